@@ -1,0 +1,68 @@
+"""Linear and MLP heads, a small CNN, and torchvision's ResNet-50."""
+
+from collections.abc import Sequence
+from math import prod
+
+import torch
+from torch import Tensor, nn
+from torchvision import models as vision
+
+
+class Linear(nn.Sequential):
+    """One linear layer on flattened features."""
+
+    def __init__(self, input_shape: Sequence[int], num_labels: int) -> None:
+        super().__init__(nn.Flatten(), nn.Linear(prod(input_shape), num_labels))
+
+
+class MLP(nn.Sequential):
+    """Hidden layers of ReLUs, with dropout, on flattened features."""
+
+    def __init__(
+        self, input_shape: Sequence[int], num_labels: int, hidden: Sequence[int] = (128,), dropout: float = 0.0
+    ) -> None:
+        sizes = [prod(input_shape), *hidden]
+        layers: list[nn.Module] = [nn.Flatten()]
+        for before, after in zip(sizes[:-1], sizes[1:], strict=True):
+            layers += [nn.Linear(before, after), nn.ReLU(), nn.Dropout(dropout)]
+        super().__init__(*layers, nn.Linear(sizes[-1], num_labels))
+
+
+class SmallCNN(nn.Sequential):
+    """Convolutions that halve the picture, GroupNorm, mean over the picture, one linear layer."""
+
+    def __init__(self, input_shape: Sequence[int], num_labels: int, widths: Sequence[int] = (32, 64, 128)) -> None:
+        sizes = [input_shape[0], *widths]
+        layers: list[nn.Module] = []
+        for before, after in zip(sizes[:-1], sizes[1:], strict=True):
+            layers += [nn.Conv2d(before, after, 3, padding=1), nn.GroupNorm(8, after), nn.ReLU(), nn.MaxPool2d(2)]
+        super().__init__(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(sizes[-1], num_labels))
+
+
+class ResNet50(nn.Module):
+    """torchvision's ResNet-50 for pictures in [0, 1], GroupNorm in place of BatchNorm unless weights are given.
+
+    Args:
+        input_shape: ``(3, size, size)``.
+        num_labels: how many labels.
+        weights: torchvision's name of pretrained weights (``DEFAULT``, ``IMAGENET1K_V2`` ...) or a file of a state
+            dictionary; None for random weights.
+    """
+
+    def __init__(self, input_shape: Sequence[int], num_labels: int, weights: str | None = None) -> None:
+        super().__init__()
+        if weights is None:
+            self.body = vision.resnet50(norm_layer=lambda width: nn.GroupNorm(32, width))
+        elif weights.endswith((".pt", ".pth")):
+            self.body = vision.resnet50()
+            self.body.load_state_dict(torch.load(weights, weights_only=True))
+        else:
+            self.body = vision.resnet50(weights=weights)
+        self.body.fc = nn.Linear(self.body.fc.in_features, num_labels)
+        self.register_buffer("mean", torch.tensor([0.485, 0.456, 0.406])[:, None, None], persistent=False)
+        self.register_buffer("scale", torch.tensor([0.229, 0.224, 0.225])[:, None, None], persistent=False)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Return logits ``[B, C]`` of pictures ``[B, 3, size, size]``."""
+        logits: Tensor = self.body((pictures - self.mean) / self.scale)
+        return logits

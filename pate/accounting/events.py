@@ -1,0 +1,159 @@
+"""Events: immutable, serialisable descriptions of what was released.
+
+An event says what a mechanism did, with the parameters that its cost follows from, and under which neighboring
+relation they were derived. `pate.accounting.curves` turns it into a cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from pate.accounting.relation import NeighboringRelation
+from pate.validation import expect, expect_count, expect_open_unit, expect_positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Base of all events. Subclasses are frozen, keyword-only, and validated when made."""
+
+    neighboring_relation: NeighboringRelation
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; `event_from_dict` is the inverse."""
+        return {"event": type(self).__name__} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianEvent(Event):
+    """Gaussian noise of ``noise_multiplier`` times the L2 sensitivity (Mironov (2017), Proposition 7)."""
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_positive(noise_multiplier=self.noise_multiplier)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundedRangeEvent(Event):
+    """An ``eta``-bounded-range choice, as of the exponential mechanism (Dong, Durfee & Rogers (2020), Lemma 2.4).
+
+    With Gumbel noise of scale ``beta`` on scores that move within a window of width ``w``, ``eta = w / beta``.
+    """
+
+    eta: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_positive(eta=self.eta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PureDPEvent(Event):
+    """Any ``epsilon``-differentially private release (the curve of randomised response; Mironov (2017), Section IV)."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_positive(epsilon=self.epsilon)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StabilityTestEvent(Event):
+    """A propose-test-release with Gaussian noise on a gap (Zhu & Wang (2022), Algorithm 2), at its exact cost.
+
+    The test passes with probability ``Phi((max(shift, q) - shift) / sigma - z)``, ``z = Phi^-1(1 - delta_test)``, for a
+    gap of ``q`` votes. ``shift`` is what the mechanism was run with. ``neighboring_relation`` is what the cost is asked
+    for: under it the gap moves by at most `NeighboringRelation.count_window`, which may differ from ``shift``.
+    """
+
+    sigma: float
+    delta_test: float
+    shift: int
+    num_teachers: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_positive(sigma=self.sigma)
+        expect_open_unit(delta_test=self.delta_test)
+        expect_count(1, shift=self.shift, num_teachers=self.num_teachers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatedEvent(Event):
+    """``event``, ``count`` times, each choice free to depend on all earlier releases."""
+
+    neighboring_relation: NeighboringRelation = None  # type: ignore[assignment]
+    event: Event
+    count: int
+
+    def __post_init__(self) -> None:
+        expect(isinstance(self.event, Event), "event to be an Event", event=self.event)
+        expect_count(1, count=self.count)
+        object.__setattr__(self, "neighboring_relation", _common_relation(self.neighboring_relation, (self.event,)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComposedEvent(Event):
+    """Several events on the same data, each free to depend on what the earlier ones released."""
+
+    neighboring_relation: NeighboringRelation = None  # type: ignore[assignment]
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "events", tuple(self.events))
+        expect(self.events, "at least one event", events=self.events)
+        for event in self.events:
+            expect(isinstance(event, Event), "events to be Events", event=event)
+        object.__setattr__(self, "neighboring_relation", _common_relation(self.neighboring_relation, self.events))
+
+
+_EVENTS: dict[str, type[Event]] = {
+    cls.__name__: cls
+    for cls in (GaussianEvent, BoundedRangeEvent, PureDPEvent, StabilityTestEvent, RepeatedEvent, ComposedEvent)
+}
+
+
+def event_from_dict(description: Mapping[str, Any]) -> Event:
+    """Make the event that `Event.to_dict` described.
+
+    Raises ``ValueError`` on an unknown name, a missing or unknown parameter, or a value that the event refuses.
+    """
+    expect(isinstance(description, Mapping), "an event as a mapping", description=description)
+    parameters = dict(description)
+    name = parameters.pop("event", None)
+    expect(isinstance(name, str) and name in _EVENTS, f"an event among {sorted(_EVENTS)}", event=name)
+    cls = _EVENTS[str(name)]
+    known = {f.name for f in fields(cls)}
+    expect(set(parameters) == known, f"{name} with the parameters {sorted(known)}", parameters=sorted(parameters))
+    if cls is RepeatedEvent:
+        parameters["event"] = event_from_dict(parameters["event"])
+    if cls is ComposedEvent:
+        expect(isinstance(parameters["events"], list | tuple), "a list of events", events=parameters["events"])
+        parameters["events"] = tuple(event_from_dict(event) for event in parameters["events"])
+    return cls(**parameters)
+
+
+def _common_relation(declared: NeighboringRelation | None, events: tuple[Event, ...]) -> NeighboringRelation:
+    relations = {event.neighboring_relation for event in events}
+    if declared is not None:
+        relations.add(NeighboringRelation(declared))
+    expect(len(relations) == 1, "one neighboring relation for all events", relations=sorted(map(str, relations)))
+    return relations.pop()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Event):
+        return value.to_dict()
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, NeighboringRelation):
+        return value.value
+    # numpy scalars describe themselves as the Python number they hold
+    return value.item() if hasattr(value, "item") else value

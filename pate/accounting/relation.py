@@ -1,0 +1,25 @@
+"""The neighboring relations under which a cost is stated."""
+
+from enum import StrEnum
+
+
+class NeighboringRelation(StrEnum):
+    """Which two data sets the guarantee makes hard to tell apart.
+
+    ``REPLACE_RECORD``: one training record (or one group of records, where teachers are assigned by group) is added,
+    removed or altered. One teacher may then vote differently in any way, and a vote count moves by -1, 0 or 1.
+
+    ``ADD_REMOVE_TEACHER``: one teacher takes part or does not. Every vote count moves by 0 or 1 in the same direction.
+    """
+
+    REPLACE_RECORD = "replace_record"
+    ADD_REMOVE_TEACHER = "add_remove_teacher"
+
+    @property
+    def count_window(self) -> int:
+        """Width of the interval in which the counts of one query move together, in votes.
+
+        Sorted counts move within the same interval, so a gap between two of them moves by at most this much either
+        way (a window twice as wide).
+        """
+        return 2 if self is NeighboringRelation.REPLACE_RECORD else 1

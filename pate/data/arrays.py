@@ -1,0 +1,153 @@
+"""Data in one ``.npz`` file of arrays, and CelebA's attribute table as a task without pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate.data.features import FeatureMap
+from pate.data.module import DataModule, Records, Role, check_features, check_labels, select_labels
+from pate.validation import expect, expect_open_unit
+
+SPLIT_OF_ROLE = {Role.PRIVATE: 0, Role.PUBLIC: 1, Role.TEST: 2}
+
+
+def read_npz(path: Path, required: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Read the arrays of an ``.npz`` file. Raises ``ValueError`` where the file or an array is missing."""
+    expect(path.is_file(), "a data file that exists", path=str(path))
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError) as error:
+        raise ValueError(f"Expected an .npz of plain arrays, got path={str(path)!r} ({error})") from None
+    missing = sorted(set(required) - set(arrays))
+    expect(not missing, f"the arrays {', '.join(required)} in {path.name}", missing=missing)
+    return arrays
+
+
+class Arrays(DataModule):
+    """An ``.npz`` file with ``X`` ``[N, ...]`` and ``Y`` ``[N, C]`` (0/1 or -1/1).
+
+    Optional arrays: ``split`` ``[N]`` (0 private, 1 public, 2 test), ``group`` ``[N]`` (whose record it is), ``ids``
+    ``[N]`` (the row number where it is missing), ``label_names`` ``[C]``.
+
+    Args:
+        path: the file.
+        labels: names of the labels to learn, all of them where None.
+        public_fraction: share of public records where the file has no ``split``; a hash of the id decides.
+        test_fraction: share of test records, likewise.
+        features: a public map of the features.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        labels: list[str] | None = None,
+        public_fraction: float = 0.1,
+        test_fraction: float = 0.1,
+        features: FeatureMap | None = None,
+    ) -> None:
+        super().__init__(features=features)
+        expect_open_unit(public_fraction=public_fraction, test_fraction=test_fraction)
+        total = public_fraction + test_fraction
+        expect(total < 1, "public_fraction + test_fraction < 1", total=total)
+        self.path = Path(path)
+        self._wanted = labels
+        self._fractions = public_fraction, test_fraction
+
+    @cached_property
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        arrays = read_npz(self.path, ("X", "Y"))
+        source = self.path.name
+        arrays["X"] = check_features(arrays["X"], source=source)
+        arrays["Y"] = check_labels(arrays["Y"], source=source)
+        num, num_labels = arrays["Y"].shape
+        names = arrays.setdefault("label_names", np.array([f"label_{j}" for j in range(num_labels)]))
+        expect(len(names) == num_labels, f"{num_labels} label_names in {source}", found=len(names))
+        arrays.setdefault("ids", np.arange(num).astype(str))
+        arrays["ids"] = arrays["ids"].astype(str)
+        arrays["group"] = arrays["group"].astype(str) if "group" in arrays else arrays["ids"]
+        split = arrays.setdefault("split", _split_by_hash(arrays["group"], *self._fractions))
+        unknown = sorted(set(np.unique(split).tolist()) - {0, 1, 2})
+        expect(not unknown, f"split in 0 (private), 1 (public), 2 (test) in {source}", found=unknown)
+        sizes = {name: len(arrays[name]) for name in ("X", "ids", "group", "split")}
+        expect(set(sizes.values()) == {num}, f"{num} rows in every array of {source}", **sizes)
+        return arrays
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the labels."""
+        return tuple(str(name) for name in self._arrays["label_names"][self._columns])
+
+    @property
+    def _columns(self) -> NDArray[np.int64]:
+        names = [str(name) for name in self._arrays["label_names"]]
+        return select_labels(names, self._wanted, source=self.path.name)
+
+    def load(self, role: Role) -> Records:
+        """Read the records of a role."""
+        arrays = self._arrays
+        rows = np.flatnonzero(arrays["split"] == SPLIT_OF_ROLE[role])
+        expect(rows.size > 0, f"at least one {role.value} record in {self.path.name}", records=0)
+        return Records(
+            features=arrays["X"][rows],
+            labels=arrays["Y"][rows][:, self._columns],
+            ids=arrays["ids"][rows],
+            groups=arrays["group"][rows],
+        )
+
+
+class CelebAAttributes(DataModule):
+    """CelebA's attribute table without the pictures: some attributes predicted from the others.
+
+    It is a tabular task, not image classification. The official split gives the roles; groups are identities.
+
+    Args:
+        path: an ``.npz`` with ``attr`` ``[N, 40]``, ``partition`` ``[N]`` (0 train, 1 validation, 2 test),
+            ``identity`` ``[N]`` and ``attr_names`` ``[40]``.
+        labels: the attributes to learn; all others are the features.
+        features: a public map of the features.
+    """
+
+    def __init__(self, path: Path, *, labels: list[str], features: FeatureMap | None = None) -> None:
+        super().__init__(features=features)
+        self.path = Path(path)
+        self._wanted = labels
+
+    @cached_property
+    def _table(self) -> dict[str, NDArray[Any]]:
+        return read_npz(self.path, ("attr", "partition", "identity", "attr_names"))
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the labels."""
+        return tuple(self._wanted)
+
+    def load(self, role: Role) -> Records:
+        """Read the records of a role."""
+        names = [str(name) for name in self._table["attr_names"]]
+        columns = select_labels(names, self._wanted, source=self.path.name)
+        others = np.setdiff1d(np.arange(len(names)), columns)
+        expect(others.size > 0, "attributes left as features", labels=len(columns), attributes=len(names))
+        rows = np.flatnonzero(self._table["partition"] == SPLIT_OF_ROLE[role])
+        attributes = check_labels(self._table["attr"][rows], source=self.path.name)
+        return Records(
+            features=attributes[:, others].astype(np.float32) * 2 - 1,
+            labels=attributes[:, columns],
+            ids=np.char.mod("%06d.jpg", rows + 1),
+            groups=self._table["identity"][rows].astype(str),
+        )
+
+
+def _split_by_hash(groups: NDArray[np.str_], public_fraction: float, test_fraction: float) -> NDArray[np.int64]:
+    """Split by a public hash of the group, so that no record decides where another goes and no group is torn."""
+    from zlib import crc32
+
+    places = np.array([crc32(str(group).encode()) / 2**32 for group in groups])
+    return np.where(places < public_fraction, 1, np.where(places < public_fraction + test_fraction, 2, 0))

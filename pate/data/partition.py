@@ -1,0 +1,38 @@
+"""Which teacher a record goes to: a keyed hash of its own id, so that no record moves another."""
+
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate.validation import expect, expect_count
+
+
+def assign_teachers(units: Iterable[str], *, num_teachers: int, key: bytes) -> NDArray[np.int64]:
+    """Return the teacher of each record, ``[N]`` integers in ``[0, num_teachers)``.
+
+    Args:
+        units: what is assigned: the record's id, or its group where a person has several records.
+        num_teachers: how many teachers there are.
+        key: a secret of 16 to 64 bytes. Without it nobody can tell which teacher saw a record.
+
+    A keyed BLAKE2b of 64 bits modulo ``num_teachers``: even to one part in 2^64 / num_teachers.
+    """
+    expect_count(2, num_teachers=num_teachers)
+    expect(16 <= len(key) <= 64, "a key of 16 to 64 bytes", length=len(key))
+    teachers = (
+        int.from_bytes(hashlib.blake2b(unit.encode(), digest_size=8, key=key).digest(), "big") % num_teachers
+        for unit in units
+    )
+    return np.fromiter(teachers, dtype=np.int64)
+
+
+def partition_records(
+    ids: NDArray[np.str_], units: NDArray[np.str_], *, num_teachers: int, key: bytes
+) -> list[NDArray[np.int64]]:
+    """Return each teacher's record indices, sorted by record id so that the order of the source does not matter."""
+    teachers = assign_teachers((str(unit) for unit in units), num_teachers=num_teachers, key=key)
+    order = np.lexsort((ids, teachers))
+    bounds = np.searchsorted(teachers[order], np.arange(num_teachers + 1))
+    return [order[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]

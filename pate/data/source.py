@@ -1,0 +1,19 @@
+"""The data of a run, made from the configuration that its first stage left."""
+
+from __future__ import annotations
+
+from jsonargparse import ArgumentParser
+
+from pate.data.module import DataModule
+from pate.runs import Run
+from pate.validation import expect
+
+
+def load_data(run: Run) -> DataModule:
+    """Make the data module that ``data.yaml`` in the run's folder describes."""
+    expect(run.data_config.is_file(), "a run with a data.yaml", run=str(run.root))
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--data", type=DataModule, required=True)
+    parser.add_argument("--ledger", type=str | None, default=None)
+    module: DataModule = parser.instantiate_classes(parser.parse_path(run.data_config)).data
+    return module

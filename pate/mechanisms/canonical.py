@@ -1,0 +1,363 @@
+"""The canonical mechanism: one choice among all subsets of size k, at the cost of a single choice whatever k.
+
+Shekelyan & Loukides (2022). A subset is as good as
+``gamma * (its smallest score) - (1 - gamma) * (the largest score left out)``. With ranks from 1, all subsets
+with the same head h (ranks 1..h are in, h + 1 is out) and tail t (t is in, all beyond are out) are equally
+good; there are ``binom(t - h - 2, k - h - 1)`` of them, and the top-k itself. So a class (h, t) is drawn
+first, a uniform member of it after.
+"""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import gammaln
+
+from pate.accounting.events import BoundedRangeEvent, Event, PureDPEvent
+from pate.accounting.relation import NeighboringRelation
+from pate.mechanisms._scores import ROWS, FloatArray, IntArray, as_rows, expect_k, rank
+from pate.mechanisms.flip import first_head, first_heads
+from pate.validation import expect, expect_positive
+
+CanonicalNoise = Literal["gumbel", "exponential"]
+
+_TABLE = 1 << 16  # largest table of classes that is evaluated in full for every row of a batch
+_LOG_LARGEST = 600.0  # logarithm of the largest number of subsets that the table may hold
+_GRID = 13  # points of the first envelope
+
+
+class ClassProbabilities(NamedTuple):
+    """Law of the class that the canonical mechanism draws."""
+
+    top: float
+    """Probability of the top-k itself."""
+    classes: FloatArray
+    """``[k, d - k]``: probability of head h and tail ``t = k + 1 + column``."""
+
+
+def canonical(
+    scores: ArrayLike,
+    *,
+    k: int,
+    scale: float,
+    gamma: float = 0.5,
+    noise: CanonicalNoise = "gumbel",
+    generator: np.random.Generator,
+) -> IntArray:
+    """Choose a subset of size k with the canonical mechanism (Shekelyan & Loukides (2022)).
+
+    Gumbel noise: with probability proportional to ``exp(u / scale)`` for the utility
+    ``u(S) = gamma min_S x - (1 - gamma) max_{not S} x``. Exponential noise: by permute-and-flip over all
+    subsets with the same utility.
+
+    Args:
+        scores: ``[d]`` or ``[B, d]``, integers or floats.
+        k: size of the subset, 1..d-1.
+        scale: scale of the noise, in votes: ``w / epsilon`` for a pure ``epsilon``, whatever k.
+        gamma: weight of the smallest score chosen, in [0, 1]; 1 costs O(d) once sorted.
+        noise: ``gumbel`` or ``exponential``.
+        generator: source of the noise.
+
+    Returns:
+        Indices in ascending order, int64 ``[k]`` or ``[B, k]``.
+
+    Privacy: `canonical_event`. All scores move within a window w, so ``u`` moves within ``gamma`` times that
+    window minus ``1 - gamma`` times it, whose width is w for every subset at once.
+
+    Raises:
+        ValueError: on scores that are not finite, ``k`` outside 1..d-1, ``gamma`` outside [0, 1] or
+        ``scale <= 0``.
+    """
+    rows, single = as_rows(scores)
+    _check(k, rows.shape[1], scale, gamma, noise)
+    chosen = np.empty((len(rows), k), dtype=np.int64)
+    table = _subset_table(rows.shape[1], k) if len(rows) > 1 else None
+    for start in range(0, len(rows), ROWS):
+        order, below = rank(rows[start : start + ROWS])
+        if table is None:
+            ranks = np.stack([_draw_row(row, k, scale, gamma, noise, generator) for row in below])
+            chosen[start : start + ROWS] = np.take_along_axis(order, ranks, axis=1)
+        else:
+            chosen[start : start + ROWS] = _draw_batch(order, below, table, k, scale, gamma, noise, generator)
+    chosen.sort(axis=1)
+    return chosen[0] if single else chosen
+
+
+def canonical_event(
+    *, noise: CanonicalNoise = "gumbel", scale: float, neighboring_relation: NeighboringRelation
+) -> Event:
+    """Event of `canonical` on vote counts, for any k and gamma: one choice with ``eta = w / scale``.
+
+    Bounded range with Gumbel noise, pure DP with exponential noise; ``w`` is the count window, 1 under
+    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
+    """
+    relation = NeighboringRelation(neighboring_relation)
+    expect_positive(scale=scale)
+    expect(noise in ("gumbel", "exponential"), "gumbel or exponential noise", noise=noise)
+    eta = relation.count_window / scale
+    if noise == "gumbel":
+        return BoundedRangeEvent(neighboring_relation=relation, eta=eta)
+    return PureDPEvent(neighboring_relation=relation, epsilon=eta)
+
+
+def canonical_class_probabilities(
+    scores: ArrayLike, *, k: int, scale: float, gamma: float = 0.5
+) -> ClassProbabilities:
+    """Return the exact law of the class that `canonical` draws with Gumbel noise, for one row of scores
+    ``[d]``.
+    """
+    rows, single = as_rows(scores)
+    expect(single, "one row of scores of shape [d]", shape=rows.shape)
+    _check(k, rows.shape[1], scale, gamma, "gumbel")
+    below = rank(rows).deficits[0]
+    log_masses = (
+        _tail_terms(below, k, scale, gamma)[None, :]
+        + _head_terms(below, k, scale, gamma)[:, None]
+        + _log_counts(below.size, k)
+    )
+    largest = max(0.0, float(log_masses.max()))
+    masses = np.exp(log_masses - largest)
+    total = masses.sum() + math.exp(-largest)
+    return ClassProbabilities(math.exp(-largest) / float(total), masses / total)
+
+
+def _check(k: int, num_items: int, scale: float, gamma: float, noise: str) -> None:
+    expect_positive(scale=scale)
+    expect_k(k, num_items, largest=num_items - 1)
+    expect(0 <= gamma <= 1, "0 <= gamma <= 1", gamma=gamma)
+    expect(noise in ("gumbel", "exponential"), "gumbel or exponential noise", noise=noise)
+
+
+def _tail_terms(below: FloatArray, k: int, scale: float, gamma: float) -> FloatArray:
+    """Log weight ``[d - k]`` that tails k + 1..d add to a class, relative to the top-k."""
+    return _weighted(below[k - 1] - below[k:], scale, gamma)
+
+
+def _head_terms(below: FloatArray, k: int, scale: float, gamma: float) -> FloatArray:
+    """Log weight ``[k]`` that heads 0..k-1 add to a class, relative to the top-k."""
+    return _weighted(below[:k] - below[k], scale, 1 - gamma)
+
+
+def _weighted(differences: FloatArray, scale: float, weight: float) -> FloatArray:
+    # kept finite, because a weight of 0 must make 0 of any difference
+    with np.errstate(over="ignore"):
+        return np.maximum(differences / scale, -1e300) * weight
+
+
+@lru_cache(maxsize=4)
+def _log_factorials(size: int) -> FloatArray:
+    table: FloatArray = gammaln(np.arange(1, size + 1))
+    table.setflags(write=False)
+    return table
+
+
+def _log_counts(num_items: int, k: int) -> FloatArray:
+    """Logarithm of the number of subsets ``[k, d - k]`` with head h and tail k + 1 + column."""
+    factorial = _log_factorials(num_items)
+    heads = np.arange(k)[:, None]
+    tails = np.arange(k + 1, num_items + 1)[None, :]
+    log_counts: FloatArray = (
+        factorial[tails - heads - 2] - factorial[k - heads - 1] - factorial[tails - k - 1]
+    )
+    return log_counts
+
+
+@lru_cache(maxsize=16)
+def _subset_table(num_items: int, k: int) -> FloatArray | None:
+    if k * (num_items - k) > _TABLE:
+        return None
+    counts = _log_counts(num_items, k)
+    if float(counts.max()) > _LOG_LARGEST:
+        return None
+    table = np.rint(np.exp(counts)) if float(counts.max()) < 30 else np.exp(counts)
+    table.setflags(write=False)
+    return table
+
+
+def _draw_batch(
+    order: IntArray,
+    below: FloatArray,
+    table: FloatArray,
+    k: int,
+    scale: float,
+    gamma: float,
+    noise: CanonicalNoise,
+    generator: np.random.Generator,
+) -> IntArray:
+    """Draw one subset per row, all classes evaluated; the top-k has mass 1 and every subset at most that."""
+    heads = np.exp(_weighted(below[:, :k] - below[:, k : k + 1], scale, 1 - gamma))
+    tails = np.exp(_weighted(below[:, k - 1 : k] - below[:, k:], scale, gamma))
+    masses = (heads @ table) * tails
+    np.cumsum(masses, axis=1, out=masses)
+    total = masses[:, -1] + 1
+
+    def propose(at: IntArray) -> tuple[IntArray, FloatArray]:
+        """Draw a class for each row: columns tail and head, tail -1 for the top-k."""
+        drawn = np.full((at.size, 2), -1)
+        chance = np.ones(at.size)
+        mass = generator.random(at.size) * total[at] - 1  # the top-k comes first
+        found = np.flatnonzero(mass >= 0)
+        if found.size:
+            rows = at[found]
+            tail, head = _locate(rows, mass[found], masses, heads, table, generator)
+            drawn[found] = np.column_stack((tail, head))
+            chance[found] = tails[rows, tail] * heads[rows, head]
+        return drawn, chance
+
+    if noise == "gumbel":
+        classes = propose(np.arange(len(below)))[0]
+    else:
+        classes = first_heads(np.log(total), propose, generator)
+    chosen = order[:, :k].copy()
+    rows = np.flatnonzero(classes[:, 0] >= 0)
+    if rows.size:
+        tail, head = classes[rows].T
+        ranks = _members(head, tail + k, order.shape[1], k, generator)
+        chosen[rows] = np.take_along_axis(order[rows], ranks, axis=1)
+    return chosen
+
+
+def _locate(
+    rows: IntArray,
+    mass: FloatArray,
+    cumulative: FloatArray,
+    heads: FloatArray,
+    table: FloatArray,
+    generator: np.random.Generator,
+) -> tuple[IntArray, IntArray]:
+    """Find the column at which the cumulative mass of a row passes ``mass``, and draw a head given it."""
+    # rounding may put the mass at the very end: the last column that holds any takes it
+    mass = np.minimum(mass, np.nextafter(cumulative[rows, -1], 0))
+    tail = np.argmax(cumulative[rows] > mass[:, None], axis=1)
+    given = np.cumsum(heads[rows] * table.T[tail], axis=1)
+    head = np.argmax(given > (generator.random(rows.size) * given[:, -1])[:, None], axis=1)
+    return tail, head
+
+
+def _members(
+    head: IntArray, tail: IntArray, num_items: int, k: int, generator: np.random.Generator
+) -> IntArray:
+    """Draw a uniform member of each class: ranks from 0, ``[n, k]``. ``tail`` is the rank from 0 of the last
+    member.
+    """
+    keys = generator.random((head.size, num_items))
+    ranks = np.arange(num_items)
+    keys[(ranks < head[:, None]) | (ranks == tail[:, None])] = -1.0
+    keys[(ranks == head[:, None]) | (ranks > tail[:, None])] = 2.0
+    return np.argpartition(keys, k - 1, axis=1)[:, :k]
+
+
+def _draw_row(
+    below: FloatArray,
+    k: int,
+    scale: float,
+    gamma: float,
+    noise: CanonicalNoise,
+    generator: np.random.Generator,
+) -> IntArray:
+    """Draw one subset as ranks from 0, ``[k]``."""
+    propose, log_total = (_tail_sampler if gamma == 1 else _class_sampler)(below, k, scale, gamma, generator)
+    if noise == "exponential":
+        head, tail = first_head(log_total, propose, generator)
+    else:
+        found = propose()
+        while found is None:
+            found = propose()
+        head, tail = found[0]
+    if tail < k:
+        return np.arange(k)
+    # ranks from 0: 0..head-1, some of head+1..tail-1, and tail; with gamma = 1 the rank after the head is not kept out
+    first = 0 if head < 0 else head + 1
+    body = generator.choice(tail - first, size=k - 1 - max(head, 0), replace=False, shuffle=False) + first
+    return np.concatenate((np.arange(max(head, 0)), body, [tail]))
+
+
+Sampler = tuple[Callable[[], tuple[tuple[int, int], float] | None], float]
+
+
+def _tail_sampler(
+    below: FloatArray, k: int, scale: float, gamma: float, generator: np.random.Generator
+) -> Sampler:
+    """With gamma = 1 the last member alone counts: ``binom(t - 1, k - 1)`` subsets for each t in k..d."""
+    factorial = _log_factorials(below.size)
+    log_masses = _weighted(below[k - 1] - below[k - 1 :], scale, 1.0)
+    log_masses += factorial[k - 1 :] - factorial[: below.size - k + 1] - factorial[k - 1]
+    largest = float(log_masses.max())
+    cumulative = np.cumsum(np.exp(log_masses - largest))
+    total = float(cumulative[-1])
+
+    def propose() -> tuple[tuple[int, int], float]:
+        place = int(np.searchsorted(cumulative, generator.random() * total, side="right"))
+        place = min(place, cumulative.size - 1)
+        return (-1, k - 1 + place), math.exp(float(below[k - 1] - below[k - 1 + place]) / scale)
+
+    return propose, largest + math.log(total)
+
+
+def _class_sampler(
+    below: FloatArray, k: int, scale: float, gamma: float, generator: np.random.Generator
+) -> Sampler:
+    """Candidates from an envelope of the masses of the tails, in O(d + 15 k).
+
+    Summed over heads, the mass of tail t is the exponential of a term of t plus
+    ``g(t) = logsumexp over h of row(h) + log (t-h-2)! - log (t-2)!``. Each summand is the exponential of
+    minus a sum of h logarithms of ``t - 2 - i``, so g is convex, and a chord between two of its points lies
+    above it.
+    """
+    num_items = below.size
+    factorial = _log_factorials(num_items)
+    heads = np.arange(k)
+    head_terms = _head_terms(below, k, scale, gamma) - factorial[k - 1 - heads]
+    tails = np.arange(k + 1, num_items + 1)
+    tail_terms = _tail_terms(below, k, scale, gamma) - factorial[tails - k - 1] + factorial[tails - 2]
+
+    def coupling(at: IntArray) -> FloatArray:
+        terms = head_terms + factorial[at[:, None] - 2 - heads]
+        largest = terms.max(axis=1)
+        summed: FloatArray = np.log(np.exp(terms - largest[:, None]).sum(axis=1)) + largest
+        return summed - factorial[at - 2]
+
+    reach = num_items - k
+    grid = np.unique(np.rint(np.geomspace(1, reach, min(_GRID, reach))).astype(np.int64)) + k
+    values = coupling(grid)
+    for _ in range(8):
+        chord = np.interp(tails, grid, values)
+        log_masses = tail_terms + chord
+        largest = max(0.0, float(log_masses.max()))
+        cumulative = np.cumsum(np.exp(log_masses - largest))
+        # halve the stretches that matter and whose chord lies well above the curve
+        ends = cumulative[grid - k - 1]
+        middle = (grid[1:] + grid[:-1]) // 2
+        split = (np.diff(ends) > 0.02 * cumulative[-1]) & (middle > grid[:-1])
+        if not split.any():
+            break
+        middle = middle[split]
+        found = coupling(middle)
+        if not (chord[middle - k - 1] - found > 0.1).any():
+            break
+        grid = np.concatenate((grid, middle))
+        order = np.argsort(grid)
+        grid, values = grid[order], np.concatenate((values, found))[order]
+    below_top = float(cumulative[-1])
+    top = math.exp(-largest)
+
+    def propose() -> tuple[tuple[int, int], float] | None:
+        mass = generator.random() * (below_top + top)
+        if mass >= below_top:
+            return (k, k - 1), 1.0
+        place = min(int(np.searchsorted(cumulative, mass, side="right")), cumulative.size - 1)
+        tail = k + 1 + place
+        terms = head_terms + factorial[tail - 2 - heads]
+        given = np.cumsum(np.exp(terms - terms.max()))
+        exact = math.log(given[-1]) + float(terms.max()) - float(factorial[tail - 2])
+        if generator.standard_exponential() < float(chord[place]) - exact:
+            return None
+        head = int(np.searchsorted(given, generator.random() * given[-1], side="right"))
+        head = min(head, k - 1)
+        loss = gamma * (below[tail - 1] - below[k - 1]) + (1 - gamma) * (below[k] - below[head])
+        return (head, tail - 1), math.exp(-float(loss) / scale)
+
+    return propose, largest + math.log(below_top + top)

@@ -1,0 +1,247 @@
+"""The joint mechanism: one choice among all ordered k-sequences.
+
+Gillenwater, Joseph, Medina & Ribero (2022), "A joint exponential mechanism for differentially private top-k".
+A sequence s loses ``L(s) = max_i (x_(i) - x_{s_i})`` against the sorted scores. With ``n_i(v)`` the number of
+items whose score is at least ``x_(i) - v``, there are ``N(v) = prod_i (n_i(v) - i + 1)`` sequences that lose
+at most v, and since ``exp(-L/s) = integral from L to infinity of exp(-v/s) dv / s``, the exponential
+mechanism is: draw v with density proportional to ``N(v) exp(-v/s)``, then a uniform sequence that loses at
+most v.
+"""
+
+import math
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pate.accounting.events import BoundedRangeEvent, Event, PureDPEvent
+from pate.accounting.relation import NeighboringRelation
+from pate.mechanisms._scores import FloatArray, IntArray, as_rows, expect_k, rank
+from pate.mechanisms.flip import first_head, first_heads
+from pate.validation import expect, expect_count, expect_positive
+
+JointNoise = Literal["gumbel", "exponential"]
+
+_BLOCKS = 13  # blocks of the first envelope
+_PARTS = 8  # into how many a block is split
+_REJECTED = 0.9  # share of candidates that may be rejected: one costs as much as a bound at one more loss
+_TABLE = 1 << 16  # largest number of losses times k that is tabulated for every row of a batch of counts
+_CHUNK = 1 << 18  # entries of the tables worked on at once
+
+
+def joint(
+    scores: ArrayLike, *, k: int, scale: float, noise: JointNoise = "gumbel", generator: np.random.Generator
+) -> IntArray:
+    """Choose an ordered sequence of k distinct items with the joint mechanism.
+
+    Gumbel noise: with probability proportional to ``exp(-L(s) / scale)`` (Gillenwater et al. (2022),
+    Algorithm 1, without its tie-breaking terms, which a draw of v needs not). Exponential noise: by
+    permute-and-flip over all sequences.
+
+    Args:
+        scores: ``[d]`` or ``[B, d]``, integers or floats.
+        k: length of the sequence, 1..d.
+        scale: scale of the noise, in votes: ``w / epsilon`` with ``w`` of `joint_window`.
+        noise: ``gumbel`` or ``exponential``.
+        generator: source of the noise.
+
+    Returns:
+        Indices in order, int64 ``[k]`` or ``[B, k]``.
+
+    Privacy: `joint_event`. Raises ``ValueError`` on scores that are not finite, ``k`` outside 1..d or
+    ``scale <= 0``.
+    """
+    rows, single = as_rows(scores)
+    expect_positive(scale=scale)
+    expect_k(k, rows.shape[1])
+    expect(noise in ("gumbel", "exponential"), "gumbel or exponential noise", noise=noise)
+    chosen = np.empty((len(rows), k), dtype=np.int64)
+    step = _rows_at_once(rows, k)
+    for start in range(0, len(rows), max(step, 1)):
+        order, below = rank(rows[start : start + max(step, 1)])
+        if step > 1:
+            ranks = _draw_batch(below.astype(np.int64), k, scale, noise, generator)
+        else:
+            ranks = np.array([_draw_row(row, k, scale, noise, generator) for row in below])
+        chosen[start : start + len(order)] = np.take_along_axis(order, ranks, axis=1)
+    return chosen[0] if single else chosen
+
+
+def joint_window(*, k: int, neighboring_relation: NeighboringRelation) -> int:
+    """Return the width of the window in which the losses of all sequences move together, in votes.
+
+    Twice the count window: ``x_(i)`` and ``x_{s_i}`` move within it independently of one another. For k = 1
+    it is the count window itself, because ``x_(1)`` is common to all sequences.
+    """
+    expect_count(1, k=k)
+    window = NeighboringRelation(neighboring_relation).count_window
+    return window if k == 1 else 2 * window
+
+
+def joint_event(
+    *, k: int, noise: JointNoise = "gumbel", scale: float, neighboring_relation: NeighboringRelation
+) -> Event:
+    """Event of `joint` on vote counts: one choice of ``eta = w / scale``, ``w`` of `joint_window`.
+
+    Bounded range with Gumbel noise, pure DP with exponential noise.
+    """
+    relation = NeighboringRelation(neighboring_relation)
+    expect_positive(scale=scale)
+    expect(noise in ("gumbel", "exponential"), "gumbel or exponential noise", noise=noise)
+    eta = joint_window(k=k, neighboring_relation=relation) / scale
+    if noise == "gumbel":
+        return BoundedRangeEvent(neighboring_relation=relation, eta=eta)
+    return PureDPEvent(neighboring_relation=relation, epsilon=eta)
+
+
+def _rows_at_once(rows: NDArray[np.number], k: int) -> int:
+    """Return how many rows of a batch of counts are tabulated together; 1 where they are not."""
+    if len(rows) == 1 or rows.dtype.kind == "f" or not rows.size:
+        return 1
+    spread = int(rows.max()) - int(rows.min())
+    return max(2, _CHUNK // max(spread + 1, rows.shape[1])) if (spread + 1) * k <= _TABLE else 1
+
+
+def _reach(below: FloatArray, k: int, losses: FloatArray) -> IntArray:
+    """Return ``n_i(v)`` for every v in ``losses``, ``[V, k]``: how many items may stand at place i."""
+    return np.searchsorted(below, below[:k] + losses[:, None], side="right")
+
+
+def _log_sequences(below: FloatArray, k: int, losses: FloatArray) -> FloatArray:
+    log_sequences: FloatArray = np.log(_reach(below, k, losses) - np.arange(k)).sum(axis=1)
+    return log_sequences
+
+
+def _draw_row(
+    below: FloatArray, k: int, scale: float, noise: JointNoise, generator: np.random.Generator
+) -> list[int]:
+    """Draw one sequence as ranks from 0, ``[k]``.
+
+    ``N`` is a step function that grows, so on a block of losses its value at the right end bounds it. Blocks
+    are split until one in ten of the candidates from this envelope passes, or splitting stops to help.
+    """
+    furthest = float(below[-1])
+    if furthest == 0:
+        return _sequence(_reach(below, k, np.zeros(1))[0], generator)
+    edges = np.concatenate(([0.0], np.geomspace(furthest / 2.0**_BLOCKS, furthest, _BLOCKS)))
+    edges[-1] = furthest
+    counts = _log_sequences(below, k, edges)
+    for _ in range(40):
+        # mass of exp(-v/s) on each block, the last one without end
+        with np.errstate(divide="ignore", over="ignore"):
+            log_widths = np.append(
+                -edges[:-1] / scale + np.log(-np.expm1(-np.diff(edges) / scale)), -edges[-1] / scale
+            )
+        upper = np.append(counts[1:], counts[-1]) + log_widths
+        largest = upper.max()
+        masses = np.exp(upper - largest)
+        total = masses.sum()
+        lost = masses - np.exp(counts + log_widths - largest)
+        if lost.sum() <= _REJECTED * total:
+            break
+        split = np.flatnonzero(lost[:-1] >= 0.1 * lost.max())
+        left, right = edges[split], edges[split + 1]
+        # split the blocks that lose most, by ratio where they are wide against their distance from 0
+        low = np.maximum(left, right / 256)
+        parts = np.arange(1, _PARTS)[:, None] / _PARTS
+        middle = np.where(right > 4 * left, low * (right / low) ** parts, left + (right - left) * parts)
+        middle = np.unique(middle[(middle > left) & (middle < right)])
+        if not middle.size:
+            break
+        order = np.argsort(np.concatenate((edges, middle)))
+        counts = np.concatenate((counts, _log_sequences(below, k, middle)))[order]
+        edges = np.concatenate((edges, middle))[order]
+    cumulative = np.cumsum(masses)
+
+    def propose() -> tuple[list[int], float] | None:
+        block = int(np.searchsorted(cumulative, generator.random() * cumulative[-1], side="right"))
+        block = min(block, cumulative.size - 1)
+        left = float(edges[block])
+        if block == edges.size - 1:
+            reach, bound = _reach(below, k, edges[-1:])[0], 0.0
+        else:
+            width = float(edges[block + 1]) - left
+            step = -scale * math.log1p(generator.random() * math.expm1(-width / scale))
+            loss = min(left + step, float(edges[block + 1]))
+            reach = _reach(below, k, np.array([loss]))[0]
+            bound = float(counts[block + 1]) - float(np.log(reach - np.arange(k)).sum())
+        if generator.standard_exponential() < bound - 1e-12:
+            return None
+        ranks = _sequence(reach, generator)
+        if noise == "gumbel":
+            return ranks, 1.0
+        worst = max(float((below[ranks] - below[:k]).max()), 0.0)
+        return ranks, math.exp(-worst / scale)
+
+    if noise == "exponential":
+        return first_head(float(largest) + math.log(total), propose, generator)
+    found = propose()
+    while found is None:
+        found = propose()
+    return found[0]
+
+
+def _sequence(reach: IntArray, generator: np.random.Generator) -> list[int]:
+    """Draw a uniform sequence of distinct ranks, the i-th below ``reach[i]``: Fisher-Yates on a growing
+    prefix.
+    """
+    places = generator.integers(np.arange(reach.size), reach).tolist()
+    moved: dict[int, int] = {}
+    ranks = []
+    for i, place in enumerate(places):
+        ranks.append(moved.get(place, place))
+        moved[place] = moved.get(i, i)
+    return ranks
+
+
+def _draw_batch(
+    below: IntArray, k: int, scale: float, noise: JointNoise, generator: np.random.Generator
+) -> IntArray:
+    """Draw one sequence per row of sorted integer deficits ``[B, d]`` as ranks, ``[B, k]``, all losses
+    tabulated.
+
+    Losses are integers 0..M here, and all of the mass between l and l + 1 belongs to the sequences that lose
+    at most l.
+    """
+    num_rows, num_items = below.shape
+    furthest = int(below.max())
+    places = np.arange(num_rows)[:, None] * (furthest + 1) + below
+    reach = np.bincount(places.ravel(), minlength=num_rows * (furthest + 1)).reshape(num_rows, furthest + 1)
+    np.cumsum(reach, axis=1, out=reach)  # how many deficits are at most l
+    levels = np.arange(furthest + 1)
+    log_tail = -levels / scale
+    log_step = math.log(-math.expm1(-1 / scale))
+    log_masses = np.tile(log_tail + log_step, (num_rows, 1))
+    log_masses[:, -1] = log_tail[-1]
+    logs = np.log(np.maximum(np.arange(num_items + 1), 1))
+    for i in range(k):
+        at = np.minimum(below[:, i : i + 1] + levels, furthest)
+        log_masses += logs[np.take_along_axis(reach, at, axis=1) - i]
+    largest = log_masses.max(axis=1)
+    cumulative = np.exp(log_masses - largest[:, None])
+    np.cumsum(cumulative, axis=1, out=cumulative)
+
+    def propose(rows: IntArray) -> tuple[IntArray, FloatArray]:
+        mass = generator.random(rows.size) * np.nextafter(cumulative[rows, -1], 0)
+        level = np.argmax(cumulative[rows] > mass[:, None], axis=1)
+        limit = np.minimum(below[rows, :k] + level[:, None], furthest)
+        ranks = _sequence_batch(np.take_along_axis(reach[rows], limit, axis=1), num_items, generator)
+        worst = (np.take_along_axis(below[rows], ranks, axis=1) - below[rows, :k]).max(axis=1)
+        return ranks, np.exp(-np.maximum(worst, 0) / scale)
+
+    if noise == "gumbel":
+        return propose(np.arange(num_rows))[0]
+    return first_heads(largest + np.log(cumulative[:, -1]), propose, generator)
+
+
+def _sequence_batch(reach: IntArray, num_items: int, generator: np.random.Generator) -> IntArray:
+    """`_sequence` for each row of ``reach`` ``[B, k]``."""
+    k = reach.shape[1]
+    places = generator.integers(np.arange(k), reach)
+    pool = np.tile(np.arange(num_items), (len(reach), 1))
+    each = np.arange(len(reach))
+    for i in range(k):
+        chosen = pool[each, places[:, i]]
+        pool[each, places[:, i]] = pool[:, i]
+        pool[:, i] = chosen
+    return pool[:, :k].copy()

@@ -1,0 +1,56 @@
+"""Random streams and noise. Everything here is float64: float32 exponentials come out as exact zeros now and
+then.
+"""
+
+import secrets
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate.validation import expect, expect_count
+
+FloatArray = NDArray[np.float64]
+Noise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic"]
+"""Noise laws F whose survival function is log-Lipschitz: ``log(1 - F)`` changes by at most 1 per unit."""
+
+
+def private_generator() -> np.random.Generator:
+    """Return a generator keyed by the operating system's entropy: 128 bits of key and 256 bits of counter.
+
+    Philox is counter-based, so two of these never share a stream position but with negligible probability.
+    """
+    return np.random.Generator(np.random.Philox(key=secrets.randbits(128), counter=secrets.randbits(256)))
+
+
+def seeded_generator(seed: int, *, release: int = 0) -> np.random.Generator:
+    """Return a repeatable generator for tests and teaching. What it noises is NOT private.
+
+    ``release`` numbers the releases made with one seed, so that no two of them share a stream.
+    """
+    expect_count(0, seed=seed, release=release)
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, release])))
+
+
+def gumbel(generator: np.random.Generator, size: int | tuple[int, ...]) -> FloatArray:
+    """Draw standard Gumbel noise, float64, as minus the logarithm of exponentials (twice as fast as numpy's
+    own).
+    """
+    draws = generator.standard_exponential(size)
+    np.maximum(draws, np.finfo(np.float64).tiny, out=draws)  # the ziggurat may return an exact 0 once in 2^53
+    np.log(draws, out=draws)
+    return np.negative(draws, out=draws)
+
+
+def draw(noise: Noise, generator: np.random.Generator, size: int | tuple[int, ...]) -> FloatArray:
+    """Draw noise of scale 1 by name, float64. Raises ``ValueError`` on an unknown name."""
+    expect(noise in get_args(Noise), f"a noise among {get_args(Noise)}", noise=noise)
+    if noise == "gumbel":
+        return gumbel(generator, size)
+    if noise == "exponential":
+        return generator.standard_exponential(size)
+    if noise == "laplace":
+        return generator.standard_exponential(size) - generator.standard_exponential(size)
+    # the logarithm of a ratio of exponentials is logistic
+    logistic = gumbel(generator, size) - gumbel(generator, size)
+    return logistic if noise == "logistic" else np.abs(logistic)

@@ -1,0 +1,106 @@
+"""How good a selection is, in the measures of the papers. They read the true scores: what they return is
+PRIVATE.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pate.mechanisms._scores import FloatArray, IntArray, as_rows, expect_k, rank
+from pate.validation import expect
+
+BoolArray = NDArray[np.bool_]
+
+
+class Grade(NamedTuple):
+    """How close a subset of size k comes to the top-k (Shekelyan & Loukides (2022), Section 6), each ``[]``
+    or ``[B]``.
+    """
+
+    top: BoolArray
+    """It is the top-k."""
+    great: BoolArray
+    """It has the best ``ceil(k / 10)`` items and none of rank beyond ``1.1 k``."""
+    good: BoolArray
+    """It has the best ``ceil(k / 100)`` items and none of rank beyond ``1.5 k``."""
+
+
+def grade(scores: ArrayLike, chosen: ArrayLike) -> Grade:
+    """Grade subsets ``[k]`` or ``[B, k]`` of the items of ``scores`` ``[d]`` or ``[B, d]``; ties are ranked
+    by index.
+    """
+    rows, picked, single = _pairs(scores, chosen)
+    order = rank(rows).order
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
+    ranks = np.sort(np.take_along_axis(place, picked, axis=1), axis=1)
+    k = picked.shape[1]
+
+    def within(head: int, tail: int) -> BoolArray:
+        found: BoolArray = (ranks[:, head - 1] == head - 1) & (ranks[:, -1] < tail)
+        return found[0] if single else found
+
+    return Grade(within(k, k), within(-(-k // 10), 11 * k // 10), within(-(-k // 100), 3 * k // 2))
+
+
+def linf_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
+    """Largest ``abs(x_(i) - x_{s_i})`` of an ordered sequence (Gillenwater et al. (2022), Section 5); ``[]``
+    or ``[B]``.
+    """
+    lost, _, single = _losses(scores, chosen)
+    return _shaped(np.abs(lost).max(axis=1), single)
+
+
+def l1_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
+    """Sum of ``abs(x_(i) - x_{s_i})`` over an ordered sequence (Gillenwater et al. (2022), Section 5); ``[]``
+    or ``[B]``.
+    """
+    lost, _, single = _losses(scores, chosen)
+    return _shaped(np.abs(lost).sum(axis=1), single)
+
+
+def k_relative_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
+    """Largest ``x_(k) - x_{s_i}`` of a set or sequence, at least 0 (Gillenwater et al. (2022), Section 5);
+    ``[]`` or ``[B]``.
+    """
+    _, short, single = _losses(scores, chosen)
+    return _shaped(np.maximum(short.max(axis=1), 0.0), single)
+
+
+def recall(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
+    """Share of the chosen whose score is among the k largest, ties counting as such; ``[]`` or ``[B]``."""
+    _, short, single = _losses(scores, chosen)
+    return _shaped((short <= 0).mean(axis=1), single)
+
+
+def _losses(scores: ArrayLike, chosen: ArrayLike) -> tuple[FloatArray, FloatArray, bool]:
+    rows, picked, single = _pairs(scores, chosen)
+    order, below = rank(rows)
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
+    mine = np.take_along_axis(below, np.take_along_axis(place, picked, axis=1), axis=1)
+    k = picked.shape[1]
+    return mine - below[:, :k], mine - below[:, k - 1 : k], single
+
+
+def _pairs(scores: ArrayLike, chosen: ArrayLike) -> tuple[NDArray[np.number], IntArray, bool]:
+    rows, single = as_rows(scores)
+    picked = np.asarray(chosen)
+    expect(picked.dtype.kind in "iu", "integer indices", dtype=str(picked.dtype))
+    expect(
+        picked.ndim == (1 if single else 2),
+        "chosen of shape [k] or [batch, k] as the scores",
+        shape=picked.shape,
+    )
+    picked = picked.reshape(len(rows), -1).astype(np.int64)
+    expect_k(picked.shape[1], rows.shape[1])
+    inside = not picked.size or (picked.min() >= 0 and picked.max() < rows.shape[1])
+    expect(inside, f"indices in 0..{rows.shape[1] - 1}", chosen=picked.shape)
+    ascending = np.sort(picked, axis=1)
+    expect((ascending[:, 1:] != ascending[:, :-1]).all(), "distinct indices", chosen=picked.shape)
+    return rows, picked, single
+
+
+def _shaped(values: FloatArray, single: bool) -> FloatArray:
+    return values[0] if single else values

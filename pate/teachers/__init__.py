@@ -1,0 +1,7 @@
+"""Teachers: many trained at once on disjoint partitions, and their votes."""
+
+from pate.teachers.chunk import NetworkFactory, TeacherChunk
+from pate.teachers.training import TeacherPlan, load_chunk, train_chunk
+from pate.teachers.voting import VoteStore, cast_votes
+
+__all__ = ["NetworkFactory", "TeacherChunk", "TeacherPlan", "VoteStore", "cast_votes", "load_chunk", "train_chunk"]

@@ -1,0 +1,199 @@
+"""Training of chunks of teachers. A chunk is an idempotent job that leaves one file."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from numpy.typing import NDArray
+from pytorch_lightning.callbacks import Callback, ModelCheckpoint
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+from pate.data.module import Records
+from pate.runs import replacing
+from pate.teachers.batches import ChunkBatches
+from pate.teachers.chunk import NetworkFactory, TeacherChunk, make_networks, positive_weights
+from pate.validation import expect, expect_count
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherPlan:
+    """How every teacher is trained. All of it is public, and the same whatever is in a partition.
+
+    Args:
+        network: makes a teacher's network.
+        optimizer: makes its optimizer, which must work entry by entry.
+        num_teachers: how many teachers.
+        num_steps: optimizer steps of every teacher.
+        batch_size: records per step.
+        chunk_size: how many teachers are trained at once.
+        checkpoint_steps: steps between the checkpoints that a killed chunk goes on from.
+        positive_weight_power: 0 weighs positive and negative labels alike, 1 balances them within each teacher's own
+            partition, and what lies between is between.
+        seed: seed of initial weights, batch orders and dropout. Not a secret: privacy does not rest on it.
+        accelerator: Lightning's accelerator.
+    """
+
+    network: NetworkFactory
+    optimizer: Callable[[Any], Optimizer]
+    num_teachers: int
+    num_steps: int
+    batch_size: int
+    chunk_size: int = 1
+    checkpoint_steps: int = 1000
+    positive_weight_power: float = 0.0
+    seed: int = 0
+    accelerator: str = "auto"
+
+    def __post_init__(self) -> None:
+        expect_count(2, num_teachers=self.num_teachers)
+        expect_count(
+            1,
+            num_steps=self.num_steps,
+            batch_size=self.batch_size,
+            chunk_size=self.chunk_size,
+            checkpoint_steps=self.checkpoint_steps,
+        )
+        expect_count(0, seed=self.seed)
+        power = self.positive_weight_power
+        expect(0 <= power <= 1, "0 <= positive_weight_power <= 1", positive_weight_power=power)
+
+    def chunks(self) -> list[range]:
+        """Return the teachers of each chunk, by number alone."""
+        starts = range(0, self.num_teachers, self.chunk_size)
+        return [range(start, min(start + self.chunk_size, self.num_teachers)) for start in starts]
+
+
+def chunk_file(folder: Path, teachers: range) -> Path:
+    """Return where a chunk's weights are kept. The file's existence means that the chunk is done."""
+    return folder / f"teachers_{teachers.start:05d}.pt"
+
+
+def make_chunk(plan: TeacherPlan, teachers: range, records: Records, partitions: list[IntArray]) -> TeacherChunk:
+    """Make the module of a chunk from its teachers' partitions alone."""
+    labels = [records.labels[partition] for partition in partitions]
+    networks = make_networks(
+        plan.network, tuple(records.features.shape[1:]), records.labels.shape[1], seed=plan.seed, teachers=teachers
+    )
+    return TeacherChunk(
+        networks,
+        optimizer=plan.optimizer,
+        positive_weights=np.stack([positive_weights(y, plan.positive_weight_power) for y in labels]),
+        has_records=np.array([len(y) > 0 for y in labels]),
+        seed=int(np.random.SeedSequence([plan.seed, teachers.start]).generate_state(1)[0]),
+    )
+
+
+def train_chunk(
+    plan: TeacherPlan, teachers: range, records: Records, partitions: list[IntArray], folder: Path, progress: tqdm[Any]
+) -> None:
+    """Train the teachers of a chunk, from its last checkpoint if it has one, and leave `chunk_file`."""
+    target = chunk_file(folder, teachers)
+    if target.is_file():
+        progress.update(plan.num_steps)
+        return
+    partial = target.with_suffix(".ckpt")
+    module = make_chunk(plan, teachers, records, partitions)
+    callbacks: list[Callback] = [_Steps(progress)]
+    several = plan.num_steps > plan.checkpoint_steps
+    if several:
+        callbacks.append(
+            ModelCheckpoint(dirpath=folder, filename=partial.stem, save_top_k=1, every_n_epochs=1,
+                            save_on_train_epoch_end=True, enable_version_counter=False)
+        )
+    with _quiet():
+        trainer = pl.Trainer(
+            accelerator=plan.accelerator,
+            devices=1,
+            max_epochs=-(-plan.num_steps // plan.checkpoint_steps),
+            callbacks=callbacks,
+            logger=False,
+            enable_checkpointing=several,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            reload_dataloaders_every_n_epochs=1,
+        )
+        data = _ChunkData(plan, teachers, records, partitions)
+        trainer.fit(module, datamodule=data, ckpt_path=str(partial) if partial.is_file() else None, weights_only=True)
+    with replacing(target) as file:
+        state = {name: value.cpu() for name, value in module.state_dict().items()}
+        sizes = torch.tensor([len(partition) for partition in partitions])
+        torch.save({"state": state, "sizes": sizes, "losses": module.final_losses.cpu()}, file)
+    partial.unlink(missing_ok=True)
+
+
+def load_chunk(plan: TeacherPlan, teachers: range, shape: tuple[int, ...], num_labels: int, folder: Path) -> TeacherChunk:
+    """Load the trained teachers of a chunk."""
+    saved = torch.load(chunk_file(folder, teachers), weights_only=True)
+    module = TeacherChunk(
+        make_networks(plan.network, shape, num_labels, seed=plan.seed, teachers=teachers),
+        optimizer=plan.optimizer,
+        positive_weights=np.ones((len(teachers), num_labels), dtype=np.float32),
+        has_records=(saved["sizes"] > 0).numpy(),
+    )
+    module.load_state_dict(saved["state"])
+    return module.eval()
+
+
+class _ChunkData(pl.LightningDataModule):
+    """The batches of a chunk, an epoch of ``checkpoint_steps`` steps at a time."""
+
+    def __init__(self, plan: TeacherPlan, teachers: range, records: Records, partitions: list[IntArray]) -> None:
+        super().__init__()
+        self._plan, self._teachers, self._records, self._partitions = plan, teachers, records, partitions
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        assert self.trainer is not None
+        start = self.trainer.current_epoch * self._plan.checkpoint_steps
+        batches = ChunkBatches(
+            self._records,
+            self._partitions,
+            teachers=self._teachers,
+            steps=range(start, min(start + self._plan.checkpoint_steps, self._plan.num_steps)),
+            batch_size=self._plan.batch_size,
+            seed=self._plan.seed,
+        )
+        return DataLoader(batches, batch_size=None, shuffle=False)
+
+
+class _Steps(Callback):
+    """Moves the stage's one progress bar."""
+
+    def __init__(self, progress: tqdm[Any]) -> None:
+        self._progress = progress
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._progress.update(trainer.global_step)
+
+    def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
+        self._progress.update(1)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Lightning from introducing itself once per chunk."""
+    logger = logging.getLogger("pytorch_lightning")
+    rank_zero = logging.getLogger("pytorch_lightning.utilities.rank_zero")
+    levels = logger.level, rank_zero.level
+    logger.setLevel(logging.ERROR)
+    rank_zero.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="pytorch_lightning")
+            warnings.filterwarnings("ignore", module="lightning_fabric")
+            yield
+    finally:
+        logger.setLevel(levels[0])
+        rank_zero.setLevel(levels[1])

@@ -1,0 +1,53 @@
+"""One-line errors for bad input: what was expected and what came."""
+
+import math
+from typing import Any
+
+
+def expect(condition: object, requirement: str, **got: Any) -> None:
+    """Raise ``ValueError("Expected <requirement>, got name=value")`` unless ``condition`` holds.
+
+    >>> expect(2 > 1, "x > 1", x=2)
+    """
+    if not condition:
+        found = ", ".join(f"{name}={value!r}" for name, value in got.items())
+        raise ValueError(f"Expected {requirement}, got {found}")
+
+
+def expect_positive(**values: float) -> None:
+    """Raise ``ValueError`` unless each value is a finite number above zero.
+
+    >>> expect_positive(sigma=2.0)
+    """
+    for name, value in values.items():
+        expect(_is_real(value) and value > 0, f"{name} > 0", **{name: value})
+
+
+def expect_open_unit(**values: float) -> None:
+    """Raise ``ValueError`` unless each value lies strictly between 0 and 1.
+
+    >>> expect_open_unit(delta=1e-6)
+    """
+    for name, value in values.items():
+        expect(_is_real(value) and 0 < value < 1, f"0 < {name} < 1", **{name: value})
+
+
+def expect_count(minimum: int, **values: int) -> None:
+    """Raise ``ValueError`` unless each value is an integer of at least ``minimum``.
+
+    >>> expect_count(1, num_labels=4)
+    """
+    for name, value in values.items():
+        whole = isinstance(value, int) or (hasattr(value, "dtype") and value.dtype.kind in "iu")
+        expect(
+            whole and not isinstance(value, bool) and value >= minimum,
+            f"an integer {name} >= {minimum}",
+            **{name: value},
+        )
+
+
+def _is_real(value: object) -> bool:
+    try:
+        return math.isfinite(value) and not isinstance(value, bool)  # type: ignore[arg-type]
+    except (TypeError, OverflowError):
+        return False

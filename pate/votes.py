@@ -1,0 +1,81 @@
+"""Votes: what teachers said of public samples, and the bit-packed form in which they are kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pate.validation import expect, expect_count
+
+UInt8Array = NDArray[np.uint8]
+CountArray = NDArray[np.integer]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Votes:
+    """The votes on a batch of queries.
+
+    Attributes:
+        counts: ``[Q, C]`` integers, how many teachers gave each label, in ``[0, num_teachers]``.
+        num_teachers: how many teachers voted.
+        ballots: ``[Q, T, C]`` in {0, 1}, what each teacher said, for the mechanisms that need it; else None.
+    """
+
+    counts: CountArray
+    num_teachers: int
+    ballots: UInt8Array | None = None
+
+    def __post_init__(self) -> None:
+        expect_count(2, num_teachers=self.num_teachers)
+        counts = np.asarray(self.counts)
+        expect(counts.ndim == 2 and counts.shape[1] > 0, "counts of shape [Q, C] with C > 0", shape=counts.shape)
+        expect(counts.dtype.kind in "iu", "integer counts", dtype=str(counts.dtype))
+        if counts.size:
+            inside = counts.min() >= 0 and counts.max() <= self.num_teachers
+            expect(inside, f"counts in 0..{self.num_teachers}", minimum=int(counts.min()), maximum=int(counts.max()))
+        object.__setattr__(self, "counts", counts)
+
+    @classmethod
+    def from_counts(cls, counts: ArrayLike, num_teachers: int) -> Votes:
+        """Make votes from counts ``[Q, C]`` alone."""
+        return cls(counts=np.asarray(counts), num_teachers=num_teachers)
+
+    @classmethod
+    def from_ballots(cls, ballots: ArrayLike) -> Votes:
+        """Make votes from what each teacher said, ``[Q, T, C]`` in {0, 1}."""
+        ballots = np.asarray(ballots)
+        expect(ballots.ndim == 3, "ballots of shape [Q, T, C]", shape=ballots.shape)
+        expect(np.isin(ballots, (0, 1)).all(), "ballots in {0, 1}", values=np.unique(ballots)[:5].tolist())
+        ballots = ballots.astype(np.uint8)
+        return cls(counts=ballots.sum(axis=1, dtype=np.int64), num_teachers=ballots.shape[1], ballots=ballots)
+
+    @property
+    def num_queries(self) -> int:
+        """How many queries were voted on."""
+        return int(self.counts.shape[0])
+
+    @property
+    def num_labels(self) -> int:
+        """How many labels each query has."""
+        return int(self.counts.shape[1])
+
+
+def pack_ballots(ballots: ArrayLike) -> UInt8Array:
+    """Pack ballots ``[..., C]`` in {0, 1} into ``[..., ceil(C / 8)]`` bytes."""
+    return np.packbits(np.asarray(ballots, dtype=np.uint8), axis=-1)
+
+
+def unpack_ballots(packed: UInt8Array, num_labels: int) -> UInt8Array:
+    """Undo `pack_ballots`."""
+    return np.unpackbits(packed, axis=-1, count=num_labels)
+
+
+def count_packed(packed: UInt8Array, num_labels: int) -> NDArray[np.uint16]:
+    """Add up packed ballots ``[T, Q, bytes]`` over teachers; ``[Q, C]``. One teacher is unpacked at a time."""
+    expect(len(packed) < 2**16, "fewer than 65536 teachers", num_teachers=len(packed))
+    counts = np.zeros((packed.shape[1], num_labels), dtype=np.uint16)
+    for teacher in packed:
+        counts += unpack_ballots(teacher, num_labels)
+    return counts

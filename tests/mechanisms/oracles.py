@@ -1,0 +1,297 @@
+"""Plain definitions: exact laws by enumeration, and the papers' O(dk) pseudo-code. No fast path is shared
+with the package.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import numpy as np
+from scipy.special import expit, ndtr
+
+# exact laws
+
+
+def softmax(utilities: Sequence[float]) -> np.ndarray:
+    """Law of the exponential mechanism at scale 1."""
+    u = np.asarray(utilities, dtype=float)
+    mass = np.exp(u - u.max())
+    return mass / mass.sum()
+
+
+def flip_law(utilities: Sequence[float]) -> np.ndarray:
+    """Law of permute-and-flip at scale 1: item i comes at a uniform time s, when no coin before it showed
+    heads.
+    """
+    u = np.asarray(utilities, dtype=float)
+    p = np.exp(u - u.max())
+    nodes, weights = np.polynomial.legendre.leggauss(len(p) // 2 + 1)
+    s = (nodes + 1) / 2
+    tails = 1 - p[:, None] * s
+    return np.array(
+        [p[i] * (weights / 2) @ np.prod(np.delete(tails, i, axis=0), axis=0) for i in range(len(p))]
+    )
+
+
+def peel_law(
+    scores: Sequence[float],
+    sequences: Sequence[tuple[int, ...]],
+    choice: Callable[[Sequence[float]], np.ndarray],
+) -> np.ndarray:
+    """Law of rounds of ``choice`` without replacement."""
+
+    @cache
+    def rest(taken: frozenset[int]) -> dict[int, float]:
+        left = [i for i in range(len(scores)) if i not in taken]
+        return dict(zip(left, choice([scores[i] for i in left]), strict=True))
+
+    return np.array([math.prod(rest(frozenset(s[:i]))[s[i]] for i in range(len(s))) for s in sequences])
+
+
+def sets(num_items: int, k: int) -> list[tuple[int, ...]]:
+    """All sets of size k."""
+    return list(itertools.combinations(range(num_items), k))
+
+
+def sequences(num_items: int, k: int) -> list[tuple[int, ...]]:
+    """All ordered sequences of k distinct items."""
+    return list(itertools.permutations(range(num_items), k))
+
+
+# density, distribution and survival function of each noise
+NOISES: dict[str, tuple[Callable, Callable, Callable]] = {
+    "gumbel": (
+        lambda z: np.exp(-z - np.exp(-z)),
+        lambda z: np.exp(-np.exp(-z)),
+        lambda z: -np.expm1(-np.exp(-z)),
+    ),
+    "exponential": (
+        lambda z: np.where(z > 0, np.exp(-np.maximum(z, 0)), 0),
+        lambda z: np.where(z > 0, -np.expm1(-np.maximum(z, 0)), 0),
+        lambda z: np.where(z > 0, np.exp(-np.maximum(z, 0)), 1),
+    ),
+    "laplace": (
+        lambda z: np.exp(-np.abs(z)) / 2,
+        lambda z: np.where(z > 0, 1 - np.exp(-np.abs(z)) / 2, np.exp(-np.abs(z)) / 2),
+        lambda z: np.where(z > 0, np.exp(-np.abs(z)) / 2, 1 - np.exp(-np.abs(z)) / 2),
+    ),
+    "logistic": (lambda z: expit(z) * expit(-z), expit, lambda z: expit(-z)),
+    "half_logistic": (
+        lambda z: np.where(z > 0, 2 * expit(z) * expit(-z), 0),
+        lambda z: np.where(z > 0, 2 * expit(z) - 1, 0),
+        lambda z: np.where(z > 0, 2 * expit(-z), 1),
+    ),
+    "gaussian": (lambda z: np.exp(-z * z / 2) / math.sqrt(2 * math.pi), ndtr, lambda z: ndtr(-z)),
+}
+
+
+def _panels(kinks: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of a quadrature over the real line, smooth between the kinks."""
+    kinks = sorted(set(kinks))
+    steps = [0.5, 1, 2, 3, 4.5, 6, 9, 13, 20, 40]
+    ends = sorted({*kinks, *(kinks[0] - s for s in steps), *(kinks[-1] + s for s in steps)})
+    nodes, weights = np.polynomial.legendre.leggauss(24)
+    low, high = np.array(ends[:-1])[:, None], np.array(ends[1:])[:, None]
+    return ((low + high) / 2 + (high - low) / 2 * nodes).ravel(), ((high - low) / 2 * weights).ravel()
+
+
+def one_shot_set_law(scores: Sequence[float], k: int, noise: str) -> np.ndarray:
+    """Law of the SET of the k largest of scores with noise of scale 1: all members exceed the largest of the
+    others.
+    """
+    f, cdf, survival = NOISES[noise]
+    x = np.asarray(scores, dtype=float)
+    if k == len(x):
+        return np.ones(1)
+    z, weights = _panels(x[np.isfinite(x)].tolist())
+    law = []
+    for members in sets(len(x), k):
+        others = [j for j in range(len(x)) if j not in members]
+        density = sum(
+            f(z - x[j]) * np.prod([cdf(z - x[i]) for i in others if i != j], axis=0) for j in others
+        )
+        law.append(weights @ (density * np.prod([survival(z - x[i]) for i in members], axis=0)))
+    return np.array(law)
+
+
+def max_law(scores: Sequence[float], noise: str) -> np.ndarray:
+    """Law of report-noisy-max at scale 1; minus infinity rules an item out."""
+    x = np.asarray(scores, dtype=float)
+    law = np.zeros(len(x))
+    finite = np.flatnonzero(np.isfinite(x))
+    law[finite] = one_shot_set_law(x[finite], 1, noise) if finite.size > 1 else 1.0
+    return law
+
+
+def one_shot_order_law(scores: Sequence[float], k: int, noise: str) -> np.ndarray:
+    """Law of the ORDERED k largest of scores with noise of scale 1, by nested integrals over a fine grid."""
+    f, cdf, _ = NOISES[noise]
+    x = np.asarray(scores, dtype=float)
+    # a whole number of steps between any two scores, and no node on a kink
+    step = 1 / 96
+    z = x.min() + np.arange(-30 / step, (x.max() - x.min() + 30) / step) * step + step / 2
+    law = []
+    for chosen in sequences(len(x), k):
+        others = [j for j in range(len(x)) if j not in chosen]
+        below = np.prod([cdf(z - x[j]) for j in others], axis=0) if others else np.ones_like(z)
+        for item in reversed(chosen):
+            mass = f(z - x[item]) * below * step
+            below = np.cumsum(mass) - mass / 2
+        law.append(float(mass.sum()))
+    return np.array(law)
+
+
+def subset_utilities(scores: Sequence[float], k: int, gamma: float) -> np.ndarray:
+    """Utility of every k-subset for the canonical mechanism."""
+    x = list(scores)
+    return np.array(
+        [
+            gamma * min(x[i] for i in s) - (1 - gamma) * max(x[j] for j in range(len(x)) if j not in s)
+            for s in sets(len(x), k)
+        ]
+    )
+
+
+def sequence_losses(scores: Sequence[float], k: int) -> np.ndarray:
+    """Loss of every k-sequence for the joint mechanism."""
+    x = list(scores)
+    best = sorted(x, reverse=True)
+    return np.array([max(best[i] - x[s[i]] for i in range(k)) for s in sequences(len(x), k)])
+
+
+def ranks(scores: Sequence[float]) -> list[int]:
+    """Indices in descending order of score, ties by index."""
+    return sorted(range(len(scores)), key=lambda i: (-scores[i], i))
+
+
+def gaps(scores: Sequence[float], upper: int) -> list[float]:
+    """Gaps between sorted counts with the sentinels ``upper`` and 0."""
+    h = [upper, *(scores[i] for i in ranks(scores)), 0]
+    return [h[j] - h[j + 1] for j in range(len(h) - 1)]
+
+
+def laplace_panels(scale: float, kinks: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and probability weights of Laplace noise of ``scale``, smooth between the kinks."""
+    z, weights = _panels([0.0, *(k / scale for k in kinks)])
+    return z * scale, weights * NOISES["laplace"][0](z)
+
+
+# the papers' pseudo-code, O(dk), for one sorted or unsorted row
+
+
+def canonical_slow(
+    scores: np.ndarray, k: int, scale: float, gamma: float, generator: np.random.Generator
+) -> list[int]:
+    """Shekelyan & Loukides (2022): noise for every class, then a uniform member."""
+    order = np.argsort(-scores, kind="stable")
+    x = scores[order].astype(float)
+    d = len(x)
+    top, best = (k, k), -((1 - gamma) * x[k] - gamma * x[k - 1]) / scale + generator.gumbel()
+    for t in range(k + 1, d + 1):
+        log_size = 0.0
+        for h in range(k - 1, -1, -1):
+            log_size += math.log((t - h - 2) / (k - h - 1)) if k - h - 1 else 0.0
+            value = (
+                (gamma * x[t - 1] - (1 - gamma) * x[h]) / scale
+                + log_size
+                - math.log(-math.log(generator.random()))
+            )
+            if value > best:
+                top, best = (h, t), value
+    h, t = top
+    if t == k:
+        return order[:k].tolist()
+    body = generator.choice(np.arange(h + 1, t - 1), size=k - h - 1, replace=False)
+    return order[[*range(h), *body, t - 1]].tolist()
+
+
+def joint_slow(scores: np.ndarray, k: int, scale: float, generator: np.random.Generator) -> list[int]:
+    """Gillenwater et al. (2022), Algorithm 1: all d k losses sorted, their counts of sequences, a draw, a
+    sequence.
+    """
+    order = np.argsort(-scores, kind="stable")
+    c = scores[order].astype(float)
+    d = len(c)
+    # tie-breaking terms make all losses of one place distinct, so each has a well-defined number of sequences
+    losses = (
+        c[:k, None]
+        - c[None, :]
+        + (d * (k - np.arange(k))[:, None] - np.arange(d)[None, :]) / (2.0 * d * k) * 1e-6
+    )
+    losses = np.maximum(losses, 0)
+    flat = np.argsort(losses, axis=None, kind="stable")
+    reach = np.zeros(k, dtype=int)
+    log_sizes = np.full(flat.size, -np.inf)
+    total, filled = 0.0, 0
+    for position, entry in enumerate(flat):
+        i = entry // d
+        old = max(reach[i] - i, 0)
+        reach[i] += 1
+        new = reach[i] - i
+        if new < 1:
+            continue
+        if old == 0:
+            filled += 1
+        if filled == k:
+            log_sizes[position] = total - (math.log(old) if old else 0.0)
+        total += math.log(new) - (math.log(old) if old else 0.0)
+    weights = log_sizes - losses.ravel()[flat] / scale
+    position = int(np.argmax(weights + generator.gumbel(size=flat.size)))
+    place, rank = divmod(int(flat[position]), d)
+    limit = losses.ravel()[flat[position]]
+    chosen: list[int] = []
+    for i in range(k):
+        if i == place:
+            chosen.append(rank)
+            continue
+        allowed = [j for j in range(d) if losses[i, j] <= limit and j not in chosen and j != rank]
+        chosen.append(allowed[int(generator.integers(len(allowed)))])
+    return order[chosen].tolist()
+
+
+def pnf_peel_slow(scores: np.ndarray, k: int, scale: float, generator: np.random.Generator) -> list[int]:
+    """Peeling with exponential noise: k passes over d items."""
+    left = dict(enumerate(scores.tolist()))
+    chosen = []
+    for _ in range(k):
+        best, top = -math.inf, -1
+        for item, score in left.items():
+            value = score / scale + generator.standard_exponential()
+            if value > best:
+                best, top = value, item
+        chosen.append(top)
+        del left[top]
+    return chosen
+
+
+def cdp_peel_slow(scores: np.ndarray, k: int, scale: float, generator: np.random.Generator) -> list[int]:
+    """Peeling with the exponential mechanism: k passes over d items."""
+    left = dict(enumerate(scores.tolist()))
+    chosen = []
+    for _ in range(k):
+        best, top = -math.inf, -1
+        for item, score in left.items():
+            value = score / scale - math.log(generator.standard_exponential())
+            if value > best:
+                best, top = value, item
+        chosen.append(top)
+        del left[top]
+    return chosen
+
+
+def stable_top_k_slow(
+    counts: np.ndarray,
+    upper: int,
+    scale: float,
+    sigma: float,
+    z: float,
+    shift: int,
+    generator: np.random.Generator,
+) -> list[int] | None:
+    """Zhu & Wang (2022), Algorithm 2, with the sentinels, for one row."""
+    order = ranks(counts.tolist())
+    q = gaps(counts.tolist(), upper)
+    k = max(range(len(q)), key=lambda j: q[j] - scale * math.log(generator.standard_exponential()))
+    passed = max(shift, q[k]) + sigma * generator.standard_normal() - z * sigma > shift
+    return order[:k] if passed else None
