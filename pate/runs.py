@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
 import pate
@@ -40,14 +41,15 @@ class Stage:
 
 def _stage(name: str, place: str, *outputs: str) -> Stage:
     file = name.replace(" ", "_")
-    folder = Path(place)
-    return Stage(name, folder / f"{file}.json", folder / f"{file}.yaml", tuple(folder / path for path in outputs))
+    # what a stage was begun with holds hashes of PRIVATE inputs
+    state = Path("private") / f"{file}.json"
+    return Stage(name, state, Path(place) / f"{file}.yaml", tuple(Path(place) / path for path in outputs))
 
 
 TEACHERS_FIT = _stage("teachers fit", "private", "teachers")
 TEACHERS_VOTE = _stage("teachers vote", "private", "votes")
 LABEL = _stage("label", "public", "labels.npz", "privacy.json", "privacy.txt")
-STUDENT = _stage("student", "public", "student")
+STUDENT = _stage("student fit", "public", "student")
 REFERENCES = _stage("references", "private", "references")
 
 
@@ -100,7 +102,7 @@ class Run:
         state = self.state(stage)
         if state is None:
             return True
-        changes = self._changes(state, inputs)
+        changes = self.changes(stage, inputs)
         if changes and not self.overwrite:
             raise StageChangedError(
                 f"Expected the settings that `{stage.name}` of {self.root} was begun with, got {'; '.join(changes)}."
@@ -112,17 +114,25 @@ class Run:
         """Say that ``stage`` begins, or goes on, on ``inputs``; False where it is finished. Raises like `needs`."""
         if not self.needs(stage, inputs):
             return False
-        state = self.state(stage)
-        if state is not None and self._changes(state, inputs):
+        if self.changes(stage, inputs):
             self.clear(stage)
         self.root.mkdir(parents=True, exist_ok=True)
         self.private.mkdir(mode=0o700, exist_ok=True)
         self.public.mkdir(exist_ok=True)
-        wanted = {"config": _normal(self.config), "inputs": _normal(inputs)}
-        write_json(self.root / stage.state, {"finished": False} | wanted)
+        config = _normal(self.config)
+        write_text(self.root / stage.config, yaml.safe_dump(config, sort_keys=False))
+        if "data" in config:
+            # the stage that brings the data says to all later ones where it is
+            source = {name: config.get(name) for name in ("data", "ledger")}
+            write_text(self.data_config, yaml.safe_dump(source, sort_keys=False))
+        write_json(self.root / stage.state, {"finished": False, "config": config, "inputs": _normal(inputs)})
         return True
 
-    def _changes(self, state: Json, inputs: Mapping[str, Any]) -> list[str]:
+    def changes(self, stage: Stage, inputs: Mapping[str, Any]) -> list[str]:
+        """Say what differs from the configuration and the inputs that ``stage`` was begun with, if it was."""
+        state = self.state(stage)
+        if state is None:
+            return []
         return _differences(state["config"], _normal(self.config)) + _differences(state["inputs"], _normal(inputs))
 
     def finish(self, stage: Stage) -> None:
@@ -191,9 +201,14 @@ def write_arrays(path: Path, **arrays: Any) -> None:
         np.savez_compressed(file, **arrays)
 
 
+def labels_file(run: Run) -> Path:
+    """Return where the released labels of a run are."""
+    return run.root / LABEL.outputs[0]
+
+
 def read_labels(run: Run) -> dict[str, NDArray[Any]]:
     """Return what was released: ``ids`` ``[Q]``, ``labels`` and ``mask`` ``[Q, C]``, ``label_names`` ``[C]``."""
-    with np.load(run.public / "labels.npz") as archive:
+    with np.load(labels_file(run)) as archive:
         return {name: archive[name] for name in archive.files}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate.data.features import FeatureMap
-from pate.data.module import DataModule, Records, Role, check_features, check_labels, select_labels
+from pate.data.module import DataModule, Records, Role, check_features, check_labels, located, select_labels
 from pate.validation import expect, expect_open_unit
 
 SPLIT_OF_ROLE = {Role.PRIVATE: 0, Role.PUBLIC: 1, Role.TEST: 2}
@@ -57,7 +57,7 @@ class Arrays(DataModule):
         expect_open_unit(public_fraction=public_fraction, test_fraction=test_fraction)
         total = public_fraction + test_fraction
         expect(total < 1, "public_fraction + test_fraction < 1", total=total)
-        self.path = Path(path)
+        self.path = located(path)
         self._wanted = labels
         self._fractions = public_fraction, test_fraction
 
@@ -117,7 +117,7 @@ class CelebAAttributes(DataModule):
 
     def __init__(self, path: Path, *, labels: list[str], features: FeatureMap | None = None) -> None:
         super().__init__(features=features)
-        self.path = Path(path)
+        self.path = located(path)
         self._wanted = labels
 
     @cached_property

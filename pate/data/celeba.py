@@ -12,7 +12,7 @@ from PIL import Image, UnidentifiedImageError
 
 from pate.data.arrays import SPLIT_OF_ROLE
 from pate.data.features import FeatureMap
-from pate.data.module import DataModule, FloatArray, Records, Role, UInt8Array, check_labels, select_labels
+from pate.data.module import DataModule, FloatArray, Records, Role, UInt8Array, check_labels, located, select_labels
 from pate.validation import expect, expect_count
 
 # Pictures of a role that decode to less than this are read once and kept.
@@ -88,7 +88,7 @@ class CelebA(DataModule):
     ) -> None:
         super().__init__(features=features)
         expect_count(8, size=size)
-        self.root = Path(root)
+        self.root = located(root)
         self.size = size
         self._wanted = labels
 

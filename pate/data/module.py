@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -111,6 +113,13 @@ class DataModule(ABC):
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one record's features, as networks see them."""
         return tuple(self.records(Role.PUBLIC).features.shape[1:])
+
+
+def located(path: Path | str) -> Path:
+    """Return a path with its environment variables filled in. Raises ``ValueError`` where one is not set."""
+    filled = os.path.expandvars(path)
+    expect("$" not in filled, "the environment variables of a path to be set", path=str(path))
+    return Path(filled).expanduser()
 
 
 def check_labels(labels: NDArray[Any], *, source: str) -> UInt8Array:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import yaml
 from jsonargparse import ArgumentParser
 
 from pate.data.module import DataModule
@@ -17,3 +20,10 @@ def load_data(run: Run) -> DataModule:
     parser.add_argument("--ledger", type=str | None, default=None)
     module: DataModule = parser.instantiate_classes(parser.parse_path(run.data_config)).data
     return module
+
+
+def load_ledger(root: Path) -> Path | None:
+    """Return the ledger that ``data.yaml`` in a run's folder names, None where it names none or is missing."""
+    config = root / "data.yaml"
+    ledger = yaml.safe_load(config.read_text()).get("ledger") if config.is_file() else None
+    return Path(ledger) if ledger else None

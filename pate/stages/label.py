@@ -15,7 +15,17 @@ from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import check_budget, describe, make_statement
 from pate.aggregators.base import Aggregator
 from pate.mechanisms.noise import private_generator, seeded_generator
-from pate.runs import LABEL, TEACHERS_FIT, TEACHERS_VOTE, Run, read_labels, write_arrays, write_json, write_text
+from pate.runs import (
+    LABEL,
+    TEACHERS_FIT,
+    TEACHERS_VOTE,
+    Run,
+    labels_file,
+    read_labels,
+    write_arrays,
+    write_json,
+    write_text,
+)
 from pate.teachers.voting import VoteStore
 from pate.validation import expect, expect_count
 from pate.votes import Votes
@@ -54,22 +64,22 @@ def label(
     if max_epsilon is not None:
         expect(max_epsilon > 0, "max_epsilon > 0", max_epsilon=max_epsilon)
     events = {
-        relation: aggregator.event(
-            num_teachers=num_teachers, num_labels=len(names), neighboring_relation=relation
-        )
+        relation: aggregator.event(num_teachers=num_teachers, num_labels=len(names), neighboring_relation=relation)
         for relation in NeighboringRelation
     }
     relation = aggregator.neighboring_relation
     if not run.needs(LABEL, manifest["made_by"]):
         return
     ledger = Ledger(run.ledger_path)
-    labels_file = run.public / "labels.npz"
-    if run.overwrite or not labels_file.is_file():
+    target = labels_file(run)
+    if run.changes(LABEL, manifest["made_by"]) or not target.is_file():
         epsilon = check_budget(ledger.entries(), events, count=num_queries, relation=relation, delta=delta)
         if max_epsilon is not None:
-            expect(epsilon <= max_epsilon, f"epsilon <= {max_epsilon} with all earlier releases", epsilon=round(epsilon, 4))
+            expect(
+                epsilon <= max_epsilon, f"epsilon <= {max_epsilon} with all earlier releases", epsilon=round(epsilon, 4)
+            )
     run.begin(LABEL, manifest["made_by"])
-    if not labels_file.is_file():
+    if not target.is_file():
         votes, ids = store.load()
         chosen = np.random.default_rng(query_seed).permutation(len(ids))[:num_queries]
         asked = Votes.from_counts(votes.counts[chosen], num_teachers)
@@ -83,7 +93,7 @@ def label(
         generator = private_generator() if noise_seed is None else seeded_generator(noise_seed, release=release)
         labels, mask = aggregator.aggregate(asked, generator=generator)
         write_arrays(
-            labels_file,
+            target,
             ids=np.array(ids)[chosen],
             labels=labels,
             mask=mask,

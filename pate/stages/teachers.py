@@ -157,9 +157,9 @@ def _log(plan: TeacherPlan, records: Records, partitions: list[NDArray[np.int64]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["teacher", "records", "labels_of_both_classes", "final_loss", "votes"])
-    losses = np.concatenate([
-        torch.load(chunk_file(folder, teachers), weights_only=True)["losses"].numpy() for teachers in plan.chunks()
-    ])
+    losses = np.concatenate(
+        [torch.load(chunk_file(folder, teachers), weights_only=True)["losses"].numpy() for teachers in plan.chunks()]
+    )
     for teacher, (rows, loss) in enumerate(zip(partitions, losses, strict=True)):
         labels = records.labels[rows]
         both = int((labels.min(axis=0) != labels.max(axis=0)).sum()) if len(rows) else 0

@@ -19,7 +19,9 @@ NetworkFactory = Callable[[tuple[int, ...], int], nn.Module]
 """Makes a network for an input shape (without the batch) and a number of labels."""
 
 
-def make_networks(factory: NetworkFactory, shape: tuple[int, ...], num_labels: int, *, seed: int, teachers: range) -> list[nn.Module]:
+def make_networks(
+    factory: NetworkFactory, shape: tuple[int, ...], num_labels: int, *, seed: int, teachers: range
+) -> list[nn.Module]:
     """Make one network per teacher, initial weights depending only on (seed, teacher)."""
     networks = []
     for teacher in teachers:
@@ -93,9 +95,11 @@ class TeacherChunk(pl.LightningModule):
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         """Return the sum over teachers of their mean losses."""
         features, labels = batch
-        losses = binary_cross_entropy_with_logits(
-            self(features), labels, reduction="none", pos_weight=self.positive_weights
-        ).flatten(1).mean(1)
+        losses = (
+            binary_cross_entropy_with_logits(self(features), labels, reduction="none", pos_weight=self.positive_weights)
+            .flatten(1)
+            .mean(1)
+        )
         self.final_losses = losses.detach()
         return (losses * self.has_records).sum()
 

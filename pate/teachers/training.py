@@ -110,8 +110,14 @@ def train_chunk(
     several = plan.num_steps > plan.checkpoint_steps
     if several:
         callbacks.append(
-            ModelCheckpoint(dirpath=folder, filename=partial.stem, save_top_k=1, every_n_epochs=1,
-                            save_on_train_epoch_end=True, enable_version_counter=False)
+            ModelCheckpoint(
+                dirpath=folder,
+                filename=partial.stem,
+                save_top_k=1,
+                every_n_epochs=1,
+                save_on_train_epoch_end=True,
+                enable_version_counter=False,
+            )
         )
     with _quiet():
         trainer = pl.Trainer(
@@ -134,7 +140,9 @@ def train_chunk(
     partial.unlink(missing_ok=True)
 
 
-def load_chunk(plan: TeacherPlan, teachers: range, shape: tuple[int, ...], num_labels: int, folder: Path) -> TeacherChunk:
+def load_chunk(
+    plan: TeacherPlan, teachers: range, shape: tuple[int, ...], num_labels: int, folder: Path
+) -> TeacherChunk:
     """Load the trained teachers of a chunk."""
     saved = torch.load(chunk_file(folder, teachers), weights_only=True)
     module = TeacherChunk(

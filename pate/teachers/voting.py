@@ -76,6 +76,10 @@ class VoteStore:
             num_teachers += len(packed)
             if ballots:
                 said.append(unpack_ballots(packed, num_labels))
-        expect(num_teachers == manifest["num_teachers"], f"votes of {manifest['num_teachers']} teachers", found=num_teachers)
+        expect(
+            num_teachers == manifest["num_teachers"],
+            f"votes of {manifest['num_teachers']} teachers",
+            found=num_teachers,
+        )
         together = np.concatenate(said).transpose(1, 0, 2) if ballots else None
         return Votes(counts=counts, num_teachers=num_teachers, ballots=together), ids

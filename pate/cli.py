@@ -1,0 +1,71 @@
+"""The command `pate`: finds the stage that is asked for and hands it the rest."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import pate
+
+# name: (module, function, words handed on with the rest, summary)
+_COMMANDS: dict[str, tuple[str, str, tuple[str, ...], str]] = {
+    "run": ("recipe", "main", (), "run all stages of a recipe: pate run configs/<recipe>"),
+    "teachers fit": ("teachers_command", "fit", (), "train the teachers on their partitions (PRIVATE)"),
+    "teachers vote": ("teachers_command", "vote", (), "let the teachers vote on the public samples (PRIVATE)"),
+    "label": ("label_command", "main", (), "release labels through a private mechanism"),
+    "student fit": ("student", "main", ("fit",), "train the student on the released labels"),
+    "student validate": ("student", "main", ("validate",), "judge it on released labels that were held out"),
+    "student test": ("student", "main", ("test",), "judge it on the test set"),
+    "student predict": ("student", "main", ("predict",), "write its answers for the test set"),
+    "references": ("references", "main", (), "measure what a student is compared with (PRIVATE)"),
+    "faces": ("faces", "main", (), "draw faces and write them in CelebA's format"),
+}
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run `pate`; return 0, or 2 with one line on what was wrong with the input."""
+    words = list(sys.argv[1:] if args is None else args)
+    if words[:1] == ["--version"]:
+        print(f"pate {pate.__version__}")
+        return 0
+    name = next((" ".join(words[:n]) for n in (2, 1) if " ".join(words[:n]) in _COMMANDS), None)
+    if name is None:
+        return _help(words)
+    module, function, handed, _ = _COMMANDS[name]
+    # networks and plug-ins of the checkout are named by class path, from where the command is run
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        getattr(import_module(f"pate.stages.{module}"), function)([*handed, *words[len(name.split()) :]])
+    except ValueError as error:
+        print(f"pate {name}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"pate {name}: interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _help(words: list[str]) -> int:
+    """Print the commands, those of a stage if its name is given."""
+    asked = [word for word in words if word not in ("-h", "--help")]
+    shown = {name: entry for name, entry in _COMMANDS.items() if name.split()[: len(asked)] == asked}
+    unknown = not shown
+    text = [
+        "usage: pate <command> [options]",
+        "",
+        "Multi-label classifiers with a differential-privacy guarantee, by private aggregation of teacher ensembles.",
+        "",
+    ]
+    text += [f"  {name:<17} {entry[-1]}" for name, entry in (_COMMANDS if unknown else shown).items()]
+    text += ["", "`pate <command> --help` lists the settings of a command."]
+    if unknown:
+        text.append(f"pate: unknown command: {' '.join(asked)}")
+    print("\n".join(text), file=sys.stderr if unknown else sys.stdout)
+    return 2 if unknown else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""The command line of a stage: YAML files and overrides in, one typed function called."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+from inspect import getdoc
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import ActionConfigFile, ArgumentParser, DefaultHelpFormatter, Namespace
+
+from pate.data.module import DataModule
+from pate.data.source import load_ledger
+from pate.runs import Json, Run
+
+_NOT_SETTINGS = ("run", "overwrite", "config", "threads")
+
+
+class BriefHelp(DefaultHelpFormatter):
+    """Help that leaves out long lists of classes, such as all modules of torch."""
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        text: str = super()._expand_help(action)
+        return re.sub(r"known subclasses: [^)]{400,}", "any class of that type by its path", text)
+
+
+def make_parser(name: str, function: Callable[..., Any], *, skip: set[str]) -> ArgumentParser:
+    """Return the parser of the command ``name``: the parameters of ``function`` but ``skip``, and the run's."""
+    summary = (getdoc(function) or "").split("\n\nArgs:")[0]
+    parser = ArgumentParser(prog=f"pate {name}", description=summary, formatter_class=BriefHelp)
+    parser.add_argument("--config", action=ActionConfigFile, help="YAML file of settings; may be given several times")
+    parser.add_argument("--run", type=Path, required=True, help="folder of the run")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="do a stage whose settings changed again, deleting what it left"
+    )
+    parser.add_function_arguments(function, skip=skip)
+    return parser
+
+
+def add_data(parser: ArgumentParser) -> None:
+    """Add the settings of ``data.yaml``."""
+    parser.add_argument("--data", type=DataModule, required=True, help="where the records come from")
+    parser.add_argument(
+        "--ledger",
+        type=Path | None,
+        default=None,
+        help="ledger of the private data set, shared by all runs on it; ledger.sqlite in the run's folder by default",
+    )
+
+
+def saved_settings(args: Sequence[str], *places: str) -> list[str]:
+    """Return ``args`` with the settings that the run has saved in front, so that the given ones override them."""
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    early.add_argument("--run", type=Path)
+    run = early.parse_known_args(args)[0].run
+    files = [run / place for place in places if (run / place).is_file()] if run is not None else []
+    return [word for path in files for word in ("--config", str(path))] + list(args)
+
+
+def settings(parser: ArgumentParser, parsed: Namespace) -> Json:
+    """Return parsed arguments as plain data, in the form that ``--config`` takes."""
+    content: Json = yaml.safe_load(parser.dump(parsed, skip_none=False))
+    return {name: value for name, value in content.items() if name not in _NOT_SETTINGS}
+
+
+def open_run(parsed: Namespace, config: Json) -> Run:
+    """Return the run that a command was given, with the ledger that its data names."""
+    root = Path(parsed.run)
+    ledger = Path(config["ledger"]) if config.get("ledger") else None
+    return Run(root, overwrite=parsed.overwrite, config=config, ledger=ledger or load_ledger(root))

@@ -1,0 +1,48 @@
+"""The table at the end of a run: the student, what it is measured against, and what it cost."""
+
+from __future__ import annotations
+
+import json
+
+from pate.runs import LABEL, REFERENCES, STUDENT, Json, Run
+from pate.stages.student import METRICS
+from pate.student.metrics import SUMMARY
+
+_ROWS = {
+    "all_majority": "all-majority answer",
+    "student": "private student",
+    "teacher_majority": "noiseless teacher majority",
+    "true_label_student": "true-label student",
+}
+
+
+def describe_run(run: Run) -> str:
+    """Return the metrics on the test set as a table, the privacy statement, and where the files are."""
+    found: Json = {}
+    for stage in (STUDENT, REFERENCES):
+        path = run.root / stage.outputs[0] / METRICS
+        if path.is_file():
+            found |= json.loads(path.read_text())
+    private = [name for name in ("teacher_majority", "true_label_student") if name in found]
+    width = max(len(title) for title in _ROWS.values()) + 2
+    lines = ["Test set" + " " * (width - 8) + "".join(f"{name:>19}" for name in SUMMARY)]
+    for name, title in _ROWS.items():
+        if name in found:
+            figures = "".join(f"{found[name][metric]:>19.3f}" for metric in SUMMARY)
+            lines.append(f"{title + (' *' if name in private else ''):<{width}}{figures}")
+    if private:
+        lines.append("* PRIVATE: computed without privacy, for comparison only")
+    if "true_label_student" in found:
+        gain = {name: found[name]["macro_f1"] - found["all_majority"]["macro_f1"] for name in found if name in _ROWS}
+        if gain["true_label_student"] > 0:
+            share = gain["student"] / gain["true_label_student"]
+            lines.append(f"The private student keeps {share:.0%} of the macro-F1 gain of the true-label student.")
+    statement = (run.root / LABEL.outputs[-1]).read_text()
+    files = {
+        "released labels": LABEL.outputs[0],
+        "privacy statement": LABEL.outputs[1],
+        "student": STUDENT.outputs[0],
+        "ledger": run.ledger_path.relative_to(run.root) if run.ledger is None else run.ledger_path,
+    }
+    places = [f"{name + ':':<19}{run.root / place}" for name, place in files.items()]
+    return "\n".join([*lines, "", statement.rstrip(), "", *places, f"{'PRIVATE files:':<19}{run.private}"]) + "\n"

@@ -1,0 +1,123 @@
+"""The stage `student`: Lightning's own command line, with a run in place of a log folder."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+from pytorch_lightning.loggers import CSVLogger
+
+from pate.data.module import Role
+from pate.runs import STUDENT, Json, Run, digest, labels_file, write_arrays, write_json
+from pate.stages.command import BriefHelp, saved_settings
+from pate.student.data import StudentData
+from pate.student.metrics import evaluate, majority_answer
+from pate.student.module import Student
+
+METRICS = "metrics.json"
+_CHECKPOINT = "last"
+_SETTINGS = ("seed_everything", "trainer", "model", "data")
+
+
+class StudentCLI(LightningCLI):
+    """`pate student`: LightningCLI on the released labels of a run.
+
+    Checkpoints, logs and results go to ``public/student``. A training that was killed goes on from its last checkpoint.
+    """
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add the run, and link what the data say of the model."""
+        parser.add_argument("--run", type=Path, required=True, help="folder of the run")
+        parser.add_argument("--overwrite", action="store_true", help="train again where the settings changed")
+        parser.link_arguments("run", "data.run")
+        parser.link_arguments("data.input_shape", "model.input_shape", apply_on="instantiate")
+        parser.link_arguments("data.label_names", "model.label_names", apply_on="instantiate")
+
+    @cached_property
+    def run(self) -> Run:
+        """The run, with the settings of the student."""
+        parsed = self.config if self.subcommand is None else self.config[self.subcommand]
+        content: Json = yaml.safe_load(self._parser(self.subcommand).dump(parsed, skip_none=False))
+        chosen = {name: content[name] for name in _SETTINGS}
+        return Run(parsed["run"], overwrite=parsed["overwrite"], config=chosen)
+
+    @property
+    def folder(self) -> Path:
+        """Where the student is kept."""
+        return self.run.root / STUDENT.outputs[0]
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """Make the trainer, its files in the run's folder."""
+        asked = self._get(self.config_init, "trainer")
+        if asked["default_root_dir"] is None:
+            kwargs["default_root_dir"] = self.folder
+        if asked["logger"] in (None, True):
+            kwargs["logger"] = CSVLogger(self.folder, name="logs")
+        if asked["enable_checkpointing"] is not False:
+            self.trainer_defaults["callbacks"] = ModelCheckpoint(
+                self.folder, filename=_CHECKPOINT, save_top_k=1, enable_version_counter=False
+            )
+        return super().instantiate_trainer(**kwargs)
+
+    def fit(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
+        """Train the student, from its last checkpoint if it has one."""
+        if not self.run.begin(STUDENT, {"labels": digest(labels_file(self.run))}):
+            print(f"pate student fit: finished in {self.run.root}")
+            return
+        self.trainer.fit(model, ckpt_path=ckpt_path or self._last_checkpoint(), **kwargs)
+        self.run.finish(STUDENT)
+
+    def validate(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
+        """Judge the student on the released labels that were held out."""
+        self.trainer.validate(model, ckpt_path=ckpt_path or self._trained(), **kwargs)
+
+    def test(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
+        """Judge the student on the test set, and write ``metrics.json``."""
+        self.trainer.test(model, ckpt_path=ckpt_path or self._trained(), verbose=False, **kwargs)
+        truth = torch.from_numpy(self.datamodule.source.records(Role.TEST).labels)
+        majority = evaluate(majority_answer(truth), truth, model.label_names)
+        write_json(self.folder / METRICS, {"student": model.test_report, "all_majority": majority})
+
+    def predict(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
+        """Write ``predictions.npz``: probabilities for the test set."""
+        answers = self.trainer.predict(model, ckpt_path=ckpt_path or self._trained(), **kwargs)
+        write_arrays(
+            self.folder / "predictions.npz",
+            ids=self.datamodule.source.records(Role.TEST).ids,
+            probabilities=torch.cat([batch for batch in answers or [] if isinstance(batch, torch.Tensor)]).numpy(),
+            label_names=np.array(self.datamodule.label_names),
+        )
+
+    def _last_checkpoint(self) -> str | None:
+        path = self.folder / f"{_CHECKPOINT}.ckpt"
+        return str(path) if path.is_file() else None
+
+    def _trained(self) -> str | None:
+        self.run.require(STUDENT)
+        return self._last_checkpoint()
+
+
+def main(args: Sequence[str], *, run: bool = True) -> StudentCLI:
+    """Run `pate student <fit|validate|test|predict>`; with ``run=False`` only make its parts."""
+    command, rest = (list(args[:1]), list(args[1:])) if run else ([], list(args))
+    places = () if command == ["fit"] else (str(STUDENT.config),)
+    warnings.filterwarnings("ignore", "LightningCLI's args parameter")
+    return StudentCLI(
+        Student,
+        StudentData,
+        args=command + saved_settings(rest, *places),
+        run=run,
+        auto_configure_optimizers=False,
+        save_config_callback=None,
+        seed_everything_default=0,
+        parser_kwargs={"prog": "pate student", "formatter_class": BriefHelp},
+    )

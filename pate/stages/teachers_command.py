@@ -1,0 +1,55 @@
+"""The commands `pate teachers fit` and `pate teachers vote`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from inspect import signature
+from typing import Any
+
+import yaml
+from jsonargparse import Namespace
+
+from pate.data.source import load_data
+from pate.runs import TEACHERS_FIT, Run
+from pate.stages.command import add_data, make_parser, open_run, saved_settings, settings
+from pate.stages.teachers import fit_teachers, vote_teachers
+from pate.teachers.training import TeacherPlan
+
+
+def fit(args: Sequence[str]) -> None:
+    """Run `pate teachers fit`."""
+    parser = _fit_parser()
+    parsed = parser.parse_args(saved_settings(args, "data.yaml"))
+    made = parser.instantiate_classes(parsed)
+    run = open_run(parsed, settings(parser, parsed))
+    fit_teachers(run, made.data, **_chosen(made, fit_teachers))
+
+
+def vote(args: Sequence[str]) -> None:
+    """Run `pate teachers vote`."""
+    parser = make_parser("teachers vote", vote_teachers, skip={"run", "data", "plan"})
+    parsed = parser.parse_args(list(args))
+    run = open_run(parsed, settings(parser, parsed))
+    run.require(TEACHERS_FIT)
+    vote_teachers(run, load_data(run), load_plan(run), **_chosen(parsed, vote_teachers))
+
+
+def load_plan(run: Run) -> TeacherPlan:
+    """Return how the teachers of a run were trained."""
+    saved = yaml.safe_load((run.root / TEACHERS_FIT.config).read_text())
+    parser = _fit_parser()
+    made = parser.instantiate_classes(parser.parse_object(saved | {"run": str(run.root)}))
+    return TeacherPlan(**_chosen(made, TeacherPlan))
+
+
+def _fit_parser() -> Any:
+    parser = make_parser("teachers fit", fit_teachers, skip={"run", "data"})
+    add_data(parser)
+    return parser
+
+
+def _chosen(made: Namespace, function: Any) -> dict[str, Any]:
+    return {name: made[name] for name in signature(function).parameters if name in made and name not in _RUN}
+
+
+_RUN = {"run", "data"}
