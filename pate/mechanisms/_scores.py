@@ -2,11 +2,13 @@
 asked.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pate.mechanisms.noise import Noise, draw
 from pate.validation import expect, expect_count
 
 FloatArray = NDArray[np.float64]
@@ -43,11 +45,11 @@ def as_rows(scores: ArrayLike) -> tuple[NDArray[np.number], bool]:
     return (rows[None] if rows.ndim == 1 else rows), rows.ndim == 1
 
 
-def expect_k(k: int, num_items: int, *, largest: int | None = None) -> None:
+def expect_k(k: int, num_items: int, *, largest: int | None = None, name: str = "k") -> None:
     """Raise ``ValueError`` unless ``1 <= k <= largest`` (the number of items when None)."""
-    expect_count(1, k=k)
+    expect_count(1, **{name: k})
     largest = num_items if largest is None else largest
-    expect(k <= largest, f"k <= {largest} for {num_items} items", k=k)
+    expect(k <= largest, f"{name} <= {largest} for {num_items} items", **{name: k})
 
 
 def deficits(rows: NDArray[np.number]) -> FloatArray:
@@ -56,33 +58,62 @@ def deficits(rows: NDArray[np.number]) -> FloatArray:
     Integers are subtracted as integers, so that neither unsigned ones wrap nor large ones lose their last
     digits.
     """
-    return _integer_deficits(rows).astype(np.float64, copy=False)
+    return _exact_deficits(rows).astype(np.float64, copy=False)
 
 
 def rank(rows: NDArray[np.number]) -> Ranked:
     """Sort each row in descending order, ties broken by index."""
-    below = _integer_deficits(rows)
-    num_items = rows.shape[1]
-    bits = max(1, int(num_items - 1).bit_length())
-    if below.dtype.kind in "iu" and below.size and (int(below.max()) + 1) << bits < 2**63:
-        # one integer key per entry sorts scores and indices at once
-        narrow = (int(below.max()) + 1) << bits < 2**31
-        # a Python int as the other operand keeps the keys as narrow as they are
-        keys: NDArray[np.signedinteger] = below.astype(np.int32 if narrow else np.int64)
-        keys <<= bits
-        keys |= np.arange(num_items, dtype=keys.dtype)
-        keys.sort(axis=1)
-        return Ranked((keys & ((1 << bits) - 1)).astype(np.int64), (keys >> bits).astype(np.float64))
-    order = np.argsort(below, axis=1, kind="stable").astype(np.int64, copy=False)
-    return Ranked(order, np.take_along_axis(below, order, axis=1).astype(np.float64))
+    below = _exact_deficits(rows)
+    order, ascending = sort_ascending(below, largest=int(below.max(initial=0)) if below.dtype.kind in "iu" else None)
+    return Ranked(order, ascending.astype(np.float64, copy=False))
 
 
-def _integer_deficits(rows: NDArray[np.number]) -> NDArray[np.number]:
-    if rows.dtype.kind == "f" or not rows.size:
-        floats: FloatArray = rows.astype(np.float64, copy=False)
-        return np.subtract(floats.max(axis=1, keepdims=True), floats) if rows.size else floats
-    if rows.dtype.itemsize < 8:
-        wide: IntArray = rows.astype(np.int64)
-        return np.subtract(wide.max(axis=1, keepdims=True), wide)
-    # modulo 2^64 the difference is right even where it overflows a signed integer
-    return np.subtract(rows.max(axis=1, keepdims=True).astype(np.uint64), rows.astype(np.uint64))
+def sort_ascending(values: NDArray[np.number], *, largest: int | None) -> tuple[IntArray, NDArray[np.number]]:
+    """Sort each row, ties by index: the indices and the sorted values, ``[B, d]`` each.
+
+    Integers in ``0..largest`` are sorted together with their indices, as one key per entry.
+    """
+    num_items = values.shape[1]
+    bits = max(1, (num_items - 1).bit_length())
+    end = math.inf if largest is None else (largest + 1) << bits
+    if end >= 2**63:
+        order: IntArray = np.argsort(values, axis=1, kind="stable").astype(np.int64, copy=False)
+        return order, np.take_along_axis(values, order, axis=1)
+    keys: NDArray[np.signedinteger] = values.astype(np.int32 if end < 2**31 else np.int64)
+    # a Python int as the other operand keeps the keys as narrow as they are
+    keys <<= bits
+    keys |= np.arange(num_items, dtype=keys.dtype)
+    keys.sort(axis=1)
+    return (keys & ((1 << bits) - 1)).astype(np.int64), keys >> bits
+
+
+def noisy_deficits(rows: NDArray[np.number], noise: Noise, scale: float, generator: np.random.Generator) -> FloatArray:
+    """Return `deficits` less noise of ``scale``: the smallest are the largest noisy scores, ``[B, d]``."""
+    noisy = draw(noise, generator, rows.shape)
+    noisy *= -scale
+    noisy += deficits(rows)
+    return noisy
+
+
+def k_smallest(values: FloatArray, k: int) -> IntArray:
+    """Return the indices of the k smallest of each row in ascending order of value, ``[B, k]``."""
+    if k == 1:
+        best: IntArray = np.argmin(values, axis=1)[:, None]
+        return best
+    if k < values.shape[1]:
+        part = np.argpartition(values, k - 1, axis=1)[:, :k]
+        order = np.argsort(np.take_along_axis(values, part, axis=1), axis=1)
+        return np.take_along_axis(part, order, axis=1)
+    return np.argsort(values, axis=1)
+
+
+def _exact_deficits(rows: NDArray[np.number]) -> NDArray[np.number]:
+    if rows.dtype.kind == "f":
+        wide: NDArray[np.number] = rows.astype(np.float64, copy=False)
+    else:
+        # modulo 2^64 a difference is right even where it overflows a signed integer
+        wide = rows.astype(np.int64 if rows.dtype.itemsize < 8 else np.uint64)
+    # taken before the conversion: a negative number is a large unsigned one
+    largest: NDArray[np.number] = rows.max(axis=1, keepdims=True).astype(wide.dtype)
+    below: NDArray[np.number] = largest - wide
+    return below

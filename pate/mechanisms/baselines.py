@@ -7,10 +7,10 @@ from numpy.typing import ArrayLike
 
 from pate.accounting.events import Event, PureDPEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms._scores import ROWS, FloatArray, IntArray, as_rows, deficits, expect_k
+from pate.mechanisms._scores import FloatArray, IntArray, as_rows
 from pate.mechanisms.lipschitz import lipschitz_event
 from pate.mechanisms.noise import draw
-from pate.mechanisms.peeling import k_smallest
+from pate.mechanisms.peeling import largest_in_order
 from pate.validation import expect_count, expect_open_unit, expect_positive
 
 
@@ -20,16 +20,7 @@ def one_shot_laplace(scores: ArrayLike, *, k: int, scale: float, generator: np.r
     Shapes and errors as in `pate.mechanisms.peeling.cdp_peel`; ``scale`` is that of the Laplace noise, in
     votes. Privacy: `one_shot_laplace_event`, for the ordered output.
     """
-    rows, single = as_rows(scores)
-    expect_positive(scale=scale)
-    expect_k(k, rows.shape[1])
-    chosen = np.empty((len(rows), k), dtype=np.int64)
-    for start in range(0, len(rows), ROWS):
-        noisy = draw("laplace", generator, rows[start : start + ROWS].shape)
-        noisy *= scale
-        noisy += deficits(rows[start : start + ROWS])
-        chosen[start : start + ROWS] = k_smallest(noisy, k)
-    return chosen[0] if single else chosen
+    return largest_in_order(scores, k=k, scale=scale, noise="laplace", generator=generator)
 
 
 def one_shot_laplace_event(*, k: int, scale: float, neighboring_relation: NeighboringRelation) -> Event:

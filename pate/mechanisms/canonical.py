@@ -103,9 +103,7 @@ def canonical_event(
     return PureDPEvent(neighboring_relation=relation, epsilon=eta)
 
 
-def canonical_class_probabilities(
-    scores: ArrayLike, *, k: int, scale: float, gamma: float = 0.5
-) -> ClassProbabilities:
+def canonical_class_probabilities(scores: ArrayLike, *, k: int, scale: float, gamma: float = 0.5) -> ClassProbabilities:
     """Return the exact law of the class that `canonical` draws with Gumbel noise, for one row of scores
     ``[d]``.
     """
@@ -159,9 +157,7 @@ def _log_counts(num_items: int, k: int) -> FloatArray:
     factorial = _log_factorials(num_items)
     heads = np.arange(k)[:, None]
     tails = np.arange(k + 1, num_items + 1)[None, :]
-    log_counts: FloatArray = (
-        factorial[tails - heads - 2] - factorial[k - heads - 1] - factorial[tails - k - 1]
-    )
+    log_counts: FloatArray = factorial[tails - heads - 2] - factorial[k - heads - 1] - factorial[tails - k - 1]
     return log_counts
 
 
@@ -207,10 +203,8 @@ def _draw_batch(
             chance[found] = tails[rows, tail] * heads[rows, head]
         return drawn, chance
 
-    if noise == "gumbel":
-        classes = propose(np.arange(len(below)))[0]
-    else:
-        classes = first_heads(np.log(total), propose, generator)
+    every = np.arange(len(below))
+    classes = propose(every)[0] if noise == "gumbel" else first_heads(np.log(total), propose, generator)
     chosen = order[:, :k].copy()
     rows = np.flatnonzero(classes[:, 0] >= 0)
     if rows.size:
@@ -237,9 +231,7 @@ def _locate(
     return tail, head
 
 
-def _members(
-    head: IntArray, tail: IntArray, num_items: int, k: int, generator: np.random.Generator
-) -> IntArray:
+def _members(head: IntArray, tail: IntArray, num_items: int, k: int, generator: np.random.Generator) -> IntArray:
     """Draw a uniform member of each class: ranks from 0, ``[n, k]``. ``tail`` is the rank from 0 of the last
     member.
     """
@@ -278,9 +270,7 @@ def _draw_row(
 Sampler = tuple[Callable[[], tuple[tuple[int, int], float] | None], float]
 
 
-def _tail_sampler(
-    below: FloatArray, k: int, scale: float, gamma: float, generator: np.random.Generator
-) -> Sampler:
+def _tail_sampler(below: FloatArray, k: int, scale: float, gamma: float, generator: np.random.Generator) -> Sampler:
     """With gamma = 1 the last member alone counts: ``binom(t - 1, k - 1)`` subsets for each t in k..d."""
     factorial = _log_factorials(below.size)
     log_masses = _weighted(below[k - 1] - below[k - 1 :], scale, 1.0)
@@ -297,9 +287,7 @@ def _tail_sampler(
     return propose, largest + math.log(total)
 
 
-def _class_sampler(
-    below: FloatArray, k: int, scale: float, gamma: float, generator: np.random.Generator
-) -> Sampler:
+def _class_sampler(below: FloatArray, k: int, scale: float, gamma: float, generator: np.random.Generator) -> Sampler:
     """Candidates from an envelope of the masses of the tails, in O(d + 15 k).
 
     Summed over heads, the mass of tail t is the exponential of a term of t plus

@@ -112,9 +112,7 @@ def _log_sequences(below: FloatArray, k: int, losses: FloatArray) -> FloatArray:
     return log_sequences
 
 
-def _draw_row(
-    below: FloatArray, k: int, scale: float, noise: JointNoise, generator: np.random.Generator
-) -> list[int]:
+def _draw_row(below: FloatArray, k: int, scale: float, noise: JointNoise, generator: np.random.Generator) -> list[int]:
     """Draw one sequence as ranks from 0, ``[k]``.
 
     ``N`` is a step function that grows, so on a block of losses its value at the right end bounds it. Blocks
@@ -123,15 +121,12 @@ def _draw_row(
     furthest = float(below[-1])
     if furthest == 0:
         return _sequence(_reach(below, k, np.zeros(1))[0], generator)
-    edges = np.concatenate(([0.0], np.geomspace(furthest / 2.0**_BLOCKS, furthest, _BLOCKS)))
-    edges[-1] = furthest
+    edges = np.concatenate(([0.0], furthest * 0.5 ** np.arange(_BLOCKS)[::-1]))
     counts = _log_sequences(below, k, edges)
     for _ in range(40):
         # mass of exp(-v/s) on each block, the last one without end
         with np.errstate(divide="ignore", over="ignore"):
-            log_widths = np.append(
-                -edges[:-1] / scale + np.log(-np.expm1(-np.diff(edges) / scale)), -edges[-1] / scale
-            )
+            log_widths = np.append(-edges[:-1] / scale + np.log(-np.expm1(-np.diff(edges) / scale)), -edges[-1] / scale)
         upper = np.append(counts[1:], counts[-1]) + log_widths
         largest = upper.max()
         masses = np.exp(upper - largest)
@@ -194,9 +189,7 @@ def _sequence(reach: IntArray, generator: np.random.Generator) -> list[int]:
     return ranks
 
 
-def _draw_batch(
-    below: IntArray, k: int, scale: float, noise: JointNoise, generator: np.random.Generator
-) -> IntArray:
+def _draw_batch(below: IntArray, k: int, scale: float, noise: JointNoise, generator: np.random.Generator) -> IntArray:
     """Draw one sequence per row of sorted integer deficits ``[B, d]`` as ranks, ``[B, k]``, all losses
     tabulated.
 

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate.accounting.events import ComposedEvent, Event
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms._scores import ROWS, IntArray, as_rows, expect_k, rank
+from pate.mechanisms._scores import ROWS, IntArray, as_rows, expect_k, k_smallest, rank
 from pate.mechanisms.failure import failure_event
 from pate.mechanisms.noise import gumbel
-from pate.mechanisms.peeling import cdp_peel_event, k_smallest
-from pate.validation import expect, expect_count, expect_open_unit, expect_positive
+from pate.mechanisms.peeling import cdp_peel_event
+from pate.validation import expect_open_unit, expect_positive
 
 
 class Listed(NamedTuple):
@@ -66,9 +66,8 @@ def limited_domain(
     relation = NeighboringRelation(neighboring_relation)
     expect_positive(scale=scale)
     expect_open_unit(delta=delta)
-    expect_count(1, k=k, kbar=kbar)
-    expect_k(kbar, rows.shape[1], largest=rows.shape[1] - 1)
-    expect(k <= kbar, f"k <= kbar = {kbar}", k=k)
+    expect_k(kbar, rows.shape[1], largest=rows.shape[1] - 1, name="kbar")
+    expect_k(k, kbar)
     items = np.empty((len(rows), k), dtype=np.int64)
     listed = np.empty((len(rows), k), dtype=np.bool_)
     for start in range(0, len(rows), ROWS):
@@ -83,9 +82,7 @@ def limited_domain(
     return Listed(items[0], listed[0]) if single else Listed(items, listed)
 
 
-def limited_domain_event(
-    *, k: int, scale: float, delta: float, neighboring_relation: NeighboringRelation
-) -> Event:
+def limited_domain_event(*, k: int, scale: float, delta: float, neighboring_relation: NeighboringRelation) -> Event:
     """Event of `limited_domain`: k bounded-range choices of ``eta = w / scale``, but for the probability
     ``delta``.
     """

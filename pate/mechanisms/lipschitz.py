@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike
 
 from pate.accounting.events import BoundedRangeEvent, Event, PureDPEvent, RepeatedEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms._scores import ROWS, IntArray, as_rows, deficits, expect_k
-from pate.mechanisms.noise import Noise, draw
+from pate.mechanisms._scores import ROWS, IntArray, as_rows, expect_k, noisy_deficits
+from pate.mechanisms.noise import Noise
 from pate.validation import expect_count, expect_positive
 
 
@@ -42,9 +42,7 @@ def lipschitz_top_k(
     expect_k(k, rows.shape[1])
     chosen = np.empty((len(rows), k), dtype=np.int64)
     for start in range(0, len(rows), ROWS):
-        noisy = draw(noise, generator, rows[start : start + ROWS].shape)
-        noisy *= -scale
-        noisy += deficits(rows[start : start + ROWS])
+        noisy = noisy_deficits(rows[start : start + ROWS], noise, scale, generator)
         if k == 1:
             chosen[start : start + ROWS, 0] = np.argmin(noisy, axis=1)
         else:
@@ -53,9 +51,7 @@ def lipschitz_top_k(
     return chosen[0] if single else chosen
 
 
-def lipschitz_event(
-    *, noise: Noise, k: int = 1, scale: float, neighboring_relation: NeighboringRelation
-) -> Event:
+def lipschitz_event(*, noise: Noise, k: int = 1, scale: float, neighboring_relation: NeighboringRelation) -> Event:
     """Event of `lipschitz_top_k` on vote counts.
 
     Gumbel noise: k bounded-range choices of ``eta = w / scale`` (Durfee & Rogers (2019), Lemma 4.2; Dong,
@@ -109,9 +105,7 @@ def one_shot_exponential_mechanism(
     return lipschitz_top_k(scores, k=k, scale=scale, noise="gumbel", generator=generator)
 
 
-def one_shot_permute_and_flip(
-    scores: ArrayLike, *, k: int, scale: float, generator: np.random.Generator
-) -> IntArray:
+def one_shot_permute_and_flip(scores: ArrayLike, *, k: int, scale: float, generator: np.random.Generator) -> IntArray:
     """One-shot set with exponential noise. See `lipschitz_top_k`."""
     return lipschitz_top_k(scores, k=k, scale=scale, noise="exponential", generator=generator)
 

@@ -8,14 +8,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate.accounting.events import Event, PureDPEvent, RepeatedEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms._scores import ROWS, FloatArray, IntArray, as_rows, deficits, expect_k, rank
+from pate.mechanisms._scores import (
+    ROWS,
+    FloatArray,
+    IntArray,
+    as_rows,
+    deficits,
+    expect_k,
+    k_smallest,
+    noisy_deficits,
+    rank,
+)
 from pate.mechanisms.flip import first_head
 from pate.mechanisms.lipschitz import lipschitz_event
-from pate.mechanisms.noise import gumbel
+from pate.mechanisms.noise import Noise
 from pate.validation import expect_count, expect_positive
 
 _REACH = 30.0  # items further than this many scales below the best share one envelope
-_FEW_ROWS = 4  # fewer rows than this are peeled one by one
+_MANY_ROWS, _FEW_ITEMS = 4, 1024  # at least so many rows of fewer items than this are peeled together, turn by turn
 
 
 def cdp_peel(scores: ArrayLike, *, k: int, scale: float, generator: np.random.Generator) -> IntArray:
@@ -35,16 +45,7 @@ def cdp_peel(scores: ArrayLike, *, k: int, scale: float, generator: np.random.Ge
 
     Privacy: `cdp_peel_event`, for the ordered output. Raises ``ValueError`` as `lipschitz_top_k` does.
     """
-    rows, single = as_rows(scores)
-    expect_positive(scale=scale)
-    expect_k(k, rows.shape[1])
-    chosen = np.empty((len(rows), k), dtype=np.int64)
-    for start in range(0, len(rows), ROWS):
-        noisy = gumbel(generator, rows[start : start + ROWS].shape)
-        noisy *= -scale
-        noisy += deficits(rows[start : start + ROWS])
-        chosen[start : start + ROWS] = k_smallest(noisy, k)
-    return chosen[0] if single else chosen
+    return largest_in_order(scores, k=k, scale=scale, noise="gumbel", generator=generator)
 
 
 def cdp_peel_event(*, k: int, scale: float, neighboring_relation: NeighboringRelation) -> Event:
@@ -63,13 +64,13 @@ def pnf_peel(scores: ArrayLike, *, k: int, scale: float, generator: np.random.Ge
     rows, single = as_rows(scores)
     expect_positive(scale=scale)
     expect_k(k, rows.shape[1])
-    if len(rows) < _FEW_ROWS:
-        order, below = rank(rows)
+    if len(rows) >= _MANY_ROWS and rows.shape[1] < _FEW_ITEMS:
+        chosen = _peel_batch(rows, k, scale, generator)
+    else:
         chosen = np.empty((len(rows), k), dtype=np.int64)
         for row in range(len(rows)):
-            chosen[row] = order[row, _peel_row(below[row], k, scale, generator)]
-    else:
-        chosen = _peel_batch(rows, k, scale, generator)
+            order, below = rank(rows[row : row + 1])
+            chosen[row] = order[0, _peel_row(below[0], k, scale, generator)]
     return chosen[0] if single else chosen
 
 
@@ -84,16 +85,18 @@ def pnf_peel_event(*, k: int, scale: float, neighboring_relation: NeighboringRel
     return choice if k == 1 else RepeatedEvent(event=choice, count=k)
 
 
-def k_smallest(values: FloatArray, k: int) -> IntArray:
-    """Return the indices of the k smallest of each row in ascending order of value, ``[B, k]``."""
-    if k == 1:
-        best: IntArray = np.argmin(values, axis=1)[:, None]
-        return best
-    if k < values.shape[1]:
-        part = np.argpartition(values, k - 1, axis=1)[:, :k]
-        order = np.argsort(np.take_along_axis(values, part, axis=1), axis=1)
-        return np.take_along_axis(part, order, axis=1)
-    return np.argsort(values, axis=1)
+def largest_in_order(
+    scores: ArrayLike, *, k: int, scale: float, noise: Noise, generator: np.random.Generator
+) -> IntArray:
+    """Report the k largest of scores with noise drawn once, in order. Shapes and errors as in `cdp_peel`."""
+    rows, single = as_rows(scores)
+    expect_positive(scale=scale)
+    expect_k(k, rows.shape[1])
+    chosen = np.empty((len(rows), k), dtype=np.int64)
+    for start in range(0, len(rows), ROWS):
+        noisy = noisy_deficits(rows[start : start + ROWS], noise, scale, generator)
+        chosen[start : start + ROWS] = k_smallest(noisy, k)
+    return chosen[0] if single else chosen
 
 
 def _peel_batch(rows: NDArray[np.number], k: int, scale: float, generator: np.random.Generator) -> IntArray:
@@ -132,8 +135,8 @@ def _peel_row(below: FloatArray, k: int, scale: float, generator: np.random.Gene
 class _Candidates:
     """Draws ranks in proportion to ``exp(-deficit / scale)``, rejecting those taken since the table was made.
 
-    Masses are in units of the best rank's when the table was made. The items too far below it to be worth a place in the
-    table share one envelope.
+    Masses are in units of the best rank's when the table was made. The items too far below it to be worth a place
+    in the table share one envelope.
     """
 
     def __init__(

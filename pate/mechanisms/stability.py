@@ -21,44 +21,39 @@ from pate.accounting.events import (
     StabilityTestEvent,
 )
 from pate.accounting.relation import NeighboringRelation
+from pate.mechanisms._scores import ROWS, FloatArray, IntArray, as_rows, expect_k, sort_ascending
 from pate.mechanisms.failure import failure_event
 from pate.mechanisms.noise import draw, gumbel
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 
 BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.int64]
 GapNoise = Literal["gumbel", "exponential", "laplace", "gaussian"]
-
-_ROWS = 2048  # rows worked on at once, so that the intermediate arrays stay in cache
 
 
 class SortedCounts(NamedTuple):
     """Counts in descending order, ties broken by label index, with the gaps between them."""
 
     order: IntArray
-    """Label indices, ``[B, C]``: ``order[:, j]`` holds the label of rank j."""
+    """Label indices, ``[C]`` or ``[B, C]``: ``order[..., j]`` holds the label of rank j."""
     gaps: IntArray
-    """``[B, C + 1]``: ``gaps[:, k]`` is the gap below the k largest, with the public sentinels ``upper`` and
-    0.
+    """``[C + 1]`` or ``[B, C + 1]``: ``gaps[..., k]`` is the gap below the k largest, with the public sentinels
+    ``upper`` and 0.
     """
 
 
 def sort_counts(counts: ArrayLike, *, upper: int) -> SortedCounts:
-    """Sort counts ``[B, C]`` (integers in ``[0, upper]``) and take the gaps between neighbors in rank."""
-    counts = _as_counts(counts, upper)
-    num_labels = counts.shape[1]
-    # one integer key per entry sorts counts and labels at once
-    bits = max(1, int(num_labels - 1).bit_length())
-    narrow = (upper + 1) << bits < 2**31
-    keys: NDArray[np.signedinteger] = (upper - counts).astype(np.int32 if narrow else np.int64)
-    keys <<= bits
-    keys |= np.arange(num_labels, dtype=keys.dtype)
-    keys.sort(axis=1)
-    padded = np.empty((len(counts), num_labels + 2), dtype=np.int64)
-    padded[:, 0] = upper
-    padded[:, 1:-1] = upper - (keys >> bits)
-    padded[:, -1] = 0
-    return SortedCounts((keys & ((1 << bits) - 1)).astype(np.int64), padded[:, :-1] - padded[:, 1:])
+    """Sort counts and take the gaps between neighbors in rank.
+
+    Args:
+        counts: ``[C]`` or ``[B, C]`` integers in ``[0, upper]``.
+        upper: the public largest count, the number of teachers, below 2^53.
+
+    Raises:
+        ValueError: on counts of another shape, kind or range, or ``upper`` that is not a positive integer.
+    """
+    rows, single = _as_counts(counts, upper)
+    found = _sort_rows(rows, upper)
+    return SortedCounts(found.order[0], found.gaps[0]) if single else found
 
 
 def choose_gap(
@@ -71,13 +66,13 @@ def choose_gap(
     regularizer: ArrayLike | None = None,
     kbar: int | None = None,
 ) -> IntArray:
-    """Choose a rank k per row by report-noisy-max on the gaps (Zhu & Wang (2022), Algorithm 1).
+    """Choose a rank k by report-noisy-max on the gaps (Zhu & Wang (2022), Algorithm 1).
 
     The gaps of one query move within a window of 2 votes under ADD_REMOVE_TEACHER and 4 under REPLACE_RECORD.
     Privacy: `choose_gap_event`.
 
     Args:
-        gaps: ``[B, C + 1]``, as of `sort_counts`.
+        gaps: ``[C + 1]`` or ``[B, C + 1]``, as of `sort_counts`.
         scale: scale of the noise (its standard deviation for ``gaussian``), in votes.
         generator: source of the noise.
         allow_empty: whether k may be 0 or C, the public sentinels. Otherwise it lies in 1..C-1.
@@ -86,36 +81,30 @@ def choose_gap(
         kbar: largest k, for an unknown domain: counts of rank beyond ``kbar + 1`` have no influence.
 
     Returns:
-        The chosen k, ``[B]``.
+        The chosen k, ``[]`` or ``[B]``.
 
     Raises:
-        ValueError: on ``scale <= 0``, an unknown noise, ``kbar`` outside 1..C, a regulariser that is not of
-            shape ``[C + 1]``, is NaN or plus infinity, or rules out every k, or fewer than two labels without
-            the sentinels.
+        ValueError: on gaps that are not finite, ``scale <= 0``, an unknown noise, ``kbar`` outside 1..C, a
+        regulariser that is not of shape ``[C + 1]``, is NaN or plus infinity, or rules out every k, or fewer than
+        two labels without the sentinels.
     """
+    rows, single = as_rows(gaps)
     expect_positive(scale=scale)
-    gaps = np.asarray(gaps)
-    num_labels = gaps.shape[1] - 1
+    expect(noise in get_args(GapNoise), f"a noise among {get_args(GapNoise)}", noise=noise)
+    num_labels = rows.shape[1] - 1
     first, last = (0, num_labels + 1) if allow_empty else (1, num_labels)
     expect(last > first, "at least two labels without the empty and the full set", num_labels=num_labels)
     if kbar is not None:
-        expect_count(1, kbar=kbar)
-        expect(kbar <= num_labels, f"kbar <= {num_labels} labels", kbar=kbar)
+        expect_k(kbar, num_labels, name="kbar")
         last = min(last, kbar + 1)
-    if noise == "gumbel":
-        noisy = gumbel(generator, (len(gaps), last - first))
-    else:
-        expect(noise in get_args(GapNoise), f"a noise among {get_args(GapNoise)}", noise=noise)
-        size = (len(gaps), last - first)
-        noisy = generator.standard_normal(size) if noise == "gaussian" else draw(noise, generator, size)
+    size = (len(rows), last - first)
+    noisy = generator.standard_normal(size) if noise == "gaussian" else draw(noise, generator, size)
     noisy *= scale
-    noisy += gaps[:, first:last]
+    noisy += rows[:, first:last].astype(np.float64, copy=False)
     if regularizer is not None:
-        pull = _checked_regularizer(regularizer, num_labels)[first:last]
-        expect((pull > -np.inf).any(), "a regulariser that allows some k", regularizer=pull.tolist())
-        noisy += pull
+        noisy += _checked_regularizer(regularizer, first, last, num_labels)
     chosen: IntArray = np.argmax(noisy, axis=1) + first
-    return chosen
+    return chosen[0] if single else chosen
 
 
 def choose_gap_event(
@@ -136,9 +125,7 @@ def choose_gap_event(
     expect_positive(scale=scale)
     expect(noise in get_args(GapNoise), f"a noise among {get_args(GapNoise)}", noise=noise)
     if noise == "gaussian":
-        expect(
-            num_candidates is not None, "num_candidates with Gaussian noise", num_candidates=num_candidates
-        )
+        expect(num_candidates is not None, "num_candidates with Gaussian noise", num_candidates=num_candidates)
         candidates = num_candidates or 0
         expect_count(1, num_candidates=candidates)
         multiplier = scale / relation.count_window / math.sqrt(candidates)
@@ -152,18 +139,29 @@ def choose_gap_event(
 def stability_test(
     gaps: ArrayLike, *, sigma: float, delta_test: float, shift: int, generator: np.random.Generator
 ) -> BoolArray:
-    """Test whether the gap ``q`` proves that the set above it is the same on every neighbor; ``[B]``
-    booleans.
+    """Test whether the gap ``q`` proves that the set above it is the same on every neighbor.
 
-    Passes iff ``max(shift, q) + N(0, sigma^2) - z sigma > shift`` with ``z = Phi^-1(1 - delta_test)``.
-    ``shift`` is 1 under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD: the largest gap at which a neighbor
-    may hold another set. Privacy: `StabilityTestEvent` (Zhu & Wang (2022), Algorithm 2, with the exact normal
-    quantile).
+    Passes iff ``max(shift, q) + N(0, sigma^2) - z sigma > shift`` with ``z = Phi^-1(1 - delta_test)`` (Zhu & Wang
+    (2022), Algorithm 2, with the exact normal quantile).
+
+    Args:
+        gaps: one chosen gap per query, of any shape, in votes.
+        sigma: standard deviation of the noise, in votes.
+        delta_test: probability that an unstable set passes.
+        shift: the largest gap at which a neighbor may hold another set, 1 under ADD_REMOVE_TEACHER and 2 under
+        REPLACE_RECORD.
+        generator: source of the noise.
+
+    Returns:
+        Whether it passes, booleans of the shape of ``gaps``.
+
+    Privacy: `StabilityTestEvent`, for the outcome together with the exact set.
+
+    Raises:
+        ValueError: on gaps that are not finite, ``sigma <= 0``, ``delta_test`` outside (0, 1) or ``shift < 1``.
     """
     expect_positive(sigma=sigma)
-    expect_open_unit(delta_test=delta_test)
-    expect_count(1, shift=shift)
-    stable = np.maximum(np.asarray(gaps, dtype=np.float64), shift)
+    stable = _stable_gaps(gaps, delta_test, shift)
     noise = sigma * generator.standard_normal(stable.shape)
     passed: BoolArray = stable + noise + sigma * float(ndtri(delta_test)) > shift
     return passed
@@ -172,16 +170,13 @@ def stability_test(
 def stability_test_laplace(
     gaps: ArrayLike, *, scale: float, delta_test: float, shift: int, generator: np.random.Generator
 ) -> BoolArray:
-    """`stability_test` with Laplace noise of ``scale`` votes (Zhu & Wang (2022), Algorithm 5); ``[B]``
-    booleans.
+    """`stability_test` with Laplace noise of ``scale`` votes (Zhu & Wang (2022), Algorithm 5).
 
     Passes iff ``max(shift, q) + Laplace(scale) - t > shift``, ``t`` the ``1 - delta_test`` quantile of the
-    noise. Privacy: `stability_test_laplace_event`. Raises ``ValueError`` as `stability_test` does.
+    noise. Shapes and errors as in `stability_test`. Privacy: `stability_test_laplace_event`.
     """
     expect_positive(scale=scale)
-    expect_open_unit(delta_test=delta_test)
-    expect_count(1, shift=shift)
-    stable = np.maximum(np.asarray(gaps, dtype=np.float64), shift)
+    stable = _stable_gaps(gaps, delta_test, shift)
     noise = scale * draw("laplace", generator, stable.shape)
     passed: BoolArray = stable + noise - scale * _laplace_quantile(delta_test) > shift
     return passed
@@ -226,7 +221,7 @@ def stable_top_k(
     test.
 
     Args:
-        counts: ``[B, C]`` integers in ``[0, upper]``.
+        counts: ``[C]`` or ``[B, C]`` integers in ``[0, upper]``.
         upper: the public largest count, the number of teachers.
         scale_gap: scale of the Gumbel noise of the choice, in votes.
         sigma_test: standard deviation of the noise of the test, in votes.
@@ -236,23 +231,28 @@ def stable_top_k(
         allow_empty: whether k may be 0 or C.
 
     Returns:
-        ``(members, released)``: ``[B, C]`` booleans, all False in a row that failed, and ``[B]`` booleans.
+        ``(members, released)``: booleans of the shape of ``counts``, all False in a row that failed, and ``[]`` or
+        ``[B]`` booleans.
+
+    Privacy: `stable_top_k_event`.
+
+    Raises:
+        ValueError: on counts of another shape, kind or range, a scale or deviation that is not positive,
+        ``delta_test`` outside (0, 1), ``shift < 1``, or one label without the sentinels.
     """
-    counts = _as_counts(counts, upper)
-    members = np.zeros(counts.shape, dtype=np.bool_)
-    released = np.zeros(len(counts), dtype=np.bool_)
-    ranks = np.arange(counts.shape[1])
-    for start in range(0, len(counts), _ROWS):
-        rows = slice(start, start + _ROWS)
-        order, gaps = sort_counts(counts[rows], upper=upper)
+    rows, single = _as_counts(counts, upper)
+    members = np.zeros(rows.shape, dtype=np.bool_)
+    released = np.zeros(len(rows), dtype=np.bool_)
+    ranks = np.arange(rows.shape[1])
+    for start in range(0, len(rows), ROWS):
+        part = slice(start, start + ROWS)
+        order, gaps = _sort_rows(rows[part], upper)
         k = choose_gap(gaps, scale=scale_gap, generator=generator, allow_empty=allow_empty)
         chosen = np.take_along_axis(gaps, k[:, None], axis=1)[:, 0]
-        passed = stability_test(
-            chosen, sigma=sigma_test, delta_test=delta_test, shift=shift, generator=generator
-        )
-        np.put_along_axis(members[rows], order, (ranks < k[:, None]) & passed[:, None], axis=1)
-        released[rows] = passed
-    return members, released
+        passed = stability_test(chosen, sigma=sigma_test, delta_test=delta_test, shift=shift, generator=generator)
+        np.put_along_axis(members[part], order, (ranks < k[:, None]) & passed[:, None], axis=1)
+        released[part] = passed
+    return (members[0], released[0]) if single else (members, released)
 
 
 def stable_top_k_event(
@@ -287,11 +287,13 @@ class FixedTopK(NamedTuple):
     """What `fixed_stable_top_k` releases."""
 
     members: BoolArray
-    """``[B, C]``: the set of k labels, all False in a row that failed the test."""
+    """``[C]`` or ``[B, C]``: the set of k labels, all False in a row that failed the test."""
     released: BoolArray
-    """``[B]``: whether the test passed."""
+    """``[]`` or ``[B]``: whether the test passed."""
     rounds: IntArray
-    """``[B]``: rounds of peeling that were run, 0 in a row that failed. A function of what was released."""
+    """``[]`` or ``[B]``: rounds of peeling that were run, 0 in a row that failed. A function of the rank that was
+    chosen, which the event of the first two steps pays for.
+    """
 
 
 def fixed_stable_top_k(
@@ -321,17 +323,14 @@ def fixed_stable_top_k(
 
     The others, and the errors, are those of `stable_top_k`. Privacy: `fixed_stable_top_k_event`.
     """
-    counts = _as_counts(counts, upper)
-    num_labels = counts.shape[1]
+    rows, single = _as_counts(counts, upper)
+    num_labels = rows.shape[1]
     expect_positive(scale_peel=scale_peel)
-    expect_count(1, k=k)
-    expect(k <= num_labels, f"k <= {num_labels} labels", k=k)
+    expect_k(k, num_labels)
     expect(math.isfinite(pull) and pull >= 0, "pull >= 0", pull=pull)
     regularizer = -pull * np.abs(np.arange(num_labels + 1) - k)
-    order, gaps = sort_counts(counts, upper=upper)
-    j = choose_gap(
-        gaps, scale=scale_gap, generator=generator, allow_empty=allow_empty, regularizer=regularizer
-    )
+    order, gaps = _sort_rows(rows, upper)
+    j = choose_gap(gaps, scale=scale_gap, generator=generator, allow_empty=allow_empty, regularizer=regularizer)
     chosen = np.take_along_axis(gaps, j[:, None], axis=1)[:, 0]
     passed = stability_test(chosen, sigma=sigma_test, delta_test=delta_test, shift=shift, generator=generator)
     surplus = j - k
@@ -340,14 +339,14 @@ def fixed_stable_top_k(
     # the k smallest keys are released: distances below the largest count, noisy where something is peeled
     inside = np.arange(num_labels) < j[:, None]
     below = np.cumsum(np.where(np.arange(num_labels) == 0, 0, gaps[:, :-1]), axis=1).astype(np.float64)
-    noise = scale_peel * gumbel(generator, counts.shape)
+    noise = scale_peel * gumbel(generator, rows.shape)
     keys = below + np.where(drop[:, None], noise, -noise)
     keys[inside & (surplus <= 0)[:, None]] = -np.inf
     keys[~inside & (surplus > 0)[:, None]] = np.inf
     ranks = np.argpartition(keys, k - 1, axis=1)[:, :k]
-    members = np.zeros(counts.shape, dtype=np.bool_)
+    members = np.zeros(rows.shape, dtype=np.bool_)
     np.put_along_axis(members, np.take_along_axis(order, ranks, axis=1), passed[:, None], axis=1)
-    return FixedTopK(members, passed, rounds)
+    return FixedTopK(members[0], passed[0], rounds[0]) if single else FixedTopK(members, passed, rounds)
 
 
 def fixed_stable_top_k_event(
@@ -392,21 +391,39 @@ def _laplace_quantile(delta: float) -> float:
     return -math.log(2 * delta) if delta < 0.5 else math.log(2 * (1 - delta))
 
 
-def _checked_regularizer(regularizer: ArrayLike, num_labels: int) -> NDArray[np.float64]:
+def _stable_gaps(gaps: ArrayLike, delta_test: float, shift: int) -> FloatArray:
+    values = np.asarray(gaps, dtype=np.float64)
+    expect(np.isfinite(values).all(), "finite gaps", gaps=gaps)
+    expect_open_unit(delta_test=delta_test)
+    expect_count(1, shift=shift)
+    return np.maximum(values, shift)
+
+
+def _checked_regularizer(regularizer: ArrayLike, first: int, last: int, num_labels: int) -> FloatArray:
+    """Return the part of a regulariser ``[C + 1]`` that bears on the ranks ``first..last - 1``."""
     values = np.asarray(regularizer, dtype=np.float64)
-    expect(
-        values.shape == (num_labels + 1,), f"a regulariser of shape [{num_labels + 1}]", shape=values.shape
-    )
+    expect(values.shape == (num_labels + 1,), f"a regulariser of shape [{num_labels + 1}]", shape=values.shape)
     expect((values < np.inf).all(), "a regulariser below infinity", regularizer=values.tolist())
-    return values
+    expect((values[first:last] > -np.inf).any(), "a regulariser that allows some k", regularizer=values.tolist())
+    return values[first:last]
 
 
-def _as_counts(counts: ArrayLike, upper: int) -> NDArray[np.integer]:
-    counts = np.asarray(counts)
-    expect(counts.ndim == 2 and counts.shape[1] > 0, "counts of shape [B, C]", shape=counts.shape)
-    expect(counts.dtype.kind in "iu", "integer counts", dtype=str(counts.dtype))
+def _as_counts(counts: ArrayLike, upper: int) -> tuple[IntArray, bool]:
+    """Return counts as ``[B, C]`` and whether they came as one row ``[C]``."""
+    rows, single = as_rows(counts)
+    expect(rows.dtype.kind in "iu", "integer counts", dtype=str(rows.dtype))
     expect_count(1, upper=upper)
-    if counts.size:
-        low, high = int(counts.min()), int(counts.max())
+    expect(upper < 2**53, "upper < 2^53", upper=upper)
+    if rows.size:
+        low, high = int(rows.min()), int(rows.max())
         expect(low >= 0 and high <= upper, f"counts in 0..{upper}", minimum=low, maximum=high)
-    return counts.astype(np.int64, copy=False)
+    return rows.astype(np.int64, copy=False), single
+
+
+def _sort_rows(rows: IntArray, upper: int) -> SortedCounts:
+    order, below = sort_ascending(upper - rows, largest=upper)
+    padded = np.empty((len(rows), rows.shape[1] + 2), dtype=np.int64)
+    padded[:, 0] = 0
+    padded[:, 1:-1] = below
+    padded[:, -1] = upper
+    return SortedCounts(order, padded[:, 1:] - padded[:, :-1])

@@ -13,7 +13,7 @@ from pate.mechanisms.failure import failure_event
 from pate.mechanisms.limited_domain import Listed
 from pate.mechanisms.noise import draw, gumbel
 from pate.mechanisms.peeling import cdp_peel_event
-from pate.validation import expect, expect_count, expect_open_unit, expect_positive
+from pate.validation import expect, expect_open_unit, expect_positive
 
 
 def top_stable(
@@ -56,9 +56,8 @@ def top_stable(
     window = NeighboringRelation(neighboring_relation).count_window
     expect_positive(scale_threshold=scale_threshold, scale_gap=scale_gap, scale_peel=scale_peel)
     expect_open_unit(delta=delta)
-    expect_count(1, k=k, kbar=kbar)
-    expect_k(kbar, rows.shape[1], largest=rows.shape[1] - 1)
-    expect(k <= kbar, f"k <= kbar = {kbar}", k=k)
+    expect_k(kbar, rows.shape[1], largest=rows.shape[1] - 1, name="kbar")
+    expect_k(k, kbar)
     threshold = unstable_threshold(delta / kbar, scale_threshold=scale_threshold, scale_gap=scale_gap)
     turns = np.concatenate((np.arange(k, kbar + 1), np.arange(k - 1, 0, -1)))
     items = np.full((len(rows), k), -1, dtype=np.int64)

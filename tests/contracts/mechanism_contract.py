@@ -6,11 +6,13 @@ all neighbors.
 """
 
 import itertools
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from pate.accounting.curves import DEFAULT_ORDERS, cost
@@ -21,6 +23,8 @@ from pate.mechanisms import seeded_generator
 ORDERS = np.concatenate((DEFAULT_ORDERS[::12], DEFAULT_ORDERS[-1:]))
 RELATIONS = tuple(NeighboringRelation)
 Outcome = tuple[int, ...]
+Array = NDArray[Any]
+Grid = Sequence[Sequence[float]]
 
 
 class MechanismContract:
@@ -30,12 +34,9 @@ class MechanismContract:
     max_count = 3
     draws = 25_000
     single_draws = 1_000
-    grid: Sequence[Sequence[float]] = ((3, 2, 0), (1, 1, 1), (0, 3, 3), (2, 0, 1))
-    relations: Sequence[NeighboringRelation] = RELATIONS
+    grid: Grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3), (2, 0, 1))
     loose_because = ""
-    """Why no pair of neighbors need come within 10% of the event's curve; empty where one must, at some
-    order.
-    """
+    """Why no pair of neighbors comes within 10% of the event's curve; empty where one does, at some order."""
     tolerance = 1e-7
     """Relative error of the enumerated law."""
 
@@ -43,13 +44,13 @@ class MechanismContract:
         """List all outputs."""
         raise NotImplementedError
 
-    def law(self, scores: np.ndarray, relation: NeighboringRelation) -> np.ndarray:
+    def law(self, scores: Array, relation: NeighboringRelation) -> Array:
         """Return the probability of each outcome, by the plain definition."""
         raise NotImplementedError
 
     def sample(
-        self, scores: np.ndarray, noise: float, relation: NeighboringRelation, generator: np.random.Generator
-    ) -> np.ndarray:
+        self, scores: Array, noise: float, relation: NeighboringRelation, generator: np.random.Generator
+    ) -> Array:
         """Run the mechanism on ``scores`` ``[n, d]`` or ``[d]`` with ``noise`` times its noise: ``[n, m]`` or
         ``[m]``.
         """
@@ -63,7 +64,6 @@ class MechanismContract:
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_law_is_a_distribution(self, relation: NeighboringRelation) -> None:
-        self._skip(relation)
         for scores in self.grid:
             law = self.law(np.asarray(scores), relation)
             assert law.min() >= 0
@@ -71,49 +71,39 @@ class MechanismContract:
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_sampler_follows_the_law(self, relation: NeighboringRelation) -> None:
-        self._skip(relation)
         assert min(self._p_values(1.0, relation, self.draws, single=False)) > 1e-4
 
     def test_single_rows_follow_the_law(self) -> None:
-        assert min(self._p_values(1.0, self.relations[0], self.single_draws, single=True)) > 1e-4
+        assert min(self._p_values(1.0, RELATIONS[0], self.single_draws, single=True)) > 1e-4
 
     def test_a_fifth_less_noise_is_caught(self) -> None:
-        assert min(self._p_values(0.8, self.relations[0], self.draws, single=False)) < 1e-6
+        assert min(self._p_values(0.8, RELATIONS[0], self.draws, single=False)) < 1e-6
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    def test_divergence_between_all_neighbors_is_within_the_curve(
-        self, relation: NeighboringRelation
-    ) -> None:
-        self._skip(relation)
+    def test_divergence_between_all_neighbors_is_within_the_curve(self, relation: NeighboringRelation) -> None:
         worst = self.worst_divergence(relation)
         rdp = cost(self.event(relation), ORDERS).rdp
         assert (worst <= rdp * (1 + self.tolerance) + 1e-9).all(), (worst / rdp).max()
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    def test_curve_is_tight(self, relation: NeighboringRelation) -> None:
-        self._skip(relation)
-        if self.loose_because:
-            pytest.skip(self.loose_because)
-        worst = self.worst_divergence(relation)
-        assert (worst / cost(self.event(relation), ORDERS).rdp).max() >= 0.9
+    def test_curve_is_tight_unless_said_otherwise(self, relation: NeighboringRelation) -> None:
+        reached = (self.worst_divergence(relation) / cost(self.event(relation), ORDERS).rdp).max()
+        assert (reached < 0.9) == bool(self.loose_because), reached
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_event_states_the_relation(self, relation: NeighboringRelation) -> None:
-        self._skip(relation)
         assert self.event(relation).neighboring_relation is relation
 
-    def worst_divergence(self, relation: NeighboringRelation) -> np.ndarray:
+    def worst_divergence(self, relation: NeighboringRelation) -> Array:
         """Return the largest divergence over all pairs of neighbors, ``[ORDERS]``."""
-        return _worst_divergence(type(self), relation)
+        contract: Callable[[], MechanismContract] = type(self)
+        return _worst_divergence(contract, relation)
 
-    def _skip(self, relation: NeighboringRelation) -> None:
-        if relation not in self.relations:
-            pytest.skip("not offered under this relation")
-
-    def _p_values(
-        self, noise: float, relation: NeighboringRelation, draws: int, *, single: bool
-    ) -> list[float]:
-        index = {outcome: i for i, outcome in enumerate(self.outcomes())}
+    def _p_values(self, noise: float, relation: NeighboringRelation, draws: int, *, single: bool) -> list[float]:
+        outcomes = np.array(self.outcomes())
+        # one number per outcome; an index may be -1
+        digits = (outcomes.max() + 2) ** np.arange(outcomes.shape[1])
+        listed = (outcomes + 1) @ digits
         found = []
         for seed, scores in enumerate(self.grid):
             row = np.asarray(scores)
@@ -122,28 +112,25 @@ class MechanismContract:
                 drawn = np.array([self.sample(row, noise, relation, generator) for _ in range(draws)])
             else:
                 drawn = self.sample(np.tile(row, (draws, 1)), noise, relation, generator)
-            values, counts = np.unique(drawn.reshape(draws, -1), axis=0, return_counts=True)
-            observed = np.zeros(len(index))
-            for value, count in zip(values, counts, strict=True):
-                observed[index[tuple(value.tolist())]] = count
+            observed = np.bincount((drawn.reshape(draws, -1) + 1) @ digits, minlength=listed.max() + 1)[listed]
+            assert observed.sum() == draws
             found.append(chi_square_p_value(observed, self.law(row, relation) * draws))
         return found
 
 
-@lru_cache(maxsize=256)
-def _worst_divergence(contract: type[MechanismContract], relation: NeighboringRelation) -> np.ndarray:
+@cache
+def _worst_divergence(contract: Callable[[], MechanismContract], relation: NeighboringRelation) -> Array:
     mechanism = contract()
     shape = (mechanism.max_count + 1,) * mechanism.num_items
     counts = np.array(list(np.ndindex(shape)))
     laws = np.array([mechanism.law(row, relation) for row in counts])
     first, second = neighbors(counts, relation, shape)
     delta0 = cost(mechanism.event(relation), ORDERS).delta0
-    return renyi_divergence(laws[first], laws[second], delta0).max(axis=0)
+    worst: Array = renyi_divergence(laws[first], laws[second], delta0).max(axis=0)
+    return worst
 
 
-def neighbors(
-    counts: np.ndarray, relation: NeighboringRelation, shape: tuple[int, ...]
-) -> tuple[np.ndarray, np.ndarray]:
+def neighbors(counts: Array, relation: NeighboringRelation, shape: tuple[int, ...]) -> tuple[Array, Array]:
     """Return the indices of all ordered pairs of neighbors among ``counts`` ``[n, d]``, listed in C order of
     ``shape``.
     """
@@ -160,23 +147,32 @@ def neighbors(
     return np.concatenate(first), np.concatenate(second)
 
 
-def renyi_divergence(p: np.ndarray, q: np.ndarray, delta0: float = 0.0) -> np.ndarray:
+def renyi_divergence(p: Array, q: Array, delta0: float = 0.0) -> Array:
     """Divergence of rows of p from rows of q, ``[n, m]`` each, of all ORDERS: ``[n, ORDERS]``.
 
     With ``delta0``, the divergence that is left when events of probability ``1 - delta0`` are singled out on
-    both sides: each law gives up at most that much mass where it exceeds a multiple of the other.
+    both sides: each law gives up at most that much mass where it exceeds a multiple of the other. Infinite where
+    that is not enough.
     """
+    hopeless = np.zeros(len(p), dtype=np.bool_)
     if delta0 > 0:
         p, q = clip_excess(p, q, delta0), clip_excess(q, p, delta0)
-        p, q = p / p.sum(axis=1, keepdims=True), q / q.sum(axis=1, keepdims=True)
+        left_p, left_q = p.sum(axis=1, keepdims=True), q.sum(axis=1, keepdims=True)
+        hopeless = np.minimum(left_p, left_q)[:, 0] < 1 - delta0 - 1e-9
+        p, q = p / left_p, q / left_q
     with np.errstate(divide="ignore", invalid="ignore"):
         log_p, log_q = np.log(p), np.log(q)
-        terms = ORDERS[:, None] * log_p[:, None, :] + (1 - ORDERS[:, None]) * log_q[:, None, :]
-    terms[np.broadcast_to((p == 0)[:, None, :], terms.shape)] = -np.inf
-    return np.logaddexp.reduce(terms, axis=2) / (ORDERS - 1)
+        found = []
+        for order in ORDERS:
+            terms = np.where(p == 0, -np.inf, order * log_p + (1 - order) * log_q)
+            largest = terms.max(axis=1)
+            found.append((np.log(np.exp(terms - largest[:, None]).sum(axis=1)) + largest) / (order - 1))
+    divergence = np.column_stack(found)
+    divergence[hopeless] = np.inf
+    return divergence
 
 
-def clip_excess(p: np.ndarray, q: np.ndarray, delta0: float) -> np.ndarray:
+def clip_excess(p: Array, q: Array, delta0: float) -> Array:
     """Return ``min(p, c q)`` per row with the c that takes ``delta0`` of p's mass (a hair less, for
     rounding).
     """
@@ -185,10 +181,11 @@ def clip_excess(p: np.ndarray, q: np.ndarray, delta0: float) -> np.ndarray:
         middle = np.sqrt(np.maximum(low, 1e-6) * high)
         taken = np.maximum(p - middle[:, None] * q, 0).sum(axis=1)
         low, high = np.where(taken > delta0, middle, low), np.where(taken > delta0, high, middle)
-    return np.minimum(p, high[:, None] * q)
+    kept: Array = np.minimum(p, high[:, None] * q)
+    return kept
 
 
-def chi_square_p_value(observed: np.ndarray, expected: np.ndarray) -> float:
+def chi_square_p_value(observed: Array, expected: Array) -> float:
     """Return the p-value of a chi-square test, with outcomes expected fewer than 5 times pooled."""
     rare = expected < 5
     seen = np.append(observed[~rare], observed[rare].sum())

@@ -6,21 +6,27 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit, ndtr
+
+Array = NDArray[Any]
+Scores = Sequence[float] | Array
 
 # exact laws
 
 
-def softmax(utilities: Sequence[float]) -> np.ndarray:
+def softmax(utilities: Scores) -> Array:
     """Law of the exponential mechanism at scale 1."""
     u = np.asarray(utilities, dtype=float)
-    mass = np.exp(u - u.max())
-    return mass / mass.sum()
+    mass: Array = np.exp(u - u.max())
+    law: Array = mass / mass.sum()
+    return law
 
 
-def flip_law(utilities: Sequence[float]) -> np.ndarray:
+def flip_law(utilities: Scores) -> Array:
     """Law of permute-and-flip at scale 1: item i comes at a uniform time s, when no coin before it showed
     heads.
     """
@@ -29,16 +35,14 @@ def flip_law(utilities: Sequence[float]) -> np.ndarray:
     nodes, weights = np.polynomial.legendre.leggauss(len(p) // 2 + 1)
     s = (nodes + 1) / 2
     tails = 1 - p[:, None] * s
-    return np.array(
-        [p[i] * (weights / 2) @ np.prod(np.delete(tails, i, axis=0), axis=0) for i in range(len(p))]
-    )
+    return np.array([p[i] * (weights / 2) @ np.prod(np.delete(tails, i, axis=0), axis=0) for i in range(len(p))])
 
 
 def peel_law(
-    scores: Sequence[float],
+    scores: Scores,
     sequences: Sequence[tuple[int, ...]],
-    choice: Callable[[Sequence[float]], np.ndarray],
-) -> np.ndarray:
+    choice: Callable[[Scores], Array],
+) -> Array:
     """Law of rounds of ``choice`` without replacement."""
 
     @cache
@@ -60,7 +64,7 @@ def sequences(num_items: int, k: int) -> list[tuple[int, ...]]:
 
 
 # density, distribution and survival function of each noise
-NOISES: dict[str, tuple[Callable, Callable, Callable]] = {
+NOISES: dict[str, tuple[Callable[..., Array], ...]] = {
     "gumbel": (
         lambda z: np.exp(-z - np.exp(-z)),
         lambda z: np.exp(-np.exp(-z)),
@@ -86,7 +90,7 @@ NOISES: dict[str, tuple[Callable, Callable, Callable]] = {
 }
 
 
-def _panels(kinks: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+def _panels(kinks: Scores) -> tuple[Array, Array]:
     """Nodes and weights of a quadrature over the real line, smooth between the kinks."""
     kinks = sorted(set(kinks))
     steps = [0.5, 1, 2, 3, 4.5, 6, 9, 13, 20, 40]
@@ -96,7 +100,7 @@ def _panels(kinks: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     return ((low + high) / 2 + (high - low) / 2 * nodes).ravel(), ((high - low) / 2 * weights).ravel()
 
 
-def one_shot_set_law(scores: Sequence[float], k: int, noise: str) -> np.ndarray:
+def one_shot_set_law(scores: Scores, k: int, noise: str) -> Array:
     """Law of the SET of the k largest of scores with noise of scale 1: all members exceed the largest of the
     others.
     """
@@ -108,14 +112,12 @@ def one_shot_set_law(scores: Sequence[float], k: int, noise: str) -> np.ndarray:
     law = []
     for members in sets(len(x), k):
         others = [j for j in range(len(x)) if j not in members]
-        density = sum(
-            f(z - x[j]) * np.prod([cdf(z - x[i]) for i in others if i != j], axis=0) for j in others
-        )
+        density = sum(f(z - x[j]) * np.prod([cdf(z - x[i]) for i in others if i != j], axis=0) for j in others)
         law.append(weights @ (density * np.prod([survival(z - x[i]) for i in members], axis=0)))
     return np.array(law)
 
 
-def max_law(scores: Sequence[float], noise: str) -> np.ndarray:
+def max_law(scores: Scores, noise: str) -> Array:
     """Law of report-noisy-max at scale 1; minus infinity rules an item out."""
     x = np.asarray(scores, dtype=float)
     law = np.zeros(len(x))
@@ -124,7 +126,7 @@ def max_law(scores: Sequence[float], noise: str) -> np.ndarray:
     return law
 
 
-def one_shot_order_law(scores: Sequence[float], k: int, noise: str) -> np.ndarray:
+def one_shot_order_law(scores: Scores, k: int, noise: str) -> Array:
     """Law of the ORDERED k largest of scores with noise of scale 1, by nested integrals over a fine grid."""
     f, cdf, _ = NOISES[noise]
     x = np.asarray(scores, dtype=float)
@@ -142,7 +144,7 @@ def one_shot_order_law(scores: Sequence[float], k: int, noise: str) -> np.ndarra
     return np.array(law)
 
 
-def subset_utilities(scores: Sequence[float], k: int, gamma: float) -> np.ndarray:
+def subset_utilities(scores: Scores, k: int, gamma: float) -> Array:
     """Utility of every k-subset for the canonical mechanism."""
     x = list(scores)
     return np.array(
@@ -153,25 +155,25 @@ def subset_utilities(scores: Sequence[float], k: int, gamma: float) -> np.ndarra
     )
 
 
-def sequence_losses(scores: Sequence[float], k: int) -> np.ndarray:
+def sequence_losses(scores: Scores, k: int) -> Array:
     """Loss of every k-sequence for the joint mechanism."""
     x = list(scores)
     best = sorted(x, reverse=True)
     return np.array([max(best[i] - x[s[i]] for i in range(k)) for s in sequences(len(x), k)])
 
 
-def ranks(scores: Sequence[float]) -> list[int]:
+def ranks(scores: Scores) -> list[int]:
     """Indices in descending order of score, ties by index."""
     return sorted(range(len(scores)), key=lambda i: (-scores[i], i))
 
 
-def gaps(scores: Sequence[float], upper: int) -> list[float]:
+def gaps(scores: Scores, upper: int) -> list[float]:
     """Gaps between sorted counts with the sentinels ``upper`` and 0."""
     h = [upper, *(scores[i] for i in ranks(scores)), 0]
     return [h[j] - h[j + 1] for j in range(len(h) - 1)]
 
 
-def laplace_panels(scale: float, kinks: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+def laplace_panels(scale: float, kinks: Scores) -> tuple[Array, Array]:
     """Nodes and probability weights of Laplace noise of ``scale``, smooth between the kinks."""
     z, weights = _panels([0.0, *(k / scale for k in kinks)])
     return z * scale, weights * NOISES["laplace"][0](z)
@@ -180,9 +182,7 @@ def laplace_panels(scale: float, kinks: Sequence[float]) -> tuple[np.ndarray, np
 # the papers' pseudo-code, O(dk), for one sorted or unsorted row
 
 
-def canonical_slow(
-    scores: np.ndarray, k: int, scale: float, gamma: float, generator: np.random.Generator
-) -> list[int]:
+def canonical_slow(scores: Array, k: int, scale: float, gamma: float, generator: np.random.Generator) -> list[int]:
     """Shekelyan & Loukides (2022): noise for every class, then a uniform member."""
     order = np.argsort(-scores, kind="stable")
     x = scores[order].astype(float)
@@ -192,21 +192,17 @@ def canonical_slow(
         log_size = 0.0
         for h in range(k - 1, -1, -1):
             log_size += math.log((t - h - 2) / (k - h - 1)) if k - h - 1 else 0.0
-            value = (
-                (gamma * x[t - 1] - (1 - gamma) * x[h]) / scale
-                + log_size
-                - math.log(-math.log(generator.random()))
-            )
+            value = (gamma * x[t - 1] - (1 - gamma) * x[h]) / scale + log_size - math.log(-math.log(generator.random()))
             if value > best:
                 top, best = (h, t), value
     h, t = top
     if t == k:
-        return order[:k].tolist()
+        return [int(i) for i in order[:k]]
     body = generator.choice(np.arange(h + 1, t - 1), size=k - h - 1, replace=False)
-    return order[[*range(h), *body, t - 1]].tolist()
+    return [int(order[i]) for i in (*range(h), *body, t - 1)]
 
 
-def joint_slow(scores: np.ndarray, k: int, scale: float, generator: np.random.Generator) -> list[int]:
+def joint_slow(scores: Array, k: int, scale: float, generator: np.random.Generator) -> list[int]:
     """Gillenwater et al. (2022), Algorithm 1: all d k losses sorted, their counts of sequences, a draw, a
     sequence.
     """
@@ -214,11 +210,7 @@ def joint_slow(scores: np.ndarray, k: int, scale: float, generator: np.random.Ge
     c = scores[order].astype(float)
     d = len(c)
     # tie-breaking terms make all losses of one place distinct, so each has a well-defined number of sequences
-    losses = (
-        c[:k, None]
-        - c[None, :]
-        + (d * (k - np.arange(k))[:, None] - np.arange(d)[None, :]) / (2.0 * d * k) * 1e-6
-    )
+    losses = c[:k, None] - c[None, :] + (d * (k - np.arange(k))[:, None] - np.arange(d)[None, :]) / (2.0 * d * k) * 1e-6
     losses = np.maximum(losses, 0)
     flat = np.argsort(losses, axis=None, kind="stable")
     reach = np.zeros(k, dtype=int)
@@ -247,10 +239,10 @@ def joint_slow(scores: np.ndarray, k: int, scale: float, generator: np.random.Ge
             continue
         allowed = [j for j in range(d) if losses[i, j] <= limit and j not in chosen and j != rank]
         chosen.append(allowed[int(generator.integers(len(allowed)))])
-    return order[chosen].tolist()
+    return [int(i) for i in order[chosen]]
 
 
-def pnf_peel_slow(scores: np.ndarray, k: int, scale: float, generator: np.random.Generator) -> list[int]:
+def pnf_peel_slow(scores: Array, k: int, scale: float, generator: np.random.Generator) -> list[int]:
     """Peeling with exponential noise: k passes over d items."""
     left = dict(enumerate(scores.tolist()))
     chosen = []
@@ -265,7 +257,7 @@ def pnf_peel_slow(scores: np.ndarray, k: int, scale: float, generator: np.random
     return chosen
 
 
-def cdp_peel_slow(scores: np.ndarray, k: int, scale: float, generator: np.random.Generator) -> list[int]:
+def cdp_peel_slow(scores: Array, k: int, scale: float, generator: np.random.Generator) -> list[int]:
     """Peeling with the exponential mechanism: k passes over d items."""
     left = dict(enumerate(scores.tolist()))
     chosen = []
@@ -281,7 +273,7 @@ def cdp_peel_slow(scores: np.ndarray, k: int, scale: float, generator: np.random
 
 
 def stable_top_k_slow(
-    counts: np.ndarray,
+    counts: Array,
     upper: int,
     scale: float,
     sigma: float,
