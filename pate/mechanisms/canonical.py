@@ -20,6 +20,7 @@ from pate.accounting.events import BoundedRangeEvent, Event, PureDPEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms._scores import ROWS, FloatArray, IntArray, as_rows, expect_k, rank
 from pate.mechanisms.flip import first_head, first_heads
+from pate.mechanisms.noise import expect_noise
 from pate.validation import expect, expect_positive
 
 CanonicalNoise = Literal["gumbel", "exponential"]
@@ -96,7 +97,7 @@ def canonical_event(
     """
     relation = NeighboringRelation(neighboring_relation)
     expect_positive(scale=scale)
-    expect(noise in ("gumbel", "exponential"), "gumbel or exponential noise", noise=noise)
+    expect_noise(noise, CanonicalNoise)
     eta = relation.count_window / scale
     if noise == "gumbel":
         return BoundedRangeEvent(neighboring_relation=relation, eta=eta)
@@ -126,7 +127,7 @@ def _check(k: int, num_items: int, scale: float, gamma: float, noise: str) -> No
     expect_positive(scale=scale)
     expect_k(k, num_items, largest=num_items - 1)
     expect(0 <= gamma <= 1, "0 <= gamma <= 1", gamma=gamma)
-    expect(noise in ("gumbel", "exponential"), "gumbel or exponential noise", noise=noise)
+    expect_noise(noise, CanonicalNoise)
 
 
 def _tail_terms(below: FloatArray, k: int, scale: float, gamma: float) -> FloatArray:

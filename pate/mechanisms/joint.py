@@ -18,7 +18,8 @@ from pate.accounting.events import BoundedRangeEvent, Event, PureDPEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms._scores import FloatArray, IntArray, as_rows, expect_k, rank
 from pate.mechanisms.flip import first_head, first_heads
-from pate.validation import expect, expect_count, expect_positive
+from pate.mechanisms.noise import expect_noise
+from pate.validation import expect_count, expect_positive
 
 JointNoise = Literal["gumbel", "exponential"]
 
@@ -54,7 +55,7 @@ def joint(
     rows, single = as_rows(scores)
     expect_positive(scale=scale)
     expect_k(k, rows.shape[1])
-    expect(noise in ("gumbel", "exponential"), "gumbel or exponential noise", noise=noise)
+    expect_noise(noise, JointNoise)
     chosen = np.empty((len(rows), k), dtype=np.int64)
     step = _rows_at_once(rows, k)
     for start in range(0, len(rows), max(step, 1)):
@@ -87,7 +88,7 @@ def joint_event(
     """
     relation = NeighboringRelation(neighboring_relation)
     expect_positive(scale=scale)
-    expect(noise in ("gumbel", "exponential"), "gumbel or exponential noise", noise=noise)
+    expect_noise(noise, JointNoise)
     eta = joint_window(k=k, neighboring_relation=relation) / scale
     if noise == "gumbel":
         return BoundedRangeEvent(neighboring_relation=relation, eta=eta)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from pate.accounting.events import BoundedRangeEvent, Event, PureDPEvent, RepeatedEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms._scores import ROWS, IntArray, as_rows, expect_k, noisy_deficits
-from pate.mechanisms.noise import Noise
+from pate.mechanisms.noise import Noise, expect_noise
 from pate.validation import expect_count, expect_positive
 
 
@@ -61,6 +61,7 @@ def lipschitz_event(*, noise: Noise, k: int = 1, scale: float, neighboring_relat
     relation = NeighboringRelation(neighboring_relation)
     expect_positive(scale=scale)
     expect_count(1, k=k)
+    expect_noise(noise)
     eta = relation.count_window / scale
     if noise != "gumbel":
         return PureDPEvent(neighboring_relation=relation, epsilon=k * eta)

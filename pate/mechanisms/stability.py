@@ -5,7 +5,7 @@ Zhu & Wang (2022), "Adaptive Private-K-Selection with Adaptive K and Application
 """
 
 import math
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,7 @@ from pate.accounting.events import (
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms._scores import ROWS, FloatArray, IntArray, as_rows, expect_k, sort_ascending
 from pate.mechanisms.failure import failure_event
-from pate.mechanisms.noise import draw, gumbel
+from pate.mechanisms.noise import draw, expect_noise, gumbel
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 
 BoolArray = NDArray[np.bool_]
@@ -90,7 +90,7 @@ def choose_gap(
     """
     rows, single = as_rows(gaps)
     expect_positive(scale=scale)
-    expect(noise in get_args(GapNoise), f"a noise among {get_args(GapNoise)}", noise=noise)
+    expect_noise(noise, GapNoise)
     num_labels = rows.shape[1] - 1
     first, last = (0, num_labels + 1) if allow_empty else (1, num_labels)
     expect(last > first, "at least two labels without the empty and the full set", num_labels=num_labels)
@@ -123,7 +123,7 @@ def choose_gap_event(
     """
     relation = NeighboringRelation(neighboring_relation)
     expect_positive(scale=scale)
-    expect(noise in get_args(GapNoise), f"a noise among {get_args(GapNoise)}", noise=noise)
+    expect_noise(noise, GapNoise)
     if noise == "gaussian":
         expect(num_candidates is not None, "num_candidates with Gaussian noise", num_candidates=num_candidates)
         candidates = num_candidates or 0
@@ -241,6 +241,7 @@ def stable_top_k(
         ``delta_test`` outside (0, 1), ``shift < 1``, or one label without the sentinels.
     """
     rows, single = _as_counts(counts, upper)
+    expect_positive(scale_gap=scale_gap, sigma_test=sigma_test)
     members = np.zeros(rows.shape, dtype=np.bool_)
     released = np.zeros(len(rows), dtype=np.bool_)
     ranks = np.arange(rows.shape[1])
@@ -269,6 +270,7 @@ def stable_top_k_event(
     ``shift`` is what the mechanism ran with; ``neighboring_relation`` what the cost is asked for.
     """
     relation = NeighboringRelation(neighboring_relation)
+    expect_positive(scale_gap=scale_gap, sigma_test=sigma_test)
     return ComposedEvent(
         events=(
             choose_gap_event(scale=scale_gap, neighboring_relation=relation),
@@ -325,7 +327,7 @@ def fixed_stable_top_k(
     """
     rows, single = _as_counts(counts, upper)
     num_labels = rows.shape[1]
-    expect_positive(scale_peel=scale_peel)
+    expect_positive(scale_gap=scale_gap, sigma_test=sigma_test, scale_peel=scale_peel)
     expect_k(k, num_labels)
     expect(math.isfinite(pull) and pull >= 0, "pull >= 0", pull=pull)
     regularizer = -pull * np.abs(np.arange(num_labels + 1) - k)

@@ -88,17 +88,15 @@ def _pairs(scores: ArrayLike, chosen: ArrayLike) -> tuple[NDArray[np.number], In
     rows, single = as_rows(scores)
     picked = np.asarray(chosen)
     expect(picked.dtype.kind in "iu", "integer indices", dtype=str(picked.dtype))
-    expect(
-        picked.ndim == (1 if single else 2),
-        "chosen of shape [k] or [batch, k] as the scores",
-        shape=picked.shape,
-    )
-    picked = picked.reshape(len(rows), -1).astype(np.int64)
+    matching = picked.ndim == 1 if single else picked.ndim == 2 and len(picked) == len(rows)
+    expect(matching, "chosen of shape [k] or [batch, k] as the scores", shape=picked.shape)
+    picked = np.atleast_2d(picked).astype(np.int64)
     expect_k(picked.shape[1], rows.shape[1])
-    inside = not picked.size or (picked.min() >= 0 and picked.max() < rows.shape[1])
-    expect(inside, f"indices in 0..{rows.shape[1] - 1}", chosen=picked.shape)
+    low, high = int(picked.min(initial=0)), int(picked.max(initial=0))
+    expect(low >= 0 and high < rows.shape[1], f"indices in 0..{rows.shape[1] - 1}", minimum=low, maximum=high)
     ascending = np.sort(picked, axis=1)
-    expect((ascending[:, 1:] != ascending[:, :-1]).all(), "distinct indices", chosen=picked.shape)
+    repeated = ascending[:, 1:][ascending[:, 1:] == ascending[:, :-1]]
+    expect(not repeated.size, "distinct indices", repeated=np.unique(repeated).tolist())
     return rows, picked, single
 
 

@@ -32,8 +32,8 @@ class MechanismContract:
 
     num_items = 3
     max_count = 3
-    draws = 25_000
-    single_draws = 1_000
+    draws = 20_000
+    single_draws = 500
     grid: Grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3), (2, 0, 1))
     loose_because = ""
     """Why no pair of neighbors comes within 10% of the event's curve; empty where one does, at some order."""

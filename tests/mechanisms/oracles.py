@@ -38,6 +38,20 @@ def flip_law(utilities: Scores) -> Array:
     return np.array([p[i] * (weights / 2) @ np.prod(np.delete(tails, i, axis=0), axis=0) for i in range(len(p))])
 
 
+def flip_class_law(chances: Scores, sizes: Scores) -> Array:
+    """Law of permute-and-flip over classes of equal items, by quadrature: ``sizes`` items of ``chances`` each."""
+    p, n = np.asarray(chances, dtype=float), np.asarray(sizes, dtype=float)
+    nodes, weights = np.polynomial.legendre.leggauss(24)
+    # panels that halve towards 0, where the first of many items comes
+    ends = np.append(0, 0.5 ** np.arange(60)[::-1])
+    low, high = ends[:-1, None], ends[1:, None]
+    s = ((low + high) / 2 + (high - low) / 2 * nodes).ravel()
+    weights = ((high - low) / 2 * weights).ravel()
+    still = np.log1p(-p[:, None] * s)
+    law: Array = n * p * (np.exp(n @ still - still) @ weights)
+    return law
+
+
 def peel_law(
     scores: Scores,
     sequences: Sequence[tuple[int, ...]],

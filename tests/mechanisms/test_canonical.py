@@ -1,0 +1,107 @@
+"""The canonical mechanism where its classes are too many to list, and the law of its classes."""
+
+import math
+from importlib import import_module
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pate import mechanisms as m
+from pate.mechanisms.canonical import CanonicalNoise
+from tests.contracts.mechanism_contract import chi_square_p_value
+from tests.mechanisms import oracles
+
+module = import_module("pate.mechanisms.canonical")  # the package offers the function by this name
+# in descending order, steep at first, so that heads matter as much as tails
+SCORES = np.concatenate(([34.0, 31.5, 29.0, 26.5, 24.0], np.linspace(23.4, 2.0, 35)))
+
+
+def classes_of(chosen: NDArray[np.int64], k: int, num_items: int) -> NDArray[np.int64]:
+    """Number the class of subsets ``[n, k]`` of ranks: 0 for the top-k."""
+    head = (chosen == np.arange(k)).cumprod(axis=1).sum(axis=1)
+    tail = chosen[:, -1] + 1
+    return np.where(head == k, 0, 1 + head * (num_items - k) + tail - k - 1)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.3, 1.0])
+def test_class_probabilities_are_those_of_all_subsets(gamma: float) -> None:
+    scores = np.array([5.0, 5.0, 3.0, 2.5, 2.5, 0.0, -1.0])
+    k, scale = 3, 1.3
+    top, classes = m.canonical_class_probabilities(scores[::-1], k=k, scale=scale, gamma=gamma)
+    listing = np.array(oracles.sets(7, k))
+    law = oracles.softmax(oracles.subset_utilities(scores, k, gamma) / scale)
+    expected = np.bincount(classes_of(listing, k, 7), weights=law, minlength=1 + k * (7 - k))
+    np.testing.assert_allclose(np.append(top, classes.ravel()), expected, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("noise", ["gumbel", "exponential"])
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0])
+def test_single_rows_of_many_items_follow_the_law(
+    gamma: float, noise: CanonicalNoise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two points of the first envelope make it as loose as it can be."""
+    monkeypatch.setattr(module, "_GRID", 2)
+    k, scale, draws = 4, 1.5, 3000
+    generator = m.seeded_generator(0)
+    chosen = np.array(
+        [m.canonical(SCORES, k=k, scale=scale, gamma=gamma, noise=noise, generator=generator) for _ in range(draws)]
+    )
+    observed = np.bincount(classes_of(chosen, k, 40), minlength=1 + k * 36)
+    law = class_law(k, scale, gamma, noise)
+    assert chi_square_p_value(observed, draws * law) > 1e-4
+    assert chi_square_p_value(observed, draws * class_law(k, 0.8 * scale, gamma, noise)) < 1e-6
+
+
+def class_law(k: int, scale: float, gamma: float, noise: CanonicalNoise) -> NDArray[np.float64]:
+    heads, tails = np.arange(k)[:, None], np.arange(k + 1, 41)[None, :]
+    losses = gamma * (SCORES[k - 1] - SCORES[tails - 1]) + (1 - gamma) * (SCORES[heads] - SCORES[k])
+    sizes = [[math.comb(t - h - 2, k - h - 1) for t in range(k + 1, 41)] for h in range(k)]
+    chances = np.append(1.0, np.exp(-losses / scale).ravel())
+    counts = np.append(1.0, np.array(sizes, dtype=float).ravel())
+    if noise == "exponential":
+        return oracles.flip_class_law(chances, counts)
+    law: NDArray[np.float64] = chances * counts / (chances @ counts)
+    return law
+
+
+def test_members_of_a_class_are_equally_likely() -> None:
+    listing = oracles.sets(8, 3)
+    index = {subset: i for i, subset in enumerate(listing)}
+    draws = 4000
+    generator = m.seeded_generator(0)
+    in_batch = m.canonical(np.zeros((draws, 8)), k=3, scale=1.0, generator=generator)
+    alone = [m.canonical(np.zeros(8), k=3, scale=1.0, gamma=1.0, generator=generator) for _ in range(draws)]
+    for drawn in (in_batch, np.array(alone)):
+        observed = np.bincount([index[tuple(row)] for row in drawn.tolist()], minlength=len(listing))
+        assert chi_square_p_value(observed, np.full(len(listing), draws / len(listing))) > 1e-4
+
+
+def test_more_subsets_than_a_float_can_count() -> None:
+    """``binom(4000, 2000)`` is beyond 1e1200: all in log space, alone and in a batch."""
+    scores = np.repeat([10, 0], [2000, 2000])
+    noises: tuple[CanonicalNoise, ...] = ("gumbel", "exponential")
+    for noise in noises:
+        for gamma in (0.5, 1.0):
+            generator = m.seeded_generator(0)
+            chosen = m.canonical([scores, scores], k=2000, scale=1e-2, gamma=gamma, noise=noise, generator=generator)
+            assert (chosen[:, -1] > 2000).all()  # the top-k is one of too many
+            assert (np.diff(chosen, axis=1) > 0).all()
+
+
+def test_class_probabilities_sum_to_one_whatever_the_scale() -> None:
+    for scale in (1e-300, 1e-3, 1.0, 1e6):
+        top, classes = m.canonical_class_probabilities(SCORES, k=5, scale=scale)
+        assert top + classes.sum() == pytest.approx(1)
+    assert m.canonical_class_probabilities(SCORES, k=5, scale=1e-300).top == 1
+
+
+@pytest.mark.parametrize("gamma", [-0.1, 1.1, np.nan])
+def test_gamma_that_is_refused(gamma: float) -> None:
+    with pytest.raises(ValueError, match=f"^Expected 0 <= gamma <= 1, got gamma={gamma}$"):
+        m.canonical(SCORES, k=2, scale=1.0, gamma=gamma, generator=m.seeded_generator(0))
+
+
+def test_class_probabilities_are_of_one_row() -> None:
+    with pytest.raises(ValueError, match=r"^Expected one row of scores of shape \[d\], got shape=\(2, 40\)$"):
+        m.canonical_class_probabilities([SCORES, SCORES], k=2, scale=1.0)

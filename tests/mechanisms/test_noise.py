@@ -1,0 +1,43 @@
+"""Noise follows its law, and no two streams meet."""
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from pate.mechanisms import draw, gumbel, private_generator, seeded_generator
+from pate.mechanisms.noise import Noise
+from tests.mechanisms import oracles
+
+
+@pytest.mark.parametrize("noise", ["gumbel", "exponential", "laplace", "logistic", "half_logistic"])
+def test_noise_follows_its_distribution(noise: Noise) -> None:
+    draws = draw(noise, seeded_generator(1), 20_000)
+    assert draws.dtype == np.float64
+    assert kstest(draws, oracles.NOISES[noise][1]).pvalue > 1e-3
+    assert kstest(0.8 * draws, oracles.NOISES[noise][1]).pvalue < 1e-9
+
+
+def test_unknown_noise_is_refused() -> None:
+    with pytest.raises(ValueError, match="^Expected a noise among .*, got noise='cauchy'$"):
+        draw("cauchy", seeded_generator(0), 3)  # type: ignore[arg-type]
+
+
+def test_gumbel_noise_is_finite_where_an_exponential_is_zero() -> None:
+    class Zeros(np.random.Generator):
+        def standard_exponential(self, size=None, *_, **__):  # type: ignore[no-untyped-def]
+            return np.zeros(size)
+
+    assert np.isfinite(gumbel(Zeros(np.random.Philox(0)), (2, 3))).all()
+
+
+def test_seeded_streams_repeat_and_differ_between_releases() -> None:
+    first = seeded_generator(3).random(4)
+    np.testing.assert_array_equal(first, seeded_generator(3).random(4))
+    for other in (seeded_generator(3, release=1), seeded_generator(4), private_generator(), private_generator()):
+        assert not np.isin(other.random(4), first).any()
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, None])
+def test_seed_that_is_refused(seed: int) -> None:
+    with pytest.raises(ValueError, match=f"^Expected an integer seed >= 0, got seed={seed}$"):
+        seeded_generator(seed)

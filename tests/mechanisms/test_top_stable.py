@@ -1,0 +1,100 @@
+"""Top Stable at the edge of what is allowed, and beyond it."""
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import binom, laplace
+
+from pate import mechanisms as m
+from pate.accounting import NeighboringRelation, cost
+
+ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
+GIVEN: dict[str, Any] = {
+    "k": 2,
+    "kbar": 3,
+    "scale_threshold": 1.0,
+    "scale_gap": 2.0,
+    "scale_peel": 1.0,
+    "delta": 0.05,
+    "neighboring_relation": ADD,
+}
+
+
+def run(scores: Any, **others: Any) -> m.Listed:
+    return m.top_stable(scores, **GIVEN | others, generator=m.seeded_generator(0))
+
+
+def test_the_first_wide_gap_is_released() -> None:
+    assert run([90, 0, 80, 0, 0]).items.tolist() == [0, 2]
+    # below three, cut down to two; below one, as it is
+    assert set(run([90, 1, 80, 85, 0]).items.tolist()) < {0, 2, 3}
+    assert run([9, 8, 90, 8, 9]).items.tolist() == [2, -1]
+
+
+def test_without_a_wide_gap_there_is_only_failure() -> None:
+    draws = 4000
+    failed = int(run(np.full((draws, 5), 7)).listed.any(axis=1).sum())
+    assert 0 < failed <= binom.ppf(1 - 1e-6, draws, 0.05)
+
+
+def test_counts_beyond_the_domain_have_no_influence() -> None:
+    scores = np.tile([9, 8, 4, 1, 1, 0], (200, 1))
+    other = scores.copy()
+    other[:, 4:] = -(10**6)
+    first, second = run(scores).items, run(other).items
+    assert len(np.unique(first, axis=0)) > 1
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1 - 1e-5, 0.999, 0.5, 1e-3])
+@pytest.mark.parametrize("probability", [0.49, 1e-2, 1e-12])
+def test_threshold_is_exceeded_with_its_probability(ratio: float, probability: float) -> None:
+    wide = 3.0
+    for scale_threshold, scale_gap in ((wide, ratio * wide), (ratio * wide, wide)):
+        t = m.unstable_threshold(probability, scale_threshold=scale_threshold, scale_gap=scale_gap)
+        exceeded = chance_to_exceed(t, scale_threshold, scale_gap)
+        assert exceeded <= probability * (1 + 1e-7)
+        assert exceeded == pytest.approx(probability, rel=1e-3)
+
+
+def chance_to_exceed(t: float, scale_threshold: float, scale_gap: float) -> float:
+    gap, threshold = laplace(scale=scale_gap), laplace(scale=scale_threshold)
+    far = 40 * min(scale_threshold, scale_gap)
+    ends = sorted({-math.inf, -t - far, -t, -t + far, -far, 0.0, far, math.inf})
+    return sum(quad(lambda z: threshold.pdf(z) * gap.sf(t + z), low, high, epsabs=0)[0] for low, high in pairwise(ends))
+
+
+def test_threshold_of_a_far_tail_is_finite() -> None:
+    t = m.unstable_threshold(1e-300, scale_threshold=1.0, scale_gap=1.0)
+    assert math.log((2 + t) / 4) - t == pytest.approx(math.log(1e-300))
+
+
+def test_event_adds_the_choice_the_peeling_and_the_failure() -> None:
+    event = m.top_stable_event(
+        k=2, scale_threshold=4.0, scale_gap=8.0, scale_peel=2.0, delta=1e-6, neighboring_relation=REPLACE
+    )
+    peel = cost(m.cdp_peel_event(k=2, scale=2.0, neighboring_relation=REPLACE)).rdp
+    # at large orders a pure curve is its epsilon
+    assert cost(event).rdp[-1] - peel[-1] == pytest.approx(2 / 4 + 2 * 2 / 8, rel=1e-4)
+    assert cost(event).delta0 == pytest.approx(1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kbar": 5}, "Expected kbar <= 4 for 5 items, got kbar=5"),
+        ({"k": 4}, "Expected k <= 3 for 3 items, got k=4"),
+        ({"delta": 1.0}, "Expected 0 < delta < 1, got delta=1.0"),
+        ({"scale_gap": 0.0}, "Expected scale_gap > 0, got scale_gap=0.0"),
+        ({"scale_peel": math.nan}, "Expected scale_peel > 0, got scale_peel=nan"),
+        ({"k": 1, "kbar": 1, "delta": 0.6}, "Expected probability < 1/2, got probability=0.6"),
+    ],
+)
+def test_arguments_that_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        run([1, 2, 3, 4, 5], **arguments)
+    assert str(caught.value) == message
