@@ -1,32 +1,32 @@
 """The one file that imports autodp."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from autodp.autodp_core import Mechanism
 
 from pate.accounting.accountant import remaining_delta
-from pate.accounting.curves import FloatArray
+from pate.accounting.curves import FloatArray, renyi_curve_rdp
 
 
 class AutodpMechanism(Mechanism):  # type: ignore[misc]
     """A composed curve as an autodp mechanism.
 
-    autodp 0.2.3 asks for the curve at any order and forgets ``delta0``. ``(alpha - 1) rdp(alpha)`` is convex, so the
-    chord between two grid points bounds it from above; ``delta0`` is taken off ``delta`` before autodp sees it.
+    autodp 0.2.3 asks for the curve at any order and forgets ``delta0``, which is taken off ``delta`` before autodp
+    sees it.
     """
+
+    approxDP: Callable[[float], Any]  # noqa: N815
 
     def __init__(self, orders: FloatArray, rdp: FloatArray, log_survival: float) -> None:
         super().__init__()
         self.name = "pate"
-        scaled = (orders - 1) * rdp
+        known = np.isfinite(rdp)
+        orders, rdp = orders[known], rdp[known]
 
         def curve(alpha: float) -> float:
-            if alpha <= orders[0]:
-                return float(rdp[0])
-            if alpha > orders[-1]:
-                return float("inf")
-            return float(np.interp(alpha, orders, scaled) / (alpha - 1))
+            return float(renyi_curve_rdp(alpha, orders, rdp)) if orders.size else float("inf")
 
         self.propagate_updates(curve, "RDP")
         convert = self.approxDP

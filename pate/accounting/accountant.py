@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import math
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from pate.accounting.curves import DEFAULT_ORDERS, Cost, FloatArray, cost
-from pate.accounting.events import Event
+from pate.accounting.curves import DEFAULT_ORDERS, Cost, FloatArray, total_cost
+from pate.accounting.events import Event, GaussianEvent, RenyiCurveEvent, leaves
+from pate.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from pate.accounting.relation import NeighboringRelation
 from pate.validation import expect, expect_count, expect_open_unit
 
-Conversion = Literal["optimal", "classic"]
+Conversion = Literal["optimal", "classic", "exact"]
+
+_LEDGER_OF_GAUSSIANS = "Gaussian events alone, for their exact epsilon"
 
 
 class RDPAccountant:
     """Adds up the costs of events under one neighboring relation and converts the sum to (epsilon, delta)-DP.
+
+    The conversions are ``"optimal"``, Canonne, Kamath & Steinke (2020), Proposition 12; ``"classic"``, Mironov (2017),
+    Proposition 3, for the reproduction of published figures only; and ``"exact"``, the trade-off of composed Gaussian
+    mechanisms (Balle & Wang (2018)), which takes Gaussian events alone.
 
     Args:
         neighboring_relation: the relation that every event must be stated under.
@@ -29,12 +40,12 @@ class RDPAccountant:
         expect(ascending and np.isfinite(orders[-1]), "ascending finite orders above 1", orders=orders)
         self.orders = orders
         self._cost = Cost(np.zeros_like(orders), 0.0)
-        self._events: list[tuple[Event, int]] = []
+        self._batches: list[tuple[tuple[Event, ...], list[int]]] = []
 
     @property
     def events(self) -> tuple[tuple[Event, int], ...]:
         """What was composed so far, as (event, count), in order."""
-        return tuple(self._events)
+        return tuple(pair for batch in self._batches for pair in zip(*batch, strict=True))
 
     @property
     def delta0(self) -> float:
@@ -46,50 +57,68 @@ class RDPAccountant:
         """The composed curve on `orders`, shape ``[K]``."""
         return self._cost.rdp.copy()
 
-    def compose(self, event: Event, count: int = 1) -> RDPAccountant:
-        """Add ``event``, ``count`` times, and return the accountant.
+    @property
+    def cost(self) -> Cost:
+        """The sum on `orders`."""
+        return Cost(self.rdp, self._cost.log_survival)
+
+    def compose(self, events: Event | Sequence[Event], counts: int | ArrayLike = 1) -> RDPAccountant:
+        """Add ``events``, one or many, each as many times as ``counts`` says, and return the accountant.
 
         Raises ``TypeError`` or ``ValueError`` and changes nothing on an unknown event, a negative count, or an event
         stated under another relation.
         """
-        expect_count(0, count=count)
-        if not isinstance(event, Event):
-            raise TypeError(f"Expected an Event, got {type(event).__name__}")
-        expect(
-            event.neighboring_relation is self.neighboring_relation,
-            f"an event under {self.neighboring_relation.value}",
-            neighboring_relation=event.neighboring_relation.value,
-        )
-        once = cost(event, self.orders)
-        if count:
-            self._cost = Cost(self._cost.rdp + count * once.rdp, self._cost.log_survival + count * once.log_survival)
-            self._events.append((event, int(count)))
+        members = (events,) if isinstance(events, Event) else _as_tuple(events)
+        times = _as_counts(counts, len(members))
+        strangers = {type(event).__name__ for event in members if not isinstance(event, Event)}
+        if strangers:
+            raise TypeError(f"Expected events, got {', '.join(sorted(strangers))}")
+        relations = list(map(attrgetter("neighboring_relation"), members))
+        if relations.count(self.neighboring_relation) != len(members):
+            other = next(relation for relation in relations if relation is not self.neighboring_relation)
+            expect(False, f"an event under {self.neighboring_relation.value}", neighboring_relation=other.value)
+        added = total_cost(members, times, self.orders)
+        if any(times):
+            self._cost = Cost(self._cost.rdp + added.rdp, self._cost.log_survival + added.log_survival)
+            self._batches.append((members, times))
         return self
 
     def get_epsilon(self, *, delta: float, conversion: Conversion = "optimal") -> float:
-        """Return the smallest epsilon on the grid of orders for which the sum is (epsilon, ``delta``)-DP.
+        """Return the smallest epsilon that the conversion finds for which the sum is (epsilon, ``delta``)-DP.
 
-        ``"optimal"`` is Canonne, Kamath & Steinke (2020), Proposition 12; ``"classic"`` is Mironov (2017),
-        Proposition 3, for the reproduction of published figures only. Infinite if ``delta <= delta0``.
+        Infinite if ``delta <= delta0``.
         """
+        if conversion == "exact":
+            return gaussian_epsilon(delta, self._mu())
         return self.get_epsilon_and_order(delta=delta, conversion=conversion)[0]
 
-    def get_epsilon_and_order(self, *, delta: float, conversion: Conversion = "optimal") -> tuple[float, float]:
+    def get_epsilon_and_order(
+        self, *, delta: float, conversion: Literal["optimal", "classic"] = "optimal"
+    ) -> tuple[float, float]:
         """Return epsilon and the Renyi order that gives it."""
         expect_open_unit(delta=delta)
-        expect(conversion in ("optimal", "classic"), "conversion among optimal, classic", conversion=conversion)
-        if not self._events:
+        _expect_renyi(conversion)
+        if not self._batches:
             return 0.0, float(self.orders[-1])
-        rest = remaining_delta(delta, self._cost.log_survival)
-        if rest <= 0:
-            return float("inf"), float(self.orders[-1])
-        if conversion == "optimal":
-            extra = np.log1p(-1 / self.orders) - (np.log(rest) + np.log(self.orders)) / (self.orders - 1)
-        else:
-            extra = -np.log(rest) / (self.orders - 1)
-        epsilons = np.maximum(self._cost.rdp + extra, 0.0)
+        epsilons = convert(self._cost, self.orders, delta=delta, conversion=conversion)
         best = int(np.argmin(epsilons))
-        return float(epsilons[best]), float(self.orders[best])
+        return float(epsilons[best]), float(self.orders[best] if np.isfinite(epsilons[best]) else self.orders[-1])
+
+    def get_delta(self, epsilon: float, *, conversion: Conversion = "optimal") -> float:
+        """Return the smallest delta that the conversion finds for (``epsilon``, delta)-DP of the sum, 1 at most."""
+        expect(not math.isnan(epsilon) and epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
+        if conversion == "exact":
+            return gaussian_delta(epsilon, self._mu())
+        _expect_renyi(conversion)
+        if not self._batches:
+            return 0.0
+        far = self.orders - 1
+        exponent = far * (self._cost.rdp - epsilon)
+        if conversion == "optimal":
+            exponent = exponent + far * np.log1p(-1 / self.orders) - np.log(self.orders)
+        log_delta = min(float(exponent.min()), 0.0)
+        # delta0 + (1 - delta0) delta without losing a small one of the two
+        return min(1.0, self.delta0 + math.exp(self._cost.log_survival + log_delta))
 
     def to_autodp(self) -> Any:
         """Return the sum as one ``autodp`` mechanism, whose ``get_approxDP(delta)`` is a cross-check of epsilon."""
@@ -97,8 +126,82 @@ class RDPAccountant:
 
         return AutodpMechanism(self.orders, self.rdp, self._cost.log_survival)
 
+    def _mu(self) -> float:
+        parts = [leaf for batch in self._batches for event, n in zip(*batch, strict=True) for leaf in leaves(event, n)]
+        kinds = {type(event).__name__ for event, n in parts if n}
+        expect(kinds <= {GaussianEvent.__name__}, _LEDGER_OF_GAUSSIANS, events=sorted(kinds))
+        # the curve is alpha mu^2 / 2
+        return math.sqrt(2 * float(self._cost.rdp[0]) / float(self.orders[0])) if parts else 0.0
+
+
+def from_autodp(
+    mechanism: Any, *, neighboring_relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS
+) -> RenyiCurveEvent:
+    """Return the event of an ``autodp`` mechanism: its Renyi-DP curve on those of ``orders`` where it is finite.
+
+    ``neighboring_relation`` is the one that the noise of the mechanism was chosen for, which autodp does not know of.
+    Raises ``ValueError`` where there is no curve: autodp loses the delta of an approximate one.
+    """
+    with np.errstate(all="ignore"):
+        values = np.array([float(mechanism.RenyiDP(float(order))) for order in orders])
+    known = np.isfinite(values)
+    expect(known.any(), "an autodp mechanism with a Renyi-DP curve", mechanism=getattr(mechanism, "name", mechanism))
+    return RenyiCurveEvent(
+        neighboring_relation=neighboring_relation,
+        orders=tuple(orders[known].tolist()),
+        rdp=tuple(values[known].tolist()),
+    )
+
+
+def convert(
+    cost: Cost, orders: FloatArray, *, delta: float, conversion: Literal["optimal", "classic"] = "optimal"
+) -> FloatArray:
+    """Return the epsilon at ``delta`` that each of ``orders`` ``[K]`` proves of ``cost``, ``[K]``."""
+    rest = remaining_delta(delta, cost.log_survival)
+    if rest <= 0:
+        return np.full(orders.shape, np.inf)
+    epsilons: FloatArray = np.maximum(cost.rdp + conversion_overhead(orders, rest, conversion), 0.0)
+    return epsilons
+
+
+def conversion_overhead(
+    orders: FloatArray, delta: float, conversion: Literal["optimal", "classic"] = "optimal"
+) -> FloatArray:
+    """Return what the conversion adds to a curve at each of ``orders``, ``[K]``."""
+    far = orders - 1
+    if conversion == "classic":
+        return np.asarray(-np.log(delta) / far, dtype=np.float64)
+    return np.asarray(np.log1p(-1 / orders) - (np.log(delta) + np.log(orders)) / far, dtype=np.float64)
+
 
 def remaining_delta(delta: float, log_survival: float) -> float:
-    """Return ``(delta - delta0) / (1 - delta0)``, what is left of ``delta`` for the curve; negative if nothing is."""
-    delta0 = -np.expm1(log_survival)
-    return float((delta - delta0) * np.exp(-log_survival))
+    """Return ``(delta - delta0) / (1 - delta0)``, what is left of ``delta`` for the curve; 0 or less if nothing is."""
+    delta0 = -math.expm1(log_survival)
+    # a difference of nearly equal numbers is rounded down
+    left = delta - delta0 - 4 * np.finfo(np.float64).eps * delta0
+    return left / (1 - delta0) if left > 0 else left
+
+
+def _expect_renyi(conversion: str) -> None:
+    expect(
+        conversion in ("optimal", "classic"),
+        f"conversion among {', '.join(get_args(Conversion))}",
+        conversion=conversion,
+    )
+
+
+def _as_tuple(events: Any) -> tuple[Any, ...]:
+    if not isinstance(events, Iterable):
+        raise TypeError(f"Expected events, got {type(events).__name__}")
+    return tuple(events)
+
+
+def _as_counts(counts: int | ArrayLike, size: int) -> list[int]:
+    if isinstance(counts, int | np.integer) or np.ndim(counts) == 0:
+        expect_count(0, count=counts)  # type: ignore[arg-type]
+        return [int(counts)] * size  # type: ignore[arg-type]
+    values = np.asarray(counts)
+    expect(values.shape == (size,), f"counts of shape [{size}]", shape=values.shape)
+    expect(values.dtype.kind in "iu" and (values >= 0).all(), "integer counts >= 0", counts=values.tolist()[:5])
+    times: list[int] = values.tolist()
+    return times

@@ -8,35 +8,56 @@ The primitive curves are pure functions that broadcast: ``orders`` of shape ``[K
 so that what comes out is never below the true curve.
 """
 
-from functools import lru_cache, singledispatch
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfcx, log_ndtr, ndtr, ndtri
+from scipy.special import log_ndtr, ndtri
 
+from pate.accounting._two_outcomes import stability_test_rdp
 from pate.accounting.events import (
     BoundedRangeEvent,
     ComposedEvent,
     Event,
+    FailureEvent,
     GaussianEvent,
+    GaussianNoisyMaxEvent,
     PureDPEvent,
+    RenyiCurveEvent,
     RepeatedEvent,
+    SmoothSensitivityEvent,
     StabilityTestEvent,
+    leaves,
 )
+
+__all__ = [
+    "DEFAULT_ORDERS",
+    "Cost",
+    "bounded_range_rdp",
+    "cost",
+    "gaussian_noisy_max_rdp",
+    "gaussian_rdp",
+    "pure_dp_rdp",
+    "renyi_curve_rdp",
+    "smooth_sensitivity_rdp",
+    "stability_test_rdp",
+    "total_cost",
+]
 
 FloatArray = NDArray[np.float64]
 
-DEFAULT_ORDERS: FloatArray = 1 + np.geomspace(1e-2, 1e5, 256)
-"""Orders on which curves are evaluated: within 0.05% of the best order for zCDP-like curves of rho from 1e-6 to 1e3."""
+DEFAULT_ORDERS: FloatArray = np.append(1 + np.geomspace(1e-2, 1e5, 256), 1e9)
+"""Orders on which curves are evaluated: within 0.05% of the best order for zCDP-like curves of rho from 1e-6 to 1e3.
+
+The last one stands for pure DP: its conversion adds next to nothing.
+"""
 DEFAULT_ORDERS.setflags(write=False)
 
 _ROUNDING = 16 * np.finfo(np.float64).eps
-# relative error of log(Phi(a) / Phi(b)), which grows with a^2 and is below this for any delta_test above 1e-300
-_LOSS_ERROR = 1e-12
-# The exact curve of the stability test is a maximum over gaps up to the number of teachers. Beyond this many the
-# Gaussian bound, which it never exceeds, stands in for it.
-_MAX_GAPS = 50_000
+_ROWS = 512  # parameters worked on at once, so that the intermediate arrays stay in cache
 
 
 class Cost(NamedTuple):
@@ -48,7 +69,7 @@ class Cost(NamedTuple):
     @property
     def delta0(self) -> float:
         """Probability mass that the curve leaves out."""
-        return float(-np.expm1(self.log_survival))
+        return float(0.0 - np.expm1(self.log_survival))
 
 
 def gaussian_rdp(orders: ArrayLike, noise_multiplier: ArrayLike) -> FloatArray:
@@ -56,7 +77,21 @@ def gaussian_rdp(orders: ArrayLike, noise_multiplier: ArrayLike) -> FloatArray:
     multiplier = np.asarray(noise_multiplier, dtype=np.float64)
     with np.errstate(over="ignore"):
         # dividing twice keeps a multiplier near 1e-160 from underflowing in its square
-        return np.asarray(orders, dtype=np.float64) / multiplier / multiplier / 2
+        curve: FloatArray = np.asarray(orders, dtype=np.float64) / multiplier / multiplier / 2
+    return curve
+
+
+def gaussian_noisy_max_rdp(orders: ArrayLike, noise_multiplier: ArrayLike, num_candidates: ArrayLike) -> FloatArray:
+    """Curve of the largest of m scores with Gaussian noise (Zhu & Wang (2022), Corollary 9).
+
+    ``min(alpha / (2 s^2) + log(m) / (alpha - 1), m alpha / (8 s^2))`` for a standard deviation of ``s`` times the
+    window of the scores. The first bounds each outcome by a move of its own score through the window, and adds up over
+    the m outcomes. The second releases all noisy scores, each moved by half the window.
+    """
+    alpha, m = np.asarray(orders, dtype=np.float64), np.asarray(num_candidates, dtype=np.float64)
+    vector = gaussian_rdp(alpha, noise_multiplier)
+    curve: FloatArray = np.minimum(vector + np.log(m) / (alpha - 1), vector * (m / 4))
+    return curve
 
 
 def bounded_range_rdp(orders: ArrayLike, eta: ArrayLike) -> FloatArray:
@@ -65,7 +100,7 @@ def bounded_range_rdp(orders: ArrayLike, eta: ArrayLike) -> FloatArray:
     The supremum over generalised randomised response with losses in ``{t - eta, t}`` (Dong, Durfee & Rogers (2020)),
     never more than ``eta`` (pure DP) nor ``alpha eta^2 / 8`` (Cesar & Rogers (2021), Lemma 3.2).
     """
-    alpha, eta = np.broadcast_arrays(np.asarray(orders, dtype=np.float64), np.asarray(eta, dtype=np.float64))
+    alpha, eta = np.asarray(orders, dtype=np.float64), np.asarray(eta, dtype=np.float64)
     with np.errstate(over="ignore"):
         zcdp = np.minimum(alpha * eta**2 / 8, eta)
         # a window too narrow for the logarithms is widened: rounded upwards, the value then exceeds `zcdp`
@@ -73,9 +108,11 @@ def bounded_range_rdp(orders: ArrayLike, eta: ArrayLike) -> FloatArray:
         upper = np.log(-np.expm1(-alpha * wide))
         lower = np.log(-np.expm1(-(alpha - 1) * wide))
         spread = np.log(-np.expm1(-wide))
-        tight = np.log1p(-1 / alpha) + upper + wide - lower + (upper - np.log(alpha) - spread) / (alpha - 1)
-        scale = 1 + np.abs(lower) + wide + (1 + np.abs(upper) + np.log(alpha) + np.abs(spread)) / (alpha - 1)
-    return np.minimum(zcdp, tight + _ROUNDING * scale)
+        log_alpha, over = np.log(alpha), 1 / (alpha - 1)
+        tight = np.log1p(-1 / alpha) + upper + wide - lower + (upper - log_alpha - spread) * over
+        scale = 1 - lower + wide + (1 - upper + log_alpha + np.abs(spread)) * over
+    curve: FloatArray = np.minimum(zcdp, tight + _ROUNDING * scale)
+    return curve
 
 
 def pure_dp_rdp(orders: ArrayLike, epsilon: ArrayLike) -> FloatArray:
@@ -92,73 +129,99 @@ def pure_dp_rdp(orders: ArrayLike, epsilon: ArrayLike) -> FloatArray:
     tame = eps * shrink
     near = np.log1p(2 * np.sinh(alpha * tame / 2) * np.sinh((alpha - 1) * tame / 2) / np.cosh(tame / 2))
     far = far + np.log1p(np.exp(-wide) ** 2) - np.log1p(np.exp(-eps)) + _ROUNDING * np.exp(-narrow)
-    return np.minimum(np.where(wide <= 1.0, near, far) * (1 + _ROUNDING) / (alpha - 1), eps)
+    curve: FloatArray = np.minimum(np.where(wide <= 1.0, near, far) * (1 + _ROUNDING) / (alpha - 1), eps)
+    return curve
 
 
-def stability_test_rdp(
-    orders: ArrayLike, *, sigma: float, delta_test: float, shift: int, window: int, num_teachers: int
-) -> FloatArray:
-    """Exact two-outcome curve of a stability test whose released set is the same on both neighbors.
+def smooth_sensitivity_rdp(orders: ArrayLike, beta: ArrayLike, noise_multiplier: ArrayLike) -> FloatArray:
+    """Tight curve of Gaussian noise of ``noise_multiplier`` times a ``beta``-smooth sensitivity.
 
-    ``shift`` is what the test subtracts, ``window`` by how many votes the gap moves between neighbors. The maximum runs
-    over all gaps ``q`` in ``{shift, shift + 1/2, ...}`` up to ``num_teachers`` and both directions. Returns ``[K]``;
-    never more than the Gaussian ``alpha window^2 / (2 sigma^2)``.
+    Between neighbors the value moves by at most the smaller of the two sensitivities, whose ratio r lies within
+    ``e^-beta..e^beta``. The divergence of the two normal laws (Gil, Alajaji & Linder (2013)) is largest at an end of
+    that range, and infinite where ``alpha (1 - e^(-2 beta)) >= 1``.
     """
-    alpha = np.atleast_1d(np.asarray(orders, dtype=np.float64))
-    bound = gaussian_rdp(alpha, sigma / window)
-    if num_teachers > _MAX_GAPS:
-        return bound
-    gaps = np.arange(0, max(0, num_teachers - shift) + 0.5, 0.5)
-    worst = np.zeros_like(alpha)
-    for block in np.array_split(gaps, max(1, gaps.size // 2048)):
-        low = block[:, None] / sigma + ndtri(delta_test)
-        worst = np.maximum(worst, _shifted_bernoulli_rdp(alpha, low, window / sigma).max(axis=0))
-    # where numbers beyond the range of floats left no curve, the Gaussian bound is the answer
-    return np.fmin(worst, bound)
+    alpha, beta = np.asarray(orders, dtype=np.float64), np.asarray(beta, dtype=np.float64)
+    shift = gaussian_rdp(alpha, noise_multiplier)
+    worst = np.zeros(np.broadcast_shapes(alpha.shape, beta.shape, shift.shape))
+    for log_ratio in (-beta, beta):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            # variance of the tilted law over that of the first one
+            tilted = alpha * np.expm1(2 * log_ratio)
+            moved = shift * np.minimum(np.exp(2 * log_ratio), 1) / (1 + tilted)
+            widths = (alpha * log_ratio - np.log1p(tilted) / 2 + _ROUNDING * alpha * beta) / (alpha - 1)
+            curve = np.where(tilted > -1, (moved + widths) * (1 + _ROUNDING), np.inf)
+        worst = np.fmax(worst, np.where(np.isnan(curve), np.inf, curve))
+    return worst
 
 
-def _shifted_bernoulli_rdp(alpha: FloatArray, low: FloatArray, width: float) -> FloatArray:
-    """Renyi divergence between Bernoulli(Phi(low)) and Bernoulli(Phi(low + width)), the larger of both directions.
+def renyi_curve_rdp(orders: ArrayLike, known_orders: ArrayLike, known_rdp: ArrayLike) -> FloatArray:
+    """Bound at ``orders`` ``[K]`` on a curve known at ascending ``known_orders``; infinite beyond the last of them."""
+    alpha, known, values = (np.asarray(each, dtype=np.float64) for each in (orders, known_orders, known_rdp))
+    chord = np.interp(alpha, known, (known - 1) * values) / (alpha - 1)
+    curve: FloatArray = np.where(alpha <= known[0], values[0], np.where(alpha > known[-1], np.inf, chord))
+    return curve
 
-    Rounded upwards; ``[gaps, K]`` for ``low`` of shape ``[gaps, 1]``.
+
+def total_cost(events: Sequence[Event], counts: ArrayLike = 1, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+    """Return the cost on ``orders`` ``[K]`` of ``events``, each as often as ``counts`` (one for all, or ``[N]``) says.
+
+    Events of one kind are worked on together. Raises ``TypeError`` on an event without a known curve.
     """
-    high = low + width
-    with np.errstate(over="ignore", invalid="ignore"):
-        yes, no = _log_ndtr_rise(low, width), -_log_ndtr_rise(-high, width)
-        # losses log(P / Q) of a pass and of a failure, and the two sides of P and Q
-        upward = _two_outcome_rdp(alpha, ((yes, high, low), (no, -high, -low)))
-        downward = _two_outcome_rdp(alpha, ((-yes, low, high), (-no, -low, -high)))
-    return np.maximum(upward, downward)
+    kinds = set(map(type, events))
+    unknown = sorted(kind.__name__ for kind in kinds - {*_COSTS, RepeatedEvent, ComposedEvent})
+    if unknown:
+        raise TypeError(f"Expected events with a known curve, got {', '.join(unknown)}")
+    weights = np.broadcast_to(np.asarray(counts, dtype=np.float64), (len(events),))
+    if kinds & {RepeatedEvent, ComposedEvent}:
+        flat = [leaf for event, count in zip(events, weights.tolist(), strict=True) for leaf in leaves(event, count)]
+        return total_cost([event for event, _ in flat], [count for _, count in flat], orders)
+    rdp, log_survival = np.zeros(orders.shape), 0.0
+    for kind in kinds:
+        chosen = np.fromiter((type(event) is kind for event in events), dtype=np.bool_, count=len(events))
+        chosen &= weights > 0
+        members = [event for event, yes in zip(events, chosen.tolist(), strict=True) if yes]
+        if members:
+            part = _COSTS[kind](members, weights[chosen], orders)
+            rdp, log_survival = rdp + part.rdp, log_survival + part.log_survival
+    return Cost(rdp, log_survival)
 
 
-def _two_outcome_rdp(alpha: FloatArray, outcomes: tuple[tuple[FloatArray, FloatArray, FloatArray], ...]) -> FloatArray:
-    """Renyi divergence of two distributions over ``(log(P / Q), Phi^-1(P), Phi^-1(Q))``, rounded upwards."""
-    excess, terms, largest = np.zeros(()), [], np.zeros(())
-    for loss, p, q in outcomes:
-        # E_Q[r^alpha] - 1 as E_Q[r^alpha - 1 - alpha (r - 1)]: no term is negative, so small ones keep their digits
-        curved, linear = np.expm1(alpha * loss), alpha * np.expm1(loss)
-        slack = _ROUNDING * (np.abs(curved) + np.abs(linear))
-        excess = excess + ndtr(q) * ((curved - linear) * (1 + _LOSS_ERROR * (2 + np.abs(alpha * loss))) + slack)
-        terms.append(alpha * loss + log_ndtr(q) - _ROUNDING * alpha * (log_ndtr(p) + log_ndtr(q)))
-        largest = np.maximum(largest, np.abs(alpha * loss))
-    # beyond the range of exp, in log space
-    return np.where(largest < 600, np.log1p(excess), np.logaddexp(*terms) + _ROUNDING) / (alpha - 1)
+def cost(event: Event, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+    """Return the cost of ``event`` on ``orders`` ``[K]``. Raises ``TypeError`` on an event that it does not know."""
+    return total_cost((event,), 1, orders)
 
 
-def _log_ndtr_rise(start: FloatArray, width: float) -> FloatArray:
-    """Return ``log(Phi(start + width) / Phi(start))``; the integral of ``phi / Phi`` keeps the digits of a small one."""
-    if width > 1:
-        return np.asarray(log_ndtr(start + width) - log_ndtr(start), dtype=np.float64)
-    nodes, weights = np.polynomial.legendre.leggauss(10)
-    at = start[..., None] + width * (nodes + 1) / 2
-    return np.asarray(width / np.sqrt(2 * np.pi) * (1 / erfcx(-at / np.sqrt(2))) @ weights, dtype=np.float64)
+def _gaussian_cost(events: Sequence[Any], weights: FloatArray, orders: FloatArray) -> Cost:
+    multipliers = _values(events, "noise_multiplier")
+    with np.errstate(over="ignore"):
+        return Cost(gaussian_rdp(orders, 1.0) * float(np.sum(weights / multipliers / multipliers)), 0.0)
+
+
+def _failure_cost(events: Sequence[Any], weights: FloatArray, orders: FloatArray) -> Cost:
+    return Cost(np.zeros(orders.shape), float(weights @ np.log1p(-_values(events, "delta"))))
+
+
+def _renyi_curve_cost(events: Sequence[Any], weights: FloatArray, orders: FloatArray) -> Cost:
+    curves = [renyi_curve_rdp(orders, event.orders, event.rdp) for event in events]
+    return Cost((weights[:, None] * np.stack(curves)).sum(axis=0), 0.0)
+
+
+def _stability_cost(events: Sequence[Any], weights: FloatArray, orders: FloatArray) -> Cost:
+    often: defaultdict[StabilityTestEvent, float] = defaultdict(float)
+    for event, weight in zip(events, weights.tolist(), strict=True):
+        often[event] += weight
+    rdp, log_survival, key = np.zeros(orders.shape), 0.0, orders.tobytes()
+    for event, weight in often.items():
+        once = _stability_cost_once(event, key)
+        rdp, log_survival = rdp + weight * once.rdp, log_survival + weight * once.log_survival
+    return Cost(rdp, log_survival)
 
 
 @lru_cache(maxsize=4096)
-def _cached_test_cost(event: StabilityTestEvent, orders: tuple[float, ...]) -> Cost:
-    window = event.neighboring_relation.count_window
+def _stability_cost_once(event: StabilityTestEvent, orders: bytes) -> Cost:
+    window = event.gap_window
     rdp = stability_test_rdp(
-        np.array(orders),
+        np.frombuffer(orders),
         sigma=event.sigma,
         delta_test=event.delta_test,
         shift=event.shift,
@@ -176,39 +239,34 @@ def _cached_test_cost(event: StabilityTestEvent, orders: tuple[float, ...]) -> C
         return Cost(rdp, float(np.log1p(-np.exp(log_delta0))))
 
 
-@singledispatch
-def cost(event: Event, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
-    """Return the cost of ``event`` on ``orders`` ``[K]``. Raises ``TypeError`` on an event that it does not know."""
-    raise TypeError(f"Expected an event with a known curve, got {type(event).__name__}")
+def _summed(curve: Callable[..., FloatArray], *names: str) -> Callable[[Sequence[Any], FloatArray, FloatArray], Cost]:
+    """Return the cost of a kind of event: the sum of ``curve`` over the parameters ``names`` of the events."""
+
+    def cost_of(events: Sequence[Any], weights: FloatArray, orders: FloatArray) -> Cost:
+        parameters = np.stack([_values(events, name) for name in names], axis=1)
+        distinct, which = np.unique(parameters, axis=0, return_inverse=True)
+        repeats = np.bincount(which.reshape(-1), weights)
+        rdp = np.zeros(orders.shape)
+        for start in range(0, len(distinct), _ROWS):
+            rows = slice(start, start + _ROWS)
+            columns = (distinct[rows, i : i + 1] for i in range(len(names)))
+            rdp += (repeats[rows, None] * curve(orders, *columns)).sum(axis=0)
+        return Cost(rdp, 0.0)
+
+    return cost_of
 
 
-@cost.register
-def _(event: GaussianEvent, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
-    return Cost(gaussian_rdp(orders, event.noise_multiplier), 0.0)
+_COSTS: dict[type[Event], Callable[[Sequence[Any], FloatArray, FloatArray], Cost]] = {
+    GaussianEvent: _gaussian_cost,
+    BoundedRangeEvent: _summed(bounded_range_rdp, "eta"),
+    PureDPEvent: _summed(pure_dp_rdp, "epsilon"),
+    GaussianNoisyMaxEvent: _summed(gaussian_noisy_max_rdp, "noise_multiplier", "num_candidates"),
+    SmoothSensitivityEvent: _summed(smooth_sensitivity_rdp, "beta", "noise_multiplier"),
+    StabilityTestEvent: _stability_cost,
+    FailureEvent: _failure_cost,
+    RenyiCurveEvent: _renyi_curve_cost,
+}
 
 
-@cost.register
-def _(event: BoundedRangeEvent, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
-    return Cost(bounded_range_rdp(orders, event.eta), 0.0)
-
-
-@cost.register
-def _(event: PureDPEvent, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
-    return Cost(pure_dp_rdp(orders, event.epsilon), 0.0)
-
-
-@cost.register
-def _(event: StabilityTestEvent, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
-    return _cached_test_cost(event, tuple(orders.tolist()))
-
-
-@cost.register
-def _(event: RepeatedEvent, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
-    once = cost(event.event, orders)
-    return Cost(event.count * once.rdp, event.count * once.log_survival)
-
-
-@cost.register
-def _(event: ComposedEvent, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
-    costs = [cost(part, orders) for part in event.events]
-    return Cost(np.sum([c.rdp for c in costs], axis=0), float(sum(c.log_survival for c in costs)))
+def _values(events: Sequence[Any], name: str) -> FloatArray:
+    return np.array([getattr(event, name) for event in events], dtype=np.float64)

@@ -6,8 +6,9 @@ relation they were derived. `pate.accounting.curves` turns it into a cost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any
 
 from pate.accounting.relation import NeighboringRelation
@@ -25,7 +26,7 @@ class Event:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; `event_from_dict` is the inverse."""
-        return {"event": type(self).__name__} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        return {"type": type(self).__name__} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,24 +66,102 @@ class PureDPEvent(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GaussianNoisyMaxEvent(Event):
+    """The largest of ``num_candidates`` scores with Gaussian noise (Zhu & Wang (2022), Corollary 9).
+
+    ``noise_multiplier`` is the standard deviation over the width of the window within which the scores move together.
+    """
+
+    noise_multiplier: float
+    num_candidates: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_positive(noise_multiplier=self.noise_multiplier)
+        expect_count(1, num_candidates=self.num_candidates)
+
+
+@dataclass(frozen=True, kw_only=True)
 class StabilityTestEvent(Event):
     """A propose-test-release with Gaussian noise on a gap (Zhu & Wang (2022), Algorithm 2), at its exact cost.
 
     The test passes with probability ``Phi((max(shift, q) - shift) / sigma - z)``, ``z = Phi^-1(1 - delta_test)``, for a
     gap of ``q`` votes. ``shift`` is what the mechanism was run with. ``neighboring_relation`` is what the cost is asked
-    for: under it the gap moves by at most `NeighboringRelation.count_window`, which may differ from ``shift``.
+    for: under it the gap moves by at most ``window`` votes, and what is released may differ between neighbors only
+    while the gap is at most ``window``. That is `NeighboringRelation.count_window`, which may differ from ``shift``,
+    unless another ``window`` is given.
     """
 
     sigma: float
     delta_test: float
     shift: int
     num_teachers: int
+    window: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         expect_positive(sigma=self.sigma)
         expect_open_unit(delta_test=self.delta_test)
         expect_count(1, shift=self.shift, num_teachers=self.num_teachers)
+        if self.window is not None:
+            expect_count(1, window=self.window)
+
+    @property
+    def gap_window(self) -> int:
+        """By how many votes the gap moves at most between neighbors."""
+        return self.neighboring_relation.count_window if self.window is None else self.window
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureEvent(Event):
+    """A probability ``delta`` with which what is composed with this event does not hold; it costs ``delta`` alone."""
+
+    delta: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_open_unit(delta=self.delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmoothSensitivityEvent(Event):
+    """Gaussian noise of ``noise_multiplier`` times a ``beta``-smooth sensitivity (Papernot et al. (2018), Theorem 23).
+
+    Infinite at orders of ``1 / (2 beta)`` and beyond.
+    """
+
+    beta: float
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_positive(beta=self.beta, noise_multiplier=self.noise_multiplier)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenyiCurveEvent(Event):
+    """A release known by its Renyi-DP curve ``rdp`` on ascending ``orders``, as another library gave it.
+
+    Between two orders the chord of ``(alpha - 1) rdp(alpha)``, which is convex, bounds the curve from above; below the
+    first order the first value does, and beyond the last nothing is known.
+    """
+
+    orders: tuple[float, ...]
+    rdp: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("orders", "rdp"):
+            values = getattr(self, name)
+            expect(isinstance(values, list | tuple) and values, f"{name} as a list of numbers", **{name: values})
+            object.__setattr__(self, name, tuple(values))
+        expect(
+            len(self.orders) == len(self.rdp), "as many values as orders", orders=len(self.orders), rdp=len(self.rdp)
+        )
+        expect_positive(**{f"orders[{i}] - 1": order - 1 for i, order in enumerate(self.orders)})
+        expect(all(a < b for a, b in pairwise(self.orders)), "ascending orders", orders=self.orders)
+        for i, value in enumerate(self.rdp):
+            expect(0 <= value < float("inf"), f"finite rdp[{i}] >= 0", **{f"rdp[{i}]": value})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,8 +195,35 @@ class ComposedEvent(Event):
 
 _EVENTS: dict[str, type[Event]] = {
     cls.__name__: cls
-    for cls in (GaussianEvent, BoundedRangeEvent, PureDPEvent, StabilityTestEvent, RepeatedEvent, ComposedEvent)
+    for cls in (
+        GaussianEvent,
+        BoundedRangeEvent,
+        PureDPEvent,
+        GaussianNoisyMaxEvent,
+        StabilityTestEvent,
+        FailureEvent,
+        SmoothSensitivityEvent,
+        RenyiCurveEvent,
+        RepeatedEvent,
+        ComposedEvent,
+    )
 }
+
+
+def leaves(event: Event, count: int = 1) -> Iterator[tuple[Event, int]]:
+    """Yield the events that ``event`` consists of, each with how often it happens when ``event`` does ``count`` times.
+
+    >>> choice = PureDPEvent(epsilon=0.1, neighboring_relation=NeighboringRelation.REPLACE_RECORD)
+    >>> [n for _, n in leaves(RepeatedEvent(event=ComposedEvent(events=(choice, choice)), count=3))]
+    [3, 3]
+    """
+    if type(event) is RepeatedEvent:
+        yield from leaves(event.event, count * event.count)
+    elif type(event) is ComposedEvent:
+        for part in event.events:
+            yield from leaves(part, count)
+    else:
+        yield event, count
 
 
 def event_from_dict(description: Mapping[str, Any]) -> Event:
@@ -127,11 +233,14 @@ def event_from_dict(description: Mapping[str, Any]) -> Event:
     """
     expect(isinstance(description, Mapping), "an event as a mapping", description=description)
     parameters = dict(description)
-    name = parameters.pop("event", None)
-    expect(isinstance(name, str) and name in _EVENTS, f"an event among {sorted(_EVENTS)}", event=name)
+    name = parameters.pop("type", None)
+    expect(isinstance(name, str) and name in _EVENTS, f"an event among {', '.join(sorted(_EVENTS))}", type=name)
     cls = _EVENTS[str(name)]
     known = {f.name for f in fields(cls)}
     expect(set(parameters) == known, f"{name} with the parameters {sorted(known)}", parameters=sorted(parameters))
+    relation = parameters["neighboring_relation"]
+    names = [each.value for each in NeighboringRelation]
+    expect(relation in names, f"neighboring_relation among {', '.join(names)}", neighboring_relation=relation)
     if cls is RepeatedEvent:
         parameters["event"] = event_from_dict(parameters["event"])
     if cls is ComposedEvent:

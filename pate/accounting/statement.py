@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
+import numpy as np
+
 from pate.accounting.accountant import RDPAccountant
-from pate.accounting.events import Event
+from pate.accounting.budget import Budget
+from pate.accounting.curves import Cost, cost, total_cost
+from pate.accounting.events import Event, event_from_dict, leaves
 from pate.accounting.ledger import Entry, Events, account
 from pate.accounting.relation import NeighboringRelation
 from pate.validation import expect, expect_open_unit
@@ -17,13 +22,15 @@ _PROTECTS = {
 }
 
 
-def check_budget(spent: Sequence[Entry], events: Events, *, count: int, relation: NeighboringRelation, delta: float) -> float:
+def check_budget(
+    spent: Sequence[Entry], events: Events, *, count: int, relation: NeighboringRelation, delta: float
+) -> float:
     """Return epsilon under ``relation`` if ``count`` more queries are answered after what was ``spent``.
 
     Raises ``ValueError`` where the tests of all these queries alone cost ``delta`` or more.
     """
     expect_open_unit(delta=delta)
-    accountant = account([*((entry.events, entry.count) for entry in spent), (events, count)], relation)
+    accountant = account([*(charge for entry in spent for charge in entry.charges), (events, count)], relation)
     tests = accountant.delta0
     expect(delta > tests, f"delta > {tests:.3g}, what the stability tests of all queries cost", delta=delta)
     return accountant.get_epsilon(delta=delta)
@@ -41,12 +48,15 @@ def make_statement(
     num_teachers: int,
     num_labels: int,
     versions: Mapping[str, str],
+    budget: Budget | None = None,
 ) -> dict[str, Any]:
     """Return the statement on all releases of a ledger, in plain JSON types.
 
-    Epsilon can be computed again from ``releases`` alone: each lists its event under either relation.
+    Epsilon can be computed again from ``releases`` alone: each lists its event under either relation, and what was paid
+    in the end where that is less. ``budget`` is what the ledger admits releases by.
     """
-    releases = [(entry.events, entry.count) for entry in entries]
+    expect_open_unit(delta=delta)
+    releases = [charge for entry in entries for charge in entry.charges]
     guarantees = {}
     for each in NeighboringRelation:
         accountant = account(releases, each)
@@ -57,6 +67,7 @@ def make_statement(
             "delta": delta,
             "delta0": accountant.delta0,
             "order": order,
+            "rdp": float(cost_at(releases, each, order).rdp[0]),
             "neighbors": _PROTECTS[each].format(unit=unit),
         }
     return {
@@ -64,6 +75,7 @@ def make_statement(
         "neighboring_relation": relation.value,
         "guarantees": guarantees,
         "conversion": "Canonne, Kamath & Steinke (2020), Proposition 12",
+        "budget": None if budget is None else budget.to_dict(),
         "aggregator": dict(aggregator),
         "num_queries": num_queries,
         "num_answered": num_answered,
@@ -76,17 +88,24 @@ def make_statement(
 
 def recompute(statement: Mapping[str, Any], relation: NeighboringRelation, *, delta: float | None = None) -> float:
     """Return epsilon under ``relation`` from the events of a statement, at its own delta or another."""
-    from pate.accounting.events import event_from_dict
-
     accountant = RDPAccountant(neighboring_relation=relation)
     for release in statement["releases"]:
-        event: Event = event_from_dict(release["events"][relation.value])
-        accountant.compose(event, release["count"])
-    return accountant.get_epsilon(delta=delta or statement["guarantees"][relation.value]["delta"])
+        for charge in _charges(release):
+            accountant.compose(event_from_dict(charge["events"][relation.value]), charge["count"])
+    own = statement["guarantees"][relation.value]["delta"]
+    return accountant.get_epsilon(delta=own if delta is None else delta)
+
+
+def verify_statement(statement: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` unless every epsilon of a statement follows from the events that it lists."""
+    for relation in NeighboringRelation:
+        computed, stated = recompute(statement, relation), statement["guarantees"][relation.value]["epsilon"]
+        same = computed == float("inf") if stated is None else abs(computed - stated) <= 1e-9 * computed
+        expect(same, f"epsilon={computed} under {relation.value}, computed from the events", epsilon=stated)
 
 
 def describe(statement: Mapping[str, Any]) -> str:
-    """Return the statement as a text to read."""
+    """Return the statement as a text to read, with all that epsilon can be computed from by hand."""
     lines = []
     if not statement["private"]:
         lines += ["NOT PRIVATE: the noise of at least one release was drawn from a fixed seed.", ""]
@@ -106,9 +125,58 @@ def describe(statement: Mapping[str, Any]) -> str:
     releases = statement["releases"]
     queries = sum(release["count"] for release in releases)
     lost = sum(release["count"] for release in releases if not release["settled"])
-    lines.append(f"The ledger of the private data holds {len(releases)} release(s) of {queries} queries in all; all count.")
+    lines.append(
+        f"The ledger of the private data holds {len(releases)} release(s) of {queries} queries in all; all count."
+    )
     if lost:
         lines.append(f"    {lost} of them were reserved by runs that were broken off; they count in full.")
+    if statement["budget"] is not None:
+        budget = statement["budget"]
+        lines.append(
+            f"No release is made beyond epsilon = {budget['max_epsilon']:g} at delta = {budget['delta']:g} under"
+            f" {budget['neighboring_relation'].upper()}."
+        )
+    lines += ["", *_arithmetic(statement)]
     versions = ", ".join(f"{name} {version}" for name, version in statement["versions"].items())
-    lines += [f"Conversion from Renyi DP: {statement['conversion']}. Made with {versions}."]
+    lines += ["", f"Made with {versions}."]
     return "\n".join(lines) + "\n"
+
+
+def cost_at(releases: Sequence[tuple[Events, int]], relation: NeighboringRelation, order: float) -> Cost:
+    """Return the cost of ``releases``, each ``(events, count)``, at one Renyi order."""
+    return total_cost([events[relation] for events, _ in releases], [n for _, n in releases], np.array([order]))
+
+
+def _arithmetic(statement: Mapping[str, Any]) -> list[str]:
+    """Return the lines from which epsilon follows: events, their curves at the best order, and the conversion."""
+    name = statement["neighboring_relation"]
+    guarantee = statement["guarantees"][name]
+    order = guarantee["order"]
+    lines = [f"Under {name.upper()}, at the Renyi order a = {order!r}:"]
+    for release in statement["releases"]:
+        for charge in _charges(release):
+            event = event_from_dict(charge["events"][name])
+            for leaf, count in leaves(event, charge["count"]):
+                parameters = {key: value for key, value in leaf.to_dict().items() if key in _parameters(leaf)}
+                shown = ", ".join(f"{key}={value!r}" for key, value in parameters.items())
+                once = cost(leaf, np.array([order]))
+                lines.append(
+                    f"    {count} x {type(leaf).__name__}({shown}): rdp = {float(once.rdp[0])!r},"
+                    f" delta0 = {once.delta0!r} each"
+                )
+    return [
+        *lines,
+        f"    sum: rdp = {guarantee['rdp']!r}, delta0 = 1 - product of (1 - delta0) = {guarantee['delta0']!r}",
+        "    d = (delta - delta0) / (1 - delta0)",
+        "    epsilon = rdp + log(1 - 1/a) - (log(d) + log(a)) / (a - 1)",
+        f"    ({statement['conversion']})",
+    ]
+
+
+def _parameters(event: Event) -> set[str]:
+    return {f.name for f in fields(event) if getattr(event, f.name) is not None} - {"neighboring_relation"}
+
+
+def _charges(release: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    realised: Sequence[Mapping[str, Any]] | None = release.get("realised")
+    return [release] if realised is None else realised

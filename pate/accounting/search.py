@@ -1,0 +1,30 @@
+"""Bisection that ends on the safe side."""
+
+from collections.abc import Callable
+
+
+def smallest_where(holds: Callable[[float], bool], low: float, high: float, *, tolerance: float = 1e-13) -> float:
+    """Return the smallest x in ``low..high`` at which ``holds``, which is false, then true, as x grows.
+
+    It is taken to hold at ``high``. What is returned is too large by ``tolerance``, relative, at most.
+    """
+    width = high - low
+    while high - low > tolerance * min(width, max(abs(low), abs(high))):
+        middle = low + (high - low) / 2
+        if not low < middle < high:
+            break
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def largest_count_where(holds: Callable[[int], bool], *, limit: int = 2**53) -> int:
+    """Return the largest n in ``0..limit`` at which ``holds``, which is true, then false, as n grows; true at 0."""
+    low, high = 0, 1
+    while high <= limit and holds(high):
+        low, high = high, 2 * high
+    if high > limit:
+        return low if not holds(limit) else limit
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low

@@ -1,0 +1,274 @@
+"""The accountant: what it adds up to, converts to, refuses, and agrees with."""
+
+import itertools
+import math
+import warnings
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from pate.accounting.accountant import RDPAccountant, from_autodp
+from pate.accounting.curves import DEFAULT_ORDERS, pure_dp_rdp
+from pate.accounting.events import (
+    BoundedRangeEvent,
+    ComposedEvent,
+    Event,
+    FailureEvent,
+    GaussianEvent,
+    PureDPEvent,
+    RepeatedEvent,
+    StabilityTestEvent,
+)
+from pate.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from pate.accounting.relation import NeighboringRelation
+from tests.accounting import oracles
+
+REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
+
+
+def gaussian(noise_multiplier: float, relation: NeighboringRelation = REPLACE) -> Event:
+    return GaussianEvent(noise_multiplier=noise_multiplier, neighboring_relation=relation)
+
+
+def pure(epsilon: float, relation: NeighboringRelation = REPLACE) -> Event:
+    return PureDPEvent(epsilon=epsilon, neighboring_relation=relation)
+
+
+def accountant(*charges: tuple[Event, int], relation: NeighboringRelation = REPLACE) -> RDPAccountant:
+    total = RDPAccountant(neighboring_relation=relation)
+    for event, count in charges:
+        total.compose(event, count)
+    return total
+
+
+def stable_top_k(relation: NeighboringRelation, *, scale_gap: float, sigma: float, delta_test: float) -> Event:
+    window = relation.count_window
+    return ComposedEvent(
+        events=(
+            BoundedRangeEvent(eta=2 * window / scale_gap, neighboring_relation=relation),
+            StabilityTestEvent(
+                sigma=sigma, delta_test=delta_test, shift=window, num_teachers=800, neighboring_relation=relation
+            ),
+        )
+    )
+
+
+# figures
+
+
+@pytest.mark.parametrize(("relation", "epsilon"), [(REPLACE, 8.020), (TEACHER, 3.673)])
+def test_figure_of_stable_top_k(relation: NeighboringRelation, epsilon: float) -> None:
+    event = stable_top_k(relation, scale_gap=39, sigma=60, delta_test=1e-9)
+    assert accountant((event, 600), relation=relation).get_epsilon(delta=1e-6) == pytest.approx(epsilon, abs=6e-4)
+
+
+@pytest.mark.parametrize(("delta", "counts"), [(1e-6, 100), (1e-12, 3), (0.2, 1)])
+def test_conversion_is_the_minimum_over_orders(delta: float, counts: int) -> None:
+    total = accountant((gaussian(12.0), counts), (pure(0.05), counts))
+    by_hand = oracles.epsilon_of_curve(total.rdp.tolist(), total.orders.tolist(), delta)
+    epsilon, order = total.get_epsilon_and_order(delta=delta)
+    assert epsilon == pytest.approx(by_hand, rel=1e-12)
+    assert order in total.orders
+    assert epsilon < total.get_epsilon(delta=delta, conversion="classic") or by_hand == 0
+
+
+def test_grid_is_fine_enough() -> None:
+    orders = 1 + np.geomspace(1e-3, 1e6, 20_001)
+    for rho in np.geomspace(1e-6, 1e3, 19):
+        event = gaussian(math.sqrt(1 / (2 * rho)))
+        fine = RDPAccountant(neighboring_relation=REPLACE, orders=orders).compose(event).get_epsilon(delta=1e-6)
+        assert accountant((event, 1)).get_epsilon(delta=1e-6) <= fine * 1.0005 + 1e-12
+
+
+@pytest.mark.parametrize("conversion", ["optimal", "classic", "exact"])
+def test_delta_and_epsilon_are_inverse(conversion: Any) -> None:
+    total = accountant((gaussian(20.0), 300))
+    for delta in (1e-12, 1e-6, 1e-3):
+        epsilon = total.get_epsilon(delta=delta, conversion=conversion)
+        assert total.get_delta(epsilon, conversion=conversion) == pytest.approx(delta, rel=1e-6)
+
+
+def test_delta_of_an_infinite_or_impossible_epsilon() -> None:
+    total = accountant((gaussian(20.0), 300), (FailureEvent(delta=1e-7, neighboring_relation=REPLACE), 2))
+    assert total.get_delta(math.inf) == pytest.approx(2e-7)
+    assert accountant((gaussian(1e-3), 1)).get_delta(0.0) <= 1
+    assert accountant().get_delta(0.0) == 0
+    for wrong in (-0.1, math.nan):
+        with pytest.raises(ValueError, match="Expected epsilon >= 0, got"):
+            total.get_delta(wrong)
+
+
+# delta0
+
+
+def test_delta0_is_never_lost() -> None:
+    event = stable_top_k(REPLACE, scale_gap=39, sigma=60, delta_test=1e-9)
+    total = accountant((event, 500))
+    total.compose(RepeatedEvent(event=event, count=250), 2)
+    assert total.delta0 == pytest.approx(1e-6, rel=1e-5)
+    assert total.get_epsilon(delta=9.9e-7) == math.inf
+    assert total.get_epsilon(delta=total.delta0) == math.inf
+    assert total.get_epsilon(delta=1.1e-6) > total.get_epsilon(delta=1e-5)
+    assert total.get_delta(50.0) >= total.delta0
+    assert total.to_autodp().get_approxDP(9.9e-7) == math.inf
+
+
+def test_delta_left_is_what_the_probabilities_say() -> None:
+    # (epsilon, d)-DP but for delta0 is (epsilon, delta0 + (1 - delta0) d)-DP
+    plain, failing = accountant((gaussian(5.0), 1)), accountant((gaussian(5.0), 1))
+    failing.compose(FailureEvent(delta=1e-3, neighboring_relation=REPLACE))
+    d = plain.get_delta(1.0)
+    assert failing.get_delta(1.0) == pytest.approx(1e-3 + (1 - 1e-3) * d, rel=1e-12)
+    assert failing.get_epsilon(delta=1e-3 + (1 - 1e-3) * d) == pytest.approx(plain.get_epsilon(delta=d), rel=1e-9)
+
+
+def test_a_test_that_costs_all_of_delta_is_infinite() -> None:
+    event = StabilityTestEvent(sigma=1e-3, delta_test=0.5, shift=1, num_teachers=10, neighboring_relation=REPLACE)
+    total = accountant((event, 1))
+    assert total.delta0 == 1.0
+    assert total.get_epsilon(delta=0.999) == math.inf and total.get_delta(1.0) == 1.0
+
+
+# what is refused
+
+
+@pytest.mark.parametrize(
+    ("events", "counts", "error"),
+    [
+        (object(), 1, TypeError),
+        ([object()], 1, TypeError),
+        ([gaussian(1.0), "x"], 1, TypeError),
+        (Event(neighboring_relation=REPLACE), 1, TypeError),
+        (gaussian(1.0, TEACHER), 1, ValueError),
+        ([gaussian(1.0), gaussian(1.0, TEACHER)], 1, ValueError),
+        (gaussian(1.0), -1, ValueError),
+        (gaussian(1.0), 1.5, ValueError),
+        (gaussian(1.0), True, ValueError),
+        ([gaussian(1.0)] * 2, [1], ValueError),
+        ([gaussian(1.0)] * 2, [1, -1], ValueError),
+        ([gaussian(1.0)] * 2, [1.0, 2.0], ValueError),
+    ],
+)
+def test_bad_input_raises_and_changes_nothing(events: Any, counts: Any, error: type[Exception]) -> None:
+    total = accountant((pure(0.3), 2))
+    before = total.rdp, total.delta0, total.events
+    with pytest.raises(error, match=r"^Expected [^\n]*$"):
+        total.compose(events, counts)
+    assert (total.rdp == before[0]).all() and (total.delta0, total.events) == before[1:]
+
+
+def test_bad_arguments_of_the_conversion_raise() -> None:
+    total = accountant((pure(0.3), 2))
+    for delta in (0.0, 1.0, -1e-6, math.nan):
+        with pytest.raises(ValueError, match="Expected 0 < delta < 1, got"):
+            total.get_epsilon(delta=delta)
+    with pytest.raises(ValueError, match="Expected conversion among"):
+        total.get_epsilon(delta=1e-6, conversion="best")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Expected Gaussian events alone"):
+        total.get_epsilon(delta=1e-6, conversion="exact")
+    for orders in ([1.0, 2.0], [3.0, 2.0], [], [2.0, math.inf]):
+        with pytest.raises(ValueError, match="Expected ascending finite orders above 1"):
+            RDPAccountant(neighboring_relation=REPLACE, orders=np.array(orders))
+
+
+def test_nothing_costs_nothing() -> None:
+    total = accountant((gaussian(1.0), 0))
+    assert total.events == () and total.get_epsilon(delta=1e-6) == 0 and total.get_delta(0.0) == 0
+
+
+def test_order_of_a_mixed_batch_does_not_matter() -> None:
+    parts = [(gaussian(9.0), 2), (pure(0.1), 3), (RepeatedEvent(event=pure(0.2), count=2), 4), (gaussian(3.0), 1)]
+    found = []
+    for order in itertools.permutations(parts):
+        total = RDPAccountant(neighboring_relation=REPLACE)
+        found.append(
+            total.compose([event for event, _ in order], [count for _, count in order]).get_epsilon(delta=1e-6)
+        )
+        assert total.events == order
+    assert max(found) == pytest.approx(min(found), rel=1e-12)
+
+
+# the exact epsilon of Gaussian mechanisms
+
+
+@pytest.mark.parametrize("mu", [1e-6, 0.01, 0.5, 1.0, 1.7, 10.0])
+@pytest.mark.parametrize("delta", [1e-100, 1e-9, 1e-3, 0.3])
+def test_exact_gaussian_epsilon_to_nine_digits(mu: float, delta: float) -> None:
+    with mp.workdps(160):
+        true = oracles.gaussian_epsilon(delta, mu)
+        found = gaussian_epsilon(delta, mu)
+        assert found == 0 == round(float(true), 20) or abs(found / true - 1) < 1e-9
+    assert gaussian_delta(found, mu) <= delta * (1 + 1e-9)
+
+
+def test_exact_epsilon_of_a_composition() -> None:
+    total = accountant((gaussian(30.0), 400), (RepeatedEvent(event=gaussian(5.0), count=2), 3))
+    mu = math.sqrt(400 / 900 + 6 / 25)
+    with mp.workdps(40):
+        assert total.get_epsilon(delta=1e-6, conversion="exact") == pytest.approx(
+            float(oracles.gaussian_epsilon(1e-6, mu))
+        )
+    exact, optimal = (total.get_epsilon(delta=1e-6, conversion=c) for c in ("exact", "optimal"))
+    assert exact < optimal < 1.1 * exact
+    assert accountant().get_epsilon(delta=1e-6, conversion="exact") == 0
+
+
+# peers
+
+
+@pytest.mark.parametrize("count", [1, 3, 30, 1000])
+@pytest.mark.parametrize("kind", ["gaussian", "zcdp", "pure", "mixed"])
+def test_epsilon_equals_that_of_autodp(kind: str, count: int) -> None:
+    warnings.simplefilter("ignore")
+    zoo = pytest.importorskip("autodp.mechanism_zoo")
+    compose = pytest.importorskip("autodp.transformer_zoo").Composition()
+    peers: dict[str, tuple[Any, Event]] = {
+        "gaussian": (zoo.GaussianMechanism(sigma=25.0), gaussian(25.0)),
+        "pure": (zoo.PureDP_Mechanism(eps=0.05), pure(0.05)),
+    }
+    if kind == "zcdp":
+        rho = 1e-3
+        theirs, ours = (
+            compose([zoo.zCDP_Mechanism(rho)], [count]),
+            accountant((gaussian(math.sqrt(1 / (2 * rho))), count)),
+        )
+    elif kind == "mixed":
+        theirs = compose([peer for peer, _ in peers.values()], [count] * 2)
+        ours = accountant(*((event, count) for _, event in peers.values()))
+    else:
+        theirs, ours = compose([peers[kind][0]], [count]), accountant((peers[kind][1], count))
+    for delta in (1e-8, 1e-5):
+        assert ours.get_epsilon(delta=delta) == pytest.approx(float(theirs.get_approxDP(delta)), rel=1e-3)
+        assert ours.get_epsilon(delta=delta) == pytest.approx(float(ours.to_autodp().get_approxDP(delta)), rel=1e-3)
+
+
+def test_mechanisms_come_from_autodp_and_go_back() -> None:
+    warnings.simplefilter("ignore")
+    zoo = pytest.importorskip("autodp.mechanism_zoo")
+    event = from_autodp(zoo.GaussianMechanism(sigma=4.0), neighboring_relation=REPLACE)
+    assert event.neighboring_relation is REPLACE
+    mine = accountant((event, 10))
+    np.testing.assert_allclose(mine.rdp, accountant((gaussian(4.0), 10)).rdp, rtol=1e-9)
+    laplace = from_autodp(zoo.LaplaceMechanism(b=2.0), neighboring_relation=REPLACE)
+    assert (accountant((laplace, 1)).rdp <= pure_dp_rdp(DEFAULT_ORDERS, 0.5) * (1 + 1e-9)).all()
+    again = from_autodp(mine.to_autodp(), neighboring_relation=REPLACE)
+    np.testing.assert_allclose(accountant((again, 1)).rdp, mine.rdp, rtol=1e-9)
+    with pytest.raises(ValueError, match="Expected an autodp mechanism with a Renyi-DP curve"):
+        from_autodp(zoo.Mechanism(), neighboring_relation=REPLACE)
+
+
+@pytest.mark.parametrize(("noise", "count"), [(1.0, 1), (10.0, 50), (60.0, 600)])
+def test_epsilon_is_never_below_the_privacy_loss_distribution(noise: float, count: int) -> None:
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    total = accountant((gaussian(noise), count))
+    for delta in (1e-8, 1e-5):
+        above, below = (
+            pld.from_gaussian_mechanism(
+                noise / math.sqrt(count), value_discretization_interval=1e-4, pessimistic_estimate=pessimistic
+            ).get_epsilon_for_delta(delta)
+            for pessimistic in (True, False)
+        )
+        assert total.get_epsilon(delta=delta) >= above
+        assert below <= total.get_epsilon(delta=delta, conversion="exact") <= above

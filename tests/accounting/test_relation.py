@@ -1,0 +1,26 @@
+"""The two neighboring relations."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from pate.accounting.relation import NeighboringRelation
+
+MOVES = {NeighboringRelation.REPLACE_RECORD: (-1, 0, 1), NeighboringRelation.ADD_REMOVE_TEACHER: (0, 1)}
+
+
+@pytest.mark.parametrize("relation", NeighboringRelation)
+def test_count_window_is_that_of_all_moves(relation: NeighboringRelation) -> None:
+    counts = np.array([7, 5, 2])
+    moves = np.array(list(itertools.product(MOVES[relation], repeat=3)))
+    assert (moves.max(axis=1) - moves.min(axis=1)).max() == relation.count_window
+    # a gap between sorted counts moves by the same at most, either way
+    gaps = -np.diff(-np.sort(-(counts + moves), axis=1)) + np.diff(-np.sort(-counts))
+    assert np.abs(gaps).max() == relation.count_window
+
+
+def test_relations_are_their_names() -> None:
+    assert NeighboringRelation("replace_record") is NeighboringRelation.REPLACE_RECORD
+    with pytest.raises(ValueError, match="swap"):
+        NeighboringRelation("swap")

@@ -1,0 +1,135 @@
+"""What every event must show: it adds up, survives JSON, costs less with more noise, and bounds what it stands for.
+
+A subclass gives events of one kind by how much noise they stand for, and pairs of enumerated laws of a small mechanism
+on neighbors that such an event covers.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate.accounting.accountant import RDPAccountant
+from pate.accounting.curves import DEFAULT_ORDERS, cost
+from pate.accounting.events import Event, event_from_dict
+from pate.accounting.relation import NeighboringRelation
+
+ORDERS = np.concatenate((DEFAULT_ORDERS[::12], DEFAULT_ORDERS[-1:]))
+RELATIONS = tuple(NeighboringRelation)
+Laws = tuple[np.ndarray, np.ndarray]
+
+
+class EventContract:
+    """Inherit, fill in, and name the class ``Test...``."""
+
+    noises: Sequence[float] = (0.5, 1.0, 3.0)
+    tight = True
+    """Whether some pair of `laws` comes within 2% of the curve, at some order."""
+
+    def event(self, noise: float, relation: NeighboringRelation) -> Event:
+        """Return the event of a mechanism with ``noise`` times its noise."""
+        raise NotImplementedError
+
+    def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
+        """Return laws on neighbors of a mechanism with ``noise`` times its noise, as log-probabilities of its outcomes.
+
+        What is covered by delta0 is left out.
+        """
+        raise NotImplementedError
+
+    def malformed(self) -> list[dict[str, Any]]:
+        """Return parameters that the event must refuse."""
+        raise NotImplementedError
+
+    # what every subclass inherits
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_repetition_is_multiplication(self, relation: NeighboringRelation) -> None:
+        once = self._accountant(relation).compose(self.event(1.0, relation))
+        many = self._accountant(relation).compose(self.event(1.0, relation), 7)
+        one_by_one = self._accountant(relation)
+        for _ in range(7):
+            one_by_one.compose(self.event(1.0, relation))
+        np.testing.assert_allclose(many.rdp, 7 * once.rdp, rtol=1e-12)
+        np.testing.assert_allclose(one_by_one.rdp, many.rdp, rtol=1e-12)
+        assert one_by_one.delta0 == pytest.approx(many.delta0, rel=1e-12)
+        assert many.delta0 == pytest.approx(1 - (1 - once.delta0) ** 7, rel=1e-6)
+
+    def test_a_batch_is_what_its_events_are_in_any_order(self) -> None:
+        relation = RELATIONS[0]
+        events = [self.event(noise, relation) for noise in self.noises]
+        counts = [3, 0, 5]
+        batch = self._accountant(relation).compose(events, counts)
+        back = self._accountant(relation)
+        for event, count in reversed(list(zip(events, counts, strict=True))):
+            back.compose(event, count)
+        np.testing.assert_allclose(batch.rdp, back.rdp, rtol=1e-12)
+        assert batch.delta0 == pytest.approx(back.delta0, rel=1e-12)
+        assert batch.get_epsilon(delta=0.1) == pytest.approx(back.get_epsilon(delta=0.1), rel=1e-12)
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_json_round_trip(self, relation: NeighboringRelation) -> None:
+        event = self.event(1.0, relation)
+        again = event_from_dict(json.loads(json.dumps(event.to_dict(), allow_nan=False)))
+        assert again == event and hash(again) == hash(event) and type(again) is type(event)
+        assert again.neighboring_relation is relation
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_more_noise_never_costs_more(self, relation: NeighboringRelation) -> None:
+        ladder = [cost(self.event(noise, relation)) for noise in sorted(self.noises)]
+        for less, more in zip(ladder[:-1], ladder[1:], strict=True):
+            assert (more.rdp <= less.rdp).all()
+            assert more.delta0 <= less.delta0
+        assert (ladder[-1].rdp < ladder[0].rdp).any() or ladder[-1].delta0 < ladder[0].delta0
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_curve_is_a_curve(self, relation: NeighboringRelation) -> None:
+        for noise in self.noises:
+            rdp, log_survival = cost(self.event(noise, relation))
+            assert not np.isnan(rdp).any() and (rdp >= 0).all()
+            finite = rdp[np.isfinite(rdp)]
+            assert (np.diff(finite) >= -1e-12 * finite[1:]).all(), "a divergence grows with its order"
+            assert log_survival <= 0
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_curve_bounds_the_enumerated_divergence(self, relation: NeighboringRelation) -> None:
+        closest = 0.0
+        for noise in self.noises:
+            rdp = cost(self.event(noise, relation), ORDERS).rdp
+            for p, q in self.laws(noise, relation):
+                for first, second in ((p, q), (q, p)):
+                    found = enumerated_divergence(first, second)
+                    assert (found <= rdp * (1 + 1e-9) + 1e-12).all(), (noise, (found / rdp).max())
+                    closest = max(closest, float((found / np.maximum(rdp, 1e-300)).max()))
+        if self.tight:
+            assert closest > 0.98
+
+    def test_less_noise_than_the_event_says_is_caught(self) -> None:
+        if not self.tight:
+            pytest.skip("nothing that small is near the curve")
+        relation = RELATIONS[0]
+        rdp = cost(self.event(1.0, relation), ORDERS).rdp
+        laws = self.laws(0.5, relation)
+        assert any((enumerated_divergence(p, q) > rdp * 1.01).any() for p, q in laws)
+
+    def test_malformed_events_raise_in_one_line(self) -> None:
+        whole = self.event(1.0, RELATIONS[0]).to_dict()
+        cases = [*self.malformed(), {"neighboring_relation": "swap"}, {"surplus": 1}]
+        for change in cases:
+            with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
+                event_from_dict(whole | change)
+        for name in whole:
+            with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
+                event_from_dict({key: value for key, value in whole.items() if key != name})
+
+    def _accountant(self, relation: NeighboringRelation) -> RDPAccountant:
+        return RDPAccountant(neighboring_relation=relation)
+
+
+def enumerated_divergence(log_p: np.ndarray, log_q: np.ndarray) -> np.ndarray:
+    """Renyi divergence of one law from another at ORDERS, both log-probabilities, normalised first; ``[ORDERS]``."""
+    first, second = (law - np.logaddexp.reduce(law) for law in (log_p, log_q))
+    terms = ORDERS[:, None] * first + (1 - ORDERS[:, None]) * second
+    return np.asarray(np.maximum(np.logaddexp.reduce(terms, axis=1), 0) / (ORDERS - 1))
