@@ -121,7 +121,7 @@ class Run:
         self.public.mkdir(exist_ok=True)
         config = _normal(self.config)
         write_text(self.root / stage.config, yaml.safe_dump(config, sort_keys=False))
-        if "data" in config:
+        if stage is TEACHERS_FIT:
             # the stage that brings the data says to all later ones where it is
             source = {name: config.get(name) for name in ("data", "ledger")}
             write_text(self.data_config, yaml.safe_dump(source, sort_keys=False))

@@ -55,7 +55,7 @@ def main(args: Sequence[str]) -> None:
         (TEACHERS_VOTE, lambda: teachers_command.vote(common)),
         (LABEL, lambda: label_command.main([*configured("label"), *common, *given["label"]])),
         (STUDENT, lambda: student.main(["fit", *configured("student"), *common, *given["student"]])),
-        ("student test", lambda: student.main(["test", "--run", str(root)])),
+        ("student test", lambda: student.main(["test", "--run", str(root), "--verbose=false"])),
     ]
     if parsed.references:
         steps.append((REFERENCES, lambda: references.main(common)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Sequence
 from functools import cached_property
@@ -25,6 +26,13 @@ from pate.student.module import Student
 
 METRICS = "metrics.json"
 _CHECKPOINT = "last"
+# what Lightning warns of and we mean
+_KNOWN = (
+    "LightningCLI's args parameter",
+    "Checkpoint directory .* exists and is not empty",
+    "`isinstance\\(treespec, LeafSpec\\)` is deprecated",
+    ".*does not have many workers",
+)
 _SETTINGS = ("seed_everything", "trainer", "model", "data")
 
 
@@ -82,7 +90,7 @@ class StudentCLI(LightningCLI):
 
     def test(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Judge the student on the test set, and write ``metrics.json``."""
-        self.trainer.test(model, ckpt_path=ckpt_path or self._trained(), verbose=False, **kwargs)
+        self.trainer.test(model, ckpt_path=ckpt_path or self._trained(), **kwargs)
         truth = torch.from_numpy(self.datamodule.source.records(Role.TEST).labels)
         majority = evaluate(majority_answer(truth), truth, model.label_names)
         write_json(self.folder / METRICS, {"student": model.test_report, "all_majority": majority})
@@ -110,7 +118,9 @@ def main(args: Sequence[str], *, run: bool = True) -> StudentCLI:
     """Run `pate student <fit|validate|test|predict>`; with ``run=False`` only make its parts."""
     command, rest = (list(args[:1]), list(args[1:])) if run else ([], list(args))
     places = () if command == ["fit"] else (str(STUDENT.config),)
-    warnings.filterwarnings("ignore", "LightningCLI's args parameter")
+    logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
+    for message in _KNOWN:
+        warnings.filterwarnings("ignore", message)
     return StudentCLI(
         Student,
         StudentData,
