@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtr
+from scipy.special import expit, gammaln, ndtr
 
 Array = NDArray[Any]
 Scores = Sequence[float] | Array
@@ -193,27 +193,37 @@ def laplace_panels(scale: float, kinks: Scores) -> tuple[Array, Array]:
     return z * scale, weights * NOISES["laplace"][0](z)
 
 
-# the papers' pseudo-code, O(dk), for one sorted or unsorted row
+# the papers' pseudo-code, O(dk), for one row: what speed is measured against
 
 
-def canonical_slow(scores: Array, k: int, scale: float, gamma: float, generator: np.random.Generator) -> list[int]:
-    """Shekelyan & Loukides (2022): noise for every class, then a uniform member."""
+def canonical_slow(
+    scores: Array, k: int, scale: float, gamma: float, noise: str, generator: np.random.Generator
+) -> list[int]:
+    """Shekelyan & Loukides (2022): for every class the largest noise of its members, then a uniform member."""
     order = np.argsort(-scores, kind="stable")
     x = scores[order].astype(float)
     d = len(x)
-    top, best = (k, k), -((1 - gamma) * x[k] - gamma * x[k - 1]) / scale + generator.gumbel()
-    for t in range(k + 1, d + 1):
-        log_size = 0.0
-        for h in range(k - 1, -1, -1):
-            log_size += math.log((t - h - 2) / (k - h - 1)) if k - h - 1 else 0.0
-            value = (gamma * x[t - 1] - (1 - gamma) * x[h]) / scale + log_size - math.log(-math.log(generator.random()))
-            if value > best:
-                top, best = (h, t), value
-    h, t = top
-    if t == k:
+    log_factorial = gammaln(np.arange(1, d + 1))
+    tails = np.arange(k + 1, d + 1)
+    head, tail = k, k
+    best = (gamma * x[k - 1] - (1 - gamma) * x[k]) / scale + _largest_of(np.zeros(1), noise, generator)[0]
+    for h in range(k):
+        log_sizes = log_factorial[tails - h - 2] - log_factorial[k - h - 1] - log_factorial[tails - k - 1]
+        noisy = (gamma * x[k:] - (1 - gamma) * x[h]) / scale + _largest_of(log_sizes, noise, generator)
+        place = int(np.argmax(noisy))
+        if noisy[place] > best:
+            head, tail, best = h, k + 1 + place, noisy[place]
+    if tail == k:
         return [int(i) for i in order[:k]]
-    body = generator.choice(np.arange(h + 1, t - 1), size=k - h - 1, replace=False)
-    return [int(order[i]) for i in (*range(h), *body, t - 1)]
+    body = generator.choice(np.arange(head + 1, tail - 1), size=k - head - 1, replace=False)
+    return [int(order[i]) for i in (*range(head), *body, tail - 1)]
+
+
+def _largest_of(log_sizes: Array, noise: str, generator: np.random.Generator) -> Array:
+    """The largest of ``exp(log_sizes)`` draws of noise, for each size."""
+    y = np.log(generator.standard_exponential(log_sizes.shape)) - log_sizes
+    largest: Array = -y if noise == "gumbel" else -np.log(-np.expm1(-np.exp(y)))
+    return largest
 
 
 def joint_slow(scores: Array, k: int, scale: float, generator: np.random.Generator) -> list[int]:
@@ -223,66 +233,44 @@ def joint_slow(scores: Array, k: int, scale: float, generator: np.random.Generat
     order = np.argsort(-scores, kind="stable")
     c = scores[order].astype(float)
     d = len(c)
-    # tie-breaking terms make all losses of one place distinct, so each has a well-defined number of sequences
-    losses = c[:k, None] - c[None, :] + (d * (k - np.arange(k))[:, None] - np.arange(d)[None, :]) / (2.0 * d * k) * 1e-6
-    losses = np.maximum(losses, 0)
-    flat = np.argsort(losses, axis=None, kind="stable")
-    reach = np.zeros(k, dtype=int)
-    log_sizes = np.full(flat.size, -np.inf)
-    total, filled = 0.0, 0
-    for position, entry in enumerate(flat):
-        i = entry // d
-        old = max(reach[i] - i, 0)
-        reach[i] += 1
-        new = reach[i] - i
-        if new < 1:
-            continue
-        if old == 0:
-            filled += 1
-        if filled == k:
-            log_sizes[position] = total - (math.log(old) if old else 0.0)
-        total += math.log(new) - (math.log(old) if old else 0.0)
-    weights = log_sizes - losses.ravel()[flat] / scale
-    position = int(np.argmax(weights + generator.gumbel(size=flat.size)))
-    place, rank = divmod(int(flat[position]), d)
-    limit = losses.ravel()[flat[position]]
-    chosen: list[int] = []
+    places, ranks = np.arange(k)[:, None], np.arange(d)[None, :]
+    # tie-breaking terms make all losses distinct, so that each is the loss of a well-defined number of sequences
+    losses = c[:k, None] - c + 1e-6 * (d * (k - places) - d + ranks) / (d * k)
+    entries = np.flatnonzero(ranks >= places)
+    entries = entries[np.argsort(losses.ravel()[entries], kind="stable")]
+    place, rank = np.divmod(entries, d)
+    old = np.log(np.maximum(rank - place, 1))
+    rise = np.log(rank - place + 1) - old
+    log_sizes = np.cumsum(rise) - rise - old
+    log_sizes[np.cumsum(rank == place) < k] = -np.inf
+    last = int(np.argmax(log_sizes - losses.ravel()[entries] / scale + generator.gumbel(size=entries.size)))
+    reach = np.bincount(place[: last + 1], minlength=k) + np.arange(k)
+    fixed = int(place[last])
+    chosen = {fixed: int(rank[last])}
     for i in range(k):
-        if i == place:
-            chosen.append(rank)
-            continue
-        allowed = [j for j in range(d) if losses[i, j] <= limit and j not in chosen and j != rank]
-        chosen.append(allowed[int(generator.integers(len(allowed)))])
-    return [int(i) for i in order[chosen]]
+        while i not in chosen:
+            candidate = int(generator.integers(reach[i]))
+            if candidate not in chosen.values():
+                chosen[i] = candidate
+    return [int(order[chosen[i]]) for i in range(k)]
 
 
 def pnf_peel_slow(scores: Array, k: int, scale: float, generator: np.random.Generator) -> list[int]:
     """Peeling with exponential noise: k passes over d items."""
-    left = dict(enumerate(scores.tolist()))
-    chosen = []
-    for _ in range(k):
-        best, top = -math.inf, -1
-        for item, score in left.items():
-            value = score / scale + generator.standard_exponential()
-            if value > best:
-                best, top = value, item
-        chosen.append(top)
-        del left[top]
-    return chosen
+    return _peel_slow(scores, k, scale, generator.standard_exponential)
 
 
 def cdp_peel_slow(scores: Array, k: int, scale: float, generator: np.random.Generator) -> list[int]:
-    """Peeling with the exponential mechanism: k passes over d items."""
-    left = dict(enumerate(scores.tolist()))
-    chosen = []
+    """Peeling with Gumbel noise: k passes over d items."""
+    return _peel_slow(scores, k, scale, lambda size: generator.gumbel(size=size))
+
+
+def _peel_slow(scores: Array, k: int, scale: float, noise: Callable[[int], Array]) -> list[int]:
+    left = scores / scale
+    chosen: list[int] = []
     for _ in range(k):
-        best, top = -math.inf, -1
-        for item, score in left.items():
-            value = score / scale - math.log(generator.standard_exponential())
-            if value > best:
-                best, top = value, item
-        chosen.append(top)
-        del left[top]
+        chosen.append(int(np.argmax(left + noise(left.size))))
+        left[chosen[-1]] = -np.inf
     return chosen
 
 

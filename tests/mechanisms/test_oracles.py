@@ -18,8 +18,13 @@ SCALE, K, DRAWS = 1.5, 2, 3000
     ("slow", "law", "ordered"),
     [
         (
-            lambda generator: oracles.canonical_slow(SCORES, K, SCALE, 0.3, generator),
+            lambda generator: oracles.canonical_slow(SCORES, K, SCALE, 0.3, "gumbel", generator),
             oracles.softmax(oracles.subset_utilities(SCORES, K, 0.3) / SCALE),
+            False,
+        ),
+        (
+            lambda generator: oracles.canonical_slow(SCORES, K, SCALE, 0.3, "exponential", generator),
+            oracles.flip_law(oracles.subset_utilities(SCORES, K, 0.3) / SCALE),
             False,
         ),
         (
@@ -38,7 +43,7 @@ SCALE, K, DRAWS = 1.5, 2, 3000
             True,
         ),
     ],
-    ids=["canonical", "joint", "pnf_peel", "cdp_peel"],
+    ids=["canonical", "canonical_flip", "joint", "pnf_peel", "cdp_peel"],
 )
 def test_slow_forms_follow_the_law(
     slow: Callable[[np.random.Generator], list[int]], law: oracles.Array, ordered: bool

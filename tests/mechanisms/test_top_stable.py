@@ -65,7 +65,8 @@ def chance_to_exceed(t: float, scale_threshold: float, scale_gap: float) -> floa
     gap, threshold = laplace(scale=scale_gap), laplace(scale=scale_threshold)
     far = 40 * min(scale_threshold, scale_gap)
     ends = sorted({-math.inf, -t - far, -t, -t + far, -far, 0.0, far, math.inf})
-    return sum(quad(lambda z: threshold.pdf(z) * gap.sf(t + z), low, high, epsabs=0)[0] for low, high in pairwise(ends))
+    pieces = [quad(lambda z: threshold.pdf(z) * gap.sf(t + z), *piece, epsabs=0)[0] for piece in pairwise(ends)]
+    return float(sum(pieces))
 
 
 def test_threshold_of_a_far_tail_is_finite() -> None:

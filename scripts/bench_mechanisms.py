@@ -1,0 +1,176 @@
+"""Speed of the selection mechanisms: medians of several runs, as Markdown tables.
+
+One draw of each mechanism from d = 17,770 scores, against the papers' pseudo-code in plain O(dk) numpy and against
+OpenDP's noisy top-k; and batches of votes against a Python loop of single calls. The scores are those of the Netflix
+vector of Shekelyan & Loukides (2022) if ``PATE_DATA`` names a folder that holds ``topk/NETFLIX.n17770.npy``, or else a
+synthetic vector of the same length.
+
+    python scripts/bench_mechanisms.py [--runs 7]
+"""
+
+import argparse
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from pate import mechanisms as m
+from pate.accounting import NeighboringRelation
+from pate.mechanisms.canonical import CanonicalNoise
+from tests.mechanisms import oracles
+
+NUM_ITEMS = 17_770
+NUM_TEACHERS, NUM_QUERIES, NUM_LABELS, K = 200, 50_000, 40, 5
+SINGLES = 500  # rows of the loop of single calls
+SLOW = 1.0  # seconds; what takes longer is run only once
+
+Scores = NDArray[np.int64]
+Draw = Callable[[], object]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=7, help="runs that a median is taken of")
+    runs = parser.parse_args(arguments).runs
+    scores, source = load_scores()
+    threads = os.environ.get("OMP_NUM_THREADS", "all")
+    print(f"Python {platform.python_version()}, numpy {np.__version__}, OpenDP {dp.__version__}, {threads} thread(s).")
+    print(f"\nOne draw from {source}, milliseconds, sorting included.\n")
+    print(table(("mechanism", "k", "here", "plain O(dk)", "ratio", "OpenDP", "ratio"), one_draw_rows(scores, runs)))
+    print(f"\nBatches of {NUM_QUERIES:,} queries, {NUM_LABELS} labels, k = {K}, queries per second.\n")
+    print(table(("mechanism", "batch", "loop of single calls", "ratio"), batch_rows(runs)))
+
+
+def load_scores() -> tuple[Scores, str]:
+    """Return the scores and what they are."""
+    path = Path(os.environ.get("PATE_DATA", "")) / "topk" / "NETFLIX.n17770.npy"
+    if path.is_file():
+        return np.load(path), f"NETFLIX, d = {NUM_ITEMS:,}"
+    counts: Scores = np.rint(100_000 / np.arange(1, NUM_ITEMS + 1) ** 0.9).astype(np.int64)
+    return m.seeded_generator(0).permutation(counts), f"synthetic Zipf-like scores, d = {NUM_ITEMS:,}"
+
+
+def one_draw_rows(scores: Scores, runs: int) -> list[list[str]]:
+    """Time one draw of each mechanism at epsilon = 1 for counts that move in a window of one vote."""
+    generator = m.seeded_generator(0)
+    peel = {k: m.scale_for_epsilon(1.0, window=1, draws=k) for k in (10, 100, 1000)}
+    cases: list[tuple[str, int, Draw, Draw | None, Draw | None]] = [
+        ("sorting alone", 0, lambda: np.sort(scores), None, None)
+    ]
+    canonicals: list[tuple[int, float, CanonicalNoise]] = [
+        (1000, 0.5, "gumbel"),
+        (1000, 1.0, "gumbel"),
+        (10, 0.5, "exponential"),
+        (1000, 0.5, "exponential"),
+    ]
+    for k, gamma, noise in canonicals:
+        fast = partial(m.canonical, scores, k=k, scale=1.0, gamma=gamma, noise=noise, generator=generator)
+        plain = partial(oracles.canonical_slow, scores, k, 1.0, gamma, noise, generator)
+        cases.append((f"canonical, gamma {gamma:g}, {noise} noise", k, fast, plain, None))
+    for k in (10, 100, 1000):
+        fast = partial(m.joint, scores, k=k, scale=2.0, generator=generator)
+        cases.append(("joint", k, fast, partial(oracles.joint_slow, scores, k, 2.0, generator), None))
+    for k in (10, 100, 1000):
+        fast = partial(m.pnf_peel, scores, k=k, scale=peel[k], generator=generator)
+        plain = partial(oracles.pnf_peel_slow, scores, k, peel[k], generator)
+        cases.append(("PNF-peel", k, fast, plain, opendp_top_k(scores, k, peel[k])))
+    fast = partial(m.cdp_peel, scores, k=1000, scale=peel[1000], generator=generator)
+    cases.append(("CDP-peel", 1000, fast, partial(oracles.cdp_peel_slow, scores, 1000, peel[1000], generator), None))
+    fast = partial(m.lipschitz_top_k, scores, k=1000, scale=peel[1000], noise="laplace", generator=generator)
+    cases.append(("one-shot set, Laplace noise", 1000, fast, None, None))
+    rows = []
+    for name, k, here, slow, peer in cases:
+        seconds = median_seconds(here, runs)
+        row = [name, f"{k:,}" if k else "", f"{1e3 * seconds:.2f}"]
+        for other in (slow, peer):
+            other_seconds = median_seconds(other, runs) if other else None
+            row += [f"{1e3 * other_seconds:,.0f}", f"{other_seconds / seconds:,.0f}"] if other_seconds else ["", ""]
+        rows.append(row)
+    return rows
+
+
+def opendp_top_k(scores: Scores, k: int, scale: float) -> Draw:
+    """Return OpenDP's noisy top-k, which is permute-and-flip peeling by exact arithmetic."""
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.linf_distance(T=int, monotonic=True)
+    mechanism = dp.m.make_noisy_top_k(*space, dp.max_divergence(), k=k, scale=scale)
+    listed = scores.tolist()
+    return lambda: mechanism(listed)
+
+
+def batch_rows(runs: int) -> list[list[str]]:
+    """Time batches of vote counts, the noise a tenth of the teachers."""
+    generator = m.seeded_generator(1)
+    rates = generator.beta(0.5, 2.0, size=(NUM_QUERIES, NUM_LABELS))
+    counts: Scores = generator.binomial(NUM_TEACHERS, rates)
+    stable: dict[str, Any] = {
+        "upper": NUM_TEACHERS,
+        "scale_gap": 20.0,
+        "sigma_test": 20.0,
+        "delta_test": 1e-6,
+        "shift": 2,
+        "generator": generator,
+    }
+    noise: dict[str, Any] = {"k": K, "scale": 20.0, "generator": generator}
+    bounded = noise | {"kbar": 10, "delta": 1e-6, "neighboring_relation": NeighboringRelation.REPLACE_RECORD}
+    z = -float(ndtri(stable["delta_test"]))
+    mechanisms: list[tuple[str, Callable[[Scores], object]]] = [
+        ("StableTopK", lambda x: m.stable_top_k(x, **stable)),
+        ("StableTopK with fixed k", lambda x: m.fixed_stable_top_k(x, k=K, pull=1.0, scale_peel=20.0, **stable)),
+        ("one-shot Gumbel, set", lambda x: m.lipschitz_top_k(x, **noise)),
+        ("CDP-peel", lambda x: m.cdp_peel(x, **noise)),
+        ("PNF-peel", lambda x: m.pnf_peel(x, **noise)),
+        ("canonical, gamma 0.5", lambda x: m.canonical(x, **noise)),
+        ("canonical, gamma 0.5, exponential noise", lambda x: m.canonical(x, noise="exponential", **noise)),
+        ("joint", lambda x: m.joint(x, **noise)),
+        ("joint, exponential noise", lambda x: m.joint(x, noise="exponential", **noise)),
+        ("limited domain, kbar = 10", lambda x: m.limited_domain(x, **bounded)),
+    ]
+    rows = []
+    for name, mechanism in mechanisms:
+        whole = NUM_QUERIES / median_seconds(partial(mechanism, counts), runs)
+        single = SINGLES / median_seconds(partial(loop, mechanism, counts), runs)
+        rows.append([name, f"{whole:,.0f}", f"{single:,.0f}", f"{whole / single:,.0f}"])
+
+    def plain(row: Scores) -> object:
+        return oracles.stable_top_k_slow(row, NUM_TEACHERS, 20.0, 20.0, z, 2, generator)
+
+    rate = SINGLES / median_seconds(partial(loop, plain, counts), runs)
+    rows.append(["StableTopK, the paper's pseudo-code in plain Python", "", f"{rate:,.0f}", ""])
+    return rows
+
+
+def loop(mechanism: Callable[[Scores], object], counts: Scores) -> None:
+    for row in counts[:SINGLES]:
+        mechanism(row)
+
+
+def median_seconds(draw: Draw, runs: int) -> float:
+    """Return the median of ``runs`` timings after a first run, or the first where it is slow."""
+    first = seconds(draw)
+    return first if first > SLOW else statistics.median(seconds(draw) for _ in range(runs))
+
+
+def seconds(draw: Draw) -> float:
+    start = time.perf_counter()
+    draw()
+    return time.perf_counter() - start
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table, numbers to the right."""
+    rule = ["---", *["---:"] * (len(header) - 1)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in (header, rule, *rows))
+
+
+if __name__ == "__main__":
+    main()
