@@ -17,7 +17,6 @@ from pate.mechanisms.canonical import (
     canonical_class_probabilities,
     canonical_event,
 )
-from pate.mechanisms.failure import failure_event
 from pate.mechanisms.joint import joint, joint_event, joint_window
 from pate.mechanisms.limited_domain import Listed, limited_domain, limited_domain_event
 from pate.mechanisms.lipschitz import (
@@ -64,7 +63,6 @@ __all__ = [
     "choose_gap_event",
     "draw",
     "exponential_mechanism",
-    "failure_event",
     "fixed_stable_top_k",
     "fixed_stable_top_k_event",
     "gamma_counts",

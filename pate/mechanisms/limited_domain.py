@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate.accounting.events import ComposedEvent, Event
+from pate.accounting.events import ComposedEvent, Event, FailureEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms._scores import ROWS, IntArray, as_rows, expect_k, k_smallest, rank
-from pate.mechanisms.failure import failure_event
 from pate.mechanisms.noise import gumbel
 from pate.mechanisms.peeling import cdp_peel_event
 from pate.validation import expect_open_unit, expect_positive
@@ -83,8 +82,8 @@ def limited_domain(
 
 
 def limited_domain_event(*, k: int, scale: float, delta: float, neighboring_relation: NeighboringRelation) -> Event:
-    """Event of `limited_domain`: k bounded-range choices of ``eta = w / scale``, but for the probability
-    ``delta``.
+    """Event of `limited_domain` run for the same relation: k bounded-range choices of ``eta = w / scale``, but for the
+    probability ``delta``.
     """
     peel = cdp_peel_event(k=k, scale=scale, neighboring_relation=neighboring_relation)
-    return ComposedEvent(events=(peel, failure_event(delta, neighboring_relation=neighboring_relation)))
+    return ComposedEvent(events=(peel, FailureEvent(neighboring_relation=peel.neighboring_relation, delta=delta)))

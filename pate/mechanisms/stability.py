@@ -15,14 +15,14 @@ from pate.accounting.events import (
     BoundedRangeEvent,
     ComposedEvent,
     Event,
-    GaussianEvent,
+    FailureEvent,
+    GaussianNoisyMaxEvent,
     PureDPEvent,
     RepeatedEvent,
     StabilityTestEvent,
 )
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms._scores import ROWS, FloatArray, IntArray, as_rows, expect_k, sort_ascending
-from pate.mechanisms.failure import failure_event
 from pate.mechanisms.noise import draw, expect_noise, gumbel
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 
@@ -117,19 +117,20 @@ def choose_gap_event(
     """Event of `choose_gap` on vote counts, with ``w`` = 2 votes under ADD_REMOVE_TEACHER and 4 under
     REPLACE_RECORD.
 
-    Gumbel: bounded range of ``w / scale``. Exponential and Laplace: pure DP of ``w / scale``. Gaussian: the
-    release of all ``num_candidates`` noisy gaps (C + 1, or C - 1 without the sentinels, or fewer with
-    ``kbar``), each of which moves by ``w / 2`` at most (Zhu & Wang (2022), Corollary 9, second term).
+    Gumbel: bounded range of ``w / scale``. Exponential and Laplace: pure DP of ``w / scale``. Gaussian:
+    the largest of ``num_candidates`` noisy gaps (C + 1, or C - 1 without the sentinels, or fewer with ``kbar``; Zhu &
+    Wang (2022), Corollary 9).
     """
     relation = NeighboringRelation(neighboring_relation)
     expect_positive(scale=scale)
     expect_noise(noise, GapNoise)
     if noise == "gaussian":
         expect(num_candidates is not None, "num_candidates with Gaussian noise", num_candidates=num_candidates)
-        candidates = num_candidates or 0
-        expect_count(1, num_candidates=candidates)
-        multiplier = scale / relation.count_window / math.sqrt(candidates)
-        return GaussianEvent(neighboring_relation=relation, noise_multiplier=multiplier)
+        return GaussianNoisyMaxEvent(
+            neighboring_relation=relation,
+            noise_multiplier=scale / (2 * relation.count_window),
+            num_candidates=num_candidates or 0,
+        )
     eta = 2 * relation.count_window / scale
     if noise == "gumbel":
         return BoundedRangeEvent(neighboring_relation=relation, eta=eta)
@@ -201,7 +202,7 @@ def stability_test_laplace_event(
     return ComposedEvent(
         events=(
             PureDPEvent(neighboring_relation=relation, epsilon=window / scale),
-            failure_event(delta, neighboring_relation=relation),
+            FailureEvent(neighboring_relation=relation, delta=min(delta, math.nextafter(1, 0))),
         )
     )
 

@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
-from pate.accounting.events import ComposedEvent, Event, PureDPEvent
+from pate.accounting.events import ComposedEvent, Event, FailureEvent, PureDPEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms._scores import ROWS, as_rows, expect_k, rank
-from pate.mechanisms.failure import failure_event
 from pate.mechanisms.limited_domain import Listed
 from pate.mechanisms.noise import draw, gumbel
 from pate.mechanisms.peeling import cdp_peel_event
@@ -89,8 +88,8 @@ def top_stable_event(
     delta: float,
     neighboring_relation: NeighboringRelation,
 ) -> Event:
-    """Event of `top_stable`: the sparse vector technique, k rounds of Gumbel peeling, and the probability
-    ``delta``.
+    """Event of `top_stable` run for the same relation: the sparse vector technique, k rounds of Gumbel peeling, and
+    the probability ``delta``.
 
     A gap moves by the count window w, so the first passing rank is pure
     ``w / scale_threshold + 2 w / scale_gap`` DP (Dwork & Roth (2014), Theorem 3.23, with the budget split as
@@ -103,7 +102,7 @@ def top_stable_event(
         events=(
             PureDPEvent(neighboring_relation=relation, epsilon=epsilon),
             cdp_peel_event(k=k, scale=scale_peel, neighboring_relation=relation),
-            failure_event(delta, neighboring_relation=relation),
+            FailureEvent(neighboring_relation=relation, delta=delta),
         )
     )
 

@@ -215,6 +215,8 @@ def test_laplace_test_run_for_another_relation_fails_more_often() -> None:
         assert cost(event).delta0 == pytest.approx(expected)
         assert isinstance(event, ComposedEvent)
         assert event.events[0] == PureDPEvent(neighboring_relation=relation, epsilon=relation.count_window / 4)
+    certain = m.stability_test_laplace_event(scale=1e-6, delta_test=1e-3, shift=1, neighboring_relation=REPLACE)
+    assert cost(certain).delta0 == pytest.approx(1)
     likely = m.stability_test_laplace_event(scale=0.1, delta_test=0.4, shift=1, neighboring_relation=REPLACE)
     assert cost(likely).delta0 == pytest.approx(1 - math.exp(-10) / 2 / (2 * 0.4), rel=1e-6)
 
