@@ -210,7 +210,7 @@ def _draw_batch(
     rows = np.flatnonzero(classes[:, 0] >= 0)
     if rows.size:
         tail, head = classes[rows].T
-        ranks = _members(head, tail + k, order.shape[1], k, generator)
+        ranks = _members(head, tail + k, k, generator)
         chosen[rows] = np.take_along_axis(order[rows], ranks, axis=1)
     return chosen
 
@@ -232,15 +232,19 @@ def _locate(
     return tail, head
 
 
-def _members(head: IntArray, tail: IntArray, num_items: int, k: int, generator: np.random.Generator) -> IntArray:
+def _members(head: IntArray, tail: IntArray, k: int, generator: np.random.Generator) -> IntArray:
     """Draw a uniform member of each class: ranks from 0, ``[n, k]``. ``tail`` is the rank from 0 of the last
     member.
     """
-    keys = generator.random((head.size, num_items))
-    ranks = np.arange(num_items)
-    keys[(ranks < head[:, None]) | (ranks == tail[:, None])] = -1.0
-    keys[(ranks == head[:, None]) | (ranks > tail[:, None])] = 2.0
-    return np.argpartition(keys, k - 1, axis=1)[:, :k]
+    chosen = np.empty((head.size, k), dtype=np.int64)
+    chosen[:, -1] = tail
+    for place in range(k - 1):
+        # Floyd's sampling of the ranks between head and tail: a rank drawn twice gives way to the last one allowed
+        last = tail - k + place + 1
+        drawn = generator.integers(head + 1, np.maximum(last, head + 1), endpoint=True)
+        repeated = (chosen[:, :place] == drawn[:, None]).any(axis=1)
+        chosen[:, place] = np.where(place < head, place, np.where(repeated, last, drawn))
+    return chosen
 
 
 def _draw_row(

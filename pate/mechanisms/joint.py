@@ -199,8 +199,8 @@ def _draw_batch(below: IntArray, k: int, scale: float, noise: JointNoise, genera
     """
     num_rows, num_items = below.shape
     furthest = int(below.max())
-    places = np.arange(num_rows)[:, None] * (furthest + 1) + below
-    reach = np.bincount(places.ravel(), minlength=num_rows * (furthest + 1)).reshape(num_rows, furthest + 1)
+    first = np.arange(num_rows)[:, None] * (furthest + 1)
+    reach = np.bincount((first + below).ravel(), minlength=num_rows * (furthest + 1)).reshape(num_rows, furthest + 1)
     np.cumsum(reach, axis=1, out=reach)  # how many deficits are at most l
     levels = np.arange(furthest + 1)
     log_tail = -levels / scale
@@ -210,7 +210,8 @@ def _draw_batch(below: IntArray, k: int, scale: float, noise: JointNoise, genera
     logs = np.log(np.maximum(np.arange(num_items + 1), 1))
     for i in range(k):
         at = np.minimum(below[:, i : i + 1] + levels, furthest)
-        log_masses += logs[np.take_along_axis(reach, at, axis=1) - i]
+        at += first
+        log_masses += logs.take(reach.take(at) - i)
     largest = log_masses.max(axis=1)
     cumulative = np.exp(log_masses - largest[:, None])
     np.cumsum(cumulative, axis=1, out=cumulative)

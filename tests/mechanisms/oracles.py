@@ -222,8 +222,9 @@ def canonical_slow(
 def _largest_of(log_sizes: Array, noise: str, generator: np.random.Generator) -> Array:
     """The largest of ``exp(log_sizes)`` draws of noise, for each size."""
     y = np.log(generator.standard_exponential(log_sizes.shape)) - log_sizes
-    largest: Array = -y if noise == "gumbel" else -np.log(-np.expm1(-np.exp(y)))
-    return largest
+    # far below zero the two are one
+    largest: Array = np.where(y < -40, -y, -np.log(-np.expm1(-np.exp(np.maximum(y, -40)))))
+    return -y if noise == "gumbel" else largest
 
 
 def joint_slow(scores: Array, k: int, scale: float, generator: np.random.Generator) -> list[int]:
