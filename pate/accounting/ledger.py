@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -112,14 +113,13 @@ class Ledger:
         with _one_line(self.path):
             if not self.path.exists():
                 _make(self.path)
-            _expect_writable(self.path)
         with self._transaction() as connection:
             _expect_ledger(connection, self.path)
             _read(connection, self.path)
 
     def book(self) -> Book:
         """Return what the ledger says."""
-        with self._transaction() as connection:
+        with _one_line(self.path), closing(_connect(self.path)) as connection:
             return _read(connection, self.path)
 
     def entries(self) -> tuple[Entry, ...]:
@@ -205,6 +205,7 @@ class Ledger:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with _one_line(self.path), closing(_connect(self.path)) as connection:
+            _expect_writable(self.path)
             # EXTRA: the folder is synced too, so that no power failure brings back a log without the last row
             connection.execute("PRAGMA synchronous = EXTRA")
             # the lock is taken before the budget is read: two processes never both count on what is left
@@ -217,7 +218,7 @@ def read_ledger(path: Path) -> Book:
     """Return what the ledger at ``path`` says, without the right to write it. Raises ``ValueError`` like `Ledger`."""
     path = Path(path)
     expect(path.is_file(), "a ledger", path=str(path))
-    with _one_line(path), closing(_connect(path, mode="ro")) as connection:
+    with _one_line(path), closing(_connect(path, _reading_mode(path))) as connection:
         _expect_ledger(connection, path)
         return _read(connection, path)
 
@@ -233,7 +234,7 @@ def verify_ledger(path: Path) -> Book:
     """
     path = Path(path)
     book = read_ledger(path)
-    with closing(_connect(path, mode="ro")) as connection:
+    with _one_line(path), closing(_connect(path, _reading_mode(path))) as connection:
         (state,) = connection.execute("PRAGMA integrity_check").fetchone()
         expect(state == "ok", "an intact ledger", path=str(path), found=state)
         triggers = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")}
@@ -344,6 +345,11 @@ def _make(path: Path) -> None:
         os.close(folder)
 
 
+def _reading_mode(path: Path) -> str:
+    # what a killed process left half written is undone by the next one that may write, before it reads
+    return "rw" if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK) else "ro"
+
+
 def _expect_writable(path: Path) -> None:
     # the superuser may write a file that is marked read-only, and a ledger that somebody closed stays closed
     mode = path.stat().st_mode
@@ -432,7 +438,12 @@ def _digest(previous: str, body: str) -> str:
 
 
 def _events(described: Mapping[str, Any]) -> Events:
-    events = {NeighboringRelation(name): event_from_dict(event) for name, event in described.items()}
+    return dict(_parsed_events(json.dumps(described)))
+
+
+@lru_cache(maxsize=4096)  # a log says the same over and over
+def _parsed_events(described: str) -> Events:
+    events = {NeighboringRelation(name): event_from_dict(event) for name, event in json.loads(described).items()}
     _expect_events(events)
     return events
 

@@ -93,7 +93,7 @@ def gaussian_epsilon(delta: float, mu: float) -> mp.mpf:
 
     while spends(high) > delta:
         high *= 2
-    for _ in range(120):
+    while high - low > 1e-11 * high + mp.mpf("1e-30"):
         middle = (low + high) / 2
         low, high = (middle, high) if spends(middle) > delta else (low, middle)
     return high

@@ -193,10 +193,10 @@ def test_order_of_a_mixed_batch_does_not_matter() -> None:
 # the exact epsilon of Gaussian mechanisms
 
 
-@pytest.mark.parametrize("mu", [1e-6, 0.01, 0.5, 1.0, 1.7, 10.0])
-@pytest.mark.parametrize("delta", [1e-100, 1e-9, 1e-3, 0.3])
+@pytest.mark.parametrize("mu", [1e-6, 0.3, 1.0, 1.7, 10.0])
+@pytest.mark.parametrize("delta", [1e-100, 1e-9, 0.3])
 def test_exact_gaussian_epsilon_to_nine_digits(mu: float, delta: float) -> None:
-    with mp.workdps(160):
+    with mp.workdps(120):
         true = oracles.gaussian_epsilon(delta, mu)
         found = gaussian_epsilon(delta, mu)
         assert found == 0 == round(float(true), 20) or abs(found / true - 1) < 1e-9
