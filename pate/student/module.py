@@ -65,9 +65,9 @@ class Student(pl.LightningModule):
         self.log("train_loss", loss, prog_bar=True, on_step=False, on_epoch=True)
         return loss
 
-    def on_train_epoch_start(self) -> None:
-        """Seed what is random in the network by epoch, so that a resumed training goes on like an unbroken one."""
-        torch.manual_seed(self._seed * 1_000_003 + self.current_epoch)
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Seed what is random in the network by the step, so that a resumed training goes on like an unbroken one."""
+        torch.manual_seed(self._seed * 1_000_003 + self.global_step)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Judge held-out released labels."""

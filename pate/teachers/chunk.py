@@ -38,7 +38,7 @@ class TeacherChunk(pl.LightningModule):
     entry by entry: no teacher's weights depend on another's data.
 
     Args:
-        networks: one network per teacher, all of one architecture. One network is trained as it is, several are stacked.
+        networks: one network per teacher, all of one architecture. One is trained as it is, several are stacked.
         optimizer: makes an optimizer of the parameters. It must work entry by entry (SGD, Adam, AdamW ...).
         positive_weights: ``[chunk, C]`` weights of positive labels in the loss, each from its own partition.
         has_records: ``[chunk]`` booleans; a teacher without records is not trained.
@@ -103,9 +103,9 @@ class TeacherChunk(pl.LightningModule):
         self.final_losses = losses.detach()
         return (losses * self.has_records).sum()
 
-    def on_train_epoch_start(self) -> None:
-        """Seed what is random in the networks, so that a resumed chunk goes on like an unbroken one."""
-        torch.manual_seed(int(np.random.SeedSequence([self._seed, self.current_epoch]).generate_state(1)[0]))
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        """Seed what is random in the networks by the step, so that a resumed chunk goes on like an unbroken one."""
+        torch.manual_seed(self._seed * 1_000_003 + self.global_step)
 
     def configure_optimizers(self) -> Optimizer:
         """Make the optimizer."""

@@ -1,0 +1,102 @@
+"""Small data sets, and one finished run that tests read."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pate import cli
+from pate.data.faces import write_celeba_folder
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def faces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of 300 faces in CelebA's format."""
+    folder = tmp_path_factory.mktemp("faces") / "faces"
+    write_celeba_folder(folder, num=300, private_fraction=0.6, public_fraction=0.2, progress=False)
+    return folder
+
+
+def make_arrays(num: int = 600, *, seed: int = 0) -> dict[str, np.ndarray]:
+    """Make an easy task: four labels that are the signs of four of six features."""
+    generator = np.random.default_rng(seed)
+    features = generator.standard_normal((num, 6)).astype(np.float32)
+    labels = (features[:, :4] > np.array([0.0, 0.5, 0.0, -0.5])).astype(np.uint8)
+    split = np.repeat([0, 1, 2], [num * 2 // 3, num // 6, num - num * 2 // 3 - num // 6])
+    return {"X": features, "Y": labels, "split": split, "label_names": np.array(["a", "b", "c", "d"])}
+
+
+@pytest.fixture
+def write_arrays(tmp_path: Path) -> Write:
+    """Write an ``.npz``, with changes to what `make_arrays` makes."""
+
+    def write(name: str = "data.npz", **changes: np.ndarray) -> Path:
+        path = tmp_path / name
+        np.savez(path, **(make_arrays() | changes))  # type: ignore[arg-type]
+        return path
+
+    return write
+
+
+def recipe(folder: Path, data: Path, *, steps: int = 20, chunk_size: int = 4) -> Path:
+    """Write a recipe that runs in seconds."""
+    folder.mkdir(parents=True)
+    (folder / "data.yaml").write_text(f"data:\n  class_path: Arrays\n  init_args:\n    path: {data}\n")
+    (folder / "teachers.yaml").write_text(
+        f"""network: models.Linear
+num_teachers: 10
+num_steps: {steps}
+batch_size: 16
+checkpoint_steps: 5
+chunk_size: {chunk_size}
+optimizer:
+  class_path: Adam
+  init_args:
+    lr: 0.1
+"""
+    )
+    (folder / "label.yaml").write_text(
+        """aggregator:
+  class_path: StableTopK
+  init_args:
+    scale_gap: 1.0
+    sigma_test: 0.5
+    delta_test: 1.0e-6
+num_queries: 80
+delta: 0.001
+"""
+    )
+    (folder / "student.yaml").write_text(
+        """model:
+  network: models.Linear
+  optimizer:
+    class_path: Adam
+    init_args:
+      lr: 0.05
+data:
+  batch_size: 8
+trainer:
+  max_epochs: 6
+  accelerator: cpu
+  log_every_n_steps: 1
+  enable_progress_bar: false
+  enable_model_summary: false
+"""
+    )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run, with seeded noise, references and predictions; not to be written to."""
+    place = tmp_path_factory.mktemp("finished")
+    data = place / "data.npz"
+    np.savez(data, **make_arrays())  # type: ignore[arg-type]
+    folder = recipe(place / "recipe", data)
+    root = place / "run"
+    assert cli.main(["run", str(folder), "--run", str(root), "--references", "--label.noise_seed=3"]) == 0
+    assert cli.main(["student", "predict", "--run", str(root)]) == 0
+    return root

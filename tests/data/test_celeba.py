@@ -1,0 +1,99 @@
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pate.data import CelebA, Role
+from pate.data.faces import FACE_ATTRIBUTES, render_faces
+
+
+@pytest.fixture
+def folder(faces: Path, tmp_path: Path) -> Path:
+    """A copy of the faces that a test may damage."""
+    shutil.copytree(faces, tmp_path / "faces")
+    return tmp_path / "faces"
+
+
+def test_reads_what_was_rendered(faces: Path) -> None:
+    data = CelebA(faces, size=32)
+    records = data.records(Role.PRIVATE)
+    pictures, attributes = render_faces(len(records), seed=0)
+    assert data.label_names == FACE_ATTRIBUTES
+    assert (records.labels == attributes).all()
+    assert data.input_shape == (3, 32, 32)
+    read = records.features[np.arange(5)]
+    assert read.dtype == np.float32
+    assert read.max() <= 1
+    # JPEG loses a little
+    assert np.abs(read - pictures[:5].transpose(0, 3, 1, 2) / 255).mean() < 0.05
+
+
+def test_count_line_csv_and_zero_one_labels(folder: Path) -> None:
+    before = CelebA(folder).records(Role.TEST)
+    table = folder / "list_attr_celeba.txt"
+    lines = table.read_text().splitlines()
+    bare = [line for line in lines if not line.strip().isdigit()]
+    table.write_text("\n".join([bare[0], *(line.replace("-1", "0") for line in bare[1:])]) + "\n")
+    partition = folder / "list_eval_partition.txt"
+    rows = [",".join(line.split()) for line in partition.read_text().splitlines()]
+    (folder / "list_eval_partition.csv").write_text("\n".join(["image_id,partition", *rows]) + "\n")
+    partition.unlink()
+    after = CelebA(folder).records(Role.TEST)
+    assert (after.labels == before.labels).all()
+    assert (after.ids == before.ids).all()
+    table.write_text("\n".join(["300", *table.read_text().splitlines()]) + "\n")
+    assert (CelebA(folder).records(Role.TEST).labels == before.labels).all()
+
+
+def test_identities_are_groups(folder: Path) -> None:
+    assert (CelebA(folder).records(Role.PRIVATE).groups == CelebA(folder).records(Role.PRIVATE).ids).all()
+    lines = [f"{i:06d}.jpg {i % 10}" for i in range(1, 301)]
+    (folder / "identity_CelebA.txt").write_text("\n".join(lines))
+    assert set(CelebA(folder).records(Role.PRIVATE).groups) == set(map(str, range(10)))
+
+
+def test_smaller_pictures_and_chosen_labels(faces: Path) -> None:
+    data = CelebA(faces, size=16, labels=["Smiling", "Bald"])
+    assert data.input_shape == (3, 16, 16)
+    assert data.label_names == ("Smiling", "Bald")
+
+
+def _edit(name: str, change: Callable[[str], str]) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        path = folder / name
+        path.write_text(change(path.read_text()))
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / "list_attr_celeba.txt").unlink(), "list_attr_celeba.txt in the folder"),
+        (lambda f: (f / "list_eval_partition.txt").unlink(), "list_eval_partition.txt in the folder"),
+        (lambda f: shutil.rmtree(f / "img_align_celeba"), "a folder of pictures"),
+        (lambda f: (f / "img_align_celeba" / "000003.jpg").unlink(), r"missing=\['000003.jpg'\]"),
+        (_edit("list_attr_celeba.txt", lambda text: text.replace(" -1", "  3", 1)), r"labels among \(-1, 1\)"),
+        (_edit("list_attr_celeba.txt", lambda text: text.replace(" -1", "", 1)), "values per row"),
+        (_edit("list_attr_celeba.txt", lambda text: text.replace(" -1", " x", 1)), "whole numbers"),
+        (_edit("list_eval_partition.txt", lambda text: text.replace(" 0\n", " 5\n", 1)), "partitions 0, 1 or 2"),
+        (_edit("list_eval_partition.txt", lambda text: text.split("\n", 1)[1]), "a partition for every picture"),
+    ],
+)
+def test_damaged_folders(folder: Path, damage: Callable[[Path], None], message: str) -> None:
+    damage(folder)
+    with pytest.raises(ValueError, match=message):
+        CelebA(folder).records(Role.PRIVATE)
+
+
+def test_unreadable_picture(folder: Path) -> None:
+    (folder / "img_align_celeba" / "000001.jpg").write_bytes(b"no picture")
+    with pytest.raises(ValueError, match=r"000001\.jpg"):
+        CelebA(folder).records(Role.PRIVATE).features[np.array([0])]
+
+
+def test_unknown_attribute(faces: Path) -> None:
+    with pytest.raises(ValueError, match=r"unknown=\['Winged'\]"):
+        CelebA(faces, labels=["Smiling", "Winged"]).records(Role.PUBLIC)

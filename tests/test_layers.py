@@ -1,0 +1,58 @@
+"""Imports run downward only."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pate
+
+ROOT = Path(pate.__file__).parent
+
+
+@pytest.mark.parametrize("package", ["pate.mechanisms", "pate.accounting", "pate.aggregators", "pate.votes"])
+def test_private_mathematics_imports_no_framework(package: str) -> None:
+    script = (
+        f"import sys, {package}\n"
+        "found = {'torch', 'pytorch_lightning', 'autodp', 'jsonargparse', 'matplotlib'} & set(sys.modules)\n"
+        "assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+# what each part may import of the package
+ALLOWED = {
+    "validation": set(),
+    "accounting": {"validation"},
+    "mechanisms": {"accounting", "validation"},
+    "votes": {"validation"},
+    "aggregators": {"accounting", "mechanisms", "validation", "votes"},
+    "runs": {"validation"},
+    "data": {"runs", "validation"},
+    "teachers": {"data", "runs", "validation", "votes"},
+    "student": {"data", "runs", "validation", "votes"},
+}
+
+
+@pytest.mark.parametrize("part", sorted(ALLOWED))
+def test_imports_run_downward(part: str) -> None:
+    files = list((ROOT / part).rglob("*.py")) or [ROOT / f"{part}.py"]
+    used = set()
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            used |= {name.split(".")[1] for name in names if name.startswith("pate.")}
+    assert used - {part} <= ALLOWED[part]
+
+
+def test_the_package_never_imports_models() -> None:
+    assert not [file for file in ROOT.rglob("*.py") if "import models" in file.read_text()]
+
+
+def test_only_the_label_stage_meets_mechanisms_and_noise() -> None:
+    """What is PRIVATE becomes public in one place."""
+    users = {f.name for f in (ROOT / "stages").glob("*.py") if "pate.mechanisms" in f.read_text()}
+    assert users <= {"label.py", "budget.py"}

@@ -1,0 +1,36 @@
+import math
+
+import numpy as np
+import pytest
+
+from pate.validation import expect, expect_count, expect_open_unit, expect_positive
+
+
+def test_one_line_says_what_was_expected_and_what_came() -> None:
+    with pytest.raises(ValueError, match=r"^Expected scale_gap > 0, got scale_gap=-5\.0$"):
+        expect_positive(scale_gap=-5.0)
+
+
+@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, True, "1", None])
+def test_positive(value: object) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        expect_positive(sigma=value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -0.1, math.nan])
+def test_open_unit(value: float) -> None:
+    with pytest.raises(ValueError, match="delta"):
+        expect_open_unit(delta=value)
+
+
+@pytest.mark.parametrize("value", [0, 1.5, math.nan, True])
+def test_count(value: object) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        expect_count(1, num=value)  # type: ignore[arg-type]
+
+
+def test_what_is_right_passes() -> None:
+    expect(True, "nothing")
+    expect_positive(a=1, b=np.float64(2.5))
+    expect_open_unit(delta=1e-300)
+    expect_count(0, k=0, n=np.int64(3))
