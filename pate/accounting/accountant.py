@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pate.accounting.curves import DEFAULT_ORDERS, Cost, FloatArray, total_cost
 from pate.accounting.events import Event, GaussianEvent, RenyiCurveEvent, leaves
@@ -40,12 +40,12 @@ class RDPAccountant:
         expect(ascending and np.isfinite(orders[-1]), "ascending finite orders above 1", orders=orders)
         self.orders = orders
         self._cost = Cost(np.zeros_like(orders), 0.0)
-        self._batches: list[tuple[tuple[Event, ...], list[int]]] = []
+        self._batches: list[tuple[tuple[Event, ...], NDArray[np.int64]]] = []
 
     @property
     def events(self) -> tuple[tuple[Event, int], ...]:
         """What was composed so far, as (event, count), in order."""
-        return tuple(pair for batch in self._batches for pair in zip(*batch, strict=True))
+        return tuple(pair for events, counts in self._batches for pair in zip(events, counts.tolist(), strict=True))
 
     @property
     def delta0(self) -> float:
@@ -70,7 +70,7 @@ class RDPAccountant:
         """
         members = (events,) if isinstance(events, Event) else _as_tuple(events)
         times = _as_counts(counts, len(members))
-        strangers = {type(event).__name__ for event in members if not isinstance(event, Event)}
+        strangers = {kind.__name__ for kind in set(map(type, members)) if not issubclass(kind, Event)}
         if strangers:
             raise TypeError(f"Expected events, got {', '.join(sorted(strangers))}")
         relations = list(map(attrgetter("neighboring_relation"), members))
@@ -78,7 +78,7 @@ class RDPAccountant:
             other = next(relation for relation in relations if relation is not self.neighboring_relation)
             expect(False, f"an event under {self.neighboring_relation.value}", neighboring_relation=other.value)
         added = total_cost(members, times, self.orders)
-        if any(times):
+        if times.any():
             self._cost = Cost(self._cost.rdp + added.rdp, self._cost.log_survival + added.log_survival)
             self._batches.append((members, times))
         return self
@@ -127,7 +127,7 @@ class RDPAccountant:
         return AutodpMechanism(self.orders, self.rdp, self._cost.log_survival)
 
     def _mu(self) -> float:
-        parts = [leaf for batch in self._batches for event, n in zip(*batch, strict=True) for leaf in leaves(event, n)]
+        parts = [leaf for event, count in self.events for leaf in leaves(event, count)]
         kinds = {type(event).__name__ for event, n in parts if n}
         expect(kinds <= {GaussianEvent.__name__}, _LEDGER_OF_GAUSSIANS, events=sorted(kinds))
         # the curve is alpha mu^2 / 2
@@ -196,12 +196,11 @@ def _as_tuple(events: Any) -> tuple[Any, ...]:
     return tuple(events)
 
 
-def _as_counts(counts: int | ArrayLike, size: int) -> list[int]:
-    if isinstance(counts, int | np.integer) or np.ndim(counts) == 0:
-        expect_count(0, count=counts)  # type: ignore[arg-type]
-        return [int(counts)] * size  # type: ignore[arg-type]
+def _as_counts(counts: int | ArrayLike, size: int) -> NDArray[np.int64]:
     values = np.asarray(counts)
+    if values.ndim == 0:
+        expect_count(0, count=counts)  # type: ignore[arg-type]
+        values = np.full(size, values)
     expect(values.shape == (size,), f"counts of shape [{size}]", shape=values.shape)
     expect(values.dtype.kind in "iu" and (values >= 0).all(), "integer counts >= 0", counts=values.tolist()[:5])
-    times: list[int] = values.tolist()
-    return times
+    return values.astype(np.int64)

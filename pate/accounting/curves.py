@@ -176,13 +176,17 @@ def total_cost(events: Sequence[Event], counts: ArrayLike = 1, orders: FloatArra
         flat = [leaf for event, count in zip(events, weights.tolist(), strict=True) for leaf in leaves(event, count)]
         return total_cost([event for event, _ in flat], [count for _, count in flat], orders)
     rdp, log_survival = np.zeros(orders.shape), 0.0
-    for kind in kinds:
-        chosen = np.fromiter((type(event) is kind for event in events), dtype=np.bool_, count=len(events))
-        chosen &= weights > 0
-        members = [event for event, yes in zip(events, chosen.tolist(), strict=True) if yes]
-        if members:
-            part = _COSTS[kind](members, weights[chosen], orders)
+    if len(kinds) > 1 or not weights.all():
+        for kind in kinds:
+            chosen = np.fromiter((type(event) is kind for event in events), dtype=np.bool_, count=len(events))
+            chosen &= weights > 0
+            part = total_cost(
+                [event for event, yes in zip(events, chosen, strict=True) if yes], weights[chosen], orders
+            )
             rdp, log_survival = rdp + part.rdp, log_survival + part.log_survival
+        return Cost(rdp, log_survival)
+    for kind in kinds:
+        return _COSTS[kind](events, weights, orders)
     return Cost(rdp, log_survival)
 
 

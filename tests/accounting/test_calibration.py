@@ -89,22 +89,19 @@ def test_stable_top_k_splits_the_budget_for_the_narrowest_gap() -> None:
     assert found.epsilon == epsilon_of(event, count=100, delta=1e-6) <= 4.0 < found.epsilon * 1.0001
     # no other split of the same budget needs a narrower gap
     for ratio in (0.3, 0.8, 3.0):
-        sigma = calibrate_scale(
-            lambda scale, ratio=ratio: stable_top_k_cost(
-                scale_gap=scale * found.scale_gap / found.sigma_test * ratio,
-                sigma_test=scale,
+        scale_per_sigma = found.scale_gap / found.sigma_test * ratio
+
+        def other(sigma: float, scale_per_sigma: float = scale_per_sigma) -> Event:
+            return stable_top_k_cost(
+                scale_gap=sigma * scale_per_sigma,
+                sigma_test=sigma,
                 delta_test=found.delta_test,
                 num_teachers=60,
                 relation=REPLACE,
-            ),
-            target_epsilon=4.0,
-            delta=1e-6,
-            num_queries=100,
-            tolerance=1e-3,
-        )
-        scale_gap = sigma * found.scale_gap / found.sigma_test * ratio
-        other = gap_needed(scale_gap=scale_gap, sigma_test=sigma, **arguments)
-        assert other > found.gap
+            )
+
+        sigma = calibrate_scale(other, target_epsilon=4.0, delta=1e-6, num_queries=100, tolerance=1e-3)
+        assert gap_needed(scale_gap=sigma * scale_per_sigma, sigma_test=sigma, **arguments) > found.gap
     with pytest.raises(ValueError, match="Expected delta_test < 1e-08"):
         calibrate_stable_top_k(
             target_epsilon=4.0, delta=1e-6, num_queries=100, num_teachers=60, num_labels=20, delta_test=2e-8
