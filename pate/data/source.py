@@ -18,7 +18,7 @@ def load_data(run: Run) -> DataModule:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--data", type=DataModule, required=True)
     parser.add_argument("--ledger", type=str | None, default=None)
-    module: DataModule = parser.instantiate_classes(parser.parse_path(run.data_config)).data
+    module: DataModule = parser.instantiate(parser.parse_path(run.data_config)).data
     return module
 
 

@@ -62,7 +62,7 @@ def saved_settings(args: Sequence[str], *places: str) -> list[str]:
 
 def settings(parser: ArgumentParser, parsed: Namespace) -> Json:
     """Return parsed arguments as plain data, in the form that ``--config`` takes."""
-    content: Json = yaml.safe_load(parser.dump(parsed, skip_none=False))
+    content: Json = yaml.safe_load(parser.dump(parsed, skip_unset=False))
     return {name: value for name, value in content.items() if name not in _NOT_SETTINGS}
 
 

@@ -29,6 +29,7 @@ def main(args: Sequence[str]) -> None:
     parser.add_argument("recipe", type=Path, help="the folder, such as configs/faces")
     parser.add_argument("--run", type=Path, help="folder of the run (default: runs/ and the recipe's name)")
     parser.add_argument("--overwrite", action="store_true", help="do stages whose settings changed again")
+    parser.add_argument("--ledger", help="ledger shared by all runs on the same private data, in place of data.yaml's")
     parser.add_argument(
         "--references",
         action="store_true",
@@ -39,6 +40,8 @@ def main(args: Sequence[str]) -> None:
     missing = [f"{part}.yaml" for part in _PARTS if not (recipe / f"{part}.yaml").is_file()]
     expect(not missing, f"a recipe's files in {recipe}", missing=missing)
     given = _by_stage(overrides)
+    if parsed.ledger:
+        given["data"].append(f"--ledger={parsed.ledger}")
     root = parsed.run or Path("runs") / recipe.resolve().name
     common = ["--run", str(root)] + (["--overwrite"] if parsed.overwrite else [])
 

@@ -54,7 +54,7 @@ class StudentCLI(LightningCLI):
     def run(self) -> Run:
         """The run, with the settings of the student."""
         parsed = self.config if self.subcommand is None else self.config[self.subcommand]
-        content: Json = yaml.safe_load(self._parser(self.subcommand).dump(parsed, skip_none=False))
+        content: Json = yaml.safe_load(self._parser(self.subcommand).dump(parsed, skip_unset=False))
         chosen = {name: content[name] for name in _SETTINGS}
         return Run(parsed["run"], overwrite=parsed["overwrite"], config=chosen)
 
@@ -69,7 +69,7 @@ class StudentCLI(LightningCLI):
         if asked["default_root_dir"] is None:
             kwargs["default_root_dir"] = self.folder
         if asked["logger"] in (None, True):
-            kwargs["logger"] = CSVLogger(self.folder, name="logs")
+            kwargs["logger"] = CSVLogger(self.folder, name="logs") if self.subcommand == "fit" else False
         if asked["enable_checkpointing"] is not False:
             self.trainer_defaults["callbacks"] = ModelCheckpoint(
                 self.folder, filename=_CHECKPOINT, save_top_k=1, enable_version_counter=False

@@ -20,7 +20,7 @@ def fit(args: Sequence[str]) -> None:
     """Run `pate teachers fit`."""
     parser = _fit_parser()
     parsed = parser.parse_args(saved_settings(args, "data.yaml"))
-    made = parser.instantiate_classes(parsed)
+    made = parser.instantiate(parsed)
     run = open_run(parsed, settings(parser, parsed))
     fit_teachers(run, made.data, **_chosen(made, fit_teachers))
 
@@ -38,7 +38,7 @@ def load_plan(run: Run) -> TeacherPlan:
     """Return how the teachers of a run were trained."""
     saved = yaml.safe_load((run.root / TEACHERS_FIT.config).read_text())
     parser = _fit_parser()
-    made = parser.instantiate_classes(parser.parse_object(saved | {"run": str(run.root)}))
+    made = parser.instantiate(parser.parse_object(saved | {"run": str(run.root)}))
     return TeacherPlan(**_chosen(made, TeacherPlan))
 
 

@@ -1,0 +1,192 @@
+"""The whole path, on data that takes seconds."""
+
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pate import cli
+from pate.accounting import NeighboringRelation
+from pate.accounting.ledger import Ledger
+from pate.accounting.statement import recompute
+from tests.conftest import make_arrays, recipe
+
+
+@pytest.fixture
+def copied(finished: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run that a test may write to."""
+    shutil.copytree(finished, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def everything(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def test_what_a_run_leaves(finished: Path) -> None:
+    assert stat.S_IMODE((finished / "private").stat().st_mode) == 0o700
+    assert {p.name for p in (finished / "public").iterdir()} == {
+        *("label.yaml", "labels.npz", "privacy.json", "privacy.txt", "student", "student_fit.yaml"),
+    }
+    with np.load(finished / "public" / "labels.npz") as released:
+        assert released["labels"].shape == released["mask"].shape == (80, 4)
+        assert (released["labels"][~released["mask"]] == 0).all()
+    metrics = json.loads((finished / "public" / "student" / "metrics.json").read_text())
+    assert metrics["student"]["macro_f1"] > metrics["all_majority"]["macro_f1"] + 0.2
+    assert set(metrics["student"]["per_label"]) == {"a", "b", "c", "d"}
+    references = json.loads((finished / "private" / "references" / "metrics.json").read_text())
+    assert references["true_label_student"]["macro_f1"] > 0.8
+    assert references["teacher_majority"]["macro_f1"] > 0.8
+
+
+def test_nothing_private_is_in_the_public_folder(finished: Path) -> None:
+    """Hashes of private inputs are private too: they confirm a guess."""
+    manifest = json.loads((finished / "private" / "votes" / "manifest.json").read_text())
+    key = json.loads((finished / "private" / "partition.json").read_text())["key"]
+    public = b"".join(everything(finished / "public").values()) + (finished / "data.yaml").read_bytes()
+    for secret in (*manifest["made_by"].values(), key):
+        assert secret.encode() not in public
+
+
+def test_predictions(finished: Path) -> None:
+    with np.load(finished / "public" / "student" / "predictions.npz") as archive:
+        assert archive["probabilities"].shape == (100, 4)
+        assert ((archive["probabilities"] > 0.5) == make_arrays()["Y"][500:]).mean() > 0.75
+
+
+def test_the_statement_can_be_computed_again(finished: Path) -> None:
+    statement = json.loads((finished / "public" / "privacy.json").read_text())
+    assert statement["private"] is False  # the noise was seeded
+    assert statement["num_queries"] == 80
+    for relation in NeighboringRelation:
+        said = statement["guarantees"][relation.value]["epsilon"]
+        assert recompute(statement, relation) == pytest.approx(said, rel=1e-12)
+    entries = Ledger(finished / "ledger.sqlite").entries()
+    assert [(entry.count, entry.settled, entry.seeded) for entry in entries] == [(80, True, True)]
+    text = (finished / "public" / "privacy.txt").read_text()
+    assert text.startswith("NOT PRIVATE")
+    assert f"{statement['guarantees']['replace_record']['epsilon']:.3f}" in text
+
+
+def test_a_finished_run_is_skipped(copied: Path, finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = everything(copied)
+    folder = finished.parent / "recipe"
+    assert cli.main(["run", str(folder), "--run", str(copied), "--references", "--label.noise_seed=3"]) == 0
+    table = capsys.readouterr().out
+    for words in ("private student", "true-label student *", "PRIVATE", "epsilon =", "labels.npz", "ledger.sqlite"):
+        assert words in table
+    after = everything(copied)
+    assert {name for name in after if after[name] != before.get(name)} <= {"public/student/metrics.json"}
+
+
+def test_runs_agree(finished: Path, tmp_path: Path) -> None:
+    """All is a function of the configuration but the partition's key and the noise."""
+    root = tmp_path / "again"
+    (root / "private").mkdir(parents=True)
+    shutil.copy(finished / "private" / "partition.json", root / "private")
+    assert cli.main(["run", str(finished.parent / "recipe"), "--run", str(root), "--label.noise_seed=3"]) == 0
+    first, second = everything(finished / "public"), everything(root / "public")
+    for name in ("labels.npz", "student/metrics.json"):
+        assert first[name] == second[name]
+
+
+def test_a_changed_setting_is_told_and_refused(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = everything(copied)
+    config = ["--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]
+    assert cli.main(["label", *config, "--num_queries=20"]) == 2
+    error = capsys.readouterr().err
+    assert "num_queries=20 (was 80)" in error
+    assert "--overwrite" in error
+    assert len(error.splitlines()) == 1
+    assert everything(copied) == before
+
+
+def test_labelling_again_adds_up(copied: Path) -> None:
+    config = ["--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]
+    once = json.loads((copied / "public" / "privacy.json").read_text())
+    assert cli.main(["label", *config, "--num_queries=20", "--noise_seed=null", "--overwrite"]) == 0
+    twice = json.loads((copied / "public" / "privacy.json").read_text())
+    assert [release["count"] for release in twice["releases"]] == [80, 20]
+    assert twice["private"] is False  # the first release still counts, and was seeded
+    for relation in NeighboringRelation:
+        name = relation.value
+        assert twice["guarantees"][name]["epsilon"] > once["guarantees"][name]["epsilon"]
+
+
+def test_two_runs_share_the_ledger_of_their_data(finished: Path, tmp_path: Path) -> None:
+    given = ["run", str(finished.parent / "recipe"), f"--ledger={tmp_path}/all.sqlite"]
+    for name in ("one", "two"):
+        assert cli.main([*given, "--run", str(tmp_path / name)]) == 0
+    assert [entry.run for entry in Ledger(tmp_path / "all.sqlite").entries()] == ["one", "two"]
+    statement = json.loads((tmp_path / "two" / "public" / "privacy.json").read_text())
+    assert len(statement["releases"]) == 2
+    assert statement["private"] is True
+
+
+def bad(name: str, message: str, *words: str, **changes: np.ndarray) -> object:
+    return pytest.param(changes, words, message, id=name)
+
+
+ARRAYS = make_arrays()
+OVERLAP = np.arange(600).astype(str)
+OVERLAP[450] = "7"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "message"),
+    [
+        bad("no labels", "labels of shape", Y=np.empty((600, 0), dtype=np.int8)),
+        bad("label 2", "labels among", Y=np.where(ARRAYS["X"][:, :4] > 2, 2, ARRAYS["Y"])),
+        bad("nan", "finite features", X=np.where(ARRAYS["X"] > 2, np.nan, ARRAYS["X"])),
+        bad("overlap", "public samples that are no private records", ids=OVERLAP),
+        bad("one teacher", "num_teachers >= 2, got num_teachers=1", "--teachers.num_teachers=1"),
+        bad("no steps", "num_steps >= 1", "--teachers.num_steps=0"),
+        bad("no noise", "sigma_test > 0, got sigma_test=0.0", "--label.aggregator.init_args.sigma_test=0"),
+        bad("negative noise", "scale_gap > 0, got scale_gap=-5.0", "--label.aggregator.init_args.scale_gap=-5"),
+        bad("delta too small", "delta > ", "--label.delta=1e-5"),
+        bad("too many queries", "num_queries <= 100, got num_queries=101", "--label.num_queries=101"),
+        bad("over budget", "epsilon", "--label.max_epsilon=1"),
+        bad("unknown stage", "overrides such as", "--labels.num_queries=3"),
+        bad("unknown label", "unknown", '--data.init_args.labels=["a","q"]'),
+    ],
+)
+def test_bad_input_costs_one_line_and_nothing_else(
+    changes: dict[str, np.ndarray],
+    words: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    arrays = dict(ARRAYS)
+    np.savez(tmp_path / "data.npz", **(arrays | changes))  # type: ignore[arg-type]
+    folder = recipe(tmp_path / "recipe", tmp_path / "data.npz", steps=2)
+    try:
+        code: object = cli.main(["run", str(folder), "--run", str(tmp_path / "run"), *words])
+    except SystemExit as stopped:
+        code = stopped.code
+    assert code == 2
+    error = capfd.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    ledger = tmp_path / "run" / "ledger.sqlite"
+    if ledger.is_file():
+        assert Ledger(ledger).entries() == ()
+    assert not (tmp_path / "run" / "public" / "labels.npz").exists()
+    if not any(word.startswith("--label.") for word in words):
+        assert not (tmp_path / "run").exists()
+
+
+def test_stages_say_which_comes_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for args in (["teachers", "vote"], ["label", "--config", "configs/faces/label.yaml"], ["references"]):
+        assert cli.main([*args, "--run", str(tmp_path / "run")]) == 2
+        assert "run it first" in capsys.readouterr().err
+    assert not os.listdir(tmp_path)
+
+
+def test_recipe_files_that_are_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", str(tmp_path)]) == 2
+    assert "missing=['data.yaml'" in capsys.readouterr().err
