@@ -1,0 +1,139 @@
+"""Data-dependent cost of noisy votes, and its release by smooth sensitivity.
+
+Where teachers agree, a label by noisy votes costs less than its event says: Papernot et al. (2018), Theorem 6, bounds
+its curve by the probability that the noise overturns the majority. That bound is a function of the votes: it is
+PRIVATE, no guarantee to be shown, and may leave only through `release_rdp`, which has a cost of its own.
+
+One label is released as ``h + N(0, sigma^2) > T / 2``. All here is under REPLACE_RECORD, where ``h`` moves by one vote.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_ndtr
+
+from pate.accounting.curves import FloatArray
+from pate.accounting.events import SmoothSensitivityEvent
+from pate.accounting.relation import NeighboringRelation
+from pate.validation import expect, expect_count, expect_positive
+
+
+class NoisyRelease(NamedTuple):
+    """A data-dependent curve value, released."""
+
+    rdp: float
+    """The noisy value, which may be below the true one or below 0."""
+    event: SmoothSensitivityEvent
+    """What releasing it cost, beside the labels themselves."""
+
+
+def private_rdp_table(order: float, *, sigma: float, num_teachers: int) -> FloatArray:
+    """Return the PRIVATE bound at ``order`` on the cost of one label, by its count: ``[num_teachers + 1]``.
+
+    Never more than ``order / (2 sigma^2)``, what the label costs whatever the votes are. The theorem bounds the
+    divergence of the law on these votes from that on a neighbor. The divergence in the other direction is bounded by
+    the theorem at the neighbor, so the larger bound of a count and those next to it holds for both.
+    """
+    expect_positive(**{"order - 1": order - 1, "sigma": sigma})
+    expect_count(1, num_teachers=num_teachers)
+    counts = np.arange(num_teachers + 1)
+    log_q = np.asarray(log_ndtr(-np.abs(counts - num_teachers / 2) / sigma), dtype=np.float64)
+    one_way = np.array([_bound_of_theorem_6(order, value, 1 / (2 * sigma**2)) for value in log_q.tolist()])
+    return _largest_near(one_way)
+
+
+def private_rdp(counts: ArrayLike, order: float, *, sigma: float, num_teachers: int) -> float:
+    """Return the PRIVATE bound at ``order`` on the cost of all labels of all queries, of counts ``[..., C]``."""
+    table = private_rdp_table(order, sigma=sigma, num_teachers=num_teachers)
+    return float(table[_checked(counts, num_teachers)].sum())
+
+
+def private_smooth_sensitivity(
+    counts: ArrayLike, order: float, *, sigma: float, num_teachers: int, beta: float
+) -> float:
+    """Return a PRIVATE ``beta``-smooth upper bound on how much one record moves `private_rdp`.
+
+    One record moves one teacher, and so every count by one at most: the local sensitivity is at most the sum of those
+    of the labels, and at a distance of d records the sum of their largest ones within d votes.
+    """
+    expect_positive(beta=beta)
+    table = private_rdp_table(order, sigma=sigma, num_teachers=num_teachers)
+    often = np.bincount(_checked(counts, num_teachers).ravel(), minlength=num_teachers + 1)
+    steps = np.abs(np.diff(table))
+    local = np.maximum(np.append(steps, 0), np.append(0, steps))
+    smooth = 0.0
+    for distance in range(num_teachers + 1):
+        smooth = max(smooth, math.exp(-beta * distance) * float(often @ local))
+        local = _largest_near(local)
+    return smooth
+
+
+def release_rdp(
+    counts: ArrayLike,
+    order: float,
+    *,
+    sigma: float,
+    num_teachers: int,
+    beta: float,
+    noise_multiplier: float,
+    generator: np.random.Generator,
+) -> NoisyRelease:
+    """Release `private_rdp` with Gaussian noise of ``noise_multiplier`` times its smooth sensitivity.
+
+    Args:
+        counts: vote counts ``[..., C]``, of the queries that were labelled.
+        order: the Renyi order, chosen without looking at the votes.
+        sigma: standard deviation of the noise of the votes.
+        num_teachers: how many teachers voted.
+        beta: smoothness, below ``1 / (2 order)`` for a finite cost at that order.
+        noise_multiplier: noise over smooth sensitivity.
+        generator: source of the noise; reserve ``event`` in the ledger before it is drawn.
+
+    Privacy: `SmoothSensitivityEvent` under REPLACE_RECORD.
+    """
+    event = SmoothSensitivityEvent(
+        beta=beta, noise_multiplier=noise_multiplier, neighboring_relation=NeighboringRelation.REPLACE_RECORD
+    )
+    value = private_rdp(counts, order, sigma=sigma, num_teachers=num_teachers)
+    sensitivity = private_smooth_sensitivity(counts, order, sigma=sigma, num_teachers=num_teachers, beta=beta)
+    return NoisyRelease(value + noise_multiplier * sensitivity * float(generator.standard_normal()), event)
+
+
+def _bound_of_theorem_6(order: float, log_q: float, slope: float) -> float:
+    """Bound the curve at ``order`` of a mechanism of curve ``slope * order`` whose likely outcome fails with ``q``.
+
+    The two higher orders of the theorem are those of its Proposition 10, for a curve of this slope.
+    """
+    independent = slope * order
+    second = math.sqrt(-log_q / slope)
+    first = second + 1
+    if second <= 1 or first <= order:
+        return independent
+    cost_first, cost_second = slope * first, slope * second
+    # where the bound grows with q, so that an upper bound on q will do
+    ceiling = (second - 1) * cost_second - second * (math.log1p(1 / (first - 1)) + math.log1p(1 / (second - 1)))
+    if log_q > ceiling or log_q + cost_second >= 0:
+        return independent
+    stays = math.log1p(-math.exp(log_q))
+    log_a = stays - math.log(-math.expm1((log_q + cost_second) * (1 - 1 / second)))
+    log_b = cost_first - log_q / (first - 1)
+    total = float(np.logaddexp(stays + (order - 1) * log_a, log_q + (order - 1) * log_b)) / (order - 1)
+    return min(independent, max(total, 0.0))
+
+
+def _largest_near(values: FloatArray) -> FloatArray:
+    """Return the largest of each value and those next to it."""
+    nearest: FloatArray = np.maximum(values, np.maximum(np.append(values[1:], 0), np.append(0, values[:-1])))
+    return nearest
+
+
+def _checked(counts: ArrayLike, num_teachers: int) -> NDArray[np.integer]:
+    values = np.asarray(counts)
+    expect(values.dtype.kind in "iu", "integer counts", dtype=str(values.dtype))
+    inside = values.size == 0 or (values.min() >= 0 and values.max() <= num_teachers)
+    expect(inside, f"counts in 0..{num_teachers}", counts=values.ravel()[:5].tolist())
+    return values
