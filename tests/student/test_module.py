@@ -1,0 +1,57 @@
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from models import MLP, Linear
+from pate.student.module import Student
+
+NAMES = ("a", "b")
+
+
+def batch(num: int = 32) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    features = torch.randn(num, 5, generator=torch.Generator().manual_seed(0))
+    labels = (features[:, :2] > 0).float()
+    return features, labels, torch.ones(num, 2)
+
+
+def test_entries_outside_the_mask_have_no_part_in_the_loss() -> None:
+    student = Student(Linear, input_shape=(5,), label_names=NAMES)
+    features, labels, mask = batch()
+    mask[10:, 0] = 0
+    student.log = lambda *args, **kwargs: None  # type: ignore[method-assign]
+    loss = student.training_step((features, labels, mask), 0)
+    spoilt = labels.clone()
+    spoilt[10:, 0] = 1 - spoilt[10:, 0]
+    assert student.training_step((features, spoilt, mask), 0) == loss
+    assert student.training_step((features, spoilt, torch.ones(32, 2)), 0) != loss
+    assert student.training_step((features, labels, torch.zeros(32, 2)), 0) == 0
+
+
+def test_initial_weights_depend_on_the_seed_alone() -> None:
+    torch.manual_seed(1)
+    first = Student(MLP, input_shape=(5,), label_names=NAMES, seed=4)
+    torch.manual_seed(2)
+    second = Student(MLP, input_shape=(5,), label_names=NAMES, seed=4)
+    third = Student(MLP, input_shape=(5,), label_names=NAMES, seed=5)
+    same = [torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True)]
+    assert all(same)
+    assert not torch.equal(next(first.parameters()), next(third.parameters()))
+
+
+def test_learns_and_reports() -> None:
+    student = Student(Linear, lambda p: torch.optim.Adam(p, lr=0.1), input_shape=(5,), label_names=NAMES)
+    loader = DataLoader(TensorDataset(*batch(200)), batch_size=20)
+    trainer = pl.Trainer(
+        max_epochs=10,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(student, loader, loader)
+    trainer.test(student, loader, verbose=False)
+    assert student.test_report["macro_f1"] > 0.95
+    assert set(student.test_report["per_label"]) == set(NAMES)
+    probabilities = torch.cat(trainer.predict(student, loader))  # type: ignore[arg-type]
+    assert ((probabilities > 0.5) == batch(200)[1].bool()).float().mean() > 0.95
