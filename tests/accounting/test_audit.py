@@ -12,6 +12,7 @@ from scipy.stats import binom
 from pate.accounting.accountant import RDPAccountant
 from pate.accounting.audit import exact_epsilon, sampled_epsilon
 from pate.accounting.relation import NeighboringRelation
+from pate.aggregators.base import Release
 from pate.aggregators.stable_topk import StableTopK
 from pate.mechanisms.noise import seeded_generator
 from pate.votes import Votes
@@ -142,13 +143,18 @@ def test_sampled_bound_is_below_the_truth_and_near_it() -> None:
         sampled_epsilon(lambda bit, n, generator: [], 0, 1, delta=0.0, draws=3, generator=seeded_generator(0))
 
 
+def outcome(release: Release) -> np.ndarray:
+    """Number what was released of each query: nothing, then the four sets."""
+    labels = release.labels.astype(np.int64)
+    return np.where(release.mask[:, 0], 1 + labels[:, 0] + 2 * labels[:, 1], 0)
+
+
 def repeated(aggregator: StableTopK, outcomes: Sequence[int]) -> Sampler:
     """Ask one query QUERIES times, and say how often it ended among ``outcomes`` (nothing, then the four sets)."""
 
     def sample(counts: Counts, n: int, generator: np.random.Generator) -> list[Hashable]:
         votes = Votes.from_counts(np.tile(counts, (n * QUERIES, 1)), TEACHERS)
-        labels, mask = aggregator.aggregate(votes, generator=generator)
-        ended = np.where(mask[:, 0], 1 + labels[:, 0] + 2 * labels[:, 1], 0)
+        ended = outcome(aggregator.aggregate(votes, generator=generator))
         return list(np.isin(ended, outcomes).reshape(n, QUERIES).sum(axis=1).tolist())
 
     return sample
@@ -188,8 +194,8 @@ def test_sampled_audit_catches_the_sensitivity_of_the_wrong_relation() -> None:
     )
 
     def sample(counts: Counts, n: int, generator: np.random.Generator) -> list[Hashable]:
-        labels, mask = aggregator.aggregate(Votes.from_counts(np.tile(counts, (n, 1)), TEACHERS), generator=generator)
-        return list(np.where(mask[:, 0], 1 + labels[:, 0] + 2 * labels[:, 1], 0).tolist())
+        votes = Votes.from_counts(np.tile(counts, (n, 1)), TEACHERS)
+        return list(outcome(aggregator.aggregate(votes, generator=generator)).tolist())
 
     def found(first: Counts, second: Counts) -> float:
         generator = seeded_generator(7)

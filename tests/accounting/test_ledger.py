@@ -442,7 +442,7 @@ for _ in range(rounds):
         break
     generator = private_generator()
     noise = generator.bit_generator.state["state"]["counter"].tolist()
-    labels, mask = aggregator.aggregate(votes, generator=generator)
+    labels = aggregator.aggregate(votes, generator=generator).labels
     beside = folder / f".{release}"
     beside.write_text(json.dumps({"release": release, "noise": noise, "count": batch, "labels": labels.tolist()}))
     beside.replace(folder / f"{release}.json")  # from here on it is public
