@@ -299,9 +299,7 @@ def _pick(dice: _Dice, palette: list[tuple[float, float, float]], spread: float)
     return near
 
 
-def _mix(
-    one: FloatArray, other: FloatArray | tuple[float, float, float], share: FloatArray | float
-) -> FloatArray:
+def _mix(one: FloatArray, other: FloatArray | tuple[float, float, float], share: FloatArray | float) -> FloatArray:
     weight = np.asarray(share, dtype=np.float32)
     if weight.ndim == 1:
         weight = weight[:, None]
@@ -359,9 +357,7 @@ def _sample_geometry(dice: _Dice, traits: _Traits) -> _Geometry:
         skin=skin,
         shade=_mix(skin * np.float32(0.74), (0.45, 0.20, 0.16), 0.12),
         clothes=np.where(traits.necktie[:, None], _mix(clothes, (0.93, 0.94, 0.97), 0.9), clothes),
-        tie=_pick(
-            dice, [(0.75, 0.08, 0.12), (0.10, 0.16, 0.50), (0.06, 0.30, 0.22), (0.15, 0.13, 0.18)], 0.05
-        ),
+        tie=_pick(dice, [(0.75, 0.08, 0.12), (0.10, 0.16, 0.50), (0.06, 0.30, 0.22), (0.15, 0.13, 0.18)], 0.05),
         hair=hair,
         hair_volume=1.1 + 0.5 * (1 - male) + dice.normal(0.3),
         hairline=_either(
@@ -391,9 +387,7 @@ def _sample_geometry(dice: _Dice, traits: _Traits) -> _Geometry:
         eye_width=1.85 + 0.2 * narrow - 0.12 * male + dice.normal(0.08),
         eye_height=_either(traits.narrow, 0.62, 1.72 - 0.18 * male - 0.30 * old) + dice.normal(0.08),
         gaze=dice.normal(0.3),
-        iris=_pick(
-            dice, [(0.25, 0.14, 0.07), (0.16, 0.34, 0.58), (0.18, 0.42, 0.24), (0.10, 0.08, 0.08)], 0.04
-        ),
+        iris=_pick(dice, [(0.25, 0.14, 0.07), (0.16, 0.34, 0.58), (0.18, 0.42, 0.24), (0.10, 0.08, 0.08)], 0.04),
         brow_v=np.float32(-3.45) + dice.normal(0.2) + 0.5 * narrow,
         brow_weight=_either(traits.bushy, 1.25, 0.28 + 0.10 * male) + dice.normal(0.05),
         brow_tilt=dice.normal(0.25) + np.float32(0.1),
@@ -408,9 +402,7 @@ def _sample_geometry(dice: _Dice, traits: _Traits) -> _Geometry:
         lips=np.where(traits.lipstick[:, None], painted_lips, natural_lips),
         eyeshadow=_pick(dice, [(0.45, 0.18, 0.60), (0.12, 0.40, 0.70), (0.10, 0.50, 0.50)], 0.05),
         square_frames=dice.chance(0.5),
-        frames=_pick(
-            dice, [(0.07, 0.06, 0.08), (0.30, 0.10, 0.06), (0.55, 0.08, 0.12), (0.10, 0.14, 0.38)], 0.04
-        ),
+        frames=_pick(dice, [(0.07, 0.06, 0.08), (0.30, 0.10, 0.06), (0.55, 0.08, 0.12), (0.10, 0.14, 0.38)], 0.04),
         tint=_either(dice.chance(0.14), 0.82, 0.14),
         hoops=dice.chance(0.5),
         jewel=_pick(dice, [(1.00, 0.84, 0.25), (0.97, 0.97, 0.99), (0.98, 0.62, 0.72)], 0.03),
@@ -435,9 +427,7 @@ class _Stage:
         self.sin = np.sin(geometry.angle)
         # Pixels per unit of a face's own coordinates: masks ramp from 0 to 1 over one pixel.
         self.slope: FloatArray = geometry.scale * np.float32(size / 32)
-        self.axis: FloatArray = ((np.arange(size, dtype=np.float32) + 0.5) * (32 / size) - 16).astype(
-            np.float32
-        )
+        self.axis: FloatArray = ((np.arange(size, dtype=np.float32) + 0.5) * (32 / size) - 16).astype(np.float32)
         x = (self.axis[None, None, :] - geometry.shift_x[:, None, None]) / geometry.scale[:, None, None]
         y = (self.axis[None, :, None] - geometry.shift_y[:, None, None]) / geometry.scale[:, None, None]
         cos, sin = self.cos[:, None, None], self.sin[:, None, None]
@@ -621,17 +611,13 @@ def _draw_body(stage: _Stage, traits: _Traits) -> None:
     if torso is not None:
         mask = torso.ellipse(0.0, 18.0, geometry.shoulder_width, 7.4)
         torso.paint(mask, geometry.clothes)
-        torso.paint(
-            torso.ellipse(0.0, 19.5, geometry.shoulder_width - 2.5, 7.0, soft=3.0), (1.0, 1.0, 1.0), 0.10
-        )
+        torso.paint(torso.ellipse(0.0, 19.5, geometry.shoulder_width - 2.5, 7.0, soft=3.0), (1.0, 1.0, 1.0), 0.10)
     neck = stage.patch((0.0, 9.0, geometry.neck_width + 1.5, 7.0))
     if neck is not None:
         base = neck.ellipse(0.0, 9.8, geometry.neck_width + 0.9, 1.8 + geometry.neckline * 0.8)
         column = neck.ellipse(0.0, 7.5, geometry.neck_width, 4.6, square=True)
         neck.paint(np.maximum(base, column), geometry.shade)
-        neck.paint(
-            neck.ellipse(0.0, 12.6, geometry.neck_width + 0.3, 1.8, soft=2.0) * base, geometry.skin, 0.8
-        )
+        neck.paint(neck.ellipse(0.0, 12.6, geometry.neck_width + 0.3, 1.8, soft=2.0) * base, geometry.skin, 0.8)
     tie = stage.patch((0.0, 14.0, 6.5, 5.0), traits.necktie)
     if tie is not None:
         collar = (0.98, 0.98, 1.0)
@@ -688,12 +674,8 @@ def _draw_skin_marks(stage: _Stage, traits: _Traits) -> None:
         fold = stage.patch((side * 3.7, 4.4, 1.6, 2.4), old)
         if fold is not None:
             # From beside the nose down to beside the mouth.
-            line = np.abs(
-                fold.u * np.float32(side) - (np.float32(2.6) + (fold.v - np.float32(2.6)) * np.float32(0.42))
-            )
-            line = fold.ramp(np.float32(0.5) - line) * fold.ramp(
-                np.float32(1.9) - np.abs(fold.v - np.float32(4.4))
-            )
+            line = np.abs(fold.u * np.float32(side) - (np.float32(2.6) + (fold.v - np.float32(2.6)) * np.float32(0.42)))
+            line = fold.ramp(np.float32(0.5) - line) * fold.ramp(np.float32(1.9) - np.abs(fold.v - np.float32(4.4)))
             fold.paint(line, folds, geometry.wrinkles)
     for height in (-5.0, -6.5):
         brow = stage.patch((0.0, height, 4.6, 1.2), old)
@@ -725,9 +707,7 @@ def _draw_nose(stage: _Stage, traits: _Traits) -> None:
         return
     wide = geometry.nose_width
     tone = _mix(geometry.shade, (0.78, 0.22, 0.18), _either(traits.big_nose, 0.6, 0.12))
-    nose.paint(
-        nose.ellipse(-geometry.light_x * 0.5, geometry.nose_v - 1.9, wide * 0.5, 2.3, soft=1.6), tone, 0.45
-    )
+    nose.paint(nose.ellipse(-geometry.light_x * 0.5, geometry.nose_v - 1.9, wide * 0.5, 2.3, soft=1.6), tone, 0.45)
     nose.paint(nose.ellipse(0.0, geometry.nose_v + 0.15, wide, wide * 0.62 + 0.15), tone, 0.95)
     nose.paint(
         nose.ellipse(0.0, geometry.nose_v - 0.25, wide * 0.72, wide * 0.46 + 0.1, soft=1.4),
@@ -860,9 +840,7 @@ def _draw_hair_in_front(stage: _Stage, traits: _Traits) -> None:
             lock.paint(lock.ellipse(lock_u - 0.3, 2.0, 0.6, 4.0, soft=1.5), shine, 0.5)
         fringe = stage.patch((side * geometry.head_width, -0.5, 1.6, 2.8), traits.bald & ~traits.young)
         if fringe is not None:
-            fringe.paint(
-                fringe.ellipse(side * (geometry.head_width + 0.1), -0.9, 1.1, 2.3), geometry.hair, 0.95
-            )
+            fringe.paint(fringe.ellipse(side * (geometry.head_width + 0.1), -0.9, 1.1, 2.3), geometry.hair, 0.95)
 
 
 def _draw_glasses(stage: _Stage, traits: _Traits) -> None:
@@ -874,12 +852,8 @@ def _draw_glasses(stage: _Stage, traits: _Traits) -> None:
             centre = side * (geometry.eye_gap + 0.1)
             lens = stage.patch((centre, frame_v, 3.4, 3.2), worn)
             if lens is not None:
-                lens.paint(
-                    lens.ellipse(centre, frame_v, 2.7, 2.4, square=squares), (0.10, 0.12, 0.16), geometry.tint
-                )
-                lens.paint(
-                    lens.ellipse(centre - 0.9, frame_v - 0.9, 0.7, 0.5, soft=1.3), (1.0, 1.0, 1.0), 0.35
-                )
+                lens.paint(lens.ellipse(centre, frame_v, 2.7, 2.4, square=squares), (0.10, 0.12, 0.16), geometry.tint)
+                lens.paint(lens.ellipse(centre - 0.9, frame_v - 0.9, 0.7, 0.5, soft=1.3), (1.0, 1.0, 1.0), 0.35)
                 ring = lens.ellipse(centre, frame_v, 2.75, 2.45, square=squares, ring=0.44)
                 lens.paint(ring, geometry.frames)
     bar = stage.patch((0.0, frame_v, 9.0, 1.2), traits.glasses)
@@ -999,9 +973,7 @@ def _check_request(num: int, seed: int, size: int, start: int = 0) -> None:
         raise ValueError(f"Expected start >= 0, got start={start}")
 
 
-def iter_faces(
-    num: int, *, seed: int, size: int = 32, start: int = 0
-) -> Iterator[tuple[UInt8Array, UInt8Array]]:
+def iter_faces(num: int, *, seed: int, size: int = 32, start: int = 0) -> Iterator[tuple[UInt8Array, UInt8Array]]:
     """Render faces start, ..., start + num - 1 block by block.
 
     Args:
@@ -1083,9 +1055,7 @@ def _is_written(output: Path, wanted: dict[str, int | float]) -> bool:
     if not begun.exists():
         for name in (_IMAGES, _ATTRIBUTE_FILE, _PARTITION_FILE):
             if (output / name).exists():
-                raise FolderDiffersError(
-                    f"Expected a new folder or one of rendered faces, got {output} with {name}"
-                )
+                raise FolderDiffersError(f"Expected a new folder or one of rendered faces, got {output} with {name}")
     return False
 
 
