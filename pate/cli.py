@@ -20,6 +20,10 @@ _COMMANDS: dict[str, tuple[str, str, tuple[str, ...], str]] = {
     "student test": ("student", "main", ("test",), "judge it on the test set"),
     "student predict": ("student", "main", ("predict",), "write its answers for the test set"),
     "references": ("references", "main", (), "measure what a student is compared with (PRIVATE)"),
+    "calibrate": ("budget_command", "calibrate", (), "find the noise for a target epsilon"),
+    "account": ("budget_command", "account", (), "say what queries would cost, from parameters alone"),
+    "ledger show": ("budget_command", "show", (), "list the releases of a ledger and what they cost"),
+    "ledger verify": ("budget_command", "verify", (), "compute everything that a ledger says again"),
     "faces": ("faces", "main", (), "draw faces and write them in CelebA's format"),
 }
 

@@ -27,16 +27,29 @@ class BriefHelp(DefaultHelpFormatter):
         return re.sub(r"known subclasses: [^)]{400,}", "any class of that type by its path", text)
 
 
+def call(name: str, function: Callable[..., Any], args: Sequence[str]) -> None:
+    """Call ``function`` with the arguments of the command ``name``, which has no run."""
+    parser = _parser(name, function, skip=set())
+    made = parser.instantiate(parser.parse_args(list(args)))
+    function(**{key: value for key, value in made.items() if key != "config"})
+
+
 def make_parser(name: str, function: Callable[..., Any], *, skip: set[str]) -> ArgumentParser:
     """Return the parser of the command ``name``: the parameters of ``function`` but ``skip``, and the run's."""
-    summary = (getdoc(function) or "").split("\n\nArgs:")[0]
-    parser = ArgumentParser(prog=f"pate {name}", description=summary, formatter_class=BriefHelp)
-    parser.add_argument("--config", action=ActionConfigFile, help="YAML file of settings; may be given several times")
+    parser = _parser(name, function, skip=skip)
     parser.add_argument("--run", type=Path, required=True, help="folder of the run")
     parser.add_argument(
         "--overwrite", action="store_true", help="do a stage whose settings changed again, deleting what it left"
     )
-    parser.add_function_arguments(function, skip=skip)
+    return parser
+
+
+def _parser(name: str, function: Callable[..., Any], *, skip: set[str]) -> ArgumentParser:
+    # what docstrings say beyond the first paragraphs is of the function, not of the command
+    summary = (getdoc(function) or "").split("\n\nArgs:")[0]
+    parser = ArgumentParser(prog=f"pate {name}", description=summary, formatter_class=BriefHelp)
+    parser.add_argument("--config", action=ActionConfigFile, help="YAML file of settings; may be given several times")
+    parser.add_function_arguments(function, as_group=False, skip=skip)
     return parser
 
 
