@@ -62,14 +62,14 @@ class RDPAccountant:
         """The sum on `orders`."""
         return Cost(self.rdp, self._cost.log_survival)
 
-    def compose(self, events: Event | Sequence[Event], counts: int | ArrayLike = 1) -> RDPAccountant:
-        """Add ``events``, one or many, each as many times as ``counts`` says, and return the accountant.
+    def compose(self, event: Event | Sequence[Event], count: int | ArrayLike = 1) -> RDPAccountant:
+        """Add ``event``, one or many, each as many times as ``count`` says, and return the accountant.
 
         Raises ``TypeError`` or ``ValueError`` and changes nothing on an unknown event, a negative count, or an event
         stated under another relation.
         """
-        members = (events,) if isinstance(events, Event) else _as_tuple(events)
-        times = _as_counts(counts, len(members))
+        members = (event,) if isinstance(event, Event) else _as_tuple(event)
+        times = _as_counts(count, len(members))
         strangers = {kind.__name__ for kind in set(map(type, members)) if not issubclass(kind, Event)}
         if strangers:
             raise TypeError(f"Expected events, got {', '.join(sorted(strangers))}")

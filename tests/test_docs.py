@@ -1,0 +1,126 @@
+"""What README and docs show is run, and what is shipped works."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pate import cli
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.stem)
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of a page share their names, as a reader would type them."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "page"}
+    for block in blocks(page, "python"):
+        exec(compile(block, page.name, "exec"), names)
+
+
+COMMANDS = [
+    (page.stem, line.split("#")[0].strip())
+    for page in PAGES
+    for block in blocks(page, "console")
+    for line in block.splitlines()
+    if line.removeprefix("$ ").startswith("pate ")
+]
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS)
+def test_commands_are_understood(page: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that take long are parsed only; `test_shipped_configs` runs the recipes."""
+    words = shlex.split(line.removeprefix("$ "))[1:]
+    if words[0] in ("calibrate", "account"):
+        assert cli.main(words) == 0
+        assert "epsilon" in capsys.readouterr().out
+        return
+    if words[0] == "run":
+        assert (ROOT / words[1] / "data.yaml").is_file()
+        return
+    name = next(" ".join(words[:n]) for n in (2, 1) if " ".join(words[:n]) in cli._COMMANDS)
+    given = words[len(name.split()) :]
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([*name.split(), *given, "--print_config"])
+    assert stopped.value.code == 0
+
+
+def test_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for page in PAGES:
+        for target in re.findall(r"^make ([a-z-]+)", "\n".join(blocks(page, "console")), flags=re.MULTILINE):
+            assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+def test_every_dependency_is_explained() -> None:
+    text = (ROOT / "pyproject.toml").read_text().split("[tool.")[0]
+    said = (ROOT / "CONTRIBUTING.md").read_text()
+    for name in re.findall(r'^    "([A-Za-z][\w-]*)', text[text.index("dependencies = [") :], flags=re.MULTILINE):
+        assert name in said, name
+
+
+def test_constraints_pin_what_is_depended_on() -> None:
+    pinned = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    assert {"torch", "torchvision", "pytorch-lightning", "jsonargparse", "autodp", "ray", "mypy", "ruff"} <= pinned
+
+
+NOISELESS = ["--label.aggregator.init_args.scale_gap=0.1", "--label.aggregator.init_args.sigma_test=0.1"]
+SMALL = {
+    "faces": [
+        "--teachers.num_teachers=12",
+        "--teachers.num_steps=5",
+        "--data.init_args.features.init_args.num_components=8",
+    ],
+    "celeba": ["--teachers.num_teachers=6", "--teachers.num_steps=1", "--data.init_args.size=32"],
+}
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_shipped_configs(name: str, faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A recipe runs as it is shipped but for sizes, and for noise that twelve teachers can be heard through."""
+    words = [
+        *("run", f"configs/{name}", "--run", str(tmp_path / "run"), f"--data.init_args.root={faces}"),
+        *("--label.num_queries=20", "--label.max_epsilon=null", "--student.trainer.max_epochs=1"),
+        *("--student.trainer.enable_progress_bar=false", *NOISELESS, *SMALL[name]),
+    ]
+    assert cli.main(words) == 0
+    out = capsys.readouterr().out
+    assert "private student" in out
+    assert "25 labels" in out
+
+
+def test_every_recipe_is_whole() -> None:
+    for recipe in (ROOT / "configs").iterdir():
+        for part in ("data", "teachers", "label", "student"):
+            assert yaml.safe_load((recipe / f"{part}.yaml").read_text()), recipe
+
+
+@pytest.mark.slow
+def test_attribute_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The recipe as it is shipped, where PATE_DATA names the data."""
+    import os
+
+    if "PATE_DATA" not in os.environ:
+        pytest.skip("PATE_DATA is not set")
+    run = ["run", "configs/celeba_attributes", "--run", str(tmp_path / "run"), "--teachers.unit=record"]
+    assert cli.main([*run, "--references"]) == 0
+    out = capsys.readouterr().out
+    assert "epsilon = 8.020" in out
+    assert "epsilon = 3.673" in out
+    row = next(line for line in out.splitlines() if line.startswith("private student"))
+    assert float(row.split()[-1]) > 0.81
