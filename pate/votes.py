@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,11 +22,13 @@ class Votes:
         counts: ``[Q, C]`` integers, how many teachers gave each label, in ``[0, num_teachers]``.
         num_teachers: how many teachers voted.
         ballots: ``[Q, T, C]`` in {0, 1}, what each teacher said, for the mechanisms that need it; else None.
+        predictions: ``[Q, C]`` in [0, 1], what a student made of earlier releases predicts; public. None without one.
     """
 
     counts: CountArray
     num_teachers: int
     ballots: UInt8Array | None = None
+    predictions: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         expect_count(2, num_teachers=self.num_teachers)
@@ -36,6 +39,23 @@ class Votes:
             inside = counts.min() >= 0 and counts.max() <= self.num_teachers
             expect(inside, f"counts in 0..{self.num_teachers}", minimum=int(counts.min()), maximum=int(counts.max()))
         object.__setattr__(self, "counts", counts)
+        if self.ballots is not None:
+            shape = (len(counts), self.num_teachers, counts.shape[1])
+            expect(self.ballots.shape == shape, f"ballots of shape {list(shape)}", shape=self.ballots.shape)
+        if self.predictions is not None:
+            predictions = np.asarray(self.predictions, dtype=np.float64)
+            expect(predictions.shape == counts.shape, f"predictions of {counts.shape}", shape=predictions.shape)
+            expect(((predictions >= 0) & (predictions <= 1)).all(), "predictions in [0, 1]", predictions="others")
+            object.__setattr__(self, "predictions", predictions)
+
+    def __getitem__(self, rows: NDArray[Any] | slice) -> Votes:
+        """Return the votes on some of the queries, by index ``[n]``, mask ``[Q]`` or slice."""
+        return Votes(
+            counts=self.counts[rows],
+            num_teachers=self.num_teachers,
+            ballots=None if self.ballots is None else self.ballots[rows],
+            predictions=None if self.predictions is None else self.predictions[rows],
+        )
 
     @classmethod
     def from_counts(cls, counts: ArrayLike, num_teachers: int) -> Votes:
@@ -79,3 +99,12 @@ def count_packed(packed: UInt8Array, num_labels: int) -> NDArray[np.uint16]:
     for teacher in packed:
         counts += unpack_ballots(teacher, num_labels)
     return counts
+
+
+def rows_of(wanted: NDArray[np.str_], ids: NDArray[np.str_]) -> NDArray[np.int64]:
+    """Return the rows of ``ids`` ``[N]`` that hold ``wanted`` ``[Q]``. Raises ``ValueError`` where one is missing."""
+    order = np.argsort(ids)
+    rows = order[np.searchsorted(ids, wanted, sorter=order).clip(max=len(ids) - 1)]
+    missing = wanted[ids[rows] != wanted]
+    expect(missing.size == 0, "labelled samples among the public records", missing=missing[:3].tolist())
+    return rows

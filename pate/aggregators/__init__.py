@@ -1,6 +1,30 @@
 """Aggregator plug-ins: votes in, released labels out, and the event that they cost."""
 
 from pate.aggregators.base import Aggregator, Release
-from pate.aggregators.stable_topk import StableTopK
+from pate.aggregators.noisy_votes import GNThreshold, NoisyVotes
+from pate.aggregators.plugins import load_plugins
+from pate.aggregators.powerset import Powerset
+from pate.aggregators.screens import Confident, Interactive
+from pate.aggregators.stable_majority import StableMajority
+from pate.aggregators.stable_topk import FixedStableTopK, GaussianStableTopK, StableTopK
+from pate.aggregators.tau_voting import TauVoting
+from pate.aggregators.top_k import Canonical, Joint, Peeling
 
-__all__ = ["Aggregator", "Release", "StableTopK"]
+__all__ = [
+    "Aggregator",
+    "Canonical",
+    "Confident",
+    "FixedStableTopK",
+    "GNThreshold",
+    "GaussianStableTopK",
+    "Interactive",
+    "Joint",
+    "NoisyVotes",
+    "Peeling",
+    "Powerset",
+    "Release",
+    "StableMajority",
+    "StableTopK",
+    "TauVoting",
+    "load_plugins",
+]

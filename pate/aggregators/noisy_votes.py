@@ -1,0 +1,112 @@
+"""Gaussian noise on the counts of all labels: Binary voting, hard or soft, and thresholds on it."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate.accounting.events import Event, GaussianEvent
+from pate.accounting.relation import NeighboringRelation
+from pate.aggregators._release import add_gaussian
+from pate.aggregators.base import Aggregator, Release
+from pate.validation import expect_count, expect_positive
+from pate.votes import Votes
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyVotes(Aggregator):
+    """Add Gaussian noise to the count of every label: Binary voting, and the noisy counts themselves.
+
+    Choose it where teachers disagree or privacy is tight, and a student learns from many samples at once: the soft
+    counts are unbiased however large the noise. Every query is answered; the cost grows with the number of labels.
+
+    Privacy: a Gaussian mechanism on votes centred at one half, of L2 sensitivity ``sqrt(C)`` under REPLACE_RECORD and
+    ``sqrt(C) / 2`` under ADD_REMOVE_TEACHER. Hard labels and soft counts cost the same: labels follow from the counts
+    (Dziedzic et al. (2023), Binary voting).
+
+    Args:
+        sigma_votes: standard deviation of the noise on each count, in votes.
+        neighboring_relation: the relation that a cost is stated for first.
+        soft: whether the noisy counts are released with the labels.
+
+    Raises:
+        ValueError: on a deviation that is not positive.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_votes",)
+
+    sigma_votes: float
+    soft: bool = True
+
+    def event(
+        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
+    ) -> Event:
+        """Describe the cost of one query."""
+        expect_count(2, num_teachers=num_teachers)
+        return _centred_event(self.sigma_votes, num_labels, self.relation_of(neighboring_relation))
+
+    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+        """Label a batch of queries, each label by the noisy majority."""
+        margins = _noisy_margins(votes, self.sigma_votes, generator)
+        labels, mask = (margins > 0).astype(np.uint8), np.ones(margins.shape, dtype=np.bool_)
+        if not self.soft:
+            return Release(labels, mask)
+        return Release(labels, mask, values=margins + votes.num_teachers / 2, noise_std=self.sigma_votes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GNThreshold(Aggregator):
+    """Give a label where its noisy count is large, deny it where that is small, and else say nothing of it.
+
+    Choose it where the student cannot use soft counts and a wrong label hurts more than a missing one: labels are
+    released one by one, not all or none.
+
+    Privacy: that of `NoisyVotes`, of which what it releases is a function: the Gaussian mechanism of GNMax (Papernot et
+    al. (2018)) with a public threshold in place of the maximum.
+
+    Args:
+        sigma_threshold: standard deviation of the noise on each count, in votes.
+        min_lead: how many votes a noisy count must lie above one half of the teachers for the label to be given, and
+            below for it to be denied: a public constant, at least 0.
+        neighboring_relation: the relation that a cost is stated for first.
+
+    Raises:
+        ValueError: on a deviation that is not positive or ``min_lead < 0``.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_threshold",)
+
+    sigma_threshold: float
+    min_lead: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.min_lead != 0:
+            expect_positive(min_lead=self.min_lead)
+
+    def event(
+        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
+    ) -> Event:
+        """Describe the cost of one query."""
+        expect_count(2, num_teachers=num_teachers)
+        return _centred_event(self.sigma_threshold, num_labels, self.relation_of(neighboring_relation))
+
+    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+        """Label a batch of queries."""
+        margins = _noisy_margins(votes, self.sigma_threshold, generator)
+        given = margins > self.min_lead
+        return Release(given.astype(np.uint8), given | (margins <= -self.min_lead))
+
+
+def _noisy_margins(votes: Votes, sigma: float, generator: np.random.Generator) -> NDArray[np.float64]:
+    """Return how far each count lies above one half of the teachers, with noise; ``[Q, C]``."""
+    return add_gaussian(votes.counts - votes.num_teachers / 2, sigma=sigma, generator=generator)
+
+
+def _centred_event(sigma: float, num_labels: int, relation: NeighboringRelation) -> Event:
+    expect_count(1, num_labels=num_labels)
+    # a ballot less one half moves each margin by one half at most, one ballot in place of another by 1
+    sensitivity = relation.count_window / 2 * math.sqrt(num_labels)
+    return GaussianEvent(neighboring_relation=relation, noise_multiplier=sigma / sensitivity)

@@ -1,0 +1,110 @@
+"""Powerset voting: the most frequent ballot as a whole."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate.accounting.events import BoundedRangeEvent, Event
+from pate.accounting.relation import NeighboringRelation
+from pate.aggregators._release import ballots_of
+from pate.aggregators.base import Aggregator, Release
+from pate.mechanisms.noise import gumbel
+from pate.validation import expect, expect_count
+from pate.votes import UInt8Array, Votes
+
+Codes = NDArray[np.uint64]
+
+_MOST_LABELS = 64
+_ENTRIES = 1 << 22  # ballot entries worked on at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class Powerset(Aggregator):
+    """Release the set of labels that the most teachers voted for as a whole, with Gumbel noise on all 2^C sets.
+
+    Choose it where labels hang together and are few, so that many teachers cast the very same ballot. Every query is
+    answered, by a set that nobody voted for if the noise says so.
+
+    Privacy: one ``eta``-bounded-range choice, ``eta = window / scale_powerset``: the counts of the sets move within a
+    window of 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, where one set loses the vote that another
+    gains (Dziedzic et al. (2023), Powerset voting, with Gumbel in place of Gaussian noise).
+
+    Args:
+        scale_powerset: scale of the Gumbel noise, in votes.
+        neighboring_relation: the relation that a cost is stated for first.
+
+    Raises:
+        ValueError: on a scale that is not positive.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale_powerset",)
+
+    scale_powerset: float
+
+    @property
+    def needs_ballots(self) -> bool:
+        """Ballots are counted as wholes."""
+        return True
+
+    def event(
+        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
+    ) -> Event:
+        """Describe the cost of one query, which does not depend on the number of labels."""
+        expect_count(2, num_teachers=num_teachers)
+        expect_count(1, num_labels=num_labels)
+        expect(num_labels <= _MOST_LABELS, f"num_labels <= {_MOST_LABELS}", num_labels=num_labels)
+        relation = self.relation_of(neighboring_relation)
+        return BoundedRangeEvent(neighboring_relation=relation, eta=relation.count_window / self.scale_powerset)
+
+    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+        """Label a batch of queries."""
+        ballots = ballots_of(votes)
+        expect(votes.num_labels <= _MOST_LABELS, f"num_labels <= {_MOST_LABELS}", num_labels=votes.num_labels)
+        chosen = np.empty(votes.num_queries, dtype=np.uint64)
+        step = max(1, _ENTRIES // max(1, ballots[:1].size))
+        for start in range(0, len(chosen), step):
+            codes = np.sort(_encode(ballots[start : start + step]), axis=1)
+            chosen[start : start + step] = _choose(codes, votes.num_labels, self.scale_powerset, generator)
+        labels = _decode(chosen, votes.num_labels)
+        return Release(labels, np.ones(labels.shape, dtype=np.bool_))
+
+
+def _choose(codes: Codes, num_labels: int, scale: float, generator: np.random.Generator) -> Codes:
+    """Choose a set for each row of sorted ballots ``[Q, T]``; only sets that got a vote have noise of their own."""
+    first = np.ones(codes.shape, dtype=np.bool_)
+    first[:, 1:] = codes[:, 1:] != codes[:, :-1]
+    starts = np.flatnonzero(first)
+    row = starts // codes.shape[1]
+    # rows end where the next begins, so the length of a run never reaches into the next row
+    noisy = np.diff(starts, append=codes.size) + scale * gumbel(generator, starts.size)
+    seen = np.bincount(row, minlength=len(codes))
+    best = np.maximum.reduceat(noisy, np.cumsum(seen) - seen) if len(codes) else np.empty(0)
+    chosen = np.empty(len(codes), dtype=np.uint64)
+    winners = noisy == best[row]
+    chosen[row[winners]] = codes.ravel()[starts[winners]]
+    # the largest of n standard Gumbel draws is one draw more than log n
+    with np.errstate(divide="ignore"):
+        log_unseen = num_labels * math.log(2) + np.log1p(-seen / 2.0**num_labels)
+    rest = np.flatnonzero(scale * (log_unseen + gumbel(generator, len(codes))) > best)
+    while rest.size:
+        drawn = generator.integers(0, 2**num_labels - 1, size=rest.size, dtype=np.uint64, endpoint=True)
+        chosen[rest] = drawn
+        rest = rest[(codes[rest] == drawn[:, None]).any(axis=1)]
+    return chosen
+
+
+def _encode(ballots: UInt8Array) -> Codes:
+    """Return ballots ``[..., C]`` as numbers ``[...]``, label j as bit j."""
+    packed = np.zeros((*ballots.shape[:-1], 8), dtype=np.uint8)
+    bits = np.packbits(ballots, axis=-1, bitorder="little")
+    packed[..., : bits.shape[-1]] = bits
+    return packed.view("<u8")[..., 0].astype(np.uint64, copy=False)
+
+
+def _decode(codes: Codes, num_labels: int) -> UInt8Array:
+    """Undo `_encode`: ``[Q]`` to ``[Q, C]``."""
+    packed = codes.astype("<u8")[:, None].view(np.uint8)
+    return np.unpackbits(packed, axis=1, count=num_labels, bitorder="little")

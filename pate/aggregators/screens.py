@@ -1,0 +1,192 @@
+"""Screens: a cheap noisy check that decides which queries are put to another aggregator."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate.accounting.events import ComposedEvent, Event, GaussianEvent
+from pate.accounting.relation import NeighboringRelation
+from pate.aggregators._release import predictions_of
+from pate.aggregators.base import Aggregator, Release
+from pate.validation import expect, expect_count
+from pate.votes import Votes
+
+Over = Literal["mean", "worst"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screen(Aggregator):
+    """A noisy check before ``answers``, paid by every query; ``answers`` is paid by those that are put to it.
+
+    The ledger reserves both for every query and settles what was paid in the end.
+    """
+
+    answers: Aggregator
+    over: Over = "mean"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(self.over in get_args(Over), f"over among {get_args(Over)}", over=self.over)
+        expect(
+            self.answers.neighboring_relation is self.neighboring_relation,
+            f"answers for {self.neighboring_relation.value}, as the screen",
+            neighboring_relation=self.answers.neighboring_relation.value,
+        )
+
+    @property
+    def needs_ballots(self) -> bool:
+        """What ``answers`` needs."""
+        return self.answers.needs_ballots
+
+    @property
+    def needs_predictions(self) -> bool:
+        """What ``answers`` needs."""
+        return self.answers.needs_predictions
+
+    def screen_event(self, relation: NeighboringRelation) -> Event:
+        """Describe the cost of the check alone."""
+        raise NotImplementedError
+
+    def event(
+        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
+    ) -> Event:
+        """Describe the cost of one query that is put to ``answers``."""
+        relation = self.relation_of(neighboring_relation)
+        answer = self.answers.event(num_teachers=num_teachers, num_labels=num_labels, neighboring_relation=relation)
+        return ComposedEvent(events=(self.screen_event(relation), answer))
+
+    def realised_event(
+        self,
+        steps: int,
+        *,
+        num_teachers: int,
+        num_labels: int,
+        neighboring_relation: NeighboringRelation | None = None,
+    ) -> Event:
+        """Describe the cost of a query: of the screen alone at 0 steps, else with ``steps - 1`` of ``answers``."""
+        expect_count(0, steps=steps)
+        relation = self.relation_of(neighboring_relation)
+        if steps == 0:
+            return self.screen_event(relation)
+        answer = self.answers.realised_event(
+            steps - 1, num_teachers=num_teachers, num_labels=num_labels, neighboring_relation=relation
+        )
+        return ComposedEvent(events=(self.screen_event(relation), answer))
+
+    def scaled(self, factor: float) -> Self:
+        """Return the same aggregator with ``factor`` times its noise, that of ``answers`` too."""
+        return replace(super().scaled(factor), answers=self.answers.scaled(factor))
+
+    def _ask(self, votes: Votes, asked: NDArray[np.bool_], generator: np.random.Generator) -> Release:
+        """Put the queries that are ``asked`` ``[Q]`` to ``answers``, and leave the others empty."""
+        found = self.answers.aggregate(votes[asked], generator=generator)
+        labels = np.zeros(votes.counts.shape, dtype=np.uint8)
+        mask = np.zeros(votes.counts.shape, dtype=np.bool_)
+        labels[asked], mask[asked] = found.labels, found.mask
+        steps = asked.astype(np.int64)
+        if found.steps is not None:
+            steps[asked] += found.steps
+        values = None
+        if found.values is not None:
+            values = np.zeros(votes.counts.shape)
+            values[asked] = found.values
+        return Release(labels, mask, values=values, noise_std=found.noise_std, steps=steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confident(Screen):
+    """Put to ``answers`` only the queries on which the teachers are confident.
+
+    Choose it where some samples are hopeless and ``answers`` is dear: a query that is refused costs the screen alone.
+
+    Privacy: a Gaussian mechanism on the mean, or the least, of the distances ``abs(h_j - T / 2)``, of sensitivity 1
+    under REPLACE_RECORD and 1/2 under ADD_REMOVE_TEACHER, then that of ``answers`` where it is asked (Papernot et al.
+    (2018), Confident-GNMax).
+
+    Args:
+        answers: the aggregator that answers, for the same relation.
+        sigma_confident: standard deviation of the noise on the screen, in votes.
+        threshold_confident: the noisy distance from a tie at which a query is answered, in votes.
+        over: ``mean`` over the labels, or ``worst``, the least certain of them.
+        neighboring_relation: the relation that a cost is stated for first.
+
+    Raises:
+        ValueError: on a deviation that is not positive, or ``answers`` for another relation.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_confident",)
+
+    sigma_confident: float
+    threshold_confident: float
+
+    def screen_event(self, relation: NeighboringRelation) -> Event:
+        """Describe the cost of the check alone."""
+        sensitivity = relation.count_window / 2
+        return GaussianEvent(neighboring_relation=relation, noise_multiplier=self.sigma_confident / sensitivity)
+
+    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+        """Label a batch of queries."""
+        distances = np.abs(votes.counts - votes.num_teachers / 2)
+        certain = distances.mean(axis=1) if self.over == "mean" else distances.min(axis=1)
+        noisy = certain + self.sigma_confident * generator.standard_normal(len(certain))
+        return self._ask(votes, noisy >= self.threshold_confident, generator)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interactive(Screen):
+    """Put to ``answers`` only the queries on which the teachers contradict a student; confirm it on the others.
+
+    Choose it to improve a student that an earlier release has trained: where the teachers agree with it, its own
+    confident predictions become labels, for the price of the screen alone.
+
+    Privacy: the predictions are public. A Gaussian mechanism on the mean, or the largest, of the distances
+    ``abs(h_j - T p_j)`` to predictions ``p``, of sensitivity 1 under REPLACE_RECORD and
+    ADD_REMOVE_TEACHER alike, then that of ``answers`` where it is asked (Papernot et al. (2018), Interactive-GNMax).
+
+    Args:
+        answers: the aggregator that answers, for the same relation.
+        sigma_interactive: standard deviation of the noise on the screen, in votes.
+        threshold_interactive: the noisy distance from the student at which a query is answered, in votes.
+        min_confidence: the probability, of a label or of its absence, from which on a prediction is confirmed.
+        over: ``mean`` over the labels, or ``worst``, the one most contradicted.
+        neighboring_relation: the relation that a cost is stated for first.
+
+    Raises:
+        ValueError: on a deviation that is not positive, ``min_confidence`` outside [1/2, 1], or ``answers`` for another
+            relation.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_interactive",)
+
+    sigma_interactive: float
+    threshold_interactive: float
+    min_confidence: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(0.5 <= self.min_confidence <= 1, "0.5 <= min_confidence <= 1", min_confidence=self.min_confidence)
+
+    @property
+    def needs_predictions(self) -> bool:
+        """The teachers are compared with the student."""
+        return True
+
+    def screen_event(self, relation: NeighboringRelation) -> Event:
+        """Describe the cost of the check alone."""
+        return GaussianEvent(neighboring_relation=relation, noise_multiplier=self.sigma_interactive)
+
+    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+        """Label a batch of queries."""
+        predictions = predictions_of(votes)
+        distances = np.abs(votes.counts - votes.num_teachers * predictions)
+        contradicted = distances.mean(axis=1) if self.over == "mean" else distances.max(axis=1)
+        noisy = contradicted + self.sigma_interactive * generator.standard_normal(len(contradicted))
+        asked = noisy >= self.threshold_interactive
+        release = self._ask(votes, asked, generator)
+        sure = ~asked[:, None] & (np.maximum(predictions, 1 - predictions) >= self.min_confidence)
+        release.labels[sure], release.mask[sure] = predictions[sure] > 0.5, True
+        if release.values is not None:
+            release.values[sure] = votes.num_teachers * predictions[sure]
+        return release

@@ -1,0 +1,70 @@
+"""All labels by majority, where no single teacher can turn any of them."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from pate.accounting.events import Event, StabilityTestEvent
+from pate.accounting.relation import NeighboringRelation
+from pate.aggregators._release import release_rows
+from pate.aggregators.base import Aggregator, Release
+from pate.mechanisms.stability import stability_test
+from pate.validation import expect_count, expect_open_unit
+from pate.votes import Votes
+
+
+@dataclass(frozen=True, kw_only=True)
+class StableMajority(Aggregator):
+    """Release the majority of every label if the least certain of them is far from a tie.
+
+    Choose it where teachers agree on all labels of a sample: one test is all that a query costs, however many the
+    labels, about half of `StableTopK`. One label in doubt, and the query is answered with nothing.
+
+    Privacy: a Gaussian propose-test-release (the test of Zhu & Wang (2022), Algorithm 2) on the least of the distances
+    ``abs(h_j - T / 2)``, which moves by 1 vote under REPLACE_RECORD and by 1/2 under ADD_REMOVE_TEACHER, where ``T``
+    moves too. A majority may turn only within that distance. The event counts half votes.
+
+    Args:
+        sigma_majority: standard deviation of the noise of the test, in votes.
+        delta_majority: probability that an unstable majority passes the test, paid by every query.
+        neighboring_relation: the relation that the test protects.
+
+    Raises:
+        ValueError: on a deviation that is not positive, or ``delta_majority`` outside (0, 1).
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_majority",)
+
+    sigma_majority: float
+    delta_majority: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_open_unit(delta_majority=self.delta_majority)
+
+    def event(
+        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
+    ) -> Event:
+        """Describe the cost of one query, which does not depend on the number of labels."""
+        expect_count(2, num_teachers=num_teachers)
+        expect_count(1, num_labels=num_labels)
+        return StabilityTestEvent(
+            neighboring_relation=self.relation_of(neighboring_relation),
+            sigma=2 * self.sigma_majority,
+            delta_test=self.delta_majority,
+            shift=self.neighboring_relation.count_window,
+            num_teachers=num_teachers,
+        )
+
+    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+        """Label a batch of queries; a query is answered for all its labels or for none."""
+        leads = 2 * votes.counts.astype(np.int64) - votes.num_teachers
+        passed = stability_test(
+            np.abs(leads).min(axis=1),
+            sigma=2 * self.sigma_majority,
+            delta_test=self.delta_majority,
+            shift=self.neighboring_relation.count_window,
+            generator=generator,
+        )
+        return release_rows(leads > 0, passed)

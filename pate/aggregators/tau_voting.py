@@ -1,0 +1,117 @@
+"""Tau voting: no teacher's ballot weighs more than tau."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate.accounting.events import Event, GaussianEvent
+from pate.accounting.relation import NeighboringRelation
+from pate.aggregators._release import add_gaussian, ballots_of, predictions_of
+from pate.aggregators.base import Aggregator, Release
+from pate.validation import expect, expect_count, expect_positive
+from pate.votes import Votes
+
+Norm = Literal["l2", "l1"]
+
+_ENTRIES = 1 << 22  # ballot entries worked on at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class TauVoting(Aggregator):
+    """Scale every ballot down to a norm of tau at most, add them up, and add Gaussian noise.
+
+    Choose it where most ballots have few labels, or few that differ from a public student's predictions: the noise
+    follows tau, not the number of labels. Ballots of a larger norm are scaled down, so the soft counts are too low.
+
+    Privacy: a Gaussian mechanism on the clipped sums. Its L2 sensitivity is the largest norm of a clipped ballot under
+    ADD_REMOVE_TEACHER, and of the difference of two under REPLACE_RECORD, taken exactly over all ballots: at most
+    ``tau`` and ``min(sqrt(2) tau, sqrt(C))`` for the L2 norm (Dziedzic et al. (2023), tau voting).
+
+    Args:
+        tau: the largest norm of a ballot.
+        sigma_tau: standard deviation of the noise on each sum, in votes.
+        threshold_tau: the noisy sum above which a label is given, in votes: a public constant, such as half the
+            number of teachers.
+        norm: ``l2`` or ``l1``, the norm that is clipped.
+        neighboring_relation: the relation that a cost is stated for first.
+        around_predictions: whether ballots are read as what differs from the student's predictions (rounded), a label
+            keeping its prediction unless ``threshold_tau`` teachers differ.
+        soft: whether the noisy counts are released with the labels.
+
+    Raises:
+        ValueError: on a norm, threshold or deviation that is not positive, or another name of a norm.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_tau",)
+
+    tau: float
+    sigma_tau: float
+    threshold_tau: float
+    norm: Norm = "l2"
+    around_predictions: bool = False
+    soft: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_positive(tau=self.tau, threshold_tau=self.threshold_tau)
+        expect(self.norm in get_args(Norm), f"norm among {get_args(Norm)}", norm=self.norm)
+
+    @property
+    def needs_ballots(self) -> bool:
+        """Ballots are clipped one by one."""
+        return True
+
+    @property
+    def needs_predictions(self) -> bool:
+        """Whether ballots are compared with a student's."""
+        return self.around_predictions
+
+    def event(
+        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
+    ) -> Event:
+        """Describe the cost of one query."""
+        expect_count(2, num_teachers=num_teachers)
+        expect_count(1, num_labels=num_labels)
+        relation = self.relation_of(neighboring_relation)
+        sensitivity = self.sensitivity(num_labels, relation)
+        return GaussianEvent(neighboring_relation=relation, noise_multiplier=self.sigma_tau / sensitivity)
+
+    def sensitivity(self, num_labels: int, relation: NeighboringRelation) -> float:
+        """Return the largest L2 distance that one teacher moves the clipped sums, over all ballots."""
+        sizes = np.arange(num_labels + 1)
+        weights = self._weights(sizes)
+        squares = sizes * weights**2
+        if relation is NeighboringRelation.ADD_REMOVE_TEACHER:
+            return math.sqrt(float(squares.max()))
+        # two ballots differ most where they share as few labels as their sizes allow
+        shared = np.maximum(sizes[:, None] + sizes - num_labels, 0)
+        moved = squares[:, None] + squares - 2 * shared * np.outer(weights, weights)
+        return math.sqrt(float(moved.max()))
+
+    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+        """Label a batch of queries."""
+        sums = np.empty(votes.counts.shape)
+        ballots = ballots_of(votes)
+        guess = (predictions_of(votes) > 0.5).astype(np.uint8) if self.around_predictions else None
+        step = max(1, _ENTRIES // max(1, ballots[:1].size))
+        for start in range(0, len(sums), step):
+            rows = slice(start, start + step)
+            said = ballots[rows] if guess is None else ballots[rows] ^ guess[rows, None]
+            weights = self._weights(said.sum(axis=2, dtype=np.int64))
+            sums[rows] = (weights[:, None] @ said.astype(np.float64))[:, 0]
+        noisy = add_gaussian(sums, sigma=self.sigma_tau, generator=generator)
+        labels = (noisy > self.threshold_tau).astype(np.uint8)
+        if guess is not None:
+            labels ^= guess
+            noisy = np.where(guess > 0, votes.num_teachers - noisy, noisy)
+        mask = np.ones(labels.shape, dtype=np.bool_)
+        return Release(labels, mask, values=noisy, noise_std=self.sigma_tau) if self.soft else Release(labels, mask)
+
+    def _weights(self, sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the factor by which ballots of ``sizes`` labels are scaled down."""
+        norms = np.maximum(sizes, 1) if self.norm == "l1" else np.sqrt(np.maximum(sizes, 1))
+        weights: NDArray[np.float64] = np.minimum(1.0, self.tau / norms)
+        return weights

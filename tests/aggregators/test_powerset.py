@@ -1,0 +1,60 @@
+"""Powerset voting keeps the contract."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from pate.accounting.relation import NeighboringRelation as Relation
+from pate.aggregators import Aggregator, Powerset
+from pate.votes import Votes
+from tests.aggregators.oracles import sets_law
+from tests.contracts.aggregator_contract import AggregatorContract, Grid, Law
+from tests.mechanisms import oracles
+
+
+class TestPowerset(AggregatorContract):
+    scale = 1.0
+
+    def make(self, relation: Relation) -> Aggregator:
+        return Powerset(scale_powerset=self.scale, neighboring_relation=relation)
+
+    def law(self, votes: Votes, relation: Relation) -> Law:
+        assert votes.ballots is not None
+        sets = list(itertools.product((0, 1), repeat=self.num_labels))
+        said = [tuple(ballot) for ballot in votes.ballots[0].tolist()]
+        chances = oracles.softmax(np.array([said.count(each) for each in sets]) / self.scale)
+        return sets_law([np.flatnonzero(each).tolist() for each in sets], chances, self.num_labels)
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return [{"scale_powerset": float("inf")}]
+
+
+class TestPowersetOfThree(TestPowerset):
+    num_labels = 3
+    num_teachers = 3
+    scale = 0.5
+    grid: Grid = (((1, 1, 0), (1, 1, 0), (1, 1, 0)), ((0, 0, 0), (0, 0, 1), (1, 1, 1)))
+
+
+def test_64_labels_and_no_more() -> None:
+    generator = np.random.default_rng(0)
+    ballots = np.zeros((3, 30, 64), dtype=np.uint8)
+    ballots[0], ballots[1, :, 63], ballots[2, :, ::2] = 1, 1, 1
+    release = Powerset(scale_powerset=0.1).aggregate(Votes.from_ballots(ballots), generator=generator)
+    np.testing.assert_array_equal(release.labels, ballots[:, 0])
+    wide = Votes.from_ballots(np.zeros((1, 2, 65), dtype=np.uint8))
+    with pytest.raises(ValueError, match="Expected num_labels <= 64, got num_labels=65"):
+        Powerset(scale_powerset=0.1).aggregate(wide, generator=generator)
+
+
+def test_sets_nobody_voted_for_are_uniform() -> None:
+    generator = np.random.default_rng(0)
+    votes = Votes.from_ballots(np.zeros((20_000, 2, 4), dtype=np.uint8))
+    labels = Powerset(scale_powerset=1.0).aggregate(votes, generator=generator).labels
+    seen = np.bincount(labels @ (1 << np.arange(4)), minlength=16)
+    assert chisquare(seen[1:]).pvalue > 1e-4
+    # two votes for the empty set against 15 other sets
+    assert seen[0] / 20_000 == pytest.approx(np.e**2 / (np.e**2 + 15), abs=0.02)

@@ -1,0 +1,100 @@
+"""Tau voting keeps the contract, hard and soft, around zero and around predictions."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate.accounting.relation import NeighboringRelation as Relation
+from pate.aggregators import Aggregator, TauVoting
+from pate.aggregators.tau_voting import Norm
+from pate.votes import Votes
+from tests.aggregators.oracles import gaussian_labels_law
+from tests.contracts.aggregator_contract import AggregatorContract, Grid, Law, SoftReleaseContract
+
+
+def clipped(ballot: np.ndarray, tau: float, norm: Norm) -> np.ndarray:
+    """Scale one ballot down to the norm."""
+    size = np.linalg.norm(ballot, ord=1 if norm == "l1" else 2)
+    return ballot * min(1.0, tau / size) if size else ballot
+
+
+class TestTauVoting(AggregatorContract):
+    loose_because = "labels tell the sign of a noisy sum alone: 2 / pi of what the sum itself would"
+    tau, sigma, threshold = 1.2, 1.0, 1.5
+    norm: Norm = "l2"
+
+    def make(self, relation: Relation) -> Aggregator:
+        return TauVoting(
+            tau=self.tau,
+            sigma_tau=self.sigma,
+            threshold_tau=self.threshold,
+            norm=self.norm,
+            neighboring_relation=relation,
+            around_predictions=self.predictions is not None,
+        )
+
+    def law(self, votes: Votes, relation: Relation) -> Law:
+        assert votes.ballots is not None
+        guess = np.array(self.predictions or (0,) * self.num_labels) > 0.5
+        sums = sum(clipped(np.abs(ballot - guess), self.tau, self.norm) for ballot in votes.ballots[0].astype(float))
+        means = np.where(guess, self.threshold - sums, sums - self.threshold)
+        return gaussian_labels_law(means.tolist(), self.sigma)
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return [{"tau": 0.0}, {"threshold_tau": -1.0}, {"norm": "l3"}]
+
+
+class TestTauVotingL1(TestTauVoting):
+    norm: Norm = "l1"
+    num_labels = 3
+    num_teachers = 3
+    grid: Grid = (((1, 1, 0), (1, 1, 1), (1, 0, 0)), ((0, 0, 0), (0, 0, 1), (0, 1, 1)))
+
+
+class TestTauVotingAroundPredictions(TestTauVoting):
+    predictions = (0.9, 0.2)
+
+
+class TestSoftTauVoting(SoftReleaseContract):
+    tau = 1.3
+    norm: Norm = "l2"
+
+    def make(self, relation: Relation) -> Aggregator:
+        return TauVoting(tau=self.tau, sigma_tau=2.0, threshold_tau=2.0, norm=self.norm, neighboring_relation=relation)
+
+    def mean(self, votes: Votes) -> np.ndarray:
+        assert votes.ballots is not None
+        return np.asarray(sum(clipped(b, self.tau, self.norm) for b in votes.ballots[0].astype(float)))
+
+
+class TestSoftTauVotingL1(TestSoftTauVoting):
+    norm: Norm = "l1"
+
+
+class TestSoftTauVotingUnclipped(TestSoftTauVoting):
+    tau = 10.0
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+@pytest.mark.parametrize("tau", [0.5, 1.0, 1.7, 2.0, 3.1, 5.0])
+def test_sensitivity_is_within_the_bounds_of_the_contract(norm: Norm, tau: float) -> None:
+    voting = TauVoting(tau=tau, sigma_tau=1.0, threshold_tau=1.0, norm=norm)
+    for num_labels in (1, 4, 9, 30):
+        alone = voting.sensitivity(num_labels, Relation.ADD_REMOVE_TEACHER)
+        changed = voting.sensitivity(num_labels, Relation.REPLACE_RECORD)
+        assert alone <= min(tau, num_labels**0.5) + 1e-12
+        assert changed <= min(2**0.5 * alone, num_labels**0.5) + 1e-12
+
+
+def test_values_around_predictions_count_teachers() -> None:
+    generator = np.random.default_rng(0)
+    ballots = (generator.random((50, 40, 6)) < 0.3).astype(np.uint8)
+    predictions = generator.random((50, 6))
+    counts = ballots.sum(axis=1)
+    votes = Votes(counts=counts, num_teachers=40, ballots=ballots, predictions=predictions)
+    voting = TauVoting(tau=3.0, sigma_tau=1e-3, threshold_tau=20.0, around_predictions=True)
+    release = voting.aggregate(votes, generator=generator)
+    assert release.values is not None
+    np.testing.assert_allclose(release.values, counts, atol=0.01)
+    np.testing.assert_array_equal(release.labels[counts != 20], (counts > 20)[counts != 20])

@@ -1,0 +1,91 @@
+"""Sets of a public size keep the contract."""
+
+from typing import Any
+
+import pytest
+
+from pate.accounting.relation import NeighboringRelation as Relation
+from pate.aggregators import Aggregator, Canonical, Joint, Peeling
+from pate.votes import Votes
+from tests.aggregators.oracles import counts, sets_law
+from tests.contracts.aggregator_contract import AggregatorContract, Grid, Law
+from tests.mechanisms import oracles
+
+GRID = (
+    ((1, 1, 0), (1, 1, 0), (1, 0, 0), (1, 1, 0)),
+    ((0, 0, 1), (0, 0, 1), (0, 1, 1), (0, 1, 0)),
+    ((0, 0, 0), (0, 0, 0), (1, 1, 1), (1, 0, 1)),
+)
+
+
+class _TopK(AggregatorContract):
+    num_labels = 3
+    grid: Grid = GRID
+    k = 2
+    scale = 1.0
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return [{"k": 0}, {"k": 2.0}, {"k": True}]
+
+    def test_too_large_a_set_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"^Expected k <= \d for 1 labels, got k=\d$"):
+            self.make(Relation.REPLACE_RECORD).event(num_teachers=4, num_labels=self.k - 1 or 1)
+
+
+class TestCanonical(_TopK):
+    gamma = 0.5
+
+    def make(self, relation: Relation) -> Aggregator:
+        return Canonical(k=self.k, scale_canonical=self.scale, gamma=self.gamma, neighboring_relation=relation)
+
+    def law(self, votes: Votes, relation: Relation) -> Law:
+        utilities = oracles.subset_utilities(counts(votes), self.k, self.gamma)
+        return sets_law(oracles.sets(3, self.k), oracles.softmax(utilities / self.scale), 3)
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return [*super().malformed(), {"gamma": -0.1}, {"gamma": 1.1}]
+
+
+class TestCanonicalOne(TestCanonical):
+    k = 1
+    gamma = 1.0
+
+
+class TestPeelingOne(_TopK):
+    k = 1
+
+    def make(self, relation: Relation) -> Aggregator:
+        return Peeling(k=self.k, scale_peel=self.scale, neighboring_relation=relation)
+
+    def law(self, votes: Votes, relation: Relation) -> Law:
+        sequences = oracles.sequences(3, self.k)
+        scores = tuple(count / self.scale for count in counts(votes))
+        return sets_law(sequences, oracles.peel_law(scores, sequences, oracles.softmax), 3)
+
+    def test_too_large_a_set_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"^Expected k <= 3 for 3 labels, got k=4$"):
+            Peeling(k=4, scale_peel=1.0).event(num_teachers=4, num_labels=3)
+
+
+class TestPeelingTwo(TestPeelingOne):
+    k = 2
+
+
+class TestJoint(_TopK):
+    loose_because = "no pair of sequences of so few labels moves through the whole window"
+
+    def make(self, relation: Relation) -> Aggregator:
+        return Joint(k=self.k, scale_joint=self.scale, neighboring_relation=relation)
+
+    def law(self, votes: Votes, relation: Relation) -> Law:
+        losses = oracles.sequence_losses(counts(votes), self.k)
+        return sets_law(oracles.sequences(3, self.k), oracles.softmax(-losses / self.scale), 3)
+
+    def test_too_large_a_set_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"^Expected k <= 3 for 3 labels, got k=4$"):
+            Joint(k=4, scale_joint=1.0).event(num_teachers=4, num_labels=3)
+
+
+class TestJointOne(TestJoint):
+    k = 1
+    loose_because = ""

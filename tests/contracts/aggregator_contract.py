@@ -1,0 +1,362 @@
+"""What every aggregator must show: its release follows its law, and its law costs no more than its events say.
+
+A subclass gives the aggregator, and the exact law of one query by its plain definition. The law is enumerated for all
+ballots of a few teachers on a few labels and compared between all neighbors: a teacher votes differently, or takes no
+part. An outcome is ``(*labels, *mask, steps)``.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import kstest
+
+from pate.accounting.curves import cost
+from pate.accounting.events import Event, GaussianEvent
+from pate.accounting.relation import NeighboringRelation
+from pate.aggregators import Aggregator, Release
+from pate.votes import Votes
+from tests.contracts.mechanism_contract import ORDERS, RELATIONS, chi_square_p_value, renyi_divergence
+
+Array = NDArray[Any]
+Outcome = tuple[int, ...]
+Law = Mapping[Outcome, float]
+Ballots = tuple[tuple[int, ...], ...]
+Grid = Sequence[Ballots]
+
+
+class AggregatorContract:
+    """Inherit, fill in, and name the class ``Test...``."""
+
+    num_labels = 2
+    num_teachers = 4
+    draws = 20_000
+    single_draws = 400
+    grid: Grid = (
+        ((1, 1), (1, 1), (1, 1), (1, 0)),
+        ((0, 0), (0, 0), (1, 0), (0, 0)),
+        ((1, 0), (0, 1), (1, 0), (0, 1)),
+    )
+    predictions: tuple[float, ...] | None = None
+    loose_because = ""
+    """Why no pair of neighbors comes within 10% of the event's curve; empty where one does, at some order."""
+
+    def make(self, relation: NeighboringRelation) -> Aggregator:
+        """Return the aggregator, run for ``relation``."""
+        raise NotImplementedError
+
+    def law(self, votes: Votes, relation: NeighboringRelation) -> Law:
+        """Return the probability of each outcome of one query, by the plain definition."""
+        raise NotImplementedError
+
+    def malformed(self) -> list[dict[str, Any]]:
+        """Return parameters that the aggregator must refuse."""
+        raise NotImplementedError
+
+    # what every subclass inherits
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_release_follows_the_law(self, relation: NeighboringRelation) -> None:
+        assert min(self._p_values(self.make(relation), relation, self.draws)) > 1e-4
+
+    def test_one_query_at_a_time_follows_the_law(self) -> None:
+        assert min(self._p_values(self.make(RELATIONS[0]), RELATIONS[0], self.single_draws, single=True)) > 1e-4
+
+    def test_a_fifth_less_noise_is_caught(self) -> None:
+        assert min(self._p_values(self.make(RELATIONS[0]).scaled(0.8), RELATIONS[0], self.draws)) < 1e-6
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_divergence_between_all_neighbors_is_within_the_curve(self, relation: NeighboringRelation) -> None:
+        worst = self.worst_divergence(relation, relation)
+        rdp = cost(self.event(relation, relation), ORDERS).rdp
+        assert (worst <= rdp * (1 + 1e-6) + 1e-9).all(), (worst / rdp).max()
+
+    @pytest.mark.parametrize("made_for", RELATIONS)
+    def test_divergence_under_the_other_relation_is_within_its_curve(self, made_for: NeighboringRelation) -> None:
+        (other,) = set(RELATIONS) - {made_for}
+        worst = self.worst_divergence(made_for, other)
+        rdp = cost(self.event(made_for, other), ORDERS).rdp
+        assert (worst <= rdp * (1 + 1e-6) + 1e-9).all(), (worst / rdp).max()
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_curve_is_tight_unless_said_otherwise(self, relation: NeighboringRelation) -> None:
+        rdp = cost(self.event(relation, relation), ORDERS).rdp
+        reached = float((self.worst_divergence(relation, relation) / rdp).max())
+        assert (reached < 0.9) == bool(self.loose_because), reached
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_an_event_of_twice_the_noise_is_refuted(self, relation: NeighboringRelation) -> None:
+        """The enumeration would notice an event that claims far too little."""
+        if self.loose_because:
+            pytest.skip(self.loose_because)
+        claimed = self.make(relation).scaled(2.0).event(num_teachers=self.num_teachers, num_labels=self.num_labels)
+        assert (self.worst_divergence(relation, relation) > cost(claimed, ORDERS).rdp * 1.01).any()
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_event_states_the_relation(self, relation: NeighboringRelation) -> None:
+        aggregator = self.make(relation)
+        sizes: dict[str, Any] = {"num_teachers": self.num_teachers, "num_labels": self.num_labels}
+        assert aggregator.event(**sizes) == self.event(relation, relation)
+        for asked in RELATIONS:
+            assert aggregator.event(**sizes, neighboring_relation=asked).neighboring_relation is asked
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_realised_cost_is_at_most_what_is_reserved(self, relation: NeighboringRelation) -> None:
+        aggregator = self.make(relation)
+        sizes: dict[str, Any] = {"num_teachers": self.num_teachers, "num_labels": self.num_labels}
+        steps = {outcome[-1] for ballots in self.grid for outcome in self.law(self.votes(ballots), relation)}
+        for asked in RELATIONS:
+            reserved = cost(aggregator.event(**sizes, neighboring_relation=asked), ORDERS)
+            paid = [
+                cost(aggregator.realised_event(step, **sizes, neighboring_relation=asked), ORDERS)
+                for step in sorted(steps)
+            ]
+            assert all((each.rdp <= reserved.rdp * (1 + 1e-12)).all() for each in paid)
+            assert all(each.delta0 <= reserved.delta0 * (1 + 1e-9) for each in paid)
+            assert any(np.allclose(each.rdp, reserved.rdp) for each in paid)
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_more_noise_never_costs_more(self, relation: NeighboringRelation) -> None:
+        less, more = (
+            cost(each.event(num_teachers=self.num_teachers, num_labels=self.num_labels), ORDERS)
+            for each in (self.make(relation), self.make(relation).scaled(2.0))
+        )
+        assert (more.rdp <= less.rdp).all() and (more.rdp < less.rdp).any()
+
+    def test_what_is_not_released_is_blank(self) -> None:
+        release = self._release(500, seed=0)
+        shape = (500 * len(self.grid), self.num_labels)
+        assert release.labels.shape == release.mask.shape == shape
+        assert release.labels.dtype == np.uint8 and release.mask.dtype == np.bool_
+        assert set(np.unique(release.labels)) <= {0, 1}
+        assert not release.labels[~release.mask].any()
+        if release.values is not None:
+            assert release.values.shape == shape and release.noise_std is not None and release.noise_std > 0
+            assert not release.values[~release.mask].any()
+
+    def test_one_seed_gives_one_release(self) -> None:
+        first, again, other = self._release(200, seed=5), self._release(200, seed=5), self._release(200, seed=6)
+        assert _plain(first) == _plain(again)
+        assert _plain(first) != _plain(other)
+
+    def test_no_queries_no_labels(self) -> None:
+        votes = self.votes(self.grid[0])[np.zeros(0, dtype=np.int64)]
+        release = self.make(RELATIONS[0]).aggregate(votes, generator=np.random.default_rng(0))
+        assert release.labels.shape == release.mask.shape == (0, self.num_labels)
+
+    def test_bad_parameters_raise_in_one_line(self) -> None:
+        aggregator = self.make(RELATIONS[0])
+        noise = [{name: bad} for name in aggregator.noise_parameters for bad in (0.0, -5.0, float("nan"), True)]
+        for change in [*noise, *self.malformed(), {"neighboring_relation": "swap"}]:
+            with pytest.raises(ValueError, match=r"^[^\n]*$"):
+                replace(aggregator, **change)
+        for num_teachers, num_labels in ((1, 3), (9, 0)):
+            with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
+                aggregator.event(num_teachers=num_teachers, num_labels=num_labels)
+
+    def test_noise_has_no_default(self) -> None:
+        aggregator = self.make(RELATIONS[0])
+        assert aggregator.noise_parameters
+        declared = {field.name: field for field in fields(aggregator)}
+        assert all(declared[name].default is MISSING for name in aggregator.noise_parameters)
+
+    def test_votes_that_lack_what_is_needed_are_refused(self) -> None:
+        aggregator, whole = self.make(RELATIONS[0]), self.votes(self.grid[0])
+        generator = np.random.default_rng(0)
+        for name, needed in (("ballots", aggregator.needs_ballots), ("predictions", aggregator.needs_predictions)):
+            poor = replace(whole, ballots=None) if name == "ballots" else replace(whole, predictions=None)
+            if needed:
+                with pytest.raises(ValueError, match=r"^Expected votes with [^\n]*$"):
+                    aggregator.aggregate(poor, generator=generator)
+            else:
+                assert len(aggregator.aggregate(poor, generator=generator).labels) == 1
+
+    # helpers
+
+    def votes(self, ballots: Ballots) -> Votes:
+        """Return the votes on one query."""
+        votes = Votes.from_ballots(np.array(ballots)[None])
+        return replace(votes, predictions=None if self.predictions is None else np.array([self.predictions]))
+
+    def event(self, made_for: NeighboringRelation, asked: NeighboringRelation) -> Event:
+        """Return the event under ``asked`` of the aggregator made for another relation."""
+        return self.make(made_for).event(
+            num_teachers=self.num_teachers, num_labels=self.num_labels, neighboring_relation=asked
+        )
+
+    def worst_divergence(self, made_for: NeighboringRelation, asked: NeighboringRelation) -> Array:
+        """Return the largest divergence over all pairs of neighbors, ``[ORDERS]``."""
+        contract: Callable[[], AggregatorContract] = type(self)
+        return _worst_divergence(contract, made_for, asked)
+
+    def _release(self, draws: int, seed: int) -> Release:
+        rows = np.concatenate([self._repeated(ballots, draws).ballots for ballots in self.grid])
+        votes = Votes.from_ballots(rows)
+        if self.predictions is not None:
+            votes = replace(votes, predictions=np.tile(self.predictions, (len(rows), 1)))
+        return self.make(RELATIONS[0]).aggregate(votes, generator=np.random.default_rng(seed))
+
+    def _repeated(self, ballots: Ballots, draws: int) -> Votes:
+        return self.votes(ballots)[np.zeros(draws, dtype=np.int64)]
+
+    def _p_values(
+        self, aggregator: Aggregator, relation: NeighboringRelation, draws: int, *, single: bool = False
+    ) -> list[float]:
+        found = []
+        for seed, ballots in enumerate(self.grid):
+            generator = np.random.default_rng([seed, draws])
+            if single:
+                one = self.votes(ballots)
+                drawn = [outcome for _ in range(draws) for outcome in _outcomes(aggregator, one, generator)]
+            else:
+                drawn = _outcomes(aggregator, self._repeated(ballots, draws), generator)
+            law = self.law(self.votes(ballots), relation)
+            assert sum(law.values()) == pytest.approx(1, abs=1e-6) and min(law.values()) >= 0
+            seen = {outcome: drawn.count(outcome) for outcome in set(drawn)}
+            assert set(seen) <= set(law)
+            observed = np.array([seen.get(outcome, 0) for outcome in law])
+            found.append(chi_square_p_value(observed, np.array(list(law.values())) * draws))
+        return found
+
+
+class SoftReleaseContract:
+    """What an aggregator with soft values must show besides: the noise is Gaussian, and as large as its event says."""
+
+    num_labels = 3
+    num_teachers = 4
+
+    def make(self, relation: NeighboringRelation) -> Aggregator:
+        """Return the aggregator, run for ``relation``."""
+        raise NotImplementedError
+
+    def mean(self, votes: Votes) -> Array:
+        """Return the values of one query without noise, ``[C]``."""
+        raise NotImplementedError
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_noise_is_gaussian_of_the_stated_deviation(self, relation: NeighboringRelation) -> None:
+        aggregator = self.make(relation)
+        assert self._ks(aggregator, aggregator) > 1e-4
+
+    def test_a_fifth_less_noise_is_told_from_it(self) -> None:
+        aggregator = self.make(RELATIONS[0])
+        assert self._ks(aggregator.scaled(0.8), aggregator) < 1e-6
+
+    def test_noise_is_independent_between_labels_and_queries(self) -> None:
+        noise = self._noise(self.make(RELATIONS[0]), 20_000)
+        lagged = np.column_stack((noise[:-1], noise[1:]))
+        correlation = np.corrcoef(lagged.T) - np.eye(lagged.shape[1])
+        assert np.abs(correlation).max() < 0.05
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_sensitivity_is_that_of_the_event(self, relation: NeighboringRelation) -> None:
+        """A Gaussian mechanism costs as much as the largest move of its mean says, and no less."""
+        aggregator = self.make(relation)
+        event = aggregator.event(num_teachers=self.num_teachers, num_labels=self.num_labels)
+        assert isinstance(event, GaussianEvent)
+        moves = [
+            np.linalg.norm(self.mean(_votes(first)) - self.mean(_votes(second)))
+            for first, second in neighbors(self.num_teachers, self.num_labels, relation)
+        ]
+        noise_std = self._release(aggregator, 1).noise_std
+        assert noise_std is not None
+        assert max(moves) == pytest.approx(noise_std / event.noise_multiplier, rel=1e-9)
+
+    def test_values_lie_on_a_public_grid(self) -> None:
+        aggregator = self.make(RELATIONS[0])
+        release = self._release(aggregator, 2_000)
+        assert release.values is not None and release.noise_std is not None
+        grid = 2.0 ** np.ceil(np.log2(release.noise_std / 2**20))
+        # what a teacher's count is told in is on the grid too
+        assert (release.values / grid == np.rint(release.values / grid)).all()
+
+    def test_labels_follow_from_the_values(self) -> None:
+        """Hard labels are a function of what is released softly, so they cost nothing more."""
+        release = self._release(self.make(RELATIONS[0]), 2_000)
+        assert release.values is not None
+        lowest_given = release.values[release.labels == 1].min(initial=np.inf)
+        highest_denied = release.values[release.labels == 0].max(initial=-np.inf)
+        assert highest_denied <= lowest_given
+
+    def _ks(self, aggregator: Aggregator, claimed: Aggregator) -> float:
+        noise = self._noise(aggregator, 5_000)
+        return float(kstest(noise.ravel() / (self._release(claimed, 1).noise_std or np.nan), "norm").pvalue)
+
+    def _noise(self, aggregator: Aggregator, draws: int) -> Array:
+        release = self._release(aggregator, draws)
+        assert release.values is not None
+        return np.asarray(release.values - self._centre(_votes(self._ballots())))
+
+    def _centre(self, votes: Votes) -> Array:
+        return self.mean(votes)
+
+    def _ballots(self) -> Ballots:
+        return tuple(tuple(int(j <= t) for j in range(self.num_labels)) for t in range(self.num_teachers))
+
+    def _release(self, aggregator: Aggregator, draws: int) -> Release:
+        votes = _votes(self._ballots())[np.zeros(draws, dtype=np.int64)]
+        return aggregator.aggregate(votes, generator=np.random.default_rng(draws))
+
+
+def neighbors(num_teachers: int, num_labels: int, relation: NeighboringRelation) -> list[tuple[Ballots, Ballots]]:
+    """Return all ordered pairs of neighboring ballots; teachers are alike, so each set of ballots is listed once."""
+    kinds = list(itertools.product((0, 1), repeat=num_labels))
+    found = []
+    for others in itertools.combinations_with_replacement(kinds, num_teachers - 1):
+        if relation is NeighboringRelation.REPLACE_RECORD:
+            found += [((*others, a), (*others, b)) for a, b in itertools.permutations(kinds, 2)]
+        else:
+            found += [pair for a in kinds for pair in ((others, (*others, a)), ((*others, a), others))]
+    return found
+
+
+@cache
+def _worst_divergence(
+    contract: Callable[[], AggregatorContract], made_for: NeighboringRelation, asked: NeighboringRelation
+) -> Array:
+    aggregator = contract()
+    whole = aggregator.make(made_for).needs_ballots
+
+    def told(ballots: Ballots) -> Ballots:
+        """What of the ballots the law may depend on: in which order teachers stand is never told."""
+        return tuple(sorted(ballots)) if whole else ((len(ballots),), tuple(map(sum, zip(*ballots, strict=True))))
+
+    listed = neighbors(aggregator.num_teachers, aggregator.num_labels, asked)
+    seen = {told(ballots): ballots for pair in listed for ballots in pair}
+    pairs = {(told(first), told(second)) for first, second in listed}
+    laws = {key: aggregator.law(_votes(ballots, aggregator.predictions), made_for) for key, ballots in seen.items()}
+    outcomes = {outcome: i for i, outcome in enumerate(sorted({o for law in laws.values() for o in law}))}
+    table = np.zeros((len(laws), len(outcomes)))
+    rows = {}
+    for row, (ballots, law) in enumerate(laws.items()):
+        rows[ballots] = row
+        for outcome, chance in law.items():
+            table[row, outcomes[outcome]] = chance
+    # many ballots have one law
+    distinct, which = np.unique(table.round(15), axis=0, return_inverse=True)
+    of = which.reshape(-1)
+    ends = np.unique([(of[rows[a]], of[rows[b]]) for a, b in pairs], axis=0)
+    first, second = ends[ends[:, 0] != ends[:, 1]].T
+    delta0 = cost(aggregator.event(made_for, asked), ORDERS).delta0
+    worst: Array = renyi_divergence(distinct[first], distinct[second], delta0).max(axis=0)
+    return worst
+
+
+def _votes(ballots: Ballots, predictions: tuple[float, ...] | None = None) -> Votes:
+    votes = Votes.from_ballots(np.array(ballots)[None])
+    return replace(votes, predictions=None if predictions is None else np.array([predictions]))
+
+
+def _outcomes(aggregator: Aggregator, votes: Votes, generator: np.random.Generator) -> list[Outcome]:
+    labels, mask, _, _, steps = aggregator.aggregate(votes, generator=generator)
+    went = np.zeros(len(labels), dtype=np.int64) if steps is None else steps
+    return [tuple(row) for row in np.column_stack((labels, mask, went)).astype(int).tolist()]
+
+
+def _plain(release: Release) -> list[Any]:
+    return [part.tolist() if isinstance(part, np.ndarray) else part for part in release]
