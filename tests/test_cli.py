@@ -55,7 +55,7 @@ def test_print_config_is_what_config_takes(
     given = ["--config", f"configs/faces/{part}.yaml", "--run", "runs/faces"]
     if part == "teachers":
         given += ["--config", "configs/faces/data.yaml"]
-    printed = []
+    printed: list[str] = []
     for args in (given, None):
         if args is None:
             path = f"{tmp_path}/printed.yaml"

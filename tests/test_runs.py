@@ -52,9 +52,14 @@ def test_the_first_stage_says_where_the_data_are(tmp_path: Path) -> None:
 def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "file.json"
     write_json(path, {"a": 1})
-    with pytest.raises(RuntimeError), replacing(path, "w") as file:
-        file.write("half")
-        raise RuntimeError
+
+    def write_half() -> None:
+        with replacing(path, "w") as file:
+            file.write("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_half()
     assert json.loads(path.read_text()) == {"a": 1}
     assert [p.name for p in path.parent.iterdir()] == ["file.json"]
 

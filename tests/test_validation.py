@@ -33,4 +33,4 @@ def test_what_is_right_passes() -> None:
     expect(True, "nothing")
     expect_positive(a=1, b=np.float64(2.5))
     expect_open_unit(delta=1e-300)
-    expect_count(0, k=0, n=np.int64(3))
+    expect_count(0, k=0, n=int(np.int64(3)))

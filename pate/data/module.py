@@ -131,7 +131,8 @@ def check_labels(labels: NDArray[Any], *, source: str) -> UInt8Array:
     allowed = (-1, 1) if signed else (0, 1)
     wrong = [value.item() for value in values if value not in allowed]
     expect(not wrong, f"labels among {allowed} in {source}", values=wrong[:5])
-    return (labels == 1).astype(np.uint8)
+    positive: UInt8Array = (labels == 1).astype(np.uint8)
+    return positive
 
 
 def select_labels(names: Sequence[str], wanted: Sequence[str] | None, *, source: str) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonargparse import ActionConfigFile, ArgumentParser, DefaultHelpFormatter, Namespace
+from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
 from pate.data.module import DataModule
 from pate.data.source import load_ledger
@@ -34,7 +34,7 @@ def call(name: str, function: Callable[..., Any], args: Sequence[str]) -> None:
     function(**{key: value for key, value in made.items() if key != "config"})
 
 
-def make_parser(name: str, function: Callable[..., Any], *, skip: set[str]) -> ArgumentParser:
+def make_parser(name: str, function: Callable[..., Any], *, skip: set[str | int]) -> ArgumentParser:
     """Return the parser of the command ``name``: the parameters of ``function`` but ``skip``, and the run's."""
     parser = _parser(name, function, skip=skip)
     parser.add_argument("--run", type=Path, required=True, help="folder of the run")
@@ -44,11 +44,11 @@ def make_parser(name: str, function: Callable[..., Any], *, skip: set[str]) -> A
     return parser
 
 
-def _parser(name: str, function: Callable[..., Any], *, skip: set[str]) -> ArgumentParser:
+def _parser(name: str, function: Callable[..., Any], *, skip: set[str | int]) -> ArgumentParser:
     # what docstrings say beyond the first paragraphs is of the function, not of the command
     summary = (getdoc(function) or "").split("\n\nArgs:")[0]
     parser = ArgumentParser(prog=f"pate {name}", description=summary, formatter_class=BriefHelp)
-    parser.add_argument("--config", action=ActionConfigFile, help="YAML file of settings; may be given several times")
+    parser.add_argument("--config", action="config", help="YAML file of settings; may be given several times")
     parser.add_function_arguments(function, as_group=False, skip=skip)
     return parser
 

@@ -101,7 +101,7 @@ def test_pca_is_fitted_on_public_features_alone(write_arrays: Write, tmp_path: P
     second = Arrays(write_arrays("other.npz", X=changed), features=PublicPCA(num_components=3))
     assert first.input_shape == (3,)
     mapped = np.asarray(first.records(Role.PUBLIC).features)
-    assert (mapped == np.asarray(second.records(Role.PUBLIC).features)).all()
+    assert np.array_equal(mapped, np.asarray(second.records(Role.PUBLIC).features))
     assert np.allclose(mapped.std(axis=0), 1, atol=0.05)
     assert not np.allclose(first.records(Role.PRIVATE).features[0], second.records(Role.PRIVATE).features[0])
     with pytest.raises(ValueError, match="num_components < 6"):

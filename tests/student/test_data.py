@@ -11,7 +11,7 @@ from tests.conftest import make_arrays
 
 
 def collect(loader: torch.utils.data.DataLoader[object]) -> list[np.ndarray]:
-    return [np.concatenate([part.numpy() for part in parts]) for parts in zip(*loader, strict=True)]  # type: ignore[misc]
+    return [np.concatenate([part.numpy() for part in parts]) for parts in zip(*loader, strict=True)]
 
 
 def test_released_labels_and_nothing_else(finished: Path) -> None:
