@@ -49,6 +49,9 @@ class ResNet50(nn.Module):
             dictionary; None for random weights.
     """
 
+    mean: Tensor
+    scale: Tensor
+
     def __init__(self, input_shape: Sequence[int], num_labels: int, weights: str | None = None) -> None:
         super().__init__()
         if weights is None:

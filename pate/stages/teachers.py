@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import os
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,18 +16,27 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from tqdm import tqdm
 
 from pate.data.celeba import ImageFiles
 from pate.data.module import DataModule, Records, Role
 from pate.data.partition import partition_records
-from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Run, code_version, digest, load_or_make, write_text
+from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Json, Run, code_version, digest, write_text
+from pate.teachers.batches import own_records
 from pate.teachers.chunk import NetworkFactory
+from pate.teachers.executors import Executor, Kind, Report, run_jobs, share_of
+from pate.teachers.forecast import forecast
+from pate.teachers.losses import EntryLoss
+from pate.teachers.sizing import available_bytes, choose_size, root_device
 from pate.teachers.training import TeacherPlan, chunk_file, load_chunk, train_chunk
-from pate.teachers.voting import VoteStore, cast_votes
-from pate.validation import expect, expect_count
+from pate.teachers.voting import VoteStore, cast_votes, vote_chunk
+from pate.validation import expect
 
 Unit = Literal["record", "group"]
+
+CHUNK_SIZE = "chunk_size.json"
+"""In the teachers' folder: how many are trained at once, after `auto` and the memory guard."""
 
 
 def fit_teachers(
@@ -36,16 +48,25 @@ def fit_teachers(
     batch_size: int,
     optimizer: Callable[[Any], Optimizer] = torch.optim.AdamW,
     unit: Unit = "record",
-    chunk_size: int = 1,
+    chunk_size: int | Literal["auto"] = 1,
     checkpoint_steps: int = 1000,
     positive_weight_power: float = 0.0,
+    loss: EntryLoss | None = None,
+    scheduler: Callable[[Optimizer], LRScheduler] | None = None,
+    clip_norm: float | None = None,
     seed: int = 0,
     accelerator: str = "auto",
     threads: int = 1,
+    workers: int = 1,
+    executor: Kind | None = None,
+    gpus: float = 0.0,
+    share: str | None = None,
+    dry_run: bool = False,
 ) -> None:
     """Train the teachers, each on its own partition of the private data.
 
-    Killed and started again, the stage goes on where it stopped and ends bit for bit where an unbroken one ends.
+    Killed and started again, the stage goes on where it stopped and ends bit for bit where an unbroken one ends. Where
+    it runs (threads, workers, executor, gpus, share) changes nothing of what it leaves, and may change on the way.
 
     Args:
         run: the run's folder.
@@ -56,12 +77,24 @@ def fit_teachers(
         batch_size: records per step.
         optimizer: makes a teacher's optimizer, which must work entry by entry (SGD, Adam, AdamW ...).
         unit: what privacy protects, a ``record`` or a ``group`` of records such as those of one person.
-        chunk_size: how many teachers are trained at once.
+        chunk_size: how many teachers are trained at once, halved until they fit into memory; ``auto`` tries what is
+            fastest and keeps to it.
         checkpoint_steps: steps between the checkpoints that a killed chunk goes on from.
         positive_weight_power: 0 to 1; more weighs rare positive labels more, within each partition.
+        loss: the loss of a label: ``BinaryCrossEntropy`` (default), ``FocalLoss`` or ``AsymmetricLoss``.
+        scheduler: makes the learning-rate schedule, stepped once per optimizer step; it may look at no loss.
+        clip_norm: longest gradient of a teacher.
         seed: seed of initial weights, batch orders and dropout.
         accelerator: Lightning's accelerator.
         threads: processor threads of one operation; more than one costs small networks time.
+        workers: how many chunks are trained at a time.
+        executor: ``serial`` in this process, ``loky`` on local workers, ``ray`` on Ray; loky where there are several
+            workers.
+        gpus: share of a GPU that each worker on Ray takes.
+        share: ``i/n`` trains every n-th chunk from the i-th on, ``rank`` takes i and n from torchrun or SLURM. Whoever
+            trains the last chunk finishes the stage.
+        dry_run: say how large partitions are (PRIVATE), what memory and time it will take and where it will run; train
+            and write nothing.
     """
     plan = TeacherPlan(
         network=network,
@@ -69,48 +102,122 @@ def fit_teachers(
         num_teachers=num_teachers,
         num_steps=num_steps,
         batch_size=batch_size,
-        chunk_size=chunk_size,
+        chunk_size=1 if chunk_size == "auto" else chunk_size,
         checkpoint_steps=checkpoint_steps,
         positive_weight_power=positive_weight_power,
+        loss=loss,
+        scheduler=scheduler,
+        clip_norm=clip_norm,
         seed=seed,
         accelerator=accelerator,
     )
-    expect_count(1, threads=threads)
+    where = _executor(executor, workers, threads, gpus)
+    share_of([], share)
+    expect(not (share and run.overwrite), "overwrite without a share, which others would lose", share=share)
     torch.set_num_threads(threads)
     private, public = data.records(Role.PRIVATE), data.records(Role.PUBLIC)
     check_disjoint(private, public)
+
+    def partitions_by(key: str) -> list[NDArray[np.int64]]:
+        units = private.groups if unit == "group" else private.ids
+        return partition_records(private.ids, units, num_teachers=num_teachers, key=bytes.fromhex(key))
+
+    def choose() -> Json:
+        available = available_bytes(root_device(accelerator)) // workers
+        sizing = choose_size(plan, data.input_shape, data.num_labels, auto=chunk_size == "auto", available=available)
+        for line in sizing.said:
+            print(line, flush=True)
+        return {"chunk_size": sizing.chunk_size}
+
+    folder = run.root / TEACHERS_FIT.outputs[0]
+    if dry_run:
+        saved = run.private / "partition.json"
+        key = json.loads(saved.read_text())["key"] if saved.is_file() else secrets.token_hex(32)
+        text = forecast(
+            plan,
+            [len(partition) for partition in partitions_by(key)],
+            shape=data.input_shape,
+            num_labels=data.num_labels,
+            auto=chunk_size == "auto",
+            executor=where,
+            share=share,
+        )
+        print(text, end="")
+        return
     if not run.begin(TEACHERS_FIT, {"private": fingerprint(data, Role.PRIVATE)}):
         return
-    folder = run.root / TEACHERS_FIT.outputs[0]
     folder.mkdir(exist_ok=True)
-    key = load_or_make(run.private / "partition.json", lambda: {"key": secrets.token_hex(32)})["key"]
-    partitions = partition_records(
-        private.ids,
-        private.groups if unit == "group" else private.ids,
-        num_teachers=num_teachers,
-        key=bytes.fromhex(key),
-    )
-    with tqdm(total=len(plan.chunks()) * num_steps, desc="teachers", unit="step") as progress:
-        for teachers in plan.chunks():
-            chunk = partitions[teachers.start : teachers.stop]
-            train_chunk(plan, teachers, private, chunk, folder, progress)
-    write_text(folder / "PRIVATE_log.csv", _log(plan, private, partitions, folder))
+    partitions = partitions_by(make_once(run.private / "partition.json", lambda: {"key": secrets.token_hex(32)})["key"])
+    # chosen once and kept, because a teacher's chunk is part of how it is trained
+    plan = replace(plan, chunk_size=make_once(folder / CHUNK_SIZE, choose)["chunk_size"])
+    mine = share_of(plan.chunks(), share)
+    with tqdm(total=len(mine) * num_steps, desc="teachers", unit="step") as progress:
+        run_jobs(
+            _train,
+            mine,
+            executor=where,
+            shared=(plan, folder),
+            pack=lambda teachers: own_records(private, partitions[teachers.start : teachers.stop]),
+            is_done=lambda teachers: chunk_file(folder, teachers).is_file(),
+            report=progress.update,
+            steps=num_steps,
+        )
+    missing = [teachers for teachers in plan.chunks() if not chunk_file(folder, teachers).is_file()]
+    if missing:
+        print(
+            f"Share {share} is done. {len(missing)} of {len(plan.chunks())} chunks are left to other shares, the first"
+            f" of them teachers {missing[0].start} to {missing[0].stop - 1}; who trains the last finishes the stage."
+        )
+        return
+    losses = _losses(plan, folder)
+    write_text(folder / "PRIVATE_log.csv", _log(private, partitions, losses[-1]))
+    write_text(folder / "PRIVATE_losses.csv", _curves(losses, num_steps))
     run.finish(TEACHERS_FIT)
 
 
-def vote_teachers(run: Run, data: DataModule, plan: TeacherPlan) -> None:
-    """Let the teachers vote on every public sample; each teacher's votes are kept bit-packed."""
+def vote_teachers(
+    run: Run,
+    data: DataModule,
+    plan: TeacherPlan,
+    threads: int = 1,
+    workers: int = 1,
+    executor: Kind | None = None,
+    gpus: float = 0.0,
+) -> None:
+    """Let the teachers vote on every public sample; each teacher's votes are kept bit-packed.
+
+    Args:
+        run: the run's folder.
+        data: where the samples come from.
+        plan: how the teachers were trained.
+        threads: processor threads of one operation.
+        workers: how many chunks vote at a time.
+        executor: ``serial`` in this process, ``loky`` on local workers, ``ray`` on Ray; loky where there are several
+            workers.
+        gpus: share of a GPU that each worker on Ray takes.
+    """
+    where = _executor(executor, workers, threads, gpus)
     run.require(TEACHERS_FIT)
-    files = [chunk_file(run.root / TEACHERS_FIT.outputs[0], teachers) for teachers in plan.chunks()]
+    folder = run.root / TEACHERS_FIT.outputs[0]
+    files = [chunk_file(folder, teachers) for teachers in plan.chunks()]
     made_by = {"teachers": digest(*files), "data": fingerprint(data, Role.PUBLIC), "code": code_version()}
     # votes stay what they are when only the code around them changes
     if not run.begin(TEACHERS_VOTE, {name: made_by[name] for name in ("teachers", "data")}):
         return
     store = VoteStore(run.root / TEACHERS_VOTE.outputs[0])
     public = data.records(Role.PUBLIC)
-    for teachers in tqdm(plan.chunks(), desc="votes", unit="chunk"):
-        if not store.chunk_file(teachers).is_file():
-            store.save_chunk(teachers, cast_votes(_load(run, plan, teachers, data), public.features))
+    with tqdm(total=len(files), desc="votes", unit="chunk") as progress:
+        run_jobs(
+            _vote,
+            plan.chunks(),
+            executor=where,
+            shared=(plan, public.features, data.num_labels, folder, store),
+            pack=lambda teachers: None,
+            is_done=lambda teachers: store.chunk_file(teachers).is_file(),
+            report=progress.update,
+            steps=1,
+            public=True,
+        )
     store.seal(
         ids=public.ids.tolist(),
         label_names=list(data.label_names),
@@ -123,10 +230,10 @@ def vote_teachers(run: Run, data: DataModule, plan: TeacherPlan) -> None:
 def count_votes(run: Run, data: DataModule, plan: TeacherPlan, role: Role) -> NDArray[np.int64]:
     """Return the teachers' vote counts on the records of a role, ``[N, C]``. PRIVATE."""
     records = data.records(role)
-    counts = np.zeros(records.labels.shape, dtype=np.int64)
+    counts: NDArray[np.int64] = np.zeros(records.labels.shape, dtype=np.int64)
     for teachers in tqdm(plan.chunks(), desc=f"votes on {role.value}", unit="chunk"):
         packed = cast_votes(_load(run, plan, teachers, data), records.features)
-        counts += np.unpackbits(packed, axis=-1, count=counts.shape[1]).sum(axis=0, dtype=np.int64)
+        counts += np.unpackbits(packed, axis=-1, count=data.num_labels).sum(axis=0, dtype=np.int64)
     return counts
 
 
@@ -148,21 +255,78 @@ def check_disjoint(private: Records, public: Records) -> None:
     expect(shared.size == 0, "public samples that are no private records", shared_ids=shared[:3].tolist())
 
 
+def make_once(path: Path, make: Callable[[], Json]) -> Json:
+    """Return the JSON content of ``path``, made where it is missing.
+
+    Of several processes that make it at the same time, on one machine or on many, all return what the first one made.
+    """
+    if not path.is_file():
+        beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        try:
+            with beside.open("w") as file:
+                json.dump(make(), file)
+                file.flush()
+                os.fsync(file.fileno())
+            # unlike a rename, a link fails where the file is there
+            os.link(beside, path)
+        except FileExistsError:
+            pass
+        finally:
+            beside.unlink(missing_ok=True)
+    content: Json = json.loads(path.read_text())
+    return content
+
+
+def _executor(kind: Kind | None, workers: int, threads: int, gpus: float) -> Executor:
+    return Executor(kind=kind or ("loky" if workers > 1 else "serial"), workers=workers, threads=threads, gpus=gpus)
+
+
+def _train(shared: Any, own: Any, teachers: range, report: Report) -> None:
+    plan, folder = shared
+    records, partitions = own
+    train_chunk(plan, teachers, records, partitions, folder, report)
+
+
+def _vote(shared: Any, own: None, teachers: range, report: Report) -> None:
+    plan, features, num_labels, folder, store = shared
+    vote_chunk(plan, teachers, features, num_labels, folder, store)
+    report(1)
+
+
 def _load(run: Run, plan: TeacherPlan, teachers: range, data: DataModule) -> Any:
     folder: Path = run.root / TEACHERS_FIT.outputs[0]
     return load_chunk(plan, teachers, data.input_shape, data.num_labels, folder)
 
 
-def _log(plan: TeacherPlan, records: Records, partitions: list[NDArray[np.int64]], folder: Path) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["teacher", "records", "labels_of_both_classes", "final_loss", "votes"])
-    losses = np.concatenate(
-        [torch.load(chunk_file(folder, teachers), weights_only=True)["losses"].numpy() for teachers in plan.chunks()]
-    )
+def _losses(plan: TeacherPlan, folder: Path) -> NDArray[np.float32]:
+    """Return the curves of losses, ``[points, num_teachers]``."""
+    files = [chunk_file(folder, teachers) for teachers in plan.chunks()]
+    return np.concatenate([torch.load(file, weights_only=True)["losses"].numpy() for file in files], axis=1)
+
+
+def _log(records: Records, partitions: list[NDArray[np.int64]], losses: NDArray[np.float32]) -> str:
+    """Return a table with a line per teacher."""
+    lines: list[list[object]] = [["teacher", "records", "labels_of_both_classes", "final_loss", "votes"]]
     for teacher, (rows, loss) in enumerate(zip(partitions, losses, strict=True)):
         labels = records.labels[rows]
         both = int((labels.min(axis=0) != labels.max(axis=0)).sum()) if len(rows) else 0
         votes = "trained" if len(rows) and np.isfinite(loss) else "constant"
-        writer.writerow([teacher, len(rows), both, f"{loss:.6g}", votes])
+        lines.append([teacher, len(rows), both, f"{loss:.6g}", votes])
+    return _csv(lines)
+
+
+def _curves(losses: NDArray[np.float32], num_steps: int) -> str:
+    """Return a table of how losses spread over teachers, a line per span of steps."""
+    shares = {"min": 0.0, "q10": 0.1, "median": 0.5, "q90": 0.9, "max": 1.0}
+    lines: list[list[object]] = [["step", "teachers_of_finite_loss", *shares]]
+    for point, row in enumerate(losses, 1):
+        finite = row[np.isfinite(row)]
+        spread = np.quantile(finite, list(shares.values())) if finite.size else [np.nan] * len(shares)
+        lines.append([-(-point * num_steps // len(losses)), finite.size, *(f"{value:.6g}" for value in spread)])
+    return _csv(lines)
+
+
+def _csv(lines: list[list[object]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from inspect import signature
 from typing import Any
@@ -10,9 +11,9 @@ import yaml
 from jsonargparse import Namespace
 
 from pate.data.source import load_data
-from pate.runs import TEACHERS_FIT, Run
+from pate.runs import TEACHERS_FIT, Json, Run
 from pate.stages.command import add_data, make_parser, open_run, saved_settings, settings
-from pate.stages.teachers import fit_teachers, vote_teachers
+from pate.stages.teachers import CHUNK_SIZE, fit_teachers, vote_teachers
 from pate.teachers.training import TeacherPlan
 
 
@@ -21,7 +22,7 @@ def fit(args: Sequence[str]) -> None:
     parser = _fit_parser()
     parsed = parser.parse_args(saved_settings(args, "data.yaml"))
     made = parser.instantiate(parsed)
-    run = open_run(parsed, settings(parser, parsed))
+    run = open_run(parsed, _kept(settings(parser, parsed)))
     fit_teachers(run, made.data, **_chosen(made, fit_teachers))
 
 
@@ -29,7 +30,7 @@ def vote(args: Sequence[str]) -> None:
     """Run `pate teachers vote`."""
     parser = make_parser("teachers vote", vote_teachers, skip={"run", "data", "plan"})
     parsed = parser.parse_args(list(args))
-    run = open_run(parsed, settings(parser, parsed))
+    run = open_run(parsed, _kept(settings(parser, parsed)))
     run.require(TEACHERS_FIT)
     vote_teachers(run, load_data(run), load_plan(run), **_chosen(parsed, vote_teachers))
 
@@ -39,12 +40,19 @@ def load_plan(run: Run) -> TeacherPlan:
     saved = yaml.safe_load((run.root / TEACHERS_FIT.config).read_text())
     parser = _fit_parser()
     made = parser.instantiate(parser.parse_object(saved | {"run": str(run.root)}))
-    return TeacherPlan(**_chosen(made, TeacherPlan))
+    chosen = json.loads((run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE).read_text())
+    return TeacherPlan(**_chosen(made, TeacherPlan) | chosen)
 
 
 def _fit_parser() -> Any:
-    parser = make_parser("teachers fit", fit_teachers, skip={"run", "data"})
+    parser = make_parser("teachers fit", fit_teachers, skip={"run", "data", "dry_run"})
     add_data(parser)
+    parser.add_argument(
+        "--dry_run",
+        action="store_true",
+        help="say how large partitions are (PRIVATE), what memory and time it will take and where it will run; train and"
+        " write nothing",
+    )
     return parser
 
 
@@ -52,4 +60,10 @@ def _chosen(made: Namespace, function: Any) -> dict[str, Any]:
     return {name: made[name] for name in signature(function).parameters if name in made and name not in _RUN}
 
 
+def _kept(config: Json) -> Json:
+    """Return the settings without those that change nothing of what is left behind."""
+    return {name: value for name, value in config.items() if name not in _WHERE}
+
+
 _RUN = {"run", "data"}
+_WHERE = {"workers", "executor", "gpus", "share", "dry_run"}

@@ -5,7 +5,8 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from pate.data.module import Records
+from pate.data.celeba import ImageFiles
+from pate.data.module import Features, Records
 
 IntArray = NDArray[np.int64]
 
@@ -21,6 +22,22 @@ def draw_batches(size: int, *, seed: int, teacher: int, steps: range, batch_size
     orders = [np.random.default_rng([seed, teacher, number]).permutation(size) for number in passes]
     start = first - passes.start * size
     return np.concatenate(orders)[start : start + last - first].reshape(len(steps), batch_size)
+
+
+def own_records(records: Records, partitions: list[IntArray]) -> tuple[Records, list[IntArray]]:
+    """Return the records of some partitions alone, and the partitions as rows of those.
+
+    Arrays are copied into one block, pictures are still read when they are asked for.
+    """
+    rows = np.concatenate(partitions)
+    features: Features
+    if isinstance(records.features, ImageFiles):
+        features = ImageFiles([records.features.paths[row] for row in rows], records.features.size)
+    else:
+        features = np.array(records.features[rows])
+    own = Records(features=features, labels=records.labels[rows], ids=records.ids[rows], groups=records.groups[rows])
+    stops = np.cumsum([len(partition) for partition in partitions])
+    return own, np.split(np.arange(len(rows)), stops[:-1])
 
 
 class ChunkBatches(Dataset[tuple[torch.Tensor, torch.Tensor]]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -12,11 +12,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
-from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from pate.teachers.losses import BinaryCrossEntropy, EntryLoss
+from pate.validation import expect
 
 NetworkFactory = Callable[[tuple[int, ...], int], nn.Module]
 """Makes a network for an input shape (without the batch) and a number of labels."""
+OptimizerFactory = Callable[[Any], Optimizer]
+"""Makes an optimizer of parameters. It must work entry by entry, as SGD, Adam and AdamW do."""
+SchedulerFactory = Callable[[Optimizer], LRScheduler]
+"""Makes a learning-rate schedule of an optimizer, stepped once per optimizer step."""
+
+# rows of the curves of losses that are kept
+_POINTS = 100
 
 
 def make_networks(
@@ -26,7 +36,7 @@ def make_networks(
     networks = []
     for teacher in teachers:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(np.random.SeedSequence([seed, teacher]).generate_state(1, np.uint64)[0] >> 1))
+            _seed(int(np.random.SeedSequence([seed, teacher]).generate_state(1, np.uint64)[0] >> 1))
             networks.append(factory(shape, num_labels))
     return networks
 
@@ -35,30 +45,51 @@ class TeacherChunk(pl.LightningModule):
     """Teachers trained side by side, each on its own batches, by the backward pass of the sum of their mean losses.
 
     The gradient of that sum with respect to one teacher's weights involves its own batch alone, and the optimizer works
-    entry by entry: no teacher's weights depend on another's data.
+    by entry: no teacher's weights depend on another's data. Buffers, such as those of batch norm, are stacked like
+    weights.
 
     Args:
         networks: one network per teacher, all of one architecture. One is trained as it is, several are stacked.
         optimizer: makes an optimizer of the parameters. It must work entry by entry (SGD, Adam, AdamW ...).
         positive_weights: ``[chunk, C]`` weights of positive labels in the loss, each from its own partition.
         has_records: ``[chunk]`` booleans; a teacher without records is not trained.
+        loss: the loss of an entry, cross-entropy where None.
+        scheduler: makes a learning-rate schedule, a function of the step alone; None for a constant rate.
+        clip_norm: the gradient of each teacher is scaled down to this norm where it is longer; None for no limit.
+        num_steps: how many steps there will be, for the curves of losses.
         seed: seed of what is random in the networks while they train, such as dropout.
+
+    Attributes:
+        losses: ``[points, chunk]`` mean losses on the last batch of each of up to 100 equal spans of steps. PRIVATE.
     """
+
+    losses: Tensor
+    positive_weights: Tensor
+    has_records: Tensor
 
     def __init__(
         self,
         networks: Sequence[nn.Module],
         *,
-        optimizer: Callable[[Any], Optimizer],
+        optimizer: OptimizerFactory,
         positive_weights: NDArray[np.float32],
         has_records: NDArray[np.bool_],
+        loss: EntryLoss | None = None,
+        scheduler: SchedulerFactory | None = None,
+        clip_norm: float | None = None,
+        num_steps: int = 1,
         seed: int = 0,
     ) -> None:
         super().__init__()
         self._make_optimizer = optimizer
+        self._make_scheduler = scheduler
+        self._loss = loss or BinaryCrossEntropy()
+        self._clip_norm = clip_norm
+        self._num_steps = num_steps
         self._seed = seed
         self.chunk = len(networks)
-        self.final_losses: Tensor = torch.full((self.chunk,), torch.nan)
+        losses = torch.full((min(num_steps, _POINTS), self.chunk), torch.nan)
+        self.register_buffer("losses", losses, persistent=False)
         self.register_buffer("positive_weights", torch.from_numpy(positive_weights)[:, None], persistent=False)
         self.register_buffer("has_records", torch.from_numpy(has_records.astype(np.float32)), persistent=False)
         if self.chunk == 1:
@@ -92,24 +123,72 @@ class TeacherChunk(pl.LightningModule):
         )
         return stacked
 
+    def teacher_losses(self, features: Tensor, labels: Tensor) -> Tensor:
+        """Return each teacher's mean loss ``[chunk]`` on ``[chunk, B, ...]`` features and ``[chunk, B, C]`` labels."""
+        return self._loss(self(features), labels, self.positive_weights).flatten(1).mean(1)
+
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         """Return the sum over teachers of their mean losses."""
-        features, labels = batch
-        losses = (
-            binary_cross_entropy_with_logits(self(features), labels, reduction="none", pos_weight=self.positive_weights)
-            .flatten(1)
-            .mean(1)
-        )
-        self.final_losses = losses.detach()
+        losses = self.teacher_losses(*batch)
+        self.losses[self.global_step * len(self.losses) // self._num_steps] = losses.detach()
         return (losses * self.has_records).sum()
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Seed what is random in the networks by the step, so that a resumed chunk goes on like an unbroken one."""
-        torch.manual_seed(self._seed * 1_000_003 + self.global_step)
+        _seed(self._seed * 1_000_003 + self.global_step)
 
-    def configure_optimizers(self) -> Optimizer:
-        """Make the optimizer."""
-        return self._make_optimizer(self.parameters())
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
+        """Clip each teacher's gradient by its own norm."""
+        if self._clip_norm is not None:
+            clip_gradients(self.parameters(), self._clip_norm, stacked=self.chunk > 1)
+
+    def configure_optimizers(self) -> Any:
+        """Make the optimizer, and its schedule by step."""
+        optimizer = self._make_optimizer(self.parameters())
+        if self._make_scheduler is None:
+            return optimizer
+        scheduler = self._make_scheduler(optimizer)
+        public = not isinstance(scheduler, ReduceLROnPlateau)
+        expect(public, "a scheduler that looks at no loss", scheduler=type(scheduler).__name__)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep the curves of losses."""
+        checkpoint["losses"] = self.losses
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on with the curves of losses."""
+        self.losses.copy_(checkpoint["losses"])
+
+
+@torch.no_grad()
+def clip_gradients(parameters: Iterable[Tensor], norm: float, *, stacked: bool) -> None:
+    """Scale each teacher's gradient, over all its parameters together, down to ``norm`` where it is longer.
+
+    ``stacked`` parameters are ``[chunk, ...]``; otherwise all are those of one teacher.
+    """
+    gradients = [p.grad if stacked else p.grad[None] for p in parameters if p.grad is not None]
+    squares = [gradient.flatten(1).square().sum(1) for gradient in gradients]
+    scale = (norm / (torch.stack(squares).sum(0).sqrt() + 1e-6)).clamp(max=1)
+    for gradient in gradients:
+        gradient.mul_(scale.view(-1, *[1] * (gradient.ndim - 1)))
+
+
+def check_entrywise(make_optimizer: OptimizerFactory) -> None:
+    """Raise ``ValueError`` unless an optimizer leaves one teacher's weights alone when another's gradients change.
+
+    LBFGS, Adafactor and others that look at a whole tensor would let stacked teachers see each other.
+    """
+    ended = []
+    for factor in (1.0, 3.0):
+        weights = torch.nn.Parameter(torch.linspace(-1, 1, 18).view(2, 3, 3))
+        optimizer = make_optimizer([weights])
+        for _ in range(2):
+            weights.grad = torch.linspace(-2, 1, 18).view(2, 3, 3).clone()
+            weights.grad[0] *= factor
+            optimizer.step(lambda: torch.tensor(0.0))  # type: ignore[arg-type, return-value, unused-ignore]
+        ended.append(weights.detach()[1])
+    expect(torch.equal(*ended), "an optimizer that works entry by entry", optimizer=type(optimizer).__name__)
 
 
 def positive_weights(labels: NDArray[np.uint8], power: float) -> NDArray[np.float32]:
@@ -118,8 +197,16 @@ def positive_weights(labels: NDArray[np.uint8], power: float) -> NDArray[np.floa
     ``((1 - m) / m)^power`` with ``m`` the smoothed share of positives; all ones at ``power = 0``.
     """
     share = (labels.sum(axis=0, dtype=np.float64) + 1) / (len(labels) + 2)
-    return (((1 - share) / share) ** power).astype(np.float32)
+    weights: NDArray[np.float64] = ((1 - share) / share) ** power
+    return weights.astype(np.float32)
 
 
 def _buffer_name(name: str) -> str:
     return "buffer/" + name.replace(".", "/")
+
+
+def _seed(seed: int) -> None:
+    # torch.manual_seed formats a traceback for every kind of accelerator that is not there: a millisecond
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed(seed)

@@ -13,19 +13,29 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from numpy.typing import NDArray
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
-from torch.optim import Optimizer
 from torch.utils.data import DataLoader
-from tqdm import tqdm
 
 from pate.data.module import Records
 from pate.runs import replacing
 from pate.teachers.batches import ChunkBatches
-from pate.teachers.chunk import NetworkFactory, TeacherChunk, make_networks, positive_weights
-from pate.validation import expect, expect_count
+from pate.teachers.chunk import (
+    NetworkFactory,
+    OptimizerFactory,
+    SchedulerFactory,
+    TeacherChunk,
+    check_entrywise,
+    make_networks,
+    positive_weights,
+)
+from pate.teachers.losses import EntryLoss
+from pate.validation import expect, expect_count, expect_positive
 
 IntArray = NDArray[np.int64]
+Report = Callable[[int], object]
+"""Is told how many steps more are done."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +57,16 @@ class TeacherPlan:
     """
 
     network: NetworkFactory
-    optimizer: Callable[[Any], Optimizer]
+    optimizer: OptimizerFactory
     num_teachers: int
     num_steps: int
     batch_size: int
     chunk_size: int = 1
     checkpoint_steps: int = 1000
     positive_weight_power: float = 0.0
+    loss: EntryLoss | None = None
+    scheduler: SchedulerFactory | None = None
+    clip_norm: float | None = None
     seed: int = 0
     accelerator: str = "auto"
 
@@ -69,6 +82,10 @@ class TeacherPlan:
         expect_count(0, seed=self.seed)
         power = self.positive_weight_power
         expect(0 <= power <= 1, "0 <= positive_weight_power <= 1", positive_weight_power=power)
+        if self.clip_norm is not None:
+            expect_positive(clip_norm=self.clip_norm)
+        if self.chunk_size > 1:
+            check_entrywise(self.optimizer)
 
     def chunks(self) -> list[range]:
         """Return the teachers of each chunk, by number alone."""
@@ -92,21 +109,28 @@ def make_chunk(plan: TeacherPlan, teachers: range, records: Records, partitions:
         optimizer=plan.optimizer,
         positive_weights=np.stack([positive_weights(y, plan.positive_weight_power) for y in labels]),
         has_records=np.array([len(y) > 0 for y in labels]),
+        loss=plan.loss,
+        scheduler=plan.scheduler,
+        clip_norm=plan.clip_norm,
+        num_steps=plan.num_steps,
         seed=int(np.random.SeedSequence([plan.seed, teachers.start]).generate_state(1)[0]),
     )
 
 
 def train_chunk(
-    plan: TeacherPlan, teachers: range, records: Records, partitions: list[IntArray], folder: Path, progress: tqdm[Any]
+    plan: TeacherPlan, teachers: range, records: Records, partitions: list[IntArray], folder: Path, report: Report
 ) -> None:
-    """Train the teachers of a chunk, from its last checkpoint if it has one, and leave `chunk_file`."""
+    """Train the teachers of a chunk, from its last checkpoint if it has one, and leave `chunk_file`.
+
+    ``partitions`` are the rows of ``records`` of each of ``teachers``. ``report`` is told of steps as they are done.
+    """
     target = chunk_file(folder, teachers)
     if target.is_file():
-        progress.update(plan.num_steps)
+        report(plan.num_steps)
         return
     partial = target.with_suffix(".ckpt")
     module = make_chunk(plan, teachers, records, partitions)
-    callbacks: list[Callback] = [_Steps(progress)]
+    callbacks: list[Callback] = [_Steps(report)]
     several = plan.num_steps > plan.checkpoint_steps
     if several:
         callbacks.append(
@@ -119,10 +143,12 @@ def train_chunk(
                 enable_version_counter=False,
             )
         )
-    with _quiet():
+    with quiet():
         trainer = pl.Trainer(
             accelerator=plan.accelerator,
             devices=1,
+            # teachers never talk to each other: a rank of torchrun or SLURM trains its share alone
+            plugins=[LightningEnvironment()],
             max_epochs=-(-plan.num_steps // plan.checkpoint_steps),
             callbacks=callbacks,
             logger=False,
@@ -136,7 +162,7 @@ def train_chunk(
     with replacing(target) as file:
         state = {name: value.cpu() for name, value in module.state_dict().items()}
         sizes = torch.tensor([len(partition) for partition in partitions])
-        torch.save({"state": state, "sizes": sizes, "losses": module.final_losses.cpu()}, file)
+        torch.save({"state": state, "sizes": sizes, "losses": module.losses.cpu()}, file)
     partial.unlink(missing_ok=True)
 
 
@@ -177,21 +203,21 @@ class _ChunkData(pl.LightningDataModule):
 
 
 class _Steps(Callback):
-    """Moves the stage's one progress bar."""
+    """Tells of steps, those before the checkpoint included."""
 
-    def __init__(self, progress: tqdm[Any]) -> None:
-        self._progress = progress
+    def __init__(self, report: Report) -> None:
+        self._report = report
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._progress.update(trainer.global_step)
+        self._report(trainer.global_step)
 
     def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
-        self._progress.update(1)
+        self._report(1)
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep Lightning from introducing itself once per chunk."""
+def quiet() -> Iterator[None]:
+    """Keep Lightning from introducing itself with every trainer."""
     logger = logging.getLogger("pytorch_lightning")
     rank_zero = logging.getLogger("pytorch_lightning.utilities.rank_zero")
     levels = logger.level, rank_zero.level

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pate.data.module import Features
 from pate.runs import replacing, write_json
 from pate.teachers.chunk import TeacherChunk
+from pate.teachers.training import TeacherPlan, load_chunk
 from pate.validation import expect
 from pate.votes import Votes, count_packed, pack_ballots, unpack_ballots
 
@@ -32,10 +33,19 @@ def cast_votes(chunk: TeacherChunk, features: Features, *, batch_size: int = 256
     packed = []
     for start in range(0, features.shape[0], batch_size):
         index = np.arange(start, min(start + batch_size, features.shape[0]))
-        logits = chunk(torch.from_numpy(features[index]).to(chunk.device)[None])
-        yes = (logits > 0) & (chunk.has_records > 0)[:, None, None]
+        logits: torch.Tensor = chunk(torch.from_numpy(features[index]).to(chunk.device)[None])
+        trained: torch.Tensor = chunk.has_records[:, None, None] > 0
+        yes = (logits > 0) & trained
         packed.append(pack_ballots(yes.cpu().numpy()))
     return np.concatenate(packed, axis=1)
+
+
+def vote_chunk(
+    plan: TeacherPlan, teachers: range, features: Features, num_labels: int, folder: Path, store: VoteStore
+) -> None:
+    """Load the teachers of a chunk from ``folder``, let them vote on ``features`` ``[Q, ...]`` and keep their votes."""
+    chunk = load_chunk(plan, teachers, tuple(features.shape[1:]), num_labels, folder)
+    store.save_chunk(teachers, cast_votes(chunk, features))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,202 @@
+"""How many teachers are trained at once: what fits into memory, and of that what is fastest.
+
+Both are found on random data of the public shape, so that the choice tells nothing of private records.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from torch import Tensor
+
+from pate.teachers.chunk import TeacherChunk, make_networks
+from pate.teachers.training import TeacherPlan, quiet
+
+CHUNK_SIZES = (1, 5, 20, 50)
+"""Sizes that are tried, small ones first."""
+
+# weights, gradients and the two moments of Adam
+_COPIES = 4
+# what the estimate leaves out: temporary results of an operation, fragmentation
+_HEADROOM = 0.6
+# what Lightning takes per step, whatever the size of a chunk
+_LIGHTNING_SECONDS = 7e-4
+# a size whose trial would take longer is not tried: its steps are heavy enough to be taken one by one
+_TRIAL_SECONDS = 5.0
+_TRIAL_STEPS = 4
+# a larger chunk must save this much, because what it holds in memory is not free
+_GAIN = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizing:
+    """A choice of a chunk size.
+
+    Attributes:
+        chunk_size: teachers that are trained at once.
+        needed_bytes: estimated memory of a chunk of this size.
+        seconds: seconds that one step of one teacher took in the trial; NaN without one.
+        said: what is to be said to the user, line by line.
+    """
+
+    chunk_size: int
+    needed_bytes: int
+    seconds: float
+    said: tuple[str, ...] = ()
+
+
+def choose_size(
+    plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, auto: bool, available: int | None = None
+) -> Sizing:
+    """Choose a chunk size: ``plan.chunk_size``, or the fastest where ``auto``; halved until it fits.
+
+    Args:
+        plan: how teachers are trained.
+        shape: shape of a record's features.
+        num_labels: how many labels.
+        auto: whether sizes are tried.
+        available: bytes of memory that one chunk may take; what is free where None.
+    """
+    device = root_device(plan.accelerator)
+    available = available_bytes(device) if available is None else available
+    said: list[str] = []
+    if not auto:
+        size = fitting_size(plan, shape, num_labels, plan.chunk_size, available)
+        if size < plan.chunk_size:
+            said.append(
+                f"A chunk of {plan.chunk_size} teachers needs about"
+                f" {gigabytes(chunk_bytes(plan, shape, num_labels, plan.chunk_size))} of {gigabytes(available)} GB:"
+                f" halved to {size}."
+            )
+        return Sizing(chunk_size=size, needed_bytes=chunk_bytes(plan, shape, num_labels, size), seconds=np.nan)
+    best, seconds = 1, np.inf
+    for size in CHUNK_SIZES:
+        if size > 1 and (
+            size > plan.num_teachers
+            or seconds * size * _TRIAL_STEPS > _TRIAL_SECONDS
+            or chunk_bytes(plan, shape, num_labels, size) > available
+        ):
+            break
+        taken = (step_seconds(plan, shape, num_labels, size, device=device) + _LIGHTNING_SECONDS) / size
+        said.append(f"{size} at once: {taken * 1e3:.3g} ms per step of a teacher.")
+        if taken > _GAIN * seconds:
+            break
+        best, seconds = size, taken
+    said.append(f"Teachers are trained {best} at once.")
+    return Sizing(
+        chunk_size=best,
+        needed_bytes=chunk_bytes(plan, shape, num_labels, best),
+        seconds=seconds,
+        said=tuple(said),
+    )
+
+
+def fitting_size(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int, available: int) -> int:
+    """Return ``size``, halved until a chunk fits into ``available`` bytes; 1 is not asked whether it fits."""
+    while size > 1 and chunk_bytes(plan, shape, num_labels, size) > available:
+        size //= 2
+    return size
+
+
+def chunk_bytes(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int) -> int:
+    """Estimate the memory of a chunk of ``size`` while it trains, bytes: weights and what backward needs.
+
+    A forward pass on torch's ``meta`` device, which computes shapes alone.
+    """
+    # stacked networks are alike: what two of them need says what many do
+    stacked = min(size, 2)
+    networks = make_networks(plan.network, shape, num_labels, seed=plan.seed, teachers=range(stacked))
+    chunk = _trial_chunk(plan, networks, num_labels).to("meta")
+    state = sum(p.numel() * p.element_size() for p in chunk.parameters())
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept[id(tensor.untyped_storage())] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    features = torch.empty(stacked, plan.batch_size, *shape, device="meta")
+    labels = torch.empty(stacked, plan.batch_size, num_labels, device="meta")
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        loss = chunk.teacher_losses(features, labels).sum()
+    del loss
+    return int((_COPIES * state + sum(kept.values())) * size / stacked)
+
+
+def step_seconds(
+    plan: TeacherPlan,
+    shape: tuple[int, ...],
+    num_labels: int,
+    size: int,
+    *,
+    device: torch.device,
+    limit: float = 0.4,
+) -> float:
+    """Return the median seconds of a step of a chunk of ``size``, tried for about ``limit`` seconds."""
+    networks = make_networks(plan.network, shape, num_labels, seed=plan.seed, teachers=range(size))
+    chunk = _trial_chunk(plan, networks, num_labels).to(device)
+    optimizer = plan.optimizer(chunk.parameters())
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(size, plan.batch_size, *shape, generator=generator).to(device)
+    labels = torch.randint(0, 2, (size, plan.batch_size, num_labels), generator=generator).float().to(device)
+    taken: list[float] = []
+    with torch.random.fork_rng(devices=[]):
+        while len(taken) < _TRIAL_STEPS or (sum(taken) < limit and len(taken) < 30):
+            start = time.perf_counter()
+            optimizer.zero_grad()
+            chunk.teacher_losses(features, labels).sum().backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            taken.append(time.perf_counter() - start)
+    # the first step makes the optimizer's state
+    return float(np.median(taken[1:]))
+
+
+def root_device(accelerator: str) -> torch.device:
+    """Return the device that Lightning chooses for an accelerator."""
+    with quiet():
+        trainer = pl.Trainer(
+            accelerator=accelerator,
+            devices=1,
+            plugins=[LightningEnvironment()],
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+        )
+    device: torch.device = trainer.strategy.root_device
+    return device
+
+
+def available_bytes(device: torch.device) -> int:
+    """Return how much memory a chunk may take on ``device``, in bytes, with some left over."""
+    if device.type == "cuda":
+        return int(_HEADROOM * torch.cuda.mem_get_info(device)[0])
+    lines = Path("/proc/meminfo")
+    if lines.is_file():
+        fields = dict(line.split(":", 1) for line in lines.read_text().splitlines())
+        return int(_HEADROOM * int(fields["MemAvailable"].split()[0]) * 1024)
+    return int(_HEADROOM * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)
+
+
+def _trial_chunk(plan: TeacherPlan, networks: Sequence[torch.nn.Module], num_labels: int) -> TeacherChunk:
+    chunk = TeacherChunk(
+        networks,
+        optimizer=plan.optimizer,
+        positive_weights=np.ones((len(networks), num_labels), dtype=np.float32),
+        has_records=np.ones(len(networks), dtype=np.bool_),
+        loss=plan.loss,
+    )
+    return chunk.train()
+
+
+def gigabytes(size: int) -> str:
+    """Return bytes as GB, in three digits."""
+    return f"{size / 1e9:.3g}"
