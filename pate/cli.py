@@ -24,6 +24,7 @@ _COMMANDS: dict[str, tuple[str, str, tuple[str, ...], str]] = {
     "account": ("budget_command", "account", (), "say what queries would cost, from parameters alone"),
     "ledger show": ("budget_command", "show", (), "list the releases of a ledger and what they cost"),
     "ledger verify": ("budget_command", "verify", (), "compute everything that a ledger says again"),
+    "frontier": ("frontier", "main", (), "draw label and student quality against epsilon for many aggregators"),
     "faces": ("faces", "main", (), "draw faces and write them in CelebA's format"),
 }
 

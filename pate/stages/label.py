@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import pate
+from pate.accounting.events import Event
 from pate.accounting.ledger import Ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import check_budget, describe, make_statement
-from pate.aggregators.base import Aggregator
+from pate.aggregators.base import Aggregator, Release
+from pate.data.arrays import read_npz
 from pate.mechanisms.noise import private_generator, seeded_generator
 from pate.runs import (
     LABEL,
@@ -28,7 +32,7 @@ from pate.runs import (
 )
 from pate.teachers.voting import VoteStore
 from pate.validation import expect, expect_count
-from pate.votes import Votes
+from pate.votes import rows_of
 
 
 def label(
@@ -39,6 +43,7 @@ def label(
     max_epsilon: float | None = None,
     query_seed: int = 0,
     noise_seed: int | None = None,
+    predictions: Path | None = None,
 ) -> None:
     """Label public samples through a private mechanism, and state what all releases from the private data cost.
 
@@ -54,6 +59,8 @@ def label(
         query_seed: seed of the public order in which samples are taken.
         noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private. None for noise from
             the operating system's entropy.
+        predictions: an ``.npz`` with ``ids`` and ``probabilities``, what a student that was trained on an earlier
+            release predicts of public samples, for an aggregator that asks for it.
     """
     run.require(TEACHERS_VOTE)
     expect_count(1, num_queries=num_queries)
@@ -63,6 +70,8 @@ def label(
     expect(num_queries <= len(manifest["ids"]), f"num_queries <= {len(manifest['ids'])}", num_queries=num_queries)
     if max_epsilon is not None:
         expect(max_epsilon > 0, "max_epsilon > 0", max_epsilon=max_epsilon)
+    needed = aggregator.needs_predictions
+    expect(needed == (predictions is not None), f"predictions {'given' if needed else 'left out'}", given=predictions)
     events = {
         relation: aggregator.event(num_teachers=num_teachers, num_labels=len(names), neighboring_relation=relation)
         for relation in NeighboringRelation
@@ -80,9 +89,11 @@ def label(
             )
     run.begin(LABEL, manifest["made_by"])
     if not target.is_file():
-        votes, ids = store.load()
+        ids = np.array(manifest["ids"])
         chosen = np.random.default_rng(query_seed).permutation(len(ids))[:num_queries]
-        asked = Votes.from_counts(votes.counts[chosen], num_teachers)
+        predicted = None if predictions is None else read_predictions(predictions, ids[chosen], names)
+        votes, _ = store.load(ballots=aggregator.needs_ballots)
+        asked = replace(votes[chosen], predictions=predicted)
         release = ledger.reserve(
             events,
             count=num_queries,
@@ -91,17 +102,19 @@ def label(
             seeded=noise_seed is not None,
         )
         generator = private_generator() if noise_seed is None else seeded_generator(noise_seed, release=release)
-        labels, mask = aggregator.aggregate(asked, generator=generator)
+        found = aggregator.aggregate(asked, generator=generator)
         write_arrays(
             target,
-            ids=np.array(ids)[chosen],
-            labels=labels,
-            mask=mask,
+            ids=ids[chosen],
             label_names=np.array(names),
             release=np.array(release),
+            **_arrays(found, num_teachers),
         )
     released = read_labels(run)
-    ledger.settle(int(released["release"]))
+    realised = None
+    if "steps" in released:
+        realised = realised_charges(aggregator, released["steps"], num_teachers=num_teachers, num_labels=len(names))
+    ledger.settle(int(released["release"]), realised=realised)
     statement = make_statement(
         ledger.entries(),
         delta=delta,
@@ -125,6 +138,50 @@ def _unit(run: Run) -> str:
     return str(state["config"].get("unit", "record"))
 
 
+def read_predictions(path: Path, wanted: NDArray[np.str_], label_names: Sequence[str]) -> NDArray[np.float64]:
+    """Return the probabilities ``[Q, C]`` that a student gives to the samples ``wanted`` ``[Q]``.
+
+    Raises ``ValueError`` where the file, a sample or a label is missing.
+    """
+    arrays = read_npz(path, ("ids", "probabilities", "label_names"))
+    found = [str(name) for name in arrays["label_names"]]
+    expect(found == list(label_names), f"predictions of {', '.join(label_names)}", label_names=found)
+    return np.asarray(arrays["probabilities"][rows_of(wanted, arrays["ids"])], dtype=np.float64)
+
+
+def realised_charges(
+    aggregator: Aggregator, steps: NDArray[np.integer], *, num_teachers: int, num_labels: int
+) -> list[tuple[dict[NeighboringRelation, Event], int]]:
+    """Return what queries cost that went ``steps`` ``[Q]`` far: events under either relation, and how often."""
+    return [
+        (
+            {
+                relation: aggregator.realised_event(
+                    step, num_teachers=num_teachers, num_labels=num_labels, neighboring_relation=relation
+                )
+                for relation in NeighboringRelation
+            },
+            count,
+        )
+        for step, count in zip(*(each.tolist() for each in np.unique(steps, return_counts=True)), strict=True)
+    ]
+
+
+def _arrays(release: Release, num_teachers: int) -> dict[str, Any]:
+    """Return what is kept of a release; what it has not is left out."""
+    arrays: dict[str, Any] = {"labels": release.labels, "mask": release.mask}
+    if release.values is not None:
+        arrays |= {"values": release.values, "noise_std": release.noise_std, "num_teachers": num_teachers}
+    if release.steps is not None:
+        arrays["steps"] = release.steps
+    return arrays
+
+
 def _describe_aggregator(aggregator: Aggregator) -> Mapping[str, Any]:
     cls = type(aggregator)
-    return {"class_path": f"{cls.__module__}.{cls.__name__}", "init_args": asdict(aggregator)}
+    parameters = {field.name: getattr(aggregator, field.name) for field in fields(aggregator)}
+    plain = {
+        name: _describe_aggregator(value) if isinstance(value, Aggregator) else value
+        for name, value in parameters.items()
+    }
+    return {"class_path": f"{cls.__module__}.{cls.__name__}", "init_args": plain}

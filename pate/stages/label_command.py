@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from inspect import signature
 
+from pate.aggregators import load_plugins
 from pate.runs import LABEL
 from pate.stages.command import make_parser, open_run, settings
 from pate.stages.label import label
@@ -10,6 +11,7 @@ from pate.stages.label import label
 
 def main(args: Sequence[str]) -> None:
     """Run `pate label`."""
+    load_plugins()
     parser = make_parser("label", label, skip={"run"})
     parsed = parser.parse_args(list(args))
     made = parser.instantiate(parsed)

@@ -100,7 +100,7 @@ class StudentCLI(LightningCLI):
         answers = self.trainer.predict(model, ckpt_path=ckpt_path or self._trained(), **kwargs)
         write_arrays(
             self.folder / "predictions.npz",
-            ids=self.datamodule.source.records(Role.TEST).ids,
+            ids=self.datamodule.predict_ids,
             probabilities=torch.cat([batch for batch in answers or [] if isinstance(batch, torch.Tensor)]).numpy(),
             label_names=np.array(self.datamodule.label_names),
         )

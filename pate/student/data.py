@@ -15,8 +15,10 @@ from pate.data.module import Features, Role
 from pate.data.source import load_data
 from pate.runs import LABEL, Run, read_labels
 from pate.validation import expect, expect_count
+from pate.votes import rows_of
 
 Labels = Literal["released", "truth"]
+FloatArray = NDArray[np.float32]
 
 
 class StudentData(pl.LightningDataModule):
@@ -30,6 +32,12 @@ class StudentData(pl.LightningDataModule):
             their place, for the reference that a private student is measured against: what comes of it is PRIVATE.
         num_workers: worker processes of the loaders.
         seed: seed of the split and of the order of the samples.
+        soft: whether noisy counts, where the aggregator released them, are learned from in place of labels: as shares
+            of the teachers, which lie below 0 and above 1 too.
+        unlabelled: how many samples without any label are shown with each labelled one, drawn anew every epoch from the
+            rest of the public pool and the queries that were not answered. A student with `Student.pseudo_confidence`
+            learns from them.
+        predict_on: whether ``pate student predict`` answers for the ``test`` set or the ``public`` samples.
     """
 
     def __init__(
@@ -40,10 +48,13 @@ class StudentData(pl.LightningDataModule):
         labels: Labels = "released",
         num_workers: int = 0,
         seed: int = 0,
+        soft: bool = True,
+        unlabelled: int = 0,
+        predict_on: Literal["test", "public"] = "test",
     ) -> None:
         super().__init__()
         expect_count(1, batch_size=batch_size)
-        expect_count(0, num_workers=num_workers, seed=seed)
+        expect_count(0, num_workers=num_workers, seed=seed, unlabelled=unlabelled)
         expect(0 <= val_fraction < 1, "0 <= val_fraction < 1", val_fraction=val_fraction)
         self.run = Run(Path(run))
         self.run.require(LABEL)
@@ -55,21 +66,31 @@ class StudentData(pl.LightningDataModule):
         public = self.source.records(Role.PUBLIC)
         rows = rows_of(released["ids"], public.ids)
         if labels == "truth":
-            targets, mask = public.labels[rows], np.ones(released["mask"].shape, dtype=np.bool_)
+            targets, mask = public.labels[rows].astype(np.float32), np.ones(released["mask"].shape, dtype=np.bool_)
         else:
-            targets, mask = released["labels"], released["mask"]
+            targets, mask = targets_of(released, soft=soft), released["mask"]
             answered = mask.any(axis=1)
             rows, targets, mask = rows[answered], targets[answered], mask[answered]
         expect(len(rows) > 0, "at least one query that was answered", answered=len(rows))
         order = np.random.default_rng(seed).permutation(len(rows))
         held = order[: int(val_fraction * len(rows))]
         kept = order[len(held) :]
-        self._train = _Samples(public.features, rows[kept], targets[kept], mask[kept])
         self._val = _Samples(public.features, rows[held], targets[held], mask[held])
+        others = np.setdiff1d(np.arange(len(public)), rows) if unlabelled else np.zeros(0, dtype=np.int64)
+        expect(not unlabelled or others.size > 0, "public samples without labels", samples=others.size)
+        blank = np.zeros((others.size, targets.shape[1]))
+        self._train = _Samples(
+            public.features,
+            np.concatenate((rows[kept], others)),
+            np.concatenate((targets[kept], blank)),
+            np.concatenate((mask[kept], blank > 0)),
+        )
+        self._order = _Shuffle(len(kept), seed, others=others.size, extra=unlabelled * len(kept))
+        self._role = Role(predict_on)
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Labelled samples, in a new order every epoch that depends on the seed and the epoch alone."""
-        return self._loader(self._train, sampler=_Shuffle(len(self._train), self.seed))
+        return self._loader(self._train, sampler=self._order)
 
     def val_dataloader(self) -> DataLoader[Any]:
         """Labelled samples held out for validation."""
@@ -77,26 +98,35 @@ class StudentData(pl.LightningDataModule):
 
     def test_dataloader(self) -> DataLoader[Any]:
         """The test set with its truth."""
-        test = self.source.records(Role.TEST)
-        rows = np.arange(len(test))
-        return self._loader(_Samples(test.features, rows, test.labels, np.ones(test.labels.shape, dtype=np.bool_)))
+        return self._truth(Role.TEST)
 
     def predict_dataloader(self) -> DataLoader[Any]:
-        """The test set."""
-        return self.test_dataloader()
+        """The test set, or the public samples where ``predict_on`` says so."""
+        return self._truth(self._role)
+
+    @property
+    def predict_ids(self) -> NDArray[np.str_]:
+        """The ids of the samples of `predict_dataloader`, in its order."""
+        return self.source.records(self._role).ids
+
+    def _truth(self, role: Role) -> DataLoader[Any]:
+        records = self.source.records(role)
+        mask = np.ones(records.labels.shape, dtype=np.bool_)
+        return self._loader(_Samples(records.features, np.arange(len(records)), records.labels, mask))
 
     def _loader(self, samples: Dataset[Any], sampler: Sampler[int] | None = None) -> DataLoader[Any]:
         size = self.batch_size if sampler is not None else max(self.batch_size, 256)
         return DataLoader(samples, batch_size=size, sampler=sampler, num_workers=self.num_workers)
 
 
-def rows_of(wanted: NDArray[np.str_], ids: NDArray[np.str_]) -> NDArray[np.int64]:
-    """Return the rows of ``ids`` ``[N]`` that hold ``wanted`` ``[Q]``."""
-    order = np.argsort(ids)
-    rows = order[np.searchsorted(ids, wanted, sorter=order).clip(max=len(ids) - 1)]
-    missing = wanted[ids[rows] != wanted]
-    expect(missing.size == 0, "labelled samples among the public records", missing=missing[:3].tolist())
-    return rows
+def targets_of(released: dict[str, NDArray[Any]], *, soft: bool = True) -> FloatArray:
+    """Return what a student learns of a release, ``[Q, C]``: shares of the teachers where there are noisy counts.
+
+    The noise in a share has mean 0, so that a loss linear in its target is right on average (see `Student`).
+    """
+    if soft and "values" in released:
+        return np.asarray(released["values"] / released["num_teachers"], dtype=np.float32)
+    return released["labels"].astype(np.float32)
 
 
 class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
@@ -104,7 +134,7 @@ class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
         self,
         features: Features,
         rows: NDArray[np.int64],
-        labels: NDArray[np.uint8],
+        labels: NDArray[Any],
         mask: NDArray[np.bool_],
     ) -> None:
         self._features, self._rows, self._labels, self._mask = features, rows, labels, mask
@@ -124,16 +154,25 @@ class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
 
 
 class _Shuffle(Sampler[int]):
-    """A new order every epoch. Lightning says which epoch it is."""
+    """A new order every epoch of ``size`` samples and of ``extra`` drawn from the ``others`` behind them.
 
-    def __init__(self, size: int, seed: int) -> None:
+    Lightning says which epoch it is.
+    """
+
+    def __init__(self, size: int, seed: int, *, others: int = 0, extra: int = 0) -> None:
         self._size, self._seed, self._epoch = size, seed, 0
+        self._others, self._extra = others, extra
 
     def set_epoch(self, epoch: int) -> None:
         self._epoch = epoch
 
     def __len__(self) -> int:
-        return self._size
+        return self._size + self._extra
 
     def __iter__(self) -> Any:
-        return iter(np.random.default_rng([self._seed, self._epoch]).permutation(self._size).tolist())
+        generator = np.random.default_rng([self._seed, self._epoch])
+        order = generator.permutation(self._size)
+        if self._extra:
+            drawn = self._size + generator.integers(self._others, size=self._extra)
+            order = generator.permutation(np.concatenate((order, drawn)))
+        return iter(order.tolist())

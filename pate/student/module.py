@@ -8,11 +8,13 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.functional import softplus
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from pate.student.metrics import make_metrics, report, summarise
+from pate.validation import expect, expect_open_unit, expect_positive
 
 Batch = tuple[Tensor, Tensor, Tensor]
 
@@ -20,7 +22,14 @@ Batch = tuple[Tensor, Tensor, Tensor]
 class Student(pl.LightningModule):
     """A multi-label classifier trained on what was released.
 
-    A batch is ``(features [B, ...], labels [B, C], mask [B, C])``; entries outside the mask have no part in the loss.
+    A batch is ``(features [B, ...], targets [B, C], mask [B, C])``; entries outside the mask have no part in the loss.
+    The loss ``log(1 + exp(z)) - y z`` of a logit z is linear in its target y. A target may be a label, or a share of
+    the teachers with Gaussian noise, below 0 and above 1 too: the noise has mean 0, and so has what it adds to the loss
+    and to its gradient, in training and in validation alike. ``val_loss`` chooses between models without a private
+    label. How strongly the noise pulls falls with the number of samples; weight decay holds against it.
+
+    Entries that were not released can teach too: with ``pseudo_confidence``, a running average of the network labels
+    those of which it is as sure as that.
 
     Args:
         network: makes the network for an input shape and a number of labels.
@@ -29,6 +38,13 @@ class Student(pl.LightningModule):
         input_shape: shape of one sample's features, linked from the data.
         label_names: names of the labels, linked from the data.
         seed: seed of what is random in the network while it trains.
+        pseudo_confidence: the probability, of a label or of its absence, from which on the running average labels what
+            was not released; None for no such labels. `StudentData.unlabelled` brings in samples without any.
+        average_decay: how much of the running average stays at each step.
+        pseudo_weight: weight of these labels in the loss.
+
+    Raises:
+        ValueError: on a confidence outside [1/2, 1), a decay outside (0, 1) or a weight that is not positive.
     """
 
     def __init__(
@@ -39,13 +55,28 @@ class Student(pl.LightningModule):
         input_shape: tuple[int, ...] = (),
         label_names: tuple[str, ...] = (),
         seed: int = 0,
+        pseudo_confidence: float | None = None,
+        average_decay: float = 0.99,
+        pseudo_weight: float = 1.0,
     ) -> None:
         super().__init__()
+        expect_open_unit(average_decay=average_decay)
+        expect_positive(pseudo_weight=pseudo_weight)
+        if pseudo_confidence is not None:
+            right = 0.5 <= pseudo_confidence < 1
+            expect(right, "0.5 <= pseudo_confidence < 1", pseudo_confidence=pseudo_confidence)
         self.save_hyperparameters(ignore=["network", "optimizer", "scheduler"])
         self.label_names = tuple(label_names)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = network(tuple(input_shape), len(self.label_names))
+        self.average: AveragedModel | None = None
+        if pseudo_confidence is not None:
+            self.average = AveragedModel(
+                self.network,
+                multi_avg_fn=get_ema_multi_avg_fn(average_decay),  # type: ignore[no-untyped-call]
+            )
+        self._confidence, self._pseudo_weight = pseudo_confidence, pseudo_weight
         self._make_optimizer = optimizer
         self._make_scheduler = scheduler
         self._seed = seed
@@ -60,10 +91,25 @@ class Student(pl.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the masked mean loss."""
-        features, labels, mask = batch
-        loss = _masked_loss(self(features), labels, mask)
+        features, targets, mask = batch
+        logits = self(features)
+        loss = masked_loss(logits, targets, mask)
         self.log("train_loss", loss, prog_bar=True, on_step=False, on_epoch=True)
-        return loss
+        return loss if self.average is None else loss + self._pseudo_weight * self._pseudo_loss(batch, logits)
+
+    def _pseudo_loss(self, batch: Batch, logits: Tensor) -> Tensor:
+        """Return the loss against what the running average is sure of, among what was not released."""
+        features, _, mask = batch
+        assert self.average is not None and self._confidence is not None
+        with torch.no_grad():
+            guess = self.average(features).sigmoid()
+        sure = (torch.maximum(guess, 1 - guess) >= self._confidence).to(logits.dtype)
+        return masked_loss(logits, (guess > 0.5).to(logits.dtype), sure * (1 - mask))
+
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
+        """Move the running average towards the network."""
+        if self.average is not None:
+            self.average.update_parameters(self.network)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Seed what is random in the network by the step, so that a resumed training goes on like an unbroken one."""
@@ -71,12 +117,14 @@ class Student(pl.LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Judge held-out released labels."""
-        features, labels, mask = batch
+        features, targets, mask = batch
         logits = self(features)
-        self.log("val_loss", _masked_loss(logits, labels, mask), prog_bar=True)
-        whole = mask.all(dim=1)
+        # an epoch's loss is the mean over all released entries, not over batches
+        self.log("val_loss", masked_loss(logits, targets, mask), prog_bar=True, batch_size=int(mask.sum().clamp(min=1)))
+        # noisy shares are no labels to be met
+        whole = mask.all(dim=1) & ((targets == 0) | (targets == 1)).all(dim=1)
         if whole.any():
-            self.val_metrics.update(logits[whole].sigmoid(), labels[whole].long())
+            self.val_metrics.update(logits[whole].sigmoid(), targets[whole].long())
 
     def on_validation_epoch_end(self) -> None:
         """Log the metrics of the held-out released labels."""
@@ -98,16 +146,21 @@ class Student(pl.LightningModule):
 
     def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return probabilities ``[B, C]``."""
-        return self(batch[0]).sigmoid()
+        probabilities: Tensor = self(batch[0]).sigmoid()
+        return probabilities
 
     def configure_optimizers(self) -> Any:
         """Make the optimizer, and the scheduler if there is one."""
-        optimizer = self._make_optimizer(self.parameters())
+        optimizer = self._make_optimizer(self.network.parameters())
         if self._make_scheduler is None:
             return optimizer
         return [optimizer], [self._make_scheduler(optimizer)]
 
 
-def _masked_loss(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-    losses = binary_cross_entropy_with_logits(logits, labels, reduction="none") * mask
+def masked_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    """Return the mean of ``log(1 + exp(z)) - y z`` over the entries of the mask, all ``[B, C]``; 0 where it is empty.
+
+    Targets are labels, or noisy shares of any size.
+    """
+    losses: Tensor = (softplus(logits) - targets * logits) * mask
     return losses.sum() / mask.sum().clamp(min=1)

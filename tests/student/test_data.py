@@ -6,7 +6,8 @@ import torch
 
 from pate.data.module import Role
 from pate.runs import Run, read_labels
-from pate.student.data import StudentData, rows_of
+from pate.student.data import StudentData
+from pate.votes import rows_of
 from tests.conftest import make_arrays
 
 

@@ -1,0 +1,186 @@
+"""`pate label` with every kind of aggregator: what it needs, what it releases, what it settles."""
+
+import json
+import shutil
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from pate import cli
+from pate.accounting.ledger import read_ledger
+from pate.accounting.relation import NeighboringRelation
+from pate.accounting.statement import verify_statement
+from pate.runs import Run, read_labels
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run, to be labelled again."""
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+def relabel(run: Path, aggregator: dict[str, Any], *more: str) -> int:
+    config = run.parent / "label.yaml"
+    config.write_text(yaml.safe_dump({"aggregator": aggregator, "num_queries": 60, "delta": 1e-3}))
+    return cli.main(["label", "--config", str(config), "--run", str(run), "--overwrite", "--noise_seed=1", *more])
+
+
+def test_soft_values_are_kept_with_their_noise(run: Path) -> None:
+    assert relabel(run, {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 3.0}}) == 0
+    released = read_labels(Run(run))
+    assert released["values"].shape == released["labels"].shape == (60, 4)
+    assert float(released["noise_std"]) == 3.0 and int(released["num_teachers"]) == 10
+    np.testing.assert_array_equal(released["labels"], released["values"] > 5)
+
+
+@pytest.mark.parametrize(
+    "aggregator",
+    [
+        {"class_path": "Powerset", "init_args": {"scale_powerset": 1.0}},
+        {"class_path": "TauVoting", "init_args": {"tau": 1.5, "sigma_tau": 1.0, "threshold_tau": 4.0}},
+    ],
+)
+def test_ballots_are_loaded_where_they_are_needed(run: Path, aggregator: dict[str, Any]) -> None:
+    assert relabel(run, aggregator) == 0
+    assert read_labels(Run(run))["mask"].all()
+
+
+def test_a_screen_settles_what_was_asked(run: Path) -> None:
+    screen: dict[str, Any] = {
+        "class_path": "Confident",
+        "init_args": {
+            "answers": {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 2.0}},
+            "sigma_confident": 1.0,
+            "threshold_confident": 4.0,
+        },
+    }
+    assert relabel(run, screen) == 0
+    released = read_labels(Run(run))
+    asked = int((released["steps"] > 0).sum())
+    assert 0 < asked < 60
+    np.testing.assert_array_equal(released["mask"].any(axis=1), released["steps"] > 0)
+    entry = read_ledger(run / "ledger.sqlite").entries[-1]
+    assert entry.settled and entry.realised is not None
+    assert sorted(count for _, count in entry.realised) == sorted((60 - asked, asked))
+    for relation in NeighboringRelation:
+        assert all(events[relation].neighboring_relation is relation for events, _ in entry.realised)
+    statement = json.loads((run / "public" / "privacy.json").read_text())
+    verify_statement(statement)
+    assert statement["aggregator"]["init_args"]["answers"]["class_path"].endswith("NoisyVotes")
+    assert statement["num_answered"] == asked
+
+
+def test_a_crash_before_settling_settles_the_same(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen: dict[str, Any] = {
+        "class_path": "Confident",
+        "init_args": {
+            "answers": {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 2.0}},
+            "sigma_confident": 1.0,
+            "threshold_confident": 4.0,
+        },
+    }
+
+    def crash(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pate.accounting.ledger.Ledger.settle", crash)
+        assert relabel(run, screen) == 130
+    before = read_labels(Run(run))
+    assert not read_ledger(run / "ledger.sqlite").entries[-1].settled
+    assert relabel(run, screen) == 0
+    np.testing.assert_array_equal(read_labels(Run(run))["steps"], before["steps"])
+    entry = read_ledger(run / "ledger.sqlite").entries[-1]
+    assert entry.realised is not None and sum(count for _, count in entry.realised) == 60
+
+
+def test_a_student_is_asked_before_the_teachers(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    interactive: dict[str, Any] = {
+        "class_path": "Interactive",
+        "init_args": {
+            "answers": {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 2.0}},
+            "sigma_interactive": 0.5,
+            "threshold_interactive": 2.0,
+            "min_confidence": 0.6,
+        },
+    }
+    assert relabel(run, interactive) == 2
+    assert "Expected predictions given" in capsys.readouterr().err
+    assert cli.main(["student", "predict", "--run", str(run), "--data.predict_on=public"]) == 0
+    student = run / "public" / "student" / "predictions.npz"
+    predictions = shutil.copy(student, run.parent / "predictions.npz")
+    assert relabel(run, interactive, f"--predictions={predictions}") == 0
+    released = read_labels(Run(run))
+    assert {0, 1} == set(released["steps"].tolist())
+    with np.load(predictions) as archive:
+        known = dict(zip(archive["ids"].tolist(), archive["probabilities"], strict=True))
+    for name, labels, mask, steps in zip(
+        released["ids"].tolist(), released["labels"], released["mask"], released["steps"], strict=True
+    ):
+        if steps == 0:
+            np.testing.assert_array_equal(labels[mask], (known[name] > 0.5)[mask])
+            np.testing.assert_array_equal(mask, np.maximum(known[name], 1 - known[name]) >= 0.6)
+
+
+PLUGIN = '''
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from pate.accounting import GaussianEvent
+from pate.aggregators import Aggregator, Release
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyMean(Aggregator):
+    """Give every label whose noisy count exceeds the mean noisy count."""
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_mean",)
+
+    sigma_mean: float
+
+    def event(self, *, num_teachers, num_labels, neighboring_relation=None):
+        relation = self.relation_of(neighboring_relation)
+        return GaussianEvent(neighboring_relation=relation, noise_multiplier=self.sigma_mean / num_labels**0.5)
+
+    def aggregate(self, votes, *, generator):
+        noisy = votes.counts + self.sigma_mean * generator.standard_normal(votes.counts.shape)
+        labels = noisy > noisy.mean(axis=1, keepdims=True)
+        return Release(labels.astype(np.uint8), np.ones(labels.shape, dtype=np.bool_))
+'''
+
+
+@pytest.mark.parametrize("name", ["NoisyMean", "outsider.NoisyMean"])
+def test_an_outsider_adds_an_aggregator(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """An installed package is found by its entry point, by the short name of the class or by its path."""
+    site = tmp_path / "site"
+    record = site / "outsider-1.0.dist-info"
+    record.mkdir(parents=True)
+    (site / "outsider.py").write_text(PLUGIN)
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: outsider\nVersion: 1.0\n")
+    (record / "entry_points.txt").write_text("[pate.aggregators]\nNoisyMean = outsider:NoisyMean\n")
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.delitem(sys.modules, "outsider", raising=False)
+    assert [entry.name for entry in entry_points(group="pate.aggregators")] == ["NoisyMean"]
+    assert relabel(run, {"class_path": name, "init_args": {"sigma_mean": 2.0}}) == 0
+    statement = json.loads((run / "public" / "privacy.json").read_text())
+    assert statement["aggregator"]["class_path"] == "outsider.NoisyMean"
+    verify_statement(statement)
+
+
+def test_an_entry_point_that_is_no_aggregator_is_refused(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = tmp_path / "site" / "stranger-1.0.dist-info"
+    record.mkdir(parents=True)
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+    (record / "entry_points.txt").write_text("[pate.aggregators]\nStranger = json:loads\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    assert relabel(run, {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 3.0}}) == 2
+    assert "Expected an Aggregator at the entry point Stranger of pate.aggregators" in capsys.readouterr().err
