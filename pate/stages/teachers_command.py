@@ -50,7 +50,7 @@ def _fit_parser() -> Any:
     parser.add_argument(
         "--dry_run",
         action="store_true",
-        help="say how large partitions are (PRIVATE), what memory and time it will take and where it will run; train and"
+        help="say how large partitions are (PRIVATE), what memory and time it will take and where it will run, and"
         " write nothing",
     )
     return parser

@@ -36,7 +36,8 @@ class KilledOnce(Linear):
         if self.calls == 8 and self.training and os.getpid() != self.spared and not self.flag.exists():
             self.flag.write_text(str(os.getpid()))
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().forward(features)
+        logits: Tensor = super().forward(features)  # type: ignore[no-untyped-call]
+        return logits
 
 
 def records() -> Records:
@@ -60,7 +61,8 @@ def plan(**changes: Any) -> TeacherPlan:
 
 
 def _train(shared: Any, own: Any, teachers: range, report: Report) -> None:
-    train_chunk(shared[0], teachers, *own, shared[1], report)
+    data, parts = own
+    train_chunk(shared[0], teachers, data, parts, shared[1], report)
 
 
 def _vote(shared: Any, own: None, teachers: range, report: Report) -> None:

@@ -53,8 +53,15 @@ def train(plan: TeacherPlan, data: Records, parts: list[np.ndarray], folder: Pat
         state = torch.load(chunk_file(folder, teachers), weights_only=True)["state"]
         if len(teachers) == 1:
             state = {name: value[None] for name, value in state.items()}
-        states.append({name.split(".", 1)[1].replace("/", "."): value for name, value in state.items()})
+        states.append({plain(name): value for name, value in state.items()})
     return {name: torch.cat([state[name] for state in states]) for name in states[0]}
+
+
+def plain(name: str) -> str:
+    """Return the name of a weight or buffer within a teacher's network."""
+    for prefix in ("network.", "stacked.", "buffer/"):
+        name = name.removeprefix(prefix)
+    return name.replace("/", ".")
 
 
 def teachers_that_differ(first: State, second: State) -> list[int]:
