@@ -1,0 +1,56 @@
+"""Every aggregator on CelebA's attribute task at the same epsilons, as Markdown tables.
+
+A linear student of 600 queries, REPLACE_RECORD, delta 1e-6, medians of five seeds of the noise. Teachers first:
+
+    export PATE_DATA=...    # the folder that holds multilabel/celeba_attributes.npz
+    recipe=configs/celeba_attributes
+    pate teachers fit --config $recipe/data.yaml --config $recipe/teachers.yaml --run runs/celeba_attributes
+    pate teachers vote --run runs/celeba_attributes
+    python scripts/frontier_celeba_attributes.py runs/celeba_attributes
+"""
+
+import argparse
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from pate.stages.frontier import Point, frontier
+
+EPSILONS = [0.5, 1.0, 2.0, 4.0, 8.0]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, help="folder of the run")
+    parser.add_argument("--num_queries", type=int, default=600)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--cutoffs", type=float, nargs="+", default=[0.5, 0.45])
+    given = parser.parse_args(arguments)
+    for cutoff in given.cutoffs:
+        output = given.run / "private" / f"frontier_{given.num_queries}_{cutoff:g}"
+        points = frontier(
+            run=given.run,
+            epsilons=EPSILONS,
+            num_queries=given.num_queries,
+            student=True,
+            cutoff=cutoff,
+            seeds=given.seeds,
+            output=output,
+        )
+        for measured in ("student_accuracy", "student_macro_f1", "student_mAP"):
+            print(f"\n{measured}, a label from {cutoff:g} on\n\n{markdown(points, measured)}")
+
+
+def markdown(points: Sequence[Point], measured: str) -> str:
+    """Return one figure of all aggregators as a table, a column for each epsilon."""
+    lines = ["| aggregator | " + " | ".join(f"{target:g}" for target in EPSILONS) + " |"]
+    lines.append("| --- |" + " ---: |" * len(EPSILONS))
+    for name in dict.fromkeys(point.aggregator for point in points):
+        found = {point.target_epsilon: getattr(point, measured) for point in points if point.aggregator == name}
+        figures = [found.get(target, math.nan) for target in EPSILONS]
+        lines.append(f"| {name} | " + " | ".join("" if math.isnan(x) else f"{x:.4f}" for x in figures) + " |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
