@@ -1,4 +1,4 @@
-"""Linear and MLP heads, a small CNN, and torchvision's ResNet-50."""
+"""Linear and MLP heads, a small CNN, a small ResNet, and torchvision's ResNet-50."""
 
 from collections.abc import Sequence
 from math import prod
@@ -29,14 +29,77 @@ class MLP(nn.Sequential):
 
 
 class SmallCNN(nn.Sequential):
-    """Convolutions that halve the picture, GroupNorm, mean over the picture, one linear layer."""
+    """Convolutions that halve the picture, GroupNorm, mean over the picture, one linear layer.
 
-    def __init__(self, input_shape: Sequence[int], num_labels: int, widths: Sequence[int] = (32, 64, 128)) -> None:
+    Args:
+        input_shape: ``(channels, height, width)``.
+        num_labels: how many labels.
+        widths: channels of each convolution.
+        groups: groups of each GroupNorm; 0 for none.
+        channels_last: memory format of the convolutions; faster on processors where ``groups`` is 0 and the network
+            is trained on its own rather than stacked.
+    """
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        num_labels: int,
+        widths: Sequence[int] = (32, 64, 128),
+        groups: int = 8,
+        channels_last: bool = False,
+    ) -> None:
         sizes = [input_shape[0], *widths]
         layers: list[nn.Module] = []
         for before, after in zip(sizes[:-1], sizes[1:], strict=True):
-            layers += [nn.Conv2d(before, after, 3, padding=1), nn.GroupNorm(8, after), nn.ReLU(), nn.MaxPool2d(2)]
+            layers.append(nn.Conv2d(before, after, 3, padding=1))
+            layers += [nn.GroupNorm(groups, after)] if groups else []
+            layers += [nn.ReLU(), nn.MaxPool2d(2)]
         super().__init__(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(sizes[-1], num_labels))
+        if channels_last:
+            # pictures need no change: a convolution takes on the format of its weights
+            self.to(memory_format=torch.channels_last)
+
+
+class ResNet8(nn.Sequential):
+    """Eight layers: a convolution, three residual blocks that double the width, one linear layer; GroupNorm.
+
+    Args:
+        input_shape: ``(channels, height, width)``.
+        num_labels: how many labels.
+        width: channels of the first block, a multiple of ``groups``.
+        groups: groups of each GroupNorm.
+    """
+
+    def __init__(self, input_shape: Sequence[int], num_labels: int, width: int = 16, groups: int = 8) -> None:
+        super().__init__(
+            nn.Conv2d(input_shape[0], width, 3, padding=1, bias=False),
+            nn.GroupNorm(groups, width),
+            nn.ReLU(),
+            _Block(width, width, 1, groups),
+            _Block(width, 2 * width, 2, groups),
+            _Block(2 * width, 4 * width, 2, groups),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(4 * width, num_labels),
+        )
+
+
+class _Block(nn.Module):
+    def __init__(self, before: int, after: int, stride: int, groups: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(before, after, 3, stride, padding=1, bias=False),
+            nn.GroupNorm(groups, after),
+            nn.ReLU(),
+            nn.Conv2d(after, after, 3, padding=1, bias=False),
+            nn.GroupNorm(groups, after),
+        )
+        same = stride == 1 and before == after
+        self.shortcut = nn.Identity() if same else nn.Conv2d(before, after, 1, stride, bias=False)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        result: Tensor = torch.relu(self.body(pictures) + self.shortcut(pictures))
+        return result
 
 
 class ResNet50(nn.Module):
@@ -69,3 +132,16 @@ class ResNet50(nn.Module):
         """Return logits ``[B, C]`` of pictures ``[B, 3, size, size]``."""
         logits: Tensor = self.body((pictures - self.mean) / self.scale)
         return logits
+
+
+class ResNet50Features(ResNet50):
+    """The 2048 features before ResNet-50's last layer, for pictures in [0, 1]: a backbone to be frozen.
+
+    Args:
+        input_shape: ``(3, size, size)``.
+        weights: as in `ResNet50`.
+    """
+
+    def __init__(self, input_shape: Sequence[int], weights: str | None = None) -> None:
+        super().__init__(input_shape, 1, weights)
+        self.body.fc = nn.Identity()

@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 import torch
@@ -6,8 +7,17 @@ from torch import nn
 
 import models
 
+NETWORKS = [
+    models.Linear,
+    models.MLP,
+    models.SmallCNN,
+    partial(models.SmallCNN, groups=0, channels_last=True),
+    models.ResNet8,
+    models.ResNet50,
+]
 
-@pytest.mark.parametrize("network", [models.Linear, models.MLP, models.SmallCNN, models.ResNet50])
+
+@pytest.mark.parametrize("network", NETWORKS)
 def test_logits_for_pictures(network: Callable[[Sequence[int], int], nn.Module]) -> None:
     module = network((3, 32, 32), 7)
     logits = module(torch.rand(2, 3, 32, 32))
@@ -26,3 +36,16 @@ def test_a_file_of_weights(tmp_path: object) -> None:
     loaded = models.ResNet50((3, 32, 32), 7, weights=path)
     assert torch.equal(loaded.body.conv1.weight, other.conv1.weight)
     assert loaded.body.fc.out_features == 7
+
+
+def test_memory_formats_agree() -> None:
+    logits = []
+    for channels_last in (False, True):
+        torch.manual_seed(0)
+        module = models.SmallCNN((3, 16, 16), 5, groups=0, channels_last=channels_last)
+        logits.append(module(torch.linspace(0, 1, 4 * 3 * 256).view(4, 3, 16, 16)))
+    assert torch.allclose(logits[0], logits[1], atol=1e-5)
+
+
+def test_a_backbone_has_features() -> None:
+    assert models.ResNet50Features((3, 32, 32)).eval()(torch.rand(2, 3, 32, 32)).shape == (2, 2048)

@@ -2,7 +2,7 @@
 
 from pate.data.arrays import Arrays, CelebAAttributes
 from pate.data.celeba import CelebA
-from pate.data.features import FeatureMap, PublicPCA
+from pate.data.features import FeatureMap, FrozenBackbone, PublicPCA
 from pate.data.module import DataModule, Records, Role
 from pate.data.partition import assign_teachers, partition_records
 
@@ -12,6 +12,7 @@ __all__ = [
     "CelebAAttributes",
     "DataModule",
     "FeatureMap",
+    "FrozenBackbone",
     "PublicPCA",
     "Records",
     "Role",

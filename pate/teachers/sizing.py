@@ -28,7 +28,7 @@ _COPIES = 4
 # what the estimate leaves out: temporary results of an operation, fragmentation
 _HEADROOM = 0.6
 # what Lightning takes per step, whatever the size of a chunk
-_LIGHTNING_SECONDS = 7e-4
+_LIGHTNING_SECONDS = 1.5e-3
 # a size whose trial would take longer is not tried: its steps are heavy enough to be taken one by one
 _TRIAL_SECONDS = 5.0
 _TRIAL_STEPS = 4
@@ -76,7 +76,8 @@ def choose_size(
                 f" {gigabytes(chunk_bytes(plan, shape, num_labels, plan.chunk_size))} of {gigabytes(available)} GB:"
                 f" halved to {size}."
             )
-        return Sizing(chunk_size=size, needed_bytes=chunk_bytes(plan, shape, num_labels, size), seconds=np.nan)
+        needed = chunk_bytes(plan, shape, num_labels, size)
+        return Sizing(chunk_size=size, needed_bytes=needed, seconds=np.nan, said=tuple(said))
     best, seconds = 1, np.inf
     for size in CHUNK_SIZES:
         if size > 1 and (

@@ -1,0 +1,184 @@
+"""Speed of training many teachers: milliseconds per teacher-epoch, medians of several rounds, as a Markdown table.
+
+An epoch is 200 records in 7 batches of 32, 20 labels. Every way trains the same network with the same optimizer:
+
+- one Trainer per teacher: what one writes first, Lightning with torch's own data set and loader;
+- one at a time: chunks of one teacher;
+- stacked: chunks of several, where that fits a processor;
+- two workers: chunks of the faster kind on two processes that are already warm.
+
+The ratio is that of one Trainer per teacher to the fastest way. A GPU is used where there is one.
+
+    python scripts/bench_teachers.py [--rounds 3]
+"""
+
+import argparse
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.utils.data import DataLoader, TensorDataset
+
+from models import MLP, Linear, ResNet8, SmallCNN
+from pate.data.module import Records
+from pate.teachers.batches import own_records
+from pate.teachers.executors import Executor, Report, run_jobs
+from pate.teachers.training import TeacherPlan, chunk_file, quiet, train_chunk
+
+RECORDS, BATCH, STEPS, LABELS = 200, 32, 7, 20
+OPTIMIZER = partial(torch.optim.Adam, lr=0.01, fused=True)
+
+CNN = partial(SmallCNN, groups=0)
+# name: (network, network of one Trainer per teacher, shape, teachers stacked, epochs)
+CASES: dict[str, tuple[Callable[..., nn.Module], Callable[..., nn.Module], tuple[int, ...], int, int]] = {
+    "linear on 512": (Linear, Linear, (512,), 50, 20),
+    "MLP 512-128-20": (MLP, MLP, (512,), 20, 20),
+    "3-layer CNN 32x32": (CNN, CNN, (3, 32, 32), 4, 3),
+    "3-layer CNN 32x32, channels-last": (partial(CNN, channels_last=True), CNN, (3, 32, 32), 4, 3),
+    "GroupNorm ResNet-8": (ResNet8, ResNet8, (3, 32, 32), 4, 3),
+}
+
+
+class OneTeacher(pl.LightningModule):
+    """A teacher as one writes it first."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        features, labels = batch
+        return binary_cross_entropy_with_logits(self.network(features), labels)
+
+    def configure_optimizers(self) -> Any:
+        return OPTIMIZER(self.parameters())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="rounds that a median is taken of")
+    rounds = parser.parse_args(arguments).rounds
+    torch.set_num_threads(1)
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{os.cpu_count()} processors"
+    load = os.getloadavg()[0]
+    print(f"Python {platform.python_version()}, torch {torch.__version__}, {device}, load before the run {load:.1f}.\n")
+    print("| network | one Trainer per teacher | one at a time | stacked | two workers | ratio |")
+    print("|---|---|---|---|---|---|")
+    for name, case in CASES.items():
+        print(row(name, *case, rounds=rounds), flush=True)
+
+
+def row(
+    name: str,
+    network: Callable[..., nn.Module],
+    first: Callable[..., nn.Module],
+    shape: tuple[int, ...],
+    stacked: int,
+    epochs: int,
+    *,
+    rounds: int,
+) -> str:
+    data, parts = make_records(shape, 2 * stacked)
+    make = partial(make_plan, network, epochs=epochs)
+    few = max(2, stacked // 4)  # teachers that are trained one by one
+    ways: list[Callable[[], float]] = [
+        lambda: one_trainer_each(first, shape, data, parts[:few], epochs),
+        lambda: chunks(make(chunk_size=1, num_teachers=few), data, parts, Executor()),
+        lambda: chunks(make(chunk_size=stacked, num_teachers=stacked), data, parts, Executor()),
+    ]
+    times = [[way() for way in ways] for _ in range(rounds)]
+    medians = [statistics.median(column) for column in zip(*times, strict=True)]
+    size = 1 if medians[1] < medians[2] else stacked
+    plan = make(chunk_size=size, num_teachers=2 * stacked)
+    two = Executor(kind="loky", workers=2)
+    chunks(make(chunk_size=1, num_teachers=2 * stacked), data, parts, two)
+    medians.append(statistics.median(chunks(plan, data, parts, two) for _ in range(rounds)))
+    cells = [f"{1e3 * seconds:.3g}" for seconds in medians]
+    cells[2] += f" ({stacked})"
+    return f"| {' | '.join([name, *cells])} | {medians[0] / min(medians[1:]):.1f} |"
+
+
+def make_records(shape: tuple[int, ...], num_teachers: int) -> tuple[Records, list[np.ndarray]]:
+    generator = np.random.default_rng(0)
+    num = num_teachers * RECORDS
+    ids = np.arange(num).astype(str)
+    features = generator.standard_normal((num, *shape), dtype=np.float32)
+    labels = generator.integers(0, 2, (num, LABELS), dtype=np.uint8)
+    records = Records(features=features, labels=labels, ids=ids, groups=ids)
+    return records, [np.arange(start, start + RECORDS) for start in range(0, num, RECORDS)]
+
+
+def make_plan(network: Callable[..., nn.Module], *, chunk_size: int, num_teachers: int, epochs: int) -> TeacherPlan:
+    return TeacherPlan(
+        network=network,
+        optimizer=OPTIMIZER,
+        num_teachers=num_teachers,
+        num_steps=STEPS * epochs,
+        batch_size=BATCH,
+        chunk_size=chunk_size,
+    )
+
+
+def one_trainer_each(
+    network: Callable[..., nn.Module],
+    shape: tuple[int, ...],
+    records: Records,
+    parts: list[np.ndarray],
+    epochs: int,
+) -> float:
+    """Return the seconds per teacher-epoch of one Trainer per teacher."""
+    start = time.perf_counter()
+    for part in parts:
+        features = torch.from_numpy(np.asarray(records.features[part]))
+        dataset = TensorDataset(features, torch.from_numpy(records.labels[part]).float())
+        with quiet():
+            trainer = pl.Trainer(
+                max_epochs=epochs,
+                devices=1,
+                logger=False,
+                enable_checkpointing=False,
+                enable_progress_bar=False,
+                enable_model_summary=False,
+            )
+            trainer.fit(OneTeacher(network(shape, LABELS)), DataLoader(dataset, batch_size=BATCH, shuffle=True))
+    return (time.perf_counter() - start) / len(parts) / epochs
+
+
+def train(shared: Any, own: Any, teachers: range, report: Report) -> None:
+    plan, folder = shared
+    records, partitions = own
+    train_chunk(plan, teachers, records, partitions, folder, report)
+
+
+def chunks(plan: TeacherPlan, records: Records, parts: list[np.ndarray], executor: Executor) -> float:
+    """Return the seconds per teacher-epoch of chunks of a plan."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        start = time.perf_counter()
+        run_jobs(
+            train,
+            plan.chunks(),
+            executor=executor,
+            shared=(plan, folder),
+            pack=lambda teachers: own_records(records, parts[teachers.start : teachers.stop]),
+            is_done=lambda teachers: chunk_file(folder, teachers).is_file(),
+            report=lambda steps: None,
+            steps=plan.num_steps,
+        )
+        seconds = time.perf_counter() - start
+    return seconds / plan.num_teachers / (plan.num_steps / STEPS)
+
+
+if __name__ == "__main__":
+    main()

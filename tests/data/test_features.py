@@ -1,0 +1,140 @@
+"""Frozen features: each record by itself, computed once."""
+
+import stat
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import models
+from pate import cli
+from pate.data import CelebA, FrozenBackbone, Role
+
+CALLS = 0
+
+
+class Backbone(nn.Sequential):
+    """A small backbone with batch norm, which counts its calls."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        super().__init__(nn.Conv2d(shape[0], 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        global CALLS
+        CALLS += 1
+        features: Tensor = super().forward(pictures)  # type: ignore[no-untyped-call]
+        return features
+
+
+def pictures(num: int = 50) -> np.ndarray:
+    return np.random.default_rng(0).random((num, 3, 8, 8), dtype=np.float32)
+
+
+def backbone(folder: Path, **changes: object) -> FrozenBackbone:
+    made = FrozenBackbone(Backbone, folder, batch_size=8, **changes)  # type: ignore[arg-type]
+    return made.fit(pictures(2))
+
+
+def calls() -> int:
+    return CALLS
+
+
+def test_features_are_the_network_s_and_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    found = backbone(folder).transform(pictures())
+    assert isinstance(found, np.memmap) and found.dtype == np.float32 and found.shape == (50, 4)
+    torch.manual_seed(0)
+    network = Backbone((3, 8, 8)).eval()
+    expected = network(torch.from_numpy(pictures())).detach().numpy()
+    assert np.allclose(found, expected, atol=1e-6)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    before = calls()
+    again = backbone(folder).transform(pictures())
+    assert calls() == before
+    assert (again == found).all()
+    assert [path.suffix for path in folder.iterdir()] == [".npy"]
+
+
+def test_other_inputs_weights_or_seeds_have_other_features(tmp_path: Path) -> None:
+    altered = pictures()
+    altered[3] += 1
+    torch.save(Backbone((3, 8, 8)).state_dict(), tmp_path / "weights.pt")
+    backbone(tmp_path).transform(pictures())
+    backbone(tmp_path).transform(altered)
+    backbone(tmp_path, seed=1).transform(pictures())
+    backbone(tmp_path, weights=tmp_path / "weights.pt").transform(pictures())
+    assert len(list(tmp_path.glob("*.npy"))) == 4
+
+
+def test_a_record_s_features_depend_on_that_record_alone(tmp_path: Path) -> None:
+    whole = backbone(tmp_path).transform(pictures())
+    altered = pictures()
+    altered[3] *= -5
+    assert (np.flatnonzero((backbone(tmp_path).transform(altered) != whole).any(axis=1)) == 3).all()
+    without = backbone(tmp_path).transform(np.delete(pictures(), 3, axis=0))
+    assert (without == np.delete(whole, 3, axis=0)).all()
+
+
+class _StoppedError(Exception):
+    pass
+
+
+class Stopping:
+    """Pictures that cannot be read from some row on."""
+
+    def __init__(self, stop: int) -> None:
+        self.values, self.stop = pictures(400), stop
+        self.paths: list[Path] = []
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
+
+    def __getitem__(self, index: np.ndarray) -> np.ndarray:
+        if index.max() >= self.stop:
+            raise _StoppedError
+        rows: np.ndarray = self.values[index]
+        return rows
+
+
+def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
+    with pytest.raises(_StoppedError):
+        backbone(tmp_path).transform(Stopping(300))
+    assert [path.read_text() for path in tmp_path.glob("*.rows")] == ["160"]
+    before = calls()
+    found = backbone(tmp_path).transform(Stopping(1000))
+    assert calls() - before == 1 + (400 - 160) // 8
+    assert (found == backbone(tmp_path / "other").transform(pictures(400))).all()
+
+
+def test_bad_settings(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a file of weights, got weights="):
+        backbone(tmp_path, weights=tmp_path / "none.pt")
+    with pytest.raises(ValueError, match="batch_size >= 1, got batch_size=0"):
+        FrozenBackbone(Backbone, tmp_path, batch_size=0)
+
+
+def test_faces_through_a_frozen_resnet(faces: Path, tmp_path: Path) -> None:
+    features = FrozenBackbone(partial(models.ResNet50Features, weights=None), tmp_path / "cache", batch_size=16)
+    records = CelebA(faces, size=16, features=features).records(Role.PUBLIC)
+    assert records.features.shape == (60, 2048)
+    assert np.isfinite(records.features[np.arange(60)]).all()
+
+
+@pytest.mark.slow
+def test_the_recipe_of_frozen_features_runs(faces: Path, tmp_path: Path) -> None:
+    words = [
+        *("run", "configs/celeba_features", "--run", str(tmp_path / "run")),
+        *(f"--data.init_args.root={faces}", "--data.init_args.size=16"),
+        f"--data.init_args.features.init_args.cache={tmp_path / 'cache'}",
+        "--data.init_args.features.init_args.network.init_args.weights=null",
+        *("--teachers.num_teachers=6", "--teachers.num_steps=5", "--teachers.chunk_size=3"),
+        *("--label.num_queries=20", "--label.delta=0.001", "--student.trainer.max_epochs=2"),
+    ]
+    assert cli.main(words) == 0
+    assert len(list((tmp_path / "cache").glob("*.npy"))) == 3
+    assert (tmp_path / "run" / "public" / "student" / "metrics.json").is_file()
