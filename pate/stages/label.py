@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pate
+from pate.accounting.budget import Budget
 from pate.accounting.events import Event
 from pate.accounting.ledger import Ledger
 from pate.accounting.relation import NeighboringRelation
@@ -54,8 +55,8 @@ def label(
         aggregator: the mechanism.
         num_queries: how many public samples are labelled.
         delta: the delta of the statement, above what the mechanism's tests cost.
-        max_epsilon: refuse, before anything is spent, a release that would take epsilon beyond it (under the
-            aggregator's relation, with all earlier releases in the ledger).
+        max_epsilon: the budget of the ledger, at this delta and under the aggregator's relation. A release that would
+            take all of them together beyond it is refused before anything is spent. The first one given is final.
         query_seed: seed of the public order in which samples are taken.
         noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private. None for noise from
             the operating system's entropy.
@@ -68,8 +69,6 @@ def label(
     manifest: Any = store.manifest()
     num_teachers, names = manifest["num_teachers"], manifest["label_names"]
     expect(num_queries <= len(manifest["ids"]), f"num_queries <= {len(manifest['ids'])}", num_queries=num_queries)
-    if max_epsilon is not None:
-        expect(max_epsilon > 0, "max_epsilon > 0", max_epsilon=max_epsilon)
     needed = aggregator.needs_predictions
     expect(needed == (predictions is not None), f"predictions {'given' if needed else 'left out'}", given=predictions)
     events = {
@@ -77,18 +76,20 @@ def label(
         for relation in NeighboringRelation
     }
     relation = aggregator.neighboring_relation
+    budget = None
+    if max_epsilon is not None:
+        budget = Budget(max_epsilon=max_epsilon, delta=delta, neighboring_relation=relation)
     if not run.needs(LABEL, manifest["made_by"]):
         return
     ledger = Ledger(run.ledger_path)
     target = labels_file(run)
-    if run.changes(LABEL, manifest["made_by"]) or not target.is_file():
+    fresh = bool(run.changes(LABEL, manifest["made_by"])) or not target.is_file()
+    if fresh:
         epsilon = check_budget(ledger.entries(), events, count=num_queries, relation=relation, delta=delta)
-        if max_epsilon is not None:
-            expect(
-                epsilon <= max_epsilon, f"epsilon <= {max_epsilon} with all earlier releases", epsilon=round(epsilon, 4)
-            )
-    run.begin(LABEL, manifest["made_by"])
-    if not target.is_file():
+        if budget is not None:
+            within = epsilon <= budget.max_epsilon
+            expect(within, f"epsilon <= {max_epsilon} with all earlier releases", epsilon=round(epsilon, 4))
+    if fresh:
         ids = np.array(manifest["ids"])
         chosen = np.random.default_rng(query_seed).permutation(len(ids))[:num_queries]
         predicted = None if predictions is None else read_predictions(predictions, ids[chosen], names)
@@ -100,7 +101,10 @@ def label(
             run=run.root.name,
             description=type(aggregator).__name__,
             seeded=noise_seed is not None,
+            budget=budget,
+            delta=delta,
         )
+        run.begin(LABEL, manifest["made_by"])
         generator = private_generator() if noise_seed is None else seeded_generator(noise_seed, release=release)
         found = aggregator.aggregate(asked, generator=generator)
         write_arrays(
@@ -115,8 +119,10 @@ def label(
     if "steps" in released:
         realised = realised_charges(aggregator, released["steps"], num_teachers=num_teachers, num_labels=len(names))
     ledger.settle(int(released["release"]), realised=realised)
+    book = ledger.book()
     statement = make_statement(
-        ledger.entries(),
+        book.entries,
+        budget=book.budget,
         delta=delta,
         relation=relation,
         unit=_unit(run),

@@ -127,6 +127,27 @@ def test_two_runs_share_the_ledger_of_their_data(finished: Path, tmp_path: Path)
     assert statement["private"] is True
 
 
+def test_a_budget_is_kept_by_every_run_on_the_data(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first budget of a ledger is final, and is kept where a later run says nothing of it."""
+    config = ["--config", str(finished / "public" / "label.yaml"), "--num_queries=10", "--noise_seed=null"]
+    ledger = tmp_path / "ledger.sqlite"
+    said = []
+    for name, words in (("one", ["--max_epsilon=300"]), ("two", []), ("three", ["--max_epsilon=900"]), ("four", [])):
+        root = tmp_path / name
+        shutil.copytree(finished, root)
+        (root / "data.yaml").write_text((root / "data.yaml").read_text().replace("ledger: null", f"ledger: {ledger}"))
+        queries = [] if name != "four" else ["--num_queries=80"]
+        said.append(cli.main(["label", *config, *words, *queries, "--run", str(root), "--overwrite"]))
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("pate label")]
+    assert said == [0, 0, 2, 2]
+    assert len(errors) == 2
+    assert [entry.count for entry in Ledger(ledger).entries()] == [10, 10]
+    statement = json.loads((tmp_path / "two" / "public" / "privacy.json").read_text())
+    assert statement["budget"]["max_epsilon"] == 300
+
+
 def bad(name: str, message: str, *words: str, **changes: np.ndarray) -> object:
     return pytest.param(changes, words, message, id=name)
 
