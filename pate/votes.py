@@ -104,7 +104,7 @@ def count_packed(packed: UInt8Array, num_labels: int) -> NDArray[np.uint16]:
 def rows_of(wanted: NDArray[np.str_], ids: NDArray[np.str_]) -> NDArray[np.int64]:
     """Return the rows of ``ids`` ``[N]`` that hold ``wanted`` ``[Q]``. Raises ``ValueError`` where one is missing."""
     order = np.argsort(ids)
-    rows = order[np.searchsorted(ids, wanted, sorter=order).clip(max=len(ids) - 1)]
+    rows: NDArray[np.int64] = order[np.searchsorted(ids, wanted, sorter=order).clip(max=len(ids) - 1)]
     missing = wanted[ids[rows] != wanted]
     expect(missing.size == 0, "labelled samples among the public records", missing=missing[:3].tolist())
     return rows

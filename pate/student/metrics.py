@@ -18,7 +18,7 @@ PER_LABEL = ("f1", "recall", "specificity", "average_precision")
 
 
 def make_metrics(num_labels: int) -> MetricCollection:
-    """Return the metrics of answers with ``num_labels`` labels, fed with probabilities ``[B, C]`` and truth ``[B, C]``."""
+    """Return the metrics of ``num_labels`` labels, fed with probabilities ``[B, C]`` and truth ``[B, C]``."""
     metrics: dict[str, Metric | MetricCollection] = {
         "macro_f1": MultilabelF1Score(num_labels, average="macro"),
         "micro_f1": MultilabelF1Score(num_labels, average="micro"),
@@ -29,7 +29,7 @@ def make_metrics(num_labels: int) -> MetricCollection:
         # exact average precision sorts all scores of a label; 200 thresholds do without keeping them
         "average_precision": MultilabelAveragePrecision(num_labels, average="none", thresholds=200),
     }
-    return MetricCollection(metrics, compute_groups=False)  # type: ignore[arg-type]
+    return MetricCollection(metrics, compute_groups=False)
 
 
 def summarise(values: dict[str, Tensor]) -> dict[str, float]:
