@@ -1,6 +1,7 @@
 """`pate label` with every kind of aggregator: what it needs, what it releases, what it settles."""
 
 import json
+import re
 import shutil
 import sys
 from importlib.metadata import entry_points
@@ -127,33 +128,7 @@ def test_a_student_is_asked_before_the_teachers(run: Path, capsys: pytest.Captur
             np.testing.assert_array_equal(mask, np.maximum(known[name], 1 - known[name]) >= 0.6)
 
 
-PLUGIN = '''
-from dataclasses import dataclass
-from typing import ClassVar
-
-import numpy as np
-
-from pate.accounting import GaussianEvent
-from pate.aggregators import Aggregator, Release
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoisyMean(Aggregator):
-    """Give every label whose noisy count exceeds the mean noisy count."""
-
-    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_mean",)
-
-    sigma_mean: float
-
-    def event(self, *, num_teachers, num_labels, neighboring_relation=None):
-        relation = self.relation_of(neighboring_relation)
-        return GaussianEvent(neighboring_relation=relation, noise_multiplier=self.sigma_mean / num_labels**0.5)
-
-    def aggregate(self, votes, *, generator):
-        noisy = votes.counts + self.sigma_mean * generator.standard_normal(votes.counts.shape)
-        labels = noisy > noisy.mean(axis=1, keepdims=True)
-        return Release(labels.astype(np.uint8), np.ones(labels.shape, dtype=np.bool_))
-'''
+GUIDE = Path(__file__).parents[2] / "docs" / "aggregators.md"
 
 
 @pytest.mark.parametrize("name", ["NoisyMean", "outsider.NoisyMean"])
@@ -162,7 +137,9 @@ def test_an_outsider_adds_an_aggregator(run: Path, tmp_path: Path, monkeypatch: 
     site = tmp_path / "site"
     record = site / "outsider-1.0.dist-info"
     record.mkdir(parents=True)
-    (site / "outsider.py").write_text(PLUGIN)
+    (block,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
+    assert block.rstrip().count("\n") < 32
+    (site / "outsider.py").write_text(block)
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: outsider\nVersion: 1.0\n")
     (record / "entry_points.txt").write_text("[pate.aggregators]\nNoisyMean = outsider:NoisyMean\n")
     monkeypatch.syspath_prepend(str(site))
