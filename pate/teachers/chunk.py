@@ -123,6 +123,16 @@ class TeacherChunk(pl.LightningModule):
         )
         return stacked
 
+    @torch.no_grad()
+    def is_trained(self) -> Tensor:
+        """Return which teachers had records and have finite weights, ``[chunk]`` booleans."""
+        if self.chunk == 1:
+            values = [value[None] for value in self.network.state_dict().values()]
+        else:
+            values = [*self.stacked.values(), *(getattr(self, _buffer_name(name)) for name in self._buffer_names)]
+        finite = [torch.isfinite(value).reshape(self.chunk, -1).all(1) for value in values]
+        return torch.stack([self.has_records > 0, *finite]).all(0)
+
     def teacher_losses(self, features: Tensor, labels: Tensor) -> Tensor:
         """Return each teacher's mean loss ``[chunk]`` on ``[chunk, B, ...]`` features and ``[chunk, B, C]`` labels."""
         return self._loss(self(features), labels, self.positive_weights).flatten(1).mean(1)

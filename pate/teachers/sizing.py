@@ -20,7 +20,7 @@ from torch import Tensor
 from pate.teachers.chunk import TeacherChunk, make_networks
 from pate.teachers.training import TeacherPlan, quiet
 
-CHUNK_SIZES = (1, 5, 20, 50)
+CHUNK_SIZES = (1, 5, 20, 50, 100)
 """Sizes that are tried, small ones first."""
 
 # weights, gradients and the two moments of Adam
@@ -88,9 +88,10 @@ def choose_size(
             break
         taken = (step_seconds(plan, shape, num_labels, size, device=device) + _LIGHTNING_SECONDS) / size
         said.append(f"{size} at once: {taken * 1e3:.3g} ms per step of a teacher.")
-        if taken > _GAIN * seconds:
+        if taken * _GAIN > seconds:
             break
-        best, seconds = size, taken
+        if taken < _GAIN * seconds:
+            best, seconds = size, taken
     said.append(f"Teachers are trained {best} at once.")
     return Sizing(
         chunk_size=best,

@@ -26,15 +26,15 @@ _MANIFEST = "manifest.json"
 def cast_votes(chunk: TeacherChunk, features: Features, *, batch_size: int = 256) -> UInt8Array:
     """Return the packed votes of a chunk's teachers, ``[chunk, Q, ceil(C / 8)]``.
 
-    A teacher says yes where its logit is above zero. One that was not trained says no to everything, and so does one
-    whose weights are not finite (a NaN is not above zero): a public constant, not an error.
+    A teacher says yes where its logit is above zero. One that had no records or whose weights are not finite says no to
+    everything: a public constant, not an error.
     """
     chunk.eval()
+    trained = chunk.is_trained()[:, None, None]
     packed = []
     for start in range(0, features.shape[0], batch_size):
         index = np.arange(start, min(start + batch_size, features.shape[0]))
         logits: torch.Tensor = chunk(torch.from_numpy(features[index]).to(chunk.device)[None])
-        trained: torch.Tensor = chunk.has_records[:, None, None] > 0
         yes = (logits > 0) & trained
         packed.append(pack_ballots(yes.cpu().numpy()))
     return np.concatenate(packed, axis=1)

@@ -132,14 +132,15 @@ def test_a_loss_that_is_nan_stays_in_its_teacher(chunk_size: int, tmp_path: Path
     assert cast_votes(chunk, records().features).shape[0] == chunk_size
 
 
-def test_weights_that_are_not_finite_vote_no(tmp_path: Path) -> None:
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite_vote_no(value: float, tmp_path: Path) -> None:
     settings = plan()
     train(settings, records(), partitions([30, 30, 30, 30]), tmp_path)
     chunk = load_chunk(settings, range(4), (6,), 4, tmp_path)
     healthy = cast_votes(chunk, records().features)
     with torch.no_grad():
         for parameter in chunk.parameters():
-            parameter[2] = torch.nan
+            parameter[2] = value
     spoilt = cast_votes(chunk, records().features)
     assert (spoilt[2] == 0).all()
     assert (np.delete(spoilt, 2, axis=0) == np.delete(healthy, 2, axis=0)).all()
