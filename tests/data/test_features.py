@@ -136,8 +136,8 @@ def test_the_recipe_of_frozen_features_runs(faces: Path, tmp_path: Path) -> None
         *("run", str(recipe), "--run", str(tmp_path / "run")),
         *(f"--data.init_args.root={faces}", "--data.init_args.size=16"),
         f"--data.init_args.features.init_args.cache={tmp_path / 'cache'}",
-        *("--teachers.num_teachers=6", "--teachers.num_steps=5", "--teachers.chunk_size=3"),
-        # noise that six teachers can be heard in
+        *("--teachers.num_teachers=12", "--teachers.num_steps=60", "--teachers.chunk_size=6"),
+        # noise that twelve teachers can be heard in
         *("--label.aggregator.init_args.scale_gap=0.1", "--label.aggregator.init_args.sigma_test=0.05"),
         *("--label.num_queries=20", "--label.delta=0.001", "--label.noise_seed=3", "--student.trainer.max_epochs=2"),
     ]
