@@ -86,7 +86,12 @@ SMALL = {
         "--teachers.num_steps=5",
         "--data.init_args.features.init_args.num_components=8",
     ],
-    "celeba": ["--teachers.num_teachers=6", "--teachers.num_steps=1", "--data.init_args.size=32"],
+    "celeba": [
+        "--teachers.num_teachers=6",
+        "--teachers.num_steps=3",
+        "--teachers.optimizer.init_args.lr=0.01",
+        "--data.init_args.size=32",
+    ],
 }
 
 
