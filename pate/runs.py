@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -171,7 +172,7 @@ class Run:
 def replacing(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a file beside ``path`` for writing, and rename it to ``path`` once it is whole and on disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with beside.open(mode) as file:
             yield file
@@ -228,10 +229,24 @@ def code_version() -> str:
     return f"{pate.__version__}+{digest(*sorted(root.rglob('*.py')))}"
 
 
-def load_or_make(path: Path, make: Callable[[], Json]) -> Json:
-    """Return the JSON content of ``path``, made and written where it is missing."""
+def make_once(path: Path, make: Callable[[], Json]) -> Json:
+    """Return the JSON content of ``path``, made where it is missing.
+
+    Of several processes that make it at the same time, on one machine or on many, all return what the first one made.
+    """
     if not path.is_file():
-        write_json(path, make())
+        beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        try:
+            with beside.open("w") as file:
+                json.dump(make(), file)
+                file.flush()
+                os.fsync(file.fileno())
+            # unlike a rename, a link fails where the file is there
+            os.link(beside, path)
+        except FileExistsError:
+            pass
+        finally:
+            beside.unlink(missing_ok=True)
     content: Json = json.loads(path.read_text())
     return content
 

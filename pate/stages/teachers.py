@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +21,7 @@ from tqdm import tqdm
 from pate.data.celeba import ImageFiles
 from pate.data.module import DataModule, Records, Role
 from pate.data.partition import partition_records
-from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Json, Run, code_version, digest, write_text
+from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Run, code_version, digest, make_once, write_text
 from pate.teachers.batches import own_records
 from pate.teachers.chunk import NetworkFactory
 from pate.teachers.executors import Executor, Kind, Report, run_jobs, share_of
@@ -253,28 +252,6 @@ def check_disjoint(private: Records, public: Records) -> None:
     """Raise ``ValueError`` where a public sample has the id of a private record."""
     shared = np.intersect1d(private.ids, public.ids)
     expect(shared.size == 0, "public samples that are no private records", shared_ids=shared[:3].tolist())
-
-
-def make_once(path: Path, make: Callable[[], Json]) -> Json:
-    """Return the JSON content of ``path``, made where it is missing.
-
-    Of several processes that make it at the same time, on one machine or on many, all return what the first one made.
-    """
-    if not path.is_file():
-        beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-        try:
-            with beside.open("w") as file:
-                json.dump(make(), file)
-                file.flush()
-                os.fsync(file.fileno())
-            # unlike a rename, a link fails where the file is there
-            os.link(beside, path)
-        except FileExistsError:
-            pass
-        finally:
-            beside.unlink(missing_ok=True)
-    content: Json = json.loads(path.read_text())
-    return content
 
 
 def _executor(kind: Kind | None, workers: int, threads: int, gpus: float) -> Executor:

@@ -77,4 +77,3 @@ def test_killed_and_started_again(stage: str, unbroken: Path, tmp_path: Path) ->
             assert (root / "public" / name).read_bytes() == (unbroken / "run" / "public" / name).read_bytes()
     statement = json.loads((root / "public" / "privacy.json").read_text())
     assert len(statement["releases"]) == len(entries)
-    assert not list(root.rglob(".*"))

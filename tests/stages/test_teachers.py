@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pate import cli
-from pate.stages.teachers import make_once
+from pate.runs import make_once
 from tests.conftest import make_arrays, recipe
 
 
