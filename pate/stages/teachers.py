@@ -21,7 +21,7 @@ from tqdm import tqdm
 from pate.data.celeba import ImageFiles
 from pate.data.module import DataModule, Records, Role
 from pate.data.partition import partition_records
-from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Run, code_version, digest, make_once, write_text
+from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Json, Run, code_version, digest, make_once, write_text
 from pate.teachers.batches import own_records
 from pate.teachers.chunk import NetworkFactory
 from pate.teachers.executors import Executor, Kind, Report, run_jobs, share_of
