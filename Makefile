@@ -32,4 +32,4 @@ test-all: lint
 	$(BIN)/pytest -n auto
 
 bench: setup
-	for script in scripts/bench_*.py; do echo "== $$script" && $(BIN)/python $$script || exit 1; done
+	for script in scripts/bench_*.py; do echo "== $$script" && PYTHONPATH=. $(BIN)/python $$script || exit 1; done
