@@ -24,6 +24,7 @@ from pate.validation import expect_count, expect_positive
 JointNoise = Literal["gumbel", "exponential"]
 
 _BLOCKS = 13  # blocks of the first envelope
+_LEVEL_BLOCKS = 32  # blocks of the losses of a batch: more cost time for each, fewer are rejected more often
 _PARTS = 8  # into how many a block is split
 _REJECTED = 0.9  # share of candidates that may be rejected: one costs as much as a bound at one more loss
 _TABLE = 1 << 16  # largest number of losses times k that is tabulated for every row of a batch of counts
@@ -191,9 +192,9 @@ def _sequence(reach: IntArray, generator: np.random.Generator) -> list[int]:
 
 
 def _draw_batch(below: IntArray, k: int, scale: float, noise: JointNoise, generator: np.random.Generator) -> IntArray:
-    """Draw one sequence per row of sorted integer deficits ``[B, d]`` as ranks, ``[B, k]``, all losses
-    tabulated.
+    """Draw one sequence per row of sorted integer deficits ``[B, d]`` as ranks, ``[B, k]``.
 
+    With Gumbel noise losses are proposed in blocks; permute-and-flip needs their total mass, so all are tabulated.
     Losses are integers 0..M here, and all of the mass between l and l + 1 belongs to the sequences that lose
     at most l.
     """
@@ -202,6 +203,10 @@ def _draw_batch(below: IntArray, k: int, scale: float, noise: JointNoise, genera
     first = np.arange(num_rows)[:, None] * (furthest + 1)
     reach = np.bincount((first + below).ravel(), minlength=num_rows * (furthest + 1)).reshape(num_rows, furthest + 1)
     np.cumsum(reach, axis=1, out=reach)  # how many deficits are at most l
+    if noise == "gumbel":
+        levels = _draw_levels(below, reach, k, scale, generator)
+        limits = np.minimum(below[:, :k] + levels[:, None], furthest)
+        return _sequence_batch(np.take_along_axis(reach, limits, axis=1), num_items, generator)
     levels = np.arange(furthest + 1)
     log_tail = -levels / scale
     log_step = math.log(-math.expm1(-1 / scale))
@@ -224,9 +229,51 @@ def _draw_batch(below: IntArray, k: int, scale: float, noise: JointNoise, genera
         worst = (np.take_along_axis(below[rows], ranks, axis=1) - below[rows, :k]).max(axis=1)
         return ranks, np.exp(-np.maximum(worst, 0) / scale)
 
-    if noise == "gumbel":
-        return propose(np.arange(num_rows))[0]
     return first_heads(largest + np.log(cumulative[:, -1]), propose, generator)
+
+
+def _draw_levels(below: IntArray, reach: IntArray, k: int, scale: float, generator: np.random.Generator) -> IntArray:
+    """Draw per row the level ``[B]`` that the loss of the sequence stays within.
+
+    Levels are proposed in blocks, weighted as if all of a block had the sequences of its last level, and accepted in
+    proportion to those that they have.
+    """
+    num_rows, width = reach.shape
+    edges = np.unique(np.linspace(0, width, min(width, _LEVEL_BLOCKS) + 1).astype(np.int64))
+    starts, ends = edges[:-1], edges[1:] - 1
+    first = np.arange(num_rows)[:, None] * width
+    logs = np.log(np.maximum(np.arange(below.shape[1] + 1), 1))
+
+    def log_sequences(rows: IntArray, levels: IntArray) -> FloatArray:
+        total = np.zeros((len(rows), levels.shape[-1]))
+        for i in range(k):
+            at = np.minimum(below[rows, i : i + 1] + levels, width - 1)
+            at += first[rows]
+            total += logs.take(reach.take(at) - i)
+        return total
+
+    # the mass of a block's levels: that of exponential noise between its edges, or beyond the last one
+    log_mass = -starts / scale
+    log_mass[:-1] += np.log(-np.expm1(-np.diff(starts) / scale))
+    bounds = log_sequences(np.arange(num_rows), ends[None])
+    weights = bounds + log_mass
+    weights -= weights.max(axis=1, keepdims=True)
+    cumulative = np.cumsum(np.exp(weights), axis=1)
+    chosen = np.zeros(num_rows, dtype=np.int64)
+    rows = np.arange(num_rows)
+    while rows.size:
+        mass = generator.random(rows.size) * np.nextafter(cumulative[rows, -1], 0)
+        block = np.argmax(cumulative[rows] > mass[:, None], axis=1)
+        # exponential noise within the block; the last level stands for all that lies beyond
+        length = np.where(block == len(starts) - 1, np.inf, ends[block] + 1 - starts[block])
+        noise = -scale * np.log1p(generator.random(rows.size) * np.expm1(-length / scale))
+        levels = np.minimum(starts[block] + np.minimum(noise, float(width)).astype(np.int64), ends[block])
+        log_share = log_sequences(rows, levels[:, None])[:, 0] - bounds[rows, block]
+        accepted = np.log1p(-generator.random(rows.size)) < log_share
+        accepted |= levels == ends[block]
+        chosen[rows[accepted]] = levels[accepted]
+        rows = rows[~accepted]
+    return chosen
 
 
 def _sequence_batch(reach: IntArray, num_items: int, generator: np.random.Generator) -> IntArray:

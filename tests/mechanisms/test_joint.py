@@ -48,6 +48,30 @@ def test_counts_in_a_batch_and_floats_have_one_law() -> None:
         assert (np.abs(first - second) < 5 * np.sqrt(first + second + 1)).all()
 
 
+@pytest.mark.parametrize("blocks", [1, 5, 32, 1000])
+@pytest.mark.parametrize("scale", [3.0, 40.0])
+def test_losses_of_a_batch_in_blocks_follow_the_law(blocks: int, scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the width of the blocks in which losses are proposed; a row of another spread shares the table."""
+    monkeypatch.setattr(module, "_LEVEL_BLOCKS", blocks)
+    scores = np.array([260, 251, 251, 230, 117, 60])
+    draws = 60_000
+    rows = np.concatenate((np.tile(scores, (draws, 1)), [[900, 1, 0, 0, 0, 0]]))
+    chosen = m.joint(rows, k=3, scale=scale, generator=m.seeded_generator(blocks))[:-1]
+    listing = oracles.sequences(len(scores), 3)
+    index = {sequence: i for i, sequence in enumerate(listing)}
+    values, counts = np.unique(chosen, axis=0, return_counts=True)
+    observed = np.zeros(len(listing))
+    for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+        observed[index[tuple(value)]] = count
+
+    def expected(scale: float) -> oracles.Array:
+        chances = np.exp(-oracles.sequence_losses(scores, 3) / scale)
+        return np.asarray(draws * chances / chances.sum())
+
+    assert chi_square_p_value(observed, expected(scale)) > 1e-4
+    assert chi_square_p_value(observed, expected(0.9 * scale)) < 1e-6
+
+
 def test_rows_of_a_batch_keep_their_own_law() -> None:
     """Rows of different spreads are tabulated together."""
     rows = np.array([[90, 0, 0, 0], [0, 0, 3, 90]] * 50)
