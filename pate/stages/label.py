@@ -83,13 +83,11 @@ def label(
         return
     ledger = Ledger(run.ledger_path)
     target = labels_file(run)
-    fresh = bool(run.changes(LABEL, manifest["made_by"])) or not target.is_file()
-    if fresh:
+    if run.changes(LABEL, manifest["made_by"]) or not target.is_file():
         epsilon = check_budget(ledger.entries(), events, count=num_queries, relation=relation, delta=delta)
         if budget is not None:
             within = epsilon <= budget.max_epsilon
             expect(within, f"epsilon <= {max_epsilon} with all earlier releases", epsilon=round(epsilon, 4))
-    if fresh:
         ids = np.array(manifest["ids"])
         chosen = np.random.default_rng(query_seed).permutation(len(ids))[:num_queries]
         predicted = None if predictions is None else read_predictions(predictions, ids[chosen], names)
