@@ -36,7 +36,8 @@ def make_networks(
     networks = []
     for teacher in teachers:
         with torch.random.fork_rng(devices=[]):
-            _seed(int(np.random.SeedSequence([seed, teacher]).generate_state(1, np.uint64)[0] >> 1))
+            state = np.random.SeedSequence([seed, teacher]).generate_state(1, np.uint64)[0] >> 1
+            _seed(int(state), torch.device("cpu"))
             networks.append(factory(shape, num_labels))
     return networks
 
@@ -145,7 +146,7 @@ class TeacherChunk(pl.LightningModule):
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Seed what is random in the networks by the step, so that a resumed chunk goes on like an unbroken one."""
-        _seed(self._seed * 1_000_003 + self.global_step)
+        _seed(self._seed * 1_000_003 + self.global_step, self.device)
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
         """Clip each teacher's gradient by its own norm."""
@@ -216,8 +217,8 @@ def _buffer_name(name: str) -> str:
     return "buffer/" + name.replace(".", "/")
 
 
-def _seed(seed: int) -> None:
-    # torch.manual_seed formats a traceback for every kind of accelerator that is not there: a millisecond
+def _seed(seed: int, device: torch.device) -> None:
+    # torch.manual_seed looks for every kind of accelerator: a millisecond
     torch.default_generator.manual_seed(seed)
-    if torch.cuda.is_available():
-        torch.cuda.manual_seed(seed)
+    if device.type != "cpu":
+        torch.get_device_module(device).manual_seed(seed)
