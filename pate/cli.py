@@ -47,7 +47,10 @@ def main(args: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(f"pate {name}: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as stop:
+        # Lightning makes an exit of an interrupt
+        if not isinstance(stop, KeyboardInterrupt) and not isinstance(stop.__context__, KeyboardInterrupt):
+            raise
         print(f"pate {name}: interrupted; the same command goes on from here", file=sys.stderr)
         return 130
     return 0
