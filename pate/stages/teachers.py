@@ -8,12 +8,15 @@ import json
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from tqdm import tqdm
@@ -33,6 +36,7 @@ from pate.teachers.voting import VoteStore, cast_votes, vote_chunk
 from pate.validation import expect
 
 Unit = Literal["record", "group"]
+Curves = Literal["csv", "tensorboard"]
 
 CHUNK_SIZE = "chunk_size.json"
 """In the teachers' folder: how many are trained at once, after `auto` and the memory guard."""
@@ -60,6 +64,7 @@ def fit_teachers(
     executor: Kind | None = None,
     gpus: float = 0.0,
     share: str | None = None,
+    logger: Curves = "csv",
     dry_run: bool = False,
 ) -> None:
     """Train the teachers, each on its own partition of the private data.
@@ -92,6 +97,8 @@ def fit_teachers(
         gpus: share of a GPU that each worker on Ray takes.
         share: ``i/n`` trains every n-th chunk from the i-th on, ``rank`` takes i and n from torchrun or SLURM. Whoever
             trains the last chunk finishes the stage.
+        logger: where curves of losses go in the teachers' folder, ``csv`` or ``tensorboard``; loggers that send them
+            elsewhere are not offered, because they are PRIVATE.
         dry_run: say how large partitions are (PRIVATE), what memory and time it will take and where it will run; train
             and write nothing.
     """
@@ -111,6 +118,8 @@ def fit_teachers(
         accelerator=accelerator,
     )
     where = _executor(executor, workers, threads, gpus)
+    installed = logger != "tensorboard" or find_spec("tensorboard") is not None
+    expect(installed, "the package of pip install 'pate[tensorboard]'", logger=logger)
     share_of([], share)
     expect(not (share and run.overwrite), "overwrite without a share, which others would lose", share=share)
     torch.set_num_threads(threads)
@@ -170,7 +179,7 @@ def fit_teachers(
         return
     losses = _losses(plan, folder)
     write_text(folder / "PRIVATE_log.csv", _log(private, partitions, losses[-1]))
-    write_text(folder / "PRIVATE_losses.csv", _curves(losses, num_steps))
+    _log_curves(losses, num_steps, folder / "PRIVATE_losses", logger)
     run.finish(TEACHERS_FIT)
 
 
@@ -292,15 +301,17 @@ def _log(records: Records, partitions: list[NDArray[np.int64]], losses: NDArray[
     return _csv(lines)
 
 
-def _curves(losses: NDArray[np.float32], num_steps: int) -> str:
-    """Return a table of how losses spread over teachers, a line per span of steps."""
+def _log_curves(losses: NDArray[np.float32], num_steps: int, folder: Path, kind: Curves) -> None:
+    """Log how losses ``[points, num_teachers]`` spread over teachers, by the step at the end of each span of steps."""
+    rmtree(folder, ignore_errors=True)
+    logger = (TensorBoardLogger if kind == "tensorboard" else CSVLogger)(folder, name="", version="")
     shares = {"min": 0.0, "q10": 0.1, "median": 0.5, "q90": 0.9, "max": 1.0}
-    lines: list[list[object]] = [["step", "teachers_of_finite_loss", *shares]]
     for point, row in enumerate(losses, 1):
         finite = row[np.isfinite(row)]
         spread = np.quantile(finite, list(shares.values())) if finite.size else [np.nan] * len(shares)
-        lines.append([-(-point * num_steps // len(losses)), finite.size, *(f"{value:.6g}" for value in spread)])
-    return _csv(lines)
+        metrics = {"teachers_of_finite_loss": finite.size, **dict(zip(shares, map(float, spread), strict=True))}
+        logger.log_metrics(metrics, step=-(-point * num_steps // len(losses)))
+    logger.finalize("success")
 
 
 def _csv(lines: list[list[object]]) -> str:

@@ -66,4 +66,4 @@ def _kept(config: Json) -> Json:
 
 
 _RUN = {"run", "data"}
-_WHERE = {"workers", "executor", "gpus", "share", "dry_run"}
+_WHERE = {"workers", "executor", "gpus", "share", "logger", "dry_run"}

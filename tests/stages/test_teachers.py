@@ -1,5 +1,6 @@
 """The stages of the teachers by their commands: shares, the choice of a chunk size, dry runs."""
 
+import csv
 import json
 import os
 import threading
@@ -26,7 +27,7 @@ def fit(words: list[str], root: Path, *more: str) -> int:
 
 def contents(root: Path) -> dict[str, bytes]:
     folder = root / "private" / "teachers"
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def same_partition(root: Path, other: Path) -> None:
@@ -125,15 +126,38 @@ def test_losses_schedules_and_clipping_by_command(words: list[str], tmp_path: Pa
     assert contents(plain)["teachers_00000.pt"] != contents(root)["teachers_00000.pt"]
 
 
+CURVES = ["min", "q10", "median", "q90", "max"]
+
+
 def test_curves_of_losses_are_kept(words: list[str], tmp_path: Path) -> None:
     assert fit(words, tmp_path / "run") == 0
-    lines = contents(tmp_path / "run")["PRIVATE_losses.csv"].decode().splitlines()
-    assert lines[0] == "step,teachers_of_finite_loss,min,q10,median,q90,max"
-    rows = np.array([line.split(",") for line in lines[1:]], dtype=float)
-    assert rows[:, 0].tolist() == list(range(1, 21))
-    assert (rows[:, 1] == 10).all()
-    assert (np.diff(rows[:, 2:], axis=1) >= 0).all()
-    assert rows[-5:, 4].mean() < 0.8 * rows[0, 4]
+    lines = contents(tmp_path / "run")["PRIVATE_losses/metrics.csv"].decode().splitlines()
+    rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(lines)]
+    assert set(rows[0]) == {"step", "teachers_of_finite_loss", *CURVES}
+    assert [row["step"] for row in rows] == list(range(1, 21))
+    assert all(row["teachers_of_finite_loss"] == 10 for row in rows)
+    spread = np.array([[row[name] for name in CURVES] for row in rows])
+    assert (np.diff(spread, axis=1) >= 0).all()
+    assert spread[-5:, 2].mean() < 0.8 * spread[0, 2]
+
+
+def test_curves_in_the_format_of_tensorboard(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    for root, kind in ((tmp_path / "a", "csv"), (tmp_path / "b", "tensorboard")):
+        assert fit(words, root, "--logger", kind) == 0
+    lines = contents(tmp_path / "a")["PRIVATE_losses/metrics.csv"].decode().splitlines()
+    events = accumulator.EventAccumulator(str(tmp_path / "b" / "private" / "teachers" / "PRIVATE_losses")).Reload()
+    # partitions are drawn by each run's own key, so that only the counts agree
+    for name in CURVES:
+        assert len(events.Scalars(name)) == len(lines) - 1
+    counts = [(event.step, event.value) for event in events.Scalars("teachers_of_finite_loss")]
+    assert counts == [(step, 10) for step in range(1, 21)]
+    monkeypatch.setattr("pate.stages.teachers.find_spec", lambda name: None)
+    assert fit(words, tmp_path / "c", "--logger", "tensorboard") == 2
+    assert "pip install 'pate[tensorboard]'" in capsys.readouterr().err
+    assert not (tmp_path / "c" / "private" / "teachers").exists()
 
 
 def test_the_first_of_many_decides(tmp_path: Path) -> None:
