@@ -1,5 +1,6 @@
 """Small data sets, and one finished run that tests read."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,9 @@ import pytest
 
 from pate import cli
 from pate.data.faces import write_celeba_folder
+
+# virtual machines may announce AMX, have none and end the process at the first product of bfloat16 matrices
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 Write = Callable[..., Path]
 

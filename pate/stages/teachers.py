@@ -31,7 +31,7 @@ from pate.teachers.executors import Executor, Kind, Report, run_jobs, share_of
 from pate.teachers.forecast import forecast
 from pate.teachers.losses import EntryLoss
 from pate.teachers.sizing import available_bytes, choose_size, root_device
-from pate.teachers.training import TeacherPlan, chunk_file, load_chunk, train_chunk
+from pate.teachers.training import Precision, TeacherPlan, chunk_file, load_chunk, train_chunk
 from pate.teachers.voting import VoteStore, cast_votes, vote_chunk
 from pate.validation import expect
 
@@ -59,6 +59,7 @@ def fit_teachers(
     clip_norm: float | None = None,
     seed: int = 0,
     accelerator: str = "auto",
+    precision: Precision = "32-true",
     threads: int = 1,
     workers: int = 1,
     executor: Kind | None = None,
@@ -90,6 +91,8 @@ def fit_teachers(
         clip_norm: longest gradient of a teacher.
         seed: seed of initial weights, batch orders and dropout.
         accelerator: Lightning's accelerator.
+        precision: ``32-true``, or ``bf16-mixed`` where the device is fast with it. ``16-mixed`` is not offered: its
+            gradient scaler would let stacked teachers see each other.
         threads: processor threads of one operation; more than one costs small networks time.
         workers: how many chunks are trained at a time.
         executor: ``serial`` in this process, ``loky`` on local workers, ``ray`` on Ray; loky where there are several
@@ -116,6 +119,7 @@ def fit_teachers(
         clip_norm=clip_norm,
         seed=seed,
         accelerator=accelerator,
+        precision=precision,
     )
     where = _executor(executor, workers, threads, gpus)
     installed = logger != "tensorboard" or find_spec("tensorboard") is not None

@@ -136,7 +136,10 @@ class TeacherChunk(pl.LightningModule):
 
     def teacher_losses(self, features: Tensor, labels: Tensor) -> Tensor:
         """Return each teacher's mean loss ``[chunk]`` on ``[chunk, B, ...]`` features and ``[chunk, B, C]`` labels."""
-        return self._loss(self(features), labels, self.positive_weights).flatten(1).mean(1)
+        logits = self(features)
+        # of bfloat16 logits too, losses are those of float32
+        logits = logits.to(torch.promote_types(logits.dtype, labels.dtype))
+        return self._loss(logits, labels, self.positive_weights).flatten(1).mean(1)
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         """Return the sum over teachers of their mean losses."""

@@ -153,7 +153,9 @@ def step_seconds(
         while len(taken) < _TRIAL_STEPS or (sum(taken) < limit and len(taken) < 30):
             start = time.perf_counter()
             optimizer.zero_grad()
-            chunk.teacher_losses(features, labels).sum().backward()  # type: ignore[no-untyped-call]
+            with torch.autocast(device.type, torch.bfloat16, enabled=plan.precision == "bf16-mixed"):
+                loss = chunk.teacher_losses(features, labels).sum()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             if device.type == "cuda":
                 torch.cuda.synchronize(device)

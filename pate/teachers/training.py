@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pytorch_lightning as pl
@@ -34,6 +34,7 @@ from pate.teachers.losses import EntryLoss
 from pate.validation import expect, expect_count, expect_positive
 
 IntArray = NDArray[np.int64]
+Precision = Literal["32-true", "bf16-mixed"]
 Report = Callable[[int], object]
 """Is told how many steps more are done."""
 
@@ -54,6 +55,8 @@ class TeacherPlan:
             partition, and what lies between is between.
         seed: seed of initial weights, batch orders and dropout. Not a secret: privacy does not rest on it.
         accelerator: Lightning's accelerator.
+        precision: Lightning's precision. ``16-mixed`` is not among them: its gradient scaler skips a step of all
+            stacked teachers when the gradient of one overflows, and so would let them see each other.
     """
 
     network: NetworkFactory
@@ -69,6 +72,7 @@ class TeacherPlan:
     clip_norm: float | None = None
     seed: int = 0
     accelerator: str = "auto"
+    precision: Precision = "32-true"
 
     def __post_init__(self) -> None:
         expect_count(2, num_teachers=self.num_teachers)
@@ -80,6 +84,8 @@ class TeacherPlan:
             checkpoint_steps=self.checkpoint_steps,
         )
         expect_count(0, seed=self.seed)
+        precisions = get_args(Precision)
+        expect(self.precision in precisions, f"precision in {', '.join(precisions)}", precision=self.precision)
         power = self.positive_weight_power
         expect(0 <= power <= 1, "0 <= positive_weight_power <= 1", positive_weight_power=power)
         if self.clip_norm is not None:
@@ -146,6 +152,7 @@ def train_chunk(
     with quiet():
         trainer = pl.Trainer(
             accelerator=plan.accelerator,
+            precision=plan.precision,
             devices=1,
             # teachers never talk to each other: a rank of torchrun or SLURM trains its share alone
             plugins=[LightningEnvironment()],

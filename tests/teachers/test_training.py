@@ -198,6 +198,7 @@ def test_positive_weights_balance_a_partition() -> None:
         ({"batch_size": 0}, "batch_size >= 1"),
         ({"positive_weight_power": 1.5}, "positive_weight_power=1.5"),
         ({"seed": -1}, "seed >= 0"),
+        ({"precision": "16-mixed"}, "precision in 32-true, bf16-mixed, got precision='16-mixed'"),
     ],
 )
 def test_bad_plans(changes: dict[str, Any], message: str) -> None:
