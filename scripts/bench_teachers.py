@@ -9,7 +9,12 @@ into the next pass, 6.25 steps an epoch. Every way trains the same network with 
 - stacked: chunks of several, where that fits a processor;
 - two workers: chunks of the faster kind on two processes that are already warm.
 
-The ratio is that of one Trainer per teacher to the fastest way. A GPU is used where there is one.
+The ratio is that of one Trainer per teacher to the fastest way. Records per second and the share of the roof are those
+of the faster way of one process. The roof is the least time that a step can take on one core or GPU: the longer of its
+floating-point operations at the speed of a large matrix product, and its bytes at the speed of a large copy. Weights
+are read or written ten times (forward, backward, gradient, Adam), inputs read twice.
+
+A GPU is used where there is one, for a ResNet-50 too.
 
     python scripts/bench_teachers.py [--rounds 3]
 """
@@ -22,7 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -33,8 +38,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.flop_counter import FlopCounterMode
 
-from models import MLP, Linear, ResNet8, SmallCNN
+from models import MLP, Linear, ResNet8, ResNet50, SmallCNN
 from pate.data.module import Records
 from pate.teachers.batches import own_records
 from pate.teachers.executors import Executor, Report, run_jobs
@@ -52,6 +58,8 @@ CASES: dict[str, tuple[Callable[..., nn.Module], Callable[..., nn.Module], tuple
     "3-layer CNN 32x32, channels-last": (partial(CNN, channels_last=True), CNN, (3, 32, 32), 4, 8),
     "GroupNorm ResNet-8": (ResNet8, ResNet8, (3, 32, 32), 4, 8),
 }
+if torch.cuda.is_available():
+    CASES["GroupNorm ResNet-50 64x64"] = (ResNet50, ResNet50, (3, 64, 64), 4, 4)
 
 
 class OneTeacher(pl.LightningModule):
@@ -77,8 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{os.cpu_count()} processors"
     load = os.getloadavg()[0]
     print(f"Python {platform.python_version()}, torch {torch.__version__}, {device}, load before the run {load:.1f}.\n")
-    print("| network | one Trainer per teacher | one at a time | stacked | two workers | ratio |")
-    print("|---|---|---|---|---|---|")
+    print("| network | one Trainer per teacher | one at a time | stacked | two workers | ratio | records/s | of roof |")
+    print("|---|---|---|---|---|---|---|---|")
     for name, case in CASES.items():
         print(row(name, *case, rounds=rounds), flush=True)
 
@@ -111,7 +119,42 @@ def row(
     medians = [statistics.median(column) for column in zip(*times, strict=True)]
     cells = [f"{1e3 * seconds:.3g}" for seconds in medians]
     cells[2] += f" ({stacked})"
-    return f"| {' | '.join([name, *cells])} | {medians[0] / min(medians[1:]):.1f} |"
+    rate = RECORDS / min(medians[1:3])
+    share = rate * least_seconds(network(shape, LABELS), shape) / BATCH
+    return f"| {' | '.join([name, *cells])} | {medians[0] / min(medians[1:]):.1f} | {rate:,.0f} | {share:.0%} |"
+
+
+def least_seconds(network: nn.Module, shape: tuple[int, ...]) -> float:
+    """Return the least time of a step of a teacher by the roofline of one core or GPU."""
+    features = torch.randn(BATCH, *shape)
+    with FlopCounterMode(display=False) as counter:
+        network(features).sum().backward()
+    weights = sum(p.numel() * p.element_size() for p in network.parameters())
+    moved = 10 * weights + 2 * features.numel() * features.element_size()
+    operations, bandwidth = roof()
+    return max(int(counter.get_total_flops()) / operations, moved / bandwidth)
+
+
+@cache
+def roof() -> tuple[float, float]:
+    """Return floating-point operations per second of a large product, and bytes per second of a large copy."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    size = 4096 if device.type == "cuda" else 1024
+    a, b = torch.randn(size, size, device=device), torch.randn(size, size, device=device)
+    large = torch.randn(32 * 2**20, device=device)
+    other = torch.empty_like(large)
+    ways: list[Callable[[], object]] = [lambda: torch.mm(a, b), lambda: other.copy_(large)]
+    product, copy = (statistics.median([timed(way, device) for _ in range(20)]) for way in ways)
+    return 2 * size**3 / product, 2 * large.numel() * large.element_size() / copy
+
+
+def timed(way: Callable[[], object], device: torch.device) -> float:
+    """Return the seconds that a call takes on a device."""
+    start = time.perf_counter()
+    way()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - start
 
 
 def make_records(shape: tuple[int, ...], num_teachers: int) -> tuple[Records, list[np.ndarray]]:
