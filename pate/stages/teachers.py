@@ -8,6 +8,7 @@ import json
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import rmtree
@@ -27,10 +28,11 @@ from pate.data.partition import partition_records
 from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Json, Run, code_version, digest, make_once, write_text
 from pate.teachers.batches import own_records
 from pate.teachers.chunk import NetworkFactory
-from pate.teachers.executors import Executor, Kind, Report, run_jobs, share_of
+from pate.teachers.executors import Executor, Kind, run_jobs, share_of
 from pate.teachers.forecast import forecast
 from pate.teachers.losses import EntryLoss
 from pate.teachers.sizing import available_bytes, choose_size, root_device
+from pate.teachers.tally import Report
 from pate.teachers.training import Precision, TeacherPlan, chunk_file, load_chunk, train_chunk
 from pate.teachers.voting import VoteStore, cast_votes, vote_chunk
 from pate.validation import expect
@@ -173,6 +175,7 @@ def fit_teachers(
             is_done=lambda teachers: chunk_file(folder, teachers).is_file(),
             report=progress.update,
             steps=num_steps,
+            progress=partial(_progress_file, folder),
         )
     missing = [teachers for teachers in plan.chunks() if not chunk_file(folder, teachers).is_file()]
     if missing:
@@ -275,6 +278,10 @@ def _train(shared: Any, own: Any, teachers: range, report: Report) -> None:
     plan, folder = shared
     records, partitions = own
     train_chunk(plan, teachers, records, partitions, folder, report)
+
+
+def _progress_file(folder: Path, teachers: range) -> Path:
+    return chunk_file(folder, teachers).with_suffix(".steps")
 
 
 def _vote(shared: Any, own: None, teachers: range, report: Report) -> None:

@@ -20,11 +20,11 @@ import torch
 from joblib import Parallel, delayed
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
+from pate.teachers.tally import ProgressFile, Report, Tally, telling
 from pate.validation import expect, expect_count
 
 Kind = Literal["serial", "loky", "ray"]
 Pack = Callable[[range], Any]
-Report = Callable[[int], object]
 
 # how often in a row all workers may be lost before a single chunk is done
 _PATIENCE = 3
@@ -75,6 +75,7 @@ def run_jobs(
     is_done: Callable[[range], bool],
     report: Report,
     steps: int,
+    progress: ProgressFile | None = None,
     public: bool = False,
 ) -> None:
     """Do ``job`` for every chunk that is not done.
@@ -87,21 +88,27 @@ def run_jobs(
         pack: makes what a chunk's job is given, when its turn has come.
         is_done: whether a chunk's file is there.
         report: is told of steps as they are done.
-        steps: how many steps a job reports in all; other processes report them at its end.
+        steps: how many steps a job reports in all.
+        progress: where a job in another process tells its steps while it works; at its end alone where None.
         public: whether large arrays may be memory-mapped, in files that the workers share, rather than sent.
 
     Raises ``RuntimeError`` where workers are lost again and again.
     """
     missing = [teachers for teachers in chunks if not is_done(teachers)]
     report(steps * (len(chunks) - len(missing)))
+    if progress is not None:
+        for teachers in missing:  # of a command that was killed
+            progress(teachers).unlink(missing_ok=True)
     if executor.kind == "serial":
         _set_up_process(executor.threads)
         for teachers in missing:
             job(shared, pack(teachers), teachers, report)
-    elif executor.kind == "loky":
-        _run_on_loky(job, missing, executor, shared, pack, is_done, report, steps, public)
-    else:
-        _run_on_ray(job, missing, executor, shared, pack, report, steps)
+        return
+    with Tally(report, missing, steps, progress) as tally:
+        if executor.kind == "loky":
+            _run_on_loky(job, missing, executor, shared, pack, is_done, tally, progress, public)
+        else:
+            _run_on_ray(job, missing, executor, shared, pack, tally, progress)
 
 
 def share_of(chunks: Sequence[range], share: str | None) -> list[range]:
@@ -138,8 +145,8 @@ def _run_on_loky(
     shared: Any,
     pack: Pack,
     is_done: Callable[[range], bool],
-    report: Report,
-    steps: int,
+    tally: Tally,
+    progress: ProgressFile | None,
     public: bool,
 ) -> None:
     lost = 0
@@ -153,19 +160,22 @@ def _run_on_loky(
             max_nbytes="1M" if public else None,
         )
         calls = (
-            delayed(_work)(job, shared, pack(teachers), teachers, executor.threads, os.getpid()) for teachers in missing
+            delayed(_work)(job, shared, pack(teachers), teachers, executor.threads, progress, os.getpid())
+            for teachers in missing
         )
-        told = 0
         try:
             with warnings.catch_warnings():
                 # loky replaces workers whose memory grew; the jobs are not lost
                 warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")
-                for _ in pool(calls):
-                    report(steps)
-                    told += 1
+                for teachers in pool(calls):
+                    tally.finish(teachers)
         except BrokenProcessPool:
-            left = [teachers for teachers in missing if not is_done(teachers)]
-            report(steps * (len(missing) - len(left) - told))
+            left = []
+            for teachers in missing:
+                if is_done(teachers):
+                    tally.finish(teachers)
+                else:
+                    left.append(teachers)
             lost = 0 if len(left) < len(missing) else lost + 1
             if lost == _PATIENCE:
                 raise RuntimeError(
@@ -178,7 +188,13 @@ def _run_on_loky(
 
 
 def _run_on_ray(
-    job: Job, missing: list[range], executor: Executor, shared: Any, pack: Pack, report: Report, steps: int
+    job: Job,
+    missing: list[range],
+    executor: Executor,
+    shared: Any,
+    pack: Pack,
+    tally: Tally,
+    progress: ProgressFile | None,
 ) -> None:
     try:
         import ray
@@ -205,24 +221,35 @@ def _run_on_ray(
         while waiting or running:
             while waiting and len(running) < slots:
                 teachers = waiting.pop()
-                running.append(work.remote(job, common, pack(teachers), teachers, executor.threads, None))
+                running.append(work.remote(job, common, pack(teachers), teachers, executor.threads, progress, None))
             finished, running = ray.wait(running)
-            ray.get(finished)
-            report(steps * len(finished))
+            for teachers in ray.get(finished):
+                tally.finish(teachers)
     finally:
         if started:
             ray.shutdown()
 
 
-def _work(job: Job, shared: Any, own: Any, teachers: range, threads: int, parent: int | None) -> None:
+def _work(
+    job: Job,
+    shared: Any,
+    own: Any,
+    teachers: range,
+    threads: int,
+    progress: ProgressFile | None,
+    parent: int | None,
+) -> range:
     _set_up_process(threads)
+    tell = telling(progress(teachers) if progress else None)
 
     def report(steps: int) -> None:
         # without its parent a worker would race with the next command for the same files
         if parent is not None and os.getppid() != parent:
             os._exit(1)
+        tell(steps)
 
     job(shared, own, teachers, report)
+    return teachers
 
 
 def _set_up_process(threads: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,12 +31,11 @@ from pate.teachers.chunk import (
     positive_weights,
 )
 from pate.teachers.losses import EntryLoss
+from pate.teachers.tally import Report
 from pate.validation import expect, expect_count, expect_positive
 
 IntArray = NDArray[np.int64]
 Precision = Literal["32-true", "bf16-mixed"]
-Report = Callable[[int], object]
-"""Is told how many steps more are done."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,8 @@ from torch import Tensor
 from models import MLP, Linear
 from pate.data.module import Records
 from pate.teachers.batches import own_records
-from pate.teachers.executors import Executor, Kind, Report, run_jobs, share_of
+from pate.teachers.executors import Executor, Kind, run_jobs, share_of
+from pate.teachers.tally import Report
 from pate.teachers.training import TeacherPlan, chunk_file, train_chunk
 from pate.teachers.voting import VoteStore, vote_chunk
 from tests.conftest import make_arrays
@@ -65,6 +66,10 @@ def _train(shared: Any, own: Any, teachers: range, report: Report) -> None:
     train_chunk(shared[0], teachers, data, parts, shared[1], report)
 
 
+def _progress_file(folder: Path, teachers: range) -> Path:
+    return folder / f"{teachers.start}.steps"
+
+
 def _vote(shared: Any, own: None, teachers: range, report: Report) -> None:
     plan, folder, features, store = shared
     vote_chunk(plan, teachers, features, 4, folder, store)
@@ -84,6 +89,7 @@ def train_and_vote(plan: TeacherPlan, executor: Executor, folder: Path) -> tuple
         is_done=lambda teachers: chunk_file(folder, teachers).is_file(),
         report=told.append,
         steps=plan.num_steps,
+        progress=partial(_progress_file, folder),
     )
     store = VoteStore(folder / "votes")
     run_jobs(
