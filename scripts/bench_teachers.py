@@ -43,9 +43,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from models import MLP, Linear, ResNet8, ResNet50, SmallCNN
 from pate.data.module import Records
 from pate.teachers.batches import own_records
+from pate.teachers.devices import quiet
 from pate.teachers.executors import Executor, run_jobs
 from pate.teachers.tally import Report
-from pate.teachers.training import TeacherPlan, chunk_file, quiet, train_chunk
+from pate.teachers.training import TeacherPlan, chunk_file, train_chunk
 
 RECORDS, BATCH, LABELS = 200, 32, 20
 OPTIMIZER = partial(torch.optim.Adam, lr=0.01, fused=True)

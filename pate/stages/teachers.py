@@ -28,10 +28,11 @@ from pate.data.partition import partition_records
 from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Json, Run, code_version, digest, make_once, write_text
 from pate.teachers.batches import own_records
 from pate.teachers.chunk import NetworkFactory
+from pate.teachers.devices import available_bytes, root_device
 from pate.teachers.executors import Executor, Kind, run_jobs, share_of
 from pate.teachers.forecast import forecast
 from pate.teachers.losses import EntryLoss
-from pate.teachers.sizing import available_bytes, choose_size, root_device
+from pate.teachers.sizing import choose_size
 from pate.teachers.tally import Report
 from pate.teachers.training import Precision, TeacherPlan, chunk_file, load_chunk, train_chunk
 from pate.teachers.voting import VoteStore, cast_votes, vote_chunk
@@ -247,7 +248,8 @@ def count_votes(run: Run, data: DataModule, plan: TeacherPlan, role: Role) -> ND
     records = data.records(role)
     counts: NDArray[np.int64] = np.zeros(records.labels.shape, dtype=np.int64)
     for teachers in tqdm(plan.chunks(), desc=f"votes on {role.value}", unit="chunk"):
-        packed = cast_votes(_load(run, plan, teachers, data), records.features)
+        chunk = _load(run, plan, teachers, data).to(root_device(plan.accelerator))
+        packed = cast_votes(chunk, records.features)
         counts += np.unpackbits(packed, axis=-1, count=data.num_labels).sum(axis=0, dtype=np.int64)
     return counts
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from pate.teachers.devices import available_bytes, root_device
 from pate.teachers.executors import Executor, share_of
-from pate.teachers.sizing import available_bytes, choose_size, chunk_bytes, gigabytes, root_device, step_seconds
+from pate.teachers.sizing import choose_size, chunk_bytes, gigabytes, step_seconds
 from pate.teachers.training import TeacherPlan
 
 

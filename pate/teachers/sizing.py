@@ -5,28 +5,23 @@ Both are found on random data of the public shape, so that the choice tells noth
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
-from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from torch import Tensor
 
 from pate.teachers.chunk import TeacherChunk, make_networks
-from pate.teachers.training import TeacherPlan, quiet
+from pate.teachers.devices import available_bytes, root_device
+from pate.teachers.training import TeacherPlan
 
 CHUNK_SIZES = (1, 5, 20, 50, 100)
 """Sizes that are tried, small ones first."""
 
 # weights, gradients and the two moments of Adam
 _COPIES = 4
-# what the estimate leaves out: temporary results of an operation, fragmentation
-_HEADROOM = 0.6
 # what Lightning takes per step, whatever the size of a chunk
 _LIGHTNING_SECONDS = 1.5e-3
 # a size whose trial would take longer is not tried: its steps are heavy enough to be taken one by one
@@ -162,32 +157,6 @@ def step_seconds(
             taken.append(time.perf_counter() - start)
     # the first step makes the optimizer's state
     return float(np.median(taken[1:]))
-
-
-def root_device(accelerator: str) -> torch.device:
-    """Return the device that Lightning chooses for an accelerator."""
-    with quiet():
-        trainer = pl.Trainer(
-            accelerator=accelerator,
-            devices=1,
-            plugins=[LightningEnvironment()],
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-        )
-    device: torch.device = trainer.strategy.root_device
-    return device
-
-
-def available_bytes(device: torch.device) -> int:
-    """Return how much memory a chunk may take on ``device``, in bytes, with some left over."""
-    if device.type == "cuda":
-        return int(_HEADROOM * torch.cuda.mem_get_info(device)[0])
-    lines = Path("/proc/meminfo")
-    if lines.is_file():
-        fields = dict(line.split(":", 1) for line in lines.read_text().splitlines())
-        return int(_HEADROOM * int(fields["MemAvailable"].split()[0]) * 1024)
-    return int(_HEADROOM * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)
 
 
 def _trial_chunk(plan: TeacherPlan, networks: Sequence[torch.nn.Module], num_labels: int) -> TeacherChunk:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -13,7 +9,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from numpy.typing import NDArray
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from torch.utils.data import DataLoader
@@ -30,6 +25,7 @@ from pate.teachers.chunk import (
     make_networks,
     positive_weights,
 )
+from pate.teachers.devices import make_trainer, quiet
 from pate.teachers.losses import EntryLoss
 from pate.teachers.tally import Report
 from pate.validation import expect, expect_count, expect_positive
@@ -149,18 +145,12 @@ def train_chunk(
             )
         )
     with quiet():
-        trainer = pl.Trainer(
-            accelerator=plan.accelerator,
+        trainer = make_trainer(
+            plan.accelerator,
             precision=plan.precision,
-            devices=1,
-            # teachers never talk to each other: a rank of torchrun or SLURM trains its share alone
-            plugins=[LightningEnvironment()],
             max_epochs=-(-plan.num_steps // plan.checkpoint_steps),
             callbacks=callbacks,
-            logger=False,
             enable_checkpointing=several,
-            enable_progress_bar=False,
-            enable_model_summary=False,
             reload_dataloaders_every_n_epochs=1,
         )
         data = _ChunkData(plan, teachers, records, partitions)
@@ -219,21 +209,3 @@ class _Steps(Callback):
 
     def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
         self._report(1)
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep Lightning from introducing itself with every trainer."""
-    logger = logging.getLogger("pytorch_lightning")
-    rank_zero = logging.getLogger("pytorch_lightning.utilities.rank_zero")
-    levels = logger.level, rank_zero.level
-    logger.setLevel(logging.ERROR)
-    rank_zero.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module="pytorch_lightning")
-            warnings.filterwarnings("ignore", module="lightning_fabric")
-            yield
-    finally:
-        logger.setLevel(levels[0])
-        rank_zero.setLevel(levels[1])

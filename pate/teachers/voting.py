@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pate.data.module import Features
 from pate.runs import replacing, write_json
 from pate.teachers.chunk import TeacherChunk
+from pate.teachers.devices import root_device
 from pate.teachers.training import TeacherPlan, load_chunk
 from pate.validation import expect
 from pate.votes import Votes, count_packed, pack_ballots, unpack_ballots
@@ -45,6 +46,7 @@ def vote_chunk(
 ) -> None:
     """Load the teachers of a chunk from ``folder``, let them vote on ``features`` ``[Q, ...]`` and keep their votes."""
     chunk = load_chunk(plan, teachers, tuple(features.shape[1:]), num_labels, folder)
+    chunk = chunk.to(root_device(plan.accelerator))
     store.save_chunk(teachers, cast_votes(chunk, features))
 
 

@@ -1,0 +1,81 @@
+"""Which processor or GPU this process works on, and how much of its memory."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytorch_lightning as pl
+import torch
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+
+# what the estimate of a chunk leaves out: temporary results of an operation, fragmentation
+_HEADROOM = 0.6
+
+
+def make_trainer(accelerator: str, **settings: object) -> pl.Trainer:
+    """Return a trainer of this process alone: on the processor, or on the GPU of its number on this machine.
+
+    Teachers never talk to each other, so that a rank of torchrun or SLURM trains its share by itself.
+    """
+    # under Ray, and in SLURM tasks that are bound to a GPU, one alone is visible
+    gpus = torch.cuda.device_count() if accelerator in ("auto", "gpu", "cuda") else 0
+    return pl.Trainer(
+        accelerator=accelerator,
+        devices=[local_rank() % gpus] if gpus > 1 else 1,
+        plugins=[LightningEnvironment()],
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **settings,  # type: ignore[arg-type]
+    )
+
+
+def local_rank() -> int:
+    """Return the number of this process on its machine: by torchrun, by SLURM, or among loky's workers."""
+    for name in ("LOCAL_RANK", "SLURM_LOCALID"):
+        if name in os.environ:
+            return int(os.environ[name])
+    kind, _, number = multiprocessing.current_process().name.partition("-")
+    return int(number) - 1 if kind == "LokyProcess" else 0
+
+
+def root_device(accelerator: str) -> torch.device:
+    """Return the device that this process trains on and votes on."""
+    with quiet():
+        device: torch.device = make_trainer(accelerator, enable_checkpointing=False).strategy.root_device
+    return device
+
+
+def available_bytes(device: torch.device) -> int:
+    """Return how much memory a chunk may take on ``device``, in bytes, with some left over."""
+    if device.type == "cuda":
+        return int(_HEADROOM * torch.cuda.mem_get_info(device)[0])
+    lines = Path("/proc/meminfo")
+    if lines.is_file():
+        fields = dict(line.split(":", 1) for line in lines.read_text().splitlines())
+        return int(_HEADROOM * int(fields["MemAvailable"].split()[0]) * 1024)
+    return int(_HEADROOM * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep Lightning from introducing itself with every trainer."""
+    logger = logging.getLogger("pytorch_lightning")
+    rank_zero = logging.getLogger("pytorch_lightning.utilities.rank_zero")
+    levels = logger.level, rank_zero.level
+    logger.setLevel(logging.ERROR)
+    rank_zero.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="pytorch_lightning")
+            warnings.filterwarnings("ignore", module="lightning_fabric")
+            yield
+    finally:
+        logger.setLevel(levels[0])
+        rank_zero.setLevel(levels[1])
