@@ -1,9 +1,11 @@
 """Sets of k labels, k public: canonical, peeling and joint. Every query is answered."""
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
@@ -17,7 +19,41 @@ from pate.votes import Votes
 
 
 @dataclass(frozen=True, kw_only=True)
-class Canonical(Aggregator):
+class _LabelSets(Aggregator):
+    """Release a set of k labels for every query."""
+
+    k: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_count(1, k=self.k)
+
+    def event(
+        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
+    ) -> Event:
+        """Describe the cost of one query, which does not depend on the number of labels."""
+        expect_count(2, num_teachers=num_teachers)
+        expect_k(self.k, num_labels, largest=self._largest_k(num_labels))
+        return self._event(self.relation_of(neighboring_relation))
+
+    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+        """Label a batch of queries."""
+        return release_sets(self._choose(votes.counts, generator), votes.num_labels)
+
+    def _largest_k(self, num_labels: int) -> int:
+        return num_labels
+
+    @abstractmethod
+    def _event(self, relation: NeighboringRelation) -> Event:
+        """Describe the cost of one choice under a relation."""
+
+    @abstractmethod
+    def _choose(self, counts: NDArray[np.integer[Any]], generator: np.random.Generator) -> NDArray[np.int64]:
+        """Return the chosen labels ``[Q, k]`` of vote counts ``[Q, C]``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Canonical(_LabelSets):
     """Release one set of k labels, chosen among all of them at the cost of a single choice.
 
     Choose it where every sample has k labels: the cost of a query grows neither with k nor with the number of labels.
@@ -37,31 +73,25 @@ class Canonical(Aggregator):
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_canonical",)
 
-    k: int
     scale_canonical: float
     gamma: float = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_count(1, k=self.k)
         expect(0 <= self.gamma <= 1, "0 <= gamma <= 1", gamma=self.gamma)
 
-    def event(
-        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
-    ) -> Event:
-        """Describe the cost of one query, which depends neither on k nor on the number of labels."""
-        expect_count(2, num_teachers=num_teachers)
-        expect_k(self.k, num_labels, largest=num_labels - 1)
-        return canonical_event(scale=self.scale_canonical, neighboring_relation=self.relation_of(neighboring_relation))
+    def _largest_k(self, num_labels: int) -> int:
+        return num_labels - 1
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries."""
-        chosen = canonical(votes.counts, k=self.k, scale=self.scale_canonical, gamma=self.gamma, generator=generator)
-        return release_sets(chosen, votes.num_labels)
+    def _event(self, relation: NeighboringRelation) -> Event:
+        return canonical_event(scale=self.scale_canonical, neighboring_relation=relation)
+
+    def _choose(self, counts: NDArray[np.integer[Any]], generator: np.random.Generator) -> NDArray[np.int64]:
+        return canonical(counts, k=self.k, scale=self.scale_canonical, gamma=self.gamma, generator=generator)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Peeling(Aggregator):
+class Peeling(_LabelSets):
     """Release the k labels of the largest noisy counts.
 
     Choose it for k of one or two. `Canonical` is cheaper beyond: this costs k choices.
@@ -80,34 +110,17 @@ class Peeling(Aggregator):
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_peel",)
 
-    k: int
     scale_peel: float
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_count(1, k=self.k)
+    def _event(self, relation: NeighboringRelation) -> Event:
+        return lipschitz_event(noise="gumbel", k=self.k, scale=self.scale_peel, neighboring_relation=relation)
 
-    def event(
-        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
-    ) -> Event:
-        """Describe the cost of one query, which does not depend on the number of labels."""
-        expect_count(2, num_teachers=num_teachers)
-        expect_k(self.k, num_labels, largest=num_labels)
-        return lipschitz_event(
-            noise="gumbel",
-            k=self.k,
-            scale=self.scale_peel,
-            neighboring_relation=self.relation_of(neighboring_relation),
-        )
-
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries."""
-        chosen = one_shot_exponential_mechanism(votes.counts, k=self.k, scale=self.scale_peel, generator=generator)
-        return release_sets(chosen, votes.num_labels)
+    def _choose(self, counts: NDArray[np.integer[Any]], generator: np.random.Generator) -> NDArray[np.int64]:
+        return one_shot_exponential_mechanism(counts, k=self.k, scale=self.scale_peel, generator=generator)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joint(Aggregator):
+class Joint(_LabelSets):
     """Release the set of a sequence of k labels, chosen among all sequences at the cost of a single choice.
 
     Choose it to compare with the paper: `Canonical` makes one choice too, on scores that move half as far.
@@ -126,24 +139,10 @@ class Joint(Aggregator):
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_joint",)
 
-    k: int
     scale_joint: float
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_count(1, k=self.k)
+    def _event(self, relation: NeighboringRelation) -> Event:
+        return joint_event(k=self.k, scale=self.scale_joint, neighboring_relation=relation)
 
-    def event(
-        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
-    ) -> Event:
-        """Describe the cost of one query, which does not depend on the number of labels."""
-        expect_count(2, num_teachers=num_teachers)
-        expect_k(self.k, num_labels, largest=num_labels)
-        return joint_event(
-            k=self.k, scale=self.scale_joint, neighboring_relation=self.relation_of(neighboring_relation)
-        )
-
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries."""
-        chosen = joint(votes.counts, k=self.k, scale=self.scale_joint, generator=generator)
-        return release_sets(chosen, votes.num_labels)
+    def _choose(self, counts: NDArray[np.integer[Any]], generator: np.random.Generator) -> NDArray[np.int64]:
+        return joint(counts, k=self.k, scale=self.scale_joint, generator=generator)
