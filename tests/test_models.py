@@ -25,6 +25,25 @@ def test_logits_for_pictures(network: Callable[[Sequence[int], int], nn.Module])
     assert torch.isfinite(logits).all()
 
 
+@pytest.mark.parametrize("groups", [0, 8])
+def test_pooling_before_relu_changes_nothing(groups: int) -> None:
+    network = models.SmallCNN((3, 16, 16), 4, groups=groups).double()
+    layers = list(network)
+    for place, layer in enumerate(layers[:-1]):
+        if isinstance(layer, nn.MaxPool2d):
+            layers[place : place + 2] = layers[place + 1], layer
+    usual = nn.Sequential(*layers)
+    assert [type(layer) for layer in usual] != [type(layer) for layer in network]
+    pictures = torch.rand(5, 3, 16, 16, dtype=torch.float64)
+    gradients = []
+    for module in (network, usual):
+        logits = module(pictures)
+        gradients.append(torch.autograd.grad(logits.square().sum(), list(network.parameters())))
+    assert torch.equal(network(pictures), usual(pictures))
+    for here, there in zip(*gradients, strict=True):
+        assert torch.allclose(here, there, rtol=0, atol=1e-12)
+
+
 def test_a_file_of_weights(tmp_path: object) -> None:
     first = models.ResNet50((3, 32, 32), 7)
     assert all("running_mean" not in name for name in first.state_dict())

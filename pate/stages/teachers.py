@@ -144,7 +144,8 @@ def fit_teachers(
             print(line, flush=True)
         return {"chunk_size": sizing.chunk_size}
 
-    folder = run.root / TEACHERS_FIT.outputs[0]
+    # workers may start in another folder
+    folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
     if dry_run:
         saved = run.private / "partition.json"
         key = json.loads(saved.read_text())["key"] if saved.is_file() else secrets.token_hex(32)
@@ -214,13 +215,14 @@ def vote_teachers(
     """
     where = _executor(executor, workers, threads, gpus)
     run.require(TEACHERS_FIT)
-    folder = run.root / TEACHERS_FIT.outputs[0]
+    # workers may start in another folder
+    folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
     files = [chunk_file(folder, teachers) for teachers in plan.chunks()]
     made_by = {"teachers": digest(*files), "data": fingerprint(data, Role.PUBLIC), "code": code_version()}
     # votes stay what they are when only the code around them changes
     if not run.begin(TEACHERS_VOTE, {name: made_by[name] for name in ("teachers", "data")}):
         return
-    store = VoteStore(run.root / TEACHERS_VOTE.outputs[0])
+    store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
     public = data.records(Role.PUBLIC)
     with tqdm(total=len(files), desc="votes", unit="chunk") as progress:
         run_jobs(

@@ -68,7 +68,7 @@ class Tally:
             return 0
         try:
             return min(int(self._file(teachers).read_text()), self._steps)
-        except (FileNotFoundError, ValueError):  # none yet, or in the middle of being written
+        except (OSError, ValueError):  # none yet, replaced on a shared disk, or in the middle of being written
             return 0
 
     def _forget(self, chunks: set[range]) -> None:

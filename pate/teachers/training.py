@@ -48,6 +48,9 @@ class TeacherPlan:
         checkpoint_steps: steps between the checkpoints that a killed chunk goes on from.
         positive_weight_power: 0 weighs positive and negative labels alike, 1 balances them within each teacher's own
             partition, and what lies between is between.
+        loss: the loss of an entry, cross-entropy where None.
+        scheduler: makes a learning-rate schedule, a function of the step alone; None for a constant rate.
+        clip_norm: the gradient of each teacher is scaled down to this norm where it is longer; None for no limit.
         seed: seed of initial weights, batch orders and dropout. Not a secret: privacy does not rest on it.
         accelerator: Lightning's accelerator.
         precision: Lightning's precision. ``16-mixed`` is not among them: its gradient scaler skips a step of all
