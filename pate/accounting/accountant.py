@@ -39,7 +39,7 @@ class RDPAccountant:
         ascending = orders.ndim == 1 and orders.size > 0 and np.all(np.diff(orders) > 0) and orders[0] > 1
         expect(ascending and np.isfinite(orders[-1]), "ascending finite orders above 1", orders=orders)
         self.orders = orders
-        self._cost = Cost(np.zeros_like(orders), 0.0)
+        self._cost = Cost.nothing(orders)
         self._batches: list[tuple[tuple[Event, ...], NDArray[np.int64]]] = []
 
     @property
@@ -60,7 +60,7 @@ class RDPAccountant:
     @property
     def cost(self) -> Cost:
         """The sum on `orders`."""
-        return Cost(self.rdp, self._cost.log_survival)
+        return self._cost._replace(rdp=self.rdp)
 
     def compose(self, event: Event | Sequence[Event], count: int | ArrayLike = 1) -> RDPAccountant:
         """Add ``event``, one or many, each as many times as ``count`` says, and return the accountant.
@@ -79,7 +79,7 @@ class RDPAccountant:
             expect(False, f"an event under {self.neighboring_relation.value}", neighboring_relation=other.value)
         added = total_cost(members, times, self.orders)
         if times.any():
-            self._cost = Cost(self._cost.rdp + added.rdp, self._cost.log_survival + added.log_survival)
+            self._cost = self._cost.plus(added)
             self._batches.append((members, times))
         return self
 

@@ -119,9 +119,7 @@ def make_filter(budget: Budget, spent: Cost, query: Cost) -> RenyiFilter:
 
 def after(spent: Cost, query: Cost, count: int) -> Cost:
     """Return ``spent`` and ``count`` times ``query``."""
-    if count == 0:
-        return spent
-    return Cost(spent.rdp + query.rdp * count, spent.log_survival + query.log_survival * count)
+    return spent.plus(query.times(count))
 
 
 def refuse(budget: Budget, bounds: RenyiFilter, total: Cost, affordable: int) -> NoReturn:

@@ -1,13 +1,17 @@
 """Renyi-DP curves: event -> cost.
 
-A cost is ``(rdp, log_survival)``: the curve on a grid of orders and ``log(1 - delta0)``, which together say that the
-release is delta0-approximate RDP. Curves add under (adaptive) composition, and so does ``log_survival``.
+A cost is ``(rdp, log_survival, mu_squared)``: the curve on a grid of orders and ``log(1 - delta0)``, which together say
+that the release is delta0-approximate RDP, and the square of the smallest known ``mu`` for which what delta0 leaves is
+``mu``-GDP (Dong, Roth & Su (2022)). All three add under (adaptive) composition.
 
 The primitive curves are pure functions that broadcast: ``orders`` of shape ``[K]`` against parameters of shape
 ``[..., 1]`` give ``[..., K]``. Where the formula loses digits, the value is raised by a bound on the rounding error,
 so that what comes out is never below the true curve.
 """
 
+from __future__ import annotations
+
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -15,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_ndtr, ndtri
+from scipy.special import expit, log_ndtr, ndtri
 
 from pate.accounting._two_outcomes import stability_test_rdp
 from pate.accounting.events import (
@@ -57,14 +61,32 @@ The last one stands for pure DP: its conversion adds next to nothing.
 DEFAULT_ORDERS.setflags(write=False)
 
 _ROUNDING = 16 * np.finfo(np.float64).eps
+_LOOSE = 1e-12  # above the relative error of a normal quantile, twice
 _ROWS = 512  # parameters worked on at once, so that the intermediate arrays stay in cache
 
 
 class Cost(NamedTuple):
-    """``rdp`` of shape ``[K]`` on a grid of orders, and ``log_survival = log(1 - delta0)``."""
+    """``rdp`` of shape ``[K]`` on a grid of orders, ``log_survival = log(1 - delta0)``, and ``mu_squared``."""
 
     rdp: FloatArray
     log_survival: float
+    mu_squared: float = math.inf
+    """Gaussian differential privacy beside delta0; infinite where no ``mu`` is known."""
+
+    @classmethod
+    def nothing(cls, orders: FloatArray) -> Cost:
+        """Return what no release costs."""
+        return cls(np.zeros(orders.shape), 0.0, 0.0)
+
+    def plus(self, other: Cost) -> Cost:
+        """Return the cost of both."""
+        return Cost(self.rdp + other.rdp, self.log_survival + other.log_survival, self.mu_squared + other.mu_squared)
+
+    def times(self, count: float) -> Cost:
+        """Return the cost of ``count`` releases of this one."""
+        if count == 0:
+            return Cost(np.zeros(self.rdp.shape), 0.0, 0.0)
+        return Cost(self.rdp * count, self.log_survival * count, self.mu_squared * count)
 
     @property
     def delta0(self) -> float:
@@ -154,6 +176,46 @@ def smooth_sensitivity_rdp(orders: ArrayLike, beta: ArrayLike, noise_multiplier:
     return worst
 
 
+def gaussian_mu_squared(noise_multiplier: ArrayLike) -> FloatArray:
+    """Return ``1 / noise_multiplier^2``: the Gaussian mechanism is ``mu``-GDP (Dong, Roth & Su (2022), Theorem 2.7)."""
+    multiplier = np.asarray(noise_multiplier, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        squared: FloatArray = 1 / multiplier / multiplier
+    return squared
+
+
+def gaussian_noisy_max_mu_squared(noise_multiplier: ArrayLike, num_candidates: ArrayLike) -> FloatArray:
+    """Return ``m / (4 s^2)``: all m noisy scores are released, each moved by half the window of width 1."""
+    squared: FloatArray = gaussian_mu_squared(noise_multiplier) * np.asarray(num_candidates, dtype=np.float64) / 4
+    return squared
+
+
+def pure_dp_mu_squared(epsilon: ArrayLike) -> FloatArray:
+    """Return ``mu^2`` of any pure ``epsilon``-DP mechanism, ``mu = 2 Phi^-1(1 / (1 + e^-epsilon))``.
+
+    Its trade-off function is at least that of randomised response, two chords that meet where ``1 + e^epsilon`` errors
+    of either kind are one. ``G_mu`` is convex and passes through the same three points, so that it lies below.
+    """
+    eps = np.asarray(epsilon, dtype=np.float64)
+    mu = -2 * ndtri(expit(-eps))
+    # concave in epsilon: the tangent at 0 is above it, and keeps its digits where the quantile is next to 0
+    squared: FloatArray = np.where(eps < 1e-3, eps * math.sqrt(math.pi / 2), mu) ** 2 * (1 + _LOOSE)
+    return squared
+
+
+def bounded_range_mu_squared(eta: ArrayLike) -> FloatArray:
+    """Return ``mu^2`` of an ``eta``-bounded-range mechanism, ``mu = 2 Phi^-1(1 / (1 + e^(-eta / 2)))``.
+
+    Its worst pairs are generalised randomised response: Bernoulli laws of ``p`` and ``q`` whose logits differ by
+    ``eta`` (Dong, Durfee & Rogers (2020)), which ``G_mu`` lies below if ``mu >= Phi^-1(p) - Phi^-1(q)``: the rise of
+    ``g(x) = Phi^-1(1 / (1 + e^-x))`` over an interval of length ``eta``. It is largest around 0, as g' falls with
+    ``abs(x)``: with ``z = g(x) > 0`` this says ``(2 Phi(z) - 1) phi(z) >= z Phi(z) Phi(-z)``. Both sides agree at 0
+    and at infinity, and the slope of their difference, ``2 phi^2 - Phi(z) Phi(-z)``, changes its sign once, because
+    ``phi^2 / (Phi(z) Phi(-z))`` falls (the slope of the hazard rate is below 1; Sampford (1953)).
+    """
+    return pure_dp_mu_squared(np.asarray(eta, dtype=np.float64) / 2)
+
+
 def renyi_curve_rdp(orders: ArrayLike, known_orders: ArrayLike, known_rdp: ArrayLike) -> FloatArray:
     """Bound at ``orders`` ``[K]`` on a curve known at ascending ``known_orders``; infinite beyond the last of them."""
     alpha, known, values = (np.asarray(each, dtype=np.float64) for each in (orders, known_orders, known_rdp))
@@ -175,19 +237,17 @@ def total_cost(events: Sequence[Event], counts: ArrayLike = 1, orders: FloatArra
     if kinds & {RepeatedEvent, ComposedEvent}:
         flat = [leaf for event, count in zip(events, weights.tolist(), strict=True) for leaf in leaves(event, count)]
         return total_cost([event for event, _ in flat], [count for _, count in flat], orders)
-    rdp, log_survival = np.zeros(orders.shape), 0.0
+    total = Cost.nothing(orders)
     if len(kinds) > 1 or not weights.all():
         for kind in kinds:
             chosen = np.fromiter((type(event) is kind for event in events), dtype=np.bool_, count=len(events))
             chosen &= weights > 0
-            part = total_cost(
-                [event for event, yes in zip(events, chosen, strict=True) if yes], weights[chosen], orders
-            )
-            rdp, log_survival = rdp + part.rdp, log_survival + part.log_survival
-        return Cost(rdp, log_survival)
+            part = [event for event, yes in zip(events, chosen, strict=True) if yes]
+            total = total.plus(total_cost(part, weights[chosen], orders))
+        return total
     for kind in kinds:
         return _COSTS[kind](events, weights, orders)
-    return Cost(rdp, log_survival)
+    return total
 
 
 def cost(event: Event, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
@@ -198,11 +258,12 @@ def cost(event: Event, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
 def _gaussian_cost(events: Sequence[Any], weights: FloatArray, orders: FloatArray) -> Cost:
     multipliers = _values(events, "noise_multiplier")
     with np.errstate(over="ignore"):
-        return Cost(gaussian_rdp(orders, 1.0) * float(np.sum(weights / multipliers / multipliers)), 0.0)
+        mu_squared = float(np.sum(weights * gaussian_mu_squared(multipliers)))
+        return Cost(gaussian_rdp(orders, 1.0) * mu_squared, 0.0, mu_squared)
 
 
 def _failure_cost(events: Sequence[Any], weights: FloatArray, orders: FloatArray) -> Cost:
-    return Cost(np.zeros(orders.shape), float(weights @ np.log1p(-_values(events, "delta"))))
+    return Cost(np.zeros(orders.shape), float(weights @ np.log1p(-_values(events, "delta"))), 0.0)
 
 
 def _renyi_curve_cost(events: Sequence[Any], weights: FloatArray, orders: FloatArray) -> Cost:
@@ -214,11 +275,10 @@ def _stability_cost(events: Sequence[Any], weights: FloatArray, orders: FloatArr
     often: defaultdict[StabilityTestEvent, float] = defaultdict(float)
     for event, weight in zip(events, weights.tolist(), strict=True):
         often[event] += weight
-    rdp, log_survival, key = np.zeros(orders.shape), 0.0, orders.tobytes()
+    total, key = Cost.nothing(orders), orders.tobytes()
     for event, weight in often.items():
-        once = _stability_cost_once(event, key)
-        rdp, log_survival = rdp + weight * once.rdp, log_survival + weight * once.log_survival
-    return Cost(rdp, log_survival)
+        total = total.plus(_stability_cost_once(event, key).times(weight))
+    return total
 
 
 @lru_cache(maxsize=4096)
@@ -239,12 +299,16 @@ def _stability_cost_once(event: StabilityTestEvent, orders: bytes) -> Cost:
         log_delta0 = float(log_ndtr((window - event.shift) / event.sigma + ndtri(event.delta_test)))
     else:
         log_delta0 = float(np.log(event.delta_test))
+    # the released bit says on which side of a threshold a Gaussian lies, whose mean moves by `window`
+    mu_squared = float(gaussian_mu_squared(event.sigma / window))
     with np.errstate(divide="ignore"):  # a test that any gap passes costs all of delta
-        return Cost(rdp, float(np.log1p(-np.exp(log_delta0))))
+        return Cost(rdp, float(np.log1p(-np.exp(log_delta0))), mu_squared)
 
 
-def _summed(curve: Callable[..., FloatArray], *names: str) -> Callable[[Sequence[Any], FloatArray, FloatArray], Cost]:
-    """Return the cost of a kind of event: the sum of ``curve`` over the parameters ``names`` of the events."""
+def _summed(
+    curve: Callable[..., FloatArray], mu_squared: Callable[..., FloatArray], *names: str
+) -> Callable[[Sequence[Any], FloatArray, FloatArray], Cost]:
+    """Return the cost of a kind of event: sums of ``curve`` and ``mu_squared`` over the parameters ``names``."""
 
     def cost_of(events: Sequence[Any], weights: FloatArray, orders: FloatArray) -> Cost:
         parameters = np.stack([_values(events, name) for name in names], axis=1)
@@ -255,17 +319,24 @@ def _summed(curve: Callable[..., FloatArray], *names: str) -> Callable[[Sequence
             rows = slice(start, start + _ROWS)
             columns = (distinct[rows, i : i + 1] for i in range(len(names)))
             rdp += (repeats[rows, None] * curve(orders, *columns)).sum(axis=0)
-        return Cost(rdp, 0.0)
+        return Cost(rdp, 0.0, float(repeats @ mu_squared(*distinct.T)))
 
     return cost_of
 
 
+def _no_mu_squared(beta: FloatArray, noise_multiplier: FloatArray) -> FloatArray:
+    # a variance that differs between neighbors has a likelihood ratio that no shift of a Gaussian has
+    return np.full(beta.shape, np.inf)
+
+
 _COSTS: dict[type[Event], Callable[[Sequence[Any], FloatArray, FloatArray], Cost]] = {
     GaussianEvent: _gaussian_cost,
-    BoundedRangeEvent: _summed(bounded_range_rdp, "eta"),
-    PureDPEvent: _summed(pure_dp_rdp, "epsilon"),
-    GaussianNoisyMaxEvent: _summed(gaussian_noisy_max_rdp, "noise_multiplier", "num_candidates"),
-    SmoothSensitivityEvent: _summed(smooth_sensitivity_rdp, "beta", "noise_multiplier"),
+    BoundedRangeEvent: _summed(bounded_range_rdp, bounded_range_mu_squared, "eta"),
+    PureDPEvent: _summed(pure_dp_rdp, pure_dp_mu_squared, "epsilon"),
+    GaussianNoisyMaxEvent: _summed(
+        gaussian_noisy_max_rdp, gaussian_noisy_max_mu_squared, "noise_multiplier", "num_candidates"
+    ),
+    SmoothSensitivityEvent: _summed(smooth_sensitivity_rdp, _no_mu_squared, "beta", "noise_multiplier"),
     StabilityTestEvent: _stability_cost,
     FailureEvent: _failure_cost,
     RenyiCurveEvent: _renyi_curve_cost,

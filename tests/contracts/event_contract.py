@@ -5,6 +5,7 @@ on neighbors that such an event covers.
 """
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from pate.accounting.accountant import RDPAccountant
 from pate.accounting.curves import DEFAULT_ORDERS, cost
 from pate.accounting.events import Event, event_from_dict
+from pate.accounting.gaussian import gaussian_delta
 from pate.accounting.relation import NeighboringRelation
 
 ORDERS = np.concatenate((DEFAULT_ORDERS[::12], DEFAULT_ORDERS[-1:]))
@@ -27,6 +29,9 @@ class EventContract:
     noises: Sequence[float] = (0.5, 1.0, 3.0)
     tight = True
     """Whether some pair of `laws` comes within 2% of the curve, at some order."""
+
+    tight_mu = True
+    """Whether some pair of `laws` refutes a ``mu`` that is 2% smaller."""
 
     def event(self, noise: float, relation: NeighboringRelation) -> Event:
         """Return the event of a mechanism with ``noise`` times its noise."""
@@ -82,12 +87,14 @@ class EventContract:
         for less, more in zip(ladder[:-1], ladder[1:], strict=True):
             assert (more.rdp <= less.rdp).all()
             assert more.delta0 <= less.delta0
+            assert more.mu_squared <= less.mu_squared
         assert (ladder[-1].rdp < ladder[0].rdp).any() or ladder[-1].delta0 < ladder[0].delta0
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_curve_is_a_curve(self, relation: NeighboringRelation) -> None:
         for noise in self.noises:
-            rdp, log_survival = cost(self.event(noise, relation))
+            rdp, log_survival, mu_squared = cost(self.event(noise, relation))
+            assert mu_squared >= 0
             assert not np.isnan(rdp).any() and (rdp >= 0).all()
             finite = rdp[np.isfinite(rdp)]
             assert (np.diff(finite) >= -1e-12 * finite[1:]).all(), "a divergence grows with its order"
@@ -113,6 +120,23 @@ class EventContract:
         rdp = cost(self.event(1.0, relation), ORDERS).rdp
         laws = self.laws(0.5, relation)
         assert any((enumerated_divergence(p, q) > rdp * 1.01).any() for p, q in laws)
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_gaussian_trade_off_bounds_the_enumerated_one(self, relation: NeighboringRelation) -> None:
+        refuted = False
+        for noise in self.noises:
+            mu = math.sqrt(cost(self.event(noise, relation)).mu_squared)
+            if math.isinf(mu):
+                pytest.skip("no Gaussian is known to dominate such an event")
+            for laws in self.laws(noise, relation):
+                for log_p, log_q in (laws, laws[::-1]):
+                    p, q = (np.exp(law - np.logaddexp.reduce(law)) for law in (log_p, log_q))
+                    for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0):
+                        found = float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+                        bound = gaussian_delta(epsilon, mu)
+                        assert found <= bound * (1 + 1e-9) + 1e-13, (noise, epsilon, found, bound)
+                        refuted |= found > gaussian_delta(epsilon, 0.98 * mu)
+        assert refuted or not self.tight_mu
 
     def test_malformed_events_raise_in_one_line(self) -> None:
         whole = self.event(1.0, RELATIONS[0]).to_dict()
