@@ -1,7 +1,7 @@
 """What was released, what it cost, and the sum: events, curves, the accountant, the ledger and its budget."""
 
 from pate.accounting.accountant import RDPAccountant, from_autodp
-from pate.accounting.budget import Budget, RenyiFilter
+from pate.accounting.budget import Budget, GaussianFilter, PrivacyFilter, RenyiFilter
 from pate.accounting.curves import (
     DEFAULT_ORDERS,
     Cost,
@@ -43,12 +43,14 @@ __all__ = [
     "Event",
     "FailureEvent",
     "GaussianEvent",
+    "GaussianFilter",
     "GaussianNoisyMaxEvent",
     "Ledger",
     "NeighboringRelation",
     "PureDPEvent",
     "RDPAccountant",
     "RenyiCurveEvent",
+    "PrivacyFilter",
     "RenyiFilter",
     "RepeatedEvent",
     "SmoothSensitivityEvent",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from operator import attrgetter
 from typing import Any, Literal, get_args
 
@@ -12,21 +13,63 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate.accounting.curves import DEFAULT_ORDERS, Cost, FloatArray, total_cost
 from pate.accounting.events import Event, GaussianEvent, RenyiCurveEvent, leaves
-from pate.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from pate.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_log_delta
 from pate.accounting.relation import NeighboringRelation
 from pate.validation import expect, expect_count, expect_open_unit
 
-Conversion = Literal["optimal", "classic", "exact"]
+Conversion = Literal["tightest", "optimal", "classic", "exact"]
 
 _LEDGER_OF_GAUSSIANS = "Gaussian events alone, for their exact epsilon"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """The (epsilon, delta) that a cost proves, and what from: its curve at ``order``, or its Gaussian ``mu``."""
+
+    epsilon: float
+    delta: float
+    delta0: float
+    order: float | None = None
+    rdp: float | None = None
+    mu: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types: no more than what it is proven from, and None for an infinite epsilon."""
+        kept = {name: value for name, value in asdict(self).items() if value is not None}
+        return kept | {"epsilon": self.epsilon if math.isfinite(self.epsilon) else None}
+
+
+def tightest_guarantee(cost: Cost, orders: FloatArray, *, delta: float) -> Guarantee:
+    """Return the smallest epsilon at ``delta`` that ``cost`` on ``orders`` ``[K]`` proves.
+
+    It is that of the best order (Canonne, Kamath & Steinke (2020), Proposition 12), or of the trade-off of a Gaussian
+    mechanism of ``mu`` (Balle & Wang (2018), Theorem 8), which dominates all that was composed (Dong, Roth & Su (2022),
+    Corollary 3.3). Events fixed in advance may be judged by the better of the two.
+    """
+    expect_open_unit(delta=delta)
+    epsilons = convert(cost, orders, delta=delta)
+    best = int(np.argmin(epsilons))
+    epsilon, rest, mu = float(epsilons[best]), remaining_delta(delta, cost.log_survival), math.sqrt(cost.mu_squared)
+    if rest > 0 and mu < math.inf and (mu == 0 or gaussian_log_delta(min(epsilon, 1e300), mu) <= math.log(rest)):
+        return Guarantee(epsilon=gaussian_epsilon(rest, mu), delta=delta, delta0=cost.delta0, mu=mu)
+    if math.isinf(epsilon):
+        return Guarantee(epsilon=epsilon, delta=delta, delta0=cost.delta0)
+    return Guarantee(
+        epsilon=epsilon,
+        delta=delta,
+        delta0=cost.delta0,
+        order=float(orders[best]),
+        rdp=float(cost.rdp[best]),
+    )
 
 
 class RDPAccountant:
     """Adds up the costs of events under one neighboring relation and converts the sum to (epsilon, delta)-DP.
 
-    The conversions are ``"optimal"``, Canonne, Kamath & Steinke (2020), Proposition 12; ``"classic"``, Mironov (2017),
-    Proposition 3, for the reproduction of published figures only; and ``"exact"``, the trade-off of composed Gaussian
-    mechanisms (Balle & Wang (2018)), which takes Gaussian events alone.
+    The conversions are ``"tightest"``, `tightest_guarantee`; ``"optimal"``, that of the curve alone, Canonne, Kamath &
+    Steinke (2020), Proposition 12; ``"classic"``, Mironov (2017), Proposition 3, for the reproduction of published
+    figures only; and ``"exact"``, the trade-off of composed Gaussian mechanisms (Balle & Wang (2018)), which takes
+    Gaussian events alone.
 
     Args:
         neighboring_relation: the relation that every event must be stated under.
@@ -83,11 +126,17 @@ class RDPAccountant:
             self._batches.append((members, times))
         return self
 
-    def get_epsilon(self, *, delta: float, conversion: Conversion = "optimal") -> float:
+    def guarantee(self, *, delta: float) -> Guarantee:
+        """Return the smallest epsilon at ``delta`` and what it follows from."""
+        return tightest_guarantee(self._cost, self.orders, delta=delta)
+
+    def get_epsilon(self, *, delta: float, conversion: Conversion = "tightest") -> float:
         """Return the smallest epsilon that the conversion finds for which the sum is (epsilon, ``delta``)-DP.
 
         Infinite if ``delta <= delta0``.
         """
+        if conversion == "tightest":
+            return self.guarantee(delta=delta).epsilon
         if conversion == "exact":
             return gaussian_epsilon(delta, self._mu())
         return self.get_epsilon_and_order(delta=delta, conversion=conversion)[0]
@@ -95,7 +144,7 @@ class RDPAccountant:
     def get_epsilon_and_order(
         self, *, delta: float, conversion: Literal["optimal", "classic"] = "optimal"
     ) -> tuple[float, float]:
-        """Return epsilon and the Renyi order that gives it."""
+        """Return epsilon by the curve alone, and the Renyi order that gives it."""
         expect_open_unit(delta=delta)
         _expect_renyi(conversion)
         if not self._batches:
@@ -104,11 +153,15 @@ class RDPAccountant:
         best = int(np.argmin(epsilons))
         return float(epsilons[best]), float(self.orders[best] if np.isfinite(epsilons[best]) else self.orders[-1])
 
-    def get_delta(self, epsilon: float, *, conversion: Conversion = "optimal") -> float:
+    def get_delta(self, epsilon: float, *, conversion: Conversion = "tightest") -> float:
         """Return the smallest delta that the conversion finds for (``epsilon``, delta)-DP of the sum, 1 at most."""
         expect(not math.isnan(epsilon) and epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
         if conversion == "exact":
             return gaussian_delta(epsilon, self._mu())
+        if conversion == "tightest":
+            gaussian = gaussian_delta(epsilon, math.sqrt(self._cost.mu_squared))
+            both = self.delta0 + math.exp(self._cost.log_survival) * gaussian
+            return min(1.0, both, self.get_delta(epsilon, conversion="optimal"))
         _expect_renyi(conversion)
         if not self._batches:
             return 0.0

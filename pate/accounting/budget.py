@@ -1,15 +1,18 @@
-"""A budget, and the Renyi filter that keeps releases within it whatever they are chosen by."""
+"""A budget, and the privacy filters that keep releases within it whatever they are chosen by."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any, NoReturn
 
 import numpy as np
 
-from pate.accounting.accountant import conversion_overhead, convert
-from pate.accounting.curves import DEFAULT_ORDERS, Cost
+from pate.accounting.accountant import conversion_overhead, tightest_guarantee
+from pate.accounting.curves import DEFAULT_ORDERS, Cost, FloatArray
+from pate.accounting.gaussian import gaussian_delta, gaussian_epsilon, largest_mu
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.search import largest_count_where
 from pate.validation import expect, expect_open_unit, expect_positive
@@ -46,13 +49,52 @@ class Budget:
         return asdict(self) | {"neighboring_relation": self.neighboring_relation.value}
 
 
-@dataclass(frozen=True, kw_only=True)
-class RenyiFilter:
-    """Admits releases while the curve at one order, and delta0, stay within bounds that were fixed beforehand.
+class PrivacyFilter(ABC):
+    """Admits releases while what they cost stays within bounds that were fixed before the first of them.
 
-    Both bounds hold on every path that an adversary can take who chooses each release after seeing all earlier ones.
-    So all releases together are (max_epsilon, delta)-DP for the budget that the filter was made for (Feldman & Zrnic
-    (2021) for the curve; `docs/accounting.md` for both bounds). If the order were chosen at the end, they need not be.
+    The bounds hold on every path that an adversary can take who chooses each release after seeing all earlier ones, so
+    that all releases together are (max_epsilon, delta)-DP for the budget that the filter was made for
+    (`docs/accounting.md` proves it).
+    """
+
+    max_delta0: float
+    """Largest delta0 of the sum."""
+
+    @property
+    @abstractmethod
+    def orders(self) -> FloatArray:
+        """The Renyi orders ``[K]`` that costs are evaluated at."""
+
+    @abstractmethod
+    def epsilon(self, budget: Budget, cost: Cost) -> float:
+        """Return what max_epsilon the budget would need to admit ``cost``, were delta0 no matter."""
+
+    @abstractmethod
+    def expect_follows(self, budget: Budget) -> None:
+        """Raise ``ValueError`` unless the bounds make all that is admitted keep ``budget``."""
+
+    @abstractmethod
+    def spent(self, cost: Cost) -> str:
+        """Say how much of the bounds ``cost`` has used."""
+
+    @abstractmethod
+    def _within(self, cost: Cost) -> bool:
+        """Whether ``cost`` is within what is bounded besides delta0."""
+
+    def admits(self, cost: Cost) -> bool:
+        """Whether the sum of all releases, evaluated on `orders`, is within the bounds."""
+        return self._within(cost) and -cost.log_survival <= -math.log1p(-self.max_delta0) * (1 + _SLACK)
+
+    def to_dict(self) -> dict[str, float]:
+        """Return plain JSON types; `filter_from_dict` is the inverse."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenyiFilter(PrivacyFilter):
+    """Bounds the curve at one order (Feldman & Zrnic (2021)) and delta0.
+
+    If the order were chosen at the end, all releases together need not be (max_epsilon, delta)-DP.
 
     Args:
         order: the Renyi order.
@@ -70,20 +112,83 @@ class RenyiFilter:
         expect(0 <= self.max_delta0 < 1, "0 <= max_delta0 < 1", max_delta0=self.max_delta0)
 
     @property
-    def orders(self) -> Any:
+    def orders(self) -> FloatArray:
         """The order, as a grid of one, ``[1]``."""
         return np.array([self.order])
 
-    def admits(self, cost: Cost) -> bool:
-        """Whether the sum of all releases, evaluated on `orders`, is within the bounds."""
-        return bool(
-            cost.rdp[0] <= self.max_rdp * (1 + _SLACK)
-            and -cost.log_survival <= -math.log1p(-self.max_delta0) * (1 + _SLACK)
+    def epsilon(self, budget: Budget, cost: Cost) -> float:
+        """Return what max_epsilon the budget would need to admit ``cost``, were delta0 no matter."""
+        return budget.max_epsilon + float(cost.rdp[0]) - self.max_rdp
+
+    def expect_follows(self, budget: Budget) -> None:
+        """Raise ``ValueError`` unless ``max_rdp`` is what the conversion leaves of the budget's epsilon."""
+        _expect_share(budget, self.max_delta0)
+        largest = budget.max_epsilon - float(conversion_overhead(self.orders, budget.delta - self.max_delta0)[0])
+        # one rounding of the two terms, whose difference may be smaller than both
+        slack = 1e-12 * max(1.0, budget.max_epsilon)
+        expect(self.max_rdp <= largest + slack, f"max_rdp <= {largest:g}, what the budget leaves", max_rdp=self.max_rdp)
+
+    def spent(self, cost: Cost) -> str:
+        """Say how much of the bounds ``cost`` has used."""
+        return (
+            f"{float(cost.rdp[0]):.4g} of {self.max_rdp:.4g} of Renyi divergence at order {self.order:.4g},"
+            f" {cost.delta0:.3g} of {self.max_delta0:.3g} of delta0"
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return asdict(self)
+    def _within(self, cost: Cost) -> bool:
+        return bool(cost.rdp[0] <= self.max_rdp * (1 + _SLACK))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianFilter(PrivacyFilter):
+    """Bounds Gaussian differential privacy, the sum of ``mu^2`` (Koskela, Tobaben & Honkela (2023)), and delta0.
+
+    It admits 11 to 16% more releases of Gaussian noise than `RenyiFilter`, and other events at the ``mu`` of a Gaussian
+    mechanism that dominates them, which is more than their curve.
+
+    Args:
+        max_mu_squared: largest sum of ``mu^2``.
+        max_delta0: largest delta0 of the sum.
+    """
+
+    max_mu_squared: float
+    max_delta0: float
+
+    def __post_init__(self) -> None:
+        expect_positive(max_mu_squared=self.max_mu_squared)
+        expect(0 <= self.max_delta0 < 1, "0 <= max_delta0 < 1", max_delta0=self.max_delta0)
+
+    @property
+    def orders(self) -> FloatArray:
+        """Some order, ``[1]``; the sum of ``mu^2`` is part of a cost at any."""
+        return np.array([2.0])
+
+    def epsilon(self, budget: Budget, cost: Cost) -> float:
+        """Return what max_epsilon the budget would need to admit ``cost``, were delta0 no matter."""
+        return gaussian_epsilon(budget.delta - self.max_delta0, math.sqrt(cost.mu_squared))
+
+    def expect_follows(self, budget: Budget) -> None:
+        """Raise ``ValueError`` unless a Gaussian mechanism of ``max_mu_squared`` keeps the budget."""
+        _expect_share(budget, self.max_delta0)
+        delta = gaussian_delta(budget.max_epsilon, math.sqrt(self.max_mu_squared))
+        left = budget.delta - self.max_delta0
+        expect(delta <= left * (1 + 1e-9), f"max_mu_squared of delta <= {left:g}", max_mu_squared=self.max_mu_squared)
+
+    def spent(self, cost: Cost) -> str:
+        """Say how much of the bounds ``cost`` has used."""
+        return (
+            f"{cost.mu_squared:.4g} of {self.max_mu_squared:.4g} of squared mu in Gaussian differential privacy,"
+            f" {cost.delta0:.3g} of {self.max_delta0:.3g} of delta0"
+        )
+
+    def _within(self, cost: Cost) -> bool:
+        return cost.mu_squared <= self.max_mu_squared * (1 + _SLACK)
+
+
+def filter_from_dict(description: Mapping[str, float]) -> PrivacyFilter:
+    """Make the filter that `PrivacyFilter.to_dict` described."""
+    kind = GaussianFilter if "max_mu_squared" in description else RenyiFilter
+    return kind(**description)
 
 
 def affordable(budget: Budget, spent: Cost, query: Cost) -> int:
@@ -91,17 +196,17 @@ def affordable(budget: Budget, spent: Cost, query: Cost) -> int:
 
     Raises ``ValueError`` if what was spent is beyond the budget, and if the queries cost nothing.
     """
-    expect(bool(query.rdp.max() > 0 or query.log_survival < 0), "a query that costs something", cost=0.0)
-    expect(_holds(budget, spent), f"epsilon <= {budget.max_epsilon:g} before this release", epsilon=_say(budget, spent))
-    return largest_count_where(lambda n: _holds(budget, after(spent, query, n)))
+    return max(_reach(budget, spent, query))
 
 
-def make_filter(budget: Budget, spent: Cost, query: Cost) -> RenyiFilter:
+def make_filter(budget: Budget, spent: Cost, query: Cost) -> PrivacyFilter:
     """Return the filter of ``budget`` under which ``query``, repeated after what was ``spent``, goes furthest.
 
-    It admits `affordable` many of them. Raises ``ValueError`` if that is not even one.
+    It admits `affordable` many of them. Where a Gaussian filter would admit no more, the Renyi filter keeps the budget,
+    because it has a cost for every event. Raises ``ValueError`` if not even one query can be paid.
     """
-    longest = affordable(budget, spent, query)
+    by_renyi, by_gaussian = _reach(budget, spent, query)
+    longest = max(by_renyi, by_gaussian)
     expect(
         longest > 0,
         f"epsilon <= {budget.max_epsilon:g} at delta = {budget.delta:g} under {budget.neighboring_relation.value}"
@@ -109,7 +214,10 @@ def make_filter(budget: Budget, spent: Cost, query: Cost) -> RenyiFilter:
         epsilon=_say(budget, after(spent, query, 1)),
     )
     last = after(spent, query, longest)
-    max_delta0 = last.delta0 if budget.max_delta0 is None else budget.max_delta0
+    max_delta0 = _share(budget, last)
+    if by_gaussian > by_renyi:
+        mu = largest_mu(budget.max_epsilon, budget.delta - max_delta0)
+        return GaussianFilter(max_mu_squared=mu**2, max_delta0=max_delta0)
     overhead = conversion_overhead(DEFAULT_ORDERS, budget.delta - max_delta0)
     best = int(np.argmin(last.rdp + overhead))
     return RenyiFilter(
@@ -122,28 +230,63 @@ def after(spent: Cost, query: Cost, count: int) -> Cost:
     return spent.plus(query.times(count))
 
 
-def refuse(budget: Budget, bounds: RenyiFilter, total: Cost, affordable: int) -> NoReturn:
+def refuse(budget: Budget, bounds: PrivacyFilter, total: Cost, affordable: int) -> NoReturn:
     """Raise the ``ValueError`` of a release that takes all releases to ``total``, on ``bounds.orders``."""
-    epsilon = budget.max_epsilon + float(total.rdp[0]) - bounds.max_rdp
+    if math.isinf(total.mu_squared) and isinstance(bounds, GaussianFilter):
+        raise ValueError(
+            "Expected a release that a Gaussian mechanism dominates, because the budget of the ledger is kept in"
+            " Gaussian differential privacy since its first release, got one that is known by its Renyi curve alone"
+        )
     raise ValueError(
         f"Expected epsilon <= {budget.max_epsilon:g} at delta = {budget.delta:g} under"
         f" {budget.neighboring_relation.value} with all earlier releases (delta0 <= {bounds.max_delta0:.3g}),"
-        f" got epsilon={epsilon:.4f} (delta0={total.delta0:.3g}); {affordable} such queries can be paid"
+        f" got epsilon={bounds.epsilon(budget, total):.4f} (delta0={total.delta0:.3g});"
+        f" {affordable} such queries can be paid"
     )
 
 
-def _holds(budget: Budget, cost: Cost) -> bool:
-    delta0 = cost.delta0
-    if budget.max_delta0 is not None:
-        if delta0 > budget.max_delta0 * (1 + _SLACK):
-            return False
-        delta0 = budget.max_delta0
-    if delta0 >= budget.delta:
-        return False
-    # (delta - delta0) / (1 - delta0), which the accountant converts at, presumes that delta0 is spent on every path
-    overhead = conversion_overhead(DEFAULT_ORDERS, budget.delta - delta0)
-    return bool((cost.rdp + overhead).min() <= budget.max_epsilon)
+def _reach(budget: Budget, spent: Cost, query: Cost) -> tuple[int, int]:
+    """Return how many queries a Renyi and a Gaussian filter would admit after what was ``spent``."""
+    costs = bool(query.rdp.max() > 0 or query.log_survival < 0)
+    expect(costs, "a query that costs something", cost=0.0)
+    kept = [keeps for keeps in (_renyi_keeps, _gaussian_keeps) if keeps(budget, spent)]
+    expect(kept, f"epsilon <= {budget.max_epsilon:g} before this release", epsilon=_say(budget, spent))
+
+    def reach(keeps: Callable[[Budget, Cost], bool]) -> int:
+        return largest_count_where(lambda n: keeps(budget, after(spent, query, n))) if keeps in kept else 0
+
+    return reach(_renyi_keeps), reach(_gaussian_keeps)
+
+
+def _share(budget: Budget, cost: Cost) -> float:
+    """Return the part of delta that is set aside for failures where ``cost`` is the last of what is admitted."""
+    return cost.delta0 if budget.max_delta0 is None else budget.max_delta0
+
+
+def _left(budget: Budget, cost: Cost) -> float:
+    """Return what failures leave of delta; 0 or less if nothing.
+
+    It is no ``(delta - delta0) / (1 - delta0)``, which presumes that delta0 is spent on every path.
+    """
+    share = _share(budget, cost)
+    return budget.delta - share if cost.delta0 <= share * (1 + _SLACK) else 0.0
+
+
+def _renyi_keeps(budget: Budget, cost: Cost) -> bool:
+    left = _left(budget, cost)
+    return left > 0 and bool((cost.rdp + conversion_overhead(DEFAULT_ORDERS, left)).min() <= budget.max_epsilon)
+
+
+def _gaussian_keeps(budget: Budget, cost: Cost) -> bool:
+    left = _left(budget, cost)
+    return left > 0 and cost.mu_squared <= largest_mu(budget.max_epsilon, left) ** 2
+
+
+def _expect_share(budget: Budget, max_delta0: float) -> None:
+    share = budget.delta if budget.max_delta0 is None else budget.max_delta0
+    within = max_delta0 < budget.delta and max_delta0 <= share
+    expect(within, f"max_delta0 <= {share:g}, below delta = {budget.delta:g}", max_delta0=max_delta0)
 
 
 def _say(budget: Budget, cost: Cost) -> float:
-    return round(float(convert(cost, DEFAULT_ORDERS, delta=budget.delta).min()), 4)
+    return round(tightest_guarantee(cost, DEFAULT_ORDERS, delta=budget.delta).epsilon, 4)

@@ -9,6 +9,7 @@ Gaussian mechanisms of noise multipliers ``s_i`` compose, adaptively too, to one
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import erfcx, log_ndtr
@@ -57,6 +58,20 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
     # the conversion of zCDP is an upper bound (Bun & Steinke (2016), Proposition 1.3)
     above = mu**2 / 2 + mu * math.sqrt(-2 * log_delta)
     return smallest_where(lambda epsilon: gaussian_log_delta(epsilon, mu) <= log_delta, 0.0, above * (1 + 1e-9))
+
+
+@lru_cache(maxsize=256)
+def largest_mu(epsilon: float, delta: float) -> float:
+    """Return the largest ``mu`` whose Gaussian mechanisms are (``epsilon``, ``delta``)-DP, to 1e-12, rounded down."""
+    expect_open_unit(delta=delta)
+    expect(epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
+    log_delta = math.log(delta)
+    high = 1.0
+    while gaussian_log_delta(epsilon, high) <= log_delta:
+        high *= 2
+    # delta grows with mu: what is bisected is the largest 1 / mu at which it is too large
+    inverse = smallest_where(lambda x: gaussian_log_delta(epsilon, 1 / x) <= log_delta, 1 / high, 1e9)
+    return 1 / inverse
 
 
 def _mills(x: float) -> float:

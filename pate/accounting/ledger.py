@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pate.accounting.accountant import RDPAccountant
-from pate.accounting.budget import Budget, RenyiFilter, after, make_filter, refuse
+from pate.accounting.budget import Budget, PrivacyFilter, after, filter_from_dict, make_filter, refuse
 from pate.accounting.curves import DEFAULT_ORDERS, Cost, FloatArray, cost, total_cost
 from pate.accounting.events import Event, event_from_dict
 from pate.accounting.relation import NeighboringRelation
@@ -87,7 +87,7 @@ class Book:
 
     entries: tuple[Entry, ...] = ()
     budget: Budget | None = None
-    filter: RenyiFilter | None = None
+    filter: PrivacyFilter | None = None
 
     def charges(self) -> list[Charge]:
         """Return what all releases cost, oldest first."""
@@ -298,7 +298,7 @@ def _state(book: Book, charge: Charge, delta: float | None) -> dict[str, Any] | 
         delta = book.budget.delta
     stated: dict[str, Any] = {"delta": delta}
     for relation in NeighboringRelation:
-        epsilon = account([*book.charges(), charge], relation).get_epsilon(delta=delta)
+        epsilon = account([*book.charges(), charge], relation).get_epsilon(delta=delta, conversion="optimal")
         stated[relation.value] = epsilon if epsilon < float("inf") else None
     return stated
 
@@ -405,7 +405,7 @@ def _fold(book: Book, body: Mapping[str, Any]) -> Book:
     kind = body["kind"]
     if kind == "budget":
         expect(book.budget is None, "one budget", kind=kind)
-        return replace(book, budget=Budget(**body["budget"]), filter=RenyiFilter(**body["filter"]))
+        return replace(book, budget=Budget(**body["budget"]), filter=filter_from_dict(body["filter"]))
     if kind == "reserve":
         expect_count(1, count=body["count"])
         entry = Entry(

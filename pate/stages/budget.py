@@ -209,8 +209,7 @@ def _print_sum(book: Book, delta: float) -> None:
         spent = book.spent(budget.neighboring_relation, bounds.orders)
         print(
             f"budget: epsilon <= {budget.max_epsilon:g} at delta = {budget.delta:g} under"
-            f" {budget.neighboring_relation.value.upper()}; spent are {float(spent.rdp[0]):.4g} of {bounds.max_rdp:.4g}"
-            f" of Renyi divergence at order {bounds.order:.4g}, {spent.delta0:.3g} of {bounds.max_delta0:.3g} of delta0"
+            f" {budget.neighboring_relation.value.upper()}; spent are {bounds.spent(spent)}"
         )
 
 

@@ -18,6 +18,7 @@ from pate.accounting.events import (
     FailureEvent,
     GaussianEvent,
     PureDPEvent,
+    RenyiCurveEvent,
     RepeatedEvent,
     StabilityTestEvent,
 )
@@ -78,11 +79,13 @@ def test_grid_is_fine_enough() -> None:
     orders = 1 + np.geomspace(1e-3, 1e6, 20_001)
     for rho in np.geomspace(1e-6, 1e3, 19):
         event = gaussian(math.sqrt(1 / (2 * rho)))
-        fine = RDPAccountant(neighboring_relation=REPLACE, orders=orders).compose(event).get_epsilon(delta=1e-6)
-        assert accountant((event, 1)).get_epsilon(delta=1e-6) <= fine * 1.0005 + 1e-12
+        fine, _ = (
+            RDPAccountant(neighboring_relation=REPLACE, orders=orders).compose(event).get_epsilon_and_order(delta=1e-6)
+        )
+        assert accountant((event, 1)).get_epsilon(delta=1e-6, conversion="optimal") <= fine * 1.0005 + 1e-12
 
 
-@pytest.mark.parametrize("conversion", ["optimal", "classic", "exact"])
+@pytest.mark.parametrize("conversion", ["tightest", "optimal", "classic", "exact"])
 def test_delta_and_epsilon_are_inverse(conversion: Any) -> None:
     total = accountant((gaussian(20.0), 300))
     for delta in (1e-12, 1e-6, 1e-3):
@@ -122,6 +125,24 @@ def test_delta_left_is_what_the_probabilities_say() -> None:
     d = plain.get_delta(1.0)
     assert failing.get_delta(1.0) == pytest.approx(1e-3 + (1 - 1e-3) * d, rel=1e-12)
     assert failing.get_epsilon(delta=1e-3 + (1 - 1e-3) * d) == pytest.approx(plain.get_epsilon(delta=d), rel=1e-9)
+
+
+def test_the_tighter_of_curve_and_gaussian_is_stated() -> None:
+    gaussians = accountant((gaussian(25.0), 300), (FailureEvent(delta=1e-9, neighboring_relation=REPLACE), 100))
+    found = gaussians.guarantee(delta=1e-6)
+    assert found.mu == pytest.approx(math.sqrt(300) / 25, rel=1e-12) and found.order is found.rdp is None
+    rest = (1e-6 - gaussians.delta0) / (1 - gaussians.delta0)
+    assert found.epsilon == gaussian_epsilon(rest, math.sqrt(gaussians.cost.mu_squared))
+    assert found.epsilon < gaussians.get_epsilon(delta=1e-6, conversion="optimal")
+    # a Gaussian that dominates a bounded-range choice costs pi / 2 of its curve: the curve is the tighter one
+    choices = accountant((BoundedRangeEvent(eta=0.1, neighboring_relation=REPLACE), 300))
+    found = choices.guarantee(delta=1e-6)
+    assert found.mu is None and found.order is not None
+    assert (found.epsilon, found.order) == choices.get_epsilon_and_order(delta=1e-6)
+    assert choices.cost.mu_squared == pytest.approx(300 * 0.1**2 * math.pi / 8, rel=1e-3)
+    # nothing is known of a curve from elsewhere
+    mixed = gaussians.compose(RenyiCurveEvent(orders=(2.0,), rdp=(1e-9,), neighboring_relation=REPLACE))
+    assert mixed.guarantee(delta=1e-6).order == pytest.approx(2.0, abs=0.2) and mixed.cost.mu_squared == math.inf
 
 
 def test_a_test_that_costs_all_of_delta_is_infinite() -> None:
@@ -240,8 +261,9 @@ def test_epsilon_equals_that_of_autodp(kind: str, count: int) -> None:
     else:
         theirs, ours = compose([peers[kind][0]], [count]), accountant((peers[kind][1], count))
     for delta in (1e-8, 1e-5):
-        assert ours.get_epsilon(delta=delta) == pytest.approx(float(theirs.get_approxDP(delta)), rel=1e-3)
-        assert ours.get_epsilon(delta=delta) == pytest.approx(float(ours.to_autodp().get_approxDP(delta)), rel=1e-3)
+        epsilon = ours.get_epsilon(delta=delta, conversion="optimal")
+        assert epsilon == pytest.approx(float(theirs.get_approxDP(delta)), rel=1e-3)
+        assert epsilon == pytest.approx(float(ours.to_autodp().get_approxDP(delta)), rel=1e-3)
 
 
 def test_mechanisms_come_from_autodp_and_go_back() -> None:
@@ -270,5 +292,6 @@ def test_epsilon_is_never_below_the_privacy_loss_distribution(noise: float, coun
             ).get_epsilon_for_delta(delta)
             for pessimistic in (True, False)
         )
-        assert total.get_epsilon(delta=delta) >= above
+        assert total.get_epsilon(delta=delta, conversion="optimal") >= above
+        assert total.get_epsilon(delta=delta) == total.get_epsilon(delta=delta, conversion="exact")
         assert below <= total.get_epsilon(delta=delta, conversion="exact") <= above

@@ -247,8 +247,8 @@ def test_filter_goes_as_far_as_the_accountant(path: Path) -> None:
         bounds = make_filter(budget, nothing, cost(events[REPLACE]))
         payable = affordable(budget, nothing, cost(events[REPLACE]))
         at_order = cost(events[REPLACE], bounds.orders)
-        assert bounds.admits(type(at_order)(payable * at_order.rdp, payable * at_order.log_survival))
-        assert not bounds.admits(type(at_order)((payable + 1) * at_order.rdp, (payable + 1) * at_order.log_survival))
+        assert bounds.admits(at_order.times(payable))
+        assert not bounds.admits(at_order.times(payable + 1))
         # the accountant would pay at most one more
         assert account([(events, payable + 2)], REPLACE).get_epsilon(delta=1e-6) > epsilon
 
