@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from pate.accounting.accountant import RDPAccountant
+from pate.accounting.accountant import Conversion, RDPAccountant
 from pate.accounting.curves import DEFAULT_ORDERS, FloatArray
 from pate.accounting.events import BoundedRangeEvent, ComposedEvent, Event, StabilityTestEvent
 from pate.accounting.relation import NeighboringRelation
@@ -25,7 +24,7 @@ def epsilon_of(
     *,
     count: int,
     delta: float,
-    conversion: Literal["optimal", "classic"] = "optimal",
+    conversion: Conversion = "tightest",
     orders: FloatArray = DEFAULT_ORDERS,
 ) -> float:
     """Return epsilon at ``delta`` of ``event`` done ``count`` times, under the event's own relation."""

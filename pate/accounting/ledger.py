@@ -88,6 +88,17 @@ class Book:
     entries: tuple[Entry, ...] = ()
     budget: Budget | None = None
     filter: PrivacyFilter | None = None
+    digests: tuple[str, ...] = ()
+    """That of each row."""
+
+    @property
+    def head(self) -> tuple[int, str]:
+        """How many rows the log has, and the digest of the last one."""
+        return len(self.digests), self.digests[-1] if self.digests else ""
+
+    def follows(self, row: int, digest: str) -> bool:
+        """Whether the log once ended with this row."""
+        return 0 <= row <= len(self.digests) and (self.digests[row - 1] if row else "") == digest
 
     def charges(self) -> list[Charge]:
         """Return what all releases cost, oldest first."""
@@ -397,6 +408,7 @@ def _read(connection: sqlite3.Connection, path: Path) -> Book:
             book = _fold(book, json.loads(text))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ValueError(f"Expected an intact ledger at {path}, got row {row}: {error}") from None
+        book = replace(book, digests=(*book.digests, digest))
     return book
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 import numpy as np
 
-from pate.accounting.accountant import RDPAccountant
-from pate.accounting.budget import Budget
-from pate.accounting.curves import Cost, cost, total_cost
+from pate.accounting.budget import Budget, PrivacyFilter, filter_from_dict
+from pate.accounting.curves import Cost, FloatArray, total_cost
+from pate.accounting.curves import cost as cost_of
 from pate.accounting.events import Event, event_from_dict, leaves
-from pate.accounting.ledger import Entry, Events, account
+from pate.accounting.ledger import Book, Charge, Entry, Events, account
 from pate.accounting.relation import NeighboringRelation
 from pate.validation import expect, expect_open_unit
 
@@ -20,6 +22,18 @@ _PROTECTS = {
     NeighboringRelation.REPLACE_RECORD: "one {unit} of the private data is added, removed or altered",
     NeighboringRelation.ADD_REMOVE_TEACHER: "one teacher takes part or does not",
 }
+_CONVERSION = (
+    "the smaller of Canonne, Kamath & Steinke (2020), Proposition 12, at the best order, and of"
+    " Balle & Wang (2018), Theorem 8, for the Gaussian mechanism that dominates all releases"
+)
+_BY_CURVE = (
+    "    epsilon = rdp + log(1 - 1/a) - (log(d) + log(a)) / (a - 1)",
+    "    (Canonne, Kamath & Steinke (2020), Proposition 12)",
+)
+_BY_GAUSSIAN = (
+    "    d = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)",
+    "    (Dong, Roth & Su (2022), Corollary 3.3; Balle & Wang (2018), Theorem 8)",
+)
 
 
 def check_budget(
@@ -37,7 +51,7 @@ def check_budget(
 
 
 def make_statement(
-    entries: Sequence[Entry],
+    book: Book,
     *,
     delta: float,
     relation: NeighboringRelation,
@@ -48,60 +62,74 @@ def make_statement(
     num_teachers: int,
     num_labels: int,
     versions: Mapping[str, str],
-    budget: Budget | None = None,
+    of_this_run_alone: bool = False,
 ) -> dict[str, Any]:
     """Return the statement on all releases of a ledger, in plain JSON types.
 
-    Epsilon can be computed again from ``releases`` alone: each lists its event under either relation, and what was paid
-    in the end where that is less. ``budget`` is what the ledger admits releases by.
+    Its guarantees were fixed before any noise was drawn: the ledger's budget under the budget's relation, and else what
+    all releases reserved. ``costs`` is what was settled in the end, which may be less. Both can be computed again from
+    ``releases`` alone. ``of_this_run_alone`` says that other runs on the same private data have ledgers of their own.
     """
     expect_open_unit(delta=delta)
-    releases = [charge for entry in entries for charge in entry.charges]
-    guarantees = {}
-    for each in NeighboringRelation:
-        accountant = account(releases, each)
-        epsilon, order = accountant.get_epsilon_and_order(delta=delta)
-        guarantees[each.value] = {
-            # the tests may cost delta under the relation that the mechanism was not run for: null, not a number
-            "epsilon": epsilon if epsilon < float("inf") else None,
-            "delta": delta,
-            "delta0": accountant.delta0,
-            "order": order,
-            "rdp": float(cost_at(releases, each, order).rdp[0]),
-            "neighbors": _PROTECTS[each].format(unit=unit),
-        }
+    reserved = [(entry.events, entry.count) for entry in book.entries]
+    releases = [entry.to_dict() for entry in book.entries]
+    row, digest = book.head
     return {
-        "private": not any(entry.seeded for entry in entries),
+        "private": not any(entry.seeded for entry in book.entries),
         "neighboring_relation": relation.value,
-        "guarantees": guarantees,
-        "conversion": "Canonne, Kamath & Steinke (2020), Proposition 12",
-        "budget": None if budget is None else budget.to_dict(),
+        "guarantees": {
+            each.value: _guarantee(book.budget, book.filter, reserved, each, delta)
+            | {"neighbors": _PROTECTS[each].format(unit=unit)}
+            for each in NeighboringRelation
+        },
+        "costs": {
+            each.value: account(book.charges(), each).guarantee(delta=delta).to_dict() for each in NeighboringRelation
+        },
+        "conversion": _CONVERSION,
+        "budget": None if book.budget is None else book.budget.to_dict(),
+        "filter": None if book.filter is None else book.filter.to_dict(),
         "aggregator": dict(aggregator),
         "num_queries": num_queries,
         "num_answered": num_answered,
         "num_teachers": num_teachers,
         "num_labels": num_labels,
-        "releases": [entry.to_dict() for entry in entries],
+        "ledger": {"row": row, "digest": digest, "of_this_run_alone": of_this_run_alone},
+        "releases": releases,
         "versions": dict(versions),
     }
 
 
 def recompute(statement: Mapping[str, Any], relation: NeighboringRelation, *, delta: float | None = None) -> float:
-    """Return epsilon under ``relation`` from the events of a statement, at its own delta or another."""
-    accountant = RDPAccountant(neighboring_relation=relation)
-    for release in statement["releases"]:
-        for charge in _charges(release):
-            accountant.compose(event_from_dict(charge["events"][relation.value]), charge["count"])
-    own = statement["guarantees"][relation.value]["delta"]
-    return accountant.get_epsilon(delta=own if delta is None else delta)
+    """Return epsilon under ``relation`` of what a statement's releases reserved, at its own delta or another."""
+    own = statement["costs"][relation.value]["delta"]
+    reserved, _ = _charges(statement["releases"])
+    return account(reserved, relation).get_epsilon(delta=own if delta is None else delta)
 
 
-def verify_statement(statement: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` unless every epsilon of a statement follows from the events that it lists."""
+def verify_statement(statement: Mapping[str, Any], book: Book | None = None) -> None:
+    """Raise ``ValueError`` unless every figure of a statement follows from the events that it lists.
+
+    With a ``book``, the statement must also be on all the releases of that ledger, and the ledger must hold all rows
+    that it held when the statement was made.
+    """
+    budget = None if statement["budget"] is None else Budget(**statement["budget"])
+    bounds = None if statement["filter"] is None else filter_from_dict(statement["filter"])
+    expect((budget is None) == (bounds is None), "a budget and its filter", filter=statement["filter"])
+    reserved, paid = _charges(statement["releases"])
+    if budget is not None and bounds is not None:
+        bounds.expect_follows(budget)
+        total = _total(paid, budget.neighboring_relation, bounds.orders)
+        within = bounds.admits(total)
+        expect(within, f"releases within the budget: {bounds.spent(total)}", epsilon=bounds.epsilon(budget, total))
+    private = not any(release["seeded"] for release in statement["releases"])
+    expect(statement["private"] == private, f"private={private}, as the releases say", private=statement["private"])
     for relation in NeighboringRelation:
-        computed, stated = recompute(statement, relation), statement["guarantees"][relation.value]["epsilon"]
-        same = computed == float("inf") if stated is None else abs(computed - stated) <= 1e-9 * computed
-        expect(same, f"epsilon={computed} under {relation.value}, computed from the events", epsilon=stated)
+        stated, cost = statement["guarantees"][relation.value], statement["costs"][relation.value]
+        delta = cost["delta"]
+        _expect_figures(_guarantee(budget, bounds, reserved, relation, delta), stated, relation, "guarantee")
+        _expect_figures(account(paid, relation).guarantee(delta=delta).to_dict(), cost, relation, "cost")
+    if book is not None:
+        _expect_of_ledger(statement, book)
 
 
 def describe(statement: Mapping[str, Any]) -> str:
@@ -110,10 +138,27 @@ def describe(statement: Mapping[str, Any]) -> str:
     if not statement["private"]:
         lines += ["NOT PRIVATE: the noise of at least one release was drawn from a fixed seed.", ""]
     own = statement["neighboring_relation"]
+    budget, releases = statement["budget"], statement["releases"]
     for name, guarantee in sorted(statement["guarantees"].items(), key=lambda item: item[0] != own):
-        epsilon = "unbounded" if guarantee["epsilon"] is None else f"{guarantee['epsilon']:.3f}"
-        lines.append(f"epsilon = {epsilon} at delta = {guarantee['delta']:g} under {name.upper()}:")
+        lines.append(
+            f"epsilon = {epsilon_text(guarantee['epsilon'])} at delta = {guarantee['delta']:g} under {name.upper()}:"
+        )
         lines.append(f"    neighbors are data sets where {guarantee['neighbors']}.")
+    if budget is not None:
+        lines.append(
+            f"Under {budget['neighboring_relation'].upper()} this is the budget of the ledger: no release is made"
+            " beyond it, whatever earlier ones showed."
+        )
+    elif len(releases) > 1:
+        lines.append("The ledger has no budget: this holds if no release was chosen by what an earlier one showed.")
+    costs = statement["costs"]
+    if any(costs[name]["epsilon"] != guarantee["epsilon"] for name, guarantee in statement["guarantees"].items()):
+        figures = " and ".join(
+            f"epsilon = {epsilon_text(costs[name]['epsilon'])} under {name.upper()}"
+            for name in sorted(costs, key=lambda name: name != own)
+        )
+        lines.append(f"What happened cost {figures} at delta = {costs[own]['delta']:g}:")
+        lines.append("    no guarantee, because what it is computed from was not fixed before the noise was drawn.")
     aggregator = statement["aggregator"]
     parameters = ", ".join(f"{name}={value}" for name, value in aggregator["init_args"].items())
     lines += [
@@ -122,61 +167,129 @@ def describe(statement: Mapping[str, Any]) -> str:
         f" {statement['num_labels']} labels voted by {statement['num_teachers']} teachers, through",
         f"    {aggregator['class_path']}({parameters}).",
     ]
-    releases = statement["releases"]
     queries = sum(release["count"] for release in releases)
     lost = sum(release["count"] for release in releases if not release["settled"])
-    lines.append(
-        f"The ledger of the private data holds {len(releases)} release(s) of {queries} queries in all; all count."
-    )
+    whose = "this run alone" if statement["ledger"]["of_this_run_alone"] else "the private data"
+    lines.append(f"The ledger of {whose} holds {len(releases)} release(s) of {queries} queries in all; all count.")
+    if statement["ledger"]["of_this_run_alone"]:
+        lines.append("    What other runs released of the same private data is not in it, and adds up.")
     if lost:
         lines.append(f"    {lost} of them were reserved by runs that were broken off; they count in full.")
-    if statement["budget"] is not None:
-        budget = statement["budget"]
-        lines.append(
-            f"No release is made beyond epsilon = {budget['max_epsilon']:g} at delta = {budget['delta']:g} under"
-            f" {budget['neighboring_relation'].upper()}."
-        )
     lines += ["", *_arithmetic(statement)]
     versions = ", ".join(f"{name} {version}" for name, version in statement["versions"].items())
     lines += ["", f"Made with {versions}."]
     return "\n".join(lines) + "\n"
 
 
-def cost_at(releases: Sequence[tuple[Events, int]], relation: NeighboringRelation, order: float) -> Cost:
-    """Return the cost of ``releases``, each ``(events, count)``, at one Renyi order."""
-    return total_cost([events[relation] for events, _ in releases], [n for _, n in releases], np.array([order]))
+def epsilon_text(epsilon: float | None, digits: int = 3) -> str:
+    """Return an epsilon in so many digits after the point, rounded up; ``unbounded`` where it is None or infinite.
+
+    >>> epsilon_text(8.02042), epsilon_text(0.0004), epsilon_text(None)
+    ('8.021', '0.001', 'unbounded')
+    """
+    if epsilon is None or math.isinf(epsilon):
+        return "unbounded"
+    return str(Decimal(repr(float(epsilon))).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_CEILING))
+
+
+def _guarantee(
+    budget: Budget | None,
+    bounds: PrivacyFilter | None,
+    reserved: Sequence[Charge],
+    relation: NeighboringRelation,
+    delta: float,
+) -> dict[str, Any]:
+    """Return what was fixed beforehand under ``relation``, and by what."""
+    if budget is not None and bounds is not None and budget.neighboring_relation is relation:
+        fixed: dict[str, Any] = {"epsilon": budget.max_epsilon, "delta": budget.delta, "delta0": bounds.max_delta0}
+        return fixed | {"fixed_by": "budget"}
+    return account(reserved, relation).guarantee(delta=delta).to_dict() | {"fixed_by": "reservation"}
+
+
+def _expect_figures(
+    computed: Mapping[str, Any], stated: Mapping[str, Any], relation: NeighboringRelation, kind: str
+) -> None:
+    for name in ("epsilon", *(name for name in computed if name != "epsilon")):
+        value, found = computed[name], stated.get(name)
+        if isinstance(value, float) and isinstance(found, float | int) and not isinstance(found, bool):
+            same = math.isclose(value, found, rel_tol=1e-9)
+        else:
+            same = value == found
+        expect(same, f"{name}={value} in the {kind} under {relation.value}, computed from the events", **{name: found})
+
+
+def _expect_of_ledger(statement: Mapping[str, Any], book: Book) -> None:
+    row, digest = statement["ledger"]["row"], statement["ledger"]["digest"]
+    expect(
+        book.follows(row, digest),
+        "a ledger with all rows that it held when the statement was made (it may be an older copy)",
+        row=row,
+        digest=digest,
+    )
+    listed, held = len(statement["releases"]), len(book.entries)
+    expect(listed == held, f"a statement on all {held} releases of the ledger", releases=listed)
+    for release, entry in zip(statement["releases"], book.entries, strict=True):
+        expect(release == entry.to_dict(), f"release {entry.release} as the ledger has it", release=release)
+    plain = None if book.budget is None else book.budget.to_dict()
+    expect(statement["budget"] == plain, f"the budget of the ledger, {plain}", budget=statement["budget"])
+
+
+def _charges(releases: Sequence[Mapping[str, Any]]) -> tuple[list[Charge], list[Charge]]:
+    """Return what was reserved and what was paid in the end, from ``releases`` in plain types."""
+
+    def charge(each: Mapping[str, Any]) -> Charge:
+        return {name: event_from_dict(each["events"][name.value]) for name in NeighboringRelation}, each["count"]
+
+    reserved = [charge(release) for release in releases]
+    paid = [
+        each
+        for release, whole in zip(releases, reserved, strict=True)
+        for each in ([whole] if release["realised"] is None else map(charge, release["realised"]))
+    ]
+    return reserved, paid
+
+
+def _total(charges: Sequence[Charge], relation: NeighboringRelation, orders: FloatArray) -> Cost:
+    return total_cost([events[relation] for events, _ in charges], [count for _, count in charges], orders)
 
 
 def _arithmetic(statement: Mapping[str, Any]) -> list[str]:
-    """Return the lines from which epsilon follows: events, their curves at the best order, and the conversion."""
-    name = statement["neighboring_relation"]
-    guarantee = statement["guarantees"][name]
-    order = guarantee["order"]
-    lines = [f"Under {name.upper()}, at the Renyi order a = {order!r}:"]
-    for release in statement["releases"]:
-        for charge in _charges(release):
-            event = event_from_dict(charge["events"][name])
-            for leaf, count in leaves(event, charge["count"]):
-                parameters = {key: value for key, value in leaf.to_dict().items() if key in _parameters(leaf)}
-                shown = ", ".join(f"{key}={value!r}" for key, value in parameters.items())
-                once = cost(leaf, np.array([order]))
-                lines.append(
-                    f"    {count} x {type(leaf).__name__}({shown}): rdp = {float(once.rdp[0])!r},"
-                    f" delta0 = {once.delta0!r} each"
-                )
+    """Return the lines from which the figures under the statement's own relation follow."""
+    relation = NeighboringRelation(statement["neighboring_relation"])
+    reserved, paid = _charges(statement["releases"])
+    guarantee, cost = statement["guarantees"][relation.value], statement["costs"][relation.value]
+    if guarantee["fixed_by"] == "budget":
+        bounds = filter_from_dict(statement["filter"])
+        keeps = ", ".join(f"{name} = {value!r}" for name, value in bounds.to_dict().items())
+        spent = bounds.spent(_total(paid, relation, bounds.orders))
+        lines = [f"Under {relation.value.upper()} the ledger is kept by {type(bounds).__name__}, {keeps}:"]
+        return [*lines, f"    spent are {spent}.", *_sum(paid, cost, relation, "What happened")]
+    lines = _sum(reserved, guarantee, relation, "What was reserved")
+    return lines if reserved == paid else [*lines, *_sum(paid, cost, relation, "What happened")]
+
+
+def _sum(charges: Sequence[Charge], figures: Mapping[str, Any], relation: NeighboringRelation, title: str) -> list[str]:
+    """Return the lines that add ``charges`` up to ``figures``."""
+    where = f"{title}, under {relation.value.upper()}"
+    if figures["epsilon"] is None:
+        return [f"{where}: delta0 = {figures['delta0']!r}, which is not below delta."]
+    order, by_curve = figures.get("order", 2.0), "order" in figures
+    lines = [f"{where}, " + (f"at the Renyi order a = {order!r}:" if by_curve else "in Gaussian differential privacy:")]
+    for events, count in charges:
+        for leaf, times in leaves(events[relation], count):
+            parameters = {name: value for name, value in leaf.to_dict().items() if name in _parameters(leaf)}
+            shown = ", ".join(f"{name}={value!r}" for name, value in parameters.items())
+            once = cost_of(leaf, np.array([order]))
+            each = f"rdp = {float(once.rdp[0])!r}" if by_curve else f"mu^2 = {once.mu_squared!r}"
+            lines.append(f"    {times} x {type(leaf).__name__}({shown}): {each}, delta0 = {once.delta0!r} each")
+    total = f"rdp = {figures['rdp']!r}" if by_curve else f"mu^2, mu = {figures['mu']!r}"
     return [
         *lines,
-        f"    sum: rdp = {guarantee['rdp']!r}, delta0 = 1 - product of (1 - delta0) = {guarantee['delta0']!r}",
+        f"    sum: {total}, delta0 = 1 - product of (1 - delta0) = {figures['delta0']!r}",
         "    d = (delta - delta0) / (1 - delta0)",
-        "    epsilon = rdp + log(1 - 1/a) - (log(d) + log(a)) / (a - 1)",
-        f"    ({statement['conversion']})",
+        *(_BY_CURVE if by_curve else _BY_GAUSSIAN),
     ]
 
 
 def _parameters(event: Event) -> set[str]:
     return {f.name for f in fields(event) if getattr(event, f.name) is not None} - {"neighboring_relation"}
-
-
-def _charges(release: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    realised: Sequence[Mapping[str, Any]] | None = release.get("realised")
-    return [release] if realised is None else realised

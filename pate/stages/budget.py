@@ -18,7 +18,7 @@ from pate.accounting.events import BoundedRangeEvent, Event, GaussianEvent, leav
 from pate.accounting.ledger import Book, read_ledger, verify_ledger
 from pate.accounting.ledger import account as account_releases
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import verify_statement
+from pate.accounting.statement import epsilon_text, verify_statement
 from pate.aggregators.base import Aggregator
 from pate.validation import expect, expect_count, expect_open_unit
 
@@ -81,7 +81,7 @@ def calibrate(
     votes = "the two label sets" if mechanism == "powerset" else "the counts"
     lines = [f"{mechanism} under {relation.value.upper()}, {num_queries} queries, delta = {delta:g}:"]
     lines += [f"    {name} = {value:.6g}" for name, value in found.items() if name not in ("epsilon", "gap")]
-    lines.append(f"    epsilon = {found['epsilon']:.4f} (target {target_epsilon:g})")
+    lines.append(f"    epsilon = {epsilon_text(found['epsilon'], 4)} (target {target_epsilon:g})")
     if mechanism == "noisy_votes":
         lines.append(
             f"A count {found['gap']:.1f} votes away from {num_teachers / 2:g} keeps its label with probability"
@@ -118,9 +118,10 @@ def account(
         plot: a file for a picture of epsilon against the number of queries.
 
     Returns:
-        For each relation, epsilon by the ``optimal`` and the ``classic`` conversion, the ``exact`` one where all events
-        are Gaussian, that of ``autodp`` for the same curve, and that of ``dp_accounting`` from curves of its own, if it
-        is installed; None where there is no such figure. ``delta0`` is what tests and the like cost of delta.
+        For each relation, the ``tightest`` epsilon, which statements give, epsilon of the curve by the ``optimal`` and
+        the ``classic`` conversion, the ``exact`` one where all events are Gaussian, that of ``autodp`` for the same
+        curve, and that of ``dp_accounting`` from curves of its own, if it is installed; None where there is no such
+        figure. ``delta0`` is what tests and the like cost of delta.
 
     Raises:
         ValueError: on parameters out of range.
@@ -136,18 +137,19 @@ def account(
         total = RDPAccountant(neighboring_relation=relation).compose(event, num_queries)
         gaussian = all(type(leaf) is GaussianEvent for leaf, _ in leaves(event))
         found[relation.value] = {
-            "optimal": total.get_epsilon(delta=delta),
+            "tightest": total.get_epsilon(delta=delta),
+            "optimal": total.get_epsilon(delta=delta, conversion="optimal"),
             "classic": total.get_epsilon(delta=delta, conversion="classic"),
             "exact": total.get_epsilon(delta=delta, conversion="exact") if gaussian else None,
             "autodp": _by_autodp(total, delta),
             "dp_accounting": _by_dp_accounting(event, num_queries, delta),
             "delta0": total.delta0,
         }
-    names = ("optimal", "classic", "exact", "autodp", "dp_accounting")
+    names = ("tightest", "optimal", "classic", "exact", "autodp", "dp_accounting")
     print(f"epsilon of {num_queries} queries at delta = {delta:g} through {aggregator}:")
     print(f"    {'relation':<20}" + "".join(f"{name:>14}" for name in names) + f"{'delta0':>12}")
     for name, row in found.items():
-        shown = "".join(f"{'-' if row[each] is None else format(row[each], '.4f'):>14}" for each in names)
+        shown = "".join(f"{'-' if row[each] is None else epsilon_text(row[each], 4):>14}" for each in names)
         print(f"    {name:<20}{shown}{row['delta0']:>12.3g}")
     if plot is not None:
         _draw(events, aggregator.neighboring_relation, num_queries, delta, Path(plot))
@@ -190,7 +192,7 @@ def ledger_verify(*, ledger: Path, statement: Path | None = None) -> None:
     if statement is not None:
         try:
             content = json.loads(Path(statement).read_text())
-            verify_statement(content)
+            verify_statement(content, book)
         except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
             raise ValueError(f"Expected a readable statement at {statement}, got: {error!r}") from None
         print(f"{statement}: every epsilon follows from the events.")
@@ -202,8 +204,8 @@ def _print_sum(book: Book, delta: float) -> None:
     for relation in NeighboringRelation:
         total = account_releases(book.charges(), relation)
         epsilon = total.get_epsilon(delta=delta)
-        shown = "unbounded" if math.isinf(epsilon) else f"{epsilon:.4f}"
-        print(f"epsilon = {shown} at delta = {delta:g} (delta0 = {total.delta0:.3g}) under {relation.value.upper()}")
+        figures = f"epsilon = {epsilon_text(epsilon, 4)} at delta = {delta:g} (delta0 = {total.delta0:.3g})"
+        print(f"{figures} under {relation.value.upper()}")
     if book.budget is not None and book.filter is not None:
         budget, bounds = book.budget, book.filter
         spent = book.spent(budget.neighboring_relation, bounds.orders)
@@ -285,7 +287,7 @@ def _draw(
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.subplots()
     for relation, event in events.items():
-        for conversion, style in (("optimal", "-"), ("classic", ":")):
+        for conversion, style in (("tightest", "-"), ("classic", ":")):
             epsilons = [
                 epsilon_of(event, count=count, delta=delta, conversion=conversion)  # type: ignore[arg-type]
                 for count in counts.tolist()

@@ -119,8 +119,7 @@ def label(
     ledger.settle(int(released["release"]), realised=realised)
     book = ledger.book()
     statement = make_statement(
-        book.entries,
-        budget=book.budget,
+        book,
         delta=delta,
         relation=relation,
         unit=_unit(run),

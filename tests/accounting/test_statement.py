@@ -3,19 +3,28 @@
 import json
 import math
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import mpmath as mp
 import pytest
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from pate.accounting.budget import Budget
 from pate.accounting.events import BoundedRangeEvent, ComposedEvent, Event, GaussianEvent, StabilityTestEvent
-from pate.accounting.ledger import Ledger, account
+from pate.accounting.ledger import Ledger, account, read_ledger
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import check_budget, describe, make_statement, recompute, verify_statement
+from pate.accounting.statement import (
+    check_budget,
+    describe,
+    epsilon_text,
+    make_statement,
+    recompute,
+    verify_statement,
+)
+from pate.aggregators import Confident, Peeling
 from tests.accounting import oracles
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
@@ -57,7 +66,7 @@ def statement(ledger: Ledger, **changes: Any) -> dict[str, Any]:
         "num_labels": 9,
         "versions": {"pate": "0"},
     }
-    made = make_statement(ledger.entries(), **(arguments | changes))
+    made = make_statement(ledger.book(), **(arguments | changes))
     again: dict[str, Any] = json.loads(json.dumps(made, allow_nan=False))
     assert again == made
     return again
@@ -112,7 +121,7 @@ def test_epsilon_follows_from_the_text_by_hand(ledger: Ledger) -> None:
     assert rdp == pytest.approx(float(re.search(r"sum: rdp = ([^,]+),", text)[1]), rel=1e-12)  # type: ignore[index]
     d = (delta - (1 - survival)) / survival
     epsilon = rdp + math.log(1 - 1 / order) - (math.log(d) + math.log(order)) / (order - 1)
-    assert f"epsilon = {epsilon:.3f} at delta" in text
+    assert f"epsilon = {epsilon_text(epsilon)} at delta" in text
 
 
 def test_epsilon_is_that_of_the_accountant_at_any_delta(ledger: Ledger) -> None:
@@ -123,27 +132,164 @@ def test_epsilon_is_that_of_the_accountant_at_any_delta(ledger: Ledger) -> None:
         assert recompute(made, relation, delta=1e-4) == total.get_epsilon(delta=1e-4)
 
 
-def test_a_changed_figure_is_noticed(ledger: Ledger) -> None:
+CHANGES: dict[str, Any] = {
+    "a smaller epsilon": lambda made: made["guarantees"]["replace_record"].update(epsilon=1.0),
+    "a smaller cost": lambda made: made["costs"]["add_remove_teacher"].update(epsilon=1.0),
+    "an unbounded epsilon": lambda made: made["guarantees"]["replace_record"].update(epsilon=None),
+    "another order": lambda made: made["guarantees"]["replace_record"].update(order=3.0),
+    "a smaller curve": lambda made: made["guarantees"]["replace_record"].update(rdp=0.1),
+    "a smaller delta0": lambda made: made["guarantees"]["replace_record"].update(delta0=0.0),
+    "a smaller delta": lambda made: made["guarantees"]["replace_record"].update(delta=1e-9),
+    "one more query": lambda made: made["releases"][0].update(count=51),
+    "said to be seeded": lambda made: made.update(private=False),
+    "seeded": lambda made: made["releases"][0].update(seeded=True),
+    "a budget without a filter": lambda made: made.update(
+        budget={"max_epsilon": 1.0, "delta": 1e-6, "neighboring_relation": "replace_record"}
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_figure_is_noticed(ledger: Ledger, change: str) -> None:
     made = statement(ledger)
-    made["guarantees"]["replace_record"]["epsilon"] *= 0.999
-    with pytest.raises(ValueError, match="under replace_record, computed from the events"):
-        verify_statement(made)
-    made = statement(ledger)
-    made["releases"][0]["count"] += 1
-    with pytest.raises(ValueError, match="computed from the events"):
+    verify_statement(made, ledger.book())
+    CHANGES[change](made)
+    with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
         verify_statement(made)
 
 
-def test_realised_costs_are_what_counts(ledger: Ledger) -> None:
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 1e300, None])
+def test_an_epsilon_that_is_unbounded_has_no_figure(tmp_path: Path, epsilon: float | None) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.reserve(EVENTS, count=50, run="one", description="StableTopK", seeded=False)
+    made = statement(ledger, delta=1e-8)  # the tests cost more
+    assert made["guarantees"]["replace_record"]["epsilon"] is None
+    made["guarantees"]["replace_record"]["epsilon"] = made["costs"]["replace_record"]["epsilon"] = epsilon
+    if epsilon is None:
+        verify_statement(made)
+    else:
+        with pytest.raises(ValueError, match=r"^Expected epsilon=None in the guarantee"):
+            verify_statement(made)
+
+
+def test_a_statement_is_on_the_whole_ledger(ledger: Ledger, tmp_path: Path) -> None:
+    first = statement(ledger)
+    older = tmp_path / "older.sqlite"
+    shutil.copy(ledger.path, older)
+    ledger.reserve(GAUSSIAN, count=1, run="three", description="NoisyVotes", seeded=False)
+    with pytest.raises(ValueError, match=r"^Expected a statement on all 3 releases of the ledger, got releases=2"):
+        verify_statement(first, ledger.book())
+    latest = statement(ledger)
+    verify_statement(latest, ledger.book())
+    # a ledger that was put back to an older copy
+    with pytest.raises(ValueError, match="it may be an older copy"):
+        verify_statement(latest, read_ledger(older))
+    # or made anew with the same releases
+    other = Ledger(tmp_path / "other.sqlite")
+    for entry in ledger.entries():
+        other.reserve(entry.events, count=entry.count, run="x", description=entry.description, seeded=False)
+    with pytest.raises(ValueError, match="it may be an older copy"):
+        verify_statement(latest, other.book())
+
+
+def test_what_was_reserved_is_the_guarantee_and_what_was_settled_a_cost(ledger: Ledger) -> None:
     before = statement(ledger)
     ledger.settle(2, realised=[(GAUSSIAN, 3)])
     after = statement(ledger)
-    assert after["guarantees"]["replace_record"]["epsilon"] < before["guarantees"]["replace_record"]["epsilon"]
-    assert after["guarantees"]["replace_record"]["epsilon"] == account(
-        [(EVENTS, 50), (GAUSSIAN, 3)], REPLACE
-    ).get_epsilon(delta=1e-6)
-    assert "3 x GaussianEvent" in describe(after) and "7 x GaussianEvent" in describe(before)
+    assert after["guarantees"] == before["guarantees"] and before["costs"]["replace_record"].items() <= (
+        before["guarantees"]["replace_record"].items()
+    )
+    paid = account([(EVENTS, 50), (GAUSSIAN, 3)], REPLACE).get_epsilon(delta=1e-6)
+    assert after["costs"]["replace_record"]["epsilon"] == paid < after["guarantees"]["replace_record"]["epsilon"]
+    text = describe(after)
+    reserved = epsilon_text(after["guarantees"]["replace_record"]["epsilon"])
+    assert text.startswith(f"epsilon = {reserved} at delta = 1e-06 under REPLACE_RECORD:")
+    assert f"What happened cost epsilon = {epsilon_text(paid)} under REPLACE_RECORD and" in text
+    assert "no guarantee, because" in text and "no guarantee" not in describe(before)
+    assert "3 x GaussianEvent" in text and "7 x GaussianEvent" in text
+    assert "this holds if no release was chosen by what an earlier one showed" in text
     verify_statement(after)
+
+
+def test_no_epsilon_chosen_after_the_draw_is_printed_as_a_guarantee(tmp_path: Path) -> None:
+    """What a refused query cost is far below what an attacker learns from whether it was refused."""
+    aggregator = Confident(
+        answers=Peeling(k=1, scale_peel=1.0), sigma_confident=20.0, threshold_confident=0.0, over="mean"
+    )
+    sizes = {"num_teachers": 40, "num_labels": 2}
+    events = {each: aggregator.event(**sizes, neighboring_relation=each) for each in NeighboringRelation}
+    refused = {each: aggregator.realised_event(0, **sizes, neighboring_relation=each) for each in NeighboringRelation}
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.settle(
+        ledger.reserve(events, count=1, run="one", description="Confident", seeded=False), realised=[(refused, 1)]
+    )
+    made = statement(ledger, delta=1e-5)
+    promised = made["guarantees"]["replace_record"]["epsilon"]
+    assert promised == account([(events, 1)], REPLACE).get_epsilon(delta=1e-5) > 1.5
+    assert made["costs"]["replace_record"]["epsilon"] < 0.3
+    # the exact delta at what the refusal cost, where the votes are nearly a tie: 15%, not 1e-5
+    p, q = choices(aggregator, [21, 20]), choices(aggregator, [20, 21])
+    at_cost = math.exp(made["costs"]["replace_record"]["epsilon"])
+    assert sum(max(0.0, p[each] - at_cost * q[each]) for each in p) > 0.1
+    at_promise = math.exp(promised)
+    assert sum(max(0.0, p[each] - at_promise * q[each]) for each in p) <= 1e-5
+
+
+def choices(aggregator: Confident, counts: list[int]) -> dict[str, float]:
+    """Law of what one query releases: nothing, or one of two labels."""
+    asked = float(ndtr(sum(abs(count - 20) for count in counts) / 2 / aggregator.sigma_confident))
+    first = 1 / (1 + math.exp(counts[1] - counts[0]))
+    return {"refused": 1 - asked, "first": asked * first, "second": asked * (1 - first)}
+
+
+def test_the_budget_is_the_guarantee(tmp_path: Path) -> None:
+    for events, kind in ((EVENTS, "RenyiFilter"), (GAUSSIAN, "GaussianFilter")):
+        ledger = Ledger(tmp_path / f"{kind}.sqlite")
+        budget = Budget(max_epsilon=4.0, delta=1e-6, neighboring_relation=REPLACE)
+        ledger.settle(ledger.reserve(events, count=5, run="x", description="y", seeded=False, budget=budget))
+        made = statement(ledger, delta=1e-5)
+        guarantee = made["guarantees"]["replace_record"]
+        assert (guarantee["epsilon"], guarantee["delta"], guarantee["fixed_by"]) == (4.0, 1e-6, "budget")
+        assert made["guarantees"]["add_remove_teacher"]["fixed_by"] == "reservation"
+        assert made["costs"]["replace_record"]["epsilon"] < 4.0
+        text = describe(made)
+        assert text.startswith("epsilon = 4.000 at delta = 1e-06 under REPLACE_RECORD:")
+        assert "no release is made beyond it" in text and f"is kept by {kind}" in text
+        verify_statement(made, ledger.book())
+        (bound,) = {"max_rdp", "max_mu_squared"} & set(made["filter"])
+        for change in ({"max_delta0": 1e-6}, {bound: 1e6}):
+            with pytest.raises(ValueError, match=r"^Expected max_[^\n]*$"):
+                verify_statement(made | {"filter": made["filter"] | change})
+        # releases beyond what the filter admits
+        made["releases"][0]["count"] = 10**6
+        with pytest.raises(ValueError, match=r"^Expected releases within the budget"):
+            verify_statement(made)
+
+
+def test_gaussian_releases_are_stated_by_their_exact_trade_off(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.settle(ledger.reserve(GAUSSIAN, count=600, run="x", description="NoisyVotes", seeded=False))
+    made = statement(ledger)
+    guarantee = made["guarantees"]["replace_record"]
+    mu = guarantee["mu"]
+    assert mu == pytest.approx(math.sqrt(600) / 40, rel=1e-9) and "order" not in guarantee
+    epsilon = mp.mpf(guarantee["epsilon"])
+    with mp.workdps(40):
+        delta = mp.ncdf(mu / 2 - epsilon / mu) - mp.exp(epsilon) * mp.ncdf(-mu / 2 - epsilon / mu)
+        assert float(delta) == pytest.approx(1e-6, rel=1e-6)
+    by_curve = account([(GAUSSIAN, 600)], REPLACE).get_epsilon(delta=1e-6, conversion="optimal")
+    assert guarantee["epsilon"] < 0.96 * by_curve
+    text = describe(made)
+    assert "in Gaussian differential privacy:" in text and "d = Phi(mu/2 - epsilon/mu)" in text
+    squares = [int(n) * float(each) for n, each in re.findall(r"^ +(\d+) x .*: mu\^2 = (\S+),", text, re.MULTILINE)]
+    assert math.sqrt(sum(squares)) == pytest.approx(mu, rel=1e-12)
+    verify_statement(made, ledger.book())
+
+
+def test_figures_are_rounded_up() -> None:
+    for epsilon, text in ((8.02042, "8.021"), (0.0004, "0.001"), (8.0, "8.000"), (0.1, "0.100"), (1e-9, "0.001")):
+        assert epsilon_text(epsilon) == text and float(text) >= epsilon
+    assert epsilon_text(0.0) == "0.000" and epsilon_text(math.inf) == epsilon_text(None) == "unbounded"
 
 
 def test_a_relation_whose_delta_is_spent_says_unbounded(tmp_path: Path) -> None:
@@ -167,9 +313,10 @@ def test_what_was_broken_off_is_said_to_count(ledger: Ledger) -> None:
     assert "7 of them were reserved by runs that were broken off" in describe(statement(ledger))
 
 
-def test_the_budget_is_in_the_statement(ledger: Ledger) -> None:
-    budget = Budget(max_epsilon=4.0, delta=1e-6, neighboring_relation=REPLACE)
-    assert "No release is made beyond epsilon = 4 at delta = 1e-06" in describe(statement(ledger, budget=budget))
+def test_a_ledger_of_one_run_says_so(ledger: Ledger) -> None:
+    assert "The ledger of the private data holds 2 release(s)" in describe(statement(ledger))
+    alone = describe(statement(ledger, of_this_run_alone=True))
+    assert "The ledger of this run alone holds 2 release(s)" in alone and "adds up" in alone
 
 
 def test_check_budget_counts_all_that_was_charged(ledger: Ledger) -> None:

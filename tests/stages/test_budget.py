@@ -11,7 +11,7 @@ from pate.accounting.calibration import epsilon_of
 from pate.accounting.events import BoundedRangeEvent, GaussianEvent
 from pate.accounting.ledger import Ledger
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import make_statement
+from pate.accounting.statement import epsilon_text, make_statement
 from pate.aggregators.stable_topk import StableTopK
 from pate.stages.budget import account, calibrate, ledger_show, ledger_verify
 
@@ -30,7 +30,7 @@ def test_account_prints_both_relations_and_draws(tmp_path: Path, capsys: Printed
             count=600,
             delta=1e-6,
         )
-        assert row["optimal"] == expected and f"{expected:.4f}" in text
+        assert row["optimal"] == expected and epsilon_text(expected, 4) in text
         assert row["autodp"] == pytest.approx(expected, rel=1e-3)
         assert row["classic"] is not None and row["classic"] > expected
         assert row["exact"] is row["dp_accounting"] is None
@@ -92,11 +92,11 @@ def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Print
     assert "2 release(s) of 49 queries" in text
     assert "40 x StableTopK (settled)" in text and "9 x StableTopK (reserved, counts in full, SEEDED" in text
     expected = epsilon_of(events[REPLACE], count=49, delta=1e-6)
-    assert f"epsilon = {expected:.4f} at delta = 1e-06 (delta0 = 4.9e-08) under REPLACE_RECORD" in text
+    assert f"epsilon = {epsilon_text(expected, 4)} at delta = 1e-06 (delta0 = 4.9e-08) under REPLACE_RECORD" in text
     assert "budget: epsilon <= 8 at delta = 1e-06" in text
 
     statement = make_statement(
-        ledger.entries(),
+        ledger.book(),
         delta=1e-6,
         relation=REPLACE,
         unit="record",

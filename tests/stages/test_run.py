@@ -12,7 +12,7 @@ import pytest
 from pate import cli
 from pate.accounting import NeighboringRelation
 from pate.accounting.ledger import Ledger
-from pate.accounting.statement import recompute
+from pate.accounting.statement import epsilon_text, recompute
 from tests.conftest import make_arrays, recipe
 
 
@@ -69,7 +69,7 @@ def test_the_statement_can_be_computed_again(finished: Path) -> None:
     assert [(entry.count, entry.settled, entry.seeded) for entry in entries] == [(80, True, True)]
     text = (finished / "public" / "privacy.txt").read_text()
     assert text.startswith("NOT PRIVATE")
-    assert f"{statement['guarantees']['replace_record']['epsilon']:.3f}" in text
+    assert epsilon_text(statement["guarantees"]["replace_record"]["epsilon"]) in text
 
 
 def test_a_finished_run_is_skipped(copied: Path, finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
