@@ -1,0 +1,296 @@
+"""The adaptive optimum against enumeration of the adversary's tree, closed forms, and attacks that are played out."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+from scipy.stats import binom
+
+from pate.accounting import adaptive_optimum
+from pate.accounting.accountant import RDPAccountant
+from pate.accounting.adaptive_optimum import (
+    Pairs,
+    adaptive_epsilon,
+    adaptive_profile,
+    bounded_range_pairs,
+    gaussian_bit_pairs,
+)
+from pate.accounting.events import (
+    BoundedRangeEvent,
+    ComposedEvent,
+    Event,
+    FailureEvent,
+    GaussianEvent,
+    PureDPEvent,
+    RepeatedEvent,
+    StabilityTestEvent,
+)
+from pate.accounting.gaussian import gaussian_delta
+from pate.accounting.relation import NeighboringRelation
+
+REPLACE = NeighboringRelation.REPLACE_RECORD
+FloatArray = NDArray[np.float64]
+EPSILONS = np.array([-0.7, -0.1, 0.0, 0.05, 0.3, 0.9, 1.7, 2.4])
+
+
+def choices(eta: float, losses: FloatArray) -> FloatArray:
+    """Laws ``[M, 2 sides, 2 outcomes]`` of randomised response with losses ``t`` and ``t - eta``."""
+    q = np.expm1(losses - eta) / (np.exp(losses - eta) - np.exp(losses))
+    p = q * np.exp(losses)
+    return np.stack([np.stack([p, 1 - p], 1), np.stack([q, 1 - q], 1)], 1)
+
+
+def bits(mu: float, thresholds: FloatArray) -> FloatArray:
+    """Laws of the bits of one Gaussian and of another ``mu`` away, in both directions."""
+    a, b = np.concatenate([thresholds, thresholds + mu]), np.concatenate([thresholds + mu, thresholds])
+    return np.stack([np.stack([ndtr(a), ndtr(-a)], 1), np.stack([ndtr(b), ndtr(-b)], 1)], 1)
+
+
+def enumerated(gamma: FloatArray, rounds: Sequence[FloatArray]) -> FloatArray:
+    """The best of all adaptive strategies that choose among ``rounds[i]`` ``[M, 2, 2]``, by its definition."""
+    if not rounds:
+        return np.maximum(0.0, 1 - gamma)
+    p, q = rounds[0][:, 0], rounds[0][:, 1]
+    later = enumerated(gamma[..., None, None] * (q / p), rounds[1:])
+    best: FloatArray = (later * p).sum(-1).max(-1)
+    return best
+
+
+def bound(rounds: Sequence[Pairs], count: int, *, step: float = 0.01) -> FloatArray:
+    """The bound at EPSILONS, which are nodes."""
+    profile = adaptive_profile(rounds, count, low=-9.0, high=9.0, step=step)
+    at = np.searchsorted(profile.epsilon, EPSILONS - step / 2)
+    np.testing.assert_allclose(profile.epsilon[at], EPSILONS, atol=1e-12)
+    return profile.delta[at]
+
+
+ETA, MU = 0.8, 0.5
+LOSSES, THRESHOLDS = np.linspace(0.01, 0.99, 41) * ETA, np.linspace(-4, 4 - MU, 41)
+CASES = {
+    "choice": ([bounded_range_pairs(ETA)], [choices(ETA, LOSSES)], 1),
+    "two choices": ([bounded_range_pairs(ETA)], [choices(ETA, LOSSES)] * 2, 2),
+    "three choices": ([bounded_range_pairs(ETA)], [choices(ETA, LOSSES[::2])] * 3, 3),
+    "bit": ([gaussian_bit_pairs(MU, 6)], [bits(MU, THRESHOLDS)], 1),
+    "two bits": ([gaussian_bit_pairs(MU, 6)], [bits(MU, THRESHOLDS)] * 2, 2),
+    "three bits": ([gaussian_bit_pairs(MU, 6)], [bits(MU, THRESHOLDS[8:-8:2])] * 3, 3),
+    "query": ([bounded_range_pairs(ETA), gaussian_bit_pairs(MU, 6)], [choices(ETA, LOSSES), bits(MU, THRESHOLDS)], 1),
+    "two queries": (
+        [bounded_range_pairs(ETA), gaussian_bit_pairs(MU, 6)],
+        [choices(ETA, LOSSES[4::4]), bits(MU, THRESHOLDS[4:-4:4])] * 2,
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bounds_every_strategy_and_hardly_more(case: str) -> None:
+    rounds, laws, count = CASES[case]
+    found, best = bound(rounds, count), enumerated(np.exp(EPSILONS), laws)
+    assert (found >= best).all()
+    # the enumerated adversary has few choices, the bound a grid
+    np.testing.assert_allclose(found, best, rtol=0.01, atol=2e-3)
+
+
+def test_one_bounded_range_choice_has_a_closed_form() -> None:
+    """sup over t is at e^t = e^((eta + epsilon) / 2)."""
+    inside = np.abs(EPSILONS) < ETA
+    exact = np.where(
+        inside, (math.exp(ETA / 2) - np.exp(EPSILONS / 2)) ** 2 / math.expm1(ETA), np.maximum(0, -np.expm1(EPSILONS))
+    )
+    found = bound([bounded_range_pairs(ETA)], 1)
+    assert (found >= exact).all()
+    np.testing.assert_allclose(found, exact, rtol=1e-3, atol=1e-6)
+
+
+def test_one_bit_is_worth_the_gaussian_it_is_cut_from() -> None:
+    """Its best threshold is the most powerful test between the two normal laws."""
+    found = bound([gaussian_bit_pairs(MU, 30)], 1)
+    for epsilon, delta in zip(EPSILONS, found, strict=True):
+        exact = gaussian_delta(abs(epsilon), MU)
+        # at negative epsilon by symmetry: delta(-e) = 1 - gamma + gamma delta(e)
+        exact = exact if epsilon >= 0 else -math.expm1(epsilon) + math.exp(epsilon) * exact
+        assert exact <= delta <= exact * 1.01 + 1e-5
+
+
+@pytest.mark.parametrize("count", [1, 4, 16])
+def test_bits_never_reach_the_gaussians_that_they_are_cut_from(count: int) -> None:
+    profile = adaptive_profile([gaussian_bit_pairs(MU / 4, 30)], count, low=-4, high=4, step=0.002)
+    for epsilon in (0.04, 0.1, 0.2):
+        found = profile.delta[np.searchsorted(profile.epsilon, epsilon - 1e-3)]
+        gaussian = gaussian_delta(epsilon, math.sqrt(count) * MU / 4)
+        # one bit is as good as its Gaussian; several lose what they cut off
+        assert (1 if count == 1 else 0.3) * gaussian <= found <= gaussian * (1.02 if count == 1 else 0.97)
+
+
+def test_randomised_response_as_often_as_one_likes_is_binomial() -> None:
+    count, epsilon = 30, 0.21
+    high, k = 1 / (1 + math.exp(-epsilon)), np.arange(31)
+    loss, law = (2 * k - count) * epsilon, binom.pmf(k, count, high)
+    response = PureDPEvent(epsilon=epsilon, neighboring_relation=REPLACE)
+    for delta in (1e-2, 1e-4, 1e-6):
+        found = adaptive_epsilon(response, count, delta=delta)
+        exact = float(law @ np.maximum(0, -np.expm1(found - loss)))
+        assert exact <= delta
+        assert float(law @ np.maximum(0, -np.expm1(0.99 * found - loss))) > delta
+
+
+def stable_top_k(**changes: float) -> ComposedEvent:
+    eta = changes.pop("eta", 0.6)
+    test = {"sigma": 5.0, "delta_test": 1e-9, "shift": 2, "num_teachers": 80, **changes}
+    return ComposedEvent(
+        events=(
+            BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE),
+            StabilityTestEvent(**test, neighboring_relation=REPLACE),  # type: ignore[arg-type]
+        )
+    )
+
+
+def test_grows_with_whatever_an_adversary_gains() -> None:
+    def epsilon(count: int = 12, delta: float = 1e-5, **changes: float) -> float:
+        return adaptive_epsilon(stable_top_k(**changes), count, delta=delta)
+
+    least = epsilon()
+    assert 0 < least < RDPAccountant(neighboring_relation=REPLACE).compose(stable_top_k(), 12).get_epsilon(delta=1e-5)
+    assert min(epsilon(count=13), epsilon(delta=1e-6), epsilon(eta=0.63), epsilon(sigma=4.5)) > least
+    assert epsilon(delta_test=8e-7) > least * 1.01  # 12 tests then cost nearly all of delta
+    assert epsilon(delta=1e-8) == math.inf  # 1.2e-8 are spent on tests
+
+
+def test_order_and_repetition_of_halves_are_kept() -> None:
+    """A B A B is two rounds of A B, and not A A B B with counts."""
+    a = BoundedRangeEvent(eta=0.5, neighboring_relation=REPLACE)
+    b = StabilityTestEvent(sigma=5, delta_test=1e-9, shift=2, num_teachers=80, neighboring_relation=REPLACE)
+    failing = FailureEvent(delta=1e-7, neighboring_relation=REPLACE)
+    twice = RepeatedEvent(event=ComposedEvent(events=(a, b)), count=2)
+    flat = ComposedEvent(events=(a, b, a, b))
+    assert adaptive_epsilon(twice, 3, delta=1e-5) == adaptive_epsilon(flat, 3, delta=1e-5)
+    assert adaptive_epsilon(twice, 3, delta=1e-5) == pytest.approx(
+        adaptive_epsilon(twice.event, 6, delta=1e-5), rel=2e-3
+    )
+    with_failure = ComposedEvent(events=(flat, failing))
+    assert adaptive_epsilon(with_failure, 3, delta=1e-5) > adaptive_epsilon(flat, 3, delta=1e-5)
+
+
+@pytest.mark.parametrize("case", ["choice", "two choices", "query"])
+def test_a_chord_that_is_too_low_is_noticed(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: with the value of the upper node in place of the chord, enumeration finds better strategies."""
+    monkeypatch.setattr(adaptive_optimum, "_chord", lambda place, step: np.zeros_like(place))
+    rounds, laws, count = CASES[case]
+    assert (bound(rounds, count) < enumerated(np.exp(EPSILONS), laws)).any()
+
+
+def test_corners_on_the_arc_are_too_few() -> None:
+    """Negative control: a polygon inside the arc misses strategies that one around it, of as many corners, covers."""
+    around = bounded_range_pairs(ETA, sides=4)
+    u = np.exp(ETA * np.array([0.625, 0.875]))
+    inside = Pairs(p=(math.exp(ETA) - u) / math.expm1(ETA), q=(math.exp(ETA) / u - 1) / math.expm1(ETA))
+    best = enumerated(np.exp(EPSILONS), [choices(ETA, LOSSES)])
+    assert (bound([around], 1) >= best).all()
+    assert (bound([inside], 1, step=0.001)[1:-1] < best[1:-1]).any()
+
+
+def test_narrower_families_keep_their_digits() -> None:
+    """Corners come from differences that vanish with the widths: each lies on or above its arc, by next to nothing."""
+    for eta in (1e-6, 0.1, 3.0):
+        p, q = bounded_range_pairs(eta)
+        on_arc = np.log(p) - np.log1p(-p) - np.log(q) + np.log1p(-q)  # odds: eta on the arc
+        assert (on_arc >= eta).all()
+        np.testing.assert_allclose(on_arc, eta, rtol=0.01 * max(1, eta))
+    for mu in (1e-6, 0.03, 3.0):
+        p, q = gaussian_bit_pairs(mu, 8)
+        width = ndtri(p) - ndtri(q)
+        assert (width >= mu * (1 - 1e-8)).all()
+        np.testing.assert_allclose(width, mu, rtol=3e-3 + 0.02 * mu)
+
+
+def attack(rounds: Sequence[FloatArray], count: int, epsilon: float, step: float = 0.002) -> float:
+    """A strategy that is good at ``epsilon``, played out: below the optimum, up to roundings.
+
+    Values and slopes at nodes; in between, the better of two tangents, which lie below a convex function.
+    """
+    nodes = np.arange(round(-4 / step), round((epsilon + 5) / step) + 1)
+    gamma = np.exp(nodes * step)
+    value, slope = np.maximum(0, 1 - gamma), np.where(gamma < 1, -gamma, 0.0)  # slope times gamma
+    for _ in range(count):
+        for laws in reversed(rounds):
+            place = np.log(laws[:, 1] / laws[:, 0]) / step
+            cell = np.floor(place).astype(int)
+            ends = np.expm1((place - cell) * step), np.expm1((place - cell - 1) * step)
+            far = int(np.abs(cell).max()) + 2
+            below = np.exp((nodes[0] - np.arange(far, 0, -1)) * step)
+            values = np.concatenate([1 - below, value, np.zeros(far)])
+            slopes = np.concatenate([-below, slope, np.zeros(far)])
+            value, slope = np.full(nodes.size, -1.0), np.zeros(nodes.size)
+            for m in range(len(laws)):
+                reached, rising = np.zeros(nodes.size), np.zeros(nodes.size)
+                for o in (0, 1):
+                    start = cell[m, o] + far
+                    left, right = slice(start, start + nodes.size), slice(start + 1, start + 1 + nodes.size)
+                    tangents = [values[s] + slopes[s] * end[m, o] for s, end in zip((left, right), ends, strict=True)]
+                    turns = [slopes[s] * (1 + end[m, o]) for s, end in zip((left, right), ends, strict=True)]
+                    reached += laws[m, 0, o] * np.maximum(*tangents)
+                    rising += laws[m, 0, o] * np.where(tangents[0] >= tangents[1], *turns)
+                value, slope = np.maximum(value, reached), np.where(reached > value, rising, slope)
+    return float(np.interp(epsilon, nodes * step, value))
+
+
+def test_an_attack_on_forty_queries_comes_close() -> None:
+    event, count, delta = stable_top_k(eta=0.3, sigma=15.0), 40, 1e-5
+    found = adaptive_epsilon(event, count, delta=delta)
+    gaps = np.arange(2.0, 81, 2)
+    rounds = [choices(0.3, np.linspace(0.1, 0.9, 9) * 0.3), bits(2 / 15, (gaps - 2) / 15 + ndtri(1e-9))]
+    assert attack(rounds, count, found) <= delta
+    assert attack(rounds, count, found * 0.98) > delta
+
+
+@pytest.mark.slow
+def test_the_published_query_is_known_to_a_fifth_of_a_percent() -> None:
+    """The figures of docs/accounting.md."""
+    query = ComposedEvent(
+        events=(
+            BoundedRangeEvent(eta=4 / 39, neighboring_relation=REPLACE),
+            StabilityTestEvent(sigma=60, delta_test=1e-9, shift=2, num_teachers=800, neighboring_relation=REPLACE),
+        )
+    )
+    assert 7.558 < adaptive_epsilon(query, 600, delta=1e-6) < 7.560
+    gaps = np.arange(240.0, 480, 4)
+    rounds = [choices(4 / 39, np.linspace(0.3, 0.7, 17) * 4 / 39), bits(2 / 60, (gaps - 2) / 60 + ndtri(1e-9))]
+    assert attack(rounds, 600, 7.546) > (1e-6 - 600e-9) / (1 - 600e-9)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        GaussianEvent(noise_multiplier=10, neighboring_relation=REPLACE),
+        BoundedRangeEvent(eta=21, neighboring_relation=REPLACE),
+        PureDPEvent(epsilon=11, neighboring_relation=REPLACE),
+    ],
+)
+def test_refuses_what_it_has_no_pairs_for(event: Event) -> None:
+    with pytest.raises(ValueError, match=r"^Expected (an event of two outcomes|eta <= 20|epsilon <= 10), got "):
+        adaptive_epsilon(event, 3, delta=1e-6)
+
+
+@pytest.mark.parametrize(("low", "high"), [(-0.72, 9.0), (-9.0, 0.32)])
+def test_what_lies_beyond_the_grid_is_bounded(low: float, high: float) -> None:
+    rounds, laws, count = CASES["two queries"]
+    profile = adaptive_profile(rounds, count, low=low, high=high, step=0.01)
+    inside = np.flatnonzero((profile.epsilon >= -0.7) & (profile.epsilon <= 0.3))[::20]
+    best = enumerated(np.exp(profile.epsilon[inside]), laws)
+    assert (profile.delta[inside] >= best).all()
+    assert (np.diff(profile.delta) <= 0).all() and (profile.delta <= 1).all()
+    assert profile.at(float(profile.delta[-1]) / 2) == math.inf
+
+
+@pytest.mark.parametrize("delta", [1e-2, 1e-4, 1e-7])
+@pytest.mark.parametrize("count", [1, 2])
+def test_rare_outcomes_of_a_test_are_within_reach(delta: float, count: int) -> None:
+    """At small delta the worst gaps are those at which the test hardly ever passes, or fails."""
+    test = StabilityTestEvent(sigma=5, delta_test=1e-9, shift=2, num_teachers=80, neighboring_relation=REPLACE)
+    found = adaptive_epsilon(test, count, delta=delta)
+    laws = bits(2 / 5, (np.arange(2, 79, 0.5) - 2) / 5 + ndtri(1e-9))
+    best = enumerated(np.exp(np.array([found, 0.95 * found])), [laws] * count)
+    assert best[0] <= delta < best[1]
