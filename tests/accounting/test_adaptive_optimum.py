@@ -294,3 +294,17 @@ def test_rare_outcomes_of_a_test_are_within_reach(delta: float, count: int) -> N
     laws = bits(2 / 5, (np.arange(2, 79, 0.5) - 2) / 5 + ndtri(1e-9))
     best = enumerated(np.exp(np.array([found, 0.95 * found])), [laws] * count)
     assert best[0] <= delta < best[1]
+
+
+@pytest.mark.parametrize("eta", [1e-3, 0.1, 1.0, 6.0, 20.0])
+def test_symmetric_choices_are_the_worst_in_gaussian_dp(eta: float) -> None:
+    """The kink of generalised randomised response over t, which docs/accounting.md proves is widest at eta / 2."""
+    losses = np.linspace(0.001, 0.999, 999) * eta
+    p, q = choices(eta, losses).transpose(1, 2, 0)
+    # Phi^-1 of the rarer outcome, which keeps its digits
+    quantile = [np.where(law[0] < 0.5, ndtri(law[0]), -ndtri(law[1])) for law in (p, q)]
+    width = quantile[0] - quantile[1]
+    symmetric = -2 * ndtri(1 / (1 + math.exp(eta / 2)))
+    np.testing.assert_allclose(width[499], symmetric, rtol=1e-10)
+    assert width.argmax() == 499 or width.max() <= symmetric * (1 + 1e-10)
+    assert (width[[0, 250, 750, -1]] < symmetric).all()
