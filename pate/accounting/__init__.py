@@ -12,6 +12,7 @@ from pate.accounting.curves import (
     pure_dp_rdp,
     smooth_sensitivity_rdp,
     stability_test_rdp,
+    threshold_bit_rdp,
     total_cost,
 )
 from pate.accounting.events import (
@@ -21,6 +22,7 @@ from pate.accounting.events import (
     FailureEvent,
     GaussianEvent,
     GaussianNoisyMaxEvent,
+    GaussianThresholdEvent,
     PureDPEvent,
     RenyiCurveEvent,
     RepeatedEvent,
@@ -45,6 +47,7 @@ __all__ = [
     "GaussianEvent",
     "GaussianFilter",
     "GaussianNoisyMaxEvent",
+    "GaussianThresholdEvent",
     "Ledger",
     "NeighboringRelation",
     "PureDPEvent",
@@ -72,6 +75,7 @@ __all__ = [
     "recompute",
     "smooth_sensitivity_rdp",
     "stability_test_rdp",
+    "threshold_bit_rdp",
     "total_cost",
     "verify_ledger",
     "verify_statement",

@@ -50,7 +50,7 @@ def _shifted_bernoulli_rdp(alpha: FloatArray, low: FloatArray, width: float) -> 
     """
     high = low + width
     with np.errstate(over="ignore", invalid="ignore"):
-        yes, no = _log_ndtr_rise(low, width), -_log_ndtr_rise(-high, width)
+        yes, no = log_ndtr_rise(low, width), -log_ndtr_rise(-high, width)
         # losses log(P / Q) of a pass and of a failure, and the two sides of P and Q
         upward = _two_outcome_rdp(alpha, ((yes, high, low), (no, -high, -low)))
         downward = _two_outcome_rdp(alpha, ((-yes, low, high), (-no, -low, -high)))
@@ -72,7 +72,7 @@ def _two_outcome_rdp(alpha: FloatArray, outcomes: tuple[tuple[FloatArray, FloatA
     return np.asarray(total / (alpha - 1), dtype=np.float64)
 
 
-def _log_ndtr_rise(start: FloatArray, width: float) -> FloatArray:
+def log_ndtr_rise(start: FloatArray, width: float) -> FloatArray:
     """Return ``log(Phi(start + width) / Phi(start))``."""
     # the integral of phi / Phi keeps the digits of a small rise
     if width > 1:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_ndtr, ndtri
 
+from pate.accounting._threshold_bit import threshold_bit_rdp
 from pate.accounting._two_outcomes import stability_test_rdp
 from pate.accounting.events import (
     BoundedRangeEvent,
@@ -29,6 +30,7 @@ from pate.accounting.events import (
     FailureEvent,
     GaussianEvent,
     GaussianNoisyMaxEvent,
+    GaussianThresholdEvent,
     PureDPEvent,
     RenyiCurveEvent,
     RepeatedEvent,
@@ -48,6 +50,7 @@ __all__ = [
     "renyi_curve_rdp",
     "smooth_sensitivity_rdp",
     "stability_test_rdp",
+    "threshold_bit_rdp",
     "total_cost",
 ]
 
@@ -331,6 +334,7 @@ def _no_mu_squared(beta: FloatArray, noise_multiplier: FloatArray) -> FloatArray
 
 _COSTS: dict[type[Event], Callable[[Sequence[Any], FloatArray, FloatArray], Cost]] = {
     GaussianEvent: _gaussian_cost,
+    GaussianThresholdEvent: _summed(threshold_bit_rdp, gaussian_mu_squared, "noise_multiplier"),
     BoundedRangeEvent: _summed(bounded_range_rdp, bounded_range_mu_squared, "eta"),
     PureDPEvent: _summed(pure_dp_rdp, pure_dp_mu_squared, "epsilon"),
     GaussianNoisyMaxEvent: _summed(

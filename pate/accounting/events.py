@@ -41,6 +41,21 @@ class GaussianEvent(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GaussianThresholdEvent(Event):
+    """One bit: whether a real statistic with Gaussian noise reaches a public threshold, at its exact cost.
+
+    ``noise_multiplier`` is the standard deviation over the sensitivity of the statistic. As a function of what a
+    `GaussianEvent` releases, the bit never costs more than that.
+    """
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_positive(noise_multiplier=self.noise_multiplier)
+
+
+@dataclass(frozen=True, kw_only=True)
 class BoundedRangeEvent(Event):
     """An ``eta``-bounded-range choice, as of the exponential mechanism (Dong, Durfee & Rogers (2020), Lemma 2.4).
 
@@ -197,6 +212,7 @@ _EVENTS: dict[str, type[Event]] = {
     cls.__name__: cls
     for cls in (
         GaussianEvent,
+        GaussianThresholdEvent,
         BoundedRangeEvent,
         PureDPEvent,
         GaussianNoisyMaxEvent,

@@ -6,10 +6,14 @@ from enum import StrEnum
 class NeighboringRelation(StrEnum):
     """Which two data sets the guarantee makes hard to tell apart.
 
+    The number of teachers is a nominal public constant under both: configured and published, never measured. A teacher
+    that takes no part casts a row of zeros.
+
     ``REPLACE_RECORD``: one training record (or one group of records, where teachers are assigned by group) is added,
     removed or altered. One teacher may then vote differently in any way, and a vote count moves by -1, 0 or 1.
 
-    ``ADD_REMOVE_TEACHER``: one teacher takes part or does not. Every vote count moves by 0 or 1 in the same direction.
+    ``ADD_REMOVE_TEACHER``: one teacher takes part or does not. Every vote count moves by 0 or 1 in the same direction;
+    a threshold or sentinel that follows from the number of teachers does not move.
     """
 
     REPLACE_RECORD = "replace_record"

@@ -34,8 +34,11 @@ class Aggregator(ABC):
     """Turns votes into labels through a private mechanism.
 
     Plug-ins are frozen keyword-only dataclasses. Noise parameters have no defaults, and other names in every class, so
-    that none is carried over silently when the class in a configuration changes. Under ADD_REMOVE_TEACHER the number of
-    teachers that is told the public is a nominal one: a teacher that takes no part casts no vote.
+    that none is carried over silently when the class in a configuration changes.
+
+    The published number of teachers is nominal: a public constant under both relations, never measured. A teacher that
+    takes no part casts a row of zeros, so that neighbors under ADD_REMOVE_TEACHER are ballots ``[T, C]`` and the same
+    with one row zeroed, and nothing that follows from ``T`` moves.
 
     Args:
         neighboring_relation: the relation that the mechanism is run for.
@@ -67,7 +70,7 @@ class Aggregator(ABC):
         """Describe the cost of one query, the most that it can be.
 
         Args:
-            num_teachers: how many teachers vote.
+            num_teachers: the nominal number of teachers.
             num_labels: how many labels they vote on.
             neighboring_relation: what the cost is asked for; the aggregator's own relation where it is None, or what
                 the same mechanism costs under the other.

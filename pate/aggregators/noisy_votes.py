@@ -22,9 +22,10 @@ class NoisyVotes(Aggregator):
     Choose it where teachers disagree or privacy is tight, and a student learns from many samples at once: the soft
     counts are unbiased however large the noise. Every query is answered; the cost grows with the number of labels.
 
-    Privacy: a Gaussian mechanism on votes centred at one half, of L2 sensitivity ``sqrt(C)`` under REPLACE_RECORD and
-    ``sqrt(C) / 2`` under ADD_REMOVE_TEACHER. Hard labels and soft counts cost the same: labels follow from the counts
-    (Dziedzic et al. (2023), Binary voting).
+    Privacy: a Gaussian mechanism on the counts, of L2 sensitivity ``sqrt(C)`` under REPLACE_RECORD and
+    ADD_REMOVE_TEACHER alike: one teacher moves every count by one vote at most. Hard labels and soft counts cost the
+    same: labels follow from the counts and the number of teachers, which is public (Dziedzic et al. (2023), Binary
+    voting).
 
     Args:
         sigma_votes: standard deviation of the noise on each count, in votes.
@@ -45,7 +46,7 @@ class NoisyVotes(Aggregator):
     ) -> Event:
         """Describe the cost of one query."""
         expect_count(2, num_teachers=num_teachers)
-        return _centred_event(self.sigma_votes, num_labels, self.relation_of(neighboring_relation))
+        return _counts_event(self.sigma_votes, num_labels, self.relation_of(neighboring_relation))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries, each label by the noisy majority."""
@@ -91,7 +92,7 @@ class GNThreshold(Aggregator):
     ) -> Event:
         """Describe the cost of one query."""
         expect_count(2, num_teachers=num_teachers)
-        return _centred_event(self.sigma_threshold, num_labels, self.relation_of(neighboring_relation))
+        return _counts_event(self.sigma_threshold, num_labels, self.relation_of(neighboring_relation))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries."""
@@ -105,8 +106,6 @@ def _noisy_margins(votes: Votes, sigma: float, generator: np.random.Generator) -
     return add_gaussian(votes.counts - votes.num_teachers / 2, sigma=sigma, generator=generator)
 
 
-def _centred_event(sigma: float, num_labels: int, relation: NeighboringRelation) -> Event:
+def _counts_event(sigma: float, num_labels: int, relation: NeighboringRelation) -> Event:
     expect_count(1, num_labels=num_labels)
-    # a ballot less one half moves each margin by one half at most, one ballot in place of another by 1
-    sensitivity = relation.count_window / 2 * math.sqrt(num_labels)
-    return GaussianEvent(neighboring_relation=relation, noise_multiplier=sigma / sensitivity)
+    return GaussianEvent(neighboring_relation=relation, noise_multiplier=sigma / math.sqrt(num_labels))

@@ -28,9 +28,10 @@ class Powerset(Aggregator):
     Choose it where labels hang together and are few, so that many teachers cast the very same ballot. Every query is
     answered, by a set that nobody voted for if the noise says so.
 
-    Privacy: one ``eta``-bounded-range choice, ``eta = window / scale_powerset``: the counts of the sets move within a
-    window of 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, where one set loses the vote that another
-    gains (Dziedzic et al. (2023), Powerset voting, with Gumbel in place of Gaussian noise).
+    Privacy: one ``eta``-bounded-range choice, ``eta = 2 / scale_powerset``: one set loses the vote that another gains,
+    so the counts of the sets move within a window of 2 votes under REPLACE_RECORD, and under ADD_REMOVE_TEACHER too,
+    as a teacher that takes no part counts for the empty set (Dziedzic et al. (2023), Powerset voting, with Gumbel in
+    place of Gaussian noise).
 
     Args:
         scale_powerset: scale of the Gumbel noise, in votes.
@@ -56,8 +57,9 @@ class Powerset(Aggregator):
         expect_count(2, num_teachers=num_teachers)
         expect_count(1, num_labels=num_labels)
         expect(num_labels <= _MOST_LABELS, f"num_labels <= {_MOST_LABELS}", num_labels=num_labels)
-        relation = self.relation_of(neighboring_relation)
-        return BoundedRangeEvent(neighboring_relation=relation, eta=relation.count_window / self.scale_powerset)
+        return BoundedRangeEvent(
+            neighboring_relation=self.relation_of(neighboring_relation), eta=2 / self.scale_powerset
+        )
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries."""

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from pate.accounting.events import ComposedEvent, Event, GaussianEvent
+from pate.accounting.events import ComposedEvent, Event, GaussianThresholdEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators._release import predictions_of
 from pate.aggregators.base import Aggregator, Release
@@ -101,9 +101,9 @@ class Confident(Screen):
 
     Choose it where some samples are hopeless and ``answers`` is dear: a query that is refused costs the screen alone.
 
-    Privacy: a Gaussian mechanism on the mean, or the least, of the distances ``abs(h_j - T / 2)``, of sensitivity 1
-    under REPLACE_RECORD and 1/2 under ADD_REMOVE_TEACHER, then that of ``answers`` where it is asked (Papernot et al.
-    (2018), Confident-GNMax).
+    Privacy: a noisy threshold on the mean, or the least, of the distances ``abs(h_j - T / 2)``, of sensitivity 1 under
+    REPLACE_RECORD and ADD_REMOVE_TEACHER alike, then that of ``answers`` where it is asked (Papernot et al. (2018),
+    Confident-GNMax, at the exact cost of its released bit).
 
     Args:
         answers: the aggregator that answers, for the same relation.
@@ -123,8 +123,7 @@ class Confident(Screen):
 
     def screen_event(self, relation: NeighboringRelation) -> Event:
         """Describe the cost of the check alone."""
-        sensitivity = relation.count_window / 2
-        return GaussianEvent(neighboring_relation=relation, noise_multiplier=self.sigma_confident / sensitivity)
+        return GaussianThresholdEvent(neighboring_relation=relation, noise_multiplier=self.sigma_confident)
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries."""
@@ -141,9 +140,10 @@ class Interactive(Screen):
     Choose it to improve a student that an earlier release has trained: where the teachers agree with it, its own
     confident predictions become labels, for the price of the screen alone.
 
-    Privacy: the predictions are public. A Gaussian mechanism on the mean, or the largest, of the distances
-    ``abs(h_j - T p_j)`` to predictions ``p``, of sensitivity 1 under REPLACE_RECORD and
-    ADD_REMOVE_TEACHER alike, then that of ``answers`` where it is asked (Papernot et al. (2018), Interactive-GNMax).
+    Privacy: the predictions are public. A noisy threshold on the mean, or the largest, of the distances
+    ``abs(h_j - T p_j)`` to predictions ``p``, of sensitivity 1 under REPLACE_RECORD and ADD_REMOVE_TEACHER alike, then
+    that of ``answers`` where it is asked (Papernot et al. (2018), Interactive-GNMax, at the exact cost of its released
+    bit).
 
     Args:
         answers: the aggregator that answers, for the same relation.
@@ -175,7 +175,7 @@ class Interactive(Screen):
 
     def screen_event(self, relation: NeighboringRelation) -> Event:
         """Describe the cost of the check alone."""
-        return GaussianEvent(neighboring_relation=relation, noise_multiplier=self.sigma_interactive)
+        return GaussianThresholdEvent(neighboring_relation=relation, noise_multiplier=self.sigma_interactive)
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries."""

@@ -13,6 +13,8 @@ from pate.mechanisms.stability import stability_test
 from pate.validation import expect_count, expect_open_unit
 from pate.votes import Votes
 
+_SHIFT = 1  # votes by which one teacher moves a distance from a tie, under either relation
+
 
 @dataclass(frozen=True, kw_only=True)
 class StableMajority(Aggregator):
@@ -22,13 +24,13 @@ class StableMajority(Aggregator):
     labels, about half of `StableTopK`. One label in doubt, and the query is answered with nothing.
 
     Privacy: a Gaussian propose-test-release (the test of Zhu & Wang (2022), Algorithm 2) on the least of the distances
-    ``abs(h_j - T / 2)``, which moves by 1 vote under REPLACE_RECORD and by 1/2 under ADD_REMOVE_TEACHER, where ``T``
-    moves too. A majority may turn only within that distance. The event counts half votes.
+    ``abs(h_j - T / 2)``, which moves by 1 vote under REPLACE_RECORD and ADD_REMOVE_TEACHER alike. A majority may turn
+    only within that distance. The test is told distances in votes, multiples of 1/2 up to ``T / 2``.
 
     Args:
         sigma_majority: standard deviation of the noise of the test, in votes.
         delta_majority: probability that an unstable majority passes the test, paid by every query.
-        neighboring_relation: the relation that the test protects.
+        neighboring_relation: the relation that a cost is stated for first.
 
     Raises:
         ValueError: on a deviation that is not positive, or ``delta_majority`` outside (0, 1).
@@ -49,22 +51,24 @@ class StableMajority(Aggregator):
         """Describe the cost of one query, which does not depend on the number of labels."""
         expect_count(2, num_teachers=num_teachers)
         expect_count(1, num_labels=num_labels)
+        # the farther of two distances is T / 2 at most, so the nearer one is within the T // 2 gaps of the event
         return StabilityTestEvent(
             neighboring_relation=self.relation_of(neighboring_relation),
-            sigma=2 * self.sigma_majority,
+            sigma=self.sigma_majority,
             delta_test=self.delta_majority,
-            shift=self.neighboring_relation.count_window,
-            num_teachers=num_teachers,
+            shift=_SHIFT,
+            window=_SHIFT,
+            num_teachers=num_teachers // 2,
         )
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries; a query is answered for all its labels or for none."""
         leads = 2 * votes.counts.astype(np.int64) - votes.num_teachers
         passed = stability_test(
-            np.abs(leads).min(axis=1),
-            sigma=2 * self.sigma_majority,
+            np.abs(leads).min(axis=1) / 2,
+            sigma=self.sigma_majority,
             delta_test=self.delta_majority,
-            shift=self.neighboring_relation.count_window,
+            shift=_SHIFT,
             generator=generator,
         )
         return release_rows(leads > 0, passed)

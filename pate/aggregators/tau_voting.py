@@ -28,7 +28,9 @@ class TauVoting(Aggregator):
 
     Privacy: a Gaussian mechanism on the clipped sums. Its L2 sensitivity is the largest norm of a clipped ballot under
     ADD_REMOVE_TEACHER, and of the difference of two under REPLACE_RECORD, taken exactly over all ballots: at most
-    ``tau`` and ``min(sqrt(2) tau, sqrt(C))`` for the L2 norm (Dziedzic et al. (2023), tau voting).
+    ``tau`` and ``min(sqrt(2) tau, sqrt(C))`` for the L2 norm (Dziedzic et al. (2023), tau voting). Around predictions
+    it is that of REPLACE_RECORD under both: a teacher that takes no part differs from the student wherever the student
+    gives a label, so that any two clipped ballots may be neighbors.
 
     Args:
         tau: the largest norm of a ballot.
@@ -84,7 +86,7 @@ class TauVoting(Aggregator):
         sizes = np.arange(num_labels + 1)
         weights = self._weights(sizes)
         squares = sizes * weights**2
-        if relation is NeighboringRelation.ADD_REMOVE_TEACHER:
+        if relation is NeighboringRelation.ADD_REMOVE_TEACHER and not self.around_predictions:
             return math.sqrt(float(squares.max()))
         # two ballots differ most where they share as few labels as their sizes allow
         shared = np.maximum(sizes[:, None] + sizes - num_labels, 0)

@@ -233,13 +233,11 @@ def _calibrate_one(
 ) -> dict[str, float]:
     from scipy.special import ndtri
 
-    # a count moves by 1 either way if a record is replaced; centred at half a vote, by 1/2 if a teacher leaves
-    move = relation.count_window / 2
-
     def event(scale: float) -> Event:
         if mechanism == "powerset":
-            return BoundedRangeEvent(eta=relation.count_window / scale, neighboring_relation=relation)
-        return GaussianEvent(noise_multiplier=scale / (move * math.sqrt(num_labels)), neighboring_relation=relation)
+            # one set loses the vote that another gains: a teacher that takes no part counts for the empty one
+            return BoundedRangeEvent(eta=2 / scale, neighboring_relation=relation)
+        return GaussianEvent(noise_multiplier=scale / math.sqrt(num_labels), neighboring_relation=relation)
 
     scale = calibrate_scale(event, target_epsilon=target_epsilon, delta=delta, num_queries=num_queries)
     epsilon = epsilon_of(event(scale), count=num_queries, delta=delta)

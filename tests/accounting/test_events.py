@@ -13,6 +13,7 @@ from pate.accounting.events import (
     FailureEvent,
     GaussianEvent,
     GaussianNoisyMaxEvent,
+    GaussianThresholdEvent,
     PureDPEvent,
     RenyiCurveEvent,
     RepeatedEvent,
@@ -53,6 +54,22 @@ class TestGaussianEvent(EventContract):
 
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
         return [(told_to_a_hundredth(0, 1), told_to_a_hundredth(1 / (2 * noise), 1))]
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return [{"noise_multiplier": bad} for bad in NOT_POSITIVE]
+
+
+class TestGaussianThresholdEvent(EventContract):
+    def event(self, noise: float, relation: NeighboringRelation) -> Event:
+        return GaussianThresholdEvent(noise_multiplier=2 * noise, neighboring_relation=relation)
+
+    def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
+        starts = np.linspace(-20, 8, 281) / (2 * noise)
+        ends = starts + 1 / (2 * noise)
+        return [
+            (np.array([log_ndtr(a), log_ndtr(-a)]), np.array([log_ndtr(b), log_ndtr(-b)]))
+            for a, b in zip(starts, ends, strict=True)
+        ]
 
     def malformed(self) -> list[dict[str, Any]]:
         return [{"noise_multiplier": bad} for bad in NOT_POSITIVE]

@@ -5,6 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pate.accounting.accountant import RDPAccountant
+from pate.accounting.events import GaussianEvent
+from pate.accounting.gaussian import gaussian_epsilon
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, GNThreshold, NoisyVotes
 from pate.votes import Votes
@@ -42,9 +45,7 @@ class TestSoftNoisyVotes(SoftReleaseContract):
         return NoisyVotes(sigma_votes=2.0, neighboring_relation=relation)
 
     def mean(self, votes: Votes) -> np.ndarray:
-        # a teacher that takes no part leaves the nominal number of teachers as it is
-        margins = votes.counts[0] - votes.num_teachers / 2
-        return np.asarray(margins + self.num_teachers / 2)
+        return np.asarray(votes.counts[0])
 
 
 class TestGNThreshold(AggregatorContract):
@@ -67,5 +68,31 @@ class TestGNThreshold(AggregatorContract):
 
 @pytest.mark.parametrize("relation", Relation)
 def test_cost_grows_with_the_number_of_labels(relation: Relation) -> None:
-    event = NoisyVotes(sigma_votes=10.0, neighboring_relation=relation).event(num_teachers=800, num_labels=16)
-    assert event.to_dict()["noise_multiplier"] == pytest.approx(10 / (4 if relation.count_window == 2 else 2))
+    sizes: dict[str, Any] = {"num_teachers": 800, "num_labels": 16}
+    for soft in (True, False):
+        event = NoisyVotes(sigma_votes=10.0, neighboring_relation=relation, soft=soft).event(**sizes)
+        assert event == GaussianEvent(neighboring_relation=relation, noise_multiplier=2.5)
+    assert GNThreshold(sigma_threshold=10.0, min_lead=2.0, neighboring_relation=relation).event(**sizes) == event
+
+
+def test_a_teacher_that_stays_away_costs_what_its_ballot_moves() -> None:
+    """All of 20 labels for one sample after another, or none of them, told 600 times with a deviation of 500 votes."""
+    sigma, queries, num_labels, delta = 500.0, 600, 20, 1e-6
+    noisy = NoisyVotes(sigma_votes=sigma, neighboring_relation=Relation.ADD_REMOVE_TEACHER)
+    event = noisy.event(num_teachers=800, num_labels=num_labels)
+    charged = RDPAccountant(neighboring_relation=Relation.ADD_REMOVE_TEACHER).compose(event, queries)
+    ballots = np.zeros((2, 800, num_labels), dtype=np.uint8)
+    ballots[:, 1:401] = 1
+    ballots[0, 0] = 1
+    votes = Votes.from_ballots(np.repeat(ballots, queries, axis=0))
+    release = noisy.aggregate(votes, generator=np.random.default_rng(0))
+    assert release.values is not None
+    # the sum of all values tells the two apart as well as all of them do
+    sums = release.values.reshape(2, -1).sum(axis=1)
+    deviation = sigma * (queries * num_labels) ** 0.5
+    moved = queries * num_labels / deviation
+    assert abs(sums[0] - sums[1] - queries * num_labels) < 5 * 2**0.5 * deviation
+    true = gaussian_epsilon(delta, moved)
+    assert true == pytest.approx(0.920, abs=1e-3)
+    assert charged.get_epsilon(delta=delta, conversion="exact") == pytest.approx(true, rel=1e-6)
+    assert charged.get_epsilon(delta=delta) == pytest.approx(0.992, abs=1e-3)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from pate.accounting.curves import cost
+from pate.accounting.curves import DEFAULT_ORDERS, cost, gaussian_rdp
+from pate.accounting.events import GaussianThresholdEvent
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Confident, FixedStableTopK, Interactive, NoisyVotes, Peeling, StableTopK
 from pate.aggregators.screens import Over
@@ -16,11 +17,11 @@ from pate.votes import Votes
 from tests.aggregators.oracles import counts, fixed_law, gaussian_labels_law, unanswered
 from tests.contracts.aggregator_contract import AggregatorContract, Grid, Law, Outcome
 
-_SCREEN = "a screen that answers no more than pass or not costs 2 / pi of its Gaussian noise"
+_SIGNS = "the labels that answer tell the signs of noisy counts alone"
 
 
 class TestConfident(AggregatorContract):
-    loose_because = _SCREEN
+    loose_because = _SIGNS
     over: Over = "mean"
     threshold = 1.2
 
@@ -64,9 +65,32 @@ class TestConfidentOfTheWorst(TestConfident):
     grid: Grid = (((1, 1), (1, 1), (1, 1)), ((0, 1), (1, 1), (0, 1)))
 
 
+class TestConfidentBeforeCheapAnswers(TestConfident):
+    """Next to nothing is told but by the screen: its own curve is reached."""
+
+    loose_because = ""
+
+    def answers(self, relation: Relation) -> Aggregator:
+        return NoisyVotes(sigma_votes=60.0, neighboring_relation=relation)
+
+    def answers_law(self, votes: Votes, relation: Relation) -> Law:
+        return gaussian_labels_law([h - votes.num_teachers / 2 for h in counts(votes)], 60.0)
+
+    def test_a_fifth_less_noise_is_caught(self) -> None:
+        """That of the screen; a fifth of 60 more or less shows in no label."""
+        whole: Any = self.make(Relation.REPLACE_RECORD)
+        less = replace(whole, **{whole.noise_parameters[0]: 0.64})
+        assert min(self._p_values(less, Relation.REPLACE_RECORD, self.draws)) < 1e-6
+
+
+class TestConfidentOfTheWorstBeforeCheapAnswers(TestConfidentBeforeCheapAnswers):
+    over: Over = "worst"
+
+
 class TestConfidentBeforeSteps(TestConfident):
     """Steps of the screen and of what answers add up."""
 
+    loose_because = "the worst case of k rounds of peeling is not what most ranks lead to"
     num_labels = 3
     num_teachers = 3
     grid: Grid = (((1, 1, 0), (1, 1, 0), (1, 1, 0)), ((0, 0, 1), (0, 1, 1), (1, 1, 1)))
@@ -125,6 +149,70 @@ class TestInteractive(TestConfident):
 class TestInteractiveOfTheWorst(TestInteractive):
     over: Over = "worst"
     threshold = 2.0
+
+
+class TestInteractiveBeforeCheapAnswers(TestInteractive, TestConfidentBeforeCheapAnswers):
+    """Next to nothing is told but by the screen."""
+
+
+@pytest.mark.parametrize(
+    "contract", [TestConfident, TestConfidentOfTheWorst, TestInteractive, TestInteractiveOfTheWorst]
+)
+@pytest.mark.parametrize("relation", Relation)
+def test_an_answer_for_the_price_of_the_screen_is_refuted(
+    contract: type[AggregatorContract], relation: Relation
+) -> None:
+    assert contract().unpaid(relation, relation, lambda steps: 0) > 0.01
+
+
+@pytest.mark.parametrize("relation", Relation)
+def test_a_screen_costs_two_over_pi_of_its_noise(relation: Relation) -> None:
+    """Sensitivity 1 under either relation, and one bit of it."""
+    common: dict[str, Any] = {"answers": NoisyVotes(sigma_votes=1.0, neighboring_relation=relation)}
+    common |= {"neighboring_relation": relation}
+    confident = Confident(sigma_confident=7.0, threshold_confident=3.0, **common)
+    interactive = Interactive(sigma_interactive=7.0, threshold_interactive=3.0, **common)
+    for screen in (confident, interactive):
+        for asked in Relation:
+            event = screen.screen_event(asked)
+            assert event == GaussianThresholdEvent(neighboring_relation=asked, noise_multiplier=7.0)
+        share = cost(screen.screen_event(relation)).rdp / gaussian_rdp(DEFAULT_ORDERS, 7.0)
+        assert share[0] == pytest.approx(2 / np.pi, rel=1e-3)
+        assert screen.realised_event(0, num_teachers=9, num_labels=3) == screen.screen_event(relation)
+        with pytest.raises(ValueError, match="Expected an integer steps >= 0, got steps=-1"):
+            screen.realised_event(-1, num_teachers=9, num_labels=3)
+
+
+def test_statistics_are_compared_with_the_threshold_itself() -> None:
+    """A statistic at the threshold is asked half of the time, and never far below it."""
+    votes = Votes.from_counts(np.repeat([[10, 6], [10, 5], [10, 4]], 4000, axis=0), 10)
+    votes = replace(votes, predictions=np.tile([1.0, 0.2], (12_000, 1)))
+    noisy = NoisyVotes(sigma_votes=1.0)
+    for screen, shares in (
+        (Confident(answers=noisy, sigma_confident=0.01, threshold_confident=3.0), (0.5, 0.0, 0.5)),
+        (Confident(answers=noisy, sigma_confident=0.01, threshold_confident=1.0, over="worst"), (0.5, 0.0, 0.5)),
+        (Interactive(answers=noisy, sigma_interactive=0.01, threshold_interactive=1.5), (1.0, 0.5, 0.0)),
+        (Interactive(answers=noisy, sigma_interactive=0.01, threshold_interactive=3.0, over="worst"), (1.0, 0.5, 0.0)),
+    ):
+        steps = screen.aggregate(votes, generator=np.random.default_rng(0)).steps
+        assert steps is not None
+        np.testing.assert_allclose(steps.reshape(3, -1).mean(axis=1), shares, atol=0.04)
+
+
+def test_what_a_student_is_sure_of_is_confirmed_with_its_own_share() -> None:
+    """Soft values of what was not asked are the student's shares of the teachers, noiseless and public."""
+    votes = Votes.from_counts(np.repeat([[9, 1, 6, 5]], 20, axis=0), 10)
+    votes = replace(votes, predictions=np.tile([0.9, 0.1, 0.65, 0.5], (20, 1)))
+    common: dict[str, Any] = {"answers": NoisyVotes(sigma_votes=1.0), "sigma_interactive": 0.01}
+    release = Interactive(threshold_interactive=2.0, min_confidence=0.65, **common).aggregate(
+        votes, generator=np.random.default_rng(0)
+    )
+    assert release.values is not None and release.steps is not None and not release.steps.any()
+    np.testing.assert_array_equal(release.mask, np.tile([True, True, True, False], (20, 1)))
+    np.testing.assert_array_equal(release.labels, np.tile([1, 0, 1, 0], (20, 1)))
+    np.testing.assert_allclose(release.values, np.tile([9, 1, 6.5, 0], (20, 1)))
+    for min_confidence in (0.5, 1.0):
+        Interactive(threshold_interactive=2.0, min_confidence=min_confidence, **common)
 
 
 def test_only_what_is_asked_is_paid() -> None:

@@ -1,16 +1,20 @@
 """Stable majority keeps the contract."""
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.special import ndtri
+from scipy.stats import binomtest
 
 from pate.accounting.curves import cost
+from pate.accounting.events import StabilityTestEvent
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, StableMajority
 from pate.votes import Votes
 from tests.aggregators.oracles import answered, counts, passing, unanswered
 from tests.contracts.aggregator_contract import AggregatorContract, Grid, Law
-from tests.contracts.mechanism_contract import ORDERS
 
 
 class TestStableMajority(AggregatorContract):
@@ -20,6 +24,7 @@ class TestStableMajority(AggregatorContract):
         ((1, 1), (1, 1), (1, 1), (1, 1)),
         ((0, 1), (0, 1), (0, 1), (0, 1)),
         ((0, 0), (0, 0), (0, 0), (0, 0)),
+        ((1, 1), (1, 0), (1, 1), (1, 0)),
     )
 
     def make(self, relation: Relation) -> Aggregator:
@@ -27,8 +32,7 @@ class TestStableMajority(AggregatorContract):
 
     def law(self, votes: Votes, relation: Relation) -> Law:
         margins = [h - votes.num_teachers / 2 for h in counts(votes)]
-        shift = 1 if relation is Relation.REPLACE_RECORD else 0.5
-        p = passing(min(map(abs, margins)), shift, self.sigma, self.delta)
+        p = passing(min(map(abs, margins)), 1, self.sigma, self.delta)
         return {answered([int(margin > 0) for margin in margins]): p, unanswered(len(margins)): 1 - p}
 
     def malformed(self) -> list[dict[str, Any]]:
@@ -45,11 +49,68 @@ class TestStableMajorityLeaky(TestStableMajority):
     loose_because = "the mass that the probability of failure may hide is not in the curve"
 
 
-@pytest.mark.parametrize("made_for", Relation)
-def test_a_teacher_that_leaves_moves_a_margin_half_as_far(made_for: Relation) -> None:
-    majority = StableMajority(sigma_majority=20.0, delta_majority=1e-6, neighboring_relation=made_for)
-    replaced, left = (
-        cost(majority.event(num_teachers=200, num_labels=5, neighboring_relation=relation), ORDERS).rdp
-        for relation in (Relation.REPLACE_RECORD, Relation.ADD_REMOVE_TEACHER)
+class TestStableMajorityOfMore(TestStableMajority):
+    """Leads of up to three votes, and none at all."""
+
+    num_teachers = 6
+    sigma, delta = 1.0, 1e-3
+    grid: Grid = (((1, 1),) * 6, ((1, 0),) * 5 + ((0, 0),), ((1, 1),) * 3 + ((0, 1),) * 3)
+
+
+class TestStableMajorityOfOne(TestStableMajority):
+    num_labels = 1
+    num_teachers = 7
+    sigma, delta = 0.8, 1e-3
+    grid: Grid = (((1,),) * 7, ((0,),) * 6 + ((1,),))
+
+
+def test_a_teacher_that_stays_away_moves_the_least_lead_by_one() -> None:
+    """Twenty teachers of one mind on nine labels of ten, one less of them on each: what `aggregate` tells of it."""
+    majority = StableMajority(sigma_majority=3.0, delta_majority=1e-6, neighboring_relation=Relation.ADD_REMOVE_TEACHER)
+    event = majority.event(num_teachers=20, num_labels=10)
+    assert event == replace(
+        majority.event(num_teachers=20, num_labels=10, neighboring_relation=Relation.REPLACE_RECORD),
+        neighboring_relation=Relation.ADD_REMOVE_TEACHER,
     )
-    assert (left[:10] < 0.26 * replaced[:10]).all()
+    order = 8.0
+    charged = float(cost(event, np.array([order])).rdp[0])
+    worst = 0.0
+    for here, away in ((20, 19), (19, 18), (18, 17), (1, 0)):
+        p, q = (passing(abs(h - 10), 1, 3.0, 1e-6) for h in (here, away))
+        told = [order * np.log(a) + (1 - order) * np.log(b) for a, b in ((p, q), (1 - p, 1 - q))]
+        worst = max(worst, float(np.logaddexp.reduce(told)) / (order - 1))
+        for h, chance in ((here, p), (away, q)):
+            votes = Votes.from_counts(np.full((400_000, 10), [*([20] * 9), h]), 20)
+            passed = majority.aggregate(votes, generator=np.random.default_rng(h)).mask.any(axis=1).sum()
+            assert binomtest(int(passed), 400_000, chance).pvalue > 1e-4
+    # a move of half a vote, in half votes
+    halved = StabilityTestEvent(
+        neighboring_relation=Relation.ADD_REMOVE_TEACHER, sigma=6.0, delta_test=1e-6, shift=1, num_teachers=20
+    )
+    assert worst > 3 * float(cost(halved, np.array([order])).rdp[0])
+    assert 0.9 * charged < worst <= charged
+
+
+@pytest.mark.parametrize("relation", Relation)
+@pytest.mark.parametrize("num_teachers", [6, 7])
+def test_a_lead_of_one_vote_is_unstable_and_two_are_not(relation: Relation, num_teachers: int) -> None:
+    majority = StableMajority(sigma_majority=1e-3, delta_majority=0.25, neighboring_relation=relation)
+    for h in range(num_teachers + 1):
+        votes = Votes.from_counts(np.full((4000, 2), [h, num_teachers]), num_teachers)
+        answered_part = majority.aggregate(votes, generator=np.random.default_rng(h)).mask.mean()
+        unstable = abs(h - num_teachers / 2) <= 1
+        assert answered_part == (pytest.approx(0.25, abs=0.03) if unstable else 1), h
+        turns = {2 * g > num_teachers for g in (h - 1, h, h + 1) if 0 <= g <= num_teachers}
+        assert unstable or len(turns) == 1
+
+
+def test_the_least_lead_is_tested_and_releases_of_a_seed_are_as_before() -> None:
+    votes = Votes.from_counts(np.random.default_rng(1).integers(0, 31, (5000, 3)), 30)
+    release = StableMajority(sigma_majority=2.0, delta_majority=1e-2).aggregate(
+        votes, generator=np.random.default_rng(2)
+    )
+    noise = np.random.default_rng(2).standard_normal(5000)
+    leads = np.abs(2 * votes.counts - 30).min(axis=1)
+    passed = np.maximum(2, leads) + 4.0 * noise + 4.0 * float(ndtri(1e-2)) > 2
+    np.testing.assert_array_equal(release.mask, np.repeat(passed[:, None], 3, axis=1))
+    assert 0.05 < passed.mean() < 0.5

@@ -1,5 +1,7 @@
 """Tau voting keeps the contract, hard and soft, around zero and around predictions."""
 
+import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -68,6 +70,34 @@ class TestSoftTauVoting(SoftReleaseContract):
         return np.asarray(sum(clipped(b, self.tau, self.norm) for b in votes.ballots[0].astype(float)))
 
 
+class TestSoftTauVotingAroundPredictions(TestSoftTauVoting):
+    """A row of zeros differs from a student that gives labels, so any two clipped ballots may be neighbors."""
+
+    guesses = tuple(itertools.product((0.1, 0.8), repeat=3))
+
+    def make(self, relation: Relation) -> Aggregator:
+        return TauVoting(
+            tau=self.tau,
+            sigma_tau=2.0,
+            threshold_tau=2.0,
+            norm=self.norm,
+            neighboring_relation=relation,
+            around_predictions=True,
+        )
+
+    def mean(self, votes: Votes) -> np.ndarray:
+        assert votes.ballots is not None and votes.predictions is not None
+        guess = votes.predictions[0] > 0.5
+        differ = sum(clipped(np.abs(b - guess), self.tau, self.norm) for b in votes.ballots[0].astype(float))
+        return np.where(guess, votes.num_teachers - differ, differ)
+
+    def test_labels_follow_from_the_values(self) -> None:
+        """Of each label by itself: a guess turns which side of the threshold gives it."""
+        release = self._release(self.make(Relation.REPLACE_RECORD), 2_000)
+        assert release.values is not None
+        np.testing.assert_array_equal(release.labels, release.values > 2.0)
+
+
 class TestSoftTauVotingL1(TestSoftTauVoting):
     norm: Norm = "l1"
 
@@ -85,6 +115,18 @@ def test_sensitivity_is_within_the_bounds_of_the_contract(norm: Norm, tau: float
         changed = voting.sensitivity(num_labels, Relation.REPLACE_RECORD)
         assert alone <= min(tau, num_labels**0.5) + 1e-12
         assert changed <= min(2**0.5 * alone, num_labels**0.5) + 1e-12
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+def test_staying_away_costs_as_much_as_changing_around_predictions(norm: Norm) -> None:
+    around = TauVoting(tau=1.7, sigma_tau=1.0, threshold_tau=1.0, norm=norm, around_predictions=True)
+    for num_labels in (1, 2, 9):
+        away, changed = (around.sensitivity(num_labels, relation) for relation in Relation)
+        assert (
+            away
+            == changed
+            == replace(around, around_predictions=False).sensitivity(num_labels, Relation.REPLACE_RECORD)
+        )
 
 
 def test_values_around_predictions_count_teachers() -> None:

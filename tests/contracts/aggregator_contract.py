@@ -1,11 +1,13 @@
 """What every aggregator must show: its release follows its law, and its law costs no more than its events say.
 
 A subclass gives the aggregator, and the exact law of one query by its plain definition. The law is enumerated for all
-ballots of a few teachers on a few labels and compared between all neighbors: a teacher votes differently, or takes no
-part. An outcome is ``(*labels, *mask, steps)``.
+ballots of a few teachers on a few labels, each of them is put to `aggregate` as well, and the laws are compared between
+all neighbors: a teacher votes differently, or takes no part and casts a row of zeros, among the same nominal number of
+teachers. An outcome is ``(*labels, *mask, steps)``.
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from functools import cache
@@ -21,13 +23,14 @@ from pate.accounting.events import Event, GaussianEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, Release
 from pate.votes import Votes
-from tests.contracts.mechanism_contract import ORDERS, RELATIONS, chi_square_p_value, renyi_divergence
+from tests.contracts.mechanism_contract import ORDERS, RELATIONS, chi_square_p_value, clip_excess, renyi_divergence
 
 Array = NDArray[Any]
 Outcome = tuple[int, ...]
 Law = Mapping[Outcome, float]
 Ballots = tuple[tuple[int, ...], ...]
 Grid = Sequence[Ballots]
+Contract = Callable[[], "AggregatorContract"]
 
 
 class AggregatorContract:
@@ -63,6 +66,19 @@ class AggregatorContract:
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_release_follows_the_law(self, relation: NeighboringRelation) -> None:
         assert min(self._p_values(self.make(relation), relation, self.draws)) > 1e-4
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_release_follows_the_law_on_all_ballots(self, relation: NeighboringRelation) -> None:
+        """What is compared between neighbors is the law of what is shipped, on either of them."""
+        laws = _laws(self._contract(), relation)
+        ballots = np.array([each for each, _ in laws.values()])
+        draws = max(300, 2 * self.draws // len(laws))
+        votes = self._with_predictions(Votes.from_ballots(np.repeat(ballots, draws, axis=0)))
+        drawn = _outcomes(self.make(relation), votes, np.random.default_rng(len(laws)))
+        p_values = []
+        for start, (_, law) in zip(range(0, len(drawn), draws), laws.values(), strict=True):
+            p_values.append(_p_value(drawn[start : start + draws], law))
+        assert len(p_values) * min(p_values) > 1e-4
 
     def test_one_query_at_a_time_follows_the_law(self) -> None:
         assert min(self._p_values(self.make(RELATIONS[0]), RELATIONS[0], self.single_draws, single=True)) > 1e-4
@@ -119,6 +135,14 @@ class AggregatorContract:
             assert all((each.rdp <= reserved.rdp * (1 + 1e-12)).all() for each in paid)
             assert all(each.delta0 <= reserved.delta0 * (1 + 1e-9) for each in paid)
             assert any(np.allclose(each.rdp, reserved.rdp) for each in paid)
+
+    @pytest.mark.parametrize("asked", RELATIONS)
+    @pytest.mark.parametrize("made_for", RELATIONS)
+    def test_realised_costs_hold_between_all_neighbors(
+        self, made_for: NeighboringRelation, asked: NeighboringRelation
+    ) -> None:
+        """What a ledger's filter rests on: given what was paid for each outcome, nothing more is told on average."""
+        assert self.unpaid(made_for, asked, lambda steps: steps) <= 1e-9
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_more_noise_never_costs_more(self, relation: NeighboringRelation) -> None:
@@ -180,8 +204,7 @@ class AggregatorContract:
 
     def votes(self, ballots: Ballots) -> Votes:
         """Return the votes on one query."""
-        votes = Votes.from_ballots(np.array(ballots)[None])
-        return replace(votes, predictions=None if self.predictions is None else np.array([self.predictions]))
+        return self._with_predictions(Votes.from_ballots(np.array(ballots)[None]))
 
     def event(self, made_for: NeighboringRelation, asked: NeighboringRelation) -> Event:
         """Return the event under ``asked`` of the aggregator made for another relation."""
@@ -191,14 +214,35 @@ class AggregatorContract:
 
     def worst_divergence(self, made_for: NeighboringRelation, asked: NeighboringRelation) -> Array:
         """Return the largest divergence over all pairs of neighbors, ``[ORDERS]``."""
-        contract: Callable[[], AggregatorContract] = type(self)
-        return _worst_divergence(contract, made_for, asked)
+        return _worst_divergence(self._contract(), made_for, asked)
+
+    def unpaid(self, made_for: NeighboringRelation, asked: NeighboringRelation, charged: Callable[[int], int]) -> float:
+        """Return how much more is told than is paid where outcomes of ``steps`` are charged as of other steps.
+
+        The largest ``log(sum of P^a Q^(1 - a) exp(-(a - 1) rdp)) / (a - 1)`` over orders and pairs of neighbors,
+        ``rdp`` that of the realised event of each outcome; at most 0 where enough is paid. What delta0 covers is left
+        out.
+        """
+        first, second, outcomes, delta0 = _pairs(self._contract(), made_for, asked)
+        sizes: dict[str, Any] = {"num_teachers": self.num_teachers, "num_labels": self.num_labels}
+        aggregator = self.make(made_for)
+        steps = sorted({outcome[-1] for outcome in outcomes})
+        paid = {
+            each: cost(aggregator.realised_event(charged(each), **sizes, neighboring_relation=asked), ORDERS).rdp
+            for each in steps
+        }
+        return _unpaid(first, second, np.array([paid[outcome[-1]] for outcome in outcomes]), delta0)
+
+    def _contract(self) -> Contract:
+        return type(self)
+
+    def _with_predictions(self, votes: Votes) -> Votes:
+        told = None if self.predictions is None else np.tile(self.predictions, (votes.num_queries, 1))
+        return replace(votes, predictions=told)
 
     def _release(self, draws: int, seed: int) -> Release:
         rows = np.concatenate([self._repeated(ballots, draws).ballots for ballots in self.grid])
-        votes = Votes.from_ballots(rows)
-        if self.predictions is not None:
-            votes = replace(votes, predictions=np.tile(self.predictions, (len(rows), 1)))
+        votes = self._with_predictions(Votes.from_ballots(rows))
         return self.make(RELATIONS[0]).aggregate(votes, generator=np.random.default_rng(seed))
 
     def _repeated(self, ballots: Ballots, draws: int) -> Votes:
@@ -215,12 +259,7 @@ class AggregatorContract:
                 drawn = [outcome for _ in range(draws) for outcome in _outcomes(aggregator, one, generator)]
             else:
                 drawn = _outcomes(aggregator, self._repeated(ballots, draws), generator)
-            law = self.law(self.votes(ballots), relation)
-            assert sum(law.values()) == pytest.approx(1, abs=1e-6) and min(law.values()) >= 0
-            seen = {outcome: drawn.count(outcome) for outcome in set(drawn)}
-            assert set(seen) <= set(law)
-            observed = np.array([seen.get(outcome, 0) for outcome in law])
-            found.append(chi_square_p_value(observed, np.array(list(law.values())) * draws))
+            found.append(_p_value(drawn, self.law(self.votes(ballots), relation)))
         return found
 
 
@@ -229,6 +268,8 @@ class SoftReleaseContract:
 
     num_labels = 3
     num_teachers = 4
+    guesses: Sequence[tuple[float, ...] | None] = (None,)
+    """Predictions that it may be told of, the worst of them for the sensitivity among them."""
 
     def make(self, relation: NeighboringRelation) -> Aggregator:
         """Return the aggregator, run for ``relation``."""
@@ -255,17 +296,28 @@ class SoftReleaseContract:
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_sensitivity_is_that_of_the_event(self, relation: NeighboringRelation) -> None:
-        """A Gaussian mechanism costs as much as the largest move of its mean says, and no less."""
+        """A Gaussian mechanism costs as much as the largest move of its mean says, and no less.
+
+        The means are those of `aggregate`, on all ballots: what it releases with next to no noise.
+        """
         aggregator = self.make(relation)
         event = aggregator.event(num_teachers=self.num_teachers, num_labels=self.num_labels)
         assert isinstance(event, GaussianEvent)
-        moves = [
-            np.linalg.norm(self.mean(_votes(first)) - self.mean(_votes(second)))
-            for first, second in neighbors(self.num_teachers, self.num_labels, relation)
-        ]
+        pairs = neighbors(self.num_teachers, self.num_labels, relation)
+        rows = {ballots: row for row, ballots in enumerate({each for pair in pairs for each in pair})}
+        first, second = np.array([(rows[a], rows[b]) for a, b in pairs]).T
+        moves = 0.0
+        for guess in self.guesses:
+            votes = Votes.from_ballots(np.array(list(rows)))
+            votes = replace(votes, predictions=None if guess is None else np.tile(guess, (len(rows), 1)))
+            bare = aggregator.scaled(1e-9).aggregate(votes, generator=np.random.default_rng(0)).values
+            assert bare is not None
+            for row in range(len(rows)):
+                np.testing.assert_allclose(bare[row], self.mean(votes[row : row + 1]), atol=1e-6)
+            moves = max(moves, float(np.linalg.norm(bare[first] - bare[second], axis=1).max()))
         noise_std = self._release(aggregator, 1).noise_std
         assert noise_std is not None
-        assert max(moves) == pytest.approx(noise_std / event.noise_multiplier, rel=1e-9)
+        assert moves == pytest.approx(noise_std / event.noise_multiplier, rel=1e-6)
 
     def test_values_lie_on_a_public_grid(self) -> None:
         aggregator = self.make(RELATIONS[0])
@@ -290,61 +342,96 @@ class SoftReleaseContract:
     def _noise(self, aggregator: Aggregator, draws: int) -> Array:
         release = self._release(aggregator, draws)
         assert release.values is not None
-        return np.asarray(release.values - self._centre(_votes(self._ballots())))
-
-    def _centre(self, votes: Votes) -> Array:
-        return self.mean(votes)
+        return np.asarray(release.values - self.mean(_votes(self._ballots(), self.guesses[0])))
 
     def _ballots(self) -> Ballots:
         return tuple(tuple(int(j <= t) for j in range(self.num_labels)) for t in range(self.num_teachers))
 
     def _release(self, aggregator: Aggregator, draws: int) -> Release:
-        votes = _votes(self._ballots())[np.zeros(draws, dtype=np.int64)]
+        votes = _votes(self._ballots(), self.guesses[0])[np.zeros(draws, dtype=np.int64)]
         return aggregator.aggregate(votes, generator=np.random.default_rng(draws))
 
 
 def neighbors(num_teachers: int, num_labels: int, relation: NeighboringRelation) -> list[tuple[Ballots, Ballots]]:
-    """Return all ordered pairs of neighboring ballots; teachers are alike, so each set of ballots is listed once."""
+    """Return all ordered pairs of neighboring ballots ``[T, C]``; teachers are alike, so each set is listed once.
+
+    A teacher that takes no part casts a row of zeros; the number of teachers is the same on both sides.
+    """
+    absent = (0,) * num_labels
     kinds = list(itertools.product((0, 1), repeat=num_labels))
     found = []
     for others in itertools.combinations_with_replacement(kinds, num_teachers - 1):
         if relation is NeighboringRelation.REPLACE_RECORD:
             found += [((*others, a), (*others, b)) for a, b in itertools.permutations(kinds, 2)]
         else:
-            found += [pair for a in kinds for pair in ((others, (*others, a)), ((*others, a), others))]
+            moves = [(a, absent) for a in kinds if a != absent]
+            found += [((*others, a), (*others, b)) for pair in moves for a, b in (pair, pair[::-1])]
     return found
 
 
+def _told(contract: Contract) -> Callable[[Ballots], Ballots]:
+    """Return what of ballots the law may depend on: in which order teachers stand is never told."""
+    if contract().make(RELATIONS[0]).needs_ballots:
+        return lambda ballots: tuple(sorted(ballots))
+    return lambda ballots: (tuple(map(sum, zip(*ballots, strict=True))),)
+
+
 @cache
-def _worst_divergence(
-    contract: Callable[[], AggregatorContract], made_for: NeighboringRelation, asked: NeighboringRelation
-) -> Array:
-    aggregator = contract()
-    whole = aggregator.make(made_for).needs_ballots
+def _laws(contract: Contract, made_for: NeighboringRelation) -> dict[Ballots, tuple[Ballots, Law]]:
+    """Return the law on all ballots that differ in what is told, by that."""
+    aggregator, told = contract(), _told(contract)
+    kinds = itertools.product((0, 1), repeat=aggregator.num_labels)
+    listed = itertools.combinations_with_replacement(kinds, aggregator.num_teachers)
+    seen = {told(ballots): ballots for ballots in listed}
+    return {key: (ballots, aggregator.law(aggregator.votes(ballots), made_for)) for key, ballots in seen.items()}
 
-    def told(ballots: Ballots) -> Ballots:
-        """What of the ballots the law may depend on: in which order teachers stand is never told."""
-        return tuple(sorted(ballots)) if whole else ((len(ballots),), tuple(map(sum, zip(*ballots, strict=True))))
 
-    listed = neighbors(aggregator.num_teachers, aggregator.num_labels, asked)
-    seen = {told(ballots): ballots for pair in listed for ballots in pair}
-    pairs = {(told(first), told(second)) for first, second in listed}
-    laws = {key: aggregator.law(_votes(ballots, aggregator.predictions), made_for) for key, ballots in seen.items()}
-    outcomes = {outcome: i for i, outcome in enumerate(sorted({o for law in laws.values() for o in law}))}
-    table = np.zeros((len(laws), len(outcomes)))
-    rows = {}
-    for row, (ballots, law) in enumerate(laws.items()):
-        rows[ballots] = row
-        for outcome, chance in law.items():
-            table[row, outcomes[outcome]] = chance
+@cache
+def _pairs(
+    contract: Contract, made_for: NeighboringRelation, asked: NeighboringRelation
+) -> tuple[Array, Array, list[Outcome], float]:
+    """Return the different laws of all pairs of neighbors, ``[N, M]`` each, their M outcomes, and delta0."""
+    aggregator, told, laws = contract(), _told(contract), _laws(contract, made_for)
+    pairs = {(told(a), told(b)) for a, b in neighbors(aggregator.num_teachers, aggregator.num_labels, asked)}
+    outcomes = sorted({outcome for _, law in laws.values() for outcome in law})
+    table = np.array([[law.get(outcome, 0.0) for outcome in outcomes] for _, law in laws.values()])
+    rows = {ballots: row for row, ballots in enumerate(laws)}
     # many ballots have one law
     distinct, which = np.unique(table.round(15), axis=0, return_inverse=True)
     of = which.reshape(-1)
     ends = np.unique([(of[rows[a]], of[rows[b]]) for a, b in pairs], axis=0)
     first, second = ends[ends[:, 0] != ends[:, 1]].T
-    delta0 = cost(aggregator.event(made_for, asked), ORDERS).delta0
-    worst: Array = renyi_divergence(distinct[first], distinct[second], delta0).max(axis=0)
+    return distinct[first], distinct[second], outcomes, cost(aggregator.event(made_for, asked), ORDERS).delta0
+
+
+@cache
+def _worst_divergence(contract: Contract, made_for: NeighboringRelation, asked: NeighboringRelation) -> Array:
+    first, second, _, delta0 = _pairs(contract, made_for, asked)
+    worst: Array = renyi_divergence(first, second, delta0).max(axis=0)
     return worst
+
+
+def _unpaid(p: Array, q: Array, paid: Array, delta0: float) -> float:
+    """Return the largest ``log(sum of p^a q^(1 - a) exp(-(a - 1) paid)) / (a - 1)``, ``paid`` ``[M, ORDERS]``."""
+    if delta0 > 0:
+        p, q = clip_excess(p, q, delta0), clip_excess(q, p, delta0)
+        p, q = p / p.sum(axis=1, keepdims=True), q / q.sum(axis=1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_p, log_q = np.log(p), np.log(q)
+        found = []
+        for order, rdp in zip(ORDERS.tolist(), paid.T, strict=True):
+            terms = np.where(p == 0, -np.inf, order * log_p + (1 - order) * (log_q + rdp))
+            found.append(np.logaddexp.reduce(terms, axis=1).max() / (order - 1))
+    return float(max(found))
+
+
+def _p_value(drawn: Sequence[Outcome], law: Law) -> float:
+    """Return the p-value of a chi-square test; outcomes that the law does not know fail at once."""
+    assert sum(law.values()) == pytest.approx(1, abs=1e-6) and min(law.values()) >= 0
+    seen = Counter(drawn)
+    assert set(seen) <= set(law)
+    observed = np.array([seen[outcome] for outcome in law])
+    return chi_square_p_value(observed, np.array(list(law.values())) * len(drawn))
 
 
 def _votes(ballots: Ballots, predictions: tuple[float, ...] | None = None) -> Votes:

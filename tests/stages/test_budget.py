@@ -3,19 +3,19 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pate.accounting.budget import Budget
 from pate.accounting.calibration import epsilon_of
-from pate.accounting.events import BoundedRangeEvent, GaussianEvent
 from pate.accounting.ledger import Ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import epsilon_text, make_statement
-from pate.aggregators.stable_topk import StableTopK
+from pate.aggregators import NoisyVotes, Powerset, StableTopK
 from pate.stages.budget import account, calibrate, ledger_show, ledger_verify
 
-REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
+REPLACE = NeighboringRelation.REPLACE_RECORD
 AGGREGATOR = StableTopK(scale_gap=39.0, sigma_test=60.0, delta_test=1e-9)
 Printed = pytest.CaptureFixture[str]
 
@@ -50,24 +50,19 @@ def test_calibration_of_the_stage_meets_its_target(capsys: Printed) -> None:
     assert "60 teachers cannot have it" in text  # and this budget is too small for them
 
 
-def test_calibration_of_other_mechanisms(capsys: Printed) -> None:
-    votes = calibrate(
-        target_epsilon=2.0, delta=1e-6, num_queries=50, num_teachers=200, num_labels=4, mechanism="noisy_votes"
-    )
-    # one teacher moves four counts by one: alpha C / (2 s^2)
-    event = GaussianEvent(noise_multiplier=votes["sigma_votes"] / 2, neighboring_relation=REPLACE)
-    assert epsilon_of(event, count=50, delta=1e-6) <= 2.0
-    sets = calibrate(
-        target_epsilon=2.0,
-        delta=1e-6,
-        num_queries=50,
-        num_teachers=200,
-        num_labels=4,
-        mechanism="powerset",
-        neighboring_relation=TEACHER,
-    )
-    choice = BoundedRangeEvent(eta=1 / sets["scale_votes"], neighboring_relation=TEACHER)
-    assert 1.99999 < epsilon_of(choice, count=50, delta=1e-6) <= 2.0
+@pytest.mark.parametrize("relation", NeighboringRelation)
+def test_calibration_of_other_mechanisms(relation: NeighboringRelation, capsys: Printed) -> None:
+    """The noise that is told is that at which the aggregator costs what was asked, under the relation that was."""
+    common: dict[str, Any] = {"target_epsilon": 2.0, "delta": 1e-6, "num_queries": 50, "num_teachers": 200}
+    common |= {"num_labels": 4, "neighboring_relation": relation}
+    votes = calibrate(mechanism="noisy_votes", **common)
+    sets = calibrate(mechanism="powerset", **common)
+    for aggregator in (
+        NoisyVotes(sigma_votes=votes["sigma_votes"], neighboring_relation=relation),
+        Powerset(scale_powerset=sets["scale_votes"], neighboring_relation=relation),
+    ):
+        event = aggregator.event(num_teachers=200, num_labels=4)
+        assert 1.99999 < epsilon_of(event, count=50, delta=1e-6) <= 2.0
     assert "sigma_votes" in capsys.readouterr().out
     with pytest.raises(ValueError, match="Expected no delta_test where nothing is tested"):
         calibrate(

@@ -1,0 +1,116 @@
+"""The curve of a noisy threshold against thirty digits, wherever the statistic stands."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy.special import log_ndtr
+
+from pate.accounting import _threshold_bit as bit
+from pate.accounting.curves import DEFAULT_ORDERS, cost, gaussian_rdp, threshold_bit_rdp
+from pate.accounting.events import GaussianThresholdEvent
+from pate.accounting.relation import NeighboringRelation
+from tests.accounting import oracles
+
+ORDERS = np.array([1.001, 1.01, 1.2, 2.0, 5.0, 17.0, 80.0, 900.0])
+
+
+def supremum(order: float, multiplier: float) -> mp.mpf:
+    """Largest divergence of the bit over statistics: the best of a grid, then golden sections around it."""
+    width = 1 / mp.mpf(multiplier)
+
+    def divergence(a: mp.mpf) -> mp.mpf:
+        return oracles.bernoulli_shift(order, a, a + width)
+
+    grid = [mp.mpf(a) for a in np.linspace(-order / multiplier - 3, 1, 60)]
+    best = max(grid, key=divergence)
+    low, high = best - (grid[1] - grid[0]), best + (grid[1] - grid[0])
+    golden = (mp.sqrt(5) - 1) / 2
+    for _ in range(40):
+        left, right = high - golden * (high - low), low + golden * (high - low)
+        low, high = (left, high) if divergence(left) < divergence(right) else (low, right)
+    return divergence((low + high) / 2)
+
+
+@pytest.mark.parametrize("multiplier", [0.1, 0.4, 1.0, 3.0, 40.0, 1e3, 1e6])
+def test_curve_is_the_supremum_and_never_below_it(multiplier: float) -> None:
+    orders = ORDERS[30 * multiplier >= ORDERS]
+    found = threshold_bit_rdp(orders, multiplier)
+    with mp.workdps(30):
+        true = [supremum(order, multiplier) for order in orders.tolist()]
+        above = np.array([float((mp.mpf(float(f)) - t) / t) for f, t in zip(found, true, strict=True)])
+    # so wide a deviation leaves few digits of the divergence, which is rounded upwards
+    assert above.min() > 0 and above.max() < (1.2e-5 if multiplier < 1e6 else 5e-5), above
+
+
+@pytest.mark.parametrize("multiplier", [0.3, 1.0, 7.0, 200.0])
+def test_no_statistic_and_no_smaller_move_costs_more(multiplier: float) -> None:
+    """All statistics of a fine grid, both directions, moves of the sensitivity and of less; in log space."""
+    found = threshold_bit_rdp(ORDERS, multiplier)
+    statistics = np.linspace(-45, 45, 4001)
+    for move in (1.0, 0.9, 0.5, -0.3, -1.0):
+        p, q = (log_ndtr(np.outer((1, -1), statistics + shift)) for shift in (move / multiplier, 0))
+        for order, value in zip(ORDERS.tolist(), found.tolist(), strict=True):
+            worst = np.logaddexp.reduce(order * p + (1 - order) * q, axis=0).max() / (order - 1)
+            assert worst <= value * (1 + 1e-9) + 1e-9, (move, order)
+
+
+@pytest.mark.parametrize("multiplier", [1.0, 20.0, 500.0])
+def test_a_bit_costs_two_over_pi_of_its_noise_at_moderate_orders(multiplier: float) -> None:
+    share = threshold_bit_rdp(DEFAULT_ORDERS, multiplier) / gaussian_rdp(DEFAULT_ORDERS, multiplier)
+    assert (share <= 1 + 1e-12).all()
+    assert (share >= 2 / np.pi).all()
+    moderate = DEFAULT_ORDERS / multiplier < 0.2
+    if moderate.any():
+        assert share[moderate].max() < 0.64
+    assert (np.diff(share) >= -1e-7).all(), "the farther the order, the nearer the bit comes to all that is told"
+
+
+def test_beyond_the_cells_it_is_the_gaussian_curve() -> None:
+    orders = np.array([29.0, 30.0, 30.1, 1e9])
+    found, gaussian = threshold_bit_rdp(orders, 1.0), gaussian_rdp(orders, 1.0)
+    assert (found[:2] < gaussian[:2] * 0.995).all()
+    np.testing.assert_allclose(found[2:], gaussian[2:], rtol=1e-14)
+    assert (found[2:] >= gaussian[2:]).all()
+
+
+def test_shapes_and_caching() -> None:
+    rows = threshold_bit_rdp(ORDERS, np.array([[1.0], [2.0], [1.0]]))
+    assert rows.shape == (3, ORDERS.size)
+    np.testing.assert_array_equal(rows[0], rows[2])
+    np.testing.assert_array_equal(rows[1], threshold_bit_rdp(ORDERS, 2.0))
+    assert threshold_bit_rdp(3.0, 2.0).shape == (1,)
+    threshold_bit_rdp(ORDERS, 2.0)[:] = 0
+    np.testing.assert_array_equal(rows[1], threshold_bit_rdp(ORDERS, 2.0))
+    with pytest.raises(ValueError, match="read-only"):
+        bit._curve(ORDERS.tobytes(), 2.0)[:] = 0
+
+
+def test_extreme_noise_leaves_a_bound() -> None:
+    relation = NeighboringRelation.REPLACE_RECORD
+    with np.errstate(all="raise", under="ignore"):
+        for multiplier in (1e-200, 1e-3, 1e5, 1e9, 1e200):
+            rdp = cost(GaussianThresholdEvent(noise_multiplier=multiplier, neighboring_relation=relation)).rdp
+            gaussian = gaussian_rdp(DEFAULT_ORDERS, multiplier)
+            assert not np.isnan(rdp).any() and (rdp <= gaussian * (1 + 1e-14)).all()
+            assert (rdp >= gaussian * 0.5 * (2 / np.pi)).all()
+
+
+@np.errstate(all="ignore")
+@pytest.mark.parametrize("width", [3.0, 0.3, 0.004])
+def test_both_bounds_hold_on_cells(width: float) -> None:
+    """What branch and bound rests on, at random cells of all widths that it comes to."""
+    generator = np.random.default_rng(0)
+    tight = 0
+    for alpha in (1.05, 3.0, 0.9 * bit._LARGEST_EXPONENT / width):
+        for size in (1.0, 1 / 32, 1 / 256, 1 / 2048):
+            start = generator.uniform(-12, 8, 200) // size * size  # no cell contains 0
+            inside = bit._excess(np.array(alpha), bit._parts_at(start[:, None] + size * np.linspace(0, 1, 33), width))
+            x, c, y = (bit._parts_at(start + size * share, width) for share in (0, 0.5, 1))
+            first = bit._first_bound(np.array(alpha), x, y)
+            second = bit._excess(np.array(alpha), c) + size / 2 * bit._slope(np.array(alpha), x, y)
+            assert (inside.max(axis=1) <= first * (1 + 1e-9) + 1e-290).all()
+            assert (inside.max(axis=1) <= second * (1 + 1e-9) + 1e-290).all()
+            steps = np.abs(np.diff(inside, axis=1)).max(axis=1) * 32 / size
+            assert (steps <= bit._slope(np.array(alpha), x, y) * (1 + 1e-6) + 1e-9 * inside.max(axis=1) / size).all()
+            tight += int((second < first).sum())
+    assert tight > 0
