@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from pate.accounting.calibration import epsilon_of
+from pate.accounting.curves import cost
+from pate.accounting.events import BoundedRangeEvent
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, FixedStableTopK, GaussianStableTopK, StableTopK
 from pate.votes import Votes
@@ -85,6 +87,20 @@ class TestGaussianStableTopK(AggregatorContract):
     def malformed(self) -> list[dict[str, Any]]:
         return [{"delta_gap_test": bad} for bad in (0, 1, float("nan"))]
 
+    @pytest.mark.parametrize("allow_empty", [True, False])
+    @pytest.mark.parametrize("num_labels", [2, 3, 5])
+    def test_every_gap_that_may_be_chosen_is_a_candidate(self, num_labels: int, allow_empty: bool) -> None:
+        """As many as sets of different sizes come out where the noise is far larger than any gap."""
+        stable = GaussianStableTopK(sigma_gap=1e6, sigma_gap_test=0.01, delta_gap_test=0.1, allow_empty=allow_empty)
+        counts = np.tile(10 * np.arange(1, num_labels + 1), (2000, 1))
+        votes = Votes.from_counts(counts, 10 * (num_labels + 1))
+        release = stable.aggregate(votes, generator=np.random.default_rng(0))
+        assert release.mask.all()
+        choice, test = stable.event(num_teachers=votes.num_teachers, num_labels=num_labels).events  # type: ignore[attr-defined]
+        assert choice.num_candidates == len(set(release.labels.sum(axis=1).tolist()))
+        assert choice.noise_multiplier == 1e6 / 4
+        assert (test.sigma, test.delta_test, test.shift, test.num_teachers) == (0.01, 0.1, 2, votes.num_teachers)
+
     @pytest.mark.parametrize("relation", Relation)
     def test_gumbel_noise_of_the_same_deviation_costs_less(self, relation: Relation) -> None:
         gaussian = self.make(relation).event(num_teachers=800, num_labels=40)
@@ -101,6 +117,7 @@ class TestFixedStableTopK(AggregatorContract):
     loose_because = "the worst case of k rounds of peeling is not what most ranks lead to"
     num_labels = 3
     k = 2
+    pull, scale, sigma, delta, scale_peel = 0.5, 2.0, 1.5, 0.05, 1.2
     grid: Grid = (
         ((1, 1, 0), (1, 1, 0), (1, 1, 0), (1, 1, 0)),
         ((0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 1, 1)),
@@ -110,11 +127,11 @@ class TestFixedStableTopK(AggregatorContract):
     def make(self, relation: Relation) -> Aggregator:
         return FixedStableTopK(
             k=self.k,
-            pull=0.5,
-            scale_gap_fixed=2.0,
-            sigma_test_fixed=1.5,
-            delta_test_fixed=0.05,
-            scale_peel_fixed=1.2,
+            pull=self.pull,
+            scale_gap_fixed=self.scale,
+            sigma_test_fixed=self.sigma,
+            delta_test_fixed=self.delta,
+            scale_peel_fixed=self.scale_peel,
             neighboring_relation=relation,
         )
 
@@ -122,12 +139,12 @@ class TestFixedStableTopK(AggregatorContract):
         return fixed_law(
             votes,
             k=self.k,
-            pull=0.5,
-            scale=2.0,
-            sigma=1.5,
-            delta=0.05,
+            pull=self.pull,
+            scale=self.scale,
+            sigma=self.sigma,
+            delta=self.delta,
             shift=relation.count_window,
-            scale_peel=1.2,
+            scale_peel=self.scale_peel,
         )
 
     def malformed(self) -> list[dict[str, Any]]:
@@ -137,8 +154,38 @@ class TestFixedStableTopK(AggregatorContract):
         fixed = replace(self.make(Relation.REPLACE_RECORD), k=2)  # type: ignore[call-arg]
         with pytest.raises(ValueError, match="Expected k <= 1 for 1 labels, got k=2"):
             fixed.event(num_teachers=4, num_labels=1)
-        with pytest.raises(ValueError, match="Expected 0 <= steps <= 2, got steps=3"):
-            fixed.realised_event(3, num_teachers=4, num_labels=3)
+        for steps in (-1, 3):
+            with pytest.raises(ValueError, match=f"Expected 0 <= steps <= 2, got steps={steps}"):
+                fixed.realised_event(steps, num_teachers=4, num_labels=3)
+
+    @pytest.mark.parametrize("relation", Relation)
+    def test_each_round_is_paid(self, relation: Relation) -> None:
+        fixed, sizes = self.make(relation), {"num_teachers": self.num_teachers, "num_labels": self.num_labels}
+        for asked in Relation:
+            common: dict[str, Any] = {**sizes, "neighboring_relation": asked}
+            none, *more = (cost(fixed.realised_event(steps, **common)) for steps in range(self.k + 1))
+            choice = cost(BoundedRangeEvent(eta=asked.count_window / self.scale_peel, neighboring_relation=asked)).rdp
+            for rounds, paid in enumerate(more, start=1):
+                np.testing.assert_allclose(paid.rdp, none.rdp + rounds * choice, rtol=1e-12)
+                assert paid.delta0 == none.delta0 > 0
+            stable = StableTopK(
+                scale_gap=self.scale, sigma_test=self.sigma, delta_test=self.delta, neighboring_relation=relation
+            )
+            np.testing.assert_array_equal(none.rdp, cost(stable.event(**common)).rdp)
+            assert fixed.event(**common) == fixed.realised_event(self.k, **common)
+
+
+class TestFixedStableTopKByPeeling(TestFixedStableTopK):
+    """Most of what is told is told by the peeling."""
+
+    num_teachers = 5
+    pull, scale, sigma, delta, scale_peel = 0.0, 20.0, 0.8, 1e-3, 0.4
+    grid: Grid = (((1, 1, 1),) * 5, ((1, 0, 0),) * 5, ((1, 0, 0),) * 4 + ((0, 1, 0),))
+
+    @pytest.mark.parametrize("relation", Relation)
+    def test_a_round_that_is_not_paid_is_refuted(self, relation: Relation) -> None:
+        assert self.unpaid(relation, relation, lambda steps: steps if steps == self.k else 0) > 0.5
+        assert self.unpaid(relation, relation, lambda steps: max(steps - 1, 0)) > 0.5
 
 
 class TestFixedStableTopOne(TestFixedStableTopK):
@@ -147,6 +194,36 @@ class TestFixedStableTopOne(TestFixedStableTopK):
         ((1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1)),
         ((0, 1, 0), (0, 1, 0), (0, 1, 0), (1, 1, 0)),
     )
+
+
+@pytest.mark.parametrize(
+    "stable",
+    [
+        StableTopK(scale_gap=1.0, sigma_test=1.0, delta_test=1e-6, allow_empty=False),
+        GaussianStableTopK(sigma_gap=1.0, sigma_gap_test=1.0, delta_gap_test=1e-6, allow_empty=False),
+        FixedStableTopK(
+            k=1,
+            pull=0,
+            scale_gap_fixed=1.0,
+            sigma_test_fixed=1.0,
+            delta_test_fixed=1e-6,
+            scale_peel_fixed=1.0,
+            allow_empty=False,
+        ),
+    ],
+)
+def test_one_label_needs_the_empty_set(stable: Aggregator) -> None:
+    with pytest.raises(ValueError, match=r"^Expected an integer num_labels >= 2, got num_labels=1$"):
+        stable.event(num_teachers=9, num_labels=1)
+    with pytest.raises(ValueError, match=r"^Expected at least two labels without the empty and the full set"):
+        stable.aggregate(Votes.from_counts([[3]], 9), generator=np.random.default_rng(0))
+    # two labels leave one gap, the one between them
+    stable.event(num_teachers=9, num_labels=2)
+    release = stable.aggregate(Votes.from_counts([[0, 50]] * 40, 50), generator=np.random.default_rng(0))
+    assert release.mask.all() and release.labels.tolist() == [[0, 1]] * 40
+    with_empty: Any = replace(stable, allow_empty=True)  # type: ignore[call-arg]
+    with_empty.event(num_teachers=9, num_labels=1)
+    assert with_empty.aggregate(Votes.from_counts([[50]], 50), generator=np.random.default_rng(0)).mask.all()
 
 
 def test_a_message_names_what_came() -> None:

@@ -186,14 +186,17 @@ def clip_excess(p: Array, q: Array, delta0: float) -> Array:
 
 
 def chi_square_p_value(observed: Array, expected: Array) -> float:
-    """Return the p-value of a chi-square test, with outcomes expected fewer than 5 times pooled."""
-    rare = expected < 5
-    seen = np.append(observed[~rare], observed[rare].sum())
-    wanted = np.append(expected[~rare], expected[rare].sum())
-    if wanted[-1] < 1e-3:
-        if seen[-1] > 0:
-            return 0.0
-        seen, wanted = seen[:-1], wanted[:-1]
+    """Return the p-value of a chi-square test, the rarest outcomes pooled until 5 are expected of them.
+
+    What is seen of outcomes that are next to impossible is a p-value of 0.
+    """
+    if observed[expected < 1e-6].sum() > 0:
+        return 0.0
+    ascending = np.argsort(expected, kind="stable")
+    pooled = int(np.searchsorted(np.cumsum(expected[ascending]), 5)) + 1
+    seen, wanted = (
+        np.append(each[ascending[:pooled]].sum(), each[ascending[pooled:]]) for each in (observed, expected)
+    )
     if len(wanted) < 2:
         return 1.0
     return float(chi2.sf(((seen - wanted) ** 2 / wanted).sum(), len(wanted) - 1))

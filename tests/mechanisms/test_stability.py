@@ -9,7 +9,14 @@ import pytest
 from scipy.stats import binom
 
 from pate import mechanisms as m
-from pate.accounting import BoundedRangeEvent, ComposedEvent, NeighboringRelation, PureDPEvent, cost
+from pate.accounting import (
+    BoundedRangeEvent,
+    ComposedEvent,
+    GaussianNoisyMaxEvent,
+    NeighboringRelation,
+    PureDPEvent,
+    cost,
+)
 from pate.mechanisms.stability import GapNoise
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
@@ -158,6 +165,24 @@ def test_gaussian_noise_is_charged_by_the_number_of_candidates() -> None:
         for n in (2, 40)
     )
     assert (few < many).all()
+
+
+@pytest.mark.parametrize("noise", ["cauchy", "logistic", "Gumbel", None])
+def test_an_event_of_unknown_noise_is_refused(noise: Any) -> None:
+    with pytest.raises(ValueError, match=r"^Expected [^\n]*noise[^\n]*$"):
+        m.choose_gap_event(scale=1.0, noise=noise, num_candidates=3, neighboring_relation=ADD)
+
+
+@pytest.mark.parametrize("relation", NeighboringRelation)
+def test_a_choice_costs_the_window_of_gaps_over_its_scale(relation: NeighboringRelation) -> None:
+    eta = 2 * relation.count_window / 5
+    common: dict[str, Any] = {"scale": 5.0, "neighboring_relation": relation}
+    assert m.choose_gap_event(**common) == BoundedRangeEvent(eta=eta, neighboring_relation=relation)
+    for noise in ("exponential", "laplace"):
+        expected = PureDPEvent(epsilon=eta, neighboring_relation=relation)
+        assert m.choose_gap_event(**common, noise=noise) == expected
+    gaussian = GaussianNoisyMaxEvent(noise_multiplier=1 / eta, num_candidates=7, neighboring_relation=relation)
+    assert m.choose_gap_event(**common, noise="gaussian", num_candidates=7) == gaussian
 
 
 # the tests of stability
