@@ -104,7 +104,8 @@ class StabilityTestEvent(Event):
     gap of ``q`` votes. ``shift`` is what the mechanism was run with. ``neighboring_relation`` is what the cost is asked
     for: under it the gap moves by at most ``window`` votes, and what is released may differ between neighbors only
     while the gap is at most ``window``. That is `NeighboringRelation.count_window`, which may differ from ``shift``,
-    unless another ``window`` is given.
+    unless another ``window`` is given. Gaps are multiples of 1/2; ``num_teachers`` votes is the largest of the narrower
+    gaps of two neighbors.
     """
 
     sigma: float
