@@ -50,6 +50,13 @@ def test_64_labels_and_no_more() -> None:
         Powerset(scale_powerset=0.1).aggregate(wide, generator=generator)
 
 
+def test_a_query_of_more_ballots_than_are_worked_on_at_once() -> None:
+    ballots = np.zeros((2, 70_000, 64), dtype=np.uint8)
+    ballots[1, :, 5] = 1
+    release = Powerset(scale_powerset=1.0).aggregate(Votes.from_ballots(ballots), generator=np.random.default_rng(0))
+    np.testing.assert_array_equal(release.labels, ballots[:, 0])
+
+
 def test_sets_nobody_voted_for_are_uniform() -> None:
     generator = np.random.default_rng(0)
     votes = Votes.from_ballots(np.zeros((20_000, 2, 4), dtype=np.uint8))

@@ -129,6 +129,14 @@ def test_staying_away_costs_as_much_as_changing_around_predictions(norm: Norm) -
         )
 
 
+def test_a_query_of_more_ballots_than_are_worked_on_at_once() -> None:
+    ballots = np.zeros((2, 70_000, 64), dtype=np.uint8)
+    ballots[1, :, 5] = 1
+    voting = TauVoting(tau=1.0, sigma_tau=1.0, threshold_tau=35_000.0)
+    release = voting.aggregate(Votes.from_ballots(ballots), generator=np.random.default_rng(0))
+    np.testing.assert_array_equal(release.labels, ballots[:, 0])
+
+
 def test_values_around_predictions_count_teachers() -> None:
     generator = np.random.default_rng(0)
     ballots = (generator.random((50, 40, 6)) < 0.3).astype(np.uint8)

@@ -249,6 +249,13 @@ def test_laplace_test_run_for_another_relation_fails_more_often() -> None:
 # StableTopK
 
 
+@pytest.mark.parametrize("name", ["scale_gap", "sigma_test"])
+def test_an_event_names_the_noise_that_it_refuses(name: str) -> None:
+    given: dict[str, Any] = {"num_teachers": 9, "delta_test": 0.1, "shift": 1, "neighboring_relation": ADD}
+    with pytest.raises(ValueError, match=f"^Expected {name} > 0, got {name}=-5.0$"):
+        m.stable_top_k_event(**given | {"scale_gap": 1.0, "sigma_test": 1.0, name: -5.0})
+
+
 def test_little_noise_releases_the_set_above_the_widest_gap() -> None:
     members, released = m.stable_top_k(
         COUNTS, **STABLE | {"scale_gap": 1e-3, "sigma_test": 1e-3}, generator=m.seeded_generator(0)
