@@ -50,8 +50,8 @@ def audited(contract: Contract, made_for: NeighboringRelation, asked: Neighborin
     for first, second in neighbors(aggregator.num_teachers, aggregator.num_labels, asked):
         p, q = laws(first), laws(second)
         outcomes = sorted(p.keys() | q.keys(), key=lambda o: p.get(o, 0.0) / max(q.get(o, 0.0), 1e-300), reverse=True)
-        a = np.cumsum([p.get(outcome, 0.0) for outcome in outcomes])[:-1].clip(0, 1).round(6)
-        b = np.cumsum([q.get(outcome, 0.0) for outcome in outcomes])[:-1].clip(0, 1).round(6)
+        a = np.cumsum([p.get(outcome, 0.0) for outcome in outcomes])[:-1].clip(0, 1).round(12)
+        b = np.cumsum([q.get(outcome, 0.0) for outcome in outcomes])[:-1].clip(0, 1).round(12)
         chances |= set(zip(a.tolist(), b.tolist(), strict=True))
     counts = np.arange(QUERIES + 1)
     delta = delta_of(contract, made_for, asked)
