@@ -81,6 +81,11 @@ class Arrays(DataModule):
         return arrays
 
     @property
+    def ledger_path(self) -> Path:
+        """Beside the file: ``data.npz`` has ``data.ledger.sqlite``."""
+        return self.path.with_suffix(".ledger.sqlite")
+
+    @property
     def label_names(self) -> tuple[str, ...]:
         """Names of the labels."""
         return tuple(str(name) for name in self._arrays["label_names"][self._columns])
@@ -123,6 +128,11 @@ class CelebAAttributes(DataModule):
     @cached_property
     def _table(self) -> dict[str, NDArray[Any]]:
         return read_npz(self.path, ("attr", "partition", "identity", "attr_names"))
+
+    @property
+    def ledger_path(self) -> Path:
+        """Beside the file: ``data.npz`` has ``data.ledger.sqlite``."""
+        return self.path.with_suffix(".ledger.sqlite")
 
     @property
     def label_names(self) -> tuple[str, ...]:

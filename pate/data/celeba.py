@@ -93,6 +93,11 @@ class CelebA(DataModule):
         self._wanted = labels
 
     @property
+    def ledger_path(self) -> Path:
+        """``ledger.sqlite`` in the folder."""
+        return self.root / "ledger.sqlite"
+
+    @property
     def label_names(self) -> tuple[str, ...]:
         """Names of the labels."""
         names, _, _ = self._attributes

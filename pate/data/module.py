@@ -94,6 +94,14 @@ class DataModule(ABC):
     def load(self, role: Role) -> Records:
         """Read the raw records of a role. Raises ``ValueError`` in one line on what cannot be used."""
 
+    @property
+    def ledger_path(self) -> Path | None:
+        """Where the ledger of these private data lies, beside them, so that all runs on them share it.
+
+        None where the source names no place; the ledger then counts what a run releases and nothing else.
+        """
+        return None
+
     def records(self, role: Role) -> Records:
         """Return the records of a role, their features mapped; read once."""
         if role not in self._records:

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate.data import Arrays, CelebAAttributes, PublicPCA, Role
+from pate.data import Arrays, CelebA, CelebAAttributes, DataModule, PublicPCA, Records, Role
 from tests.conftest import Write, make_arrays
 
 
@@ -92,6 +92,23 @@ def test_attribute_table(tmp_path: Path) -> None:
     assert len(np.unique(records.groups)) == 10
     with pytest.raises(ValueError, match="attributes left as features"):
         CelebAAttributes(tmp_path / "table.npz", labels=list("vwxyz")).records(Role.TEST)
+
+
+def test_the_ledger_lies_beside_the_data(write_arrays: Write) -> None:
+    path = write_arrays("faces.v1.npz")
+    beside = path.parent / "faces.v1.ledger.sqlite"
+    assert Arrays(path).ledger_path == CelebAAttributes(path, labels=["a"]).ledger_path == beside
+    assert CelebA(path.parent).ledger_path == path.parent / "ledger.sqlite"
+    assert Unplaced().ledger_path is None
+
+
+class Unplaced(DataModule):
+    """A source that has no place on disk."""
+
+    label_names = ("a",)
+
+    def load(self, role: Role) -> Records:
+        raise NotImplementedError
 
 
 def test_pca_is_fitted_on_public_features_alone(write_arrays: Write, tmp_path: Path) -> None:
