@@ -30,7 +30,8 @@ def make_arrays(num: int = 600, *, seed: int = 0) -> dict[str, np.ndarray]:
     features = generator.standard_normal((num, 6)).astype(np.float32)
     labels = (features[:, :4] > np.array([0.0, 0.5, 0.0, -0.5])).astype(np.uint8)
     split = np.repeat([0, 1, 2], [num * 2 // 3, num // 6, num - num * 2 // 3 - num // 6])
-    return {"X": features, "Y": labels, "split": split, "label_names": np.array(["a", "b", "c", "d"])}
+    ids, names = np.char.mod("r%04d", np.arange(num)), np.array(["a", "b", "c", "d"])
+    return {"X": features, "Y": labels, "ids": ids, "split": split, "label_names": names}
 
 
 @pytest.fixture

@@ -11,10 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate.data.features import FeatureMap
-from pate.data.module import DataModule, Records, Role, check_features, check_labels, located, select_labels
+from pate.data.module import (
+    DataModule,
+    Records,
+    Role,
+    as_text,
+    check_features,
+    check_labels,
+    located,
+    select_labels,
+)
 from pate.validation import expect, expect_open_unit
 
 SPLIT_OF_ROLE = {Role.PRIVATE: 0, Role.PUBLIC: 1, Role.TEST: 2}
+_OFFICIAL = {0: 162_770, 1: 19_867, 2: 19_962}
+"""CelebA's evaluation partition: how many rows of each part, one part after the other."""
+_GIVE_IDS = "given once where they are collected, such as ids=np.arange(len(X)).astype(str)"
 
 
 def read_npz(path: Path, required: Sequence[str]) -> dict[str, NDArray[Any]]:
@@ -31,10 +43,13 @@ def read_npz(path: Path, required: Sequence[str]) -> dict[str, NDArray[Any]]:
 
 
 class Arrays(DataModule):
-    """An ``.npz`` file with ``X`` ``[N, ...]`` and ``Y`` ``[N, C]`` (0/1 or -1/1).
+    """An ``.npz`` file with ``X`` ``[N, ...]``, ``Y`` ``[N, C]`` (0/1 or -1/1) and ``ids`` ``[N]``.
 
-    Optional arrays: ``split`` ``[N]`` (0 private, 1 public, 2 test), ``group`` ``[N]`` (whose record it is), ``ids``
-    ``[N]`` (the row number where it is missing), ``label_names`` ``[C]``.
+    An id names a record for good: it is given once, where the records are collected, and stays when others come and go.
+    Row numbers do not: a record that is removed would rename all that follow and so reach all teachers.
+
+    Optional arrays: ``split`` ``[N]`` (0 private, 1 public, 2 test), ``group`` ``[N]`` (whose record it is),
+    ``label_names`` ``[C]``.
 
     Args:
         path: the file.
@@ -70,13 +85,13 @@ class Arrays(DataModule):
         num, num_labels = arrays["Y"].shape
         names = arrays.setdefault("label_names", np.array([f"label_{j}" for j in range(num_labels)]))
         expect(len(names) == num_labels, f"{num_labels} label_names in {source}", found=len(names))
-        arrays.setdefault("ids", np.arange(num).astype(str))
-        arrays["ids"] = arrays["ids"].astype(str)
-        arrays["group"] = arrays["group"].astype(str) if "group" in arrays else arrays["ids"]
-        split = arrays.setdefault("split", _split_by_hash(arrays["group"], *self._fractions))
+        expect("ids" in arrays, f"the records' own ids in {source}, {_GIVE_IDS}", missing=["ids"])
+        for name in {"ids", "group"} & set(arrays):
+            arrays[name] = as_text(arrays[name])
+        split = arrays.setdefault("split", _split_by_hash(arrays.get("group", arrays["ids"]), *self._fractions))
         unknown = sorted(set(np.unique(split).tolist()) - {0, 1, 2})
         expect(not unknown, f"split in 0 (private), 1 (public), 2 (test) in {source}", found=unknown)
-        sizes = {name: len(arrays[name]) for name in ("X", "ids", "group", "split")}
+        sizes = {name: len(arrays[name]) for name in ("X", "ids", "group", "split") if name in arrays}
         expect(set(sizes.values()) == {num}, f"{num} rows in every array of {source}", **sizes)
         return arrays
 
@@ -103,19 +118,21 @@ class Arrays(DataModule):
         return Records(
             features=arrays["X"][rows],
             labels=arrays["Y"][rows][:, self._columns],
-            ids=arrays["ids"][rows],
-            groups=arrays["group"][rows],
+            ids=as_text(arrays["ids"][rows]),
+            groups=as_text(arrays["group"][rows]) if "group" in arrays else None,
         )
 
 
 class CelebAAttributes(DataModule):
     """CelebA's attribute table without the pictures: some attributes predicted from the others.
 
-    It is a tabular task, not image classification. The official split gives the roles; groups are identities.
+    It is a tabular task, not image classification. The official split gives the roles; groups are identities; ids are
+    the official names of the images, such as ``000001.jpg``.
 
     Args:
         path: an ``.npz`` with ``attr`` ``[N, 40]``, ``partition`` ``[N]`` (0 train, 1 validation, 2 test),
-            ``identity`` ``[N]`` and ``attr_names`` ``[40]``.
+            ``identity`` ``[N]`` and ``attr_names`` ``[40]``; and ``ids`` ``[N]`` unless it is the official table, all
+            202,599 rows in their official order.
         labels: the attributes to learn; all others are the features.
         features: a public map of the features.
     """
@@ -127,7 +144,13 @@ class CelebAAttributes(DataModule):
 
     @cached_property
     def _table(self) -> dict[str, NDArray[Any]]:
-        return read_npz(self.path, ("attr", "partition", "identity", "attr_names"))
+        table = read_npz(self.path, ("attr", "partition", "identity", "attr_names"))
+        if "ids" not in table:
+            _expect_official(table["partition"], source=self.path.name)
+            table["ids"] = np.char.mod("%06d.jpg", np.arange(1, len(table["partition"]) + 1))
+        sizes = {name: len(table[name]) for name in ("attr", "partition", "identity", "ids")}
+        expect(len(set(sizes.values())) == 1, f"as many rows in every array of {self.path.name}", **sizes)
+        return table
 
     @property
     def ledger_path(self) -> Path:
@@ -150,13 +173,24 @@ class CelebAAttributes(DataModule):
         return Records(
             features=attributes[:, others].astype(np.float32) * 2 - 1,
             labels=attributes[:, columns],
-            ids=np.char.mod("%06d.jpg", rows + 1),
-            groups=self._table["identity"][rows].astype(str),
+            ids=as_text(self._table["ids"][rows]),
+            groups=as_text(self._table["identity"][rows]),
         )
 
 
+def _expect_official(partition: NDArray[Any], *, source: str) -> None:
+    """Raise ``ValueError`` unless a table's rows are CelebA's official ones, in their order."""
+    official = np.repeat(list(_OFFICIAL), list(_OFFICIAL.values()))
+    expect(
+        np.array_equal(partition, official),
+        f"the official {len(official)} rows in {source}, whose numbers are those of the images, or ids of its own,"
+        f" {_GIVE_IDS}",
+        rows=len(partition),
+    )
+
+
 def _split_by_hash(groups: NDArray[np.str_], public_fraction: float, test_fraction: float) -> NDArray[np.int64]:
-    """Split by a public hash of the group, so that no record decides where another goes and no group is torn."""
+    """Split by a public hash of the group or id, so that no record decides where another goes and no group is torn."""
     from zlib import crc32
 
     places = np.array([crc32(str(group).encode()) / 2**32 for group in groups])

@@ -153,16 +153,16 @@ class CelebA(DataModule):
         absent = [pictures[i] for i in rows if pictures[i] not in present]
         expect(not absent, f"a picture in {folder} for every row of list_attr_celeba.txt", missing=absent[:3])
         ids = [pictures[i] for i in rows]
-        groups = ids
+        groups = None
         if self._identities is not None:
             nameless = [picture for picture in ids if picture not in self._identities]
             expect(not nameless, "an identity for every picture", missing=nameless[:3])
-            groups = [self._identities[picture] for picture in ids]
+            groups = np.array([self._identities[picture] for picture in ids])
         return Records(
             features=ImageFiles([folder / picture for picture in ids], self.size),
             labels=values[rows][:, columns],
             ids=np.array(ids),
-            groups=np.array(groups),
+            groups=groups,
         )
 
     def _file(self, name: str) -> Path:

@@ -67,10 +67,14 @@ class PublicPCA(FeatureMap):
         """Map features ``[N, ...]`` to ``[N, num_components]``, each row by itself."""
         assert self._mean is not None, "fit comes before transform"
         mapped = np.empty((features.shape[0], self.num_components), dtype=np.float32)
+        # a product of many rows rounds a row by its place among them and by how many there are, so that a record which
+        # comes or goes would move its neighbors: one row at a time, always from the same place in memory
+        row = np.empty_like(self._mean)
         for start in range(0, len(mapped), _ROWS):
             index = np.arange(start, min(start + _ROWS, len(mapped)))
-            flat = features[index].reshape(len(index), -1)
-            mapped[index] = (flat - self._mean) @ self._weights
+            for place, values in zip(index, features[index].reshape(len(index), -1), strict=True):
+                np.subtract(values, self._mean, out=row)
+                mapped[place] = row @ self._weights
         return mapped
 
 

@@ -51,17 +51,21 @@ class Records:
     Attributes:
         features: ``[N, ...]`` float32, by index.
         labels: ``[N, C]`` in {0, 1}.
-        ids: ``[N]`` strings, unique over all roles.
-        groups: ``[N]`` strings, what teachers are assigned by when a person has several records.
+        ids: ``[N]`` strings, unique over all roles. An id is the record's own: it stays when other records come and
+            go, and so is never a row number.
+        groups: ``[N]`` strings, whose record it is, for teachers that are assigned by person; None where the source
+            does not say.
     """
 
     features: Features
     labels: UInt8Array
     ids: StrArray
-    groups: StrArray
+    groups: StrArray | None = None
 
     def __post_init__(self) -> None:
-        sizes = {"features": self.features.shape[0], "ids": len(self.ids), "groups": len(self.groups)}
+        sizes = {"features": self.features.shape[0], "ids": len(self.ids)}
+        if self.groups is not None:
+            sizes["groups"] = len(self.groups)
         expect(self.labels.ndim == 2 and self.labels.shape[1] > 0, "labels of shape [N, C]", shape=self.labels.shape)
         expect(set(sizes.values()) == {len(self.labels)}, "as many features, ids and groups as labels", **sizes)
         unique = len(np.unique(self.ids))
@@ -92,7 +96,10 @@ class DataModule(ABC):
 
     @abstractmethod
     def load(self, role: Role) -> Records:
-        """Read the raw records of a role. Raises ``ValueError`` in one line on what cannot be used."""
+        """Read the raw records of a role. Raises ``ValueError`` in one line on what cannot be used.
+
+        What is read of public and test records, their ids and order included, is a function of those records alone.
+        """
 
     @property
     def ledger_path(self) -> Path | None:
@@ -128,6 +135,11 @@ def located(path: Path | str) -> Path:
     filled = os.path.expandvars(path)
     expect("$" not in filled, "the environment variables of a path to be set", path=str(path))
     return Path(filled).expanduser()
+
+
+def as_text(values: NDArray[Any]) -> StrArray:
+    """Return ids or groups ``[N]`` as strings, as wide as the longest of them and not as those of other roles."""
+    return np.array([str(value) for value in values.tolist()], dtype=np.str_)
 
 
 def check_labels(labels: NDArray[Any], *, source: str) -> UInt8Array:

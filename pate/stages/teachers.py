@@ -132,9 +132,11 @@ def fit_teachers(
     torch.set_num_threads(threads)
     private, public = data.records(Role.PRIVATE), data.records(Role.PUBLIC)
     check_disjoint(private, public)
+    known = unit == "record" or private.groups is not None
+    expect(known, "groups of the private records (`group` in an .npz, identity_CelebA.txt in a folder)", unit=unit)
 
     def partitions_by(key: str) -> list[NDArray[np.int64]]:
-        units = private.groups if unit == "group" else private.ids
+        units = private.ids if private.groups is None or unit == "record" else private.groups
         return partition_records(private.ids, units, num_teachers=num_teachers, key=bytes.fromhex(key))
 
     def choose() -> Json:
@@ -264,7 +266,8 @@ def fingerprint(data: DataModule, role: Role) -> str:
         content = repr(stats).encode()
     else:
         content = np.ascontiguousarray(raw.features[np.arange(len(raw))]).tobytes()
-    names = "\n".join([*data.label_names, "", *raw.ids.tolist(), "", *raw.groups.tolist()])
+    groups = None if raw.groups is None else raw.groups.tolist()
+    names = json.dumps([data.label_names, raw.ids.tolist(), groups])
     return digest(names, raw.labels.tobytes(), content)
 
 

@@ -25,7 +25,7 @@ def draw_batches(size: int, *, seed: int, teacher: int, steps: range, batch_size
 
 
 def own_records(records: Records, partitions: list[IntArray]) -> tuple[Records, list[IntArray]]:
-    """Return the records of some partitions alone, and the partitions as rows of those.
+    """Return the records of some partitions alone, without groups, and the partitions as rows of those.
 
     Arrays are copied into one block, pictures are still read when they are asked for.
     """
@@ -35,7 +35,7 @@ def own_records(records: Records, partitions: list[IntArray]) -> tuple[Records, 
         features = ImageFiles([records.features.paths[row] for row in rows], records.features.size)
     else:
         features = np.array(records.features[rows])
-    own = Records(features=features, labels=records.labels[rows], ids=records.ids[rows], groups=records.groups[rows])
+    own = Records(features=features, labels=records.labels[rows], ids=records.ids[rows])
     stops = np.cumsum([len(partition) for partition in partitions])
     return own, np.split(np.arange(len(rows)), stops[:-1])
 

@@ -1,9 +1,11 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pate.data import Arrays, CelebA, CelebAAttributes, DataModule, PublicPCA, Records, Role
+from pate.data.module import as_text
 from tests.conftest import Write, make_arrays
 
 
@@ -28,7 +30,7 @@ def test_without_a_split_a_hash_of_the_group_decides(tmp_path: Path) -> None:
     del arrays["split"]
     np.savez(tmp_path / "d.npz", **arrays)  # type: ignore[arg-type]
     data = Arrays(tmp_path / "d.npz", public_fraction=0.3, test_fraction=0.2)
-    groups = [set(data.records(role).groups.tolist()) for role in Role]
+    groups = [set(as_text(data.records(role).groups).tolist()) for role in Role]  # type: ignore[arg-type]
     assert sum(map(len, groups)) == 120
     assert not (groups[0] & groups[1] or groups[0] & groups[2] or groups[1] & groups[2])
     assert 0.15 < len(data.records(Role.PUBLIC)) / 600 < 0.45
@@ -45,11 +47,54 @@ def test_without_a_split_a_hash_of_the_group_decides(tmp_path: Path) -> None:
         ({"split": np.full(600, 7)}, "split in 0"),
         ({"split": np.zeros(600, dtype=int)}, "at least one public record"),
         ({"ids": np.full(600, "same")}, "ids that are unique"),
+        ({"ids": np.arange(599)}, "600 rows in every array"),
+        ({"group": np.arange(599)}, "600 rows in every array"),
     ],
 )
 def test_bad_arrays(write_arrays: Write, changes: dict[str, np.ndarray], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Arrays(write_arrays(**changes)).records(Role.PUBLIC)
+
+
+def test_row_numbers_are_no_ids(tmp_path: Path) -> None:
+    arrays = make_arrays()
+    del arrays["ids"]
+    np.savez(tmp_path / "d.npz", **arrays)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"own ids in d\.npz, given once .* ids=np\.arange\(len\(X\)\)") as raised:
+        Arrays(tmp_path / "d.npz").records(Role.PUBLIC)
+    assert "\n" not in str(raised.value)
+
+
+def without(arrays: dict[str, np.ndarray], row: int) -> dict[str, np.ndarray]:
+    """Remove a record; arrays that are no rows of records stay."""
+    num = len(arrays["ids"])
+    return {name: np.delete(array, row, axis=0) if len(array) == num else array for name, array in arrays.items()}
+
+
+def same(first: Records, second: Records) -> bool:
+    names = ("labels", "ids", "groups", "features")
+    pairs = [[np.asarray(getattr(records, name)) for records in (first, second)] for name in names]
+    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_public_and_test_records_do_not_know_who_else_is_there(split: bool, tmp_path: Path) -> None:
+    """Neither their ids, nor their order, nor how wide their ids are."""
+    arrays = make_arrays() | {"group": np.repeat(np.arange(200), 3)}
+    arrays["ids"] = arrays["ids"].astype("<U40")
+    arrays["ids"][0] = "the longest id of all, of a private one"
+    if not split:
+        del arrays["split"]
+    found = []
+    for name, content in (("a", arrays), ("b", without(arrays, 0))):
+        np.savez(tmp_path / f"{name}.npz", **content)  # type: ignore[arg-type]
+        data = Arrays(tmp_path / f"{name}.npz", features=PublicPCA(num_components=3))
+        found.append({role: data.records(role) for role in Role})
+    whole, less = found
+    assert whole[Role.PRIVATE].ids[0] == arrays["ids"][0]
+    for role in (Role.PUBLIC, Role.TEST):
+        assert same(whole[role], less[role])
+    assert set(less[Role.PRIVATE].ids) == set(whole[Role.PRIVATE].ids[1:])
 
 
 def test_bad_files(tmp_path: Path) -> None:
@@ -85,11 +130,20 @@ def test_attribute_table(tmp_path: Path) -> None:
         identity=np.arange(90) // 3,
         attr_names=np.array(list("vwxyz")),
     )
+    with pytest.raises(ValueError, match=r"the official 202599 rows in table\.npz, .* or ids of its own.* got rows=90"):
+        CelebAAttributes(tmp_path / "table.npz", labels=["x", "v"]).records(Role.PRIVATE)
+    arrays = {**np.load(tmp_path / "table.npz"), "ids": np.char.mod("%03d.png", np.arange(90))}
+    np.savez(tmp_path / "table.npz", **arrays)
     data = CelebAAttributes(tmp_path / "table.npz", labels=["x", "v"])
     records = data.records(Role.PRIVATE)
     assert (records.labels == (table[:30][:, [2, 0]] == 1)).all()
     assert np.array_equal(np.asarray(records.features), table[:30][:, [1, 3, 4]])
-    assert len(np.unique(records.groups)) == 10
+    assert records.groups is not None and len(np.unique(records.groups)) == 10
+    np.savez(tmp_path / "less.npz", **without(arrays, 4))  # type: ignore[arg-type]
+    less = CelebAAttributes(tmp_path / "less.npz", labels=["x", "v"])
+    assert less.records(Role.PRIVATE).ids.tolist() == [name for name in records.ids.tolist() if name != "004.png"]
+    for role in (Role.PUBLIC, Role.TEST):
+        assert same(data.records(role), less.records(role))
     with pytest.raises(ValueError, match="attributes left as features"):
         CelebAAttributes(tmp_path / "table.npz", labels=list("vwxyz")).records(Role.TEST)
 
@@ -123,3 +177,30 @@ def test_pca_is_fitted_on_public_features_alone(write_arrays: Write, tmp_path: P
     assert not np.allclose(first.records(Role.PRIVATE).features[0], second.records(Role.PRIVATE).features[0])
     with pytest.raises(ValueError, match="num_components < 6"):
         Arrays(write_arrays(), features=PublicPCA(num_components=6)).records(Role.PUBLIC)
+
+
+@pytest.mark.parametrize("size", [7, 60])
+def test_a_record_s_components_depend_on_that_record_alone(size: int) -> None:
+    """Products of many rows round a row by where it stands: all that follow a removed record stand elsewhere."""
+    features = np.random.default_rng(0).standard_normal((4097, size)).astype(np.float32)
+    mapping = PublicPCA(num_components=6).fit(features[:500])
+    whole = mapping.transform(features)
+    for row in (0, 2000, 4096):
+        assert np.array_equal(np.delete(whole, row, axis=0), mapping.transform(np.delete(features, row, axis=0)))
+    altered = features.copy()
+    altered[2000] *= 1e6
+    assert np.flatnonzero((mapping.transform(altered) != whole).any(axis=1)).tolist() == [2000]
+    expected = (features - features[:500].mean(axis=0)) @ mapping._weights
+    np.testing.assert_allclose(whole, expected, rtol=0, atol=1e-4)
+
+
+def test_the_official_table_carries_the_images_numbers(tmp_path: Path) -> None:
+    official = np.repeat([0, 1, 2], [162_770, 19_867, 19_962])
+    table = np.zeros((len(official), 2), dtype=np.int8)
+    arrays: dict[str, Any] = {"attr": table, "identity": official, "attr_names": np.array(["a", "b"])}
+    np.savez(tmp_path / "table.npz", partition=official, **arrays)
+    found = CelebAAttributes(tmp_path / "table.npz", labels=["a"]).records(Role.PUBLIC)
+    assert found.ids[[0, -1]].tolist() == ["162771.jpg", "182637.jpg"]
+    np.savez(tmp_path / "table.npz", partition=np.roll(official, 1), **arrays)
+    with pytest.raises(ValueError, match="the official 202599 rows"):
+        CelebAAttributes(tmp_path / "table.npz", labels=["a"]).records(Role.PUBLIC)

@@ -48,10 +48,26 @@ def test_count_line_csv_and_zero_one_labels(folder: Path) -> None:
 
 
 def test_identities_are_groups(folder: Path) -> None:
-    assert (CelebA(folder).records(Role.PRIVATE).groups == CelebA(folder).records(Role.PRIVATE).ids).all()
+    assert CelebA(folder).records(Role.PRIVATE).groups is None
     lines = [f"{i:06d}.jpg {i % 10}" for i in range(1, 301)]
     (folder / "identity_CelebA.txt").write_text("\n".join(lines))
-    assert set(CelebA(folder).records(Role.PRIVATE).groups) == set(map(str, range(10)))
+    groups = CelebA(folder).records(Role.PRIVATE).groups
+    assert groups is not None and set(groups) == set(map(str, range(10)))
+
+
+def test_public_and_test_records_do_not_know_who_else_is_there(folder: Path) -> None:
+    before = {role: CelebA(folder).records(role) for role in Role}
+    for name in ("list_attr_celeba.txt", "list_eval_partition.txt"):
+        lines = (folder / name).read_text().splitlines()
+        (folder / name).write_text("\n".join(line for line in lines if not line.startswith("000001.jpg")) + "\n")
+    (folder / "img_align_celeba" / "000001.jpg").unlink()
+    after = {role: CelebA(folder).records(role) for role in Role}
+    assert after[Role.PRIVATE].ids.tolist() == before[Role.PRIVATE].ids[1:].tolist()
+    for role in (Role.PUBLIC, Role.TEST):
+        assert np.array_equal(before[role].ids, after[role].ids) and before[role].ids.dtype == after[role].ids.dtype
+        assert np.array_equal(before[role].labels, after[role].labels)
+        first, second = (records[role].features[np.arange(5)] for records in (before, after))
+        assert np.array_equal(first, second)
 
 
 def test_smaller_pictures_and_chosen_labels(faces: Path) -> None:

@@ -153,8 +153,8 @@ def bad(name: str, message: str, *words: str, **changes: np.ndarray) -> object:
 
 
 ARRAYS = make_arrays()
-OVERLAP = np.arange(600).astype(str)
-OVERLAP[450] = "7"
+OVERLAP = ARRAYS["ids"].copy()
+OVERLAP[450] = "r0007"
 
 
 @pytest.mark.parametrize(
