@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from types import FrameType
 
 import pate
 
@@ -29,8 +33,15 @@ _COMMANDS: dict[str, tuple[str, str, tuple[str, ...], str]] = {
 }
 
 
+class _TerminatedError(KeyboardInterrupt):
+    """SIGTERM, which ends a command the way that Ctrl-C does."""
+
+
 def main(args: Sequence[str] | None = None) -> int:
-    """Run `pate`; return 0, or 2 with one line on what was wrong with the input."""
+    """Run `pate`; return 0, or 2 with one line on what was wrong with the input.
+
+    130 and 143 say, with a line, that it was interrupted by Ctrl-C or terminated by SIGTERM.
+    """
     words = list(sys.argv[1:] if args is None else args)
     if words[:1] == ["--version"]:
         print(f"pate {pate.__version__}")
@@ -43,17 +54,47 @@ def main(args: Sequence[str] | None = None) -> int:
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)
     try:
-        getattr(import_module(f"pate.stages.{module}"), function)([*handed, *words[len(name.split()) :]])
+        with _terminable():
+            from pate.locks import release_locks
+
+            try:
+                getattr(import_module(f"pate.stages.{module}"), function)([*handed, *words[len(name.split()) :]])
+            finally:
+                release_locks()
     except ValueError as error:
         print(f"pate {name}: {error}", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, SystemExit) as stop:
         # Lightning makes an exit of an interrupt
-        if not isinstance(stop, KeyboardInterrupt) and not isinstance(stop.__context__, KeyboardInterrupt):
+        cause = stop if isinstance(stop, KeyboardInterrupt) else stop.__context__
+        if not isinstance(cause, KeyboardInterrupt):
             raise
-        print(f"pate {name}: interrupted; the same command goes on from here", file=sys.stderr)
-        return 130
+        terminated = isinstance(cause, _TerminatedError)
+        how = "terminated" if terminated else "interrupted"
+        print(f"pate {name}: {how}; the same command goes on from here", file=sys.stderr)
+        return 143 if terminated else 130
     return 0
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end what runs inside, once; more of them do not disturb the way out."""
+
+    asked = False
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if not asked:
+            asked = True
+            raise _TerminatedError
+
+    # a program that calls `main` in a thread has signals of its own
+    before = signal.signal(signal.SIGTERM, terminate) if threading.current_thread() is threading.main_thread() else None
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _help(words: list[str]) -> int:

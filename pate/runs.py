@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,6 +22,8 @@ import pate
 
 Json = dict[str, Any]
 
+_BLOCK = 1 << 22
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -31,31 +33,36 @@ class Stage:
         name: as on the command line.
         state: the file that says how far the stage is.
         config: the resolved configuration, in a form that the command line takes.
-        outputs: files and folders that the stage made, deleted when it is overwritten.
+        outputs: files and folders that the stage made, put aside when it is overwritten.
+        paid: those of the outputs that cost privacy: where they are lost, they are not made again unasked.
+        marked: whether each output says what it was made from, so that it is safe without the state.
     """
 
     name: str
     state: Path
     config: Path
     outputs: tuple[Path, ...]
+    paid: tuple[Path, ...] = ()
+    marked: bool = False
 
 
-def _stage(name: str, place: str, *outputs: str) -> Stage:
+def _stage(name: str, place: str, *outputs: str, paid: tuple[str, ...] = (), marked: bool = False) -> Stage:
     file = name.replace(" ", "_")
     # what a stage was begun with holds hashes of PRIVATE inputs
     state = Path("private") / f"{file}.json"
-    return Stage(name, state, Path(place) / f"{file}.yaml", tuple(Path(place) / path for path in outputs))
+    made, bought = (tuple(Path(place) / path for path in paths) for paths in (outputs, paid))
+    return Stage(name, state, Path(place) / f"{file}.yaml", made, bought, marked)
 
 
-TEACHERS_FIT = _stage("teachers fit", "private", "teachers")
-TEACHERS_VOTE = _stage("teachers vote", "private", "votes")
-LABEL = _stage("label", "public", "labels.npz", "privacy.json", "privacy.txt")
+TEACHERS_FIT = _stage("teachers fit", "private", "teachers", marked=True)
+TEACHERS_VOTE = _stage("teachers vote", "private", "votes", marked=True)
+LABEL = _stage("label", "public", "labels.npz", "privacy.json", "privacy.txt", paid=("labels.npz",))
 STUDENT = _stage("student fit", "public", "student")
 REFERENCES = _stage("references", "private", "references")
 
 
 class StageChangedError(ValueError):
-    """A stage was begun with another configuration, or on other inputs."""
+    """A stage was begun with another configuration or on other inputs, or what it left was changed since."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +104,8 @@ class Run:
     def needs(self, stage: Stage, inputs: Mapping[str, Any]) -> bool:
         """Whether ``stage`` is still to be done, in part or in whole, on ``inputs``.
 
-        Raises `StageChangedError` where it was begun with another configuration or on other inputs, unless it is to be
-        overwritten.
+        Raises `StageChangedError` where it was begun with another configuration or on other inputs, or where what it
+        left was changed since or is lost and was paid for, unless it is to be overwritten.
         """
         state = self.state(stage)
         if state is None:
@@ -109,25 +116,54 @@ class Run:
                 f"Expected the settings that `{stage.name}` of {self.root} was begun with, got {'; '.join(changes)}."
                 " Choose another run folder with --run, or do it again with --overwrite"
             )
-        return bool(changes) or not state["finished"]
+        if changes or not state["finished"]:
+            return True
+        lost, damaged = self.lost(stage), self._damaged(stage, contents=bool(stage.paid))
+        bought = sorted(set(lost) & {path.as_posix() for path in stage.paid})
+        if (bought or damaged) and not self.overwrite:
+            raise StageChangedError(self._what_is_wrong(stage, [f"{path} missing" for path in bought] + damaged))
+        return bool(lost or damaged)
 
-    def begin(self, stage: Stage, inputs: Mapping[str, Any]) -> bool:
-        """Say that ``stage`` begins, or goes on, on ``inputs``; False where it is finished. Raises like `needs`."""
+    def begin(self, stage: Stage, inputs: Mapping[str, Any], *, foreign: Sequence[str] = ()) -> bool:
+        """Say that ``stage`` begins, or goes on, on ``inputs``; False where it is finished. Raises like `needs`.
+
+        Args:
+            stage: the stage.
+            inputs: what it works on, by name.
+            foreign: names of files in its folder that were made from other settings, keys or data. They are refused,
+                or put aside with all other outputs where the stage is to be overwritten.
+        """
         if not self.needs(stage, inputs):
+            self._say_where_data_are(stage)
             return False
-        if self.changes(stage, inputs):
+        new = self.state(stage) is None and not stage.marked
+        damaged = self.overwrite and self._damaged(stage, contents=bool(stage.paid))
+        if new or damaged or self.changes(stage, inputs):
+            self.clear(stage)
+        elif foreign:
+            if not self.overwrite:
+                raise StageChangedError(
+                    f"Expected files of {self.root} made from the settings, the key and the data of this"
+                    f" `{stage.name}`, got {', '.join(foreign[:3])} made from others. Do it again with --overwrite"
+                )
             self.clear(stage)
         self.root.mkdir(parents=True, exist_ok=True)
         self.private.mkdir(mode=0o700, exist_ok=True)
         self.public.mkdir(exist_ok=True)
+        self._empty_trash(stage)
         config = _normal(self.config)
         write_text(self.root / stage.config, yaml.safe_dump(config, sort_keys=False))
-        if stage is TEACHERS_FIT:
-            # the stage that brings the data says to all later ones where it is
-            source = {name: config.get(name) for name in ("data", "ledger")}
-            write_text(self.data_config, yaml.safe_dump(source, sort_keys=False))
+        self._say_where_data_are(stage)
         write_json(self.root / stage.state, {"finished": False, "config": config, "inputs": _normal(inputs)})
         return True
+
+    def _say_where_data_are(self, stage: Stage) -> None:
+        if stage is TEACHERS_FIT:
+            # the stage that brings the data says to all later ones where it is
+            config = _normal(self.config)
+            text = yaml.safe_dump({name: config.get(name) for name in ("data", "ledger")}, sort_keys=False)
+            if not self.data_config.is_file() or self.data_config.read_text() != text:
+                write_text(self.data_config, text)
 
     def changes(self, stage: Stage, inputs: Mapping[str, Any]) -> list[str]:
         """Say what differs from the configuration and the inputs that ``stage`` was begun with, if it was."""
@@ -136,11 +172,15 @@ class Run:
             return []
         return _differences(state["config"], _normal(self.config)) + _differences(state["inputs"], _normal(inputs))
 
-    def finish(self, stage: Stage) -> None:
-        """Say that ``stage`` is finished."""
+    def finish(self, stage: Stage, files: Mapping[Path, str] | None = None) -> None:
+        """Say that ``stage`` is finished, and what it left: ``files`` in the run's folder with their `digest`."""
         state = self.state(stage)
         assert state is not None, "a stage begins before it finishes"
-        write_json(self.root / stage.state, state | {"finished": True})
+        left = {
+            path.resolve().relative_to(self.root.resolve()).as_posix(): {"bytes": path.stat().st_size, "digest": found}
+            for path, found in (files or {}).items()
+        }
+        write_json(self.root / stage.state, state | {"finished": True, "files": left})
 
     def is_finished(self, stage: Stage) -> bool:
         """Whether ``stage`` is finished."""
@@ -148,24 +188,80 @@ class Run:
         return state is not None and bool(state["finished"])
 
     def require(self, stage: Stage) -> None:
-        """Raise ``ValueError`` unless ``stage`` is finished."""
+        """Raise ``ValueError`` unless ``stage`` is finished and all that it left is there, bit for bit."""
         if not self.is_finished(stage):
             raise ValueError(f"Expected `pate {stage.name}` to be finished in {self.root}: run it first")
+        wrong = [f"{name} missing" for name in self.lost(stage)] or self._damaged(stage, contents=True)
+        if wrong:
+            raise StageChangedError(self._what_is_wrong(stage, wrong))
 
     def state(self, stage: Stage) -> Json | None:
-        """Return how far a stage is, None where it was never begun."""
+        """Return how far a stage is, None where it was never begun. Raises ``ValueError`` where that cannot be read."""
         path = self.root / stage.state
-        return json.loads(path.read_text()) if path.is_file() else None
+        if not path.is_file():
+            return None
+        try:
+            state: Json = json.loads(path.read_text())
+        except ValueError as error:
+            raise ValueError(f"Expected what `pate {stage.name}` wrote in {path}, got no JSON ({error})") from None
+        return state
+
+    def lost(self, stage: Stage) -> list[str]:
+        """Return the outputs of a finished stage that are missing, relative to the run's folder."""
+        names = [output.as_posix() for output in stage.outputs] + list(self._files(stage))
+        return [name for name in names if not (self.root / name).exists()]
 
     def clear(self, stage: Stage) -> None:
-        """Delete what a stage left behind; the ledger is never touched."""
-        (self.root / stage.state).unlink(missing_ok=True)
+        """Delete what a stage left behind; the ledger is never touched.
+
+        Outputs go aside first, each by one rename, and the state last: killed in between, a stage never finds outputs
+        without the state that says what they were made from.
+        """
         for output in stage.outputs:
             path = self.root / output
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+            if path.exists():
+                path.rename(path.with_name(f"{_trash(path)}{secrets.token_hex(8)}"))
+        (self.root / stage.state).unlink(missing_ok=True)
+        self._empty_trash(stage)
+
+    def _empty_trash(self, stage: Stage) -> None:
+        for output in stage.outputs:
+            path = self.root / output
+            for old in path.parent.glob(f"{_trash(path)}*"):
+                if old.is_dir():
+                    # another process may do the same
+                    shutil.rmtree(old, ignore_errors=True)
+                else:
+                    old.unlink(missing_ok=True)
+
+    def _files(self, stage: Stage) -> Json:
+        files: Json = (self.state(stage) or {}).get("files", {})
+        return files
+
+    def _damaged(self, stage: Stage, *, contents: bool) -> list[str]:
+        """Say which files of a finished stage are there with another size, or with other ``contents`` of that size."""
+        wrong = []
+        for name, left in self._files(stage).items():
+            path = self.root / name
+            if path.is_file():
+                size = path.stat().st_size
+                if size != left["bytes"]:
+                    wrong.append(f"{name} of {size} bytes (was {left['bytes']})")
+                elif contents and digest(path) != left["digest"]:
+                    wrong.append(f"{name} changed since")
+        return wrong
+
+    def _what_is_wrong(self, stage: Stage, wrong: Sequence[str]) -> str:
+        lost = all(each.endswith(" missing") for each in wrong)
+        again = f"{'' if lost else 'Delete it, and '}`pate {stage.name}` makes it again"
+        if stage.paid:
+            again = "Put it back, or do it again with --overwrite, which is a new release and costs again"
+        more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+        return f"Expected what `pate {stage.name}` left in {self.root}, got {', '.join(wrong[:3])}{more}. {again}"
+
+
+def _trash(path: Path) -> str:
+    return f".{path.name}.trash-"
 
 
 @contextmanager
@@ -214,11 +310,17 @@ def read_labels(run: Run) -> dict[str, NDArray[Any]]:
 
 
 def digest(*parts: bytes | str | Path) -> str:
-    """Return a hash of bytes, texts and the contents of files, in order."""
+    """Return a hash of bytes, texts and the contents of files, in order. Files may be larger than memory."""
     total = hashlib.blake2b(digest_size=16)
     for part in parts:
-        content = part.read_bytes() if isinstance(part, Path) else part.encode() if isinstance(part, str) else part
-        total.update(len(content).to_bytes(8, "big") + content)
+        if isinstance(part, Path):
+            with part.open("rb") as file:
+                total.update(os.fstat(file.fileno()).st_size.to_bytes(8, "big"))
+                while block := file.read(_BLOCK):
+                    total.update(block)
+        else:
+            content = part.encode() if isinstance(part, str) else part
+            total.update(len(content).to_bytes(8, "big") + content)
     return total.hexdigest()
 
 

@@ -14,6 +14,7 @@ def test_a_stage_from_begin_to_finish(tmp_path: Path) -> None:
         run.require(STUDENT)
     assert run.begin(STUDENT, {"x": "1"})
     assert run.begin(STUDENT, {"x": "1"})  # killed before it finished
+    (run.root / STUDENT.outputs[0]).mkdir()
     run.finish(STUDENT)
     assert not run.begin(STUDENT, {"x": "1"})
     run.require(STUDENT)

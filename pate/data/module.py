@@ -102,6 +102,11 @@ class DataModule(ABC):
         """
 
     @property
+    def feature_map(self) -> FeatureMap | None:
+        """The public map of the features, None where teachers and student see the raw ones."""
+        return self._feature_map
+
+    @property
     def ledger_path(self) -> Path | None:
         """Where the ledger of these private data lies, beside them, so that all runs on them share it.
 

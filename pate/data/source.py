@@ -8,13 +8,22 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from pate.data.module import DataModule
-from pate.runs import Run
+from pate.runs import TEACHERS_FIT, Run
 from pate.validation import expect
 
 
 def load_data(run: Run) -> DataModule:
-    """Make the data module that ``data.yaml`` in the run's folder describes."""
+    """Make the data module that ``data.yaml`` in the run's folder describes.
+
+    Raises ``ValueError`` where that file is missing, or says of the data what `teachers fit` did not.
+    """
     expect(run.data_config.is_file(), "a run with a data.yaml", run=str(run.root))
+    begun = run.state(TEACHERS_FIT)
+    if begun is not None:
+        described = yaml.safe_load(run.data_config.read_text())
+        same = isinstance(described, dict) and described.get("data") == begun["config"].get("data")
+        again = "The same `pate teachers fit` puts it back, or train other teachers with --overwrite"
+        expect(same, f"the data that `teachers fit` was begun with. {again}", changed=str(run.data_config))
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--data", type=DataModule, required=True)
     parser.add_argument("--ledger", type=str | None, default=None)

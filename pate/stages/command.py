@@ -14,6 +14,7 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
 from pate.data.module import DataModule
 from pate.data.source import load_ledger
+from pate.locks import lock_run
 from pate.runs import Json, Run
 
 _NOT_SETTINGS = ("run", "overwrite", "config", "threads")
@@ -66,11 +67,17 @@ def add_data(parser: ArgumentParser) -> None:
 
 def saved_settings(args: Sequence[str], *places: str) -> list[str]:
     """Return ``args`` with the settings that the run has saved in front, so that the given ones override them."""
-    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    early.add_argument("--run", type=Path)
-    run = early.parse_known_args(args)[0].run
+    run = run_folder(args)
     files = [run / place for place in places if (run / place).is_file()] if run is not None else []
     return [word for path in files for word in ("--config", str(path))] + list(args)
+
+
+def run_folder(args: Sequence[str]) -> Path | None:
+    """Return the run's folder that a command was given, None where it was given none."""
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    early.add_argument("--run", type=Path)
+    folder: Path | None = early.parse_known_args(args)[0].run
+    return folder
 
 
 def settings(parser: ArgumentParser, parsed: Namespace) -> Json:
@@ -80,7 +87,12 @@ def settings(parser: ArgumentParser, parsed: Namespace) -> Json:
 
 
 def open_run(parsed: Namespace, config: Json) -> Run:
-    """Return the run that a command was given, with the ledger that its data names."""
+    """Return the run that a command was given, with the ledger that its data names, locked until the command ends.
+
+    Processes that train shares of the teachers share the lock; a dry run needs none.
+    """
     root = Path(parsed.run)
+    if not parsed.get("dry_run"):
+        lock_run(root, shared=parsed.get("share") is not None)
     ledger = Path(config["ledger"]) if config.get("ledger") else None
     return Run(root, overwrite=parsed.overwrite, config=config, ledger=ledger or load_ledger(root))

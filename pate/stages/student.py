@@ -18,11 +18,13 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import CSVLogger
 
 from pate.data.module import Role
+from pate.locks import lock_run
 from pate.runs import STUDENT, Json, Run, digest, labels_file, write_arrays, write_json
-from pate.stages.command import BriefHelp, saved_settings
+from pate.stages.command import BriefHelp, run_folder, saved_settings
 from pate.student.data import StudentData
 from pate.student.metrics import evaluate, majority_answer
 from pate.student.module import Student
+from pate.validation import expect
 
 METRICS = "metrics.json"
 _CHECKPOINT = "last"
@@ -82,7 +84,8 @@ class StudentCLI(LightningCLI):
             print(f"pate student fit: finished in {self.run.root}")
             return
         self.trainer.fit(model, ckpt_path=ckpt_path or self._last_checkpoint(), **kwargs)
-        self.run.finish(STUDENT)
+        last = self._last_checkpoint()
+        self.run.finish(STUDENT, {} if last is None else {Path(last): digest(Path(last))})
 
     def validate(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Judge the student on the released labels that were held out."""
@@ -109,14 +112,19 @@ class StudentCLI(LightningCLI):
         path = self.folder / f"{_CHECKPOINT}.ckpt"
         return str(path) if path.is_file() else None
 
-    def _trained(self) -> str | None:
+    def _trained(self) -> str:
         self.run.require(STUDENT)
-        return self._last_checkpoint()
+        path = self._last_checkpoint()
+        expect(path is not None, f"a checkpoint in {self.folder}, or --ckpt_path", checkpoint=None)
+        return str(path)
 
 
 def main(args: Sequence[str], *, run: bool = True) -> StudentCLI:
     """Run `pate student <fit|validate|test|predict>`; with ``run=False`` only make its parts."""
     command, rest = (list(args[:1]), list(args[1:])) if run else ([], list(args))
+    root = run_folder(rest)
+    if root is not None and command != ["validate"]:  # which writes nothing
+        lock_run(root)
     places = () if command == ["fit"] else (str(STUDENT.config),)
     logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
     for message in _KNOWN:

@@ -34,13 +34,22 @@ from pate.teachers.forecast import forecast
 from pate.teachers.losses import EntryLoss
 from pate.teachers.sizing import choose_size
 from pate.teachers.tally import Report
-from pate.teachers.training import Precision, TeacherPlan, chunk_file, load_chunk, train_chunk
+from pate.teachers.training import (
+    Precision,
+    TeacherPlan,
+    chunk_file,
+    load_chunk,
+    read_chunk,
+    read_origin,
+    train_chunk,
+)
 from pate.teachers.voting import VoteStore, cast_votes, vote_chunk
 from pate.validation import expect
 
 Unit = Literal["record", "group"]
 Curves = Literal["csv", "tensorboard"]
 
+_KEY_BYTES = 32
 CHUNK_SIZE = "chunk_size.json"
 """In the teachers' folder: how many are trained at once, after `auto` and the memory guard."""
 
@@ -135,9 +144,9 @@ def fit_teachers(
     known = unit == "record" or private.groups is not None
     expect(known, "groups of the private records (`group` in an .npz, identity_CelebA.txt in a folder)", unit=unit)
 
-    def partitions_by(key: str) -> list[NDArray[np.int64]]:
+    def partitions_by(key: bytes) -> list[NDArray[np.int64]]:
         units = private.ids if private.groups is None or unit == "record" else private.groups
-        return partition_records(private.ids, units, num_teachers=num_teachers, key=bytes.fromhex(key))
+        return partition_records(private.ids, units, num_teachers=num_teachers, key=key)
 
     def choose() -> Json:
         available = available_bytes(root_device(accelerator)) // workers
@@ -149,11 +158,9 @@ def fit_teachers(
     # workers may start in another folder
     folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
     if dry_run:
-        saved = run.private / "partition.json"
-        key = json.loads(saved.read_text())["key"] if saved.is_file() else secrets.token_hex(32)
         text = forecast(
             plan,
-            [len(partition) for partition in partitions_by(key)],
+            [len(partition) for partition in partitions_by(_read_key(run) or secrets.token_bytes(_KEY_BYTES))],
             shape=data.input_shape,
             num_labels=data.num_labels,
             auto=chunk_size == "auto",
@@ -162,10 +169,13 @@ def fit_teachers(
         )
         print(text, end="")
         return
-    if not run.begin(TEACHERS_FIT, {"private": fingerprint(data, Role.PRIVATE)}):
+    key = _key(run)
+    partitions = partitions_by(key)
+    inputs = _inputs(data) | {"partition": digest(key)}
+    made_from = digest(json.dumps([_plan_of(run), inputs], sort_keys=True, default=str))
+    if not run.begin(TEACHERS_FIT, inputs, foreign=_foreign_chunks(folder, made_from)):
         return
     folder.mkdir(exist_ok=True)
-    partitions = partitions_by(make_once(run.private / "partition.json", lambda: {"key": secrets.token_hex(32)})["key"])
     # chosen once and kept, because a teacher's chunk is part of how it is trained
     plan = replace(plan, chunk_size=make_once(folder / CHUNK_SIZE, choose)["chunk_size"])
     mine = share_of(plan.chunks(), share)
@@ -174,7 +184,7 @@ def fit_teachers(
             _train,
             mine,
             executor=where,
-            shared=(plan, folder),
+            shared=(plan, folder, made_from),
             pack=lambda teachers: own_records(private, partitions[teachers.start : teachers.stop]),
             is_done=lambda teachers: chunk_file(folder, teachers).is_file(),
             report=progress.update,
@@ -191,7 +201,8 @@ def fit_teachers(
     losses = _losses(plan, folder)
     write_text(folder / "PRIVATE_log.csv", _log(private, partitions, losses[-1]))
     _log_curves(losses, num_steps, folder / "PRIVATE_losses", logger)
-    run.finish(TEACHERS_FIT)
+    files = [folder / CHUNK_SIZE, *(chunk_file(folder, teachers) for teachers in plan.chunks())]
+    run.finish(TEACHERS_FIT, {file: digest(file) for file in files})
 
 
 def vote_teachers(
@@ -202,8 +213,12 @@ def vote_teachers(
     workers: int = 1,
     executor: Kind | None = None,
     gpus: float = 0.0,
+    absent: list[int] | None = None,
 ) -> None:
     """Let the teachers vote on every public sample; each teacher's votes are kept bit-packed.
+
+    The number of teachers is a public constant: one that is absent, such as a silo that stays away, casts no vote but
+    counts among them.
 
     Args:
         run: the run's folder.
@@ -214,46 +229,62 @@ def vote_teachers(
         executor: ``serial`` in this process, ``loky`` on local workers, ``ray`` on Ray; loky where there are several
             workers.
         gpus: share of a GPU that each worker on Ray takes.
+        absent: numbers of the teachers, from 0 on, that take no part: their ballots are rows of zeros. PRIVATE, as the
+            votes are.
     """
     where = _executor(executor, workers, threads, gpus)
+    away = sorted(absent or [])
+    right = len(set(away)) == len(away) and all(0 <= teacher < plan.num_teachers for teacher in away)
+    expect(right, f"absent teachers in 0..{plan.num_teachers - 1}, each once", absent=absent)
     run.require(TEACHERS_FIT)
+    begun = run.state(TEACHERS_FIT)
+    assert begun is not None, "a stage that is required has a state"
+    changed = [f"other {name} records" for name, found in _inputs(data).items() if begun["inputs"].get(name) != found]
+    expect(not changed, f"the data that `teachers fit` of {run.root} was begun with", found=changed)
+    check_disjoint(data.load(Role.PRIVATE), data.load(Role.PUBLIC))
     # workers may start in another folder
     folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
     files = [chunk_file(folder, teachers) for teachers in plan.chunks()]
     made_by = {"teachers": digest(*files), "data": fingerprint(data, Role.PUBLIC), "code": code_version()}
-    # votes stay what they are when only the code around them changes
-    if not run.begin(TEACHERS_VOTE, {name: made_by[name] for name in ("teachers", "data")}):
-        return
     store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
+    # votes stay what they are when only the code around them changes
+    inputs = {name: made_by[name] for name in ("teachers", "data")}
+    made_from = digest(json.dumps([inputs, away], sort_keys=True))
+    foreign = [name for name, found in store.origins().items() if found != made_from]
+    if not run.begin(TEACHERS_VOTE, inputs, foreign=foreign):
+        return
     public = data.records(Role.PUBLIC)
     with tqdm(total=len(files), desc="votes", unit="chunk") as progress:
         run_jobs(
             _vote,
             plan.chunks(),
             executor=where,
-            shared=(plan, public.features, data.num_labels, folder, store),
+            shared=(plan, public.features, data.num_labels, folder, store, away, made_from),
             pack=lambda teachers: None,
-            is_done=lambda teachers: store.chunk_file(teachers).is_file(),
+            is_done=store.has_chunk,
             report=progress.update,
             steps=1,
             public=True,
         )
-    store.seal(
+    left = store.seal(
         ids=public.ids.tolist(),
         label_names=list(data.label_names),
         num_teachers=plan.num_teachers,
         made_by=made_by,
     )
-    run.finish(TEACHERS_VOTE)
+    run.finish(TEACHERS_VOTE, left)
 
 
 def count_votes(run: Run, data: DataModule, plan: TeacherPlan, role: Role) -> NDArray[np.int64]:
-    """Return the teachers' vote counts on the records of a role, ``[N, C]``. PRIVATE."""
+    """Return the vote counts of the teachers that took part, on the records of a role, ``[N, C]``. PRIVATE."""
     records = data.records(role)
+    voted = run.state(TEACHERS_VOTE)
+    away = (voted["config"].get("absent") if voted is not None else None) or []
     counts: NDArray[np.int64] = np.zeros(records.labels.shape, dtype=np.int64)
     for teachers in tqdm(plan.chunks(), desc=f"votes on {role.value}", unit="chunk"):
         chunk = _load(run, plan, teachers, data).to(root_device(plan.accelerator))
         packed = cast_votes(chunk, records.features)
+        packed[np.isin(teachers, away)] = 0
         counts += np.unpackbits(packed, axis=-1, count=data.num_labels).sum(axis=0, dtype=np.int64)
     return counts
 
@@ -277,14 +308,65 @@ def check_disjoint(private: Records, public: Records) -> None:
     expect(shared.size == 0, "public samples that are no private records", shared_ids=shared[:3].tolist())
 
 
+def _inputs(data: DataModule) -> dict[str, str]:
+    """Return hashes of what teachers are trained on: private records, and public ones where features are fitted."""
+    roles = (Role.PRIVATE,) if data.feature_map is None else (Role.PRIVATE, Role.PUBLIC)
+    return {role.value: fingerprint(data, role) for role in roles}
+
+
+def _plan_of(run: Run) -> Json:
+    """Return the settings that say how teachers are trained; where releases are booked is not among them."""
+    return {name: value for name, value in run.config.items() if name != "ledger"}
+
+
+def _key_file(run: Run) -> Path:
+    return run.private / "partition.json"
+
+
+def _key(run: Run) -> bytes:
+    """Return the key of the partition, made where no teacher was trained with another.
+
+    Raises ``ValueError`` where the key of a stage that was begun is lost.
+    """
+    key = _read_key(run)
+    if key is None:
+        fresh = run.overwrite or run.state(TEACHERS_FIT) is None
+        again = "Put it back, or train all teachers again with --overwrite"
+        expect(fresh, f"the key that `teachers fit` was begun with. {again}", missing=str(_key_file(run)))
+        run.private.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_once(_key_file(run), lambda: {"key": secrets.token_hex(_KEY_BYTES)})
+        key = _read_key(run)
+    assert key is not None, "it was made once"
+    return key
+
+
+def _read_key(run: Run) -> bytes | None:
+    """Return the key of the partition, None where there is none yet. Raises ``ValueError``, which does not tell it."""
+    path = _key_file(run)
+    if not path.is_file():
+        return None
+    try:
+        key = bytes.fromhex(json.loads(path.read_text())["key"])
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"Expected a key of hexadecimal digits, got another content of {path}") from None
+    expect(16 <= len(key) <= 64, f"a key of 16 to 64 bytes in {path}", length=len(key))
+    return key
+
+
+def _foreign_chunks(folder: Path, made_from: str) -> list[str]:
+    """Return the chunks' files and checkpoints that were made from something else."""
+    files = sorted([*folder.glob("teachers_*.pt"), *folder.glob("teachers_*.ckpt")])
+    return [path.name for path in files if read_origin(path) != made_from]
+
+
 def _executor(kind: Kind | None, workers: int, threads: int, gpus: float) -> Executor:
     return Executor(kind=kind or ("loky" if workers > 1 else "serial"), workers=workers, threads=threads, gpus=gpus)
 
 
 def _train(shared: Any, own: Any, teachers: range, report: Report) -> None:
-    plan, folder = shared
+    plan, folder, made_from = shared
     records, partitions = own
-    train_chunk(plan, teachers, records, partitions, folder, report)
+    train_chunk(plan, teachers, records, partitions, folder, report, made_from=made_from)
 
 
 def _progress_file(folder: Path, teachers: range) -> Path:
@@ -292,8 +374,8 @@ def _progress_file(folder: Path, teachers: range) -> Path:
 
 
 def _vote(shared: Any, own: None, teachers: range, report: Report) -> None:
-    plan, features, num_labels, folder, store = shared
-    vote_chunk(plan, teachers, features, num_labels, folder, store)
+    plan, features, num_labels, folder, store, absent, made_from = shared
+    vote_chunk(plan, teachers, features, num_labels, folder, store, absent=absent, made_from=made_from)
     report(1)
 
 
@@ -305,7 +387,7 @@ def _load(run: Run, plan: TeacherPlan, teachers: range, data: DataModule) -> Any
 def _losses(plan: TeacherPlan, folder: Path) -> NDArray[np.float32]:
     """Return the curves of losses, ``[points, num_teachers]``."""
     files = [chunk_file(folder, teachers) for teachers in plan.chunks()]
-    return np.concatenate([torch.load(file, weights_only=True)["losses"].numpy() for file in files], axis=1)
+    return np.concatenate([read_chunk(file)["losses"].numpy() for file in files], axis=1)
 
 
 def _log(records: Records, partitions: list[NDArray[np.int64]], losses: NDArray[np.float32]) -> str:

@@ -11,7 +11,7 @@ import yaml
 from jsonargparse import Namespace
 
 from pate.data.source import load_data
-from pate.runs import TEACHERS_FIT, Json, Run
+from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Json, Run
 from pate.stages.command import add_data, make_parser, open_run, saved_settings, settings
 from pate.stages.teachers import CHUNK_SIZE, fit_teachers, vote_teachers
 from pate.teachers.training import TeacherPlan
@@ -29,7 +29,8 @@ def fit(args: Sequence[str]) -> None:
 def vote(args: Sequence[str]) -> None:
     """Run `pate teachers vote`."""
     parser = make_parser("teachers vote", vote_teachers, skip={"run", "data", "plan"})
-    parsed = parser.parse_args(list(args))
+    # who is absent is said once
+    parsed = parser.parse_args(saved_settings(args, str(TEACHERS_VOTE.config)))
     run = open_run(parsed, _kept(settings(parser, parsed)))
     run.require(TEACHERS_FIT)
     vote_teachers(run, load_data(run), load_plan(run), **_chosen(parsed, vote_teachers))

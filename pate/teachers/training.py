@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -31,6 +32,8 @@ from pate.teachers.tally import Report
 from pate.validation import expect, expect_count, expect_positive
 
 IntArray = NDArray[np.int64]
+
+_ORIGIN = "made_from"
 Precision = Literal["32-true", "bf16-mixed"]
 
 
@@ -122,19 +125,39 @@ def make_chunk(plan: TeacherPlan, teachers: range, records: Records, partitions:
 
 
 def train_chunk(
-    plan: TeacherPlan, teachers: range, records: Records, partitions: list[IntArray], folder: Path, report: Report
+    plan: TeacherPlan,
+    teachers: range,
+    records: Records,
+    partitions: list[IntArray],
+    folder: Path,
+    report: Report,
+    *,
+    made_from: str = "",
 ) -> None:
     """Train the teachers of a chunk, from its last checkpoint if it has one, and leave `chunk_file`.
 
-    ``partitions`` are the rows of ``records`` of each of ``teachers``. ``report`` is told of steps as they are done.
+    Args:
+        plan: how teachers are trained.
+        teachers: those of the chunk.
+        records: the records, of which the partitions are part.
+        partitions: the rows of ``records`` of each of ``teachers``.
+        folder: where the chunk's file is left.
+        report: is told of steps as they are done.
+        made_from: a digest of the key, the plan and the data, kept in the file and in the checkpoint.
+
+    Raises ``ValueError`` where a file or a checkpoint of the chunk cannot be read or was made from something else.
     """
     target = chunk_file(folder, teachers)
+    partial = target.with_suffix(".ckpt")
+    for path in (target, partial):
+        if path.is_file():
+            own = read_origin(path) == made_from
+            expect(own, "a chunk made from this key, this plan and these data", path=str(path))
     if target.is_file():
         report(plan.num_steps)
         return
-    partial = target.with_suffix(".ckpt")
     module = make_chunk(plan, teachers, records, partitions)
-    callbacks: list[Callback] = [_Steps(report)]
+    callbacks: list[Callback] = [_Steps(report), _Origin(made_from)]
     several = plan.num_steps > plan.checkpoint_steps
     if several:
         callbacks.append(
@@ -161,15 +184,16 @@ def train_chunk(
     with replacing(target) as file:
         state = {name: value.cpu() for name, value in module.state_dict().items()}
         sizes = torch.tensor([len(partition) for partition in partitions])
-        torch.save({"state": state, "sizes": sizes, "losses": module.losses.cpu()}, file)
+        torch.save({_ORIGIN: made_from, "state": state, "sizes": sizes, "losses": module.losses.cpu()}, file)
     partial.unlink(missing_ok=True)
 
 
 def load_chunk(
     plan: TeacherPlan, teachers: range, shape: tuple[int, ...], num_labels: int, folder: Path
 ) -> TeacherChunk:
-    """Load the trained teachers of a chunk."""
-    saved = torch.load(chunk_file(folder, teachers), weights_only=True)
+    """Load the trained teachers of a chunk. Raises ``ValueError`` where its file cannot be read or holds others."""
+    saved = read_chunk(chunk_file(folder, teachers))
+    expect(len(saved["sizes"]) == len(teachers), f"{len(teachers)} teachers in a chunk", found=len(saved["sizes"]))
     module = TeacherChunk(
         make_networks(plan.network, shape, num_labels, seed=plan.seed, teachers=teachers),
         optimizer=plan.optimizer,
@@ -178,6 +202,28 @@ def load_chunk(
     )
     module.load_state_dict(saved["state"])
     return module.eval()
+
+
+def read_chunk(path: Path) -> dict[str, Any]:
+    """Return what a chunk's file or checkpoint holds; large arrays are read when they are used.
+
+    Raises ``ValueError`` where it cannot be read.
+    """
+    try:
+        content: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu", mmap=True)
+    # what torch raises depends on where the file ends
+    except (RuntimeError, OSError, EOFError, ValueError, KeyError, UnpicklingError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"Expected a chunk of teachers in {path}, got a damaged file ({reason[:80]}):"
+            " delete it, and `pate teachers fit` makes it again"
+        ) from None
+    return content
+
+
+def read_origin(path: Path) -> str:
+    """Return the ``made_from`` of a chunk's file or checkpoint, empty where it has none. Raises like `read_chunk`."""
+    return str(read_chunk(path).get(_ORIGIN, ""))
 
 
 class _ChunkData(pl.LightningDataModule):
@@ -199,6 +245,18 @@ class _ChunkData(pl.LightningDataModule):
             seed=self._plan.seed,
         )
         return DataLoader(batches, batch_size=None, shuffle=False)
+
+
+class _Origin(Callback):
+    """Keeps in checkpoints what they were made from."""
+
+    def __init__(self, made_from: str) -> None:
+        self._made_from = made_from
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        checkpoint[_ORIGIN] = self._made_from
 
 
 class _Steps(Callback):

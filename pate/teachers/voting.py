@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from pate.data.module import Features
-from pate.runs import replacing, write_json
+from pate.runs import digest, replacing, write_json
 from pate.teachers.chunk import TeacherChunk
 from pate.teachers.devices import root_device
 from pate.teachers.training import TeacherPlan, load_chunk
@@ -42,43 +44,102 @@ def cast_votes(chunk: TeacherChunk, features: Features, *, batch_size: int = 256
 
 
 def vote_chunk(
-    plan: TeacherPlan, teachers: range, features: Features, num_labels: int, folder: Path, store: VoteStore
+    plan: TeacherPlan,
+    teachers: range,
+    features: Features,
+    num_labels: int,
+    folder: Path,
+    store: VoteStore,
+    *,
+    absent: Collection[int] = (),
+    made_from: str = "",
 ) -> None:
-    """Load the teachers of a chunk from ``folder``, let them vote on ``features`` ``[Q, ...]`` and keep their votes."""
+    """Load the teachers of a chunk from ``folder``, let them vote on ``features`` ``[Q, ...]`` and keep their votes.
+
+    Teachers that are ``absent`` cast no vote: a row of zeros. ``made_from`` is a digest of the teachers, the samples
+    and who is absent, kept beside the votes.
+    """
     chunk = load_chunk(plan, teachers, tuple(features.shape[1:]), num_labels, folder)
     chunk = chunk.to(root_device(plan.accelerator))
-    store.save_chunk(teachers, cast_votes(chunk, features))
+    packed = cast_votes(chunk, features)
+    packed[np.isin(teachers, list(absent))] = 0
+    store.save_chunk(teachers, packed, made_from=made_from)
 
 
 @dataclass(frozen=True)
 class VoteStore:
-    """Votes on disk: one ``.npy`` of packed ballots per chunk, and a manifest that says what made them."""
+    """Votes on disk: one ``.npy`` of packed ballots per chunk, and a manifest that says what made them.
+
+    Beside each ``votes_00000.npy`` lies ``votes_00000.json`` with what it was made from and a digest of its content;
+    the manifest holds all digests.
+    """
 
     folder: Path
 
     def chunk_file(self, teachers: range) -> Path:
-        """Return where the votes of a chunk are kept. The file's existence means that they are all there."""
+        """Return where the packed votes of a chunk are kept, ``[chunk, Q, ceil(C / 8)]`` uint8."""
         return self.folder / f"votes_{teachers.start:05d}.npy"
 
-    def save_chunk(self, teachers: range, packed: UInt8Array) -> None:
-        """Write the packed votes of a chunk."""
-        with replacing(self.chunk_file(teachers)) as file:
+    def has_chunk(self, teachers: range) -> bool:
+        """Whether the votes of a chunk are all there."""
+        path = self.chunk_file(teachers)
+        return path.is_file() and path.with_suffix(".json").is_file()
+
+    def save_chunk(self, teachers: range, packed: UInt8Array, *, made_from: str = "") -> None:
+        """Write the packed votes of a chunk, and beside them what they were made from."""
+        path = self.chunk_file(teachers)
+        with replacing(path) as file:
             np.save(file, packed)
+        write_json(path.with_suffix(".json"), {"made_from": made_from, "digest": digest(path)})
 
-    def seal(self, *, ids: list[str], label_names: list[str], num_teachers: int, made_by: dict[str, str]) -> None:
-        """Write the manifest: the samples voted on, and hashes of the teachers, the data and the code."""
-        content = {"num_teachers": num_teachers, "label_names": label_names, "made_by": made_by, "ids": ids}
+    def origins(self) -> dict[str, str]:
+        """Return what each chunk that is there was made from, by the name of its file."""
+        return {path.with_suffix(".npy").name: _read(path)["made_from"] for path in self._marks()}
+
+    def seal(
+        self, *, ids: list[str], label_names: list[str], num_teachers: int, made_by: dict[str, str]
+    ) -> dict[Path, str]:
+        """Write the manifest: the samples voted on, and hashes of the teachers, the data, the code and each chunk.
+
+        Return the files of votes and the manifest with their digests. Raises ``ValueError`` where votes were changed
+        since they were cast.
+        """
+        chunks = {path.with_suffix(".npy").name: _read(path)["digest"] for path in self._marks()}
+        content = {
+            "num_teachers": num_teachers,
+            "label_names": label_names,
+            "made_by": made_by,
+            "chunks": chunks,
+            "ids": ids,
+        }
+        self._check(chunks)
         write_json(self.folder / _MANIFEST, content)
+        path = self.folder / _MANIFEST
+        return {self.folder / name: found for name, found in chunks.items()} | {path: digest(path)}
 
-    def manifest(self) -> dict[str, object]:
+    def check(self) -> None:
+        """Raise ``ValueError`` unless all votes are there as they were cast, bit for bit."""
+        self._check(self.manifest()["chunks"])
+
+    def _check(self, chunks: Any) -> None:
+        for name, cast in chunks.items():
+            path = self.folder / name
+            # digests of votes are PRIVATE, and not to be printed
+            whole = path.is_file() and digest(path) == cast
+            again = "Delete it, and `pate teachers vote` makes it again"
+            expect(whole, f"the votes that were cast. {again}", changed_or_missing=str(path))
+
+    def _marks(self) -> list[Path]:
+        return sorted(self.folder.glob("votes_*.json"))
+
+    def manifest(self) -> dict[str, Any]:
         """Return the manifest."""
-        content: dict[str, object] = json.loads((self.folder / _MANIFEST).read_text())
-        return content
+        return _read(self.folder / _MANIFEST)
 
     def load(self, *, ballots: bool = False) -> tuple[Votes, list[str]]:
         """Return the votes on all samples and the samples' ids; with what each teacher said if ``ballots``."""
         manifest = self.manifest()
-        ids, num_labels = list(manifest["ids"]), len(manifest["label_names"])  # type: ignore[call-overload, arg-type]
+        ids, num_labels = list(manifest["ids"]), len(manifest["label_names"])
         counts = np.zeros((len(ids), num_labels), dtype=np.uint16)
         said, num_teachers = [], 0
         for path in sorted(self.folder.glob("votes_*.npy")):
@@ -95,3 +156,12 @@ class VoteStore:
         )
         together = np.concatenate(said).transpose(1, 0, 2) if ballots else None
         return Votes(counts=counts, num_teachers=num_teachers, ballots=together), ids
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        again = "`pate teachers vote --overwrite` makes it again"
+        raise ValueError(f"Expected what `pate teachers vote` left in {path}, got {error}: {again}") from None
+    return content

@@ -1,0 +1,100 @@
+"""Locks of run folders: one command at a time writes a run."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import shorten
+
+LOCK = ".lock"
+"""In the run's folder while a command works on it; names the process."""
+
+_WIDTH = 80
+_NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)
+
+
+@dataclass
+class _Held:
+    path: Path
+    descriptor: int
+    shared: bool
+    made_folder: bool
+
+
+_held: dict[Path, _Held] = {}
+
+
+def lock_run(root: Path, *, shared: bool = False) -> None:
+    """Keep other processes from writing the run in ``root`` until `release_locks`, or until this process ends.
+
+    A process that has the lock may ask for it again: `pate run` holds it while its stages come and go. The system
+    releases it when the process is killed.
+
+    Args:
+        root: the run's folder, made where it is missing.
+        shared: whether processes that ask for a shared lock, too, may work on the run at the same time.
+
+    Raises ``ValueError`` where another process has it, or the folder cannot be written.
+    """
+    key = root.resolve()
+    if (held := _held.get(key)) is not None:
+        if held.shared and not shared:
+            _take(held.descriptor, held.path, shared=False)
+            held.shared = False
+        return
+    made_folder = not root.exists()
+    path = root / LOCK
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        descriptor = _open(path, shared=shared)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise ValueError(f"Expected a run's folder that can be written, got {root} ({error.strerror})") from None
+        print(f"No locks on the disk of {root}: see to it that no two commands write this run.", file=sys.stderr)
+        return
+    os.ftruncate(descriptor, 0)
+    command = " ".join(["pate", *sys.argv[1:]])
+    os.write(descriptor, f"process {os.getpid()} ({shorten(command, _WIDTH, placeholder=' ...')})".encode())
+    _held[key] = _Held(path, descriptor, shared, made_folder)
+
+
+def release_locks() -> None:
+    """Release the locks of this process, and leave no trace of them."""
+    while _held:
+        _, held = _held.popitem()
+        with suppress(OSError):
+            # who shares it goes on with the file
+            fcntl.flock(held.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held.path.unlink()
+            if held.made_folder:
+                held.path.parent.rmdir()
+        os.close(held.descriptor)
+
+
+def _open(path: Path, *, shared: bool) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            _take(descriptor, path, shared=shared)
+            # whoever had it may have deleted the file on leaving
+            if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _take(descriptor: int, path: Path, *, shared: bool) -> None:
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        who = path.read_text() if path.is_file() else ""
+        raise ValueError(
+            f"Expected a run that nobody else is writing, got {path.parent} in use by {who or 'another process'}"
+        ) from None
