@@ -1,9 +1,24 @@
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pate.runs import LABEL, STUDENT, TEACHERS_FIT, Run, StageChangedError, code_version, digest, replacing, write_json
+from pate.runs import (
+    LABEL,
+    STUDENT,
+    TEACHERS_FIT,
+    TEACHERS_VOTE,
+    Run,
+    Stage,
+    StageChangedError,
+    code_version,
+    digest,
+    replacing,
+    write_json,
+)
 
 
 def test_a_stage_from_begin_to_finish(tmp_path: Path) -> None:
@@ -45,6 +60,149 @@ def test_clearing_labels_leaves_the_ledger(tmp_path: Path) -> None:
     assert not (tmp_path / LABEL.outputs[0]).exists()
 
 
+class _KilledError(Exception):
+    pass
+
+
+def killed_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """End with an error before the change of the disk with the number ``step``."""
+    left = step
+
+    def stopping(function: Callable[..., Any]) -> Callable[..., Any]:
+        def stopped(*args: Any, **kwargs: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise _KilledError
+            return function(*args, **kwargs)
+
+        return stopped
+
+    for place, name in ((Path, "rename"), (Path, "replace"), (Path, "unlink"), (shutil, "rmtree")):
+        monkeypatch.setattr(place, name, stopping(getattr(place, name)))
+
+
+def made(run: Run, stage: Stage, inputs: dict[str, str]) -> None:
+    """Do a stage whose outputs tell the inputs that they were made from."""
+    if run.begin(stage, inputs):
+        for output in stage.outputs:
+            path = run.root / output / "file" if stage.marked or stage is STUDENT else run.root / output
+            path.parent.mkdir(exist_ok=True)
+            if not path.is_file():  # as chunks and checkpoints that are there
+                path.write_text(inputs["x"])
+        run.finish(stage)
+
+
+@pytest.mark.parametrize("stage", [TEACHERS_FIT, TEACHERS_VOTE, LABEL, STUDENT], ids=lambda stage: stage.name)
+def test_killed_while_clearing_nothing_old_is_taken_for_new(stage: Stage, tmp_path: Path) -> None:
+    ended = False
+    step = 0
+    while not ended:
+        run = Run(tmp_path / str(step), overwrite=True)
+        made(run, stage, {"x": "old"})
+        with pytest.MonkeyPatch.context() as patch:
+            killed_at(patch, step)
+            try:
+                run.begin(stage, {"x": "new"})
+                ended = True
+            except _KilledError:
+                pass
+        left = [path for output in stage.outputs for path in (run.root / output).rglob("*") if path.is_file()]
+        left += [run.root / output for output in stage.outputs if (run.root / output).is_file()]
+        state = run.state(stage)
+        # what is there is what the state speaks of
+        assert not left or (state is not None and state["inputs"] == {"x": "old"})
+        made(run, stage, {"x": "new"})
+        for path in run.root.rglob("file"):
+            assert path.read_text() == "new"
+        assert not list(run.root.rglob(".*trash*"))
+        step += 1
+    assert step > 3
+
+
+def student(root: Path) -> tuple[Run, Path]:
+    run = Run(root)
+    run.begin(STUDENT, {})
+    path = root / STUDENT.outputs[0] / "last.ckpt"
+    path.parent.mkdir(parents=True)
+    path.write_text("weights")
+    run.finish(STUDENT, {path: digest(path)})
+    assert not run.needs(STUDENT, {})
+    run.require(STUDENT)
+    return run, path
+
+
+def test_what_is_lost_is_made_again(tmp_path: Path) -> None:
+    run, path = student(tmp_path)
+    path.unlink()
+    assert run.needs(STUDENT, {})
+    with pytest.raises(ValueError, match="got public/student/last.ckpt missing. `pate student fit` makes it again"):
+        run.require(STUDENT)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [("w", r"last\.ckpt of 1 bytes \(was 7\)"), ("weighty", r"last\.ckpt changed since")]
+)
+def test_what_was_changed_is_noticed(content: str, message: str, tmp_path: Path) -> None:
+    run, path = student(tmp_path)
+    path.write_text(content)
+    with pytest.raises(ValueError, match=f"{message}. Delete it, and `pate student fit` makes it again"):
+        run.require(STUDENT)
+    if len(content) != 7:
+        with pytest.raises(ValueError, match=message):
+            run.begin(STUDENT, {})
+        assert Run(tmp_path, overwrite=True).begin(STUDENT, {})
+        assert not path.exists()
+
+
+def test_what_was_paid_for_is_not_made_again_unasked(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.begin(LABEL, {})
+    files = [tmp_path / output for output in LABEL.outputs]
+    for path in files:
+        path.write_text("released")
+    run.finish(LABEL, {path: digest(path) for path in files})
+    assert not run.needs(LABEL, {})
+    files[0].write_text("rewritten"[:8])
+    with pytest.raises(
+        ValueError, match="labels.npz changed since. Put it back, or do it again with --overwrite, which"
+    ):
+        run.needs(LABEL, {})
+    files[0].unlink()
+    with pytest.raises(
+        ValueError, match="labels.npz missing. Put it back, or do it again with --overwrite, which is a"
+    ):
+        run.needs(LABEL, {})
+    assert Run(tmp_path, overwrite=True).needs(LABEL, {})
+
+
+def test_outputs_that_no_state_speaks_of_are_put_aside(tmp_path: Path) -> None:
+    run, path = student(tmp_path)
+    (tmp_path / STUDENT.state).unlink()
+    assert run.begin(STUDENT, {})
+    assert not path.exists()
+
+
+def test_files_made_from_something_else_are_refused_or_put_aside(tmp_path: Path) -> None:
+    Run(tmp_path).begin(TEACHERS_FIT, {})
+    chunk = tmp_path / TEACHERS_FIT.outputs[0] / "teachers_00000.pt"
+    chunk.parent.mkdir()
+    chunk.write_text("weights")
+    with pytest.raises(ValueError, match="got teachers_00000.pt made from others. Do it again with --overwrite"):
+        Run(tmp_path).begin(TEACHERS_FIT, {}, foreign=[chunk.name])
+    assert chunk.is_file()
+    assert Run(tmp_path, overwrite=True).begin(TEACHERS_FIT, {}, foreign=[chunk.name])
+    assert not chunk.exists()
+
+
+def test_a_state_that_cannot_be_read(tmp_path: Path) -> None:
+    run, _ = student(tmp_path)
+    (tmp_path / STUDENT.state).write_text('{"finished": tr')
+    with pytest.raises(ValueError, match=r"`pate student fit` wrote in .*student_fit.json, got no JSON") as raised:
+        run.is_finished(STUDENT)
+    assert "\n" not in str(raised.value)
+
+
 def test_the_first_stage_says_where_the_data_are(tmp_path: Path) -> None:
     Run(tmp_path, config={"data": {"class_path": "Arrays"}, "ledger": None, "seed": 0}).begin(TEACHERS_FIT, {})
     assert (tmp_path / "data.yaml").read_text() == "data:\n  class_path: Arrays\nledger: null\n"
@@ -69,4 +227,7 @@ def test_digest_tells_parts_apart(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"bc")
     assert digest("a", "bc") == digest(b"a", tmp_path / "f")
     assert digest("a", "bc") != digest("ab", "c")
+    large = tmp_path / "large"
+    large.write_bytes(bytes(9_000_000))
+    assert digest(large) == digest(bytes(9_000_000)) != digest(bytes(9_000_001))
     assert code_version() == code_version()
