@@ -29,6 +29,7 @@ ALLOWED = {
     "mechanisms": {"accounting", "validation"},
     "votes": {"validation"},
     "aggregators": {"accounting", "mechanisms", "validation", "votes"},
+    "locks": set(),
     "runs": {"validation"},
     "data": {"runs", "validation"},
     "teachers": {"data", "runs", "validation", "votes"},

@@ -18,9 +18,9 @@ from pate.accounting.ledger import Ledger
 from tests.conftest import make_arrays, recipe
 
 
-def start(folder: Path, root: Path) -> subprocess.Popen[bytes]:
-    words = ["run", str(folder), "--run", str(root), "--label.noise_seed=3"]
-    return subprocess.Popen([sys.executable, "-m", "pate.cli", *words], stdout=subprocess.DEVNULL)
+def start(folder: Path, root: Path, *more: str, **how: Any) -> subprocess.Popen[Any]:
+    words = ["run", str(folder), "--run", str(root), "--label.noise_seed=3", *more]
+    return subprocess.Popen([sys.executable, "-m", "pate.cli", *words], stdout=subprocess.DEVNULL, **how)
 
 
 def wait_for(root: Path, sign: str, process: subprocess.Popen[Any]) -> bool:
@@ -102,10 +102,24 @@ def is_alive(group: int) -> bool:
     return True
 
 
+def terminate(process: subprocess.Popen[Any]) -> None:
+    """End the command alone, as `timeout` and schedulers do: its workers are its own affair."""
+    process.send_signal(signal.SIGTERM)
+
+
+def interrupt(process: subprocess.Popen[Any]) -> None:
+    os.killpg(process.pid, signal.SIGINT)
+
+
+ENDS = {"interrupted": (interrupt, 130), "terminated": (terminate, 143)}
+
+
+@pytest.mark.parametrize("how", list(ENDS))
 @pytest.mark.parametrize(
     "executor", ["serial", pytest.param("loky", marks=pytest.mark.slow), pytest.param("ray", marks=pytest.mark.slow)]
 )
-def test_interrupted_and_started_again(executor: str, unbroken: Path, tmp_path: Path) -> None:
+def test_ended_and_started_again(executor: str, how: str, unbroken: Path, tmp_path: Path) -> None:
+    end, code = ENDS[how]
     if executor == "ray":
         pytest.importorskip("ray")
     roots = tmp_path / "unbroken", tmp_path / "interrupted"
@@ -115,10 +129,11 @@ def test_interrupted_and_started_again(executor: str, unbroken: Path, tmp_path: 
     where = [f"--executor={executor}", "--workers=2"] if executor != "serial" else []
     process = fit(unbroken, roots[1], *where)
     assert wait_for(roots[1], SIGNS["between checkpoints"], process)
-    os.killpg(process.pid, signal.SIGINT)
+    end(process)
     said = process.communicate()[1]
-    assert process.returncode == 130, said
-    assert said.endswith("pate teachers fit: interrupted; the same command goes on from here\n")
+    assert process.returncode == code, said
+    assert said.endswith(f"pate teachers fit: {how}; the same command goes on from here\n")
+    assert "Traceback" not in said
     deadline = time.monotonic() + 20
     while is_alive(process.pid):
         assert time.monotonic() < deadline, "workers outlive the command"
@@ -128,3 +143,37 @@ def test_interrupted_and_started_again(executor: str, unbroken: Path, tmp_path: 
     assert fit(unbroken, roots[1], *where).wait() == 0
     for path in (roots[0] / "private" / "teachers").glob("teachers_*"):
         assert (roots[1] / "private" / "teachers" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_a_student_that_is_terminated_goes_on(unbroken: Path, tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    shutil.copytree(unbroken / "run", root)
+    for name in ("public/student", "private/student_fit.json"):
+        path = root / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    more = "--student.trainer.max_epochs=300"
+    process = start(unbroken / "recipe", root, more, stderr=subprocess.PIPE, text=True)
+    assert wait_for(root, SIGNS["student fit"], process)
+    terminate(process)
+    said = process.communicate()[1]
+    assert process.returncode == 143, said
+    assert said.endswith("pate run: terminated; the same command goes on from here\n")
+    assert "Traceback" not in said
+    assert not json.loads((root / "private" / "student_fit.json").read_text())["finished"]
+    assert start(unbroken / "recipe", root, more).wait() == 0
+    assert json.loads((root / "private" / "student_fit.json").read_text())["finished"]
+    assert len(Ledger(root / "ledger.sqlite").entries()) == 1
+
+
+def test_two_commands_on_one_run_pay_once(unbroken: Path, tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    pair = [start(unbroken / "recipe", root, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate()[1] for process in pair]
+    codes = [process.returncode for process in pair]
+    assert sorted(codes) == [0, 2], said
+    refused = said[codes.index(2)]
+    winner = pair[codes.index(0)].pid
+    assert f"Expected a run that nobody else is writing, got {root} in use by process {winner} (pate run " in refused
+    assert len(refused.splitlines()) == 1
+    assert len(Ledger(root / "ledger.sqlite").entries()) == 1
+    assert not (root / ".lock").exists()

@@ -3,14 +3,19 @@
 import csv
 import json
 import os
+import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from pate import cli
 from pate.runs import make_once
+from pate.teachers.voting import VoteStore
 from tests.conftest import make_arrays, recipe
 
 
@@ -179,6 +184,198 @@ def test_the_first_of_many_decides(tmp_path: Path) -> None:
         thread.join()
     assert len(found) == 8 and len(set(found)) == 1
     assert os.listdir(tmp_path) == ["once.json"]
+
+
+def states(root: Path) -> list[dict[str, torch.Tensor]]:
+    """Return the weights of each teacher."""
+    found = []
+    for path in sorted((root / "private" / "teachers").glob("*.pt")):
+        chunk = torch.load(path, weights_only=True)
+        for place in range(len(chunk["sizes"])):
+            found.append({name: value[place] for name, value in chunk["state"].items()})
+    return found
+
+
+def test_a_record_that_is_removed_reaches_one_teacher_by_command(words: list[str], tmp_path: Path) -> None:
+    """On the real path: ids, components of the public samples, the partition, the files, the votes."""
+    arrays = make_arrays()
+    less = {name: np.delete(array, 3, axis=0) if len(array) == 600 else array for name, array in arrays.items()}
+    roots = tmp_path / "whole", tmp_path / "less"
+    more = ["--data.init_args.features=PublicPCA", "--data.init_args.features.num_components=5"]
+    for root, content in zip(roots, (arrays, less), strict=True):
+        np.savez(tmp_path / "data.npz", **content)  # type: ignore[arg-type]
+        assert fit(words, root, *more) == 0
+        assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
+        if root is roots[0]:
+            same_partition(*roots)
+    pairs = list(zip(*map(states, roots), strict=True))
+    differing = [any(not torch.equal(one[name], other[name]) for name in one) for one, other in pairs]
+    assert len(pairs) == 10 and sum(differing) == 1
+    (first, ids), (second, others) = (VoteStore(root / "private" / "votes").load(ballots=True) for root in roots)
+    assert ids == others == arrays["ids"][400:500].tolist()
+    assert first.ballots is not None and second.ballots is not None
+    moved = (first.ballots != second.ballots).any(axis=(0, 2))
+    assert [teacher for teacher in np.flatnonzero(moved) if not differing[teacher]] == []
+
+
+def test_a_group_is_protected_where_there_are_groups(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fit(words, tmp_path / "run", "--unit=group") == 2
+    assert "Expected groups of the private records (`group` in an .npz" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"key": ""}', "a key of 16 to 64 bytes in"),
+        ('{"key": "01020304"}', "a key of 16 to 64 bytes in"),
+        ('{"key": "a secret"}', "a key of hexadecimal digits, got another content of"),
+        ('{"key": "0102', "a key of hexadecimal digits, got another content of"),
+    ],
+)
+def test_bad_partition_keys(
+    content: str, message: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run" / "private").mkdir(parents=True)
+    (tmp_path / "run" / "private" / "partition.json").write_text(content)
+    assert fit(words, tmp_path / "run") == 2
+    error = capsys.readouterr().err
+    assert message in error and "secret" not in error
+    assert not (tmp_path / "run" / "private" / "teachers").exists()
+
+
+def one_line(capsys: pytest.CaptureFixture[str], *parts: str) -> None:
+    """What was said last is one line that holds all ``parts``."""
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("pate ")
+    for part in parts:
+        assert part in line
+
+
+def test_a_key_that_is_lost_on_the_way(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Teachers of two keys would see one record twice."""
+    root = tmp_path / "run"
+    assert fit(words, root, "--share=0/3") == 0
+    key = root / "private" / "partition.json"
+    kept = key.read_bytes()
+    key.unlink()
+    assert fit(words, root) == 2
+    one_line(capsys, "the key that `teachers fit` was begun with", "--overwrite", "partition.json")
+    key.write_bytes(b'{"key": "' + b"00" * 32 + b'"}')
+    assert fit(words, root) == 2
+    one_line(capsys, "partition=", "(was ", "--overwrite")
+    # even where the state is gone, and a new key is drawn, the files say that they are of another
+    key.unlink()
+    (root / "private" / "teachers_fit.json").unlink()
+    assert fit(words, root) == 2
+    one_line(capsys, "got teachers_00000.pt made from others. Do it again with --overwrite")
+    key.write_bytes(kept)
+    assert fit(words, root) == 0
+    key.unlink()
+    assert fit(words, root, "--overwrite") == 0
+    sizes = [torch.load(path, weights_only=True)["sizes"] for path in (root / "private" / "teachers").glob("*.pt")]
+    assert sum(int(each.sum()) for each in sizes) == 400
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, flip, cut])
+def test_damaged_teachers_are_noticed_and_made_again(
+    damage: Callable[[Path], Any], finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = Path(shutil.copytree(finished, tmp_path / "run"))
+    before = contents(root)
+    path = root / "private" / "teachers" / "teachers_00004.pt"
+    damage(path)
+    assert cli.main(["teachers", "vote", "--run", str(root)]) == 2
+    one_line(capsys, "private/teachers/teachers_00004.pt", "`pate teachers fit` makes it again")
+    again = ["--config", str(root / "private" / "teachers_fit.yaml")]
+    path.unlink(missing_ok=True)
+    assert fit(again, root) == 0
+    assert contents(root) == before
+    assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, flip, cut])
+def test_damaged_votes_are_noticed_and_made_again(
+    damage: Callable[[Path], Any], finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = Path(shutil.copytree(finished, tmp_path / "run"))
+    path = root / "private" / "votes" / "votes_00004.npy"
+    before = path.read_bytes()
+    damage(path)
+    labelling = ["label", "--config", str(root / "public" / "label.yaml"), "--run", str(root)]
+    assert cli.main([*labelling, "--num_queries=20", "--overwrite"]) == 2
+    one_line(capsys, "private/votes/votes_00004.npy", "`pate teachers vote` makes it again")
+    path.unlink(missing_ok=True)
+    assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
+    assert path.read_bytes() == before
+    assert cli.main(labelling) == 0
+
+
+def test_a_truncated_chunk_is_noticed_on_the_way(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "run"
+    assert fit(words, root, "--share=0/3") == 0
+    cut(root / "private" / "teachers" / "teachers_00000.pt")
+    assert fit(words, root) == 2
+    one_line(capsys, "teachers_00000.pt, got a damaged file", "delete it, and `pate teachers fit` makes it again")
+
+
+def test_data_that_change_between_stages(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = tmp_path / "run"
+    assert fit(words, root) == 0
+    described = root / "data.yaml"
+    text = described.read_text()
+    other = tmp_path / "other.npz"
+    np.savez(other, **make_arrays(seed=1))  # type: ignore[arg-type]
+    described.write_text(text.replace("data.npz", "other.npz"))
+    assert cli.main(["teachers", "vote", "--run", str(root)]) == 2
+    one_line(capsys, "the data that `teachers fit` was begun with", "data.yaml", "--overwrite")
+    assert fit(words, root) == 0  # says again where they are
+    assert described.read_text() == text
+    kept = (tmp_path / "data.npz").read_bytes()
+    shutil.copy(other, tmp_path / "data.npz")
+    assert cli.main(["teachers", "vote", "--run", str(root)]) == 2
+    one_line(capsys, f"the data that `teachers fit` of {root} was begun with", "other private records")
+    (tmp_path / "data.npz").write_bytes(kept)
+    assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
+
+
+def test_absent_teachers_by_command(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Their ballots are zeros, all others stay what they are, and so does the number of teachers."""
+    root = Path(shutil.copytree(finished, tmp_path / "run"))
+    vote = ["teachers", "vote", "--run", str(root)]
+    everybody, ids = VoteStore(root / "private" / "votes").load(ballots=True)
+    for wrong in ("[10]", "[-1]", "[3, 3]"):
+        assert cli.main([*vote, "--overwrite", f"--absent={wrong}"]) == 2
+        one_line(capsys, "absent teachers in 0..9, each once")
+    assert cli.main([*vote, "--absent=[3, 7]"]) == 2
+    one_line(capsys, "absent=[3, 7] (was None)", "--overwrite")
+    assert cli.main([*vote, "--absent=[3, 7]", "--overwrite"]) == 0
+    store = VoteStore(root / "private" / "votes")
+    present, same = store.load(ballots=True)
+    assert same == ids and present.num_teachers == everybody.num_teachers == 10
+    assert present.ballots is not None and everybody.ballots is not None
+    assert everybody.ballots.any(axis=(0, 2)).all()
+    away = np.isin(np.arange(10), (3, 7))
+    assert (present.ballots[:, away] == 0).all()
+    assert (present.ballots[:, ~away] == everybody.ballots[:, ~away]).all()
+    assert (present.counts == everybody.counts - everybody.ballots[:, away].sum(axis=1)).all()
+    assert cli.main(vote) == 0  # said once
+    assert store.load(ballots=True)[0].counts.tolist() == present.counts.tolist()
+    assert "absent" not in "".join(path.read_text() for path in (root / "public").glob("*.yaml"))
 
 
 @pytest.mark.slow

@@ -3,8 +3,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate.teachers.voting import VoteStore
+from models import Linear
+from pate.teachers.training import load_chunk
+from pate.teachers.voting import VoteStore, cast_votes, vote_chunk
 from pate.votes import pack_ballots
+from tests.teachers.test_training import partitions, plan, records, train
 
 
 def test_votes_come_back_as_they_went(tmp_path: Path) -> None:
@@ -22,6 +25,7 @@ def test_votes_come_back_as_they_went(tmp_path: Path) -> None:
     assert store.load()[0].ballots is None
     # one bit a vote, and a header
     assert store.chunk_file(range(3)).stat().st_size == 3 * 7 * 2 + 128
+    store.check()
 
 
 def test_missing_votes_are_noticed(tmp_path: Path) -> None:
@@ -30,3 +34,58 @@ def test_missing_votes_are_noticed(tmp_path: Path) -> None:
     store.seal(ids=["a", "b", "c"], label_names=["x"], num_teachers=4, made_by={})
     with pytest.raises(ValueError, match="votes of 4 teachers, got found=2"):
         store.load()
+
+
+def test_changed_votes_are_noticed(tmp_path: Path) -> None:
+    store = VoteStore(tmp_path)
+    for teachers in (range(2), range(2, 4)):
+        store.save_chunk(teachers, np.zeros((2, 3, 1), dtype=np.uint8))
+    store.seal(ids=["a", "b", "c"], label_names=["x"], num_teachers=4, made_by={})
+    path = store.chunk_file(range(2, 4))
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 128
+    for damaged in (bytes(content), path.read_bytes()[:-1], None):
+        path.unlink()
+        if damaged is not None:
+            path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"Delete it, .* got changed_or_missing='.*votes_00002\.npy"):
+            store.check()
+    assert not store.has_chunk(range(2, 4)) and store.has_chunk(range(2))
+    store.save_chunk(range(2, 4), np.zeros((2, 3, 1), dtype=np.uint8))
+    store.check()
+    path.write_bytes(bytes(content))
+    with pytest.raises(ValueError, match="the votes that were cast"):
+        store.seal(ids=["a", "b", "c"], label_names=["x"], num_teachers=4, made_by={})
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(ValueError, match="what `pate teachers vote` left"):
+        store.check()
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 256])
+def test_votes_are_each_teacher_s_on_each_sample(batch_size: int, tmp_path: Path) -> None:
+    """Sample by sample and teacher by teacher, from the weights in the file."""
+    settings = plan(network=Linear)
+    state = train(settings, records(), partitions([30, 30, 0, 30]), tmp_path)
+    features = np.asarray(records(num=120).features)
+    packed = cast_votes(load_chunk(settings, range(4), (6,), 4, tmp_path), features, batch_size=batch_size)
+    found = np.unpackbits(packed, axis=-1, count=4)
+    weights, biases = (state[f"1.{name}"].double().numpy() for name in ("weight", "bias"))
+    logits = np.einsum("tcd,nd->tnc", weights, features.astype(np.float64)) + biases[:, None]
+    sure = np.abs(logits) > 1e-4
+    expected = (logits > 0) & (np.arange(4) != 2)[:, None, None]
+    assert sure.mean() > 0.99 and (found == expected)[sure].all()
+    # neighboring samples are told apart: a shift by one would be seen
+    assert (found[:, 1:] != found[:, :-1]).any(axis=(1, 2))[[0, 1, 3]].all()
+
+
+def test_absent_teachers_cast_no_vote(tmp_path: Path) -> None:
+    settings = plan()
+    train(settings, records(), partitions([30, 30, 30, 30]), tmp_path)
+    features = np.asarray(records().features)
+    store = VoteStore(tmp_path / "votes")
+    vote_chunk(settings, range(4), features, 4, tmp_path, store)
+    everybody = np.load(store.chunk_file(range(4)))
+    vote_chunk(settings, range(4), features, 4, tmp_path, store, absent=[1, 3])
+    present = np.load(store.chunk_file(range(4)))
+    assert everybody.any(axis=(1, 2)).all()
+    assert (present[[1, 3]] == 0).all() and (present[[0, 2]] == everybody[[0, 2]]).all()
