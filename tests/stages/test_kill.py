@@ -145,6 +145,7 @@ def test_ended_and_started_again(executor: str, how: str, unbroken: Path, tmp_pa
         assert (roots[1] / "private" / "teachers" / path.name).read_bytes() == path.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_student_that_is_terminated_goes_on(unbroken: Path, tmp_path: Path) -> None:
     root = tmp_path / "run"
     shutil.copytree(unbroken / "run", root)
