@@ -3,20 +3,23 @@
 Where a formula loses digits, the value is raised by a bound on the rounding error.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 _ROUNDING = 16 * np.finfo(np.float64).eps
 # relative error of log(Phi(a) / Phi(b)), which grows with a^2 and is below this for any delta_test above 1e-300
 _LOSS_ERROR = 1e-12
 # above what is lost where a probability is too small for a float
 _UNDERFLOW = 1e-60
-# The exact curve is a maximum over gaps up to the number of teachers. Beyond this many the Gaussian bound, which it
-# never exceeds, stands in for it.
-_MAX_GAPS = 50_000
+_MAX_GAPS = 2**52  # beyond them floats do not tell one gap from the next: the Gaussian bound is the answer
+_PARTS = 8  # that a block of gaps is split into
+_MAX_BLOCKS = 400_000  # beyond so many blocks at once, their bounds stand in for the gaps within
 
 
 def stability_test_rdp(
@@ -27,45 +30,101 @@ def stability_test_rdp(
     ``shift`` is what the test subtracts, ``window`` by how many votes the gap moves between neighbors. The maximum runs
     over all gaps ``q`` in ``{shift, shift + 1/2, ...}`` up to ``num_teachers`` and both directions. Returns ``[K]``;
     never more than the Gaussian ``alpha window^2 / (2 sigma^2)``.
+
+    A block of gaps is left out where a bound on all of them is below a gap that was evaluated. With ``x`` the
+    ``Phi^-1`` of the probability that a gap passes, Q and P the laws at ``x`` and ``x + w`` (or the other way round),
+    and ``l`` the losses ``log(P / Q)``, the divergence at order a is ``log(1 + E_Q[g(l)]) / (a - 1)`` with
+    ``g(l) = e^(a l) - 1 - a (e^l - 1) >= 0``, which grows with ``abs(l)``. In x the loss of a pass falls and that of a
+    failure grows, in absolute value, as the hazard rate of a normal law rises (Sampford (1953)); ``Phi(x)`` rises and
+    ``Phi(-x)`` falls. So each of the four is largest at one end of a block.
     """
     alpha = np.atleast_1d(np.asarray(orders, dtype=np.float64))
     with np.errstate(over="ignore"):
         bound = alpha * (window / sigma) * (window / sigma) / 2
-    if num_teachers > _MAX_GAPS:
+    last = max(0, 2 * (num_teachers - shift))  # gaps are counted in half votes beyond the shift
+
+    if last > _MAX_GAPS:
         return bound
-    gaps = np.arange(0, max(0, num_teachers - shift) + 0.5, 0.5)
-    worst = np.zeros_like(alpha)
-    for block in np.array_split(gaps, max(1, gaps.size // 2048)):
-        low = block[:, None] / sigma + ndtri(delta_test)
-        worst = np.maximum(worst, _shifted_bernoulli_rdp(alpha, low, window / sigma).max(axis=0))
-    # where numbers beyond the range of floats left no curve, the Gaussian bound is the answer
-    result: FloatArray = np.fmin(worst + _UNDERFLOW, bound)
+
+    def divergence(which: IntArray, left: IntArray, right: IntArray) -> FloatArray:
+        found = _largest_rdp(alpha[which], left, right, float(ndtri(delta_test)), 1 / (2 * sigma), window / sigma)
+        return np.where(np.isnan(found), np.inf, found)  # beyond the range of floats: the Gaussian bound is the answer
+
+    # ends of blocks, and the order that each is there for
+    left = np.zeros(alpha.size, dtype=np.int64)
+    right, which = np.full_like(left, last), np.arange(alpha.size)
+    worst = np.maximum(divergence(which, left, left), divergence(which, right, right))
+    while left.size:
+        cuts = left[:, None] + (right - left)[:, None] * np.arange(_PARTS + 1) // _PARTS
+        here = np.broadcast_to(which[:, None], cuts.shape)
+        inner = cuts[:, 1:-1]
+        np.maximum.at(worst, here[:, 1:-1], divergence(here[:, 1:-1], inner, inner))
+        left, right, which = cuts[:, :-1].ravel(), cuts[:, 1:].ravel(), here[:, 1:].ravel()
+        inside = right - left > 1
+        left, right, which = left[inside], right[inside], which[inside]
+        highest = divergence(which, left, right)
+        # nothing above the Gaussian bound counts
+        open_ones = (highest > worst[which]) & (worst[which] < bound[which])
+        left, right, which, highest = left[open_ones], right[open_ones], which[open_ones], highest[open_ones]
+        if left.size > _MAX_BLOCKS:
+            np.maximum.at(worst, which, highest)
+            break
+    result: FloatArray = np.minimum(worst + _UNDERFLOW, bound)
     return result
 
 
-def _shifted_bernoulli_rdp(alpha: FloatArray, low: FloatArray, width: float) -> FloatArray:
-    """Renyi divergence between Bernoulli(Phi(low)) and Bernoulli(Phi(low + width)), the larger of both directions.
+def _largest_rdp(
+    alpha: FloatArray, left: IntArray, right: IntArray, start: float, step: float, width: float
+) -> FloatArray:
+    """Bound the divergence between Bernoulli(Phi(x)) and Bernoulli(Phi(x + width)), the larger of both directions.
 
-    Rounded upwards; ``[gaps, K]`` for ``low`` of shape ``[gaps, 1]``.
+    Rounded upwards, for each of ``alpha`` over all ``x`` from ``start + step left`` to ``start + step right``; exact
+    where they are equal. All shapes are the same.
     """
+    gaps, index = np.unique(np.stack([left, right]), return_inverse=True)
+    first, last = index.reshape((2, *left.shape))
+    low: FloatArray = np.asarray(start + step * gaps, dtype=np.float64)
     high = low + width
     with np.errstate(over="ignore", invalid="ignore"):
-        yes, no = log_ndtr_rise(low, width), -log_ndtr_rise(-high, width)
-        # losses log(P / Q) of a pass and of a failure, and the two sides of P and Q
-        upward = _two_outcome_rdp(alpha, ((yes, high, low), (no, -high, -low)))
-        downward = _two_outcome_rdp(alpha, ((-yes, low, high), (-no, -low, -high)))
+        # both losses log(Phi(high) / Phi(low)) are positive: that of a pass falls with x, that of a failure rises
+        passes, fails = log_ndtr_rise(low, width), log_ndtr_rise(-high, width)
+        upward = _two_outcome_rdp(
+            alpha,
+            _Outcome(passes[first], passes[first], high[first], low[first], low[last]),
+            _Outcome(-fails[last], -fails[first], -high[first], -low[first], -low[first]),
+        )
+        downward = _two_outcome_rdp(
+            alpha,
+            _Outcome(-passes[first], -passes[last], low[last], high[last], high[last]),
+            _Outcome(fails[last], fails[last], -low[last], -high[last], -high[first]),
+        )
     return np.maximum(upward, downward)
 
 
-def _two_outcome_rdp(alpha: FloatArray, outcomes: tuple[tuple[FloatArray, FloatArray, FloatArray], ...]) -> FloatArray:
-    """Renyi divergence of two distributions over ``(log(P / Q), Phi^-1(P), Phi^-1(Q))``, rounded upwards."""
+class _Outcome(NamedTuple):
+    """Bounds on one outcome of two laws P and Q, for a block of such pairs."""
+
+    loss: FloatArray
+    """``log(P / Q)`` where its absolute value is largest."""
+    top: FloatArray
+    """``log(P / Q)`` where it is largest."""
+    p: FloatArray
+    """``Phi^-1(P)`` there."""
+    q: FloatArray
+    """``Phi^-1(Q)`` there."""
+    most: FloatArray
+    """The largest ``Phi^-1(Q)``."""
+
+
+def _two_outcome_rdp(alpha: FloatArray, *outcomes: _Outcome) -> FloatArray:
+    """Return the largest Renyi divergence of P from Q, rounded upwards."""
     excess, terms, largest = np.zeros(()), [], np.zeros(())
-    for loss, p, q in outcomes:
+    for loss, top, p, q, most in outcomes:
         # E_Q[r^alpha] - 1 as E_Q[r^alpha - 1 - alpha (r - 1)]: no term is negative, so small ones keep their digits
         curved, linear = np.expm1(alpha * loss), alpha * np.expm1(loss)
         slack = _ROUNDING * (np.abs(curved) + np.abs(linear))
-        excess = excess + ndtr(q) * ((curved - linear) * (1 + _LOSS_ERROR * (2 + np.abs(alpha * loss))) + slack)
-        terms.append(alpha * loss + log_ndtr(q) - _ROUNDING * alpha * (log_ndtr(p) + log_ndtr(q)))
+        excess = excess + ndtr(most) * ((curved - linear) * (1 + _LOSS_ERROR * (2 + np.abs(alpha * loss))) + slack)
+        terms.append(alpha * top + log_ndtr(most) - _ROUNDING * alpha * (log_ndtr(p) + log_ndtr(q)))
         largest = np.maximum(largest, np.abs(alpha * loss))
     # beyond the range of exp, in log space
     total = np.where(largest < 600, np.log1p(excess), np.logaddexp(*terms) + _ROUNDING)

@@ -218,9 +218,9 @@ def convert(
 
 
 def conversion_overhead(
-    orders: FloatArray, delta: float, conversion: Literal["optimal", "classic"] = "optimal"
+    orders: FloatArray, delta: float | FloatArray, conversion: Literal["optimal", "classic"] = "optimal"
 ) -> FloatArray:
-    """Return what the conversion adds to a curve at each of ``orders``, ``[K]``."""
+    """Return what the conversion to ``delta``, which broadcasts, adds to a curve at each of ``orders``, ``[K]``."""
     far = orders - 1
     if conversion == "classic":
         return np.asarray(-np.log(delta) / far, dtype=np.float64)
@@ -255,5 +255,7 @@ def _as_counts(counts: int | ArrayLike, size: int) -> NDArray[np.int64]:
         expect_count(0, count=counts)  # type: ignore[arg-type]
         values = np.full(size, values)
     expect(values.shape == (size,), f"counts of shape [{size}]", shape=values.shape)
-    expect(values.dtype.kind in "iu" and (values >= 0).all(), "integer counts >= 0", counts=values.tolist()[:5])
+    # beyond 2**53 a float does not hold every integer, and int64 soon none
+    inside = values.dtype.kind in "iu" and bool(((values >= 0) & (values <= 2**53)).all())
+    expect(inside, "integer counts in 0..2**53", counts=values.tolist()[:5])
     return values.astype(np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 
 from pate.accounting.accountant import conversion_overhead, tightest_guarantee
 from pate.accounting.curves import DEFAULT_ORDERS, Cost, FloatArray
-from pate.accounting.gaussian import gaussian_delta, gaussian_epsilon, largest_mu
+from pate.accounting.gaussian import gaussian_epsilon, largest_mu
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.search import largest_count_where
 from pate.validation import expect, expect_open_unit, expect_positive
@@ -43,6 +43,9 @@ class Budget:
         expect_open_unit(delta=self.delta)
         if self.max_delta0 is not None:
             expect(0 <= self.max_delta0 < self.delta, f"0 <= max_delta0 < {self.delta}", max_delta0=self.max_delta0)
+        for name in ("max_epsilon", "delta", "max_delta0"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else float(value))  # numpy's are no JSON
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -123,10 +126,10 @@ class RenyiFilter(PrivacyFilter):
     def expect_follows(self, budget: Budget) -> None:
         """Raise ``ValueError`` unless ``max_rdp`` is what the conversion leaves of the budget's epsilon."""
         _expect_share(budget, self.max_delta0)
-        largest = budget.max_epsilon - float(conversion_overhead(self.orders, budget.delta - self.max_delta0)[0])
-        # one rounding of the two terms, whose difference may be smaller than both
-        slack = 1e-12 * max(1.0, budget.max_epsilon)
-        expect(self.max_rdp <= largest + slack, f"max_rdp <= {largest:g}, what the budget leaves", max_rdp=self.max_rdp)
+        overhead = float(conversion_overhead(self.orders, budget.delta - self.max_delta0)[0])
+        # a difference of two numbers that may both be larger
+        follows = abs(budget.max_epsilon - overhead - self.max_rdp) <= _SLACK * (budget.max_epsilon + abs(overhead))
+        expect(follows, f"max_rdp={budget.max_epsilon - overhead} from max_epsilon", max_rdp=self.max_rdp)
 
     def spent(self, cost: Cost) -> str:
         """Say how much of the bounds ``cost`` has used."""
@@ -161,18 +164,18 @@ class GaussianFilter(PrivacyFilter):
     @property
     def orders(self) -> FloatArray:
         """Some order, ``[1]``; the sum of ``mu^2`` is part of a cost at any."""
-        return np.array([2.0])
+        return DEFAULT_ORDERS[:1]
 
     def epsilon(self, budget: Budget, cost: Cost) -> float:
         """Return what max_epsilon the budget would need to admit ``cost``, were delta0 no matter."""
         return gaussian_epsilon(budget.delta - self.max_delta0, math.sqrt(cost.mu_squared))
 
     def expect_follows(self, budget: Budget) -> None:
-        """Raise ``ValueError`` unless a Gaussian mechanism of ``max_mu_squared`` keeps the budget."""
+        """Raise ``ValueError`` unless ``max_mu_squared`` is that of the Gaussian mechanism that spends the budget."""
         _expect_share(budget, self.max_delta0)
-        delta = gaussian_delta(budget.max_epsilon, math.sqrt(self.max_mu_squared))
-        left = budget.delta - self.max_delta0
-        expect(delta <= left * (1 + 1e-9), f"max_mu_squared of delta <= {left:g}", max_mu_squared=self.max_mu_squared)
+        largest = largest_mu(budget.max_epsilon, budget.delta - self.max_delta0) ** 2
+        follows = math.isclose(self.max_mu_squared, largest, rel_tol=1e-10)
+        expect(follows, f"max_mu_squared={largest} from max_epsilon", max_mu_squared=self.max_mu_squared)
 
     def spent(self, cost: Cost) -> str:
         """Say how much of the bounds ``cost`` has used."""
@@ -283,9 +286,8 @@ def _gaussian_keeps(budget: Budget, cost: Cost) -> bool:
 
 
 def _expect_share(budget: Budget, max_delta0: float) -> None:
-    share = budget.delta if budget.max_delta0 is None else budget.max_delta0
-    within = max_delta0 < budget.delta and max_delta0 <= share
-    expect(within, f"max_delta0 <= {share:g}, below delta = {budget.delta:g}", max_delta0=max_delta0)
+    aside = max_delta0 < budget.delta and budget.max_delta0 in (None, max_delta0)
+    expect(aside, f"max_delta0 of {budget.to_dict()}", max_delta0=max_delta0)
 
 
 def _say(budget: Budget, cost: Cost) -> float:

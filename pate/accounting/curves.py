@@ -170,10 +170,14 @@ def smooth_sensitivity_rdp(orders: ArrayLike, beta: ArrayLike, noise_multiplier:
     worst = np.zeros(np.broadcast_shapes(alpha.shape, beta.shape, shift.shape))
     for log_ratio in (-beta, beta):
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            # variance of the tilted law over that of the first one
+            # variance of the tilted law over that of the first one, less 1; rounded downwards, as the divergence falls
+            # with it: where the pole lies within the rounding, it is infinite
             tilted = alpha * np.expm1(2 * log_ratio)
+            tilted = tilted - _ROUNDING * np.abs(tilted)
+            widened = np.log1p(tilted)
             moved = shift * np.minimum(np.exp(2 * log_ratio), 1) / (1 + tilted)
-            widths = (alpha * log_ratio - np.log1p(tilted) / 2 + _ROUNDING * alpha * beta) / (alpha - 1)
+            lost = _ROUNDING * (alpha * beta + np.abs(widened))
+            widths = (alpha * log_ratio - widened / 2 + lost) / (alpha - 1)
             curve = np.where(tilted > -1, (moved + widths) * (1 + _ROUNDING), np.inf)
         worst = np.fmax(worst, np.where(np.isnan(curve), np.inf, curve))
     return worst

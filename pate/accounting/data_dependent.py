@@ -4,12 +4,15 @@ Where teachers agree, a label by noisy votes costs less than its event says: Pap
 its curve by the probability that the noise overturns the majority. That bound is a function of the votes: it is
 PRIVATE, no guarantee to be shown, and may leave only through `release_rdp`, which has a cost of its own.
 
-One label is released as ``h + N(0, sigma^2) > T / 2``. All here is under REPLACE_RECORD, where ``h`` moves by one vote.
+One label is released as ``h + N(0, sigma^2) > T / 2``. Nothing here uses more than that ``h`` moves by one vote at most
+and stays in ``0..T``. So all of it holds under REPLACE_RECORD, and under ADD_REMOVE_TEACHER too where T is a nominal
+number of teachers: one that stays away casts zeros and leaves T as it is.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -27,8 +30,8 @@ class NoisyRelease(NamedTuple):
 
     rdp: float
     """The noisy value, which may be below the true one or below 0."""
-    event: SmoothSensitivityEvent
-    """What releasing it cost, beside the labels themselves."""
+    events: Mapping[NeighboringRelation, SmoothSensitivityEvent]
+    """What releasing it cost under either relation, beside the labels themselves."""
 
 
 def private_rdp_table(order: float, *, sigma: float, num_teachers: int) -> FloatArray:
@@ -72,6 +75,19 @@ def private_smooth_sensitivity(
     return smooth
 
 
+def release_events(*, beta: float, noise_multiplier: float) -> dict[NeighboringRelation, SmoothSensitivityEvent]:
+    """Return what one `release_rdp` costs, for the ledger to reserve before it is called.
+
+    Neighbors under ADD_REMOVE_TEACHER have counts ``h`` and ``h + v`` or ``h - v`` with v in {0, 1}^C, at the same
+    nominal T. Such a pair is one under REPLACE_RECORD, where v is in {-1, 0, 1}^C. A guarantee over all of these pairs
+    holds over some of them, so the event is the same under both.
+    """
+    return {
+        relation: SmoothSensitivityEvent(beta=beta, noise_multiplier=noise_multiplier, neighboring_relation=relation)
+        for relation in NeighboringRelation
+    }
+
+
 def release_rdp(
     counts: ArrayLike,
     order: float,
@@ -88,19 +104,17 @@ def release_rdp(
         counts: vote counts ``[..., C]``, of the queries that were labelled.
         order: the Renyi order, chosen without looking at the votes.
         sigma: standard deviation of the noise of the votes.
-        num_teachers: how many teachers voted.
+        num_teachers: how many teachers voted; under ADD_REMOVE_TEACHER a nominal number, whoever takes part.
         beta: smoothness, below ``1 / (2 order)`` for a finite cost at that order.
         noise_multiplier: noise over smooth sensitivity.
-        generator: source of the noise; reserve ``event`` in the ledger before it is drawn.
+        generator: source of the noise; reserve `release_events` in the ledger before it is drawn.
 
-    Privacy: `SmoothSensitivityEvent` under REPLACE_RECORD.
+    Privacy: `SmoothSensitivityEvent` under either relation (`release_events`).
     """
-    event = SmoothSensitivityEvent(
-        beta=beta, noise_multiplier=noise_multiplier, neighboring_relation=NeighboringRelation.REPLACE_RECORD
-    )
+    events = release_events(beta=beta, noise_multiplier=noise_multiplier)
     value = private_rdp(counts, order, sigma=sigma, num_teachers=num_teachers)
     sensitivity = private_smooth_sensitivity(counts, order, sigma=sigma, num_teachers=num_teachers, beta=beta)
-    return NoisyRelease(value + noise_multiplier * sensitivity * float(generator.standard_normal()), event)
+    return NoisyRelease(value + noise_multiplier * sensitivity * float(generator.standard_normal()), events)
 
 
 def _bound_of_theorem_6(order: float, log_q: float, slope: float) -> float:

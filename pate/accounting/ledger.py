@@ -7,41 +7,43 @@ each carries a digest of itself and all rows before it.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import secrets
 import sqlite3
-import stat
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pate.accounting.accountant import RDPAccountant
+import numpy as np
+
+from pate.accounting import log
+from pate.accounting.accountant import conversion_overhead, remaining_delta
 from pate.accounting.budget import Budget, PrivacyFilter, after, filter_from_dict, make_filter, refuse
-from pate.accounting.curves import DEFAULT_ORDERS, Cost, FloatArray, cost, total_cost
-from pate.accounting.events import Event, event_from_dict
+from pate.accounting.charges import (
+    Charge,
+    Events,
+    account,
+    charged,
+    expect_charge,
+    expect_events,
+    name_of,
+    parse_events,
+    plain_charges,
+    plain_events,
+)
+from pate.accounting.curves import DEFAULT_ORDERS, Cost, FloatArray, cost
+from pate.accounting.log import Head
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.search import largest_count_where
-from pate.validation import expect, expect_count, expect_open_unit
+from pate.accounting.totals import Totals, as_cost, charge_values
+from pate.validation import expect, expect_open_unit
 
-Events = Mapping[NeighboringRelation, Event]
-Charge = tuple[Events, int]
-"""How often an event, given under either relation, is paid for."""
+__all__ = ["Book", "Charge", "Entry", "Events", "Head", "Ledger", "account", "read_ledger", "verify_ledger"]
 
-_APPLICATION, _VERSION = 0x70617465, 1  # "pate"
-_FINAL = "CREATE TRIGGER log_{0} BEFORE {0} ON log BEGIN SELECT RAISE(ABORT, 'a ledger is final'); END"
-_TABLE = "CREATE TABLE log (row INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, digest TEXT NOT NULL)"
-_SCHEMA = (
-    f"PRAGMA application_id = {_APPLICATION}",
-    f"PRAGMA user_version = {_VERSION}",
-    _TABLE,
-    *(_FINAL.format(change) for change in ("UPDATE", "DELETE")),
-)
+_WITHIN = 1 + 1e-12  # sums of the same costs in another order differ by less
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +75,11 @@ class Entry:
             "at": self.at,
             "run": self.run,
             "description": self.description,
-            "events": _plain_events(self.events),
+            "events": plain_events(self.events),
             "count": self.count,
             "seeded": self.seeded,
             "settled": self.settled,
-            "realised": None if self.realised is None else _plain_charges(self.realised),
+            "realised": None if self.realised is None else plain_charges(self.realised),
         }
 
 
@@ -88,17 +90,18 @@ class Book:
     entries: tuple[Entry, ...] = ()
     budget: Budget | None = None
     filter: PrivacyFilter | None = None
-    digests: tuple[str, ...] = ()
-    """That of each row."""
+    digests: tuple[str, ...] = field(default=(), repr=False)
+    """Of each row; a release has one row or two, a budget has one."""
 
     @property
-    def head(self) -> tuple[int, str]:
-        """How many rows the log has, and the digest of the last one."""
-        return len(self.digests), self.digests[-1] if self.digests else ""
+    def head(self) -> Head:
+        """How many rows the ledger had, and the digest of the last one."""
+        return Head(len(self.digests), self.digests[-1] if self.digests else "")
 
-    def follows(self, row: int, digest: str) -> bool:
-        """Whether the log once ended with this row."""
-        return 0 <= row <= len(self.digests) and (self.digests[row - 1] if row else "") == digest
+    def follows(self, head: Head) -> bool:
+        """Whether the ledger is the one that ended with ``head`` once: that one, or one with more rows after them."""
+        rows, digest = head
+        return rows == 0 or (0 < rows <= len(self.digests) and self.digests[rows - 1] == digest)
 
     def charges(self) -> list[Charge]:
         """Return what all releases cost, oldest first."""
@@ -106,11 +109,14 @@ class Book:
 
     def spent(self, relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         """Return the sum of all releases under ``relation`` on ``orders``."""
-        return _sum(self.charges(), relation, orders)
+        return charged(self.charges(), relation, orders)
 
 
 class Ledger:
     """The releases from one private data set, in a SQLite file shared by all runs on it.
+
+    Opening reads all rows; from then on only rows that were added since are read, and the one before them is checked
+    to be still what it was. No lock is held while rows are read at opening.
 
     Args:
         path: the file, made where it is missing.
@@ -121,21 +127,32 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
-        with _one_line(self.path):
+        self._alone = threading.Lock()
+        with log.one_line(self.path):
             if not self.path.exists():
-                _make(self.path)
-        with self._transaction() as connection:
-            _expect_ledger(connection, self.path)
-            _read(connection, self.path)
+                log.make(self.path)
+            log.expect_writable(self.path)
+        self._history = _History()
+        with log.opened(self.path, writable=True) as connection:
+            log.expect_intact(connection, self.path)
+            self._catch_up(connection)
+        self._history.prepare()
+
+    @property
+    def head(self) -> Head:
+        """How many rows the ledger has, and the digest of the last one."""
+        with self._reading() as history:
+            return history.head
 
     def book(self) -> Book:
         """Return what the ledger says."""
-        with _one_line(self.path), closing(_connect(self.path)) as connection:
-            return _read(connection, self.path)
+        with self._reading() as history:
+            return history.book()
 
     def entries(self) -> tuple[Entry, ...]:
         """Return all releases, oldest first."""
-        return self.book().entries
+        with self._reading() as history:
+            return tuple(history.entries)
 
     def reserve(
         self,
@@ -152,7 +169,7 @@ class Ledger:
 
         Args:
             events: the cost of one query, under either relation.
-            count: how many queries are answered at most.
+            count: how many queries are answered at most, ``1..2**53``.
             run: who asks.
             description: what is released.
             seeded: whether the noise comes from a fixed seed, so that nothing is private.
@@ -162,28 +179,18 @@ class Ledger:
         Raises:
             ValueError: and writes nothing, if the ledger's budget cannot pay, or is another one than ``budget``.
         """
-        expect_count(1, count=count)
-        _expect_events(events)
+        expect_charge(1, count)
+        expect_events(events)
+        expect(isinstance(run, str) and isinstance(description, str), "texts", run=run, description=description)
         if delta is not None:
             expect_open_unit(delta=delta)
+        self._prepare(events)
         with self._transaction() as connection:
-            book = _read(connection, self.path)
-            if book.budget is None and budget is not None:
-                book = _declare(connection, book, budget, events)
-            expect(budget in (None, book.budget), f"the budget of the ledger, {_say(book.budget)}", budget=_say(budget))
-            _expect_affordable(book, events, count)
-            body = {
-                "kind": "reserve",
-                "at": _now(),
-                "run": run,
-                "description": description,
-                "events": _plain_events(events),
-                "count": int(count),
-                "seeded": bool(seeded),
-                "stated": _state(book, (events, count), delta),
-            }
-            _append(connection, body)
-            return len(book.entries) + 1
+            bodies = self._history.reservation(events, int(count), budget, None if delta is None else float(delta))
+            bodies[-1] |= {"run": run, "description": description, "seeded": bool(seeded)}
+            for body in bodies:
+                self._append(connection, {"kind": body["kind"], "at": _now()} | body)
+            return len(self._history.entries)
 
     def settle(self, release: int, *, realised: Sequence[Charge] | None = None) -> None:
         """Write down that what ``release`` reserved was published; once, however often it is said.
@@ -196,42 +203,70 @@ class Ledger:
             ValueError: and writes nothing, if nothing was reserved under this number, if ``realised`` costs more than
                 what was reserved at some order, or if it was settled for something else before.
         """
+        for charge in realised or ():
+            expect(isinstance(charge, tuple | list) and len(charge) == 2, "charges of events and count", charge=charge)
+            events, count = charge
+            expect_events(events)
+            expect_charge(0, count)
         charges = None if realised is None else tuple((events, int(count)) for events, count in realised)
-        for events, count in charges or ():
-            _expect_events(events)
-            expect_count(0, count=count)
+        self._prepare(*(events for events, _ in charges or ()))
         with self._transaction() as connection:
-            entries = _read(connection, self.path).entries
-            expect(1 <= release <= len(entries), f"a release among the {len(entries)} of {self.path}", release=release)
-            entry = entries[release - 1]
+            entry = self._history.entry(release, self.path)
             if entry.settled:
-                expect(
-                    entry.realised == charges, f"release {release} settled once", realised="another cost than before"
-                )
+                same = entry.realised == charges
+                expect(same, f"release {release} settled once", realised="another cost than before")
                 return
-            _expect_within(entry, charges)
-            plain = None if charges is None else _plain_charges(charges)
-            _append(connection, {"kind": "settle", "at": _now(), "release": int(release), "realised": plain})
+            plain = None if charges is None else plain_charges(charges)
+            self._append(connection, {"kind": "settle", "at": _now(), "release": entry.release, "realised": plain})
+
+    def _prepare(self, *events: Events) -> None:
+        # curves that take long are computed before others have to wait
+        with self._alone:
+            self._history.prepare(*events)
+
+    @contextmanager
+    def _reading(self) -> Iterator[_History]:
+        with self._alone, log.opened(self.path, writable=False) as connection:
+            self._catch_up(connection)
+            yield self._history
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with _one_line(self.path), closing(_connect(self.path)) as connection:
-            _expect_writable(self.path)
-            # EXTRA: the folder is synced too, so that no power failure brings back a log without the last row
-            connection.execute("PRAGMA synchronous = EXTRA")
-            # the lock is taken before the budget is read: two processes never both count on what is left
-            connection.execute("BEGIN IMMEDIATE")
-            yield connection
-            connection.execute("COMMIT")
+        with self._alone:
+            before = self._history.head
+            try:
+                # the lock is taken before the budget is read: two processes never both count on what is left
+                with log.locked(self.path) as connection:
+                    self._catch_up(connection)
+                    before = self._history.head
+                    yield connection
+            except BaseException:
+                if self._history.head != before:  # rows that are not in the file
+                    self._history = _History()
+                raise
+
+    def _catch_up(self, connection: sqlite3.Connection) -> None:
+        for text, digest in log.rows_after(connection, self._history.head, self.path):
+            self._history.fold_row(text, digest, self.path)
+
+    def _append(self, connection: sqlite3.Connection, body: Mapping[str, Any]) -> None:
+        text = json.dumps(body, allow_nan=False)
+        # what no reader could read is refused here, before it is written
+        head = self._history.head
+        self._history.fold(text, log.chained(head.digest, text))
+        log.append(connection, head, text)
 
 
 def read_ledger(path: Path) -> Book:
     """Return what the ledger at ``path`` says, without the right to write it. Raises ``ValueError`` like `Ledger`."""
     path = Path(path)
     expect(path.is_file(), "a ledger", path=str(path))
-    with _one_line(path), closing(_connect(path, _reading_mode(path))) as connection:
-        _expect_ledger(connection, path)
-        return _read(connection, path)
+    history = _History()
+    with log.opened(path, writable=False) as connection:
+        log.expect_intact(connection, path)
+        for text, digest in log.rows_after(connection, history.head, path):
+            history.fold_row(text, digest, path)
+    return history.book()
 
 
 def verify_ledger(path: Path) -> Book:
@@ -244,239 +279,283 @@ def verify_ledger(path: Path) -> Book:
         ValueError: at the first figure that does not follow from the events.
     """
     path = Path(path)
-    book = read_ledger(path)
-    with _one_line(path), closing(_connect(path, _reading_mode(path))) as connection:
-        (state,) = connection.execute("PRAGMA integrity_check").fetchone()
-        expect(state == "ok", "an intact ledger", path=str(path), found=state)
-        triggers = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")}
-        expect(triggers >= {"log_UPDATE", "log_DELETE"}, "a ledger whose rows are final", triggers=sorted(triggers))
-        bodies = [json.loads(body) for (body,) in connection.execute("SELECT body FROM log ORDER BY row")]
-    before = Book()
-    for number, body in enumerate(bodies, 1):
-        if body["kind"] == "reserve":
-            (events, count) = charge = (_events(body["events"]), body["count"])
-            try:
-                _expect_affordable(before, events, count)
-            except ValueError as error:
-                raise ValueError(f"Expected row {number} of {path} to be within the budget. {error}") from None
-            if body["stated"] is not None:
-                _expect_same(_state(before, charge, body["stated"]["delta"]), body["stated"], number, path)
-        before = _fold(before, body)
-    return book
+    expect(path.is_file(), "a ledger", path=str(path))
+    verifier = _Verifier(path)
+    with log.opened(path, writable=False) as connection:
+        log.expect_final(connection, path)
+        for text, digest in log.rows_after(connection, Head(), path):
+            verifier.take(text, digest)
+    verifier.check(verifier.history.filter)
+    return verifier.history.book()
 
 
-def account(releases: Sequence[Charge], relation: NeighboringRelation) -> RDPAccountant:
-    """Compose releases, each ``(events, count)``, under one relation."""
-    accountant = RDPAccountant(neighboring_relation=relation)
-    return accountant.compose([events[relation] for events, _ in releases], [count for _, count in releases])
+class _History:
+    """The rows of a ledger, folded one after another into what they say and what it costs."""
 
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.budget: Budget | None = None
+        self.filter: PrivacyFilter | None = None
+        self._digests: list[str] = []
+        self._names: list[str] = []  # of the events of each release
+        self._totals = Totals(DEFAULT_ORDERS)
 
-# The budget
+    @property
+    def head(self) -> Head:
+        return Head(len(self._digests), self._digests[-1] if self._digests else "")
 
+    def book(self) -> Book:
+        return Book(tuple(self.entries), self.budget, self.filter, tuple(self._digests))
 
-def _declare(connection: sqlite3.Connection, book: Book, budget: Budget, events: Events) -> Book:
-    relation = budget.neighboring_relation
-    chosen = make_filter(budget, book.spent(relation), cost(events[relation]))
-    body = {"kind": "budget", "at": _now(), "budget": budget.to_dict(), "filter": chosen.to_dict()}
-    _append(connection, body)
-    return _fold(book, body)
+    def entry(self, release: int, where: object) -> Entry:
+        number = isinstance(release, int | np.integer) and not isinstance(release, bool)
+        known = number and 1 <= release <= len(self.entries)
+        expect(known, f"a release among the {len(self.entries)} of {where}", release=release)
+        return self.entries[release - 1]
 
+    def prepare(self, *events: Events) -> None:
+        """Compute what the next row is going to need."""
+        for each in events:
+            charge_values(name_of(plain_events(each)), 1, self._totals.orders)
+        self._totals.values()
 
-def _expect_affordable(book: Book, events: Events, count: int) -> None:
-    budget, bounds = book.budget, book.filter
-    if budget is None or bounds is None:
-        return
-    relation = budget.neighboring_relation
-    spent, query = book.spent(relation, bounds.orders), cost(events[relation], bounds.orders)
-    if not bounds.admits(after(spent, query, count)):
-        left = largest_count_where(lambda n: bounds.admits(after(spent, query, n)))
-        refuse(budget, bounds, after(spent, query, count), left)
+    # reading
 
-
-def _expect_within(entry: Entry, charges: tuple[Charge, ...] | None) -> None:
-    for relation in NeighboringRelation if charges is not None else ():
-        reserved = _sum([(entry.events, entry.count)], relation, DEFAULT_ORDERS)
-        paid = _sum(charges or (), relation, DEFAULT_ORDERS)
-        within = (paid.rdp <= reserved.rdp * (1 + 1e-12)).all()
-        within &= paid.log_survival >= reserved.log_survival * (1 + 1e-12)
-        expect(within, f"at most what release {entry.release} reserved under {relation.value}", realised="more")
-
-
-def _state(book: Book, charge: Charge, delta: float | None) -> dict[str, Any] | None:
-    if delta is None:
-        if book.budget is None:
-            return None
-        delta = book.budget.delta
-    stated: dict[str, Any] = {"delta": delta}
-    for relation in NeighboringRelation:
-        epsilon = account([*book.charges(), charge], relation).get_epsilon(delta=delta, conversion="optimal")
-        stated[relation.value] = epsilon if epsilon < float("inf") else None
-    return stated
-
-
-def _expect_same(computed: Mapping[str, Any] | None, stated: Mapping[str, Any], number: int, path: Path) -> None:
-    assert computed is not None
-    for name, value in computed.items():
-        found = stated.get(name)
-        same = found is value if None in (found, value) else abs(found - value) <= 1e-9 * abs(value)
-        expect(same, f"{name}={value} in row {number} of {path}, computed from its events", **{name: found})
-
-
-def _sum(charges: Sequence[Charge], relation: NeighboringRelation, orders: FloatArray) -> Cost:
-    return total_cost([events[relation] for events, _ in charges], [count for _, count in charges], orders)
-
-
-def _say(budget: Budget | None) -> str:
-    return "none" if budget is None else ", ".join(f"{name}={value}" for name, value in budget.to_dict().items())
-
-
-# The file
-
-
-def _connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
-    # never "rwc": SQLite would make an empty file for one that was deleted meanwhile
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=60, isolation_level=None)
-
-
-def _make(path: Path) -> None:
-    """Make an empty ledger beside ``path`` and put it there, unless another process was first."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with closing(sqlite3.connect(beside)) as connection:
-            connection.executescript(";".join(_SCHEMA))
-        with suppress(FileExistsError):
-            os.link(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _reading_mode(path: Path) -> str:
-    # what a killed process left half written is undone by the next one that may write, before it reads
-    return "rw" if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK) else "ro"
-
-
-def _expect_writable(path: Path) -> None:
-    # the superuser may write a file that is marked read-only, and a ledger that somebody closed stays closed
-    mode = path.stat().st_mode
-    expect(
-        mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH), f"a writable ledger at {path}", mode=stat.filemode(mode)
-    )
-
-
-def _expect_ledger(connection: sqlite3.Connection, path: Path) -> None:
-    marks = tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-    # an empty file, which SQLite takes for a new database, has no marks
-    expect(marks == (_APPLICATION, _VERSION), f"a ledger of version {_VERSION} at {path}", found=marks)
-    (state,) = connection.execute("PRAGMA quick_check").fetchone()
-    expect(state == "ok", "an intact ledger", path=str(path), found=state)
-
-
-@contextmanager
-def _one_line(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        raise ValueError(f"Expected a readable and writable ledger at {path}, got: {error}") from None
-
-
-# The log
-
-
-def _append(connection: sqlite3.Connection, body: Mapping[str, Any]) -> None:
-    last = connection.execute("SELECT digest FROM log ORDER BY row DESC LIMIT 1").fetchone()
-    text = json.dumps(body, allow_nan=False)
-    digest = _digest("" if last is None else last[0], text)
-    connection.execute("INSERT INTO log (body, digest) VALUES (?, ?)", (text, digest))
-
-
-def _read(connection: sqlite3.Connection, path: Path) -> Book:
-    """Return the log's content. Raises ``ValueError`` if a row is missing, changed or malformed."""
-    book, previous = Book(), ""
-    for number, (row, text, digest) in enumerate(
-        connection.execute("SELECT row, body, digest FROM log ORDER BY row"), 1
-    ):
-        previous = _digest(previous, str(text))
-        intact = row == number and digest == previous
-        expect(intact, "an intact ledger", path=str(path), found=f"row {row} does not follow from the rows before it")
+    def fold_row(self, text: str, digest: str, path: Path) -> list[tuple[str, int]]:
+        """Take in one more row of ``path``, and return what it changed. Raises ``ValueError`` in one line."""
         try:
-            book = _fold(book, json.loads(text))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            return self.fold(text, digest)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ArithmeticError) as error:
+            row = len(self._digests) + 1
             raise ValueError(f"Expected an intact ledger at {path}, got row {row}: {error}") from None
-        book = replace(book, digests=(*book.digests, digest))
-    return book
 
+    def fold(self, text: str, digest: str) -> list[tuple[str, int]]:
+        """Take in one more row, and return what it changed. Raises, and changes nothing, if it is malformed."""
+        body, end = _DECODER.raw_decode(text)
+        expect(end == len(text), "one JSON object", found=text[end : end + 20])
+        kind = body["kind"]
+        expect(kind in ("budget", "reserve", "settle"), "a row among budget, reserve, settle", kind=kind)
+        changes: list[tuple[str, int]] = []
+        if kind == "budget":
+            self._fold_budget(body)
+        elif kind == "reserve":
+            changes = self._fold_reserve(body)
+        else:
+            changes = self._fold_settle(body)
+        for change in changes:
+            self._totals.add(*change)
+        self._digests.append(digest)
+        return changes
 
-def _fold(book: Book, body: Mapping[str, Any]) -> Book:
-    """Return ``book`` after one more row."""
-    kind = body["kind"]
-    if kind == "budget":
-        expect(book.budget is None, "one budget", kind=kind)
-        return replace(book, budget=Budget(**body["budget"]), filter=filter_from_dict(body["filter"]))
-    if kind == "reserve":
-        expect_count(1, count=body["count"])
+    def _fold_budget(self, body: Mapping[str, Any]) -> None:
+        expect(self.budget is None, "one budget", kind="budget")
+        budget, bounds = Budget(**body["budget"]), filter_from_dict(body["filter"])
+        bounds.expect_follows(budget)
+        self._totals = self._totals.on(_grid(bounds))
+        self.budget, self.filter = budget, bounds
+
+    def _fold_reserve(self, body: Mapping[str, Any]) -> list[tuple[str, int]]:
+        expect_charge(1, body["count"])
+        _expect_stated(body["stated"])
+        name = name_of(body["events"])
         entry = Entry(
-            release=len(book.entries) + 1,
+            release=len(self.entries) + 1,
             at=body["at"],
             run=body["run"],
             description=body["description"],
-            events=_events(body["events"]),
+            events=parse_events(name),
             count=body["count"],
             seeded=bool(body["seeded"]),
             settled=False,
             stated=body["stated"],
         )
-        return replace(book, entries=(*book.entries, entry))
-    expect(kind == "settle", "a row among budget, reserve, settle", kind=kind)
-    release, realised = body["release"], body["realised"]
-    expect(1 <= release <= len(book.entries), "a release that was reserved", release=release)
-    entry = book.entries[release - 1]
-    expect(not entry.settled, "a release settled once", release=release)
-    charges = None if realised is None else tuple((_events(each["events"]), each["count"]) for each in realised)
-    for _, count in charges or ():
-        expect_count(0, count=count)
-    _expect_within(entry, charges)
-    settled = replace(entry, settled=True, realised=charges)
-    return replace(book, entries=(*book.entries[: release - 1], settled, *book.entries[release:]))
+        self.entries.append(entry)
+        self._names.append(name)
+        return [(name, entry.count)]
+
+    def _fold_settle(self, body: Mapping[str, Any]) -> list[tuple[str, int]]:
+        entry, realised = self.entry(body["release"], "the rows before"), body["realised"]
+        expect(not entry.settled, "a release settled once", release=entry.release)
+        charges, changes = None, []
+        if realised is not None:
+            paid = [(name_of(each["events"]), each["count"]) for each in realised]
+            for _, count in paid:
+                expect_charge(0, count)
+            charges = tuple((parse_events(name), count) for name, count in paid)
+            reserved = (self._names[entry.release - 1], entry.count)
+            self._expect_within(reserved, paid, entry.release)
+            changes = [(reserved[0], -reserved[1]), *(each for each in paid if each[1])]
+        self.entries[entry.release - 1] = _settled(entry, charges)
+        return changes
+
+    def _expect_within(self, reserved: tuple[str, int], paid: Sequence[tuple[str, int]], release: int) -> None:
+        orders = self._totals.orders
+        most = charge_values(*reserved, orders)
+        total = np.sum([np.zeros(most.shape), *(charge_values(*each, orders) for each in paid)], axis=0)
+        for relation, within in zip(NeighboringRelation, (total <= most * _WITHIN).all(axis=1), strict=True):
+            expect(within, f"at most what release {release} reserved under {relation.value}", realised="more")
+
+    # the budget
+
+    def reservation(
+        self, events: Events, count: int, budget: Budget | None, delta: float | None
+    ) -> list[dict[str, Any]]:
+        """Return the rows that reserve ``count`` times ``events``. Raises ``ValueError`` if that cannot be paid."""
+        plain, rows = plain_events(events), []
+        name, own, bounds, totals = name_of(plain), self.budget, self.filter, self._totals
+        if own is None and budget is not None:
+            relation = budget.neighboring_relation
+            before = _on_default(as_cost(totals.values(), relation))
+            own, bounds = budget, make_filter(budget, before, cost(events[relation]))
+            totals = totals.on(_grid(bounds))
+            rows.append({"kind": "budget", "budget": own.to_dict(), "filter": bounds.to_dict()})
+        expect(budget in (None, own), f"the budget of the ledger, {_say(own)}", budget=_say(budget))
+        values = totals.values_after(name, count)
+        if own is not None and bounds is not None:
+            relation = own.neighboring_relation
+            if not bounds.admits(_on_filter(as_cost(values, relation), bounds)):
+                spent, query = (
+                    _on_filter(as_cost(totals.values(), relation), bounds),
+                    cost(events[relation], bounds.orders),
+                )
+                left = largest_count_where(lambda n: bounds.admits(after(spent, query, n)))
+                refuse(own, bounds, after(spent, query, count), left)
+        at = own.delta if delta is None and own is not None else delta
+        stated = None
+        if at is not None:
+            (epsilons,) = _epsilons(values[None], [at])
+            stated = {"delta": at} | dict(zip(_NAMES, _finite(epsilons), strict=True))
+        row: dict[str, Any] = {"kind": "reserve", "events": plain, "count": count, "stated": stated}
+        rows.append(row)
+        return rows
 
 
-def _digest(previous: str, body: str) -> str:
-    return hashlib.blake2b(f"{previous}\n{body}".encode(), digest_size=16).hexdigest()
+class _Verifier:
+    """Computes again what the rows of a ledger say, in blocks."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.history = _History()
+        self._totals = Totals(DEFAULT_ORDERS)
+        self._rows: list[int] = []
+        self._releases: list[Entry] = []
+        self._changes: list[tuple[str, int]] = []
+        self._ends: list[int] = []  # of the changes by each release
+
+    def take(self, text: str, digest: str) -> None:
+        """Take in one more row. Raises ``ValueError`` where it, or one before it, does not follow."""
+        releases, bounds = len(self.history.entries), self.history.filter
+        self._changes += self.history.fold_row(text, digest, self.path)
+        if len(self.history.entries) > releases:
+            self._rows.append(self.history.head.rows)
+            self._releases.append(self.history.entries[-1])
+            self._ends.append(len(self._changes))
+        declared = self.history.filter
+        if declared is not None and bounds is None:
+            self.check(None)
+            self._totals = self._totals.on(_grid(declared))
+        elif len(self._changes) >= _BLOCK:
+            self.check(declared)
+
+    def check(self, bounds: PrivacyFilter | None) -> None:
+        """Raise ``ValueError`` unless ``bounds`` admit all new sums, and what is stated beside them follows."""
+        if self._changes:
+            sums = self._totals.through(self._changes)
+            if self._ends:
+                after_each = sums[np.array(self._ends) - 1]
+                rows = [f"row {row} of {self.path}" for row in self._rows]
+                if self.history.budget is not None and bounds is not None:
+                    _expect_admitted(after_each, self.history.budget, bounds, rows)
+                _expect_followed(after_each, self._releases, rows)
+        self._rows, self._releases, self._changes, self._ends = [], [], [], []
 
 
-def _events(described: Mapping[str, Any]) -> Events:
-    return dict(_parsed_events(json.dumps(described)))
+_NAMES = tuple(relation.value for relation in NeighboringRelation)
+_STATED = {"delta", *_NAMES}
+_BLOCK = 128  # changes verified at once
+_DECODER = json.JSONDecoder()
 
 
-@lru_cache(maxsize=4096)  # a log says the same over and over
-def _parsed_events(described: str) -> Events:
-    events = {NeighboringRelation(name): event_from_dict(event) for name, event in json.loads(described).items()}
-    _expect_events(events)
-    return events
+def _grid(bounds: PrivacyFilter) -> FloatArray:
+    """Return the orders on which sums are kept: `DEFAULT_ORDERS`, and behind them what a filter asks for besides."""
+    known = np.isin(bounds.orders, DEFAULT_ORDERS).all()
+    return DEFAULT_ORDERS if known else np.append(DEFAULT_ORDERS, bounds.orders)
 
 
-def _expect_events(events: Events) -> None:
-    expect(set(events) == set(NeighboringRelation), "an event under either relation", events=sorted(events))
-    for relation, event in events.items():
-        expect(
-            isinstance(event, Event) and event.neighboring_relation is NeighboringRelation(relation),
-            f"an event under {NeighboringRelation(relation).value}",
-            event=event,
-        )
-        cost(event)  # an event without a curve is refused before anything is written
+def _on_default(total: Cost) -> Cost:
+    return total._replace(rdp=total.rdp[: DEFAULT_ORDERS.size])
 
 
-def _plain_events(events: Events) -> dict[str, Any]:
-    return {NeighboringRelation(relation).value: event.to_dict() for relation, event in events.items()}
+def _on_filter(total: Cost, bounds: PrivacyFilter) -> Cost:
+    kept = _grid(bounds)
+    at = np.searchsorted(DEFAULT_ORDERS, bounds.orders) if kept is DEFAULT_ORDERS else slice(DEFAULT_ORDERS.size, None)
+    return total._replace(rdp=total.rdp[at])
 
 
-def _plain_charges(charges: Sequence[Charge]) -> list[dict[str, Any]]:
-    return [{"events": _plain_events(events), "count": count} for events, count in charges]
+def _expect_admitted(after_each: FloatArray, budget: Budget, bounds: PrivacyFilter, rows: Sequence[str]) -> None:
+    """Raise ``ValueError`` unless ``bounds`` admit the sums after each release."""
+    relation = budget.neighboring_relation
+    # what admits the largest of all sums admits each
+    if bounds.admits(_on_filter(as_cost(after_each.max(axis=0), relation), bounds)):
+        return
+    for values, row in zip(after_each, rows, strict=True):
+        total = _on_filter(as_cost(values, relation), bounds)
+        if not bounds.admits(total):
+            try:
+                refuse(budget, bounds, total, 0)
+            except ValueError as error:
+                raise ValueError(f"Expected {row} to be within the budget. {error}") from None
+
+
+def _expect_followed(after_each: FloatArray, releases: Sequence[Entry], rows: Sequence[str]) -> None:
+    """Raise ``ValueError`` unless the epsilons that each release states are those of the sums after it."""
+    stated = [release.stated for release in releases]
+    deltas = [0.5 if each is None else each["delta"] for each in stated]
+    computed = _epsilons(after_each, deltas)
+    found = np.array([[np.nan] * len(_NAMES) if each is None else _stated(each) for each in stated])
+    with np.errstate(invalid="ignore"):
+        # an epsilon next to 0 is a difference of larger numbers
+        same = (found == computed) | (np.abs(found - computed) <= 1e-9 * computed + 1e-12) & np.isfinite(computed)
+    same |= np.array([each is None for each in stated])[:, None]
+    for i, j in np.argwhere(~same):
+        name = _NAMES[j]
+        expect(False, f"{name}={computed[i, j]} in {rows[i]}, computed from its events", **{name: found[i, j]})
+
+
+def _expect_stated(stated: Mapping[str, Any] | None) -> None:
+    if stated is not None:
+        expect(stated.keys() == _STATED, "delta and two epsilons", stated=stated)
+        kinds = {type(value) for value in stated.values()}
+        expect(kinds <= {float, int, type(None)}, "epsilons as numbers or null", stated=stated)
+        expect_open_unit(delta=stated["delta"])
+
+
+def _stated(stated: Mapping[str, Any]) -> list[float]:
+    return [float("inf") if stated[name] is None else float(stated[name]) for name in _NAMES]
+
+
+def _epsilons(values: FloatArray, deltas: Sequence[float]) -> FloatArray:
+    """Return epsilon of sums ``[N, 2, K + 2]``, whose curve begins with `DEFAULT_ORDERS`, at N ``deltas``."""
+    log_survival = (0.0 - values[:, :, -2]).tolist()
+    left = [[remaining_delta(delta, each) for each in row] for delta, row in zip(deltas, log_survival, strict=True)]
+    rest = np.array(left).reshape(values.shape[:2])
+    overhead = conversion_overhead(DEFAULT_ORDERS, np.where(rest > 0, rest, 0.5)[:, :, None])
+    epsilons = (values[:, :, : DEFAULT_ORDERS.size] + overhead).min(axis=2)
+    return np.where(rest > 0, np.maximum(epsilons, 0.0), np.inf)
+
+
+def _finite(epsilons: FloatArray) -> list[float | None]:
+    return [value if value < float("inf") else None for value in epsilons.tolist()]
+
+
+def _settled(entry: Entry, charges: tuple[Charge, ...] | None) -> Entry:
+    settled = object.__new__(Entry)  # `replace` takes five times as long, and a ledger has a hundred thousand
+    vars(settled).update(vars(entry), settled=True, realised=charges)
+    return settled
+
+
+def _say(budget: Budget | None) -> str:
+    return "none" if budget is None else ", ".join(f"{name}={value}" for name, value in budget.to_dict().items())
 
 
 def _now() -> str:

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from pate.accounting.budget import Budget, PrivacyFilter, filter_from_dict
+from pate.accounting.charges import Charge, Events, account
 from pate.accounting.curves import Cost, FloatArray, total_cost
 from pate.accounting.curves import cost as cost_of
 from pate.accounting.events import Event, event_from_dict, leaves
-from pate.accounting.ledger import Book, Charge, Entry, Events, account
+from pate.accounting.ledger import Book, Entry
+from pate.accounting.log import Head
 from pate.accounting.relation import NeighboringRelation
 from pate.validation import expect, expect_open_unit
 
@@ -73,7 +75,6 @@ def make_statement(
     expect_open_unit(delta=delta)
     reserved = [(entry.events, entry.count) for entry in book.entries]
     releases = [entry.to_dict() for entry in book.entries]
-    row, digest = book.head
     return {
         "private": not any(entry.seeded for entry in book.entries),
         "neighboring_relation": relation.value,
@@ -93,7 +94,7 @@ def make_statement(
         "num_answered": num_answered,
         "num_teachers": num_teachers,
         "num_labels": num_labels,
-        "ledger": {"row": row, "digest": digest, "of_this_run_alone": of_this_run_alone},
+        "ledger": {**book.head._asdict(), "of_this_run_alone": of_this_run_alone},
         "releases": releases,
         "versions": dict(versions),
     }
@@ -219,12 +220,11 @@ def _expect_figures(
 
 
 def _expect_of_ledger(statement: Mapping[str, Any], book: Book) -> None:
-    row, digest = statement["ledger"]["row"], statement["ledger"]["digest"]
+    head = Head(statement["ledger"]["rows"], statement["ledger"]["digest"])
     expect(
-        book.follows(row, digest),
+        book.follows(head),
         "a ledger with all rows that it held when the statement was made (it may be an older copy)",
-        row=row,
-        digest=digest,
+        **head._asdict(),
     )
     listed, held = len(statement["releases"]), len(book.entries)
     expect(listed == held, f"a statement on all {held} releases of the ledger", releases=listed)

@@ -295,3 +295,14 @@ def test_epsilon_is_never_below_the_privacy_loss_distribution(noise: float, coun
         assert total.get_epsilon(delta=delta, conversion="optimal") >= above
         assert total.get_epsilon(delta=delta) == total.get_epsilon(delta=delta, conversion="exact")
         assert below <= total.get_epsilon(delta=delta, conversion="exact") <= above
+
+
+@pytest.mark.parametrize("count", [2**53 + 1, 2**63, 2**64, 10**400, [2**63], [2**53 + 1], np.uint64(2**63)])
+def test_counts_beyond_floats_are_refused(count: int) -> None:
+    event = GaussianEvent(noise_multiplier=1e3, neighboring_relation=REPLACE)
+    accountant = RDPAccountant(neighboring_relation=REPLACE)
+    with pytest.raises(ValueError, match=r"^Expected integer counts[^\n]*$"):
+        accountant.compose([event] if isinstance(count, list) else event, count)
+    assert accountant.events == ()
+    once = accountant.compose(event, 2**53).rdp
+    np.testing.assert_allclose(once, 2.0**53 * DEFAULT_ORDERS / 2e6, rtol=1e-12)

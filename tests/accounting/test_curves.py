@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
+from pate.accounting._two_outcomes import _largest_rdp
 from pate.accounting.curves import (
     DEFAULT_ORDERS,
     bounded_range_rdp,
@@ -101,6 +102,53 @@ def test_stability_curve_is_the_maximum_over_gaps() -> None:
     assert above.min() > 0 and above.max() < 1e-9
 
 
+def test_no_gap_is_left_out_that_costs_more() -> None:
+    chance = np.random.default_rng(0)
+    for _ in range(60):
+        sigma, delta_test = float(10 ** chance.uniform(-1, 3)), float(10 ** chance.uniform(-30, -0.01))
+        shift, window, teachers = int(chance.integers(1, 4)), int(chance.integers(1, 4)), int(chance.integers(1, 900))
+        arguments = {"sigma": sigma, "delta_test": delta_test, "window": window}
+        found = stability_test_rdp(DEFAULT_ORDERS, shift=shift, num_teachers=teachers, **arguments)  # type: ignore[arg-type]
+        gaps = np.repeat(np.arange(max(0, 2 * (teachers - shift)) + 1)[:, None], DEFAULT_ORDERS.size, axis=1)
+        orders = np.broadcast_to(DEFAULT_ORDERS, gaps.shape)
+        by_gap = _largest_rdp(orders, gaps, gaps, float(ndtri(delta_test)), 1 / (2 * sigma), window / sigma)
+        every = np.minimum(by_gap.max(axis=0), gaussian_rdp(DEFAULT_ORDERS, sigma / window))
+        np.testing.assert_allclose(found, every, rtol=1e-11)
+
+
+def test_bound_on_a_block_of_gaps_holds_for_each() -> None:
+    chance = np.random.default_rng(1)
+    for _ in range(60):
+        sigma, start = float(10 ** chance.uniform(-1, 3)), float(chance.uniform(-20, 1))
+        gaps = np.sort(chance.integers(0, int(30 * sigma) + 2, 40))[:, None] * np.ones(ORDERS.size, dtype=np.int64)
+        orders, step = np.broadcast_to(ORDERS, gaps.shape), 1 / (2 * sigma)
+        for window in (1, 2):
+            by_gap = _largest_rdp(orders, gaps, gaps, start, step, window / sigma).max(axis=0)
+            block = _largest_rdp(ORDERS, gaps[0], gaps[-1], start, step, window / sigma)
+            assert (block >= by_gap * (1 - 1e-11)).all()
+
+
+@pytest.mark.parametrize("num_teachers", [50_001, 10**6, 10**12])
+def test_stability_curve_of_many_teachers_is_that_of_some(num_teachers: int) -> None:
+    arguments = {"sigma": 60.0, "delta_test": 1e-9, "shift": 2, "window": 2}
+    some = stability_test_rdp(DEFAULT_ORDERS, num_teachers=2_000, **arguments)  # type: ignore[arg-type]
+    many = stability_test_rdp(DEFAULT_ORDERS, num_teachers=num_teachers, **arguments)  # type: ignore[arg-type]
+    assert (many >= some * (1 - 1e-11)).all()
+    low = DEFAULT_ORDERS < 500
+    np.testing.assert_allclose(many[low], some[low], rtol=1e-11)
+    endless = stability_test_rdp(DEFAULT_ORDERS, num_teachers=10**30, **arguments)  # type: ignore[arg-type]
+    np.testing.assert_allclose(endless, gaussian_rdp(DEFAULT_ORDERS, 30.0), rtol=1e-12)
+
+
+def test_bounds_stand_in_for_too_many_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = {"sigma": 60.0, "delta_test": 1e-9, "shift": 2, "window": 2, "num_teachers": 800}
+    exact = stability_test_rdp(DEFAULT_ORDERS, **arguments)  # type: ignore[arg-type]
+    monkeypatch.setattr("pate.accounting._two_outcomes._MAX_BLOCKS", 5_000)
+    rough = stability_test_rdp(DEFAULT_ORDERS, **arguments)  # type: ignore[arg-type]
+    assert (rough >= exact * (1 - 1e-11)).all() and (rough > exact).any()
+    assert (rough <= gaussian_rdp(DEFAULT_ORDERS, 30.0)).all()
+
+
 def test_stability_curve_is_near_two_over_pi_of_the_gaussian() -> None:
     curve = stability_test_rdp(DEFAULT_ORDERS, sigma=60.0, delta_test=1e-9, shift=1, window=1, num_teachers=800)
     share = curve / gaussian_rdp(DEFAULT_ORDERS, 60.0)
@@ -120,6 +168,26 @@ def test_smooth_sensitivity_curve_is_exact(beta: float, sigma: float) -> None:
             assert value == np.inf
         else:
             assert worst * (1 - 1e-9) <= value <= worst * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("sigma", [0.5, 20.0, 1e6])
+@pytest.mark.parametrize("beta", [1e-6, 1e-3, 0.07, 0.3])
+def test_smooth_sensitivity_curve_is_not_below_the_truth_at_its_pole(beta: float, sigma: float) -> None:
+    with mp.workdps(60):
+        ratio, s = mp.exp(-mp.mpf(beta)), mp.mpf(sigma)
+        pole = 1 / (1 - ratio**2)
+        for digit in range(3, 17):
+            for factor in (1.0, 2.0, 5.0):
+                distance = mp.mpf(factor) / 10**digit
+                order = float(pole * (1 - distance))
+                found = float(smooth_sensitivity_rdp(order, beta, sigma))
+                true = oracles.normal_divergence_closed(order, ratio, s, s * ratio)
+                assert found >= true
+                if digit <= 12:
+                    assert found <= true * (1 + mp.mpf("1e-14") / distance)
+                if digit == 16:
+                    assert found == np.inf  # as near as two floats are
+        assert float(smooth_sensitivity_rdp(float(pole) * 1.01, beta, sigma)) == np.inf
 
 
 def test_published_curve_of_smooth_sensitivity_falls_below_the_truth() -> None:

@@ -1,6 +1,7 @@
 """The data-dependent bound dominates the true divergence, and its sensitivity is smooth."""
 
 import itertools
+from pathlib import Path
 
 import mpmath as mp
 import numpy as np
@@ -13,11 +14,15 @@ from pate.accounting.data_dependent import (
     private_rdp,
     private_rdp_table,
     private_smooth_sensitivity,
+    release_events,
     release_rdp,
 )
+from pate.accounting.ledger import Ledger, verify_ledger
+from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.noise import seeded_generator
 from tests.accounting import oracles
 
+REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 TEACHERS = 60
 
 
@@ -89,10 +94,45 @@ def test_release_is_the_value_with_noise_of_its_event() -> None:
     values = np.array([release.rdp for release in drawn])
     assert values.mean() == pytest.approx(private_rdp(counts, order, **arguments), abs=6 * sensitivity / 4)  # type: ignore[arg-type]
     assert values.std() == pytest.approx(6 * sensitivity, rel=0.15)
-    assert np.isfinite(cost(drawn[0].event, np.array([order])).rdp[0])
+    assert np.isfinite(cost(drawn[0].events[REPLACE], np.array([order])).rdp[0])
     # a beta of 1 / (2 order) and more has no finite cost there
     wide = release_rdp(counts, order, beta=0.2, noise_multiplier=6.0, generator=generator, **arguments)  # type: ignore[arg-type]
-    assert cost(wide.event, np.array([order])).rdp[0] == np.inf
+    assert cost(wide.events[REPLACE], np.array([order])).rdp[0] == np.inf
+
+
+def test_a_teacher_that_stays_away_moves_the_value_within_its_sensitivity() -> None:
+    """Ballots of six teachers on two labels, enumerated: whoever leaves, nominal T stays."""
+    arguments = {"sigma": 0.7, "num_teachers": 6}
+    order, beta, moved = 2.0, 0.2, 0.0
+    votes = list(itertools.product((0, 1), repeat=2))
+    for ballots in itertools.combinations_with_replacement(votes, 6):
+        here = np.sum(ballots, axis=0)
+        value = private_rdp(here, order, **arguments)  # type: ignore[arg-type]
+        smooth = private_smooth_sensitivity(here, order, beta=beta, **arguments)  # type: ignore[arg-type]
+        for away in set(ballots):
+            there = here - np.array(away)
+            other = private_smooth_sensitivity(there, order, beta=beta, **arguments)  # type: ignore[arg-type]
+            difference = abs(value - private_rdp(there, order, **arguments))  # type: ignore[arg-type]
+            assert difference <= min(smooth, other) * (1 + 1e-12)
+            assert max(smooth, other) <= np.exp(beta) * min(smooth, other) * (1 + 1e-12)
+            moved = max(moved, difference)
+    assert moved > 0
+
+
+def test_its_cost_can_be_booked(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    events = release_events(beta=0.05, noise_multiplier=6.0)
+    release = ledger.reserve(events, count=1, run="run", description="rdp", seeded=False, delta=1e-6)
+    drawn = release_rdp(
+        [[30, 60]], 4.0, sigma=5.0, num_teachers=60, beta=0.05, noise_multiplier=6.0, generator=seeded_generator(0)
+    )
+    assert drawn.events == events
+    ledger.settle(release)
+    book = verify_ledger(ledger.path)
+    for relation in (REPLACE, TEACHER):
+        spent = book.spent(relation, np.array([4.0])).rdp[0]
+        # a neighbor with the same sensitivity moves the value by that much, over noise of 6 times as much
+        assert 4.0 / (2 * 36) <= spent < 1
 
 
 def test_bad_input_raises() -> None:

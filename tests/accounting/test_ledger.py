@@ -1,6 +1,7 @@
 """The ledger: it forgets nothing, overspends nothing, and stops where it is not what it was."""
 
 import json
+import math
 import random
 import re
 import signal
@@ -8,15 +9,22 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import FrozenInstanceError
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+import numpy as np
 import pytest
 
+from pate.accounting import log
 from pate.accounting.budget import Budget, RenyiFilter, affordable, make_filter
-from pate.accounting.curves import cost
+from pate.accounting.charges import name_of, parse_events, plain_events
+from pate.accounting.curves import DEFAULT_ORDERS, _stability_cost_once, cost, total_cost
 from pate.accounting.events import (
     BoundedRangeEvent,
     ComposedEvent,
@@ -24,11 +32,16 @@ from pate.accounting.events import (
     FailureEvent,
     GaussianEvent,
     PureDPEvent,
+    RenyiCurveEvent,
+    RepeatedEvent,
+    SmoothSensitivityEvent,
     StabilityTestEvent,
 )
-from pate.accounting.ledger import Book, Events, Ledger, account, read_ledger, verify_ledger
+from pate.accounting.ledger import Book, Events, Head, Ledger, account, read_ledger, verify_ledger
 from pate.accounting.relation import NeighboringRelation
+from pate.accounting.totals import Totals, as_cost, charge_values
 from pate.aggregators.stable_topk import StableTopK
+from tests.accounting import oracles
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 ONE_LINE = r"^Expected [^\n]*$"
@@ -48,6 +61,10 @@ def stable(scale_gap: float = 40.0, sigma: float = 60.0) -> Events:
         return ComposedEvent(events=(choice, test))
 
     return {relation: event(relation) for relation in NeighboringRelation}
+
+
+def name(events: Events) -> str:
+    return name_of(plain_events(events))
 
 
 BUDGET = Budget(max_epsilon=2.0, delta=1e-6, neighboring_relation=REPLACE)
@@ -390,7 +407,6 @@ def test_a_row_that_was_changed_is_noticed(path: Path, statement: str) -> None:
 @pytest.mark.parametrize("field", ["epsilon", "count", "extra budget"])
 def test_figures_that_do_not_follow_from_the_events_are_noticed(path: Path, field: str) -> None:
     """A forger who knows the digests still has to make the figures fit."""
-    from pate.accounting.ledger import _append
 
     ledger = filled(path)
     with closing(sqlite3.connect(path)) as connection:
@@ -404,11 +420,420 @@ def test_figures_that_do_not_follow_from_the_events_are_noticed(path: Path, fiel
     forged = path.with_name("forged.sqlite")
     Ledger(forged)
     with closing(sqlite3.connect(forged, isolation_level=None)) as connection:
+        head = log.Head()
         for body in rows:
-            _append(connection, body)
+            head = log.append(connection, head, json.dumps(body))
     with pytest.raises(ValueError, match=ONE_LINE):
         verify_ledger(forged)
     assert len(verify_ledger(path).entries) == len(ledger.entries())
+
+
+# what a malformed call must not write
+
+
+def unchanged(path: Path, call: Callable[[], object]) -> None:
+    before = path.read_bytes()
+    with pytest.raises((ValueError, TypeError), match=ONE_LINE):
+        call()
+    assert path.read_bytes() == before
+    verify_ledger(path)
+    Ledger(path)
+
+
+@pytest.mark.parametrize("count", [2**53 + 1, 2**63, 10**400, np.uint64(2**63), True, 1.0, float("nan")])
+def test_counts_that_overflow_write_nothing(path: Path, count: int) -> None:
+    ledger = filled(path)
+    unchanged(path, lambda: reserve(ledger, gaussian(60), count))
+    ledger.settle(reserve(ledger, gaussian(1e10), 2**53))  # the largest one
+    assert verify_ledger(path).entries[-1].count == 2**53
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, 2**53 + 1, 10**400, True])
+def test_a_settlement_of_a_malformed_count_writes_nothing(path: Path, count: int) -> None:
+    ledger = filled(path)
+    release = reserve(ledger, gaussian(60), 2)
+    unchanged(path, lambda: ledger.settle(release, realised=[(gaussian(60), 1), (gaussian(600), count)]))
+    ledger.settle(release, realised=[(gaussian(60), 1), (gaussian(600), 1)])
+
+
+def test_a_settlement_with_swapped_relations_writes_nothing(path: Path) -> None:
+    ledger = filled(path)
+    release = reserve(ledger, gaussian(60), 2)
+    events = gaussian(600)
+    swapped = {REPLACE: events[TEACHER], TEACHER: events[REPLACE]}
+    for realised in ([(swapped, 1)], [({REPLACE: events[REPLACE]}, 1)], [(events,)], [("x", 1)], [(None, 1)]):
+        unchanged(path, lambda realised=realised: ledger.settle(release, realised=realised))  # type: ignore[misc]
+    unchanged(path, lambda: reserve(ledger, swapped, 1))
+
+
+def test_other_malformed_calls_write_nothing(path: Path) -> None:
+    ledger = filled(path)
+    wide = {r: BoundedRangeEvent(eta=1.0, neighboring_relation=r) for r in NeighboringRelation}
+    many = {r: RepeatedEvent(event=wide[r], count=10**400) for r in NeighboringRelation}
+    unchanged(path, lambda: reserve(ledger, many, 1))
+    named = {"count": 1, "run": "run", "description": "text", "seeded": False}
+    for wrong in ({"run": 5}, {"description": None}, {"run": b"x"}, {"delta": 0.0}, {"delta": float("nan")}):
+        unchanged(path, lambda wrong=wrong: ledger.reserve(gaussian(600), **(named | wrong)))  # type: ignore[misc]
+    for release in (0, -1, 41, 1.0, True, "1", None):
+        unchanged(path, lambda release=release: ledger.settle(release))  # type: ignore[misc]
+    odd = "\ud800 \0 \n Ä"
+    ledger.reserve(gaussian(600), **(named | {"run": odd, "delta": np.float32(1e-6)}))  # type: ignore[arg-type]
+    assert verify_ledger(path).entries[-1].run == odd
+
+
+def test_what_no_reader_could_read_is_refused_by_the_reader_itself(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = filled(path)
+    release = reserve(ledger, gaussian(60), 2)
+    for check in ("expect_events", "expect_charge"):
+        monkeypatch.setattr(f"pate.accounting.ledger.{check}", lambda *_: None)
+    events = gaussian(600)
+    swapped = {REPLACE: events[TEACHER], TEACHER: events[REPLACE]}
+    before = path.read_bytes()
+    for call in (lambda: ledger.settle(release, realised=[(swapped, 1)]), lambda: reserve(ledger, swapped, 1)):
+        with pytest.raises(ValueError, match=ONE_LINE):
+            call()
+    assert path.read_bytes() == before and len(ledger.entries()) == 41
+
+
+# what it counts
+
+
+def test_stated_epsilons_are_those_of_all_releases_so_far(path: Path) -> None:
+    ledger = Ledger(path)
+    charges: list[tuple[Events, int]] = []
+    for i in range(6):
+        events = stable() if i % 2 else gaussian(20 + i)
+        ledger.reserve(events, count=1 + i, run="run", description="text", seeded=False, delta=10.0 ** -(3 + i))
+        charges.append((events, 1 + i))
+        if i == 3:
+            ledger.settle(4, realised=[(stable(), 1)])
+    for i, entry in enumerate(verify_ledger(path).entries):
+        assert entry.stated is not None and entry.stated["delta"] == 10.0 ** -(3 + i)
+        so_far = charges[: i + 1]
+        if i > 3:
+            so_far[3] = (stable(), 1)
+        for relation in NeighboringRelation:
+            total = [cost(events[relation]) for events, _ in so_far]
+            rdp = sum(n * each.rdp for (_, n), each in zip(so_far, total, strict=True))
+            delta0 = -math.expm1(sum(n * math.log1p(-each.delta0) for (_, n), each in zip(so_far, total, strict=True)))
+            rest = (entry.stated["delta"] - delta0) / (1 - delta0)
+            epsilon = oracles.epsilon_of_curve(np.asarray(rdp).tolist(), DEFAULT_ORDERS.tolist(), rest)
+            assert entry.stated[relation.value] == pytest.approx(epsilon, rel=1e-9)
+    assert ledger.entries()[-1].stated is not None
+
+
+def test_an_epsilon_without_bound_is_stated_as_null(path: Path) -> None:
+    ledger = Ledger(path)
+    ledger.reserve(stable(), count=10, run="run", description="text", seeded=False, delta=1e-9)
+    (entry,) = verify_ledger(path).entries
+    assert entry.stated == {"delta": 1e-9, "replace_record": None, "add_remove_teacher": None}
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+def test_no_digits_are_lost_to_what_was_taken_back(relation: NeighboringRelation) -> None:
+    """Giant reservations come and go; what stays is what an exact sum says."""
+    chance = random.Random(0)
+    totals, left = Totals(DEFAULT_ORDERS), []
+    small, giant = [name(gaussian(10.0**k)) for k in range(3, 9)], [name(gaussian(10.0**-k)) for k in range(2, 120, 20)]
+    for _ in range(300):
+        charge = (chance.choice(small), chance.choice([1, 3, 2**30 + 1, 2**53 - 1]))
+        large = (chance.choice(giant), chance.choice([1, 2**53]))
+        totals.add(*large)
+        totals.add(*charge)
+        left.append(charge)
+        if chance.random() < 0.5:
+            totals.values()
+        totals.add(large[0], -large[1])
+    values = totals.values()
+    found = as_cost(values, relation)
+    for order in (0, 100, 256):
+        once = {each: Fraction(float(cost(parse_events(each)[relation]).rdp[order])) for each in small}
+        exact = sum(once[each] * count for each, count in left)
+        assert abs(Fraction(float(found.rdp[order])) / exact - 1) < Fraction(1, 10**15)
+    for charge in left:
+        totals.add(charge[0], -charge[1])
+    assert not totals.values().any()
+
+
+def test_infinite_costs_come_and_go(path: Path) -> None:
+    wide = {r: SmoothSensitivityEvent(beta=0.2, noise_multiplier=5.0, neighboring_relation=r) for r in gaussian(1)}
+    ledger = Ledger(path)
+    reserve(ledger, gaussian(30), 3)
+    alone = ledger.book().spent(REPLACE)
+    first, second = reserve(ledger, wide, 2), reserve(ledger, wide, 1)
+    for release in (first, second):
+        sums = ledger._history._totals.values()  # what is kept is what is summed anew
+        for relation in NeighboringRelation:
+            kept, anew = as_cost(sums, relation), ledger.book().spent(relation)
+            np.testing.assert_allclose(kept.rdp, anew.rdp, rtol=1e-12)
+            assert np.isinf(kept.rdp).any() and np.isinf(kept.mu_squared)
+        ledger.settle(release, realised=[])
+    ledger.entries()
+    kept = as_cost(ledger._history._totals.values(), REPLACE)
+    np.testing.assert_allclose(kept.rdp, alone.rdp, rtol=1e-14)
+    assert kept.mu_squared == pytest.approx(alone.mu_squared)
+    verify_ledger(path)
+
+
+def test_sums_in_blocks_are_sums_one_by_one() -> None:
+    chance = random.Random(1)
+    names = [name(events) for events in (gaussian(30.0), gaussian(1e-30), stable())]
+    for kinds in (1, 2, 3):
+        changes = [(names[chance.randrange(kinds)], chance.randrange(1, 9)) for _ in range(60)]
+        changes += [(each, -count) for each, count in chance.sample(changes, 40)]
+        block, single = Totals(DEFAULT_ORDERS), Totals(DEFAULT_ORDERS)
+        expected = []
+        for change in changes:
+            single.add(*change)
+            expected.append(single.values())
+        np.testing.assert_allclose(block.through(changes), np.stack(expected), rtol=1e-12)
+        np.testing.assert_allclose(block.values(), single.values(), rtol=1e-15)
+
+
+def test_a_settlement_may_not_trade_one_figure_for_another(path: Path) -> None:
+    ledger = Ledger(path)
+    reserve(ledger, gaussian(30), 10)
+    # a cheaper curve of which no Gaussian differential privacy is known
+    orders, rdp = (2.0, 1e10), (1e-9, 1e-9)
+    curve = {r: RenyiCurveEvent(orders=orders, rdp=rdp, neighboring_relation=r) for r in NeighboringRelation}
+    with pytest.raises(ValueError, match="Expected at most what release 1 reserved under replace_record"):
+        ledger.settle(1, realised=[(curve, 1)])
+    # under one relation alone
+    dear = {REPLACE: gaussian(30)[REPLACE], TEACHER: gaussian(3)[TEACHER]}
+    with pytest.raises(ValueError, match="Expected at most what release 1 reserved under add_remove_teacher"):
+        ledger.settle(1, realised=[(dear, 9)])
+    ledger.settle(1, realised=[(gaussian(30), 9)])
+
+
+# whose history it is
+
+
+def test_a_head_names_the_history(path: Path) -> None:
+    ledger = Ledger(path)
+    assert ledger.head == Book().head == Head(0, "") and Book().follows(Head())
+    heads = [ledger.head]
+    for i in range(3):
+        reserve(ledger, gaussian(60 + i), 1)
+        heads.append(ledger.head)
+    assert [head.rows for head in heads] == [0, 1, 2, 3] and len({head.digest for head in heads}) == 4
+    old = path.read_bytes()
+    ledger.settle(2)
+    book = verify_ledger(path)
+    assert book.head == ledger.head == Ledger(path).head and book.head.rows == 4
+    assert all(book.follows(head) for head in [*heads, book.head])
+    path.write_bytes(old)  # an older copy
+    older = read_ledger(path)
+    assert not older.follows(book.head) and older.follows(heads[3])
+    other = Ledger(path.with_name("other"))
+    reserve(other, gaussian(70), 1)
+    assert not other.book().follows(heads[1]) and not other.book().follows(Head(-1, other.head.digest))
+
+
+def test_a_ledger_that_was_put_back_or_exchanged_is_noticed_by_who_had_it_open(path: Path) -> None:
+    ledger = filled(path)
+    old = path.read_bytes()
+    reserve(ledger, gaussian(600), 1)
+    path.write_bytes(old)
+    other = Ledger(path.with_name("other"))
+    for i in range(90):
+        reserve(other, gaussian(600 + i), 1)
+    for content in (old, other.path.read_bytes()):
+        path.write_bytes(content)
+        for use in (lambda: reserve(ledger, gaussian(600), 1), lambda: ledger.settle(1), ledger.entries, ledger.book):
+            with pytest.raises(ValueError, match=r"^Expected a ledger at [^\n]* that continues row 82, got found="):
+                use()
+        assert path.read_bytes() == content
+
+
+def test_rows_of_others_are_seen(path: Path) -> None:
+    first, second = Ledger(path), Ledger(path)
+    reserve(first, gaussian(60), 40, BUDGET)
+    with pytest.raises(ValueError, match="can be paid"):
+        reserve(second, gaussian(60), 10**6)
+    assert reserve(second, gaussian(70), 2) == 2
+    first.settle(2, realised=[(gaussian(70), 1)])
+    second.settle(1)
+    assert first.book() == second.book() == verify_ledger(path)
+
+
+def test_rows_that_never_reached_the_file_are_forgotten(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = filled(path)
+    with monkeypatch.context() as patch:
+
+        def full(*_: object) -> Head:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        patch.setattr("pate.accounting.log.append", full)
+        with pytest.raises(ValueError, match="disk is full"):
+            reserve(ledger, gaussian(600), 1)
+    assert len(ledger.entries()) == 40
+    assert reserve(ledger, gaussian(600), 1) == 41
+    verify_ledger(path)
+
+
+# damage
+
+
+@pytest.mark.parametrize("keep", [0, 1, 80])
+def test_rows_missing_at_the_end_are_noticed(path: Path, keep: int) -> None:
+    filled(path)
+    tamper(path, "DELETE FROM log WHERE row > ?", keep)
+    expect_stop(path)
+
+
+@pytest.mark.parametrize("journal", ["WAL", "PERSISTENT WAL"])
+def test_another_journal_stops(path: Path, journal: str) -> None:
+    ledger = filled(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        if journal != "WAL":
+            expect_stop(path)  # while somebody has it open
+    expect_stop(path)
+    with pytest.raises(ValueError, match="Expected a ledger with PRAGMA journal_mode = delete"):
+        reserve(ledger, gaussian(60), 1)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    reserve(ledger, gaussian(6000), 1)
+
+
+def test_rows_that_may_be_changed_are_noticed(path: Path) -> None:
+    filled(path)
+    tamper(path, "UPDATE log SET body = body")
+    with pytest.raises(ValueError, match="Expected a ledger whose rows are final"):
+        verify_ledger(path)
+
+
+def forge(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """Write rows with digests that fit."""
+    Ledger(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        head = log.Head()
+        for body in rows:
+            head = log.append(connection, head, json.dumps(body))
+    return path
+
+
+def scaled(factor: float) -> Callable[[float], float]:
+    return lambda value: value * factor
+
+
+@pytest.mark.parametrize(
+    ("events", "part", "changes"),
+    [
+        (stable(), "filter", {"max_rdp": 1e6}),
+        (stable(), "filter", {"max_rdp": scaled(1 + 1e-9)}),
+        (stable(), "filter", {"order": scaled(2)}),
+        (gaussian(60), "filter", {"max_mu_squared": 1e6}),
+        (gaussian(60), "filter", {"max_mu_squared": scaled(1 + 1e-9)}),
+        *(
+            (events, part, changes)
+            for events in (stable(), gaussian(60))
+            for part, changes in (
+                ("filter", {"max_delta0": 1.1e-7}),
+                ("filter", {"max_delta0": 1e-6}),
+                ("filter", {"max_delta0": 1.0}),
+                ("budget", {"max_epsilon": 8.0}),
+                ("budget", {"delta": 1e-5}),
+                ("budget", {"max_delta0": 1e-8}),
+                ("budget", {"neighboring_relation": "nobody"}),
+            )
+        ),
+    ],
+)
+def test_a_filter_that_does_not_follow_from_its_budget_stops(
+    path: Path, events: Events, part: str, changes: dict[str, Any]
+) -> None:
+    reserve(Ledger(path), events, 1, BUDGET)
+    with closing(sqlite3.connect(path)) as connection:
+        rows = [json.loads(body) for (body,) in connection.execute("SELECT body FROM log ORDER BY row")]
+    verify_ledger(forge(path.with_name("same"), rows))
+    for field, value in changes.items():
+        rows[0][part][field] = value(rows[0][part][field]) if callable(value) else value
+    expect_stop(forge(path.with_name("forged"), rows))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"count": 10**400},
+        {"count": 2**53 + 1},
+        {"count": 0},
+        {"count": True},
+        {"stated": {"delta": 1e-6}},
+        {"stated": {"delta": 2.0, "replace_record": 1.0, "add_remove_teacher": 1.0}},
+        {"stated": {"delta": 1e-6, "replace_record": "1", "add_remove_teacher": 1.0}},
+        {"events": {}},
+        {"events": None},
+        {"kind": "gift"},
+    ],
+)
+def test_a_malformed_row_stops(path: Path, changes: dict[str, Any]) -> None:
+    row = {"kind": "reserve", "at": "", "run": "", "description": "", "count": 1, "seeded": False, "stated": None}
+    row |= {"events": {relation.value: event.to_dict() for relation, event in gaussian(60).items()}}
+    verify_ledger(forge(path, [row]))
+    expect_stop(forge(path.with_name("malformed"), [row | changes]))
+
+
+def test_any_number_holds_a_budget(path: Path) -> None:
+    numbers: dict[str, Any] = {"max_epsilon": np.float32(2), "delta": np.float64(1e-6), "max_delta0": np.float32(0)}
+    budget = Budget(neighboring_relation=REPLACE, **numbers)
+    assert [type(value) for value in budget.to_dict().values()] == [float, float, str, float]
+    reserve(Ledger(path), gaussian(60), 1, budget)
+    assert verify_ledger(path).budget == budget
+
+
+def test_what_is_remembered_of_a_curve_cannot_be_changed(path: Path) -> None:
+    for events in (gaussian(60), stable()):
+        for relation in NeighboringRelation:
+            once = cost(events[relation])
+            expected = once.rdp.copy()
+            if once.rdp.flags.writeable:
+                once.rdp[:] = 0.0
+            np.testing.assert_array_equal(cost(events[relation]).rdp, expected)
+    test = stable()[REPLACE].events[1]  # type: ignore[attr-defined]
+    total = total_cost((test,))
+    if total.rdp.flags.writeable:
+        total.rdp[:] = 0.0
+    assert cost(test).rdp.min() > 0
+    ledger = Ledger(path)
+    reserve(ledger, gaussian(60), 1)
+    with pytest.raises(TypeError):
+        ledger.entries()[0].events[REPLACE] = gaussian(6e9)[REPLACE]  # type: ignore[index]
+    with pytest.raises(FrozenInstanceError):
+        ledger.entries()[0].count = 0  # type: ignore[misc]
+    charge_values(name(gaussian(60)), 1, DEFAULT_ORDERS)[:] = 0
+    assert charge_values(name(gaussian(60)), 1, DEFAULT_ORDERS)[0, 0] > 0
+    with pytest.raises(ValueError, match="read-only"):
+        _stability_cost_once(test, DEFAULT_ORDERS.tobytes()).rdp[:] = 0.0
+
+
+# at scale
+
+
+def test_a_reserve_reads_only_what_is_new(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, other = filled(path), Ledger(path)
+    reserve(other, gaussian(6000), 1)
+    read: list[str] = []
+    real = log.chained
+
+    def spy(previous: str, text: str) -> str:
+        read.append(text)
+        return real(previous, text)
+
+    monkeypatch.setattr("pate.accounting.log.chained", spy)
+    reserve(ledger, gaussian(6000), 1)
+    # the row of the other process, and twice its own: folded, and written
+    assert len(read) == 3
+
+
+def test_reading_holds_no_lock(path: Path) -> None:
+    ledger = filled(path)
+    with log.opened(path, writable=False) as connection:
+        rows = log.rows_after(connection, Head(), path)
+        next(rows)
+        reserve(ledger, gaussian(6000), 1)  # while the others are not read yet
+        assert len(list(rows)) == 80
+    assert len(verify_ledger(path).entries) == 41
 
 
 # processes

@@ -1,0 +1,167 @@
+"""The file of a ledger: a SQLite table to which rows are added, each with a digest of itself and all rows before it.
+
+What a row says is no matter of this module.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from pate.validation import expect
+
+_APPLICATION, _VERSION = 0x70617465, 1  # "pate"
+_TABLE = "CREATE TABLE log (row INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, digest TEXT NOT NULL)"
+_FINAL = tuple(
+    f"CREATE TRIGGER log_{change} BEFORE {change} ON log BEGIN SELECT RAISE(ABORT, 'a ledger is final'); END"
+    for change in ("UPDATE", "DELETE")
+)
+_SCHEMA = (f"PRAGMA application_id = {_APPLICATION}", f"PRAGMA user_version = {_VERSION}", _TABLE, *_FINAL)
+_ROWS = 4096  # read at once: while rows are read, nobody can write
+
+
+class Head(NamedTuple):
+    """Where a log ends: how many rows it has, and the digest of the last one, which stands for all of them."""
+
+    rows: int = 0
+    digest: str = ""
+
+
+def make(path: Path) -> None:
+    """Make an empty log beside ``path`` and put it there, unless another process was first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with closing(sqlite3.connect(beside)) as connection:
+            connection.executescript(";".join(_SCHEMA))
+        with suppress(FileExistsError):
+            os.link(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def one_line(path: Path) -> Iterator[None]:
+    """Turn what goes wrong with the file into a ``ValueError`` of one line."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise ValueError(f"Expected a readable and writable ledger at {path}, got: {error}") from None
+
+
+@contextmanager
+def opened(path: Path, *, writable: bool) -> Iterator[sqlite3.Connection]:
+    """Open the log at ``path``. Raises ``ValueError`` if it is none, or has another journal than it was made with.
+
+    Another journal has other files beside it, and other ways to lose the last rows.
+    """
+    # what a killed process left half written is undone by the next one that may write, before it reads
+    mode = "rw" if writable or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)) else "ro"
+    # never "rwc": SQLite would make an empty file for one that was deleted meanwhile
+    address = f"{path.absolute().as_uri()}?mode={mode}"
+    with one_line(path), closing(sqlite3.connect(address, uri=True, timeout=60, isolation_level=None)) as connection:
+        # the header says so before any row is read
+        marks = tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+        # an empty file, which SQLite takes for a new database, has no marks
+        expect(marks == (_APPLICATION, _VERSION), f"a ledger of version {_VERSION} at {path}", found=marks)
+        (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
+        expect(journal == "delete", f"a ledger with PRAGMA journal_mode = delete at {path}", journal_mode=journal)
+        yield connection
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the log at ``path`` for one transaction, while which nobody else writes."""
+    with one_line(path):
+        expect_writable(path)
+    with opened(path, writable=True) as connection:
+        # EXTRA: the folder is synced too, so that no power failure brings back a log without the last row
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
+        connection.execute("COMMIT")
+
+
+def expect_writable(path: Path) -> None:
+    """Raise ``ValueError`` unless somebody may write ``path``.
+
+    The superuser may write a file that is marked read-only, and a ledger that somebody closed stays closed.
+    """
+    mode = path.stat().st_mode
+    expect(
+        mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH), f"a writable ledger at {path}", mode=stat.filemode(mode)
+    )
+
+
+def expect_intact(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise ``ValueError`` unless the pages of the file fit together."""
+    (state,) = connection.execute("PRAGMA quick_check").fetchone()
+    expect(state == "ok", "an intact ledger", path=str(path), found=state)
+
+
+def expect_final(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise ``ValueError`` unless the whole file is intact and its rows can be neither changed nor deleted."""
+    (state,) = connection.execute("PRAGMA integrity_check").fetchone()
+    expect(state == "ok", "an intact ledger", path=str(path), found=state)
+    found = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE type IN ('table', 'trigger')")}
+    expect(found >= {_TABLE, *_FINAL}, f"a ledger whose rows are final at {path}", found=sorted(map(str, found)))
+
+
+def rows_after(connection: sqlite3.Connection, head: Head, path: Path) -> Iterator[tuple[str, str]]:
+    """Yield body and digest of the rows after ``head``.
+
+    No lock is held between the rows. Raises ``ValueError`` if the row at ``head`` is not what it was, a row does not
+    follow from the rows before it, or rows are missing at the end.
+    """
+    number, previous = head
+    while True:
+        found, last = _some_rows(connection, number)
+        if number:
+            stands = bool(found) and (found[0][0], found[0][2]) == (number, previous)
+            expect(stands, f"a ledger at {path} that continues row {number}", found="another history")
+        for row, text, digest in found[1 if number else 0 :]:
+            number, previous = number + 1, chained(previous, str(text))
+            follows = row == number and digest == previous
+            expect(follows, "an intact ledger", path=str(path), found=f"row {row} does not follow from those before it")
+            yield text, digest
+        if len(found) < _ROWS:
+            break
+    expect(last == number, f"an intact ledger of {last} rows", path=str(path), found=f"{number} rows")
+
+
+def _some_rows(connection: sqlite3.Connection, number: int) -> tuple[list[tuple[int, str, str]], int]:
+    """Return row ``number`` and some that follow, and the number of the last row that was ever written."""
+    alone = not connection.in_transaction
+    if alone:
+        connection.execute("BEGIN")
+    first = number or -(2**63)
+    query = "SELECT row, body, digest FROM log WHERE row >= ? ORDER BY row LIMIT ?"
+    found = connection.execute(query, (first, _ROWS)).fetchall()
+    last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'log'").fetchall()
+    if alone:
+        connection.execute("COMMIT")
+    return found, last[0][0] if last else 0
+
+
+def append(connection: sqlite3.Connection, head: Head, text: str) -> Head:
+    """Add a row after ``head``, and return where the log ends then."""
+    after = Head(head.rows + 1, chained(head.digest, text))
+    connection.execute("INSERT INTO log (row, body, digest) VALUES (?, ?, ?)", (after.rows, text, after.digest))
+    return after
+
+
+def chained(previous: str, text: str) -> str:
+    """Return the digest of a row from that of the row before it."""
+    return hashlib.blake2b(f"{previous}\n{text}".encode(), digest_size=16).hexdigest()
