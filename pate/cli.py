@@ -61,19 +61,26 @@ def main(args: Sequence[str] | None = None) -> int:
                 getattr(import_module(f"pate.stages.{module}"), function)([*handed, *words[len(name.split()) :]])
             finally:
                 release_locks()
-    except ValueError as error:
-        print(f"pate {name}: {error}", file=sys.stderr)
-        return 2
-    except (KeyboardInterrupt, SystemExit) as stop:
-        # Lightning makes an exit of an interrupt
-        cause = stop if isinstance(stop, KeyboardInterrupt) else stop.__context__
-        if not isinstance(cause, KeyboardInterrupt):
+    except (Exception, KeyboardInterrupt, SystemExit) as stop:
+        # Lightning makes an exit of an interrupt, or fails while it clears up after one
+        cause = _interrupt_behind(stop)
+        if cause is not None:
+            terminated = isinstance(cause, _TerminatedError)
+            how = "terminated" if terminated else "interrupted"
+            print(f"pate {name}: {how}; the same command goes on from here", file=sys.stderr)
+            return 143 if terminated else 130
+        if not isinstance(stop, ValueError):
             raise
-        terminated = isinstance(cause, _TerminatedError)
-        how = "terminated" if terminated else "interrupted"
-        print(f"pate {name}: {how}; the same command goes on from here", file=sys.stderr)
-        return 143 if terminated else 130
+        print(f"pate {name}: {stop}", file=sys.stderr)
+        return 2
     return 0
+
+
+def _interrupt_behind(stop: BaseException | None) -> KeyboardInterrupt | None:
+    """Return the interrupt that ``stop`` is, or that was being handled when it was raised."""
+    while stop is not None and not isinstance(stop, KeyboardInterrupt):
+        stop = stop.__context__
+    return stop
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from typing import IO, Any
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 
 import pate
 
@@ -160,8 +159,8 @@ class Run:
     def _say_where_data_are(self, stage: Stage) -> None:
         if stage is TEACHERS_FIT:
             # the stage that brings the data says to all later ones where it is
-            config = _normal(self.config)
-            text = yaml.safe_dump({name: config.get(name) for name in ("data", "ledger")}, sort_keys=False)
+            source = {"data": _normal(self.config).get("data"), "ledger": self.ledger and str(self.ledger)}
+            text = yaml.safe_dump(source, sort_keys=False)
             if not self.data_config.is_file() or self.data_config.read_text() != text:
                 write_text(self.data_config, text)
 
@@ -301,12 +300,6 @@ def write_arrays(path: Path, **arrays: Any) -> None:
 def labels_file(run: Run) -> Path:
     """Return where the released labels of a run are."""
     return run.root / LABEL.outputs[0]
-
-
-def read_labels(run: Run) -> dict[str, NDArray[Any]]:
-    """Return what was released: ``ids`` ``[Q]``, ``labels`` and ``mask`` ``[Q, C]``, ``label_names`` ``[C]``."""
-    with np.load(labels_file(run)) as archive:
-        return {name: archive[name] for name in archive.files}
 
 
 def digest(*parts: bytes | str | Path) -> str:

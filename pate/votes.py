@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,8 @@ from pate.validation import expect, expect_count
 
 UInt8Array = NDArray[np.uint8]
 CountArray = NDArray[np.integer]
+
+_ENTRIES = 1 << 22  # votes unpacked at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,13 +95,11 @@ def unpack_ballots(packed: UInt8Array, num_labels: int) -> UInt8Array:
     return np.unpackbits(packed, axis=-1, count=num_labels)
 
 
-def count_packed(packed: UInt8Array, num_labels: int) -> NDArray[np.uint16]:
-    """Add up packed ballots ``[T, Q, bytes]`` over teachers; ``[Q, C]``. One teacher is unpacked at a time."""
-    expect(len(packed) < 2**16, "fewer than 65536 teachers", num_teachers=len(packed))
-    counts = np.zeros((packed.shape[1], num_labels), dtype=np.uint16)
-    for teacher in packed:
-        counts += unpack_ballots(teacher, num_labels)
-    return counts
+def teacher_blocks(num_teachers: int, entries: int) -> Iterator[slice]:
+    """Yield blocks of teachers that cast a few million votes each, ``entries`` by one teacher."""
+    step = max(1, _ENTRIES // max(1, entries))
+    for start in range(0, num_teachers, step):
+        yield slice(start, min(start + step, num_teachers))
 
 
 def rows_of(wanted: NDArray[np.str_], ids: NDArray[np.str_]) -> NDArray[np.int64]:

@@ -1,6 +1,7 @@
 """Small data sets, and one finished run that tests read."""
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from pate import cli
+from pate.accounting.ledger import Ledger, read_ledger
 from pate.data.faces import write_celeba_folder
 
 # virtual machines may announce AMX, have none and end the process at the first product of bfloat16 matrices
@@ -105,3 +107,31 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert cli.main(["run", str(folder), "--run", str(root), "--references", "--label.noise_seed=3"]) == 0
     assert cli.main(["student", "predict", "--run", str(root)]) == 0
     return root
+
+
+def copy_run(root: Path, copy: Path) -> Path:
+    """Copy a run into one that may be written to, with a ledger of its own that says what the other's says."""
+    shutil.copytree(root, copy)
+    lines = (copy / "data.yaml").read_text().splitlines()
+    named = next(line.removeprefix("ledger: ") for line in lines if line.startswith("ledger: "))
+    named = str(root / "ledger.sqlite") if named == "null" else named
+    own = ["ledger: null" if line.startswith("ledger:") else line for line in lines]
+    (copy / "data.yaml").write_text("\n".join(own) + "\n")
+    ledger = Ledger(copy / "ledger.sqlite")
+    for entry in read_ledger(Path(named)).entries:
+        release = ledger.reserve(
+            entry.events,
+            count=entry.count,
+            run=entry.run,
+            description=entry.description,
+            seeded=entry.seeded,
+        )
+        if entry.settled:
+            ledger.settle(release, realised=entry.realised)
+    return copy
+
+
+@pytest.fixture
+def copied(finished: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run that a test may write to."""
+    return copy_run(finished, tmp_path / "run")

@@ -31,9 +31,10 @@ ALLOWED = {
     "aggregators": {"accounting", "mechanisms", "validation", "votes"},
     "locks": set(),
     "runs": {"validation"},
+    "released": {"runs", "validation"},
     "data": {"runs", "validation"},
     "teachers": {"data", "runs", "validation", "votes"},
-    "student": {"data", "runs", "validation", "votes"},
+    "student": {"data", "released", "runs", "validation", "votes"},
 }
 
 

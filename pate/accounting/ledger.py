@@ -90,8 +90,10 @@ class Book:
     entries: tuple[Entry, ...] = ()
     budget: Budget | None = None
     filter: PrivacyFilter | None = None
+    home: Path | None = None
+    """Where the file was when a release was last prepared, where it was said."""
     digests: tuple[str, ...] = field(default=(), repr=False)
-    """Of each row; a release has one row or two, a budget has one."""
+    """Of each row; a release has one row or two, a budget and each home have one."""
 
     @property
     def head(self) -> Head:
@@ -120,12 +122,15 @@ class Ledger:
 
     Args:
         path: the file, made where it is missing.
+        home: the absolute path at which the file lies now, without links. The log keeps it, so that a copy is told from
+            a file that was moved. None to look for neither.
 
     Raises:
-        ValueError: if the file is there but is not an intact ledger, or cannot be written.
+        ValueError: if the file is there but is not an intact ledger, or cannot be written, or if it is a copy of one
+            that is still where this one says it was: two copies would be two budgets.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, home: Path | None = None) -> None:
         self.path = Path(path)
         self._alone = threading.Lock()
         with log.one_line(self.path):
@@ -137,6 +142,10 @@ class Ledger:
             log.expect_intact(connection, self.path)
             self._catch_up(connection)
         self._history.prepare()
+        if home is not None and home != self._history.home:
+            with self._transaction() as connection:
+                self._expect_no_copy()
+                self._append(connection, {"kind": "home", "at": _now(), "path": str(home)})
 
     @property
     def head(self) -> Head:
@@ -245,6 +254,17 @@ class Ledger:
                     self._history = _History()
                 raise
 
+    def _expect_no_copy(self) -> None:
+        last = self._history.home
+        if last is None or not last.is_file() or last.samefile(self.path):
+            return
+        with log.opened(last, writable=False) as other:
+            # another ledger may have taken the place of one that was moved away
+            first = next((digest for _, digest in log.rows_after(other, Head(), last)), None)
+        copied = first is not None and self._history.book().follows(Head(1, first))
+        requirement = f"one ledger for the same private data; --ledger={last} names the original"
+        expect(not copied, requirement, copy=str(self.path))
+
     def _catch_up(self, connection: sqlite3.Connection) -> None:
         for text, digest in log.rows_after(connection, self._history.head, self.path):
             self._history.fold_row(text, digest, self.path)
@@ -296,6 +316,7 @@ class _History:
         self.entries: list[Entry] = []
         self.budget: Budget | None = None
         self.filter: PrivacyFilter | None = None
+        self.home: Path | None = None
         self._digests: list[str] = []
         self._names: list[str] = []  # of the events of each release
         self._totals = Totals(DEFAULT_ORDERS)
@@ -305,7 +326,7 @@ class _History:
         return Head(len(self._digests), self._digests[-1] if self._digests else "")
 
     def book(self) -> Book:
-        return Book(tuple(self.entries), self.budget, self.filter, tuple(self._digests))
+        return Book(tuple(self.entries), self.budget, self.filter, self.home, tuple(self._digests))
 
     def entry(self, release: int, where: object) -> Entry:
         number = isinstance(release, int | np.integer) and not isinstance(release, bool)
@@ -334,10 +355,13 @@ class _History:
         body, end = _DECODER.raw_decode(text)
         expect(end == len(text), "one JSON object", found=text[end : end + 20])
         kind = body["kind"]
-        expect(kind in ("budget", "reserve", "settle"), "a row among budget, reserve, settle", kind=kind)
+        expect(kind in _KINDS, f"a row among {', '.join(_KINDS)}", kind=kind)
         changes: list[tuple[str, int]] = []
         if kind == "budget":
             self._fold_budget(body)
+        elif kind == "home":
+            expect(isinstance(body["path"], str), "the path of a ledger", path=body["path"])
+            self.home = Path(body["path"])
         elif kind == "reserve":
             changes = self._fold_reserve(body)
         else:
@@ -472,6 +496,7 @@ class _Verifier:
 
 _NAMES = tuple(relation.value for relation in NeighboringRelation)
 _STATED = {"delta", *_NAMES}
+_KINDS = ("budget", "home", "reserve", "settle")
 _BLOCK = 128  # changes verified at once
 _DECODER = json.JSONDecoder()
 

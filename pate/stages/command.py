@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from inspect import getdoc
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 from pate.data.module import DataModule
 from pate.data.source import load_ledger
 from pate.locks import lock_run
-from pate.runs import Json, Run
+from pate.runs import TEACHERS_FIT, Json, Run
+from pate.stages.ledger_file import choose_ledger, expect_ledger
 
 _NOT_SETTINGS = ("run", "overwrite", "config", "threads")
 
@@ -61,7 +63,8 @@ def add_data(parser: ArgumentParser) -> None:
         "--ledger",
         type=Path | None,
         default=None,
-        help="ledger of the private data set, shared by all runs on it; ledger.sqlite in the run's folder by default",
+        help="ledger of the private data set, shared by all runs on it; where None, the file that the data name beside"
+        " themselves, or ledger.sqlite in the run's folder where there can be none",
     )
 
 
@@ -86,13 +89,23 @@ def settings(parser: ArgumentParser, parsed: Namespace) -> Json:
     return {name: value for name, value in content.items() if name not in _NOT_SETTINGS}
 
 
-def open_run(parsed: Namespace, config: Json) -> Run:
-    """Return the run that a command was given, with the ledger that its data names, locked until the command ends.
+def open_run(parsed: Namespace, config: Json, data: DataModule | None = None) -> Run:
+    """Return the run that a command was given, with its ledger, which the stage that brings ``data`` chooses.
 
-    Processes that train shares of the teachers share the lock; a dry run needs none.
+    The run is locked until the command ends. Processes that train shares of the teachers share the lock; a dry run
+    needs none. Raises ``ValueError`` where somebody else has it, or where the ledger is not the one that the run was
+    begun with or is missing.
     """
-    root = Path(parsed.run)
     if not parsed.get("dry_run"):
-        lock_run(root, shared=parsed.get("share") is not None)
-    ledger = Path(config["ledger"]) if config.get("ledger") else None
-    return Run(root, overwrite=parsed.overwrite, config=config, ledger=ledger or load_ledger(root))
+        lock_run(Path(parsed.run), shared=parsed.get("share") is not None)
+    run = Run(Path(parsed.run), overwrite=parsed.overwrite, config=config, ledger=load_ledger(Path(parsed.run)))
+    if data is not None:
+        asked = Path(config["ledger"]) if config.get("ledger") else None
+        ledger = choose_ledger(run.root, asked, data, overwrite=run.overwrite)
+        begun = run.state(TEACHERS_FIT)
+        # where the ledger lies changes nothing of what teachers learn, and it may have been moved since
+        kept = begun is not None and ledger == run.ledger
+        named = begun["config"].get("ledger") if begun is not None and kept else ledger and str(ledger)
+        run = replace(run, config=config | {"ledger": named}, ledger=ledger)
+    expect_ledger(run)
+    return run

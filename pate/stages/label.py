@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,20 +24,15 @@ from pate.accounting.statement import check_budget, describe, make_statement
 from pate.aggregators.base import Aggregator, Release
 from pate.data.arrays import read_npz
 from pate.mechanisms.noise import private_generator, seeded_generator
-from pate.runs import (
-    LABEL,
-    TEACHERS_FIT,
-    TEACHERS_VOTE,
-    Run,
-    labels_file,
-    read_labels,
-    write_arrays,
-    write_json,
-    write_text,
-)
+from pate.released import read_released, write_released
+from pate.runs import LABEL, TEACHERS_FIT, TEACHERS_VOTE, Run, labels_file, replacing, write_json, write_text
+from pate.stages.ledger_file import open_ledger
 from pate.teachers.voting import VoteStore
 from pate.validation import expect, expect_count
-from pate.votes import rows_of
+from pate.votes import Votes, rows_of
+
+_RELEASE = "release"  # in the stage's state and in the statement: the number of the labels that they speak of
+_STATEMENT_BYTES = 1 << 20
 
 
 def label(
@@ -65,74 +64,236 @@ def label(
     """
     run.require(TEACHERS_VOTE)
     expect_count(1, num_queries=num_queries)
+    expect_count(0, query_seed=query_seed, **({} if noise_seed is None else {"noise_seed": noise_seed}))
     store = VoteStore(run.root / TEACHERS_VOTE.outputs[0])
     manifest: Any = store.manifest()
     num_teachers, names = manifest["num_teachers"], manifest["label_names"]
     expect(num_queries <= len(manifest["ids"]), f"num_queries <= {len(manifest['ids'])}", num_queries=num_queries)
     needed = aggregator.needs_predictions
     expect(needed == (predictions is not None), f"predictions {'given' if needed else 'left out'}", given=predictions)
-    events = {
-        relation: aggregator.event(num_teachers=num_teachers, num_labels=len(names), neighboring_relation=relation)
-        for relation in NeighboringRelation
+    chosen = np.random.default_rng(query_seed).permutation(len(manifest["ids"]))[:num_queries]
+    # what the labels say of themselves, so that neither statement nor student has to ask elsewhere
+    about = {
+        "ids": np.array(manifest["ids"])[chosen],
+        "label_names": np.array(names),
+        "num_teachers": np.array(num_teachers),
+        "delta": np.array(delta, dtype=np.float64),
+        "aggregator": np.array(json.dumps(_describe_aggregator(aggregator))),
     }
-    relation = aggregator.neighboring_relation
+    made_by = manifest["made_by"]
+    todo = run.needs(LABEL, made_by)
+    redo = run.overwrite and bool(run.changes(LABEL, made_by))
+    released = None if redo else _find_labels(run, about)
+    if released is None:
+        released = _release(
+            run,
+            aggregator,
+            about,
+            store,
+            chosen,
+            made_by=made_by,
+            max_epsilon=max_epsilon,
+            noise_seed=noise_seed,
+            predictions=predictions,
+        )
+    elif not todo and _is_stated(run, released):
+        return
+    _state(run, aggregator, released)
+    run.finish(LABEL)
+
+
+def _find_labels(run: Run, about: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]] | None:
+    """Return the labels that this command left before, None where it left none yet.
+
+    Raises ``ValueError`` on any others, unless they are to be overwritten.
+    """
+    state = run.state(LABEL)
+    try:
+        if not labels_file(run).is_file() and (state is None or not state["finished"]):
+            return None
+        released = read_released(run)
+        differs = [name for name, value in about.items() if not np.array_equal(released[name], value)]
+        known = state is not None and state.get(_RELEASE) == released["release"]
+        expect(known and not differs, f"labels in {labels_file(run)} that this command left", others=differs or "all")
+    except ValueError as error:
+        if run.overwrite:
+            return None
+        raise ValueError(f"{error}. With --overwrite others are released, and paid for") from None
+    return released
+
+
+def _release(
+    run: Run,
+    aggregator: Aggregator,
+    about: Mapping[str, NDArray[Any]],
+    store: VoteStore,
+    chosen: NDArray[np.int64],
+    *,
+    made_by: Mapping[str, Any],
+    max_epsilon: float | None,
+    noise_seed: int | None,
+    predictions: Path | None,
+) -> dict[str, NDArray[Any]]:
+    """Reserve a release, draw its noise and leave its labels; return what they say.
+
+    Whatever can fail is tried before the reservation. The old statement goes before the old labels, and those before
+    the new ones come: nothing ever speaks of labels that are not there.
+    """
+    num_teachers, num_labels, count = int(about["num_teachers"]), len(about["label_names"]), len(chosen)
+    delta, relation = float(about["delta"]), aggregator.neighboring_relation
+    events = {
+        each: aggregator.event(num_teachers=num_teachers, num_labels=num_labels, neighboring_relation=each)
+        for each in NeighboringRelation
+    }
     budget = None
     if max_epsilon is not None:
         budget = Budget(max_epsilon=max_epsilon, delta=delta, neighboring_relation=relation)
-    if not run.needs(LABEL, manifest["made_by"]):
-        return
-    ledger = Ledger(run.ledger_path)
-    target = labels_file(run)
-    if run.changes(LABEL, manifest["made_by"]) or not target.is_file():
-        epsilon = check_budget(ledger.entries(), events, count=num_queries, relation=relation, delta=delta)
-        if budget is not None:
-            within = epsilon <= budget.max_epsilon
-            expect(within, f"epsilon <= {max_epsilon} with all earlier releases", epsilon=round(epsilon, 4))
-        ids = np.array(manifest["ids"])
-        chosen = np.random.default_rng(query_seed).permutation(len(ids))[:num_queries]
-        predicted = None if predictions is None else read_predictions(predictions, ids[chosen], names)
-        votes, _ = store.load(ballots=aggregator.needs_ballots)
-        asked = replace(votes[chosen], predictions=predicted)
-        release = ledger.reserve(
-            events,
-            count=num_queries,
-            run=run.root.name,
-            description=type(aggregator).__name__,
-            seeded=noise_seed is not None,
-            budget=budget,
-            delta=delta,
-        )
-        run.begin(LABEL, manifest["made_by"])
+    predicted = (
+        None if predictions is None else read_predictions(predictions, about["ids"], about["label_names"].tolist())
+    )
+    with ExitStack() as stack:
+        ledger = open_ledger(run)
+        with _naming_ledger(ledger):
+            epsilon = check_budget(ledger.entries(), events, count=count, relation=relation, delta=delta)
+            if budget is not None:
+                within = epsilon <= budget.max_epsilon
+                expect(within, f"epsilon <= {max_epsilon} with all earlier releases", epsilon=round(epsilon, 4))
+        votes, _ = store.load(rows=chosen, ballots=aggregator.needs_ballots)
+        asked = replace(votes, predictions=predicted)
+        rehearse(aggregator, num_teachers=num_teachers, num_labels=num_labels, predictions=asked.predictions)
+        file = _reserve_room(stack, run, about, count * num_labels)
+        with _naming_ledger(ledger):
+            release = ledger.reserve(
+                events,
+                count=count,
+                run=run.root.name,
+                description=type(aggregator).__name__,
+                seeded=noise_seed is not None,
+                budget=budget,
+                delta=delta,
+            )
         generator = private_generator() if noise_seed is None else seeded_generator(noise_seed, release=release)
         found = aggregator.aggregate(asked, generator=generator)
-        write_arrays(
-            target,
-            ids=ids[chosen],
-            label_names=np.array(names),
-            release=np.array(release),
-            **_arrays(found, num_teachers),
+        write_released(file, run, {**about, "release": np.array(release), **_arrays(found)})
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
+        for statement in LABEL.outputs[:0:-1]:
+            (run.root / statement).unlink(missing_ok=True)
+        run.clear(LABEL)
+        run.begin(LABEL, made_by)
+        # labels count as this command's only under the number that it reserved
+        write_json(run.root / LABEL.state, (run.state(LABEL) or {}) | {_RELEASE: release})
+        # leaving renames the file to labels.npz
+    return read_released(run)
+
+
+def rehearse(
+    aggregator: Aggregator, *, num_teachers: int, num_labels: int, predictions: NDArray[np.float64] | None = None
+) -> None:
+    """Put constant votes to an aggregator and drop what it says, so that what it refuses is refused for free.
+
+    No vote and no noise of a release is touched. None, one and several queries are put, because a screen may leave any
+    number of them. Raises what the aggregator raises, and ``ValueError`` where its release is not of the votes' shape.
+    """
+    levels = np.array([0, num_teachers, num_teachers // 2, 0, num_teachers, num_teachers // 2])
+    for count in (0, 1, len(levels)):
+        given = levels[:count]
+        teachers = np.arange(num_teachers)[None, :, None] < given[:, None, None]
+        guess = None
+        if predictions is not None:
+            guess = np.resize(predictions, (count, num_labels))
+        votes = Votes(
+            counts=np.repeat(given[:, None], num_labels, axis=1),
+            num_teachers=num_teachers,
+            ballots=np.repeat(teachers, num_labels, axis=2).astype(np.uint8) if aggregator.needs_ballots else None,
+            predictions=guess,
         )
-    released = read_labels(run)
+        found = aggregator.aggregate(votes, generator=np.random.Generator(np.random.Philox(key=0)))
+        shape = (count, num_labels)
+        shapes = {
+            name: np.shape(array) for name, array in _arrays(found).items() if name in ("labels", "mask", "values")
+        }
+        expect(set(shapes.values()) == {shape}, f"a release of {count} queries and {num_labels} labels", **shapes)
+        if found.steps is not None:
+            expect(found.steps.shape == (count,), f"the steps of {count} queries", shape=found.steps.shape)
+            realised_charges(aggregator, found.steps, num_teachers=num_teachers, num_labels=num_labels)
+
+
+def _reserve_room(stack: ExitStack, run: Run, about: Mapping[str, NDArray[Any]], entries: int) -> IO[bytes]:
+    """Open the file that becomes labels.npz once ``stack`` is left, with room on disk for all that will be in it.
+
+    Raises ``ValueError`` where the folders cannot be written, their files not be replaced, or the disk is full.
+    """
+    # labels, mask and noisy counts, steps, and the statement
+    size = 18 * entries + sum(array.nbytes for array in about.values()) + _STATEMENT_BYTES
+    try:
+        for folder in (run.private, run.public, run.root):
+            probe = folder / f".probe.{secrets.token_hex(8)}"
+            probe.touch()
+            probe.unlink()
+        for left in (LABEL.state, LABEL.config, *LABEL.outputs):
+            if (run.root / left).exists():
+                # a second name is refused where the first may not be taken away
+                probe = (run.root / left).with_name(f".probe.{secrets.token_hex(8)}")
+                os.link(run.root / left, probe)
+                probe.unlink()
+        file: IO[bytes] = stack.enter_context(replacing(labels_file(run)))
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)
+    except OSError as error:
+        raise ValueError(f"Expected a run that labels can be written to, got run={str(run.root)!r} ({error})") from None
+    return file
+
+
+@contextmanager
+def _naming_ledger(ledger: Ledger) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        earlier = sorted({entry.run for entry in ledger.entries()})
+        if not earlier:
+            raise
+        raise ValueError(
+            f"{error}. The ledger {ledger.path} counts what runs on these private data released before"
+            f" ({', '.join(earlier)}), deleted ones too: label other data, or, if the records are nobody's, as drawn"
+            " faces are, delete it to begin anew"
+        ) from None
+
+
+def _state(run: Run, aggregator: Aggregator, released: Mapping[str, NDArray[Any]]) -> None:
+    """Settle the release that is on disk, and write the statement of these labels."""
+    num_teachers, num_labels = int(released["num_teachers"]), len(released["label_names"])
     realised = None
     if "steps" in released:
-        realised = realised_charges(aggregator, released["steps"], num_teachers=num_teachers, num_labels=len(names))
+        realised = realised_charges(aggregator, released["steps"], num_teachers=num_teachers, num_labels=num_labels)
+    ledger = open_ledger(run)
     ledger.settle(int(released["release"]), realised=realised)
     book = ledger.book()
     statement = make_statement(
         book,
-        delta=delta,
-        relation=relation,
+        delta=float(released["delta"]),
+        relation=aggregator.neighboring_relation,
         unit=_unit(run),
-        aggregator=_describe_aggregator(aggregator),
-        num_queries=num_queries,
+        aggregator=json.loads(str(released["aggregator"])),
+        num_queries=len(released["ids"]),
         num_answered=int(released["mask"].any(axis=1).sum()),
         num_teachers=num_teachers,
-        num_labels=len(names),
+        num_labels=num_labels,
         versions={"pate": pate.__version__} | {name: version(name) for name in ("numpy", "scipy", "torch")},
+        of_this_run_alone=run.ledger is None,
     )
-    write_json(run.public / "privacy.json", statement)
-    write_text(run.public / "privacy.txt", describe(statement))
-    run.finish(LABEL)
+    write_json(run.root / LABEL.outputs[1], statement | {_RELEASE: int(released["release"])})
+    write_text(run.root / LABEL.outputs[2], describe(statement))
+
+
+def _is_stated(run: Run, released: Mapping[str, NDArray[Any]]) -> bool:
+    """Whether there is a statement, and of these labels."""
+    json_file, text_file = (run.root / output for output in LABEL.outputs[1:])
+    if not (json_file.is_file() and text_file.is_file()):
+        return False
+    stated = json.loads(json_file.read_text())
+    return bool(stated.get(_RELEASE) == released["release"])
 
 
 def _unit(run: Run) -> str:
@@ -170,11 +331,11 @@ def realised_charges(
     ]
 
 
-def _arrays(release: Release, num_teachers: int) -> dict[str, Any]:
+def _arrays(release: Release) -> dict[str, Any]:
     """Return what is kept of a release; what it has not is left out."""
     arrays: dict[str, Any] = {"labels": release.labels, "mask": release.mask}
     if release.values is not None:
-        arrays |= {"values": release.values, "noise_std": release.noise_std, "num_teachers": num_teachers}
+        arrays |= {"values": release.values, "noise_std": release.noise_std}
     if release.steps is not None:
         arrays["steps"] = release.steps
     return arrays

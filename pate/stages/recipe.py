@@ -29,7 +29,7 @@ def main(args: Sequence[str]) -> None:
     parser.add_argument("recipe", type=Path, help="the folder, such as configs/faces")
     parser.add_argument("--run", type=Path, help="folder of the run (default: runs/ and the recipe's name)")
     parser.add_argument("--overwrite", action="store_true", help="do stages whose settings changed again")
-    parser.add_argument("--ledger", help="ledger shared by all runs on the same private data, in place of data.yaml's")
+    parser.add_argument("--ledger", help="ledger of the private data, in place of the one beside them")
     parser.add_argument(
         "--references",
         action="store_true",

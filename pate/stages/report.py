@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from pate.runs import LABEL, REFERENCES, STUDENT, Json, Run
 from pate.stages.student import METRICS
@@ -42,7 +43,14 @@ def describe_run(run: Run) -> str:
         "released labels": LABEL.outputs[0],
         "privacy statement": LABEL.outputs[1],
         "student": STUDENT.outputs[0],
-        "ledger": run.ledger_path.relative_to(run.root) if run.ledger is None else run.ledger_path,
     }
     places = [f"{name + ':':<19}{run.root / place}" for name, place in files.items()]
+    of = "this run alone" if run.ledger is None else "the private data"
+    places.append(f"{'ledger:':<19}{_from_here(run.ledger_path)} (of {of})")
     return "\n".join([*lines, "", statement.rstrip(), "", *places, f"{'PRIVATE files:':<19}{run.private}"]) + "\n"
+
+
+def _from_here(path: Path) -> Path:
+    """Return a path as a reader in the working directory would write it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

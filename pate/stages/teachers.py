@@ -26,6 +26,7 @@ from pate.data.celeba import ImageFiles
 from pate.data.module import DataModule, Records, Role
 from pate.data.partition import partition_records
 from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Json, Run, code_version, digest, make_once, write_text
+from pate.stages.ledger_file import open_ledger
 from pate.teachers.batches import own_records
 from pate.teachers.chunk import NetworkFactory
 from pate.teachers.devices import available_bytes, root_device
@@ -169,6 +170,9 @@ def fit_teachers(
         )
         print(text, end="")
         return
+    if run.overwrite or not run.is_finished(TEACHERS_FIT):
+        # a copy of another ledger is refused before the run is begun with it
+        open_ledger(run)
     key = _key(run)
     partitions = partitions_by(key)
     inputs = _inputs(data) | {"partition": digest(key)}

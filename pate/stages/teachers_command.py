@@ -22,7 +22,7 @@ def fit(args: Sequence[str]) -> None:
     parser = _fit_parser()
     parsed = parser.parse_args(saved_settings(args, "data.yaml"))
     made = parser.instantiate(parsed)
-    run = open_run(parsed, _kept(settings(parser, parsed)))
+    run = open_run(parsed, _kept(settings(parser, parsed)), made.data)
     fit_teachers(run, made.data, **_chosen(made, fit_teachers))
 
 

@@ -13,7 +13,8 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from pate.data.module import Features, Role
 from pate.data.source import load_data
-from pate.runs import LABEL, Run, read_labels
+from pate.released import read_released
+from pate.runs import LABEL, Run
 from pate.validation import expect, expect_count
 from pate.votes import rows_of
 
@@ -62,7 +63,9 @@ class StudentData(pl.LightningDataModule):
         self.source = load_data(self.run)
         self.input_shape = self.source.input_shape
         self.label_names = self.source.label_names
-        released = read_labels(self.run)
+        released = read_released(self.run)
+        named = tuple(str(name) for name in released["label_names"])
+        expect(named == self.label_names, f"labels named {', '.join(self.label_names)}", label_names=named)
         public = self.source.records(Role.PUBLIC)
         rows = rows_of(released["ids"], public.ids)
         if labels == "truth":

@@ -18,7 +18,7 @@ from pate.teachers.chunk import TeacherChunk
 from pate.teachers.devices import root_device
 from pate.teachers.training import TeacherPlan, load_chunk
 from pate.validation import expect
-from pate.votes import Votes, count_packed, pack_ballots, unpack_ballots
+from pate.votes import Votes, pack_ballots, teacher_blocks, unpack_ballots
 
 UInt8Array = NDArray[np.uint8]
 
@@ -136,26 +136,38 @@ class VoteStore:
         """Return the manifest."""
         return _read(self.folder / _MANIFEST)
 
-    def load(self, *, ballots: bool = False) -> tuple[Votes, list[str]]:
-        """Return the votes on all samples and the samples' ids; with what each teacher said if ``ballots``."""
-        manifest = self.manifest()
-        ids, num_labels = list(manifest["ids"]), len(manifest["label_names"])
-        counts = np.zeros((len(ids), num_labels), dtype=np.uint16)
-        said, num_teachers = [], 0
-        for path in sorted(self.folder.glob("votes_*.npy")):
-            packed = np.load(path)
-            expect(packed.shape[1] == len(ids), f"votes on {len(ids)} samples in {path.name}", found=packed.shape[1])
-            counts += count_packed(packed, num_labels)
-            num_teachers += len(packed)
-            if ballots:
-                said.append(unpack_ballots(packed, num_labels))
-        expect(
-            num_teachers == manifest["num_teachers"],
-            f"votes of {manifest['num_teachers']} teachers",
-            found=num_teachers,
-        )
-        together = np.concatenate(said).transpose(1, 0, 2) if ballots else None
-        return Votes(counts=counts, num_teachers=num_teachers, ballots=together), ids
+    def load(self, *, rows: NDArray[np.int64] | None = None, ballots: bool = False) -> tuple[Votes, list[str]]:
+        """Return the votes on the samples ``rows`` ``[Q]``, all of them where None, and the samples' ids.
+
+        The files stay on disk: of other samples nothing is unpacked or kept.
+
+        Args:
+            rows: indices among the samples of the manifest.
+            ballots: whether what each teacher said is returned too, ``[Q, T, C]``.
+
+        Raises:
+            ValueError: where votes are missing, or of another shape than the manifest says.
+        """
+        manifest: Any = self.manifest()
+        ids, num_labels, num_teachers = manifest["ids"], len(manifest["label_names"]), manifest["num_teachers"]
+        chosen = np.arange(len(ids)) if rows is None else np.asarray(rows)
+        counts = np.zeros((len(chosen), num_labels), dtype=np.int64)
+        said = np.empty((len(chosen), num_teachers if ballots else 0, num_labels), dtype=np.uint8)
+        found, width = 0, -(-num_labels // 8)
+        files = sorted(self.folder.glob("votes_*.npy"), key=_first_teacher)
+        for path, packed in ((path, np.load(path, mmap_mode="r")) for path in files):
+            wanted = packed.dtype == np.uint8 and packed.ndim == 3 and packed.shape[1:] == (len(ids), width)
+            expect(wanted, f"votes on {len(ids)} samples, {width} bytes each, in {path.name}", found=packed.shape)
+            expect(found + len(packed) <= num_teachers, f"votes of {num_teachers} teachers", found=found + len(packed))
+            for block in teacher_blocks(len(packed), counts.size):
+                own = unpack_ballots(packed[block] if rows is None else packed[block, chosen], num_labels)
+                counts += own.sum(axis=0, dtype=np.int64)
+                if ballots:
+                    said[:, found : found + len(own)] = own.transpose(1, 0, 2)
+                found += len(own)
+        expect(found == num_teachers, f"votes of {num_teachers} teachers", found=found)
+        votes = Votes(counts=counts, num_teachers=num_teachers, ballots=said if ballots else None)
+        return votes, [ids[row] for row in chosen]
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -165,3 +177,7 @@ def _read(path: Path) -> dict[str, Any]:
         again = "`pate teachers vote --overwrite` makes it again"
         raise ValueError(f"Expected what `pate teachers vote` left in {path}, got {error}: {again}") from None
     return content
+
+
+def _first_teacher(path: Path) -> int:
+    return int(path.stem.removeprefix("votes_"))

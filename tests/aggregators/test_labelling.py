@@ -16,13 +16,14 @@ from pate import cli
 from pate.accounting.ledger import read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import verify_statement
-from pate.runs import Run, read_labels
+from pate.released import read_released
+from pate.runs import Run
 
 
 @pytest.fixture
-def run(finished: Path, tmp_path: Path) -> Path:
+def run(copied: Path) -> Path:
     """A copy of the finished run, to be labelled again."""
-    return Path(shutil.copytree(finished, tmp_path / "run"))
+    return copied
 
 
 def relabel(run: Path, aggregator: dict[str, Any], *more: str) -> int:
@@ -33,7 +34,7 @@ def relabel(run: Path, aggregator: dict[str, Any], *more: str) -> int:
 
 def test_soft_values_are_kept_with_their_noise(run: Path) -> None:
     assert relabel(run, {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 3.0}}) == 0
-    released = read_labels(Run(run))
+    released = read_released(Run(run))
     assert released["values"].shape == released["labels"].shape == (60, 4)
     assert float(released["noise_std"]) == 3.0 and int(released["num_teachers"]) == 10
     np.testing.assert_array_equal(released["labels"], released["values"] > 5)
@@ -48,7 +49,7 @@ def test_soft_values_are_kept_with_their_noise(run: Path) -> None:
 )
 def test_ballots_are_loaded_where_they_are_needed(run: Path, aggregator: dict[str, Any]) -> None:
     assert relabel(run, aggregator) == 0
-    assert read_labels(Run(run))["mask"].all()
+    assert read_released(Run(run))["mask"].all()
 
 
 def test_a_screen_settles_what_was_asked(run: Path) -> None:
@@ -61,7 +62,7 @@ def test_a_screen_settles_what_was_asked(run: Path) -> None:
         },
     }
     assert relabel(run, screen) == 0
-    released = read_labels(Run(run))
+    released = read_released(Run(run))
     asked = int((released["steps"] > 0).sum())
     assert 0 < asked < 60
     np.testing.assert_array_equal(released["mask"].any(axis=1), released["steps"] > 0)
@@ -92,10 +93,10 @@ def test_a_crash_before_settling_settles_the_same(run: Path, monkeypatch: pytest
     with monkeypatch.context() as patch:
         patch.setattr("pate.accounting.ledger.Ledger.settle", crash)
         assert relabel(run, screen) == 130
-    before = read_labels(Run(run))
+    before = read_released(Run(run))
     assert not read_ledger(run / "ledger.sqlite").entries[-1].settled
     assert relabel(run, screen) == 0
-    np.testing.assert_array_equal(read_labels(Run(run))["steps"], before["steps"])
+    np.testing.assert_array_equal(read_released(Run(run))["steps"], before["steps"])
     entry = read_ledger(run / "ledger.sqlite").entries[-1]
     assert entry.realised is not None and sum(count for _, count in entry.realised) == 60
 
@@ -116,7 +117,7 @@ def test_a_student_is_asked_before_the_teachers(run: Path, capsys: pytest.Captur
     student = run / "public" / "student" / "predictions.npz"
     predictions = shutil.copy(student, run.parent / "predictions.npz")
     assert relabel(run, interactive, f"--predictions={predictions}") == 0
-    released = read_labels(Run(run))
+    released = read_released(Run(run))
     assert {0, 1} == set(released["steps"].tolist())
     with np.load(predictions) as archive:
         known = dict(zip(archive["ids"].tolist(), archive["probabilities"], strict=True))

@@ -2,7 +2,6 @@
 
 import csv
 import math
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,8 +32,8 @@ SMALL = Simulation(num_labels=5, num_teachers=60, num_public=150, num_features=6
 
 
 @pytest.fixture
-def run(finished: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(finished, tmp_path / "run"))
+def run(copied: Path) -> Path:
+    return copied
 
 
 def read(path: Path) -> list[dict[str, str]]:

@@ -19,7 +19,8 @@ from tests.conftest import make_arrays, recipe
 
 
 def start(folder: Path, root: Path, *more: str, **how: Any) -> subprocess.Popen[Any]:
-    words = ["run", str(folder), "--run", str(root), "--label.noise_seed=3", *more]
+    ledger = f"--ledger={root}/ledger.sqlite"
+    words = ["run", str(folder), "--run", str(root), "--label.noise_seed=3", ledger, *more]
     return subprocess.Popen([sys.executable, "-m", "pate.cli", *words], stdout=subprocess.DEVNULL, **how)
 
 
@@ -46,7 +47,7 @@ SIGNS = {
     "teachers fit": "private/teachers/teachers_00002.pt",
     "between checkpoints": "private/teachers/*.ckpt",
     "teachers vote": "private/teachers_vote.json",
-    "label": "ledger.sqlite",
+    "label": "public/.labels.npz.*",
     "label written": "public/labels.npz",
     "student fit": "public/student/last.ckpt",
 }

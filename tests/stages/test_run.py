@@ -11,16 +11,9 @@ import pytest
 
 from pate import cli
 from pate.accounting import NeighboringRelation
-from pate.accounting.ledger import Ledger
+from pate.accounting.ledger import Ledger, read_ledger
 from pate.accounting.statement import epsilon_text, recompute
-from tests.conftest import make_arrays, recipe
-
-
-@pytest.fixture
-def copied(finished: Path, tmp_path: Path) -> Path:
-    """A copy of the finished run that a test may write to."""
-    shutil.copytree(finished, tmp_path / "run")
-    return tmp_path / "run"
+from tests.conftest import copy_run, make_arrays, recipe
 
 
 def everything(root: Path) -> dict[str, bytes]:
@@ -65,7 +58,7 @@ def test_the_statement_can_be_computed_again(finished: Path) -> None:
     for relation in NeighboringRelation:
         said = statement["guarantees"][relation.value]["epsilon"]
         assert recompute(statement, relation) == pytest.approx(said, rel=1e-12)
-    entries = Ledger(finished / "ledger.sqlite").entries()
+    entries = read_ledger(finished.parent / "data.ledger.sqlite").entries
     assert [(entry.count, entry.settled, entry.seeded) for entry in entries] == [(80, True, True)]
     text = (finished / "public" / "privacy.txt").read_text()
     assert text.startswith("NOT PRIVATE")
@@ -88,7 +81,8 @@ def test_runs_agree(finished: Path, tmp_path: Path) -> None:
     root = tmp_path / "again"
     (root / "private").mkdir(parents=True)
     shutil.copy(finished / "private" / "partition.json", root / "private")
-    assert cli.main(["run", str(finished.parent / "recipe"), "--run", str(root), "--label.noise_seed=3"]) == 0
+    given = ["run", str(finished.parent / "recipe"), f"--ledger={tmp_path}/ledger.sqlite", "--run", str(root)]
+    assert cli.main([*given, "--label.noise_seed=3"]) == 0
     first, second = everything(finished / "public"), everything(root / "public")
     for name in ("labels.npz", "student/metrics.json"):
         assert first[name] == second[name]
@@ -132,12 +126,13 @@ def test_a_budget_is_kept_by_every_run_on_the_data(
 ) -> None:
     """The first budget of a ledger is final, and is kept where a later run says nothing of it."""
     config = ["--config", str(finished / "public" / "label.yaml"), "--num_queries=10", "--noise_seed=null"]
-    ledger = tmp_path / "ledger.sqlite"
+    ledger = Ledger(tmp_path / "ledger.sqlite").path
     said = []
     for name, words in (("one", ["--max_epsilon=300"]), ("two", []), ("three", ["--max_epsilon=900"]), ("four", [])):
         root = tmp_path / name
-        shutil.copytree(finished, root)
-        (root / "data.yaml").write_text((root / "data.yaml").read_text().replace("ledger: null", f"ledger: {ledger}"))
+        copy_run(finished, root)
+        with (root / "data.yaml").open("a") as file:
+            file.write(f"ledger: {ledger}\n")
         queries = [] if name != "four" else ["--num_queries=80"]
         said.append(cli.main(["label", *config, *words, *queries, "--run", str(root), "--overwrite"]))
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("pate label")]
@@ -193,9 +188,10 @@ def test_bad_input_costs_one_line_and_nothing_else(
     error = capfd.readouterr().err
     assert message in error
     assert "Traceback" not in error
-    ledger = tmp_path / "run" / "ledger.sqlite"
+    ledger = tmp_path / "data.ledger.sqlite"
+    assert ledger.is_file() == any(word.startswith("--label.") for word in words)
     if ledger.is_file():
-        assert Ledger(ledger).entries() == ()
+        assert read_ledger(ledger).entries == ()
     assert not (tmp_path / "run" / "public" / "labels.npz").exists()
     if not any(word.startswith("--label.") for word in words):
         assert not (tmp_path / "run").exists()

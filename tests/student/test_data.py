@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from pate.data.module import Role
-from pate.runs import Run, read_labels
+from pate.released import read_released
+from pate.runs import Run
 from pate.student.data import StudentData
 from pate.votes import rows_of
 from tests.conftest import make_arrays
@@ -17,7 +18,7 @@ def collect(loader: torch.utils.data.DataLoader[object]) -> list[np.ndarray]:
 
 def test_released_labels_and_nothing_else(finished: Path) -> None:
     data = StudentData(finished, batch_size=7, val_fraction=0.25)
-    released = read_labels(Run(finished))
+    released = read_released(Run(finished))
     answered = released["mask"].any(axis=1)
     train, val = collect(data.train_dataloader()), collect(data.val_dataloader())
     assert len(val[0]) == int(0.25 * answered.sum())

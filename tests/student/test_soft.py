@@ -1,6 +1,5 @@
 """Noisy counts, abstentions and the rest of the public pool in the student's training."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +9,23 @@ import pytorch_lightning as pl
 import torch
 
 from models import Linear
-from pate.runs import LABEL, Run, read_labels, write_arrays
+from pate.released import read_released, write_released
+from pate.runs import Run, labels_file
 from pate.student.data import StudentData, targets_of
 from pate.student.module import Student, masked_loss
 
 
 @pytest.fixture
-def soft_run(finished: Path, tmp_path: Path) -> Path:
+def soft_run(copied: Path) -> Path:
     """A copy of the finished run in which noisy counts were released, and half of the queries were not answered."""
-    root = Path(shutil.copytree(finished, tmp_path / "run"))
-    released = read_labels(Run(root))
+    released = read_released(Run(copied))
     generator = np.random.default_rng(0)
     mask = np.repeat(generator.random(len(released["ids"])) < 0.5, 4).reshape(-1, 4)
     values = np.where(mask, 5 + 20 * generator.standard_normal(mask.shape), 0)
-    changed = released | {"mask": mask, "labels": (values > 5) & mask, "values": values}
-    write_arrays(root / LABEL.outputs[0], **changed, noise_std=20.0, num_teachers=10)
-    return root
+    changed = {"mask": mask, "labels": (values > 5) & mask, "values": values, "noise_std": 20.0, "num_teachers": 10}
+    with labels_file(Run(copied)).open("wb") as file:
+        write_released(file, Run(copied), released | changed)
+    return copied
 
 
 def trainer(epochs: int) -> pl.Trainer:
@@ -44,7 +44,7 @@ def rows(loader: Any) -> list[np.ndarray]:
 
 
 def test_shares_are_learned_unrounded(soft_run: Path) -> None:
-    released = read_labels(Run(soft_run))
+    released = read_released(Run(soft_run))
     _, targets, mask = rows(StudentData(soft_run, val_fraction=0.0).train_dataloader())
     answered = released["mask"].any(axis=1)
     assert len(targets) == answered.sum() and mask.all()
@@ -55,7 +55,7 @@ def test_shares_are_learned_unrounded(soft_run: Path) -> None:
 
 
 def test_labels_alone_are_learned_as_they_are(finished: Path) -> None:
-    released = read_labels(Run(finished))
+    released = read_released(Run(finished))
     np.testing.assert_array_equal(targets_of(released), released["labels"])
 
 
@@ -77,7 +77,7 @@ def test_noise_of_mean_zero_adds_nothing_to_the_loss_on_average() -> None:
 
 def test_unlabelled_samples_are_shown_without_labels(soft_run: Path) -> None:
     data = StudentData(soft_run, val_fraction=0.0, unlabelled=2, batch_size=8)
-    released = read_labels(Run(soft_run))
+    released = read_released(Run(soft_run))
     num = int(released["mask"].any(axis=1).sum())
     loader = data.train_dataloader()
     first, targets, mask = rows(loader)

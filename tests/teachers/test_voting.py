@@ -1,3 +1,4 @@
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -89,3 +90,59 @@ def test_absent_teachers_cast_no_vote(tmp_path: Path) -> None:
     present = np.load(store.chunk_file(range(4)))
     assert everybody.any(axis=(1, 2)).all()
     assert (present[[1, 3]] == 0).all() and (present[[0, 2]] == everybody[[0, 2]]).all()
+
+
+def test_no_count_of_many_teachers_wraps(tmp_path: Path) -> None:
+    """Two files of 50,000 teachers: a count of 100,000 is 34,464 modulo 2^16, in one file it fits."""
+    store = VoteStore(tmp_path)
+    for start in (0, 50_000):
+        store.save_chunk(range(start, start + 50_000), pack_ballots(np.ones((50_000, 2, 3))))
+    store.seal(ids=["a", "b"], label_names=list("xyz"), num_teachers=100_000, made_by={})
+    votes, _ = store.load()
+    assert (votes.counts == 100_000).all()
+    # what mechanisms do with counts must not wrap below zero either
+    assert (votes.counts - votes.num_teachers - 1 == -1).all()
+    assert votes.counts.dtype == np.int64
+
+
+@pytest.mark.parametrize("ballots", [False, True])
+def test_chosen_rows_are_those_of_all(ballots: bool, tmp_path: Path) -> None:
+    said = np.random.default_rng(1).integers(0, 2, size=(9, 6, 10)).astype(np.uint8)
+    store = VoteStore(tmp_path)
+    # by their first teacher, not by name: 100000 comes before 99996 in the alphabet
+    for start, part in ((99_996, said[:4]), (100_000, said[4:])):
+        store.save_chunk(range(start, start + len(part)), pack_ballots(part))
+    store.seal(ids=list("abcdef"), label_names=[str(j) for j in range(10)], num_teachers=9, made_by={})
+    rows = np.array([4, 0, 5])
+    votes, ids = store.load(rows=rows, ballots=ballots)
+    assert ids == ["e", "a", "f"]
+    np.testing.assert_array_equal(votes.counts, said.sum(axis=0)[rows])
+    if ballots:
+        np.testing.assert_array_equal(votes.ballots, said.transpose(1, 0, 2)[rows])
+    else:
+        assert votes.ballots is None
+
+
+def test_the_ballots_of_chosen_samples_alone_are_read(tmp_path: Path) -> None:
+    """400 teachers, 5,000 samples, 320 labels: 640 MB unpacked, 80 MB packed, 5 MB of the 40 that are asked for."""
+    store = VoteStore(tmp_path)
+    for start in (0, 200):
+        path = store.chunk_file(range(start, start + 200))
+        np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=(200, 5_000, 40)).flush()
+    ids = [str(i) for i in range(5_000)]
+    store.seal(ids=ids, label_names=[str(j) for j in range(320)], num_teachers=400, made_by={})
+    tracemalloc.start()
+    votes, _ = store.load(rows=np.arange(0, 5_000, 125), ballots=True)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert votes.ballots is not None and votes.ballots.shape == (40, 400, 320)
+    assert peak < 40e6
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 4, 1), (2, 3, 2)])
+def test_votes_of_another_shape_are_refused(shape: tuple[int, ...], tmp_path: Path) -> None:
+    store = VoteStore(tmp_path)
+    store.save_chunk(range(2), np.zeros(shape, dtype=np.uint8))
+    store.seal(ids=["a", "b", "c"], label_names=["x"], num_teachers=2, made_by={})
+    with pytest.raises(ValueError, match=r"votes on 3 samples, 1 bytes each, in votes_00000.npy, got found="):
+        store.load()

@@ -1,0 +1,72 @@
+"""Which file is the ledger of a run: one for all runs on the same private data wherever that can be."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pate.accounting.ledger import Ledger
+from pate.data.module import DataModule, located
+from pate.data.source import load_ledger
+from pate.runs import LABEL, TEACHERS_FIT, Run, labels_file
+from pate.validation import expect
+
+
+def choose_ledger(root: Path, asked: Path | None, data: DataModule, *, overwrite: bool = False) -> Path | None:
+    """Return the ledger of the run at ``root``, an absolute path; None for the run's own. Writes nothing.
+
+    A run keeps what it was begun with. A new one takes what is asked for, else the place that the data name beside
+    themselves, unless no file can be made there.
+
+    Raises:
+        ValueError: if another ledger is asked for than the run was begun with, unless it is done again, or if there is
+            one beside the data that may not be written.
+    """
+    own = root / "ledger.sqlite"
+    begun, recorded = (root / "data.yaml").is_file(), load_ledger(root)
+    if begun and (asked is None or not overwrite):
+        same = asked is None or located(asked).resolve() == (recorded or own).resolve()
+        expect(same, f"the ledger that {root} was begun with, {recorded or own}", ledger=str(asked))
+        return recorded
+    if asked is not None:
+        return located(asked).absolute()
+    beside = data.ledger_path
+    if beside is None:
+        return None
+    beside = beside.absolute()
+    if beside.exists():
+        # a new budget is never begun because an old ledger is out of reach
+        writable = os.access(beside, os.W_OK) and os.access(beside.parent, os.W_OK)
+        expect(writable, "a writable ledger of the private data; --ledger names another", path=str(beside))
+        return beside
+    return beside if beside.parent.is_dir() and os.access(beside.parent, os.W_OK) else None
+
+
+def open_ledger(run: Run) -> Ledger:
+    """Open the run's ledger, and make it where the run has not come to use it yet.
+
+    Raises:
+        ValueError: if it is missing though it was there, is a copy of another that is still in its place, or cannot be
+            used.
+    """
+    expect_ledger(run)
+    path = run.ledger_path
+    if run.ledger is not None and run.data_config.is_file():
+        # data that were moved away leave no folder behind in which a new budget could begin
+        expect(path.parent.is_dir(), "a folder for the ledger", path=str(path))
+    return Ledger(path, home=path.resolve())
+
+
+def expect_ledger(run: Run) -> None:
+    """Raise ``ValueError`` where the ledger that a run was begun with is missing, with what it has spent."""
+    path = run.ledger_path
+    if path.exists():
+        return
+    spent = labels_file(run).exists() or run.state(LABEL) is not None
+    made = run.is_finished(TEACHERS_FIT) and load_ledger(run.root) == run.ledger
+    known = spent if run.ledger is None else made
+    expect(
+        not known,
+        f"the ledger of {run.root} where it was; if it was moved, name its place by `ledger:` in {run.data_config}",
+        missing=str(path),
+    )

@@ -1,0 +1,334 @@
+"""`pate label`: nothing is spent on what cannot be released, and the statement is always of the labels beside it."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from pate import cli
+from pate.accounting.ledger import read_ledger
+from pate.accounting.relation import NeighboringRelation
+from pate.aggregators import Confident, NoisyVotes, StableTopK
+from pate.aggregators.base import Release
+from pate.released import read_released
+from pate.runs import LABEL, Run
+from pate.stages.label import label as label_stage
+from pate.stages.label import rehearse
+from tests.conftest import copy_run
+
+Aggregators = dict[str, Any]
+STABLE: Aggregators = {"class_path": "StableTopK", "init_args": {"scale_gap": 1, "sigma_test": 0.5, "delta_test": 1e-6}}
+NOISY: Aggregators = {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 3.0}}
+
+
+def label(run: Path, aggregator: Aggregators, *more: str) -> int:
+    config = run.parent / "label.yaml"
+    config.write_text(yaml.safe_dump({"aggregator": aggregator, "num_queries": 60, "delta": 1e-3}))
+    return cli.main(["label", "--config", str(config), "--run", str(run), *more])
+
+
+def spent(run: Path) -> int:
+    return len(read_ledger(run / "ledger.sqlite").entries)
+
+
+def public(run: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (run / "public").iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--noise_seed=-1",), "noise_seed >= 0, got noise_seed=-1"),
+        (("--query_seed=-1",), "query_seed >= 0, got query_seed=-1"),
+        (("--num_queries=0",), "num_queries >= 1"),
+        (("--delta=2",), "0 < delta < 1"),
+    ],
+)
+def test_bad_settings_spend_nothing(
+    words: tuple[str, ...], message: str, copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = public(copied)
+    for _ in range(2):
+        assert label(copied, STABLE, "--overwrite", *words) == 2
+        error = capsys.readouterr().err
+        assert message in error and len(error.splitlines()) == 1
+    assert spent(copied) == 1
+    assert public(copied) == before
+
+
+def refuse(*_: object, **__: object) -> Release:
+    raise ValueError("Expected something else")
+
+
+def misshapen(self: NoisyVotes, votes: Any, **_: object) -> Release:
+    return Release(np.zeros((votes.num_queries, 1), dtype=np.uint8), np.ones((votes.num_queries, 1), dtype=np.bool_))
+
+
+def short_steps(self: NoisyVotes, votes: Any, **_: object) -> Release:
+    return Release(votes.counts > 0, votes.counts >= 0, steps=np.zeros(3, dtype=np.int64))
+
+
+@pytest.mark.parametrize("aggregate", [refuse, misshapen, short_steps])
+def test_what_an_aggregator_refuses_spends_nothing(
+    aggregate: Callable[..., Release], copied: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(NoisyVotes, "aggregate", aggregate)
+    assert label(copied, NOISY, "--overwrite") == 2
+    assert "Expected" in capsys.readouterr().err
+    assert spent(copied) == 1
+
+
+def test_a_rehearsal_is_free_of_votes_and_noise() -> None:
+    """It sees constant votes and a generator of its own; each number of queries that a screen may leave is tried."""
+    seen: list[Any] = []
+
+    class Watched(NoisyVotes):
+        def aggregate(self, votes: Any, *, generator: np.random.Generator) -> Release:
+            seen.append(
+                (votes.num_queries, votes.counts.tolist(), generator.bit_generator.state["state"]["key"].tolist())
+            )
+            return super().aggregate(votes, generator=generator)
+
+    rehearse(Watched(sigma_votes=1.0), num_teachers=8, num_labels=2)
+    assert [queries for queries, _, _ in seen] == [0, 1, 6]
+    assert seen[-1][1] == [[0, 0], [8, 8], [4, 4], [0, 0], [8, 8], [4, 4]]
+    assert {tuple(key) for _, _, key in seen} == {(0, 0)}
+    with pytest.raises(ValueError, match="Expected"):
+        rehearse(StableTopK(scale_gap=1, sigma_test=1, delta_test=0.1, allow_empty=False), num_teachers=8, num_labels=1)
+    screen = Confident(answers=NoisyVotes(sigma_votes=1), sigma_confident=1, threshold_confident=2)
+    rehearse(screen, num_teachers=8, num_labels=3)
+
+
+@pytest.fixture
+def sealed_folder(copied: Path) -> Iterator[Path]:
+    """A run into whose public folder nobody may write, the superuser neither."""
+    folder = copied / "public"
+    if os.geteuid() != 0:
+        folder.chmod(0o500)
+        yield copied
+        folder.chmod(0o755)
+        return
+    if os.system(f"chattr +i {folder} 2>/dev/null") != 0:
+        pytest.skip("the file system has no immutable folders")
+    yield copied
+    os.system(f"chattr -i {folder}")
+
+
+def test_a_folder_that_cannot_be_written_spends_nothing(
+    sealed_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = public(sealed_folder)
+    for _ in range(2):
+        assert label(sealed_folder, NOISY, "--overwrite") == 2
+        error = capsys.readouterr().err
+        assert "Expected a run that labels can be written to" in error and len(error.splitlines()) == 1
+    assert spent(sealed_folder) == 1
+    assert public(sealed_folder) == before
+
+
+@pytest.mark.parametrize("call", ["posix_fallocate", "link"])
+def test_a_full_disk_and_files_that_must_stay_spend_nothing(
+    call: str, copied: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = public(copied)
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"os.{call}", fail)
+        assert label(copied, NOISY, "--overwrite") == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert spent(copied) == 1
+    assert public(copied) == before
+    assert not [name for name in os.listdir(copied / "public") if name.startswith(".")]
+
+
+# The order of writes
+
+
+def name_of(run: Path) -> str:
+    return str(json.loads(str(read_released(Run(run))["aggregator"]))["class_path"]).rpartition(".")[2]
+
+
+def expect_consistent(run: Path) -> None:
+    """A statement that is there is of the labels that are there."""
+    for name in ("privacy.json", "privacy.txt"):
+        if (run / "public" / name).exists():
+            assert name_of(run) in (run / "public" / name).read_text()
+    statement = run / "public" / "privacy.json"
+    if statement.exists():
+        said, released = json.loads(statement.read_text()), read_released(Run(run))
+        assert said["release"] == released["release"]
+        assert said["num_queries"] == len(released["ids"])
+        assert said["num_answered"] == released["mask"].any(axis=1).sum()
+
+
+STEPS = [
+    "pate.accounting.ledger.Ledger.reserve",
+    "pate.aggregators.screens.Confident.aggregate",
+    "pate.stages.label.write_released",
+    "pathlib.Path.unlink",
+    "pate.runs.Run.clear",
+    "pate.runs.Run.begin",
+    "pathlib.Path.replace",
+    "pate.stages.label.write_json",
+    "pate.accounting.ledger.Ledger.settle",
+    "pate.stages.label.make_statement",
+    "pate.stages.label.write_text",
+    "pate.runs.Run.finish",
+]
+
+
+class Killed(KeyboardInterrupt):
+    pass
+
+
+def resolve(dotted: str) -> Any:
+    import importlib
+
+    parts = dotted.split(".")
+    for n in range(len(parts) - 1, 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:n]))
+        except ImportError:
+            continue
+        for part in parts[n:]:
+            found = getattr(found, part)
+        return found
+    raise LookupError(dotted)
+
+
+def release_screened(root: Path) -> None:
+    """What `pate label --overwrite` calls."""
+    run = Run(root, overwrite=True, config={"aggregator": "Confident"})
+    screen = Confident(answers=NoisyVotes(sigma_votes=3), sigma_confident=1, threshold_confident=4)
+    label_stage(run, screen, num_queries=60, delta=1e-3, noise_seed=5)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_at_every_step_of_labelling_again(
+    after: bool, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every call that changes a file is cut before or after, each time that it is made."""
+    cuts = 0
+    for step in STEPS:
+        for call in range(1, 9):
+            root = tmp_path / f"{cuts}"
+            root.mkdir()
+            run = copy_run(finished, root / "run")
+            original, made = resolve(step), 0
+
+            def cut(*args: Any, original: Any = original, call: int = call, after: bool = after, **kwargs: Any) -> Any:
+                nonlocal made
+                made += 1
+                if made == call and not after:
+                    raise Killed
+                found = original(*args, **kwargs)
+                if made == call:
+                    raise Killed
+                return found
+
+            stopped = False
+            with monkeypatch.context() as patch:
+                patch.setattr(step, cut)
+                try:
+                    release_screened(run)
+                except Killed:
+                    stopped = True
+            assert stopped == (made >= call), (step, after, call)
+            expect_consistent(run)
+            entries = read_ledger(run / "ledger.sqlite").entries
+            there = (run / "public" / "labels.npz").exists() and name_of(run) == "Confident"
+            release_screened(run)
+            expect_consistent(run)
+            assert name_of(run) == "Confident"
+            again = read_ledger(run / "ledger.sqlite").entries
+            # labels that are there are never paid for twice
+            assert len(again) == max(len(entries), 1) + (0 if there else 1), (step, after, call)
+            assert again[-1].settled and again[-1].release == read_released(Run(run))["release"]
+            assert (run / "public" / "privacy.txt").is_file()
+            cuts += 1
+            shutil.rmtree(root)
+            if not stopped:
+                break
+    assert cuts > 20
+
+
+def test_labels_that_are_gone_or_are_not_of_this_command_are_told(
+    copied: Path, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = ["--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]
+    path = copied / "public" / "labels.npz"
+    whole = path.read_bytes()
+    with np.load(path) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+
+    def write(**changes: Any) -> None:
+        np.savez_compressed(path, **(arrays | changes))
+
+    def gone() -> None:
+        path.unlink()
+
+    spoil: dict[str, tuple[Callable[[], object], str]] = {
+        "gone": (gone, "labels.npz missing"),
+        "cut": (lambda: path.write_bytes(whole[:500]), "got: "),
+        "empty": (lambda: path.write_bytes(b""), "got: "),
+        "a label": (lambda: write(labels=1 - arrays["labels"]), "as `pate label` of this run left them"),
+        "the aggregator": (lambda: write(aggregator=np.array("{}")), "as `pate label` of this run left them"),
+        "a release": (lambda: write(release=np.array(2)), "as `pate label` of this run left them"),
+    }
+    for name, (change, message) in spoil.items():
+        change()
+        for command in (["label", *config], ["student", "validate", "--run", str(copied)]):
+            assert cli.main(command) == 2, name
+            error = capsys.readouterr().err
+            assert message in error and len(error.splitlines()) == 1, (name, error)
+            assert spent(copied) == 1
+    path.write_bytes(whole)
+    assert cli.main(["label", *config]) == 0
+    gone()
+    assert cli.main(["label", *config, "--overwrite"]) == 0
+    assert spent(copied) == 2
+
+
+def test_labels_of_another_run_are_told(copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = copy_run(copied, tmp_path / "other")
+    (other / "private" / "partition.json").write_text(json.dumps({"key": "5a" * 32}))
+    assert cli.main(["label", "--config", str(other / "public" / "label.yaml"), "--run", str(other)]) == 2
+    assert "as `pate label` of this run left them" in capsys.readouterr().err
+
+
+def test_old_labels_put_back_are_told(copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Labels of this very run, sealed by its key, but of an earlier release."""
+    old = (copied / "public" / "labels.npz").read_bytes()
+    state = json.loads((copied / LABEL.state).read_text())
+    config = ["--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]
+    (copied / "public" / "labels.npz").unlink()
+    assert cli.main(["label", *config, "--overwrite"]) == 0
+    assert json.loads((copied / LABEL.state).read_text())["release"] == state["release"] + 1
+    (copied / "public" / "labels.npz").write_bytes(old)
+    assert cli.main(["label", *config]) == 2
+    assert "that this command left, got others='all'" in capsys.readouterr().err
+    assert spent(copied) == 2
+
+
+def test_the_statement_is_made_again_where_it_is_missing(copied: Path) -> None:
+    config = ["--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]
+    before = public(copied)
+    (copied / "public" / "privacy.txt").unlink()
+    assert cli.main(["label", *config]) == 0
+    after = public(copied)
+    assert after.keys() == before.keys()
+    assert after["labels.npz"] == before["labels.npz"]
+    statement = json.loads(after["privacy.json"])
+    assert statement["ledger"]["of_this_run_alone"]  # the copy has a ledger of its own
+    assert "ledger of this run alone holds" in after["privacy.txt"].decode()
+    assert set(statement["guarantees"]) == {relation.value for relation in NeighboringRelation}
+    assert spent(copied) == 1

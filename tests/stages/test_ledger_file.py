@@ -1,0 +1,222 @@
+"""Where a run's ledger lies: beside the private data, so that their budget is one, whoever asks."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from pate import cli
+from pate.accounting.ledger import Ledger, read_ledger, verify_ledger
+from pate.data import Arrays, CelebA, DataModule, Records, Role
+from pate.data.faces import write_celeba_folder
+from pate.stages.ledger_file import choose_ledger
+from tests.conftest import make_arrays, recipe
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with data and a recipe."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    np.savez(tmp_path / "data" / "faces.npz", **make_arrays())  # type: ignore[arg-type]
+    recipe(tmp_path / "recipe", Path("data/faces.npz"), steps=2)
+    with (tmp_path / "recipe" / "label.yaml").open("a") as file:
+        file.write("max_epsilon: null\n")
+    return tmp_path
+
+
+def teach(root: str, *words: str) -> int:
+    configs = [f"--config=recipe/{name}.yaml" for name in ("data", "teachers")]
+    if cli.main(["teachers", "fit", *configs, "--run", root, *words]):
+        return 2
+    return cli.main(["teachers", "vote", "--run", root])
+
+
+def label(root: str, *words: str) -> int:
+    return cli.main(["label", "--config=recipe/label.yaml", "--run", root, *words])
+
+
+def test_two_runs_without_any_option_share_one_budget(place: Path, capsys: Captured) -> None:
+    """What both released together is stated, and what the budget has left is what the second may spend."""
+    assert cli.main(["run", "recipe", "--run", "runs/one", "--label.num_queries=60", "--label.max_epsilon=700"]) == 0
+    out = capsys.readouterr().out
+    assert "The ledger of the private data holds 1 release(s) of 60 queries" in out
+    assert out.splitlines()[-2] == "ledger:            data/faces.ledger.sqlite (of the private data)"
+    assert cli.main(["run", "recipe", "--run", "runs/two", "--label.num_queries=80"]) == 2
+    shutil.rmtree("runs")  # what was released stays released
+    assert cli.main(["run", "recipe", "--run", "runs/one", "--label.num_queries=80"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "epsilon <= 700" in error
+    assert f"The ledger {place}/data/faces.ledger.sqlite counts" in error and "(one)" in error
+    assert "label other data" in error and "delete it to begin anew" in error
+    entries = read_ledger(place / "data" / "faces.ledger.sqlite").entries
+    assert [(entry.run, entry.count) for entry in entries] == [("one", 60)]
+    assert label("runs/one", "--num_queries=5") == 0
+    statement = json.loads((place / "runs" / "one" / "public" / "privacy.json").read_text())
+    assert [release["count"] for release in statement["releases"]] == [60, 5]
+    assert not statement["ledger"]["of_this_run_alone"]
+    verify_ledger(place / "data" / "faces.ledger.sqlite")
+
+
+def test_the_ledger_is_recorded_and_found_from_anywhere(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert teach("runs/one") == 0
+    recorded = yaml.safe_load((place / "runs" / "one" / "data.yaml").read_text())["ledger"]
+    assert recorded == str(place / "data" / "faces.ledger.sqlite")
+    (place / "elsewhere").mkdir()
+    monkeypatch.chdir(place / "elsewhere")
+    words = ["--config", str(place / "recipe" / "label.yaml"), "--run", "../runs/one"]
+    assert cli.main(["label", *words, "--num_queries=5"]) == 0
+    assert len(read_ledger(Path(recorded)).entries) == 1
+    assert not os.listdir(place / "elsewhere")
+
+
+@pytest.fixture
+def sealed(place: Path) -> Iterator[Path]:
+    """A data folder in which nobody may make a file, the superuser neither."""
+    folder = place / "data"
+    if os.geteuid() != 0:
+        folder.chmod(0o500)
+        yield place
+        folder.chmod(0o755)
+        return
+    if os.system(f"chattr +i {folder} 2>/dev/null") != 0:
+        pytest.skip("the file system has no immutable folders")
+    yield place
+    os.system(f"chattr -i {folder}")
+
+
+def test_a_folder_that_cannot_be_written_leaves_each_run_its_own(sealed: Path, capsys: Captured) -> None:
+    assert cli.main(["run", "recipe", "--run", "runs/one", "--label.num_queries=20"]) == 0
+    out = capsys.readouterr().out
+    assert "The ledger of this run alone holds 1 release(s) of 20 queries" in out
+    assert out.splitlines()[-2] == "ledger:            runs/one/ledger.sqlite (of this run alone)"
+    assert yaml.safe_load((sealed / "runs" / "one" / "data.yaml").read_text())["ledger"] is None
+    # a run's own ledger moves with the run, and is missed where it is deleted
+    os.rename("runs/one", "runs/moved")
+    assert label("runs/moved", "--num_queries=10", "--overwrite") == 0
+    assert len(read_ledger(sealed / "runs" / "moved" / "ledger.sqlite").entries) == 2
+    (sealed / "runs" / "moved" / "ledger.sqlite").unlink()
+    assert label("runs/moved", "--num_queries=11", "--overwrite") == 2
+    assert "missing='runs/moved/ledger.sqlite'" in capsys.readouterr().err
+    assert not (sealed / "runs" / "moved" / "ledger.sqlite").exists()
+
+
+def test_a_missing_ledger_is_no_new_budget(place: Path, capsys: Captured) -> None:
+    assert teach("runs/one") == 0
+    path = place / "data" / "faces.ledger.sqlite"
+    kept = path.rename(place / "kept.sqlite")
+    for said in (label("runs/one"), teach("runs/one"), cli.main(["teachers", "vote", "--run", "runs/one"])):
+        assert said == 2
+    errors = capsys.readouterr().err.splitlines()[-3:]
+    assert all(f"missing='{path}'" in error and "`ledger:` in runs/one/data.yaml" in error for error in errors)
+    assert not path.exists()
+    # where it says so, its new place is used, with all that was spent
+    data = place / "runs" / "one" / "data.yaml"
+    data.write_text(data.read_text().replace(str(path), str(kept)))
+    assert teach("runs/one") == 0
+    assert label("runs/one", "--num_queries=5") == 0
+    assert len(read_ledger(kept).entries) == 1
+    assert read_ledger(kept).home == kept
+
+
+def test_a_copy_of_a_ledger_is_refused_while_the_original_is_there(place: Path, capsys: Captured) -> None:
+    assert teach("runs/one") == 0
+    assert label("runs/one", "--num_queries=5") == 0
+    original = place / "data" / "faces.ledger.sqlite"
+    shutil.copytree("data", "copy")
+    words = ["--data.init_args.path=copy/faces.npz"]
+    assert teach("runs/two", *words) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert f"--ledger={original} names the original" in error
+    assert not Path("runs/two").exists()
+    assert teach("runs/two", *words, f"--ledger={original}") == 0
+    assert label("runs/two", "--num_queries=5") == 0
+    assert [entry.run for entry in read_ledger(original).entries] == ["one", "two"]
+
+
+def test_moved_data_keep_what_was_spent(place: Path) -> None:
+    assert teach("runs/one") == 0
+    assert label("runs/one", "--num_queries=5") == 0
+    os.rename("data", "moved")
+    assert teach("runs/two", "--data.init_args.path=moved/faces.npz") == 0
+    assert label("runs/two", "--num_queries=5") == 0
+    moved = place / "moved" / "faces.ledger.sqlite"
+    assert [entry.run for entry in read_ledger(moved).entries] == ["one", "two"]
+    assert read_ledger(moved).home == moved
+    # another data set may take the old place, and is no copy
+    shutil.copytree("moved", "data", ignore=shutil.ignore_patterns("*.sqlite"))
+    assert teach("runs/three") == 0
+    assert label("runs/two", "--num_queries=6", "--overwrite") == 0
+    assert len(read_ledger(moved).entries) == 3
+    verify_ledger(moved)
+
+
+def test_a_run_keeps_the_ledger_that_it_was_begun_with(place: Path, capsys: Captured) -> None:
+    assert teach("runs/one", "--ledger=all.sqlite") == 0
+    assert yaml.safe_load(Path("runs/one/data.yaml").read_text())["ledger"] == str(place / "all.sqlite")
+    assert teach("runs/one") == 0
+    assert teach("runs/one", "--ledger=other.sqlite") == 2
+    assert "the ledger that runs/one was begun with" in capsys.readouterr().err
+    assert not (place / "other.sqlite").exists()
+    assert not (place / "data" / "faces.ledger.sqlite").exists()
+    assert teach("runs/one", "--ledger=other.sqlite", "--overwrite") == 0
+    assert (place / "other.sqlite").is_file()
+
+
+def test_a_run_of_an_earlier_version_keeps_its_own_ledger(place: Path) -> None:
+    assert teach("runs/one") == 0
+    Ledger(place / "runs" / "one" / "ledger.sqlite")
+    for path in (place / "runs" / "one" / "data.yaml",):
+        path.write_text("".join(line for line in path.read_text().splitlines(True) if "ledger" not in line))
+    state = place / "runs" / "one" / "private" / "teachers_fit.json"
+    content = json.loads(state.read_text())
+    state.write_text(json.dumps(content | {"config": content["config"] | {"ledger": None}}))
+    assert teach("runs/one") == 0
+    assert label("runs/one", "--num_queries=5") == 0
+    assert len(read_ledger(place / "runs" / "one" / "ledger.sqlite").entries) == 1
+    assert read_ledger(place / "data" / "faces.ledger.sqlite").entries == ()
+
+
+class Nowhere(DataModule):
+    """A source without a place."""
+
+    label_names = ("a",)
+
+    def load(self, role: Role) -> Records:
+        raise NotImplementedError
+
+
+def test_the_place_of_a_new_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, data = tmp_path / "run", Arrays(tmp_path / "a.b.npz")
+    assert choose_ledger(root, None, data) == tmp_path / "a.b.ledger.sqlite"
+    assert choose_ledger(root, None, CelebA(tmp_path)) == tmp_path / "ledger.sqlite"
+    assert choose_ledger(root, None, CelebA(tmp_path / "missing")) is None
+    assert choose_ledger(root, None, Nowhere()) is None
+    assert choose_ledger(root, tmp_path / "all.sqlite", data) == tmp_path / "all.sqlite"
+    assert not os.listdir(tmp_path)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert choose_ledger(root, None, data) is None
+    # one that is there is never passed over for a new one
+    (tmp_path / "a.b.ledger.sqlite").touch()
+    with pytest.raises(ValueError, match="a writable ledger of the private data; --ledger names another"):
+        choose_ledger(root, None, data)
+
+
+def test_faces_drawn_anew_leave_the_ledger(tmp_path: Path) -> None:
+    """A folder that was left half drawn, and one that is finished, keep what was spent on them."""
+    folder = tmp_path / "faces"
+    write_celeba_folder(folder, num=4, progress=False)
+    ledger = Ledger(folder / "ledger.sqlite").path.read_bytes()
+    write_celeba_folder(folder, num=4, progress=False)
+    (folder / "faces.json").rename(folder / "faces.json.begun")
+    (folder / "list_attr_celeba.txt").unlink()
+    write_celeba_folder(folder, num=4, progress=False)
+    assert (folder / "list_attr_celeba.txt").is_file()
+    assert (folder / "ledger.sqlite").read_bytes() == ledger

@@ -1,0 +1,460 @@
+"""Whole commands on neighboring data: all that is published or printed is the same but for what a mechanism released.
+
+Noise and partition key are fixed. Every world is made in the same place, so that no path differs, and run by a process
+of its own, so that no warning is kept back for having been given before.
+"""
+
+import hashlib
+import io
+import json
+import multiprocessing
+import os
+import re
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from PIL import Image
+
+from pate import cli
+from pate.accounting.ledger import read_ledger
+from pate.data.faces import render_faces
+from pate.data.partition import assign_teachers
+from tests.conftest import recipe
+
+TEACHERS = 10
+Unit = Literal["record", "group"]
+Arrays = dict[str, np.ndarray]
+
+
+# Worlds
+
+
+@dataclass(frozen=True)
+class Source:
+    """Records in memory, and how a data module finds them on disk."""
+
+    name: str
+    make: Callable[[], Arrays]
+    write: Callable[[Path, Arrays], dict[str, Any]]
+    outlier: Callable[[Arrays, np.ndarray], None]
+    num_labels: int
+
+
+def splits(private: int, public: int, test: int) -> np.ndarray:
+    """Roles of records, private and others in turn, so that rows of private records stand before all others."""
+    roles = np.repeat([0, 1, 2], [private, public, test])
+    return np.random.default_rng(5).permutation(roles)
+
+
+def of_features() -> Arrays:
+    generator = np.random.default_rng(0)
+    split = splits(90, 60, 30)
+    features = generator.standard_normal((len(split), 6)).astype(np.float32)
+    ids = np.char.mod("p%04d", np.arange(len(split)))
+    return {"X": features, "Y": (features[:, :3] > 0).astype(np.uint8), "split": split, "ids": ids}
+
+
+def write_npz(folder: Path, arrays: Arrays) -> dict[str, Any]:
+    np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
+    return {"class_path": "Arrays", "init_args": {"path": "data/data.npz"}}
+
+
+def write_projected(folder: Path, arrays: Arrays) -> dict[str, Any]:
+    data = write_npz(folder, arrays)
+    data["init_args"]["features"] = {"class_path": "PublicPCA", "init_args": {"num_components": 4}}
+    return data
+
+
+def far_features(arrays: Arrays, rows: np.ndarray) -> None:
+    arrays["X"][rows] = 1e30
+
+
+def of_attributes() -> Arrays:
+    generator = np.random.default_rng(1)
+    split = splits(90, 60, 30)
+    attributes = generator.integers(0, 2, size=(len(split), 7)).astype(np.int8)
+    attributes[:, :3] = attributes[:, 3:6]
+    ids = np.char.mod("%06d.jpg", np.arange(1, len(split) + 1))
+    return {"attr": attributes * 2 - 1, "split": split, "ids": ids}
+
+
+def write_table(folder: Path, arrays: Arrays) -> dict[str, Any]:
+    names = [f"A{j}" for j in range(7)]
+    np.savez(
+        folder / "table.npz",
+        attr=arrays["attr"],
+        ids=arrays["ids"],
+        partition=arrays["split"],
+        identity=arrays.get("group", arrays["ids"]),
+        attr_names=np.array(names),
+    )
+    return {"class_path": "CelebAAttributes", "init_args": {"path": "data/table.npz", "labels": names[:3]}}
+
+
+def far_attributes(arrays: Arrays, rows: np.ndarray) -> None:
+    arrays["attr"][rows, 3:] *= -1
+
+
+def of_faces() -> Arrays:
+    split = splits(60, 40, 20)
+    images, attributes = render_faces(len(split), seed=3)
+    ids = np.char.mod("%06d.jpg", np.arange(1, len(split) + 1))
+    return {"images": images, "Y": attributes[:, [3, 9, 13, 17, 24]], "split": split, "ids": ids}
+
+
+def write_folder(folder: Path, arrays: Arrays) -> dict[str, Any]:
+    pictures = folder / "img_align_celeba"
+    pictures.mkdir()
+    for name, image in zip(arrays["ids"], arrays["images"], strict=True):
+        Image.fromarray(image).save(pictures / str(name), quality=95)
+    names = ["Big_Nose", "Eyeglasses", "Male", "Pale_Skin", "Young"]
+    rows = [
+        f"{name} {' '.join(str(2 * int(value) - 1) for value in values)}"
+        for name, values in zip(arrays["ids"], arrays["Y"], strict=True)
+    ]
+    (folder / "list_attr_celeba.txt").write_text("\n".join([str(len(rows)), " ".join(names), *rows]) + "\n")
+    tables = {"list_eval_partition.txt": arrays["split"], "identity_CelebA.txt": arrays.get("group")}
+    for table, values in tables.items():
+        if values is not None:
+            lines = [f"{name} {value}" for name, value in zip(arrays["ids"], values, strict=True)]
+            (folder / table).write_text("\n".join(lines) + "\n")
+    features = {"class_path": "PublicPCA", "init_args": {"num_components": 6}}
+    return {"class_path": "CelebA", "init_args": {"root": "data", "size": 12, "features": features}}
+
+
+def far_pixels(arrays: Arrays, rows: np.ndarray) -> None:
+    arrays["images"][rows] = np.random.default_rng(0).integers(0, 2, size=arrays["images"][rows].shape) * 255
+
+
+SOURCES = {
+    "Arrays": Source("Arrays", of_features, write_npz, far_features, 3),
+    "Arrays and PublicPCA": Source("Arrays and PublicPCA", of_features, write_projected, far_features, 3),
+    "CelebAAttributes": Source("CelebAAttributes", of_attributes, write_table, far_attributes, 3),
+    "CelebA": Source("CelebA", of_faces, write_folder, far_pixels, 5),
+}
+
+
+def grouped(arrays: Arrays) -> Arrays:
+    """Give each group three records of one role."""
+    group = np.empty(len(arrays["ids"]), dtype="<U8")
+    for role in (0, 1, 2):
+        rows = np.flatnonzero(arrays["split"] == role)
+        group[rows] = [f"{role}{i // 3:04d}" for i in range(len(rows))]
+    return arrays | {"group": group}
+
+
+def units_of(arrays: Arrays, unit: Unit) -> np.ndarray:
+    return arrays["group"] if unit == "group" else arrays["ids"]
+
+
+def key_with_a_lonely_teacher(units: np.ndarray) -> tuple[str, str]:
+    """Return a partition key under which some teacher has one unit alone, and that unit."""
+    names = np.unique(units)
+    for number in range(10_000):
+        key = hashlib.sha256(str(number).encode()).hexdigest()
+        teachers = assign_teachers(names.tolist(), num_teachers=TEACHERS, key=bytes.fromhex(key))
+        alone = np.flatnonzero(np.bincount(teachers, minlength=TEACHERS) == 1)
+        if alone.size:
+            return key, str(names[teachers == alone[0]][0])
+    raise AssertionError("no key leaves a teacher one unit")
+
+
+CHANGES = ("removed", "flipped", "outlier", "emptied", "added")
+
+
+def neighbor(source: Source, arrays: Arrays, unit: Unit, change: str, lonely: str) -> Arrays:
+    """Return the records with one private unit removed, altered or added."""
+    changed = {name: array.copy() for name, array in arrays.items()}
+    units, private = units_of(arrays, unit), arrays["split"] == 0
+    first = str(units[np.flatnonzero(private)[0]])
+    rows = np.flatnonzero(units == (lonely if change == "emptied" else first))
+    if change in ("removed", "emptied"):
+        return {name: np.delete(array, rows, axis=0) for name, array in changed.items()}
+    if change == "added":
+        more = {name: array[rows] for name, array in changed.items()}
+        more["ids"] = np.array([f"9{i:05d}.jpg" for i in range(len(rows))])
+        if "group" in more:
+            more["group"] = np.full(len(rows), "99999")
+        return {name: np.concatenate((more[name], array)) for name, array in changed.items()}
+    if change == "flipped":
+        if "Y" in changed:
+            changed["Y"][rows] = 1 - changed["Y"][rows]
+        else:
+            changed["attr"][rows, :3] *= -1
+        return changed
+    source.outlier(changed, rows)
+    return changed
+
+
+# Runs
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All that somebody sees who has the public folder and the terminal."""
+
+    code: int
+    out: str
+    err: str
+    files: dict[str, tuple[int, bytes]]
+    modes: dict[str, int]
+    ledger: list[Any]
+
+    @property
+    def labels(self) -> dict[str, np.ndarray]:
+        with np.load(io.BytesIO(self.files["labels.npz"][1])) as archive:
+            return {name: archive[name] for name in archive.files}
+
+
+def walk(folder: str, words: list[str]) -> None:
+    """Run commands in ``folder``, their output into files; end with the code of the last."""
+    os.chdir(folder)
+    for stream, name in ((sys.stdout, "out"), (sys.stderr, "err")):
+        stream.flush()
+        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream.fileno())
+    code = cli.main(words)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+@pytest.fixture(scope="module")
+def processes() -> Any:
+    """Fresh processes, forked where torch has been imported and nothing else has happened."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pate.cli", "pate.stages.recipe"])
+    return context
+
+
+def see(place: Path, source: Source, arrays: Arrays, unit: Unit, key: str, more: list[str], processes: Any) -> Seen:
+    """Make a world in ``place``, run the recipe in it, and return what can be seen of it."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    (place / "data").mkdir()
+    data = source.write(place / "data", arrays)
+    recipe(place / "recipe", Path("unused"), steps=12, chunk_size=5)
+    (place / "recipe" / "data.yaml").write_text(yaml.safe_dump({"data": data}))
+    with (place / "recipe" / "teachers.yaml").open("a") as file:
+        file.write(f"unit: {unit}\n")
+    (place / "run" / "private").mkdir(parents=True, mode=0o700)
+    (place / "run" / "private" / "partition.json").write_text(json.dumps({"key": key}))
+    words = ["run", "recipe", "--run", "run", "--label.noise_seed=3", "--label.num_queries=40", *more]
+    process = processes.Process(target=walk, args=(str(place), words))
+    process.start()
+    process.join(120)
+    assert process.exitcode is not None
+    root = place / "run"
+    files = {
+        path.relative_to(root / "public").as_posix(): (stat.S_IMODE(path.stat().st_mode), path.read_bytes())
+        for path in sorted((root / "public").rglob("*"))
+        if path.is_file()
+    }
+    (ledger,) = (place / "data").glob("*ledger.sqlite")
+    entries = [entry.to_dict() | {"at": "", "stated": entry.stated} for entry in read_ledger(ledger).entries]
+    return Seen(
+        code=process.exitcode,
+        out=(place / "out").read_text(),
+        err=(place / "err").read_text(),
+        files=files | {"../data.yaml": (0, (root / "data.yaml").read_bytes())},
+        modes={path.relative_to(place).as_posix(): path.stat().st_mode for path in (root, *root.iterdir(), ledger)},
+        ledger=entries,
+    )
+
+
+# What may differ
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
+_BAR = re.compile(r"^(?P<what>[^:]+): +\d+%\|[^|]*\| (?P<done>\d+/\d+) \[.*\]$")
+# figures of the student and of what was answered, where the labels differ
+_FIGURES = re.compile(r"^(private student .*|\d+ of \d+ queries were answered.*)$", flags=re.MULTILINE)
+
+
+def without_times(text: str) -> str:
+    """Return a text without dates, and of bars of progress the end alone."""
+    lines, bars = [], {}
+    for line in re.split(r"[\r\n]+", _TIME.sub("<time>", text)):
+        bar = _BAR.match(line.strip())
+        if bar:
+            bars[bar["what"]] = bar["done"]
+        else:
+            lines.append(line)
+    return "\n".join([*lines, *(f"{what}: {done}" for what, done in sorted(bars.items()))])
+
+
+def plain_checkpoint(content: bytes) -> Any:
+    """Return a checkpoint as sorted lists, its tensors as bytes."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return (str(value.dtype), tuple(value.shape), value.numpy().tobytes())
+        if isinstance(value, dict):
+            return sorted((str(key), plain(each)) for key, each in value.items())
+        if isinstance(value, list | tuple):
+            return [plain(each) for each in value]
+        return repr(value)
+
+    return plain(torch.load(io.BytesIO(content), weights_only=False))
+
+
+def plain_statement(content: bytes, *, answered: bool) -> Any:
+    statement = json.loads(_TIME.sub("<time>", content.decode()))
+    # the ledger's own digest is over the times in it
+    statement.get("ledger", {}).pop("digest", None)
+    if not answered:
+        statement.pop("num_answered")
+    return statement
+
+
+def expect_same(one: Seen, other: Seen, *, settled: bool = False) -> bool:
+    """Fail unless nothing differs but times, and what follows from released labels where these differ.
+
+    Return whether the same labels were released. With ``settled`` what the mechanism paid may differ with them.
+    """
+    assert one.code == other.code
+    assert one.modes == other.modes
+    released = one.labels, other.labels
+    assert released[0].keys() == released[1].keys()
+    same = all(np.array_equal(released[0][name], released[1][name]) for name in released[0])
+    own = {"labels", "mask", "values", "steps", "seal"}
+    for name in released[0].keys() - own:
+        np.testing.assert_array_equal(released[0][name], released[1][name])
+    for name in released[0]:
+        assert (released[0][name].shape, released[0][name].dtype) == (released[1][name].shape, released[1][name].dtype)
+    assert {name: mode for name, (mode, _) in one.files.items()} == {n: mode for n, (mode, _) in other.files.items()}
+    costly = settled and not same
+    for name in one.files:
+        first, second = (world.files[name][1] for world in (one, other))
+        if name == "privacy.txt":
+            texts = [_TIME.sub("<time>", text.decode()) for text in (first, second)]
+            texts = [re.sub(r"[0-9a-f]{32}", "<digest>", text) for text in texts]
+            expect_same_text(*texts, same=same, costly=costly)
+        elif name == "privacy.json":
+            statements = [plain_statement(content, answered=same) for content in (first, second)]
+            for statement in statements if costly else ():
+                for part in ("costs", "guarantees"):
+                    statement.pop(part, None)
+                for release in statement["releases"]:
+                    release.pop("realised")
+            assert statements[0] == statements[1]
+        elif same or not (name == "labels.npz" or name.startswith("student/")):
+            if name.endswith(".ckpt"):
+                # Lightning's parser writes settings in an order that differs from process to process
+                first, second = (repr(plain_checkpoint(content)).encode() for content in (first, second))
+            assert first == second, f"{name} tells neighbors apart"
+    expect_same_text(without_times(one.err), without_times(other.err), same=same, costly=False)
+    outs = [re.sub(r"[0-9a-f]{32}", "<digest>", without_times(world.out)) for world in (one, other)]
+    expect_same_text(*outs, same=same, costly=costly)
+    ledgers = [[row | ({"realised": None} if costly else {}) for row in world.ledger] for world in (one, other)]
+    assert ledgers[0] == ledgers[1]
+    return same
+
+
+def expect_same_text(one: str, other: str, *, same: bool, costly: bool) -> None:
+    if not same:
+        one, other = (_FIGURES.sub("<figures>", text) for text in (one, other))
+        # the student sees the labels alone, and its Lightning warns where few were released
+        one, other = (re.sub(r"^.*/pytorch_lightning/.*\n", "", text, flags=re.MULTILINE) for text in (one, other))
+    if costly:
+        # the arithmetic of what was paid
+        one, other = (
+            "\n".join(line for line in text.splitlines() if not re.match(r"( {4}|epsilon|Under|What happened)", line))
+            for text in (one, other)
+        )
+    assert one.splitlines() == other.splitlines()
+
+
+CASES = [(source, unit) for source in SOURCES for unit in ("record", "group")]
+QUICK = {("Arrays", "record")}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "world"
+    shutil.rmtree(tmp_path / "world", ignore_errors=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"), [case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow) for case in CASES]
+)
+def test_whole_commands_on_neighboring_data(name: str, unit: Unit, place: Path, processes: Any) -> None:
+    source = SOURCES[name]
+    arrays = grouped(source.make()) if unit == "group" else source.make()
+    key, lonely = key_with_a_lonely_teacher(units_of(arrays, unit)[arrays["split"] == 0])
+    base = see(place, source, arrays, unit, key, [], processes)
+    assert base.code == 0, base.err
+    assert base.labels["mask"].any()
+    alike = {}
+    for change in CHANGES:
+        world = neighbor(source, arrays, unit, change, lonely)
+        assert len(world["ids"]) != len(arrays["ids"]) or change in ("flipped", "outlier")
+        alike[change] = expect_same(base, see(place, source, world, unit, key, [], processes))
+    # the noise is small: of five changes some are heard, and where none is, all bytes were compared
+    assert len(alike) == len(CHANGES)
+
+
+SCREEN = [
+    "--label.aggregator=Confident",
+    "--label.aggregator.answers=NoisyVotes",
+    "--label.aggregator.answers.sigma_votes=1.0",
+    "--label.aggregator.sigma_confident=1.0",
+    "--label.aggregator.threshold_confident=3.0",
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["record", "group"])
+def test_a_screen_may_differ_in_what_it_paid(unit: Unit, place: Path, processes: Any) -> None:
+    source = SOURCES["Arrays"]
+    arrays = grouped(source.make()) if unit == "group" else source.make()
+    key, lonely = key_with_a_lonely_teacher(units_of(arrays, unit)[arrays["split"] == 0])
+    base = see(place, source, arrays, unit, key, SCREEN, processes)
+    assert base.code == 0, base.err
+    for change in CHANGES:
+        world = neighbor(source, arrays, unit, change, lonely)
+        expect_same(base, see(place, source, world, unit, key, SCREEN, processes), settled=True)
+
+
+def test_a_leak_would_be_noticed(place: Path, processes: Any) -> None:
+    """Of each part that is compared, one planted difference."""
+    source = SOURCES["Arrays"]
+    arrays = source.make()
+    key, _ = key_with_a_lonely_teacher(arrays["ids"][arrays["split"] == 0])
+    base = see(place, source, arrays, "record", key, [], processes)
+    assert expect_same(base, base)
+    mode, labels = base.files["labels.npz"]
+    released = base.labels
+
+    def packed(**changes: Any) -> tuple[int, bytes]:
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **(released | changes))
+        return mode, buffer.getvalue()
+
+    planted = [
+        replace(base, code=1),
+        replace(base, out=base.out + "partition 3 is empty\n"),
+        replace(base, err=base.err + "warning: loss is NaN\n"),
+        replace(base, err=base.err.replace("40/40", "39/40").replace("/24", "/23").replace("24/", "23/")),
+        replace(base, modes=base.modes | {"run/private": 0o40755}),
+        replace(base, files=base.files | {"labels.npz": (0o600, labels)}),
+        replace(base, files=base.files | {"more": (0o644, b"")}),
+        replace(base, files=base.files | {"labels.npz": packed(ids=released["ids"][::-1])}),
+        replace(base, files=base.files | {"labels.npz": packed(labels=1 - released["labels"], num_teachers=9)}),
+        replace(base, files=base.files | {"label.yaml": (base.files["label.yaml"][0], b"")}),
+        replace(base, ledger=[row | {"count": 41} for row in base.ledger]),
+    ]
+    for leak in planted:
+        with pytest.raises(AssertionError):
+            expect_same(base, leak)
+    # other labels alone are no leak
+    public = {name: content for name, content in base.files.items() if not name.startswith("student/")}
+    flipped = replace(base, files=public | {"labels.npz": packed(labels=1 - released["labels"])})
+    assert not expect_same(replace(base, files=public), flipped)
