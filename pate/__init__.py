@@ -1,3 +1,57 @@
-"""Multi-label classifiers with a differential-privacy guarantee, by Private Aggregation of Teacher Ensembles."""
+"""Multi-label classifiers with a differential-privacy guarantee, by Private Aggregation of Teacher Ensembles.
+
+The names below are what most programs need; they are imported when they are first used. ``pate.aggregators``,
+``pate.mechanisms`` and ``pate.accounting`` have the others.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pate.accounting import (
+        Budget,
+        Ledger,
+        NeighboringRelation,
+        RDPAccountant,
+        read_ledger,
+        verify_ledger,
+        verify_statement,
+    )
+    from pate.aggregators import Aggregator, NoisyVotes, Release, StableTopK, TauVoting
+    from pate.mechanisms import private_generator
+    from pate.votes import Votes
 
 __version__ = "0.2.0"
+
+__all__ = [
+    "Aggregator",
+    "Budget",
+    "Ledger",
+    "NeighboringRelation",
+    "NoisyVotes",
+    "RDPAccountant",
+    "Release",
+    "StableTopK",
+    "TauVoting",
+    "Votes",
+    "private_generator",
+    "read_ledger",
+    "verify_ledger",
+    "verify_statement",
+]
+
+_ROOMS = ("pate.accounting", "pate.aggregators", "pate.mechanisms", "pate.votes")
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name of the door where it is first used (PEP 562)."""
+    if name in __all__:
+        for room in map(import_module, _ROOMS):
+            if hasattr(room, name):
+                globals()[name] = getattr(room, name)
+                return globals()[name]
+    raise AttributeError(f"module 'pate' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
