@@ -59,6 +59,9 @@ LABEL = _stage("label", "public", "labels.npz", "privacy.json", "privacy.txt", p
 STUDENT = _stage("student fit", "public", "student")
 REFERENCES = _stage("references", "private", "references")
 
+METRICS = "metrics.json"
+"""In the folders of the student and the references: figures on the test set."""
+
 
 class StageChangedError(ValueError):
     """A stage was begun with another configuration or on other inputs, or what it left was changed since."""

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,47 @@ def test_every_command_helps(name: str, capsys: pytest.CaptureFixture[str]) -> N
     first = text.splitlines()[0]
     assert all(word in first for word in ("pate", *name.split()))
     assert len(text.splitlines()) < 600
+
+
+LIGHT = ["run", "label", "calibrate", "account", "ledger show", "ledger verify", "frontier", "faces"]
+
+
+def imported_by(*words: str, code: int) -> set[str]:
+    """The modules that a command of its own process ends with."""
+    script = (
+        "import sys\nfrom pate.cli import main\n"
+        "try:\n    found = main(sys.argv[1:])\nexcept SystemExit as stop:\n    found = stop.code\n"
+        "print('\\n'.join(sys.modules), file=sys.stderr)\nsys.exit(found)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    return {name.split(".")[0] for name in done.stderr.splitlines()}
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_commands_that_train_nothing_start_without_torch(name: str) -> None:
+    for option, code in (("--help", 0), ("--num_querys=3", 2)):
+        assert not {"torch", "pytorch_lightning", "matplotlib"} & imported_by(*name.split(), option, code=code)
+
+
+def test_labelling_needs_no_torch(copied: Path) -> None:
+    words = ["label", "--config", f"{copied}/public/label.yaml", "--run", str(copied), "--num_queries=20"]
+    assert not {"torch", "pytorch_lightning", "matplotlib"} & imported_by(*words, "--overwrite", code=0)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["account", "--aggregator", "StableTopk"], "StableTopK"),
+        (["account", "--num_querys=3"], "--num_queries"),
+        (["label", "--aggregatr=NoisyVotes"], "--aggregator"),
+    ],
+)
+def test_what_was_meant_is_named(words: list[str], meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(words)
+    assert stopped.value.code == 2
+    assert f"did you mean {meant}?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["teachers fit", "label", "student fit"])

@@ -32,8 +32,9 @@ ALLOWED = {
     "locks": set(),
     "runs": {"validation"},
     "released": {"runs", "validation"},
+    "vote_store": {"runs", "validation", "votes"},
     "data": {"runs", "validation"},
-    "teachers": {"data", "runs", "validation", "votes"},
+    "teachers": {"data", "runs", "validation", "vote_store", "votes"},
     "student": {"data", "released", "runs", "validation", "votes"},
 }
 

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
 from pate.accounting.events import ComposedEvent, Event, FailureEvent, PureDPEvent
 from pate.accounting.relation import NeighboringRelation
+from pate.accounting.search import smallest_where
 from pate.mechanisms._scores import ROWS, as_rows, expect_k, rank
 from pate.mechanisms.limited_domain import Listed
 from pate.mechanisms.noise import draw, gumbel
@@ -126,4 +126,4 @@ def unstable_threshold(probability: float, *, scale_threshold: float, scale_gap:
     expect(probability < 0.5, "probability < 1/2", probability=probability)
     target = math.log(probability)
     furthest = -2 * target + 4
-    return wide * float(brentq(lambda t: log_tail(t) - target, 0.0, furthest, xtol=1e-12, rtol=1e-14))
+    return wide * smallest_where(lambda t: log_tail(t) <= target, 0.0, furthest)

@@ -6,19 +6,23 @@ import argparse
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from inspect import getdoc
+from difflib import get_close_matches
+from inspect import getdoc, signature
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
+from pate.aggregators import Aggregator, load_plugins
+from pate.data.features import FeatureMap
 from pate.data.module import DataModule
 from pate.data.source import load_ledger
 from pate.locks import lock_run
 from pate.runs import TEACHERS_FIT, Json, Run
 from pate.stages.ledger_file import choose_ledger, expect_ledger
 
+_PLUGINS = (Aggregator, DataModule, FeatureMap)
 _NOT_SETTINGS = ("run", "overwrite", "config", "threads")
 
 
@@ -28,6 +32,29 @@ class BriefHelp(DefaultHelpFormatter):
     def _expand_help(self, action: argparse.Action) -> str:
         text: str = super()._expand_help(action)
         return re.sub(r"known subclasses: [^)]{400,}", "any class of that type by its path", text)
+
+
+class StageParser(ArgumentParser):
+    """A parser that names the plug-in or the option that was probably meant."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """End with status 2 and ``message``."""
+        if found := re.search(r"Expected a dot import path string: (\w+)", message):
+            known = [kind.__name__ for base in _PLUGINS for kind in _subclasses(base)]
+            message += _did_you_mean(found[1], known)
+        elif found := re.search(r"unrecognized arguments: (--[\w.]+)", message):
+            message += _did_you_mean(found[1], list(self._option_string_actions))
+        super().error(message, ex)
+
+
+def _subclasses(base: type) -> list[type]:
+    own: list[type] = base.__subclasses__()
+    return [kind for each in own for kind in (each, *_subclasses(each))]
+
+
+def _did_you_mean(word: str, known: Sequence[str]) -> str:
+    close = get_close_matches(word, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def call(name: str, function: Callable[..., Any], args: Sequence[str]) -> None:
@@ -47,10 +74,12 @@ def make_parser(name: str, function: Callable[..., Any], *, skip: set[str | int]
     return parser
 
 
-def _parser(name: str, function: Callable[..., Any], *, skip: set[str | int]) -> ArgumentParser:
+def _parser(name: str, function: Callable[..., Any], *, skip: set[str | int]) -> StageParser:
     # what docstrings say beyond the first paragraphs is of the function, not of the command
     summary = (getdoc(function) or "").split("\n\nArgs:")[0]
-    parser = ArgumentParser(prog=f"pate {name}", description=summary, formatter_class=BriefHelp)
+    if any("Aggregator" in str(each.annotation) for each in signature(function).parameters.values()):
+        load_plugins()  # those of other packages go by their short names, too
+    parser = StageParser(prog=f"pate {name}", description=summary, formatter_class=BriefHelp)
     parser.add_argument("--config", action="config", help="YAML file of settings; may be given several times")
     parser.add_function_arguments(function, as_group=False, skip=skip)
     return parser

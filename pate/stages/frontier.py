@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,10 @@ from pate.aggregators import (
 from pate.data.module import Role
 from pate.data.source import load_data
 from pate.runs import TEACHERS_VOTE, Run, replacing, write_text
+from pate.stages.command import call
 from pate.student.linear import LinearStudent, fit_released
-from pate.teachers.voting import VoteStore
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
+from pate.vote_store import VoteStore
 from pate.votes import Votes
 
 FloatArray = NDArray[np.float64]
@@ -617,16 +618,4 @@ def _load(root: Path, student: bool) -> Task:
 
 def main(args: Sequence[str]) -> None:
     """Run `pate frontier`."""
-    from jsonargparse import ActionConfigFile, ArgumentParser  # type: ignore[attr-defined]
-
-    from pate.aggregators import load_plugins
-    from pate.stages.command import BriefHelp
-
-    load_plugins()
-    parser = ArgumentParser(prog="pate frontier", description=frontier.__doc__, formatter_class=BriefHelp)
-    parser.add_argument("--config", action=ActionConfigFile, help="YAML file of settings; may be given several times")
-    parser.add_function_arguments(frontier)
-    parsed = parser.parse_args(list(args))
-    made = parser.instantiate_classes(parsed)
-    run: Callable[..., object] = frontier
-    run(**{name: value for name, value in made.items() if name != "config"})
+    call("frontier", frontier, args)

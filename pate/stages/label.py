@@ -27,8 +27,8 @@ from pate.mechanisms.noise import private_generator, seeded_generator
 from pate.released import read_released, write_released
 from pate.runs import LABEL, TEACHERS_FIT, TEACHERS_VOTE, Run, labels_file, replacing, write_json, write_text
 from pate.stages.ledger_file import open_ledger
-from pate.teachers.voting import VoteStore
 from pate.validation import expect, expect_count
+from pate.vote_store import VoteStore
 from pate.votes import Votes, rows_of
 
 _RELEASE = "release"  # in the stage's state and in the statement: the number of the labels that they speak of

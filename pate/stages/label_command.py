@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from inspect import signature
 
-from pate.aggregators import load_plugins
 from pate.runs import LABEL
 from pate.stages.command import make_parser, open_run, settings
 from pate.stages.label import label
@@ -11,7 +10,6 @@ from pate.stages.label import label
 
 def main(args: Sequence[str]) -> None:
     """Run `pate label`."""
-    load_plugins()
     parser = make_parser("label", label, skip={"run"})
     parsed = parser.parse_args(list(args))
     made = parser.instantiate(parsed)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 from pate.data.source import load_ledger
 from pate.runs import LABEL, REFERENCES, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Run, Stage
-from pate.stages import label_command, references, student, teachers_command
 from pate.stages.report import describe_run
 from pate.validation import expect
 
@@ -48,23 +48,24 @@ def main(args: Sequence[str]) -> None:
     def configured(part: str) -> list[str]:
         return ["--config", str(recipe / f"{part}.yaml")]
 
-    steps: list[tuple[Stage | str, Callable[[], object]]] = [
+    # a stage is imported when its turn comes: what it needs may take seconds
+    steps: list[tuple[Stage | str, str, str, list[str]]] = [
         (
             TEACHERS_FIT,
-            lambda: teachers_command.fit(
-                [*configured("data"), *configured("teachers"), *common, *given["data"], *given["teachers"]]
-            ),
+            "teachers_command",
+            "fit",
+            [*configured("data"), *configured("teachers"), *common, *given["data"], *given["teachers"]],
         ),
-        (TEACHERS_VOTE, lambda: teachers_command.vote(common)),
-        (LABEL, lambda: label_command.main([*configured("label"), *common, *given["label"]])),
-        (STUDENT, lambda: student.main(["fit", *configured("student"), *common, *given["student"]])),
-        ("student test", lambda: student.main(["test", "--run", str(root), "--verbose=false"])),
+        (TEACHERS_VOTE, "teachers_command", "vote", common),
+        (LABEL, "label_command", "main", [*configured("label"), *common, *given["label"]]),
+        (STUDENT, "student", "main", ["fit", *configured("student"), *common, *given["student"]]),
+        ("student test", "student", "main", ["test", "--run", str(root), "--verbose=false"]),
     ]
     if parsed.references:
-        steps.append((REFERENCES, lambda: references.main(common)))
-    for number, (stage, step) in enumerate(steps, 1):
+        steps.append((REFERENCES, "references", "main", common))
+    for number, (stage, module, function, words) in enumerate(steps, 1):
         print(f"[{number}/{len(steps)}] {stage if isinstance(stage, str) else stage.name}", flush=True)
-        step()
+        getattr(import_module(f"pate.stages.{module}"), function)(words)
     print()
     print(describe_run(Run(root, ledger=load_ledger(root))), end="")
 

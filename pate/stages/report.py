@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pate.runs import LABEL, REFERENCES, STUDENT, Json, Run
-from pate.stages.student import METRICS
-from pate.student.metrics import SUMMARY
+from pate.runs import LABEL, METRICS, REFERENCES, STUDENT, Json, Run
 
 _ROWS = {
     "all_majority": "all-majority answer",
@@ -26,10 +24,11 @@ def describe_run(run: Run) -> str:
             found |= json.loads(path.read_text())
     private = [name for name in ("teacher_majority", "true_label_student") if name in found]
     width = max(len(title) for title in _ROWS.values()) + 2
-    lines = ["Test set" + " " * (width - 8) + "".join(f"{name:>19}" for name in SUMMARY)]
+    columns = [name for name, value in found.get("student", {}).items() if isinstance(value, float)]
+    lines = ["Test set" + " " * (width - 8) + "".join(f"{name:>19}" for name in columns)]
     for name, title in _ROWS.items():
         if name in found:
-            figures = "".join(f"{found[name][metric]:>19.3f}" for metric in SUMMARY)
+            figures = "".join(f"{found[name][metric]:>19.3f}" for metric in columns)
             lines.append(f"{title + (' *' if name in private else ''):<{width}}{figures}")
     if private:
         lines.append("* PRIVATE: computed without privacy, for comparison only")

@@ -19,14 +19,13 @@ from pytorch_lightning.loggers import CSVLogger
 
 from pate.data.module import Role
 from pate.locks import lock_run
-from pate.runs import STUDENT, Json, Run, digest, labels_file, write_arrays, write_json
+from pate.runs import METRICS, STUDENT, Json, Run, digest, labels_file, write_arrays, write_json
 from pate.stages.command import BriefHelp, run_folder, saved_settings
 from pate.student.data import StudentData
 from pate.student.metrics import evaluate, majority_answer
 from pate.student.module import Student
 from pate.validation import expect
 
-METRICS = "metrics.json"
 _CHECKPOINT = "last"
 # what Lightning warns of and we mean
 _KNOWN = (

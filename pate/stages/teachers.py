@@ -44,8 +44,9 @@ from pate.teachers.training import (
     read_origin,
     train_chunk,
 )
-from pate.teachers.voting import VoteStore, cast_votes, vote_chunk
+from pate.teachers.voting import cast_votes, vote_chunk
 from pate.validation import expect
+from pate.vote_store import VoteStore
 
 Unit = Literal["record", "group"]
 Curves = Literal["csv", "tensorboard"]

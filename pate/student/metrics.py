@@ -13,7 +13,6 @@ from torchmetrics.classification import (
     MultilabelSpecificity,
 )
 
-SUMMARY = ("macro_f1", "micro_f1", "mAP", "balanced_accuracy", "accuracy")
 PER_LABEL = ("f1", "recall", "specificity", "average_precision")
 
 
@@ -33,7 +32,7 @@ def make_metrics(num_labels: int) -> MetricCollection:
 
 
 def summarise(values: dict[str, Tensor]) -> dict[str, float]:
-    """Return the figures of `SUMMARY` from what `make_metrics` computed."""
+    """Return one figure for all labels of each kind, from what `make_metrics` computed."""
     balanced = (values["recall"] + values["specificity"]) / 2
     return {
         "macro_f1": float(values["macro_f1"]),
@@ -45,7 +44,7 @@ def summarise(values: dict[str, Tensor]) -> dict[str, float]:
 
 
 def report(values: dict[str, Tensor], label_names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the figures of `SUMMARY` and, under ``per_label``, those of `PER_LABEL` for each label."""
+    """Return what `summarise` does and, under ``per_label``, those of `PER_LABEL` for each label."""
     table = {
         name: {metric: float(values[metric][j].nan_to_num()) for metric in PER_LABEL}
         for j, name in enumerate(label_names)

@@ -2,6 +2,6 @@
 
 from pate.teachers.chunk import NetworkFactory, TeacherChunk
 from pate.teachers.training import TeacherPlan, load_chunk, train_chunk
-from pate.teachers.voting import VoteStore, cast_votes
+from pate.teachers.voting import cast_votes
 
-__all__ = ["NetworkFactory", "TeacherChunk", "TeacherPlan", "VoteStore", "cast_votes", "load_chunk", "train_chunk"]
+__all__ = ["NetworkFactory", "TeacherChunk", "TeacherPlan", "cast_votes", "load_chunk", "train_chunk"]

@@ -1,28 +1,22 @@
-"""Votes of trained teachers on public samples, and the folder in which they are kept, bit-packed, per teacher."""
+"""Votes of trained teachers on public samples."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from pate.data.module import Features
-from pate.runs import digest, replacing, write_json
 from pate.teachers.chunk import TeacherChunk
 from pate.teachers.devices import root_device
 from pate.teachers.training import TeacherPlan, load_chunk
-from pate.validation import expect
-from pate.votes import Votes, pack_ballots, teacher_blocks, unpack_ballots
+from pate.vote_store import VoteStore
+from pate.votes import pack_ballots
 
 UInt8Array = NDArray[np.uint8]
-
-_MANIFEST = "manifest.json"
 
 
 @torch.no_grad()
@@ -64,120 +58,3 @@ def vote_chunk(
     packed = cast_votes(chunk, features)
     packed[np.isin(teachers, list(absent))] = 0
     store.save_chunk(teachers, packed, made_from=made_from)
-
-
-@dataclass(frozen=True)
-class VoteStore:
-    """Votes on disk: one ``.npy`` of packed ballots per chunk, and a manifest that says what made them.
-
-    Beside each ``votes_00000.npy`` lies ``votes_00000.json`` with what it was made from and a digest of its content;
-    the manifest holds all digests.
-    """
-
-    folder: Path
-
-    def chunk_file(self, teachers: range) -> Path:
-        """Return where the packed votes of a chunk are kept, ``[chunk, Q, ceil(C / 8)]`` uint8."""
-        return self.folder / f"votes_{teachers.start:05d}.npy"
-
-    def has_chunk(self, teachers: range) -> bool:
-        """Whether the votes of a chunk are all there."""
-        path = self.chunk_file(teachers)
-        return path.is_file() and path.with_suffix(".json").is_file()
-
-    def save_chunk(self, teachers: range, packed: UInt8Array, *, made_from: str = "") -> None:
-        """Write the packed votes of a chunk, and beside them what they were made from."""
-        path = self.chunk_file(teachers)
-        with replacing(path) as file:
-            np.save(file, packed)
-        write_json(path.with_suffix(".json"), {"made_from": made_from, "digest": digest(path)})
-
-    def origins(self) -> dict[str, str]:
-        """Return what each chunk that is there was made from, by the name of its file."""
-        return {path.with_suffix(".npy").name: _read(path)["made_from"] for path in self._marks()}
-
-    def seal(
-        self, *, ids: list[str], label_names: list[str], num_teachers: int, made_by: dict[str, str]
-    ) -> dict[Path, str]:
-        """Write the manifest: the samples voted on, and hashes of the teachers, the data, the code and each chunk.
-
-        Return the files of votes and the manifest with their digests. Raises ``ValueError`` where votes were changed
-        since they were cast.
-        """
-        chunks = {path.with_suffix(".npy").name: _read(path)["digest"] for path in self._marks()}
-        content = {
-            "num_teachers": num_teachers,
-            "label_names": label_names,
-            "made_by": made_by,
-            "chunks": chunks,
-            "ids": ids,
-        }
-        self._check(chunks)
-        write_json(self.folder / _MANIFEST, content)
-        path = self.folder / _MANIFEST
-        return {self.folder / name: found for name, found in chunks.items()} | {path: digest(path)}
-
-    def check(self) -> None:
-        """Raise ``ValueError`` unless all votes are there as they were cast, bit for bit."""
-        self._check(self.manifest()["chunks"])
-
-    def _check(self, chunks: Any) -> None:
-        for name, cast in chunks.items():
-            path = self.folder / name
-            # digests of votes are PRIVATE, and not to be printed
-            whole = path.is_file() and digest(path) == cast
-            again = "Delete it, and `pate teachers vote` makes it again"
-            expect(whole, f"the votes that were cast. {again}", changed_or_missing=str(path))
-
-    def _marks(self) -> list[Path]:
-        return sorted(self.folder.glob("votes_*.json"))
-
-    def manifest(self) -> dict[str, Any]:
-        """Return the manifest."""
-        return _read(self.folder / _MANIFEST)
-
-    def load(self, *, rows: NDArray[np.int64] | None = None, ballots: bool = False) -> tuple[Votes, list[str]]:
-        """Return the votes on the samples ``rows`` ``[Q]``, all of them where None, and the samples' ids.
-
-        The files stay on disk: of other samples nothing is unpacked or kept.
-
-        Args:
-            rows: indices among the samples of the manifest.
-            ballots: whether what each teacher said is returned too, ``[Q, T, C]``.
-
-        Raises:
-            ValueError: where votes are missing, or of another shape than the manifest says.
-        """
-        manifest: Any = self.manifest()
-        ids, num_labels, num_teachers = manifest["ids"], len(manifest["label_names"]), manifest["num_teachers"]
-        chosen = np.arange(len(ids)) if rows is None else np.asarray(rows)
-        counts = np.zeros((len(chosen), num_labels), dtype=np.int64)
-        said = np.empty((len(chosen), num_teachers if ballots else 0, num_labels), dtype=np.uint8)
-        found, width = 0, -(-num_labels // 8)
-        files = sorted(self.folder.glob("votes_*.npy"), key=_first_teacher)
-        for path, packed in ((path, np.load(path, mmap_mode="r")) for path in files):
-            wanted = packed.dtype == np.uint8 and packed.ndim == 3 and packed.shape[1:] == (len(ids), width)
-            expect(wanted, f"votes on {len(ids)} samples, {width} bytes each, in {path.name}", found=packed.shape)
-            expect(found + len(packed) <= num_teachers, f"votes of {num_teachers} teachers", found=found + len(packed))
-            for block in teacher_blocks(len(packed), counts.size):
-                own = unpack_ballots(packed[block] if rows is None else packed[block, chosen], num_labels)
-                counts += own.sum(axis=0, dtype=np.int64)
-                if ballots:
-                    said[:, found : found + len(own)] = own.transpose(1, 0, 2)
-                found += len(own)
-        expect(found == num_teachers, f"votes of {num_teachers} teachers", found=found)
-        votes = Votes(counts=counts, num_teachers=num_teachers, ballots=said if ballots else None)
-        return votes, [ids[row] for row in chosen]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        again = "`pate teachers vote --overwrite` makes it again"
-        raise ValueError(f"Expected what `pate teachers vote` left in {path}, got {error}: {again}") from None
-    return content
-
-
-def _first_teacher(path: Path) -> int:
-    return int(path.stem.removeprefix("votes_"))

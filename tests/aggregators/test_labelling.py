@@ -150,6 +150,8 @@ def test_an_outsider_adds_an_aggregator(run: Path, tmp_path: Path, monkeypatch: 
     statement = json.loads((run / "public" / "privacy.json").read_text())
     assert statement["aggregator"]["class_path"] == "outsider.NoisyMean"
     verify_statement(statement)
+    sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
+    assert cli.main(["account", "--aggregator", name, "--aggregator.sigma_mean=2", *sizes]) == 0
 
 
 def test_an_entry_point_that_is_no_aggregator_is_refused(

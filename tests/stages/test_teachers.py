@@ -15,7 +15,7 @@ import torch
 
 from pate import cli
 from pate.runs import make_once
-from pate.teachers.voting import VoteStore
+from pate.vote_store import VoteStore
 from tests.conftest import make_arrays, recipe
 
 

@@ -13,7 +13,8 @@ from pate.teachers.devices import available_bytes, local_rank, make_trainer, roo
 from pate.teachers.executors import Executor, run_jobs
 from pate.teachers.tally import Report
 from pate.teachers.training import TeacherPlan, chunk_file, train_chunk
-from pate.teachers.voting import VoteStore, vote_chunk
+from pate.teachers.voting import vote_chunk
+from pate.vote_store import VoteStore
 from tests.teachers.test_training import partitions, records
 
 

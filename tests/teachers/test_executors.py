@@ -18,7 +18,8 @@ from pate.teachers.batches import own_records
 from pate.teachers.executors import Executor, Kind, run_jobs, share_of
 from pate.teachers.tally import Report
 from pate.teachers.training import TeacherPlan, chunk_file, train_chunk
-from pate.teachers.voting import VoteStore, vote_chunk
+from pate.teachers.voting import vote_chunk
+from pate.vote_store import VoteStore
 from tests.conftest import make_arrays
 
 NUM_TEACHERS = 6

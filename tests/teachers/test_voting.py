@@ -6,7 +6,8 @@ import pytest
 
 from models import Linear
 from pate.teachers.training import load_chunk
-from pate.teachers.voting import VoteStore, cast_votes, vote_chunk
+from pate.teachers.voting import cast_votes, vote_chunk
+from pate.vote_store import VoteStore
 from pate.votes import pack_ballots
 from tests.teachers.test_training import partitions, plan, records, train
 
