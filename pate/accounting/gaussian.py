@@ -66,12 +66,17 @@ def largest_mu(epsilon: float, delta: float) -> float:
     expect_open_unit(delta=delta)
     expect(epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
     log_delta = math.log(delta)
-    high = 1.0
-    while gaussian_log_delta(epsilon, high) <= log_delta:
-        high *= 2
-    # delta grows with mu: what is bisected is the largest 1 / mu at which it is too large
-    inverse = smallest_where(lambda x: gaussian_log_delta(epsilon, 1 / x) <= log_delta, 1 / high, 1e9)
-    return 1 / inverse
+
+    def holds(inverse: float) -> bool:
+        return gaussian_log_delta(epsilon, 1 / inverse) <= log_delta
+
+    # delta falls with 1 / mu: what is bisected is the smallest 1 / mu at which it is small enough
+    low, high = 1.0, 1.0
+    while holds(low):
+        low, high = low / 2, low
+    while not holds(high):
+        low, high = high, high * 2
+    return 1 / smallest_where(holds, low, high)
 
 
 def _mills(x: float) -> float:

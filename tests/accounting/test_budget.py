@@ -30,7 +30,9 @@ TEST = StabilityTestEvent(sigma=200.0, delta_test=1e-9, shift=2, num_teachers=40
 CURVE = RenyiCurveEvent(orders=(2.0, 100.0), rdp=(1e-6, 1e-4), neighboring_relation=REPLACE)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-9), (1.0, 1e-6), (8.0, 1e-5), (30.0, 0.1), (0.0, 0.3)])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0.1, 1e-9), (1.0, 1e-6), (8.0, 1e-5), (30.0, 0.1), (0.0, 0.3), (1e-9, 1e-12)]
+)
 def test_largest_mu_is_on_the_private_side(epsilon: float, delta: float) -> None:
     mu = largest_mu(epsilon, delta)
     assert gaussian_delta(epsilon, mu) <= delta * (1 + 1e-9) < gaussian_delta(epsilon, mu * (1 + 1e-6))
