@@ -340,6 +340,13 @@ class _History:
             charge_values(name_of(plain_events(each)), 1, self._totals.orders)
         self._totals.values()
 
+    def reserved(self, orders: FloatArray) -> FloatArray:
+        """Return what all releases reserved on ``orders`` ``[K]``, also where they were settled for less."""
+        totals = Totals(orders)
+        for name, entry in zip(self._names, self.entries, strict=True):
+            totals.add(name, entry.count)
+        return totals.values()
+
     # reading
 
     def fold_row(self, text: str, digest: str, path: Path) -> list[tuple[str, int]]:
@@ -429,7 +436,8 @@ class _History:
         name, own, bounds, totals = name_of(plain), self.budget, self.filter, self._totals
         if own is None and budget is not None:
             relation = budget.neighboring_relation
-            before = _on_default(as_cost(totals.values(), relation))
+            # what was settled for less before is known only since its noise was drawn
+            before = _on_default(as_cost(self.reserved(DEFAULT_ORDERS), relation))
             own, bounds = budget, make_filter(budget, before, cost(events[relation]))
             totals = totals.on(_grid(bounds))
             rows.append({"kind": "budget", "budget": own.to_dict(), "filter": bounds.to_dict()})
@@ -477,9 +485,16 @@ class _Verifier:
         declared = self.history.filter
         if declared is not None and bounds is None:
             self.check(None)
+            self._expect_begun_within(declared)
             self._totals = self._totals.on(_grid(declared))
         elif len(self._changes) >= _BLOCK:
             self.check(declared)
+
+    def _expect_begun_within(self, bounds: PrivacyFilter) -> None:
+        """Raise ``ValueError`` unless ``bounds`` admit what was reserved before they were declared."""
+        assert self.history.budget is not None
+        reserved, row = self.history.reserved(_grid(bounds)), f"row {self.history.head.rows} of {self.path}"
+        _expect_admitted(reserved[None], self.history.budget, bounds, [row])
 
     def check(self, bounds: PrivacyFilter | None) -> None:
         """Raise ``ValueError`` unless ``bounds`` admit all new sums, and what is stated beside them follows."""

@@ -216,6 +216,22 @@ def test_a_budget_on_a_used_ledger_counts_what_was_spent(path: Path) -> None:
         reserve(other, gaussian(60), 1, BUDGET)
 
 
+def test_a_budget_that_comes_later_holds_what_was_reserved_before_it(path: Path) -> None:
+    """Else a screen's refusal, whose exact delta at epsilon 0.3 is 15%, would fit into a budget of 0.3."""
+    ledger = Ledger(path)
+    reserve(ledger, gaussian(5), 40)
+    ledger.settle(1, realised=[(gaussian(5), 0)])
+    with pytest.raises(ValueError, match="Expected epsilon <= 2 before this release, got"):
+        reserve(ledger, gaussian(60), 1, BUDGET)
+    rows = bodies(path)
+    other = Ledger(path.with_name("other"))
+    reserve(other, gaussian(60), 1, BUDGET)
+    declared, first = bodies(other.path)
+    first["stated"] = None
+    with pytest.raises(ValueError, match="Expected row 3 of .* to be within the budget"):
+        verify_ledger(forge(path.with_name("forged"), [*rows, declared, first]))
+
+
 def test_another_kind_of_release_is_held_to_the_order_that_was_fixed(path: Path) -> None:
     ledger = Ledger(path)
     reserve(ledger, gaussian(60), 100, BUDGET)
@@ -713,6 +729,12 @@ def forge(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
+def bodies(path: Path) -> list[dict[str, Any]]:
+    """Return what the rows say."""
+    with closing(sqlite3.connect(path)) as connection:
+        return [json.loads(body) for (body,) in connection.execute("SELECT body FROM log ORDER BY row")]
+
+
 def scaled(factor: float) -> Callable[[float], float]:
     return lambda value: value * factor
 
@@ -744,8 +766,7 @@ def test_a_filter_that_does_not_follow_from_its_budget_stops(
     path: Path, events: Events, part: str, changes: dict[str, Any]
 ) -> None:
     reserve(Ledger(path), events, 1, BUDGET)
-    with closing(sqlite3.connect(path)) as connection:
-        rows = [json.loads(body) for (body,) in connection.execute("SELECT body FROM log ORDER BY row")]
+    rows = bodies(path)
     verify_ledger(forge(path.with_name("same"), rows))
     for field, value in changes.items():
         rows[0][part][field] = value(rows[0][part][field]) if callable(value) else value
