@@ -719,6 +719,19 @@ def test_rows_that_may_be_changed_are_noticed(path: Path) -> None:
         verify_ledger(path)
 
 
+def test_a_ledger_that_drops_what_is_added_is_noticed(path: Path) -> None:
+    filled(path)
+    rows = len(bodies(path))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TRIGGER gone BEFORE INSERT ON log BEGIN SELECT RAISE(IGNORE); END")
+        connection.commit()
+    with pytest.raises(ValueError, match="Expected a ledger to which rows can be added"):
+        reserve(Ledger(path), gaussian(600), 1)
+    assert len(bodies(path)) == rows
+    with pytest.raises(ValueError, match="Expected a ledger whose rows are final"):
+        verify_ledger(path)
+
+
 def forge(path: Path, rows: list[dict[str, Any]]) -> Path:
     """Write rows with digests that fit."""
     Ledger(path)
