@@ -12,6 +12,7 @@ import numpy as np
 
 from pate.accounting.accountant import conversion_overhead, tightest_guarantee
 from pate.accounting.curves import DEFAULT_ORDERS, Cost, FloatArray
+from pate.accounting.figures import epsilon_text, exact_text
 from pate.accounting.gaussian import gaussian_epsilon, largest_mu
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.search import largest_count_where
@@ -212,8 +213,8 @@ def make_filter(budget: Budget, spent: Cost, query: Cost) -> PrivacyFilter:
     longest = max(by_renyi, by_gaussian)
     expect(
         longest > 0,
-        f"epsilon <= {budget.max_epsilon:g} at delta = {budget.delta:g} under {budget.neighboring_relation.value}"
-        " after one query",
+        f"epsilon <= {exact_text(budget.max_epsilon)} at delta = {exact_text(budget.delta)} under"
+        f" {budget.neighboring_relation.value} after one query",
         epsilon=_say(budget, after(spent, query, 1)),
     )
     last = after(spent, query, longest)
@@ -241,9 +242,9 @@ def refuse(budget: Budget, bounds: PrivacyFilter, total: Cost, affordable: int) 
             " Gaussian differential privacy since its first release, got one that is known by its Renyi curve alone"
         )
     raise ValueError(
-        f"Expected epsilon <= {budget.max_epsilon:g} at delta = {budget.delta:g} under"
+        f"Expected epsilon <= {exact_text(budget.max_epsilon)} at delta = {exact_text(budget.delta)} under"
         f" {budget.neighboring_relation.value} with all earlier releases (delta0 <= {bounds.max_delta0:.3g}),"
-        f" got epsilon={bounds.epsilon(budget, total):.4f} (delta0={total.delta0:.3g});"
+        f" got epsilon={epsilon_text(bounds.epsilon(budget, total), 4)} (delta0={total.delta0:.3g});"
         f" {affordable} such queries can be paid"
     )
 
@@ -253,7 +254,7 @@ def _reach(budget: Budget, spent: Cost, query: Cost) -> tuple[int, int]:
     costs = bool(query.rdp.max() > 0 or query.log_survival < 0)
     expect(costs, "a query that costs something", cost=0.0)
     kept = [keeps for keeps in (_renyi_keeps, _gaussian_keeps) if keeps(budget, spent)]
-    expect(kept, f"epsilon <= {budget.max_epsilon:g} before this release", epsilon=_say(budget, spent))
+    expect(kept, f"epsilon <= {exact_text(budget.max_epsilon)} before this release", epsilon=_say(budget, spent))
 
     def reach(keeps: Callable[[Budget, Cost], bool]) -> int:
         return largest_count_where(lambda n: keeps(budget, after(spent, query, n))) if keeps in kept else 0
@@ -291,4 +292,5 @@ def _expect_share(budget: Budget, max_delta0: float) -> None:
 
 
 def _say(budget: Budget, cost: Cost) -> float:
-    return round(tightest_guarantee(cost, DEFAULT_ORDERS, delta=budget.delta).epsilon, 4)
+    epsilon = tightest_guarantee(cost, DEFAULT_ORDERS, delta=budget.delta).epsilon
+    return float(epsilon_text(epsilon, 4)) if math.isfinite(epsilon) else epsilon

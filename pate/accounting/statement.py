@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 import numpy as np
 
 from pate.accounting.budget import Budget, PrivacyFilter, filter_from_dict
-from pate.accounting.charges import Charge, Events, account
-from pate.accounting.curves import Cost, FloatArray, total_cost
+from pate.accounting.charges import Charge, Events, account, charged
+from pate.accounting.curves import DEFAULT_ORDERS
 from pate.accounting.curves import cost as cost_of
 from pate.accounting.events import Event, event_from_dict, leaves
+from pate.accounting.figures import epsilon_text, exact_text
 from pate.accounting.ledger import Book, Entry
 from pate.accounting.log import Head
 from pate.accounting.relation import NeighboringRelation
 from pate.validation import expect, expect_open_unit
 
+_WITHIN = 1 + 1e-12  # sums of the same costs in another order differ by less
 _PROTECTS = {
     NeighboringRelation.REPLACE_RECORD: "one {unit} of the private data is added, removed or altered",
     NeighboringRelation.ADD_REMOVE_TEACHER: "one teacher takes part or does not",
@@ -111,15 +113,19 @@ def verify_statement(statement: Mapping[str, Any], book: Book | None = None) -> 
     """Raise ``ValueError`` unless every figure of a statement follows from the events that it lists.
 
     With a ``book``, the statement must also be on all the releases of that ledger, and the ledger must hold all rows
-    that it held when the statement was made.
+    that it held when the statement was made. Which aggregator made the labels, and that the ledger is of one run alone,
+    follow from no event and are not looked at.
     """
+    _expect_texts(statement)
+    _expect_counts(statement)
     budget = None if statement["budget"] is None else Budget(**statement["budget"])
     bounds = None if statement["filter"] is None else filter_from_dict(statement["filter"])
     expect((budget is None) == (bounds is None), "a budget and its filter", filter=statement["filter"])
     reserved, paid = _charges(statement["releases"])
+    _expect_no_more_than_reserved(statement["releases"])
     if budget is not None and bounds is not None:
         bounds.expect_follows(budget)
-        total = _total(paid, budget.neighboring_relation, bounds.orders)
+        total = charged(paid, budget.neighboring_relation, bounds.orders)
         within = bounds.admits(total)
         expect(within, f"releases within the budget: {bounds.spent(total)}", epsilon=bounds.epsilon(budget, total))
     private = not any(release["seeded"] for release in statement["releases"])
@@ -141,24 +147,26 @@ def describe(statement: Mapping[str, Any]) -> str:
     own = statement["neighboring_relation"]
     budget, releases = statement["budget"], statement["releases"]
     for name, guarantee in sorted(statement["guarantees"].items(), key=lambda item: item[0] != own):
-        lines.append(
-            f"epsilon = {epsilon_text(guarantee['epsilon'])} at delta = {guarantee['delta']:g} under {name.upper()}:"
-        )
+        epsilon, delta = epsilon_text(guarantee["epsilon"]), exact_text(guarantee["delta"])
+        lines.append(f"epsilon = {epsilon} at delta = {delta} under {name.upper()}:")
         lines.append(f"    neighbors are data sets where {guarantee['neighbors']}.")
     if budget is not None:
         lines.append(
             f"Under {budget['neighboring_relation'].upper()} this is the budget of the ledger: no release is made"
             " beyond it, whatever earlier ones showed."
         )
-    elif len(releases) > 1:
-        lines.append("The ledger has no budget: this holds if no release was chosen by what an earlier one showed.")
+    if len(releases) > 1:
+        chosen = "holds if no release was chosen by what an earlier one showed."
+        unkept = [name.upper() for name, each in statement["guarantees"].items() if each["fixed_by"] == "reservation"]
+        where = "The ledger has no budget: this" if budget is None else f"It has none under {unkept[0]}: that epsilon"
+        lines.append(f"{where} {chosen}")
     costs = statement["costs"]
     if any(costs[name]["epsilon"] != guarantee["epsilon"] for name, guarantee in statement["guarantees"].items()):
         figures = " and ".join(
             f"epsilon = {epsilon_text(costs[name]['epsilon'])} under {name.upper()}"
             for name in sorted(costs, key=lambda name: name != own)
         )
-        lines.append(f"What happened cost {figures} at delta = {costs[own]['delta']:g}:")
+        lines.append(f"What happened cost {figures} at delta = {exact_text(costs[own]['delta'])}:")
         lines.append("    no guarantee, because what it is computed from was not fixed before the noise was drawn.")
     aggregator = statement["aggregator"]
     parameters = ", ".join(f"{name}={value}" for name, value in aggregator["init_args"].items())
@@ -182,17 +190,6 @@ def describe(statement: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def epsilon_text(epsilon: float | None, digits: int = 3) -> str:
-    """Return an epsilon in so many digits after the point, rounded up; ``unbounded`` where it is None or infinite.
-
-    >>> epsilon_text(8.02042), epsilon_text(0.0004), epsilon_text(None)
-    ('8.021', '0.001', 'unbounded')
-    """
-    if epsilon is None or math.isinf(epsilon):
-        return "unbounded"
-    return str(Decimal(repr(float(epsilon))).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_CEILING))
-
-
 def _guarantee(
     budget: Budget | None,
     bounds: PrivacyFilter | None,
@@ -207,9 +204,59 @@ def _guarantee(
     return account(reserved, relation).guarantee(delta=delta).to_dict() | {"fixed_by": "reservation"}
 
 
+def _expect_texts(statement: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` unless the words that say what the figures mean are those of a statement."""
+    names = [relation.value for relation in NeighboringRelation]
+    own = statement["neighboring_relation"]
+    expect(own in names, f"neighboring_relation among {', '.join(names)}", neighboring_relation=own)
+    stated = statement["conversion"]
+    expect(stated == _CONVERSION, f"conversion={_CONVERSION!r}", conversion=stated)
+    for kind in ("guarantees", "costs"):
+        expect(
+            set(statement[kind]) == set(names), f"{kind} under {', '.join(names)}", **{kind: sorted(statement[kind])}
+        )
+    for relation, text in _PROTECTS.items():
+        neighbors = statement["guarantees"][relation.value]["neighbors"]
+        before, _, behind = text.partition("{unit}")
+        known = isinstance(neighbors, str) and (
+            re.fullmatch(rf"{re.escape(before)}\w+{re.escape(behind)}" if behind else re.escape(text), neighbors)
+        )
+        expect(known, f"neighbors under {relation.value}: {text}", neighbors=neighbors)
+
+
+def _expect_counts(statement: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` unless the statement's numbers fit to its releases and to each other."""
+    numbers = {name: statement[name] for name in ("num_queries", "num_answered", "num_teachers", "num_labels")}
+    for name, number in numbers.items():
+        expect(type(number) is int and number >= 0, f"an integer {name} >= 0", **{name: number})
+    answered, queries, rows = numbers["num_answered"], numbers["num_queries"], statement["ledger"]["rows"]
+    expect(answered <= queries, f"num_answered <= {queries}", num_answered=answered)
+    releases = statement["releases"]
+    if "release" in statement:  # whose labels it goes with
+        counts = dict(enumerate((release["count"] for release in releases), 1))
+        asked = counts.get(statement["release"])
+        expect(asked == queries, f"num_queries={asked} of release {statement['release']}", num_queries=queries)
+    expect(type(rows) is int and rows >= len(releases), f"a row for each of {len(releases)} releases", rows=rows)
+
+
+def _expect_no_more_than_reserved(releases: Sequence[Mapping[str, Any]]) -> None:
+    for release in releases:
+        if release["realised"] is None:
+            continue
+        for relation in NeighboringRelation:
+            most, paid = (charged(each, relation, DEFAULT_ORDERS) for each in _charges([release]))
+            within = bool((paid.rdp <= most.rdp * _WITHIN).all()) and paid.mu_squared <= most.mu_squared * _WITHIN
+            within &= -paid.log_survival <= -most.log_survival * _WITHIN
+            expect(
+                within, f"at most what release {release['release']} reserved under {relation.value}", realised="more"
+            )
+
+
 def _expect_figures(
     computed: Mapping[str, Any], stated: Mapping[str, Any], relation: NeighboringRelation, kind: str
 ) -> None:
+    others = sorted(set(stated) - set(computed) - {"neighbors"})
+    expect(not others, f"the figures {', '.join(computed)} in the {kind} under {relation.value}", others=others)
     for name in ("epsilon", *(name for name in computed if name != "epsilon")):
         value, found = computed[name], stated.get(name)
         if isinstance(value, float) and isinstance(found, float | int) and not isinstance(found, bool):
@@ -232,6 +279,8 @@ def _expect_of_ledger(statement: Mapping[str, Any], book: Book) -> None:
         expect(release == entry.to_dict(), f"release {entry.release} as the ledger has it", release=release)
     plain = None if book.budget is None else book.budget.to_dict()
     expect(statement["budget"] == plain, f"the budget of the ledger, {plain}", budget=statement["budget"])
+    bounds = None if book.filter is None else book.filter.to_dict()
+    expect(statement["filter"] == bounds, f"the filter of the ledger, {bounds}", filter=statement["filter"])
 
 
 def _charges(releases: Sequence[Mapping[str, Any]]) -> tuple[list[Charge], list[Charge]]:
@@ -249,10 +298,6 @@ def _charges(releases: Sequence[Mapping[str, Any]]) -> tuple[list[Charge], list[
     return reserved, paid
 
 
-def _total(charges: Sequence[Charge], relation: NeighboringRelation, orders: FloatArray) -> Cost:
-    return total_cost([events[relation] for events, _ in charges], [count for _, count in charges], orders)
-
-
 def _arithmetic(statement: Mapping[str, Any]) -> list[str]:
     """Return the lines from which the figures under the statement's own relation follow."""
     relation = NeighboringRelation(statement["neighboring_relation"])
@@ -261,7 +306,7 @@ def _arithmetic(statement: Mapping[str, Any]) -> list[str]:
     if guarantee["fixed_by"] == "budget":
         bounds = filter_from_dict(statement["filter"])
         keeps = ", ".join(f"{name} = {value!r}" for name, value in bounds.to_dict().items())
-        spent = bounds.spent(_total(paid, relation, bounds.orders))
+        spent = bounds.spent(charged(paid, relation, bounds.orders))
         lines = [f"Under {relation.value.upper()} the ledger is kept by {type(bounds).__name__}, {keeps}:"]
         return [*lines, f"    spent are {spent}.", *_sum(paid, cost, relation, "What happened")]
     lines = _sum(reserved, guarantee, relation, "What was reserved")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -15,10 +16,11 @@ from pate.accounting.accountant import RDPAccountant
 from pate.accounting.calibration import calibrate_scale, calibrate_stable_top_k, epsilon_of
 from pate.accounting.curves import DEFAULT_ORDERS
 from pate.accounting.events import BoundedRangeEvent, Event, GaussianEvent, leaves
-from pate.accounting.ledger import Book, read_ledger, verify_ledger
+from pate.accounting.figures import epsilon_text, exact_text
+from pate.accounting.ledger import Book, Charge, read_ledger, verify_ledger
 from pate.accounting.ledger import account as account_releases
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import epsilon_text, verify_statement
+from pate.accounting.statement import verify_statement
 from pate.aggregators.base import Aggregator
 from pate.validation import expect, expect_count, expect_open_unit
 
@@ -79,9 +81,9 @@ def calibrate(
         expect(delta_test is None, "no delta_test where nothing is tested", delta_test=delta_test)
         found = _calibrate_one(mechanism, relation, target_epsilon, delta, num_queries, num_labels, answered)
     votes = "the two label sets" if mechanism == "powerset" else "the counts"
-    lines = [f"{mechanism} under {relation.value.upper()}, {num_queries} queries, delta = {delta:g}:"]
-    lines += [f"    {name} = {value:.6g}" for name, value in found.items() if name not in ("epsilon", "gap")]
-    lines.append(f"    epsilon = {epsilon_text(found['epsilon'], 4)} (target {target_epsilon:g})")
+    lines = [f"{mechanism} under {relation.value.upper()}, {num_queries} queries, delta = {exact_text(delta)}:"]
+    lines += [f"    {name} = {exact_text(value)}" for name, value in found.items() if name not in ("epsilon", "gap")]
+    lines.append(f"    epsilon = {epsilon_text(found['epsilon'], 4)} (target {exact_text(target_epsilon)})")
     if mechanism == "noisy_votes":
         lines.append(
             f"A count {found['gap']:.1f} votes away from {num_teachers / 2:g} keeps its label with probability"
@@ -146,7 +148,7 @@ def account(
             "delta0": total.delta0,
         }
     names = ("tightest", "optimal", "classic", "exact", "autodp", "dp_accounting")
-    print(f"epsilon of {num_queries} queries at delta = {delta:g} through {aggregator}:")
+    print(f"epsilon of {num_queries} queries at delta = {exact_text(delta)} through {aggregator}:")
     print(f"    {'relation':<20}" + "".join(f"{name:>14}" for name in names) + f"{'delta0':>12}")
     for name, row in found.items():
         shown = "".join(f"{'-' if row[each] is None else epsilon_text(row[each], 4):>14}" for each in names)
@@ -201,18 +203,26 @@ def ledger_verify(*, ledger: Path, statement: Path | None = None) -> None:
 
 def _print_sum(book: Book, delta: float) -> None:
     expect_open_unit(delta=delta)
+    reserved, paid = [(entry.events, entry.count) for entry in book.entries], book.charges()
     for relation in NeighboringRelation:
-        total = account_releases(book.charges(), relation)
-        epsilon = total.get_epsilon(delta=delta)
-        figures = f"epsilon = {epsilon_text(epsilon, 4)} at delta = {delta:g} (delta0 = {total.delta0:.3g})"
-        print(f"{figures} under {relation.value.upper()}")
+        print(_sum_text(reserved, relation, delta))
+    if any(entry.realised is not None for entry in book.entries):
+        print("what happened cost less, no guarantee, because it was not fixed before the noise was drawn:")
+        for relation in NeighboringRelation:
+            print(f"    {_sum_text(paid, relation, delta)}")
     if book.budget is not None and book.filter is not None:
         budget, bounds = book.budget, book.filter
         spent = book.spent(budget.neighboring_relation, bounds.orders)
         print(
-            f"budget: epsilon <= {budget.max_epsilon:g} at delta = {budget.delta:g} under"
+            f"budget: epsilon <= {exact_text(budget.max_epsilon)} at delta = {exact_text(budget.delta)} under"
             f" {budget.neighboring_relation.value.upper()}; spent are {bounds.spent(spent)}"
         )
+
+
+def _sum_text(charges: Sequence[Charge], relation: NeighboringRelation, delta: float) -> str:
+    total = account_releases(charges, relation)
+    figures = f"epsilon = {epsilon_text(total.get_epsilon(delta=delta), 4)} at delta = {exact_text(delta)}"
+    return f"{figures} (delta0 = {total.delta0:.3g}) under {relation.value.upper()}"
 
 
 def _delta_of(book: Book) -> float:

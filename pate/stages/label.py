@@ -157,7 +157,7 @@ def _release(
             epsilon = check_budget(ledger.entries(), events, count=count, relation=relation, delta=delta)
             if budget is not None:
                 within = epsilon <= budget.max_epsilon
-                expect(within, f"epsilon <= {max_epsilon} with all earlier releases", epsilon=round(epsilon, 4))
+                expect(within, f"epsilon <= {max_epsilon} with all earlier releases", epsilon=epsilon)
         votes, _ = store.load(rows=chosen, ballots=aggregator.needs_ballots)
         asked = replace(votes, predictions=predicted)
         rehearse(aggregator, num_teachers=num_teachers, num_labels=num_labels, predictions=asked.predictions)

@@ -12,14 +12,15 @@ import mpmath as mp
 import pytest
 from scipy.special import ndtr, ndtri
 
-from pate.accounting.budget import Budget
+from pate.accounting.budget import Budget, make_filter
+from pate.accounting.curves import cost
 from pate.accounting.events import BoundedRangeEvent, ComposedEvent, Event, GaussianEvent, StabilityTestEvent
+from pate.accounting.figures import epsilon_text, exact_text
 from pate.accounting.ledger import Ledger, account, read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import (
     check_budget,
     describe,
-    epsilon_text,
     make_statement,
     recompute,
     verify_statement,
@@ -144,6 +145,18 @@ CHANGES: dict[str, Any] = {
     "one more query": lambda made: made["releases"][0].update(count=51),
     "said to be seeded": lambda made: made.update(private=False),
     "seeded": lambda made: made["releases"][0].update(seeded=True),
+    "another relation": lambda made: made.update(neighboring_relation="nobody"),
+    "other neighbors": lambda made: made["guarantees"]["replace_record"].update(neighbors="none"),
+    "another conversion": lambda made: made.update(conversion="by faith"),
+    "a figure beside those that follow": lambda made: made["costs"]["replace_record"].update(mu=1e-9),
+    "a relation beside the two": lambda made: made["costs"].update(nobody={"epsilon": 0.0}),
+    "more answers than queries": lambda made: made.update(num_answered=51),
+    "queries of another release": lambda made: made.update(release=2),
+    "half a teacher": lambda made: made.update(num_teachers=0.5),
+    "a ledger of no rows": lambda made: made["ledger"].update(rows=0, digest=""),
+    "settled for more": lambda made: made["releases"][0].update(
+        realised=[{"events": made["releases"][0]["events"], "count": 51}]
+    ),
     "a budget without a filter": lambda made: made.update(
         budget={"max_epsilon": 1.0, "delta": 1e-6, "neighboring_relation": "replace_record"}
     ),
@@ -257,6 +270,13 @@ def test_the_budget_is_the_guarantee(tmp_path: Path) -> None:
         assert text.startswith("epsilon = 4.000 at delta = 1e-06 under REPLACE_RECORD:")
         assert "no release is made beyond it" in text and f"is kept by {kind}" in text
         verify_statement(made, ledger.book())
+        once = cost(events[REPLACE])
+        other = json.loads(json.dumps(made))
+        tighter = Budget(max_epsilon=4.0, delta=1e-6, neighboring_relation=REPLACE, max_delta0=6e-7)
+        other["filter"] = make_filter(tighter, once.times(0), once).to_dict()
+        other["guarantees"]["replace_record"]["delta0"] = 6e-7
+        with pytest.raises(ValueError, match="Expected the filter of the ledger"):
+            verify_statement(other, ledger.book())
         (bound,) = {"max_rdp", "max_mu_squared"} & set(made["filter"])
         for change in ({"max_delta0": 1e-6}, {bound: 1e6}):
             with pytest.raises(ValueError, match=r"^Expected max_[^\n]*$"):
@@ -287,7 +307,21 @@ def test_gaussian_releases_are_stated_by_their_exact_trade_off(tmp_path: Path) -
     verify_statement(made, ledger.book())
 
 
+def test_an_epsilon_that_nothing_keeps_says_so(tmp_path: Path) -> None:
+    """A budget under one relation lets releases be chosen by earlier ones, which epsilon under the other does not."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    budget = Budget(max_epsilon=4.0, delta=1.00000049e-6, neighboring_relation=REPLACE)
+    ledger.reserve(EVENTS, count=5, run="x", description="y", seeded=False, budget=budget)
+    said = "under ADD_REMOVE_TEACHER: that epsilon holds if no release was chosen by what an earlier one showed"
+    assert said not in describe(statement(ledger))
+    ledger.reserve(EVENTS, count=5, run="x", description="y", seeded=False)
+    text = describe(statement(ledger))
+    assert said in text and text.startswith("epsilon = 4.000 at delta = 1.00000049e-06 under REPLACE_RECORD:")
+
+
 def test_figures_are_rounded_up() -> None:
+    assert float(epsilon_text(1e300)) == 1e300 and epsilon_text(1e-300) == "0.001"
+    assert exact_text(1.0000004e-6) == "1.0000004e-06"
     for epsilon, text in ((8.02042, "8.021"), (0.0004, "0.001"), (8.0, "8.000"), (0.1, "0.100"), (1e-9, "0.001")):
         assert epsilon_text(epsilon) == text and float(text) >= epsilon
     assert epsilon_text(0.0) == "0.000" and epsilon_text(math.inf) == epsilon_text(None) == "unbounded"

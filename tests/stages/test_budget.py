@@ -9,9 +9,11 @@ import pytest
 
 from pate.accounting.budget import Budget
 from pate.accounting.calibration import epsilon_of
+from pate.accounting.events import GaussianEvent
+from pate.accounting.figures import epsilon_text
 from pate.accounting.ledger import Ledger
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import epsilon_text, make_statement
+from pate.accounting.statement import make_statement
 from pate.aggregators import NoisyVotes, Powerset, StableTopK
 from pate.stages.budget import account, calibrate, ledger_show, ledger_verify
 
@@ -114,6 +116,34 @@ def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Print
     file.write_text("{")
     with pytest.raises(ValueError, match=r"^Expected a readable statement[^\n]*$"):
         ledger_verify(ledger=ledger.path, statement=file)
+
+
+def test_the_ledger_shows_what_was_reserved_first(tmp_path: Path, capsys: Printed) -> None:
+    """What a refusal cost is no epsilon of what was released."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    events = {r: AGGREGATOR.event(num_teachers=80, num_labels=5, neighboring_relation=r) for r in NeighboringRelation}
+    ledger.reserve(events, count=40, run="a", description="StableTopK", seeded=False, delta=1.00000049e-6)
+    ledger.settle(1, realised=[(events, 3)])
+    delta = 1.00000049e-6
+    texts = {n: epsilon_text(epsilon_of(events[REPLACE], count=n, delta=delta), 4) for n in (40, 3)}
+    for command in (ledger_show, ledger_verify):
+        command(ledger=ledger.path)
+        lines = capsys.readouterr().out.splitlines()
+        shown = [i for i, line in enumerate(lines) if "under REPLACE_RECORD" in line]
+        assert [lines[i].split(" (")[0].strip() for i in shown] == [
+            f"epsilon = {texts[n]} at delta = 1.00000049e-06" for n in (40, 3)
+        ]
+        assert "no guarantee" in lines[shown[1] - 1]
+
+
+def test_calibrated_noise_keeps_its_target_as_printed(capsys: Printed) -> None:
+    for target in (0.5, 1.0, 2.0, 4.0):
+        calibrate(
+            target_epsilon=target, delta=1e-6, num_queries=50, num_teachers=200, num_labels=4, mechanism="noisy_votes"
+        )
+        sigma = float(re.search(r"sigma_votes = (\S+)", capsys.readouterr().out)[1])  # type: ignore[index]
+        event = GaussianEvent(noise_multiplier=sigma / 2, neighboring_relation=REPLACE)
+        assert epsilon_of(event, count=50, delta=1e-6) <= target
 
 
 def test_a_damaged_ledger_stops_the_commands(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from pate import cli
 from pate.accounting import NeighboringRelation
+from pate.accounting.figures import epsilon_text
 from pate.accounting.ledger import Ledger, read_ledger
-from pate.accounting.statement import epsilon_text, recompute
+from pate.accounting.statement import recompute
 from tests.conftest import copy_run, make_arrays, recipe
 
 

@@ -1,0 +1,27 @@
+"""How figures of a guarantee are printed: never smaller than they are."""
+
+import math
+from decimal import ROUND_CEILING, Context, Decimal
+
+_DIGITS = Context(prec=400)  # more than a float has before and after the point
+
+
+def epsilon_text(epsilon: float | None, digits: int = 3) -> str:
+    """Return an epsilon in so many digits after the point, rounded up; ``unbounded`` where it is None or infinite.
+
+    >>> epsilon_text(8.02042), epsilon_text(0.0004), epsilon_text(None)
+    ('8.021', '0.001', 'unbounded')
+    """
+    if epsilon is None or math.isinf(epsilon):
+        return "unbounded"
+    unit = Decimal(1).scaleb(-digits)
+    return f"{Decimal(repr(float(epsilon))).quantize(unit, rounding=ROUND_CEILING, context=_DIGITS):f}"
+
+
+def exact_text(value: float) -> str:
+    """Return a number, such as a delta, in as many digits as it has.
+
+    >>> exact_text(1e-6), exact_text(1.0000004e-6), exact_text(8.0)
+    ('1e-06', '1.0000004e-06', '8')
+    """
+    return repr(float(value)).removesuffix(".0")
