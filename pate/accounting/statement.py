@@ -166,8 +166,14 @@ def describe(statement: Mapping[str, Any]) -> str:
             f"epsilon = {epsilon_text(costs[name]['epsilon'])} under {name.upper()}"
             for name in sorted(costs, key=lambda name: name != own)
         )
-        lines.append(f"What happened cost {figures} at delta = {exact_text(costs[own]['delta'])}:")
-        lines.append("    no guarantee, because what it is computed from was not fixed before the noise was drawn.")
+        for_less = any(release["realised"] is not None for release in releases)
+        what = "What happened" if for_less else "What was reserved so far"
+        lines.append(f"{what} cost {figures} at delta = {exact_text(costs[own]['delta'])}:")
+        lines.append(
+            "    no guarantee, because what it is computed from was not fixed before the noise was drawn."
+            if for_less
+            else "    that of these releases alone. The budget holds for all that follow, too."
+        )
     aggregator = statement["aggregator"]
     parameters = ", ".join(f"{name}={value}" for name, value in aggregator["init_args"].items())
     lines += [
@@ -308,7 +314,8 @@ def _arithmetic(statement: Mapping[str, Any]) -> list[str]:
         keeps = ", ".join(f"{name} = {value!r}" for name, value in bounds.to_dict().items())
         spent = bounds.spent(charged(paid, relation, bounds.orders))
         lines = [f"Under {relation.value.upper()} the ledger is kept by {type(bounds).__name__}, {keeps}:"]
-        return [*lines, f"    spent are {spent}.", *_sum(paid, cost, relation, "What happened")]
+        title = "What was reserved" if reserved == paid else "What happened"
+        return [*lines, f"    spent are {spent}.", *_sum(paid, cost, relation, title)]
     lines = _sum(reserved, guarantee, relation, "What was reserved")
     return lines if reserved == paid else [*lines, *_sum(paid, cost, relation, "What happened")]
 

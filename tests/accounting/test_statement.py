@@ -269,6 +269,7 @@ def test_the_budget_is_the_guarantee(tmp_path: Path) -> None:
         text = describe(made)
         assert text.startswith("epsilon = 4.000 at delta = 1e-06 under REPLACE_RECORD:")
         assert "no release is made beyond it" in text and f"is kept by {kind}" in text
+        assert "What was reserved so far cost epsilon = " in text and "no guarantee" not in text
         verify_statement(made, ledger.book())
         once = cost(events[REPLACE])
         other = json.loads(json.dumps(made))
