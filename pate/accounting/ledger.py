@@ -212,6 +212,8 @@ class Ledger:
             ValueError: and writes nothing, if nothing was reserved under this number, if ``realised`` costs more than
                 what was reserved at some order, or if it was settled for something else before.
         """
+        listed = realised is None or isinstance(realised, list | tuple)  # what can be read but once would cost nothing
+        expect(listed, "a list of charges or None", realised=realised)
         for charge in realised or ():
             expect(isinstance(charge, tuple | list) and len(charge) == 2, "charges of events and count", charge=charge)
             events, count = charge

@@ -472,6 +472,15 @@ def test_a_settlement_of_a_malformed_count_writes_nothing(path: Path, count: int
     ledger.settle(release, realised=[(gaussian(60), 1), (gaussian(600), 1)])
 
 
+def test_a_settlement_that_can_be_read_but_once_writes_nothing(path: Path) -> None:
+    ledger = Ledger(path)
+    reserve(ledger, gaussian(60), 2)
+    charges: Any = ((gaussian(60), 1) for _ in range(2))
+    with pytest.raises(ValueError, match="Expected a list of charges or None, got realised="):
+        ledger.settle(1, realised=charges)
+    assert not ledger.entries()[0].settled
+
+
 def test_a_settlement_with_swapped_relations_writes_nothing(path: Path) -> None:
     ledger = filled(path)
     release = reserve(ledger, gaussian(60), 2)
