@@ -147,8 +147,8 @@ class RenyiFilter(PrivacyFilter):
 class GaussianFilter(PrivacyFilter):
     """Bounds Gaussian differential privacy, the sum of ``mu^2`` (Koskela, Tobaben & Honkela (2023)), and delta0.
 
-    It admits 11 to 16% more releases of Gaussian noise than `RenyiFilter` for epsilon 0.5 to 8, and other events at the ``mu`` of a Gaussian
-    mechanism that dominates them, which is more than their curve.
+    It admits 11 to 16% more releases of Gaussian noise than `RenyiFilter` for epsilon 0.5 to 8, and other events at the
+    ``mu`` of a Gaussian mechanism that dominates them, which is more than their curve.
 
     Args:
         max_mu_squared: largest sum of ``mu^2``.
