@@ -48,6 +48,21 @@ def test_a_target_that_no_noise_reaches_is_refused() -> None:
             calibrate_scale(FAMILIES["pure"], **arguments)
 
 
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_a_cost_that_ignores_the_scale_ends_in_one_line(epsilon: float) -> None:
+    scales: list[float] = []
+
+    def constant(scale: float) -> Event:
+        scales.append(scale)
+        assert len(scales) < 100
+        return PureDPEvent(epsilon=epsilon, neighboring_relation=REPLACE)
+
+    message = "some noise exceeds" if epsilon < 1 else "some noise reaches, with delta = 1e-06"
+    with pytest.raises(ValueError, match=f"^Expected a target that {message}, got target_epsilon=1.0$"):
+        calibrate_scale(constant, target_epsilon=1.0, delta=1e-6, num_queries=1)
+    assert min(scales) < 1e-50 or max(scales) > 1e50
+
+
 def test_event_is_that_of_the_aggregator() -> None:
     for relation in NeighboringRelation:
         aggregator = StableTopK(scale_gap=7.0, sigma_test=5.0, delta_test=1e-9, neighboring_relation=relation)
