@@ -39,7 +39,7 @@ from pate.accounting.events import (
 )
 from pate.accounting.ledger import Book, Events, Head, Ledger, account, read_ledger, verify_ledger
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.totals import Totals, as_cost, charge_values
+from pate.accounting.totals import Totals, _terms, as_cost, charge_values
 from pate.aggregators.stable_topk import StableTopK
 from tests.accounting import oracles
 
@@ -412,6 +412,10 @@ def test_rows_are_final(path: Path) -> None:
         "DELETE FROM log WHERE row = 3",
         "UPDATE log SET digest = 'ff' WHERE row = 5",
         "INSERT INTO log (body, digest) VALUES ('{}', 'ff')",
+        # numbers that the digests do not depend on
+        "UPDATE log SET row = row + 1 WHERE row = (SELECT max(row) FROM log)",
+        "UPDATE log SET row = 0 WHERE row = 1",
+        "UPDATE log SET row = -1 WHERE row = 1",
     ],
 )
 def test_a_row_that_was_changed_is_noticed(path: Path, statement: str) -> None:
@@ -817,6 +821,39 @@ def test_a_malformed_row_stops(path: Path, changes: dict[str, Any]) -> None:
     expect_stop(forge(path.with_name("malformed"), [row | changes]))
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"release": 0},
+        {"release": -1},
+        {"release": 2},
+        {"release": True},
+        {"realised": [(2, 60), (-1, 60)]},
+        {"realised": [(-1, 60)]},
+        {"realised": [(1.0, 60)]},
+        {"realised": [(True, 60)]},
+        {"realised": [(2**53 + 1, 1e12)]},
+        {"realised": [(4, 60)]},
+        {"realised": [(1, 30)]},
+    ],
+)
+def test_a_malformed_settlement_stops(path: Path, changes: dict[str, Any]) -> None:
+    """Above all one of negative counts, which would give a budget back that was never reserved."""
+
+    def plain(noise_multiplier: float) -> dict[str, Any]:
+        return {relation.value: event.to_dict() for relation, event in gaussian(noise_multiplier).items()}
+
+    row = {"kind": "reserve", "at": "", "run": "", "description": "", "count": 3, "seeded": False, "stated": None}
+    row["events"] = plain(60)
+    settled = {"kind": "settle", "at": "", "release": 1, "realised": [{"events": plain(60), "count": 1}]}
+    (entry,) = verify_ledger(forge(path, [row, settled])).entries
+    assert entry.settled and entry.charges == ((gaussian(60), 1),)
+    if "realised" in changes:
+        changes = {"realised": [{"events": plain(noise), "count": count} for count, noise in changes["realised"]]}
+    expect_stop(forge(path.with_name("malformed"), [row, settled | changes]))
+    expect_stop(forge(path.with_name("twice"), [row, settled, settled]))
+
+
 def test_any_number_holds_a_budget(path: Path) -> None:
     numbers: dict[str, Any] = {"max_epsilon": np.float32(2), "delta": np.float64(1e-6), "max_delta0": np.float32(0)}
     budget = Budget(neighboring_relation=REPLACE, **numbers)
@@ -838,6 +875,8 @@ def test_what_is_remembered_of_a_curve_cannot_be_changed(path: Path) -> None:
     if total.rdp.flags.writeable:
         total.rdp[:] = 0.0
     assert cost(test).rdp.min() > 0
+    kept = [DEFAULT_ORDERS, *_terms(name(stable()), DEFAULT_ORDERS.tobytes())[:4]]
+    assert not any(array.flags.writeable for array in kept)
     ledger = Ledger(path)
     reserve(ledger, gaussian(60), 1)
     with pytest.raises(TypeError):
