@@ -137,6 +137,12 @@ def test_no_adaptive_adversary_exceeds_the_gaussian_filter() -> None:
 
 
 def test_malformed_filters_raise() -> None:
-    for wrong in ({"max_mu_squared": 0.0, "max_delta0": 0.0}, {"max_mu_squared": 1.0, "max_delta0": 1.0}):
+    gaussian, renyi = {"max_mu_squared": 1.0, "max_delta0": 0.0}, {"order": 2.0, "max_rdp": 0.0, "max_delta0": 0.0}
+    for right in (gaussian, renyi):
+        assert filter_from_dict(right).to_dict() == right
+        for changes in ({"max_delta0": 1.0}, {"max_delta0": -1e-9}, {"max_delta0": math.nan}):
+            with pytest.raises(ValueError, match=r"^Expected 0 <= max_delta0 < 1, got [^\n]*$"):
+                filter_from_dict(right | changes)
+    for wrong in (gaussian | {"max_mu_squared": 0.0}, renyi | {"max_rdp": -1e-9}, renyi | {"order": 1.0}):
         with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
             filter_from_dict(wrong)

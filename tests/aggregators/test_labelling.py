@@ -40,6 +40,14 @@ def test_soft_values_are_kept_with_their_noise(run: Path) -> None:
     np.testing.assert_array_equal(released["labels"], released["values"] > 5)
 
 
+def test_a_query_with_one_label_of_several_counts_as_answered(run: Path) -> None:
+    threshold = {"class_path": "GNThreshold", "init_args": {"sigma_threshold": 0.5, "min_lead": 4.5}}
+    assert relabel(run, threshold) == 0
+    mask = read_released(Run(run))["mask"]
+    statement = json.loads((run / "public" / "privacy.json").read_text())
+    assert mask.all(axis=1).sum() < statement["num_answered"] == mask.any(axis=1).sum() < 60
+
+
 @pytest.mark.parametrize(
     "aggregator",
     [

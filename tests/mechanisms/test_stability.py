@@ -231,6 +231,11 @@ def test_tests_that_are_refused(arguments: dict[str, Any], message: str) -> None
     with pytest.raises(ValueError) as caught:
         m.stability_test_laplace(scale=given.pop("sigma"), **given)
     assert str(caught.value) == message.replace("sigma", "scale")
+    if "gaps" not in arguments:
+        of_event = {name: arguments.get(name, right) for name, right in (("delta_test", 0.1), ("shift", 1))}
+        with pytest.raises(ValueError) as caught:
+            m.stability_test_laplace_event(scale=arguments.get("sigma", 1.0), neighboring_relation=REPLACE, **of_event)
+        assert str(caught.value) == message.replace("sigma", "scale")
 
 
 def test_laplace_test_run_for_another_relation_fails_more_often() -> None:
