@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import IO, Any
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pate.runs import Run, labels_file
+from pate.runs import TEACHERS_FIT, Run, digest, key_file, labels_file, read_key
 from pate.validation import expect
 
 _SEAL = "seal"
@@ -45,7 +45,8 @@ def read_released(run: Run) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
+    # what is raised depends on where a file ends or was changed
+    except (OSError, ValueError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error) as error:
         raise ValueError(f"Expected the labels that `pate label` left in {path}, got: {error}") from None
     missing = [name for name in _NEEDED if name not in arrays]
     expect(not missing, f"labels with what released them in {path}", missing=missing)
@@ -54,11 +55,22 @@ def read_released(run: Run) -> dict[str, NDArray[Any]]:
     return arrays
 
 
+def sealing_key(run: Run) -> bytes:
+    """Return the key of the run's partitions, which seals its labels.
+
+    Raises ``ValueError`` where it is missing, damaged or not the one that `pate teachers fit` used.
+    """
+    key, path = read_key(run), str(key_file(run))
+    expect(key is not None, "the key of the run's partitions. Put it back", missing=path)
+    assert key is not None
+    begun = run.state(TEACHERS_FIT)
+    same = begun is None or begun["inputs"].get("partition") == digest(key)
+    expect(same, "the key that `pate teachers fit` partitioned with. Put it back", changed=path)
+    return key
+
+
 def _seal(run: Run, arrays: Mapping[str, NDArray[Any]]) -> str:
-    path: Path = run.private / "partition.json"
-    expect(path.is_file(), "the key of the run's partitions", path=str(path))
-    key = bytes.fromhex(json.loads(path.read_text())["key"])
-    total = hashlib.blake2b(digest_size=16, key=key, person=b"pate labels")
+    total = hashlib.blake2b(digest_size=16, key=sealing_key(run), person=b"pate labels")
     for name, array in sorted(arrays.items()):
         head = json.dumps([name, array.dtype.str, array.shape]).encode()
         total.update(len(head).to_bytes(8, "big") + head + np.ascontiguousarray(array).tobytes())

@@ -18,6 +18,7 @@ import numpy as np
 import yaml
 
 import pate
+from pate.validation import expect
 
 Json = dict[str, Any]
 
@@ -120,7 +121,9 @@ class Run:
             )
         if changes or not state["finished"]:
             return True
-        lost, damaged = self.lost(stage), self._damaged(stage, contents=bool(stage.paid))
+        lost = self.lost(stage)
+        # what is left is used again, and where it was changed, not noticed afterwards
+        damaged = self._damaged(stage, contents=bool(stage.paid or lost))
         bought = sorted(set(lost) & {path.as_posix() for path in stage.paid})
         if (bought or damaged) and not self.overwrite:
             raise StageChangedError(self._what_is_wrong(stage, [f"{path} missing" for path in bought] + damaged))
@@ -139,7 +142,7 @@ class Run:
             self._say_where_data_are(stage)
             return False
         new = self.state(stage) is None and not stage.marked
-        damaged = self.overwrite and self._damaged(stage, contents=bool(stage.paid))
+        damaged = self.overwrite and self._damaged(stage, contents=True)
         if new or damaged or self.changes(stage, inputs):
             self.clear(stage)
         elif foreign:
@@ -202,10 +205,18 @@ class Run:
         path = self.root / stage.state
         if not path.is_file():
             return None
+        again = f"Delete it, and `pate {stage.name}` makes it again"
+        if stage.paid:
+            again = "Put it back, or delete it and do it again with --overwrite, which is a new release and costs again"
         try:
             state: Json = json.loads(path.read_text())
         except ValueError as error:
-            raise ValueError(f"Expected what `pate {stage.name}` wrote in {path}, got no JSON ({error})") from None
+            raise ValueError(
+                f"Expected what `pate {stage.name}` wrote in {path}, got no JSON ({error}). {again}"
+            ) from None
+        whole = isinstance(state, dict) and all(isinstance(state.get(name), dict) for name in ("config", "inputs"))
+        if not (whole and isinstance(state.get("finished"), bool) and isinstance(state.get("files", {}), dict)):
+            raise ValueError(f"Expected what `pate {stage.name}` wrote in {path}, got another content. {again}")
         return state
 
     def lost(self, stage: Stage) -> list[str]:
@@ -298,6 +309,24 @@ def write_arrays(path: Path, **arrays: Any) -> None:
     """Write an ``.npz``, whole or not at all."""
     with replacing(path) as file:
         np.savez_compressed(file, **arrays)
+
+
+def key_file(run: Run) -> Path:
+    """Return where the key of a run's partitions is."""
+    return run.private / "partition.json"
+
+
+def read_key(run: Run) -> bytes | None:
+    """Return the key of the partitions, None where there is none yet. Raises ``ValueError``, which does not tell it."""
+    path = key_file(run)
+    if not path.is_file():
+        return None
+    try:
+        key = bytes.fromhex(json.loads(path.read_text())["key"])
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"Expected a key of hexadecimal digits, got another content of {path}: put it back") from None
+    expect(16 <= len(key) <= 64, f"a key of 16 to 64 bytes in {path}", length=len(key))
+    return key
 
 
 def labels_file(run: Run) -> Path:

@@ -44,8 +44,15 @@ class VoteStore:
         write_json(path.with_suffix(".json"), {"made_from": made_from, "digest": digest(path)})
 
     def origins(self) -> dict[str, str]:
-        """Return what each chunk that is there was made from, by the name of its file."""
-        return {path.with_suffix(".npy").name: _read(path)["made_from"] for path in self._marks()}
+        """Return what each chunk that is there was made from, by the name of its file; empty where that is damaged."""
+        found = {}
+        for path in self._marks():
+            try:
+                origin = str(_read(path).get("made_from", ""))
+            except ValueError:
+                origin = ""
+            found[path.with_suffix(".npy").name] = origin
+        return found
 
     def seal(
         self, *, ids: list[str], label_names: list[str], num_teachers: int, made_by: dict[str, str]
@@ -55,7 +62,7 @@ class VoteStore:
         Return the files of votes and the manifest with their digests. Raises ``ValueError`` where votes were changed
         since they were cast.
         """
-        chunks = {path.with_suffix(".npy").name: _read(path)["digest"] for path in self._marks()}
+        chunks = {path.with_suffix(".npy").name: _read(path).get("digest", "") for path in self._marks()}
         content = {
             "num_teachers": num_teachers,
             "label_names": label_names,
@@ -124,6 +131,7 @@ class VoteStore:
 def _read(path: Path) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(path.read_text())
+        expect(isinstance(content, dict), "an object", found=type(content).__name__)
     except (OSError, ValueError) as error:
         again = "`pate teachers vote --overwrite` makes it again"
         raise ValueError(f"Expected what `pate teachers vote` left in {path}, got {error}: {again}") from None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +37,8 @@ def read_npz(path: Path, required: Sequence[str]) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError) as error:
+    # what is raised depends on where a file ends or was changed
+    except (OSError, ValueError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error) as error:
         raise ValueError(f"Expected an .npz of plain arrays, got path={str(path)!r} ({error})") from None
     missing = sorted(set(required) - set(arrays))
     expect(not missing, f"the arrays {', '.join(required)} in {path.name}", missing=missing)
@@ -98,7 +101,8 @@ class Arrays(DataModule):
     @property
     def ledger_path(self) -> Path:
         """Beside the file: ``data.npz`` has ``data.ledger.sqlite``."""
-        return self.path.with_suffix(".ledger.sqlite")
+        # links lead to the same records, and so to the same ledger
+        return self.path.resolve().with_suffix(".ledger.sqlite")
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -155,7 +159,8 @@ class CelebAAttributes(DataModule):
     @property
     def ledger_path(self) -> Path:
         """Beside the file: ``data.npz`` has ``data.ledger.sqlite``."""
-        return self.path.with_suffix(".ledger.sqlite")
+        # links lead to the same records, and so to the same ledger
+        return self.path.resolve().with_suffix(".ledger.sqlite")
 
     @property
     def label_names(self) -> tuple[str, ...]:

@@ -95,7 +95,8 @@ class CelebA(DataModule):
     @property
     def ledger_path(self) -> Path:
         """``ledger.sqlite`` in the folder."""
-        return self.root / "ledger.sqlite"
+        # links lead to the same records, and so to the same ledger
+        return self.root.resolve() / "ledger.sqlite"
 
     @property
     def label_names(self) -> tuple[str, ...]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import yaml
 from jsonargparse import ArgumentParser
 
-from pate.data.module import DataModule
-from pate.runs import TEACHERS_FIT, Run
+from pate.data.celeba import ImageFiles
+from pate.data.module import DataModule, Role
+from pate.runs import TEACHERS_FIT, Json, Run, digest
 from pate.validation import expect
 
 
@@ -17,13 +20,7 @@ def load_data(run: Run) -> DataModule:
 
     Raises ``ValueError`` where that file is missing, or says of the data what `teachers fit` did not.
     """
-    expect(run.data_config.is_file(), "a run with a data.yaml", run=str(run.root))
-    begun = run.state(TEACHERS_FIT)
-    if begun is not None:
-        described = yaml.safe_load(run.data_config.read_text())
-        same = isinstance(described, dict) and described.get("data") == begun["config"].get("data")
-        again = "The same `pate teachers fit` puts it back, or train other teachers with --overwrite"
-        expect(same, f"the data that `teachers fit` was begun with. {again}", changed=str(run.data_config))
+    expect_described(run)
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--data", type=DataModule, required=True)
     parser.add_argument("--ledger", type=str | None, default=None)
@@ -31,8 +28,54 @@ def load_data(run: Run) -> DataModule:
     return module
 
 
+def fingerprint(data: DataModule, role: Role) -> str:
+    """Return a hash of the raw records of a role. Pictures count by name, size and time of change."""
+    raw = data.load(role)
+    if isinstance(raw.features, ImageFiles):
+        stats = [(path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in raw.features.paths]
+        content = repr(stats).encode()
+    else:
+        content = np.ascontiguousarray(raw.features[np.arange(len(raw))]).tobytes()
+    groups = None if raw.groups is None else raw.groups.tolist()
+    names = json.dumps([data.label_names, raw.ids.tolist(), groups])
+    return digest(names, raw.labels.tobytes(), content)
+
+
+def expect_described(run: Run) -> None:
+    """Raise ``ValueError`` where ``data.yaml`` is missing, damaged, or says of the data what `teachers fit` did not."""
+    begun, found = run.state(TEACHERS_FIT), _described(run.root)
+    if begun is None:
+        expect(found is not None, "a run with a data.yaml", run=str(run.root))
+        return
+    again = "The same `pate teachers fit` puts it back"
+    expect(found is not None, f"the data.yaml of a run. {again}", missing=str(run.data_config))
+    same = found is not None and found["data"] == begun["config"].get("data")
+    expect(
+        same,
+        f"the data that `teachers fit` was begun with. {again}, or train other teachers with --overwrite",
+        changed=str(run.data_config),
+    )
+
+
 def load_ledger(root: Path) -> Path | None:
-    """Return the ledger that ``data.yaml`` in a run's folder names, None where it names none or is missing."""
-    config = root / "data.yaml"
-    ledger = yaml.safe_load(config.read_text()).get("ledger") if config.is_file() else None
+    """Return the ledger that ``data.yaml`` in a run's folder names, None where it names none or is missing.
+
+    Raises ``ValueError`` where that file is damaged.
+    """
+    ledger = (_described(root) or {}).get("ledger")
     return Path(ledger) if ledger else None
+
+
+def _described(root: Path) -> Json | None:
+    path = root / "data.yaml"
+    if not path.is_file():
+        return None
+    try:
+        found = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, ValueError):
+        found = None
+    whole = isinstance(found, dict) and found.get("data") and isinstance(found.get("ledger"), str | None)
+    again = "Delete it, and the same `pate teachers fit` puts it back"
+    expect(whole, f"where data and ledger lie. {again}", damaged=str(path))
+    described: Json = found
+    return described

@@ -17,7 +17,7 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 from pate.aggregators import Aggregator, load_plugins
 from pate.data.features import FeatureMap
 from pate.data.module import DataModule
-from pate.data.source import load_ledger
+from pate.data.source import expect_described, load_ledger
 from pate.locks import lock_run
 from pate.runs import TEACHERS_FIT, Json, Run
 from pate.stages.ledger_file import choose_ledger, expect_ledger
@@ -128,7 +128,11 @@ def open_run(parsed: Namespace, config: Json, data: DataModule | None = None) ->
     if not parsed.get("dry_run"):
         lock_run(Path(parsed.run), shared=parsed.get("share") is not None)
     run = Run(Path(parsed.run), overwrite=parsed.overwrite, config=config, ledger=load_ledger(Path(parsed.run)))
-    if data is not None:
+    if data is None:
+        if run.state(TEACHERS_FIT) is not None:
+            # which ledger counts is said there
+            expect_described(run)
+    else:
         asked = Path(config["ledger"]) if config.get("ledger") else None
         ledger = choose_ledger(run.root, asked, data, overwrite=run.overwrite)
         begun = run.state(TEACHERS_FIT)

@@ -24,14 +24,15 @@ from pate.accounting.statement import check_budget, describe, make_statement
 from pate.aggregators.base import Aggregator, Release
 from pate.data.arrays import read_npz
 from pate.mechanisms.noise import private_generator, seeded_generator
-from pate.released import read_released, write_released
-from pate.runs import LABEL, TEACHERS_FIT, TEACHERS_VOTE, Run, labels_file, replacing, write_json, write_text
+from pate.released import read_released, sealing_key, write_released
+from pate.runs import LABEL, TEACHERS_FIT, TEACHERS_VOTE, Run, digest, labels_file, replacing, write_json, write_text
 from pate.stages.ledger_file import open_ledger
 from pate.validation import expect, expect_count
 from pate.vote_store import VoteStore
 from pate.votes import Votes, rows_of
 
 _RELEASE = "release"  # in the stage's state and in the statement: the number of the labels that they speak of
+_STATEMENT = "statement"  # in the stage's state: the digest of what was stated
 _STATEMENT_BYTES = 1 << 20
 
 
@@ -63,6 +64,8 @@ def label(
             release predicts of public samples, for an aggregator that asks for it.
     """
     run.require(TEACHERS_VOTE)
+    # labels that could not be sealed would be paid for and lost
+    sealing_key(run)
     expect_count(1, num_queries=num_queries)
     expect_count(0, query_seed=query_seed, **({} if noise_seed is None else {"noise_seed": noise_seed}))
     store = VoteStore(run.root / TEACHERS_VOTE.outputs[0])
@@ -96,7 +99,7 @@ def label(
             noise_seed=noise_seed,
             predictions=predictions,
         )
-    elif not todo and _is_stated(run, released):
+    elif not todo and _is_stated(run):
         return
     _state(run, aggregator, released)
     run.finish(LABEL)
@@ -166,7 +169,7 @@ def _release(
             release = ledger.reserve(
                 events,
                 count=count,
-                run=run.root.name,
+                run=run.root.resolve().name,
                 description=type(aggregator).__name__,
                 seeded=noise_seed is not None,
                 budget=budget,
@@ -285,15 +288,15 @@ def _state(run: Run, aggregator: Aggregator, released: Mapping[str, NDArray[Any]
     )
     write_json(run.root / LABEL.outputs[1], statement | {_RELEASE: int(released["release"])})
     write_text(run.root / LABEL.outputs[2], describe(statement))
+    written = digest(*(run.root / output for output in LABEL.outputs[1:]))
+    write_json(run.root / LABEL.state, (run.state(LABEL) or {}) | {_STATEMENT: written})
 
 
-def _is_stated(run: Run, released: Mapping[str, NDArray[Any]]) -> bool:
-    """Whether there is a statement, and of these labels."""
-    json_file, text_file = (run.root / output for output in LABEL.outputs[1:])
-    if not (json_file.is_file() and text_file.is_file()):
-        return False
-    stated = json.loads(json_file.read_text())
-    return bool(stated.get(_RELEASE) == released["release"])
+def _is_stated(run: Run) -> bool:
+    """Whether the statement is there as it was written of the labels that are there."""
+    files = [run.root / output for output in LABEL.outputs[1:]]
+    state = run.state(LABEL) or {}
+    return all(file.is_file() for file in files) and state.get(_STATEMENT) == digest(*files)
 
 
 def _unit(run: Run) -> str:

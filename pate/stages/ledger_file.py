@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from pate.accounting.ledger import Ledger
-from pate.data.module import DataModule, located
-from pate.data.source import load_ledger
+from pate.data.module import DataModule, Role, located
+from pate.data.source import fingerprint, load_ledger
 from pate.runs import LABEL, TEACHERS_FIT, Run, labels_file
 from pate.validation import expect
 
@@ -19,17 +19,29 @@ def choose_ledger(root: Path, asked: Path | None, data: DataModule, *, overwrite
     themselves, unless no file can be made there.
 
     Raises:
-        ValueError: if another ledger is asked for than the run was begun with, unless it is done again, or if there is
-            one beside the data that may not be written.
+        ValueError: if another ledger is asked for than the run was begun with, unless it is done again; if it is done
+            again on records that another ledger counts; or if there is one beside the data that may not be written.
     """
     own = root / "ledger.sqlite"
     begun, recorded = (root / "data.yaml").is_file(), load_ledger(root)
-    if begun and (asked is None or not overwrite):
-        same = asked is None or located(asked).resolve() == (recorded or own).resolve()
+    same = asked is None or located(asked).resolve() == (recorded or own).resolve()
+    if begun and (same or not overwrite):
         expect(same, f"the ledger that {root} was begun with, {recorded or own}", ledger=str(asked))
+        state = Run(root).state(TEACHERS_FIT)
+        if overwrite and state is not None and _beside(data) != recorded:
+            # what is released of other records is nothing that this ledger may count alone
+            known = state["inputs"].get(Role.PRIVATE.value) == fingerprint(data, Role.PRIVATE)
+            expect(
+                known,
+                f"the private records that {root} was begun with, whose releases {recorded or own} counts. Choose"
+                " another run folder with --run, or name the ledger of these by --ledger",
+                found="others",
+            )
         return recorded
-    if asked is not None:
-        return located(asked).absolute()
+    return _beside(data) if asked is None else located(asked).absolute()
+
+
+def _beside(data: DataModule) -> Path | None:
     beside = data.ledger_path
     if beside is None:
         return None
@@ -63,8 +75,11 @@ def expect_ledger(run: Run) -> None:
     if path.exists():
         return
     spent = labels_file(run).exists() or run.state(LABEL) is not None
+    begun = run.state(TEACHERS_FIT)
+    # a run that was begun with the ledger of its data does not turn to one of its own
+    shared = begun is not None and begun["config"].get("ledger") is not None
     made = run.is_finished(TEACHERS_FIT) and load_ledger(run.root) == run.ledger
-    known = spent if run.ledger is None else made
+    known = (spent or shared) if run.ledger is None else made
     expect(
         not known,
         f"the ledger of {run.root} where it was; if it was moved, name its place by `ledger:` in {run.data_config}",

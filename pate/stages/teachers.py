@@ -22,10 +22,21 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from tqdm import tqdm
 
-from pate.data.celeba import ImageFiles
 from pate.data.module import DataModule, Records, Role
 from pate.data.partition import partition_records
-from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Json, Run, code_version, digest, make_once, write_text
+from pate.data.source import fingerprint
+from pate.runs import (
+    TEACHERS_FIT,
+    TEACHERS_VOTE,
+    Json,
+    Run,
+    code_version,
+    digest,
+    key_file,
+    make_once,
+    read_key,
+    write_text,
+)
 from pate.stages.ledger_file import open_ledger
 from pate.teachers.batches import own_records
 from pate.teachers.chunk import NetworkFactory
@@ -162,7 +173,7 @@ def fit_teachers(
     if dry_run:
         text = forecast(
             plan,
-            [len(partition) for partition in partitions_by(_read_key(run) or secrets.token_bytes(_KEY_BYTES))],
+            [len(partition) for partition in partitions_by(read_key(run) or secrets.token_bytes(_KEY_BYTES))],
             shape=data.input_shape,
             num_labels=data.num_labels,
             auto=chunk_size == "auto",
@@ -294,19 +305,6 @@ def count_votes(run: Run, data: DataModule, plan: TeacherPlan, role: Role) -> ND
     return counts
 
 
-def fingerprint(data: DataModule, role: Role) -> str:
-    """Return a hash of the raw records of a role. Pictures count by name, size and time of change."""
-    raw = data.load(role)
-    if isinstance(raw.features, ImageFiles):
-        stats = [(path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in raw.features.paths]
-        content = repr(stats).encode()
-    else:
-        content = np.ascontiguousarray(raw.features[np.arange(len(raw))]).tobytes()
-    groups = None if raw.groups is None else raw.groups.tolist()
-    names = json.dumps([data.label_names, raw.ids.tolist(), groups])
-    return digest(names, raw.labels.tobytes(), content)
-
-
 def check_disjoint(private: Records, public: Records) -> None:
     """Raise ``ValueError`` where a public sample has the id of a private record."""
     shared = np.intersect1d(private.ids, public.ids)
@@ -324,37 +322,20 @@ def _plan_of(run: Run) -> Json:
     return {name: value for name, value in run.config.items() if name != "ledger"}
 
 
-def _key_file(run: Run) -> Path:
-    return run.private / "partition.json"
-
-
 def _key(run: Run) -> bytes:
     """Return the key of the partition, made where no teacher was trained with another.
 
     Raises ``ValueError`` where the key of a stage that was begun is lost.
     """
-    key = _read_key(run)
+    key = read_key(run)
     if key is None:
         fresh = run.overwrite or run.state(TEACHERS_FIT) is None
         again = "Put it back, or train all teachers again with --overwrite"
-        expect(fresh, f"the key that `teachers fit` was begun with. {again}", missing=str(_key_file(run)))
+        expect(fresh, f"the key that `teachers fit` was begun with. {again}", missing=str(key_file(run)))
         run.private.mkdir(mode=0o700, parents=True, exist_ok=True)
-        make_once(_key_file(run), lambda: {"key": secrets.token_hex(_KEY_BYTES)})
-        key = _read_key(run)
+        make_once(key_file(run), lambda: {"key": secrets.token_hex(_KEY_BYTES)})
+        key = read_key(run)
     assert key is not None, "it was made once"
-    return key
-
-
-def _read_key(run: Run) -> bytes | None:
-    """Return the key of the partition, None where there is none yet. Raises ``ValueError``, which does not tell it."""
-    path = _key_file(run)
-    if not path.is_file():
-        return None
-    try:
-        key = bytes.fromhex(json.loads(path.read_text())["key"])
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"Expected a key of hexadecimal digits, got another content of {path}") from None
-    expect(16 <= len(key) <= 64, f"a key of 16 to 64 bytes in {path}", length=len(key))
     return key
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from inspect import signature
 from typing import Any
 
-import yaml
 from jsonargparse import Namespace
 
 from pate.data.source import load_data
@@ -38,9 +37,11 @@ def vote(args: Sequence[str]) -> None:
 
 def load_plan(run: Run) -> TeacherPlan:
     """Return how the teachers of a run were trained."""
-    saved = yaml.safe_load((run.root / TEACHERS_FIT.config).read_text())
+    begun = run.state(TEACHERS_FIT)
+    assert begun is not None, "a stage that is required has a state"
     parser = _fit_parser()
-    made = parser.instantiate(parser.parse_object(saved | {"run": str(run.root)}))
+    # what they were trained with, whatever became of the file that tells it to readers
+    made = parser.instantiate(parser.parse_object(begun["config"] | {"run": str(run.root)}))
     chosen = json.loads((run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE).read_text())
     return TeacherPlan(**_chosen(made, TeacherPlan) | chosen)
 

@@ -17,7 +17,7 @@ from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Confident, NoisyVotes, StableTopK
 from pate.aggregators.base import Release
 from pate.released import read_released
-from pate.runs import LABEL, Run
+from pate.runs import LABEL, Run, digest
 from pate.stages.label import label as label_stage
 from pate.stages.label import rehearse
 from tests.conftest import copy_run
@@ -301,6 +301,10 @@ def test_labels_that_are_gone_or_are_not_of_this_command_are_told(
 def test_labels_of_another_run_are_told(copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = copy_run(copied, tmp_path / "other")
     (other / "private" / "partition.json").write_text(json.dumps({"key": "5a" * 32}))
+    fit = other / "private" / "teachers_fit.json"
+    state = json.loads(fit.read_text())
+    state["inputs"]["partition"] = digest(bytes.fromhex("5a" * 32))
+    fit.write_text(json.dumps(state))
     assert cli.main(["label", "--config", str(other / "public" / "label.yaml"), "--run", str(other)]) == 2
     assert "as `pate label` of this run left them" in capsys.readouterr().err
 
@@ -332,3 +336,34 @@ def test_the_statement_is_made_again_where_it_is_missing(copied: Path) -> None:
     assert "ledger of this run alone holds" in after["privacy.txt"].decode()
     assert set(statement["guarantees"]) == {relation.value for relation in NeighboringRelation}
     assert spent(copied) == 1
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", "[]", '{"key": "zz"}', '{"key": "' + "ab" * 32 + '"}'])
+def test_labels_that_could_not_be_sealed_spend_nothing(
+    content: str | None, copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = copied / "private" / "partition.json"
+    if content is None:
+        key.unlink()
+    else:
+        key.write_text(content)
+    before, paid = public(copied), spent(copied)
+    for words in ((), ("--overwrite",)):
+        assert label(copied, STABLE, *words) == 2
+        error = capsys.readouterr().err
+        assert "key" in error and "partition.json" in error and "ut it back" in error
+        assert len(error.splitlines()) == 1
+    assert (public(copied), spent(copied)) == (before, paid)
+
+
+@pytest.mark.parametrize("name", ["privacy.json", "privacy.txt"])
+@pytest.mark.parametrize("content", [b"", b"[]", b"epsilon = 0.001", None])
+def test_a_statement_that_is_not_of_these_labels_is_made_again(name: str, content: bytes | None, copied: Path) -> None:
+    assert label(copied, STABLE, "--overwrite") == 0
+    path = copied / "public" / name
+    intact, paid = path.read_bytes(), spent(copied)
+    other = intact.replace(b"0", b"1", 1)
+    path.write_bytes(other if content is None else content)
+    assert label(copied, STABLE) == 0
+    assert path.read_bytes() == intact
+    assert spent(copied) == paid

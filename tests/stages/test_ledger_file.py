@@ -220,3 +220,62 @@ def test_faces_drawn_anew_leave_the_ledger(tmp_path: Path) -> None:
     write_celeba_folder(folder, num=4, progress=False)
     assert (folder / "list_attr_celeba.txt").is_file()
     assert (folder / "ledger.sqlite").read_bytes() == ledger
+
+
+def test_other_records_are_not_booked_where_the_first_ones_are(place: Path, capsys: Captured) -> None:
+    """A run that is done again on other data spends their budget, or none."""
+    np.savez(place / "data" / "more.npz", **make_arrays(seed=1))  # type: ignore[arg-type]
+    assert teach("runs/one") == 0
+    assert label("runs/one", "--num_queries=5") == 0
+    other = "--data.init_args.path=data/more.npz"
+    assert teach("runs/one", "--overwrite", other) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "the private records that runs/one was begun with" in error and "--ledger" in error
+    again = ["--config=recipe/data.yaml", "--config=recipe/teachers.yaml", "--run=runs/one", "--overwrite", other]
+    assert cli.main(["teachers", "fit", *again, "--ledger=data/more.ledger.sqlite"]) == 0
+    assert cli.main(["teachers", "vote", "--run=runs/one", "--overwrite"]) == 0
+    assert label("runs/one", "--num_queries=5", "--overwrite") == 0
+    counts = [len(read_ledger(place / "data" / f"{name}.ledger.sqlite").entries) for name in ("faces", "more")]
+    assert counts == [1, 1]
+    # the same records stay where they are counted, with other settings too
+    assert teach("runs/two", "--ledger=all.sqlite") == 0
+    configs = [f"--config=recipe/{name}.yaml" for name in ("data", "teachers")]
+    assert cli.main(["teachers", "fit", *configs, "--run=runs/two", "--seed=2", "--overwrite"]) == 0
+    assert yaml.safe_load(Path("runs/two/data.yaml").read_text())["ledger"] == str(place / "all.sqlite")
+
+
+def test_a_link_to_the_data_leads_to_their_ledger(place: Path) -> None:
+    os.symlink("data/faces.npz", "link.npz")
+    os.symlink("data", "linked")
+    for path in ("link.npz", "linked/faces.npz"):
+        assert choose_ledger(place / "run", None, Arrays(Path(path))) == place / "data" / "faces.ledger.sqlite"
+    assert choose_ledger(place / "run", None, CelebA(Path("linked"))) == place / "data" / "ledger.sqlite"
+
+
+@pytest.mark.parametrize("damage", ["missing", "", "[]", "data: [", "no ledger"])
+def test_a_run_that_lost_where_its_ledger_is_begins_no_new_one(damage: str, place: Path, capsys: Captured) -> None:
+    assert teach("runs/one") == 0
+    data = place / "runs" / "one" / "data.yaml"
+    intact = data.read_text()
+    if damage == "missing":
+        data.unlink()
+    else:
+        kept = "".join(line for line in intact.splitlines(True) if "ledger" not in line)
+        data.write_text(kept if damage == "no ledger" else damage)
+    assert label("runs/one", "--num_queries=5") == 2
+    error = capsys.readouterr().err.splitlines()
+    assert len(error) == 1 or "votes: 100%" in error[-2]
+    assert "puts it back" in error[-1] or "name its place by `ledger:`" in error[-1]
+    assert not (place / "runs" / "one" / "ledger.sqlite").exists()
+    data.unlink(missing_ok=True)
+    assert teach("runs/one") == 0
+    assert data.read_text() == intact
+    assert label("runs/one", "--num_queries=5") == 0
+    assert len(read_ledger(place / "data" / "faces.ledger.sqlite").entries) == 1
+
+
+def test_a_run_in_the_working_directory_has_a_name(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert teach("runs/one") == 0
+    monkeypatch.chdir(place / "runs" / "one")
+    assert cli.main(["label", "--config=../../recipe/label.yaml", "--run=.", "--num_queries=5"]) == 0
+    assert [entry.run for entry in read_ledger(place / "data" / "faces.ledger.sqlite").entries] == ["one"]

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import threading
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -389,3 +390,67 @@ def test_two_workers_by_command(words: list[str], tmp_path: Path) -> None:
         assert cli.main(["teachers", "vote", "--run", str(root), *more]) == 0
     votes = [sorted((root / "private" / "votes").glob("*.npy")) for root in (whole, several)]
     assert [path.read_bytes() for path in votes[0]] == [path.read_bytes() for path in votes[1]]
+
+
+def flip_weight(path: Path) -> None:
+    """Change a weight and nothing else: the file is as long as it was, and can be read."""
+    with zipfile.ZipFile(path) as archive:
+        weights = [record for record in archive.infolist() if "/data/" in record.filename]
+        values = archive.read(largest := max(weights, key=lambda record: record.file_size))
+    content = bytearray(path.read_bytes())
+    content[content.index(values, largest.header_offset)] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def test_a_damaged_chunk_does_not_slip_in_beside_a_lost_one(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = Path(shutil.copytree(finished, tmp_path / "run"))
+    before = contents(root)
+    teachers = root / "private" / "teachers"
+    (teachers / "teachers_00000.pt").unlink()
+    flip_weight(teachers / "teachers_00004.pt")
+    again = ["--config", str(root / "private" / "teachers_fit.yaml")]
+    assert fit(again, root) == 2
+    one_line(capsys, "private/teachers/teachers_00004.pt changed since", "Delete it")
+    (teachers / "teachers_00004.pt").unlink()
+    assert fit(again, root) == 0
+    assert contents(root) == before
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", '{"finished": true}', '{"finished": 1, "config": {}, "inputs": {}}'])
+@pytest.mark.parametrize("stage", ["teachers_fit", "teachers_vote", "label"])
+def test_damaged_states_are_one_line_with_a_way_on(
+    stage: str, content: str, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = Path(shutil.copytree(finished, tmp_path / "run"))
+    (root / "private" / f"{stage}.json").write_text(content)
+    labelling = ["label", "--config", str(root / "public" / "label.yaml")]
+    command = ["teachers", "vote"] if stage == "teachers_fit" else labelling
+    assert cli.main([*command, "--run", str(root)]) == 2
+    one_line(capsys, f"private/{stage}.json, got another content", "elete it")
+
+
+def test_teachers_vote_as_they_were_trained(finished: Path, tmp_path: Path) -> None:
+    """The file that tells readers how is none that later stages believe."""
+    for number, text in enumerate((None, "", "num_teachers: 4\n")):
+        root = Path(shutil.copytree(finished, tmp_path / f"run{number}"))
+        saved = root / "private" / "teachers_fit.yaml"
+        if text is None:
+            saved.unlink()
+        else:
+            saved.write_text(text)
+        assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}"])
+def test_damaged_marks_of_votes_are_told(
+    content: str, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = Path(shutil.copytree(finished, tmp_path / "run"))
+    (root / "private" / "votes" / "votes_00004.json").write_text(content)
+    assert cli.main(["teachers", "vote", "--run", str(root)]) in (0, 2)
+    (root / "private" / "votes" / "manifest.json").unlink()
+    assert cli.main(["teachers", "vote", "--run", str(root)]) == 2
+    one_line(capsys, "votes_00004", "--overwrite")
+    assert cli.main(["teachers", "vote", "--run", str(root), "--overwrite"]) == 0
