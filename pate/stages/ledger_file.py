@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from pate.accounting.ledger import Ledger
@@ -48,10 +49,15 @@ def _beside(data: DataModule) -> Path | None:
     beside = beside.absolute()
     if beside.exists():
         # a new budget is never begun because an old ledger is out of reach
-        writable = os.access(beside, os.W_OK) and os.access(beside.parent, os.W_OK)
+        writable = _may_write(beside) and _may_write(beside.parent)
         expect(writable, "a writable ledger of the private data; --ledger names another", path=str(beside))
         return beside
-    return beside if beside.parent.is_dir() and os.access(beside.parent, os.W_OK) else None
+    return beside if beside.parent.is_dir() and _may_write(beside.parent) else None
+
+
+def _may_write(path: Path) -> bool:
+    # the superuser may write what is marked read-only, and leaves it as it is
+    return os.access(path, os.W_OK) and bool(path.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH))
 
 
 def open_ledger(run: Run) -> Ledger:

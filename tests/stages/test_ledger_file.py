@@ -77,6 +77,17 @@ def test_the_ledger_is_recorded_and_found_from_anywhere(place: Path, monkeypatch
     assert not os.listdir(place / "elsewhere")
 
 
+def test_a_folder_that_is_marked_read_only_is_left_as_it_is(place: Path) -> None:
+    """By the superuser too, to whom the system refuses nothing."""
+    (place / "data").chmod(0o555)
+    try:
+        assert teach("runs/one") == 0
+        assert yaml.safe_load((place / "runs" / "one" / "data.yaml").read_text())["ledger"] is None
+        assert [path.name for path in (place / "data").iterdir() if path.suffix == ".sqlite"] == []
+    finally:
+        (place / "data").chmod(0o755)
+
+
 @pytest.fixture
 def sealed(place: Path) -> Iterator[Path]:
     """A data folder in which nobody may make a file, the superuser neither."""
