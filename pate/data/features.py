@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float32]
 
 _ROWS = 4096
+_BAR = "{desc}: |{bar}| {elapsed}"
 # batches of a backbone between two marks of how far it is
 _MARK = 20
 
@@ -155,7 +156,8 @@ class FrozenBackbone(FeatureMap):
             done = int(mark.read_text()) if mark.is_file() and partial.is_file() else 0
             mode = "r+" if done else "w+"
             mapped = np.lib.format.open_memmap(partial, mode=mode, dtype=np.float32, shape=(num, *shape))
-            with tqdm(total=num, initial=done, desc="features", unit="record") as progress:
+            # a bar without figures: how many private records there are is nothing to print
+            with tqdm(total=num, initial=done, desc="features", bar_format=_BAR) as progress:
                 for count, start in enumerate(range(done, num, self.batch_size), 1):
                     rows = np.arange(start, min(start + self.batch_size, num))
                     # a last batch of another size could be rounded in another way: a record would move its neighbors

@@ -231,6 +231,8 @@ def _reserve_room(stack: ExitStack, run: Run, about: Mapping[str, NDArray[Any]],
     # labels, mask and noisy counts, steps, and the statement
     size = 18 * entries + sum(array.nbytes for array in about.values()) + _STATEMENT_BYTES
     try:
+        for old in run.public.glob(f".{labels_file(run).name}.*"):
+            old.unlink()  # what a killed command was writing; nobody else has the lock
         for folder in (run.private, run.public, run.root):
             probe = folder / f".probe.{secrets.token_hex(8)}"
             probe.touch()

@@ -1,5 +1,6 @@
 """Frozen features: each record by itself, computed once."""
 
+import re
 import shutil
 import stat
 from collections.abc import Sequence
@@ -144,3 +145,11 @@ def test_the_recipe_of_frozen_features_runs(faces: Path, tmp_path: Path) -> None
     assert cli.main(words) == 0
     assert len(list((tmp_path / "cache").glob("*.npy"))) == 3
     assert (tmp_path / "run" / "public" / "student" / "metrics.json").is_file()
+
+
+def test_how_many_records_there_are_is_not_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    printed = []
+    for num in (37, 38):
+        backbone(tmp_path).transform(pictures(num))
+        printed.append(re.sub(r"\d\d:\d\d", "", capfd.readouterr().err))
+    assert printed[0] == printed[1] and "features:" in printed[0]

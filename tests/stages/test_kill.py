@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from pate.accounting.ledger import Ledger
-from tests.conftest import make_arrays, recipe
+from tests.conftest import copy_run, make_arrays, recipe
 
 
 def start(folder: Path, root: Path, *more: str, **how: Any) -> subprocess.Popen[Any]:
@@ -149,7 +149,7 @@ def test_ended_and_started_again(executor: str, how: str, unbroken: Path, tmp_pa
 @pytest.mark.slow
 def test_a_student_that_is_terminated_goes_on(unbroken: Path, tmp_path: Path) -> None:
     root = tmp_path / "run"
-    shutil.copytree(unbroken / "run", root)
+    copy_run(unbroken / "run", root)
     for name in ("public/student", "private/student_fit.json"):
         path = root / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
