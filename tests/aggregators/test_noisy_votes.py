@@ -96,3 +96,24 @@ def test_a_teacher_that_stays_away_costs_what_its_ballot_moves() -> None:
     assert true == pytest.approx(0.920, abs=1e-3)
     assert charged.get_epsilon(delta=delta) == pytest.approx(true, rel=1e-6)
     assert charged.get_epsilon(delta=delta, conversion="optimal") == pytest.approx(0.992, abs=1e-3)
+
+
+class _Silent(np.random.Generator):
+    """A generator whose noise is 0, so that ties stay ties."""
+
+    def standard_normal(self, *_: Any, out: Any) -> Any:  # type: ignore[override]
+        out[:] = 0.0
+        return out
+
+
+def test_a_tie_gives_no_label() -> None:
+    votes = Votes.from_counts([[1, 2, 3, 4, 5]], 6)
+    silent = _Silent(np.random.PCG64(0))
+    release = NoisyVotes(sigma_votes=1.0).aggregate(votes, generator=silent)
+    assert release.labels.tolist() == [[0, 0, 0, 1, 1]] and release.values is not None
+    np.testing.assert_array_equal(release.values, votes.counts)
+    release = GNThreshold(sigma_threshold=1.0, min_lead=1.0).aggregate(votes, generator=silent)
+    # a count at the lead above one half is not given, one at the lead below is denied
+    assert release.labels.tolist() == [[0, 0, 0, 0, 1]]
+    assert release.mask.tolist() == [[True, True, False, False, True]]
+    assert GNThreshold(sigma_threshold=1.0, min_lead=0.0).aggregate(votes, generator=silent).mask.all()

@@ -148,3 +148,17 @@ def test_values_around_predictions_count_teachers() -> None:
     assert release.values is not None
     np.testing.assert_allclose(release.values, counts, atol=0.01)
     np.testing.assert_array_equal(release.labels[counts != 20], (counts > 20)[counts != 20])
+
+
+def test_an_undecided_prediction_predicts_no_label() -> None:
+    """Ballots of five labels beyond tau: around a label they would differ from it in nothing, and not be clipped."""
+    ballots = np.ones((1, 40, 5), dtype=np.uint8)
+    votes = replace(Votes.from_ballots(ballots), predictions=np.full((1, 5), 0.5))
+    voting = TauVoting(tau=1.0, sigma_tau=1e-6, threshold_tau=10.0, around_predictions=True)
+    values = voting.aggregate(votes, generator=np.random.default_rng(0)).values
+    assert values is not None
+    np.testing.assert_allclose(values, np.full((1, 5), 40 / 5**0.5), atol=1e-4)
+    decided = replace(votes, predictions=np.full((1, 5), 0.5 + 1e-9))
+    values = voting.aggregate(decided, generator=np.random.default_rng(0)).values
+    assert values is not None
+    np.testing.assert_allclose(values, np.full((1, 5), 40.0), atol=1e-4)

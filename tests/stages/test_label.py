@@ -323,6 +323,14 @@ def test_old_labels_put_back_are_told(copied: Path, tmp_path: Path, capsys: pyte
     assert spent(copied) == 2
 
 
+def test_labels_that_no_state_speaks_of_are_told(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (copied / LABEL.state).unlink()
+    assert cli.main(["label", "--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]) == 2
+    error = capsys.readouterr().err
+    assert "that this command left, got others='all'" in error and len(error.splitlines()) == 1
+    assert spent(copied) == 1
+
+
 def test_the_statement_is_made_again_where_it_is_missing(copied: Path) -> None:
     config = ["--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]
     before = public(copied)

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from models import Linear
 from pate.teachers.training import load_chunk
@@ -78,6 +79,19 @@ def test_votes_are_each_teacher_s_on_each_sample(batch_size: int, tmp_path: Path
     assert sure.mean() > 0.99 and (found == expected)[sure].all()
     # neighboring samples are told apart: a shift by one would be seen
     assert (found[:, 1:] != found[:, :-1]).any(axis=(1, 2))[[0, 1, 3]].all()
+
+
+def test_a_logit_of_zero_says_no(tmp_path: Path) -> None:
+    settings = plan(network=Linear)
+    train(settings, records(), partitions([30, 30, 30, 30]), tmp_path)
+    chunk = load_chunk(settings, range(4), (6,), 4, tmp_path)
+    features = np.zeros((3, 6), dtype=np.float32)
+    for level, said in ((0.0, False), (1e-30, True), (-1e-30, False)):
+        with torch.no_grad():
+            for value in chunk.stacked.values():
+                value.fill_(level)
+        found = np.unpackbits(cast_votes(chunk, features), axis=-1, count=4)
+        assert found.shape == (4, 3, 4) and (found == said).all(), level
 
 
 def test_absent_teachers_cast_no_vote(tmp_path: Path) -> None:
