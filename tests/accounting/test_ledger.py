@@ -619,6 +619,15 @@ def test_sums_in_blocks_are_sums_one_by_one() -> None:
         np.testing.assert_allclose(block.values(), single.values(), rtol=1e-15)
 
 
+def test_no_digits_are_lost_within_a_block() -> None:
+    """A sum of about 1 that is left where one of 1e13 was taken back."""
+    large, small = name(gaussian(1e-6)), name(gaussian(1.0))
+    sums = Totals(DEFAULT_ORDERS).through([(small, 1), (large, 1), (large, -1), (small, 2)])
+    once = charge_values(small, 1, DEFAULT_ORDERS)
+    for total, count in ((sums[0], 1), (sums[2], 1), (sums[3], 3)):
+        np.testing.assert_allclose(total, count * once, rtol=1e-12)
+
+
 def test_a_settlement_may_not_trade_one_figure_for_another(path: Path) -> None:
     ledger = Ledger(path)
     reserve(ledger, gaussian(30), 10)

@@ -349,6 +349,16 @@ def test_what_was_broken_off_is_said_to_count(ledger: Ledger) -> None:
     assert "7 of them were reserved by runs that were broken off" in describe(statement(ledger))
 
 
+@pytest.mark.parametrize("relation", NeighboringRelation)
+def test_the_relation_that_was_asked_for_comes_first(ledger: Ledger, relation: NeighboringRelation) -> None:
+    (other,) = set(NeighboringRelation) - {relation}
+    ledger.settle(2, realised=[(GAUSSIAN, 1)])
+    text = describe(statement(ledger, relation=relation))
+    headline, cost = (next(line for line in text.splitlines() if word in line) for word in ("epsilon =", "happened"))
+    assert relation.value.upper() in headline and other.value.upper() not in headline
+    assert 0 < cost.index(relation.value.upper()) < cost.index(other.value.upper())
+
+
 def test_a_ledger_of_one_run_says_so(ledger: Ledger) -> None:
     assert "The ledger of the private data holds 2 release(s)" in describe(statement(ledger))
     alone = describe(statement(ledger, of_this_run_alone=True))
