@@ -117,6 +117,7 @@ def copy_run(root: Path, copy: Path) -> Path:
     named = str(root / "ledger.sqlite") if named == "null" else named
     own = ["ledger: null" if line.startswith("ledger:") else line for line in lines]
     (copy / "data.yaml").write_text("\n".join(own) + "\n")
+    (copy / "ledger.sqlite").unlink(missing_ok=True)  # that of a run alone is in its folder
     ledger = Ledger(copy / "ledger.sqlite")
     for entry in read_ledger(Path(named)).entries:
         release = ledger.reserve(
