@@ -1,0 +1,242 @@
+"""Seeded outputs stay what they are, bit for bit, whatever is moved in the house.
+
+`python -m tests.test_seeded` writes the digests anew, where an output was changed on purpose.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pate import mechanisms as m
+from pate.accounting.relation import NeighboringRelation
+from pate.aggregators import (
+    Aggregator,
+    Canonical,
+    Confident,
+    FixedStableTopK,
+    GaussianStableTopK,
+    GNThreshold,
+    Interactive,
+    Joint,
+    NoisyVotes,
+    Peeling,
+    Powerset,
+    StableMajority,
+    StableTopK,
+    TauVoting,
+)
+from pate.data.faces import write_celeba_folder
+from pate.data.partition import partition_records
+from pate.stages.frontier import Simulation, simulated
+from pate.votes import Votes, pack_ballots
+
+PINS = Path(__file__).with_name("seeded.json")
+RELATIONS = tuple(NeighboringRelation)
+NUM_TEACHERS, NUM_LABELS = 25, 6
+
+Draw = Callable[[Any, np.random.Generator], Any]
+
+
+def seeded(mechanism: Callable[..., Any], **settings: Any) -> Draw:
+    return lambda scores, generator: mechanism(scores, generator=generator, **settings)
+
+
+def gap(**settings: Any) -> Draw:
+    choose = seeded(m.choose_gap, scale=2.0, **settings)
+    return lambda counts, generator: choose(m.sort_counts(counts, upper=NUM_TEACHERS).gaps, generator)
+
+
+NOISE = ("gumbel", "exponential", "laplace", "logistic", "half_logistic")
+TEST: dict[str, Any] = {"delta_test": 1e-2, "shift": 2}
+STABLE: dict[str, Any] = {"upper": NUM_TEACHERS, "scale_gap": 1.0, "sigma_test": 1.0, **TEST}
+TOP_STABLE: dict[str, Any] = {"scale_threshold": 0.5, "scale_gap": 1.0, "scale_peel": 2.0, "delta": 1e-2}
+RANKED: dict[str, Draw] = {
+    "exponential mechanism": seeded(m.exponential_mechanism, scale=2.0),
+    "permute and flip": seeded(m.permute_and_flip, scale=2.0),
+    "report noisy max": seeded(m.report_noisy_max, scale=2.0),
+    "one-shot exponential": seeded(m.one_shot_exponential_mechanism, k=3, scale=2.0),
+    "one-shot permute and flip": seeded(m.one_shot_permute_and_flip, k=3, scale=2.0),
+    **{f"noisy top-k {noise}": seeded(m.lipschitz_top_k, k=3, scale=2.0, noise=noise) for noise in NOISE},
+    "cdp peel": seeded(m.cdp_peel, k=3, scale=2.0),
+    "pnf peel": seeded(m.pnf_peel, k=3, scale=2.0),
+    "one-shot laplace": seeded(m.one_shot_laplace, k=3, scale=2.0),
+    **{
+        f"canonical {noise} {gamma}": seeded(m.canonical, k=3, scale=2.0, gamma=gamma, noise=noise)
+        for noise in ("gumbel", "exponential")
+        for gamma in (0.5, 1.0)
+    },
+    "joint gumbel": seeded(m.joint, k=3, scale=2.0),
+    "joint exponential": seeded(m.joint, k=3, scale=2.0, noise="exponential"),
+    "laplace counts": seeded(m.laplace_counts, scale=2.0),
+    "gamma counts": seeded(m.gamma_counts, scale=2.0),
+    **{
+        f"limited domain {relation}": seeded(
+            m.limited_domain, k=2, kbar=3, scale=2.0, delta=1e-2, neighboring_relation=relation
+        )
+        for relation in RELATIONS
+    },
+    **{
+        f"top stable {relation}": seeded(m.top_stable, k=2, kbar=4, neighboring_relation=relation, **TOP_STABLE)
+        for relation in RELATIONS
+    },
+}
+COUNTED: dict[str, Draw] = {
+    **{
+        f"choose gap {noise} {empty}": gap(noise=noise, allow_empty=empty)
+        for noise in ("gumbel", "exponential", "laplace", "gaussian")
+        for empty in (True, False)
+    },
+    "choose gap kbar": gap(kbar=3, regularizer=-np.arange(7.0)),
+    "stability test": seeded(m.stability_test, sigma=2.0, **TEST),
+    "stability test laplace": seeded(m.stability_test_laplace, scale=2.0, **TEST),
+    "stable top-k": seeded(m.stable_top_k, **STABLE),
+    "fixed stable top-k": seeded(m.fixed_stable_top_k, k=3, pull=1.0, scale_peel=1.0, **STABLE),
+}
+
+
+def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
+    """Return every aggregator of the package, most of them in more than one form."""
+    common: dict[str, Any] = {"neighboring_relation": relation}
+    noisy = NoisyVotes(sigma_votes=2.0, **common)
+    stable = FixedStableTopK(
+        k=2,
+        pull=0.5,
+        scale_gap_fixed=1.0,
+        sigma_test_fixed=1.0,
+        delta_test_fixed=1e-2,
+        scale_peel_fixed=1.0,
+        **common,
+    )
+    screen: dict[str, Any] = {"sigma_interactive": 1.0, "threshold_interactive": 6.0}
+    return {
+        "noisy": noisy,
+        "hard": NoisyVotes(sigma_votes=2.0, soft=False, **common),
+        "threshold": GNThreshold(sigma_threshold=2.0, min_lead=2.0, **common),
+        "tau": TauVoting(tau=1.5, sigma_tau=2.0, threshold_tau=12.0, **common),
+        "tau l1": TauVoting(tau=2.0, sigma_tau=2.0, threshold_tau=12.0, norm="l1", **common),
+        "tau around": TauVoting(tau=1.5, sigma_tau=2.0, threshold_tau=12.0, around_predictions=True, **common),
+        "stable": StableTopK(scale_gap=1.0, sigma_test=1.0, delta_test=1e-2, **common),
+        "stable, not empty": StableTopK(scale_gap=1.0, sigma_test=1.0, delta_test=1e-2, allow_empty=False, **common),
+        "gaussian stable": GaussianStableTopK(sigma_gap=1.0, sigma_gap_test=1.0, delta_gap_test=1e-2, **common),
+        "majority": StableMajority(sigma_majority=1.0, delta_majority=1e-2, **common),
+        "fixed": stable,
+        "peeling": Peeling(k=2, scale_peel=2.0, **common),
+        "joint": Joint(k=2, scale_joint=2.0, **common),
+        "canonical": Canonical(k=2, scale_canonical=2.0, **common),
+        "powerset": Powerset(scale_powerset=2.0, **common),
+        "confident": Confident(answers=noisy, sigma_confident=2.0, threshold_confident=8.0, **common),
+        "confident worst": Confident(
+            answers=stable, sigma_confident=2.0, threshold_confident=4.0, over="worst", **common
+        ),
+        "interactive": Interactive(answers=noisy, **screen, **common),
+        "interactive worst": Interactive(answers=stable, over="worst", min_confidence=0.7, **screen, **common),
+    }
+
+
+def votes() -> Votes:
+    """Return votes on forty queries, with ballots and predictions."""
+    generator = np.random.default_rng(7)
+    likely = generator.random((40, 1, NUM_LABELS)) ** 2
+    ballots = (generator.random((40, NUM_TEACHERS, NUM_LABELS)) < likely).astype(np.uint8)
+    counts = ballots.sum(axis=1, dtype=np.int64)
+    return Votes(counts=counts, num_teachers=NUM_TEACHERS, ballots=ballots, predictions=generator.random(counts.shape))
+
+
+def digest(value: Any) -> str:
+    """Return a hash of arrays in any nesting; floats count up to the ninth digit."""
+    hashed = hashlib.sha256()
+
+    def add(part: Any) -> None:
+        if isinstance(part, tuple | list):
+            for each in part:
+                add(each)
+        elif isinstance(part, np.ndarray) and part.dtype.kind == "f":
+            hashed.update(repr(part.shape).encode() + " ".join(f"{each:.9g}" for each in part.ravel()).encode())
+        elif isinstance(part, np.ndarray):
+            hashed.update(repr(part.shape).encode() + np.ascontiguousarray(part).tobytes())
+        else:
+            hashed.update((f"{part:.9g}" if isinstance(part, float) else str(part)).encode())
+
+    add(value)
+    return hashed.hexdigest()[:16]
+
+
+def seeded_mechanisms() -> Iterator[tuple[str, str]]:
+    generator = np.random.default_rng(3)
+    counts = generator.integers(0, NUM_TEACHERS + 1, (40, NUM_LABELS))
+    scores = 9 * generator.random((12, NUM_LABELS))
+    for name, draw in (RANKED | COUNTED).items():
+        inputs = [counts, counts[0]] + ([scores, scores[0]] if name in RANKED else [])
+        yield name, digest([draw(each, m.seeded_generator(1, release=i)) for i, each in enumerate(inputs)])
+
+
+def seeded_aggregators() -> Iterator[tuple[str, str]]:
+    asked = votes()
+    for relation in RELATIONS:
+        for name, aggregator in aggregators(relation).items():
+            released = aggregator.aggregate(asked, generator=m.seeded_generator(2))
+            yield f"aggregator {name}, {relation}", digest(list(released))
+
+
+def seeded_events() -> Iterator[tuple[str, str]]:
+    for made_for in RELATIONS:
+        for name, aggregator in aggregators(made_for).items():
+            events = [
+                aggregator.event(num_teachers=NUM_TEACHERS, num_labels=NUM_LABELS, neighboring_relation=asked)
+                for asked in RELATIONS
+            ]
+            described = [json.dumps(event.to_dict(), sort_keys=True) for event in events]
+            yield f"event {name}, {made_for}", digest(described)
+
+
+def seeded_data() -> Iterator[tuple[str, str]]:
+    ids = np.char.mod("r%03d", np.arange(200))
+    yield "partition", digest(partition_records(ids, ids, num_teachers=7, key=bytes(32)))
+    groups = np.char.mod("g%02d", np.arange(200) // 5)
+    yield "partition by group", digest(partition_records(ids, groups, num_teachers=7, key=bytes(32)))
+    ballots = votes().ballots
+    assert ballots is not None
+    yield "packed ballots", digest(pack_ballots(ballots))
+    task = simulated(Simulation(num_labels=4, num_teachers=20, num_public=200))
+    yield "simulated votes", digest(task.votes.ballots)
+
+
+def outputs() -> dict[str, str]:
+    return dict([*seeded_mechanisms(), *seeded_aggregators(), *seeded_events(), *seeded_data()])
+
+
+PINNED: dict[str, str] = json.loads(PINS.read_text()) if PINS.is_file() else {}
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, str]:
+    return outputs()
+
+
+@pytest.mark.parametrize("name", sorted(PINNED))
+def test_seeded_output_is_what_it_was(name: str, found: dict[str, str]) -> None:
+    assert found[name] == PINNED[name]
+
+
+def test_every_output_is_pinned(found: dict[str, str]) -> None:
+    assert set(found) == set(PINNED)
+
+
+def test_faces_are_what_they_were(tmp_path: Path) -> None:
+    write_celeba_folder(tmp_path, num=12, private_fraction=0.5, public_fraction=0.25, progress=False)
+    hashed = hashlib.sha256()
+    for file in sorted(tmp_path.glob("*.txt")):
+        hashed.update(file.read_bytes())
+    for file in sorted((tmp_path / "img_align_celeba").iterdir()):
+        hashed.update(np.asarray(Image.open(file)).tobytes())
+    assert hashed.hexdigest()[:16] == "136c38045b8d0044"
+
+
+if __name__ == "__main__":
+    PINS.write_text(json.dumps(outputs(), indent=1, sort_keys=True) + "\n")
