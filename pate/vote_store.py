@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate.runs import digest, replacing, write_json
+from pate.typing import UInt8Array
 from pate.validation import expect
-from pate.votes import UInt8Array, Votes, teacher_blocks, unpack_ballots
+from pate.votes import Votes, teacher_blocks, unpack_ballots
 
 _MANIFEST = "manifest.json"
 

@@ -9,12 +9,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pate.typing import UInt8Array
 from pate.validation import expect, expect_count
 
-UInt8Array = NDArray[np.uint8]
 CountArray = NDArray[np.integer]
 
 _ENTRIES = 1 << 22  # votes unpacked at once
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Who votes on what: public facts that the cost of a query follows from.
+
+    Attributes:
+        num_teachers: the nominal number of teachers, at least 2: a public constant, never measured.
+        num_labels: how many labels they vote on, at least 1.
+    """
+
+    num_teachers: int
+    num_labels: int
+
+    def __post_init__(self) -> None:
+        expect_count(2, num_teachers=self.num_teachers)
+        expect_count(1, num_labels=self.num_labels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +90,11 @@ class Votes:
         expect(np.isin(ballots, (0, 1)).all(), "ballots in {0, 1}", values=np.unique(ballots)[:5].tolist())
         ballots = ballots.astype(np.uint8)
         return cls(counts=ballots.sum(axis=1, dtype=np.int64), num_teachers=ballots.shape[1], ballots=ballots)
+
+    @property
+    def panel(self) -> Panel:
+        """Who voted on what."""
+        return Panel(self.num_teachers, self.num_labels)
 
     @property
     def num_queries(self) -> int:

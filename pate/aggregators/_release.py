@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate.aggregators.base import Release
+from pate.typing import UInt8Array
 from pate.validation import expect
-from pate.votes import UInt8Array, Votes
+from pate.votes import Votes
 
 FloatArray = NDArray[np.float64]
 

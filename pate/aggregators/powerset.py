@@ -12,8 +12,9 @@ from pate.accounting.relation import NeighboringRelation
 from pate.aggregators._release import ballots_of
 from pate.aggregators.base import Aggregator, Release
 from pate.mechanisms.noise import gumbel
+from pate.typing import UInt8Array
 from pate.validation import expect, expect_count
-from pate.votes import UInt8Array, Votes
+from pate.votes import Votes
 
 Codes = NDArray[np.uint64]
 

@@ -1,0 +1,48 @@
+"""What a mechanism is: how it selects and what that costs, on one object."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pate.accounting.events import Event
+from pate.accounting.relation import NeighboringRelation
+from pate.validation import expect_positive
+
+Released_co = TypeVar("Released_co", covariant=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mechanism(ABC, Generic[Released_co]):
+    """A private mechanism: called with scores and a generator it selects, and `event` is what a call costs.
+
+    Subclasses are frozen keyword-only dataclasses whose parameters are checked once, when they are made. Every constant
+    that the cost follows from is a field, so that a cost cannot be stated for another mechanism than the one that ran.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ()
+    """The fields that are scales of noise, in votes: multiplied by 2, they halve every shift of a vote."""
+
+    def __post_init__(self) -> None:
+        expect_positive(**{name: getattr(self, name) for name in self.noise_parameters})
+
+    @abstractmethod
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> Released_co:
+        """Release something of ``scores``, ``[d]`` or a batch ``[B, d]``, with noise from ``generator``."""
+
+    @abstractmethod
+    def event(self, relation: NeighboringRelation) -> Event:
+        """Describe the cost of one row of scores under ``relation``."""
+
+    def events(self) -> Mapping[NeighboringRelation, Event]:
+        """Describe the cost of one row of scores under either relation."""
+        return {relation: self.event(relation) for relation in NeighboringRelation}
+
+    def scaled(self, factor: float) -> Self:
+        """Return the same mechanism with ``factor`` times its noise."""
+        return replace(self, **{name: factor * getattr(self, name) for name in self.noise_parameters})
