@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zlib
 from collections.abc import Mapping
 from typing import IO, Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pate.archives import read_arrays
 from pate.runs import TEACHERS_FIT, Run, digest, key_file, labels_file, read_key
 from pate.validation import expect
 
@@ -41,15 +40,7 @@ def read_released(run: Run) -> dict[str, NDArray[Any]]:
         ValueError: if the file is missing, damaged or changed, or comes from another run.
     """
     path = labels_file(run)
-    expect(path.is_file(), "the labels that `pate label` left", missing=str(path))
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    # what is raised depends on where a file ends or was changed
-    except (OSError, ValueError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error) as error:
-        raise ValueError(f"Expected the labels that `pate label` left in {path}, got: {error}") from None
-    missing = [name for name in _NEEDED if name not in arrays]
-    expect(not missing, f"labels with what released them in {path}", missing=missing)
+    arrays = read_arrays(path, _NEEDED, what="the labels that `pate label` left")
     seal = str(arrays.pop(_SEAL))
     expect(seal == _seal(run, arrays), f"labels in {path} as `pate label` of this run left them", seal=seal)
     return arrays

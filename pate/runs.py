@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -334,8 +334,24 @@ def labels_file(run: Run) -> Path:
     return run.root / LABEL.outputs[0]
 
 
-def digest(*parts: bytes | str | Path) -> str:
-    """Return a hash of bytes, texts and the contents of files, in order. Files may be larger than memory."""
+@dataclass(frozen=True)
+class Stream:
+    """Bytes that are read while they are hashed.
+
+    Attributes:
+        size: how many bytes there are.
+        blocks: the bytes, in blocks.
+    """
+
+    size: int
+    blocks: Iterable[bytes | memoryview]
+
+
+def digest(*parts: bytes | str | Path | Stream) -> str:
+    """Return a hash of bytes, texts, the contents of files, and streams, in order.
+
+    Files and streams may be larger than memory. A stream counts as its bytes do.
+    """
     total = hashlib.blake2b(digest_size=16)
     for part in parts:
         if isinstance(part, Path):
@@ -343,6 +359,10 @@ def digest(*parts: bytes | str | Path) -> str:
                 total.update(os.fstat(file.fileno()).st_size.to_bytes(8, "big"))
                 while block := file.read(_BLOCK):
                     total.update(block)
+        elif isinstance(part, Stream):
+            total.update(part.size.to_bytes(8, "big"))
+            for piece in part.blocks:
+                total.update(piece)
         else:
             content = part.encode() if isinstance(part, str) else part
             total.update(len(content).to_bytes(8, "big") + content)

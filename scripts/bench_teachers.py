@@ -41,7 +41,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.flop_counter import FlopCounterMode
 
 from models import MLP, Linear, ResNet8, ResNet50, SmallCNN
-from pate.data.module import Records
+from pate.data.records import ArrayFeatures, Records
 from pate.teachers.batches import own_records
 from pate.teachers.devices import quiet
 from pate.teachers.executors import Executor, run_jobs
@@ -165,7 +165,7 @@ def make_records(shape: tuple[int, ...], num_teachers: int) -> tuple[Records, li
     ids = np.arange(num).astype(str)
     features = generator.standard_normal((num, *shape), dtype=np.float32)
     labels = generator.integers(0, 2, (num, LABELS), dtype=np.uint8)
-    records = Records(features=features, labels=labels, ids=ids, groups=ids)
+    records = Records(features=ArrayFeatures(features), labels=labels, ids=ids, groups=ids)
     return records, [np.arange(start, start + RECORDS) for start in range(0, num, RECORDS)]
 
 

@@ -31,12 +31,14 @@ ALLOWED = {
     "votes": {"validation"},
     "aggregators": {"accounting", "mechanisms", "validation", "votes"},
     "locks": set(),
+    "archives": {"validation"},
     "runs": {"validation"},
-    "released": {"runs", "validation"},
+    "released": {"archives", "runs", "validation"},
     "vote_store": {"runs", "validation", "votes"},
-    "data": {"runs", "validation"},
+    "data": {"archives", "runs", "validation"},
+    "data_file": {"data", "runs", "validation"},
     "teachers": {"data", "runs", "validation", "vote_store", "votes"},
-    "student": {"data", "released", "runs", "validation", "votes"},
+    "student": {"data", "data_file", "released", "runs", "validation", "votes"},
 }
 
 

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pate.archives import read_arrays
+from pate.data.checks import as_text, check_features, check_labels, select_labels
 from pate.data.features import FeatureMap
-from pate.data.module import (
-    DataModule,
-    Records,
-    Role,
-    as_text,
-    check_features,
-    check_labels,
-    located,
-    select_labels,
-)
+from pate.data.records import ArrayFeatures, Records, Role
+from pate.data.source import DataSource, located
+from pate.typing import IntArray, StrArray
 from pate.validation import expect, expect_open_unit
 
 SPLIT_OF_ROLE = {Role.PRIVATE: 0, Role.PUBLIC: 1, Role.TEST: 2}
@@ -31,21 +24,7 @@ _OFFICIAL = {0: 162_770, 1: 19_867, 2: 19_962}
 _GIVE_IDS = "given once where they are collected, such as ids=np.arange(len(X)).astype(str)"
 
 
-def read_npz(path: Path, required: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Read the arrays of an ``.npz`` file. Raises ``ValueError`` where the file or an array is missing."""
-    expect(path.is_file(), "a data file that exists", path=str(path))
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    # what is raised depends on where a file ends or was changed
-    except (OSError, ValueError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error) as error:
-        raise ValueError(f"Expected an .npz of plain arrays, got path={str(path)!r} ({error})") from None
-    missing = sorted(set(required) - set(arrays))
-    expect(not missing, f"the arrays {', '.join(required)} in {path.name}", missing=missing)
-    return arrays
-
-
-class Arrays(DataModule):
+class Arrays(DataSource):
     """An ``.npz`` file with ``X`` ``[N, ...]``, ``Y`` ``[N, C]`` (0/1 or -1/1) and ``ids`` ``[N]``.
 
     An id names a record for good: it is given once, where the records are collected, and stays when others come and go.
@@ -81,7 +60,7 @@ class Arrays(DataModule):
 
     @cached_property
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        arrays = read_npz(self.path, ("X", "Y"))
+        arrays = read_arrays(self.path, ("X", "Y"))
         source = self.path.name
         arrays["X"] = check_features(arrays["X"], source=source)
         arrays["Y"] = check_labels(arrays["Y"], source=source)
@@ -101,8 +80,7 @@ class Arrays(DataModule):
     @property
     def ledger_path(self) -> Path:
         """Beside the file: ``data.npz`` has ``data.ledger.sqlite``."""
-        # links lead to the same records, and so to the same ledger
-        return self.path.resolve().with_suffix(".ledger.sqlite")
+        return _beside(self.path)
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -110,7 +88,7 @@ class Arrays(DataModule):
         return tuple(str(name) for name in self._arrays["label_names"][self._columns])
 
     @property
-    def _columns(self) -> NDArray[np.int64]:
+    def _columns(self) -> IntArray:
         names = [str(name) for name in self._arrays["label_names"]]
         return select_labels(names, self._wanted, source=self.path.name)
 
@@ -120,14 +98,14 @@ class Arrays(DataModule):
         rows = np.flatnonzero(arrays["split"] == SPLIT_OF_ROLE[role])
         expect(rows.size > 0, f"at least one {role.value} record in {self.path.name}", records=0)
         return Records(
-            features=arrays["X"][rows],
+            features=ArrayFeatures(arrays["X"][rows]),
             labels=arrays["Y"][rows][:, self._columns],
             ids=as_text(arrays["ids"][rows]),
             groups=as_text(arrays["group"][rows]) if "group" in arrays else None,
         )
 
 
-class CelebAAttributes(DataModule):
+class CelebAAttributes(DataSource):
     """CelebA's attribute table without the pictures: some attributes predicted from the others.
 
     It is a tabular task, not image classification. The official split gives the roles; groups are identities; ids are
@@ -148,7 +126,7 @@ class CelebAAttributes(DataModule):
 
     @cached_property
     def _table(self) -> dict[str, NDArray[Any]]:
-        table = read_npz(self.path, ("attr", "partition", "identity", "attr_names"))
+        table = read_arrays(self.path, ("attr", "partition", "identity", "attr_names"))
         if "ids" not in table:
             _expect_official(table["partition"], source=self.path.name)
             table["ids"] = np.char.mod("%06d.jpg", np.arange(1, len(table["partition"]) + 1))
@@ -159,8 +137,7 @@ class CelebAAttributes(DataModule):
     @property
     def ledger_path(self) -> Path:
         """Beside the file: ``data.npz`` has ``data.ledger.sqlite``."""
-        # links lead to the same records, and so to the same ledger
-        return self.path.resolve().with_suffix(".ledger.sqlite")
+        return _beside(self.path)
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -176,11 +153,16 @@ class CelebAAttributes(DataModule):
         rows = np.flatnonzero(self._table["partition"] == SPLIT_OF_ROLE[role])
         attributes = check_labels(self._table["attr"][rows], source=self.path.name)
         return Records(
-            features=attributes[:, others].astype(np.float32) * 2 - 1,
+            features=ArrayFeatures(attributes[:, others].astype(np.float32) * 2 - 1),
             labels=attributes[:, columns],
             ids=as_text(self._table["ids"][rows]),
             groups=as_text(self._table["identity"][rows]),
         )
+
+
+def _beside(path: Path) -> Path:
+    # links lead to the same records, and so to the same ledger
+    return path.resolve().with_suffix(".ledger.sqlite")
 
 
 def _expect_official(partition: NDArray[Any], *, source: str) -> None:
@@ -194,9 +176,7 @@ def _expect_official(partition: NDArray[Any], *, source: str) -> None:
     )
 
 
-def _split_by_hash(groups: NDArray[np.str_], public_fraction: float, test_fraction: float) -> NDArray[np.int64]:
+def _split_by_hash(groups: StrArray, public_fraction: float, test_fraction: float) -> IntArray:
     """Split by a public hash of the group or id, so that no record decides where another goes and no group is torn."""
-    from zlib import crc32
-
     places = np.array([crc32(str(group).encode()) / 2**32 for group in groups])
     return np.where(places < public_fraction, 1, np.where(places < public_fraction + test_fraction, 2, 0))

@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from pate.data.arrays import SPLIT_OF_ROLE
+from pate.data.checks import check_labels, select_labels
 from pate.data.features import FeatureMap
-from pate.data.module import DataModule, FloatArray, Records, Role, UInt8Array, check_labels, located, select_labels
+from pate.data.records import Features, Records, Role
+from pate.data.source import DataSource, located
+from pate.typing import BoolArray, Float32Array, IntArray, UInt8Array
 from pate.validation import expect, expect_count
 
 # Pictures of a role that decode to less than this are read once and kept.
 _KEEP_BYTES = 2 * 2**30
 
 
-class ImageFiles:
+class ImageFiles(Features):
     """Pictures read when asked for: float32 ``[B, 3, size, size]`` in [0, 1].
 
     Args:
@@ -31,7 +34,7 @@ class ImageFiles:
         self.paths = paths
         self.size = size
         self._kept: UInt8Array | None = None
-        self._read = np.zeros(len(paths), dtype=np.bool_)
+        self._read: BoolArray = np.zeros(len(paths), dtype=np.bool_)
         if len(paths) * 3 * size * size <= _KEEP_BYTES:
             self._kept = np.empty((len(paths), 3, size, size), dtype=np.uint8)
 
@@ -40,7 +43,7 @@ class ImageFiles:
         """``(N, 3, size, size)``."""
         return (len(self.paths), 3, self.size, self.size)
 
-    def __getitem__(self, index: NDArray[np.int64], /) -> FloatArray:
+    def __getitem__(self, index: Any, /) -> Float32Array:
         """Return the pictures ``index``, float32 ``[B, 3, size, size]``."""
         index = np.asarray(index)
         if self._kept is None:
@@ -52,6 +55,14 @@ class ImageFiles:
                 self._read[i] = True
             pixels = self._kept[index]
         return pixels.astype(np.float32) / np.float32(255)
+
+    def select(self, rows: IntArray) -> ImageFiles:
+        """Return the pictures ``rows`` alone, none of them read yet."""
+        return ImageFiles([self.paths[row] for row in rows], self.size)
+
+    def identity(self) -> str:
+        """Return the names, sizes and times of change of the files."""
+        return repr([(path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in self.paths])
 
 
 def read_image(path: Path, size: int) -> UInt8Array:
@@ -69,7 +80,7 @@ def read_image(path: Path, size: int) -> UInt8Array:
     return np.asarray(picture, dtype=np.uint8).transpose(2, 0, 1)
 
 
-class CelebA(DataModule):
+class CelebA(DataSource):
     """A folder in CelebA's format.
 
     ``img_align_celeba/`` holds the pictures; ``list_attr_celeba.txt`` the attributes (-1/1 or 0/1, with or without its

@@ -1,81 +1,98 @@
-"""The data of a run, made from the configuration that its first stage left."""
+"""The contract of a data source: one source of records in three roles."""
 
 from __future__ import annotations
 
 import json
+import os
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-import yaml
-from jsonargparse import ArgumentParser
-
-from pate.data.celeba import ImageFiles
-from pate.data.module import DataModule, Role
-from pate.runs import TEACHERS_FIT, Json, Run, digest
+from pate.data.features import FeatureMap
+from pate.data.records import Records, Role, as_features, values_of
+from pate.runs import digest
 from pate.validation import expect
 
 
-def load_data(run: Run) -> DataModule:
-    """Make the data module that ``data.yaml`` in the run's folder describes.
+class DataSource(ABC):
+    """One source of records in the three roles of `Role`.
 
-    Raises ``ValueError`` where that file is missing, or says of the data what `teachers fit` did not.
+    Subclass it with the paths and choices of a source as arguments, and name it by class path in ``data.yaml``. The
+    private records are read by the stages `teachers` alone. `pate.testing.sources.SourceContract` tests a subclass.
+
+    Args:
+        features: a public map of the raw features that teachers and student alike see, or None for the raw ones.
     """
-    expect_described(run)
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_argument("--data", type=DataModule, required=True)
-    parser.add_argument("--ledger", type=str | None, default=None)
-    module: DataModule = parser.instantiate(parser.parse_path(run.data_config)).data
-    return module
 
+    def __init__(self, *, features: FeatureMap | None = None) -> None:
+        self._feature_map = features
+        self._records: dict[Role, Records] = {}
 
-def fingerprint(data: DataModule, role: Role) -> str:
-    """Return a hash of the raw records of a role. Pictures count by name, size and time of change."""
-    raw = data.load(role)
-    if isinstance(raw.features, ImageFiles):
-        stats = [(path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in raw.features.paths]
-        content = repr(stats).encode()
-    else:
-        content = np.ascontiguousarray(raw.features[np.arange(len(raw))]).tobytes()
-    groups = None if raw.groups is None else raw.groups.tolist()
-    names = json.dumps([data.label_names, raw.ids.tolist(), groups])
-    return digest(names, raw.labels.tobytes(), content)
+    @property
+    @abstractmethod
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the labels, in the order of their columns."""
 
+    @abstractmethod
+    def load(self, role: Role) -> Records:
+        """Read the raw records of a role.
 
-def expect_described(run: Run) -> None:
-    """Raise ``ValueError`` where ``data.yaml`` is missing, damaged, or says of the data what `teachers fit` did not."""
-    begun, found = run.state(TEACHERS_FIT), _described(run.root)
-    if begun is None:
-        expect(found is not None, "a run with a data.yaml", run=str(run.root))
-        return
-    again = "The same `pate teachers fit` puts it back"
-    expect(found is not None, f"the data.yaml of a run. {again}", missing=str(run.data_config))
-    same = found is not None and found["data"] == begun["config"].get("data")
-    expect(
-        same,
-        f"the data that `teachers fit` was begun with. {again}, or train other teachers with --overwrite",
-        changed=str(run.data_config),
-    )
+        What is read of public and test records, their ids and order included, is a function of those records alone.
 
+        Raises:
+            ValueError: in one line, if the source cannot be used.
+        """
 
-def load_ledger(root: Path) -> Path | None:
-    """Return the ledger that ``data.yaml`` in a run's folder names, None where it names none or is missing.
+    @property
+    def feature_map(self) -> FeatureMap | None:
+        """The public map of the features, None where teachers and student see the raw ones."""
+        return self._feature_map
 
-    Raises ``ValueError`` where that file is damaged.
-    """
-    ledger = (_described(root) or {}).get("ledger")
-    return Path(ledger) if ledger else None
+    @property
+    def ledger_path(self) -> Path | None:
+        """The file of the ledger, beside the private data, so that all runs on them share it.
 
-
-def _described(root: Path) -> Json | None:
-    path = root / "data.yaml"
-    if not path.is_file():
+        None where the source names no place; the ledger then counts what one run releases and nothing else.
+        """
         return None
-    try:
-        found = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, ValueError):
-        found = None
-    whole = isinstance(found, dict) and found.get("data") and isinstance(found.get("ledger"), str | None)
-    again = "Delete it, and the same `pate teachers fit` puts it back"
-    expect(whole, f"where data and ledger lie. {again}", damaged=str(path))
-    described: Json = found
-    return described
+
+    def records(self, role: Role) -> Records:
+        """Return the records of a role, their features mapped; read once."""
+        if role not in self._records:
+            records = self.load(role)
+            if self._feature_map is not None:
+                public = records if role is Role.PUBLIC else self.load(Role.PUBLIC)
+                mapped = self._feature_map.fit(public.features).transform(records.features)
+                records = replace(records, features=as_features(mapped))
+            self._records[role] = records
+        return self._records[role]
+
+    def fingerprint(self, role: Role) -> str:
+        """Return a hash of the raw records of a role, read in blocks; pictures count by name, size and time of change.
+
+        It changes when a record of the role does. That of private records is PRIVATE.
+        """
+        raw = self.load(role)
+        groups = None if raw.groups is None else raw.groups.tolist()
+        names = json.dumps([self.label_names, raw.ids.tolist(), groups])
+        identity = raw.features.identity()
+        content = values_of(raw.features, range(len(raw))) if identity is None else identity
+        return digest(names, raw.labels.tobytes(), content)
+
+    @property
+    def num_labels(self) -> int:
+        """The number of labels."""
+        return len(self.label_names)
+
+    @cached_property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one record's features, as networks see them."""
+        return tuple(self.records(Role.PUBLIC).features.shape[1:])
+
+
+def located(path: Path | str) -> Path:
+    """Return a path with its environment variables filled in. Raises ``ValueError`` where one is not set."""
+    filled = os.path.expandvars(path)
+    expect("$" not in filled, "the environment variables of a path to be set", path=str(path))
+    return Path(filled).expanduser()

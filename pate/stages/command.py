@@ -16,13 +16,13 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
 from pate.aggregators import Aggregator, load_plugins
 from pate.data.features import FeatureMap
-from pate.data.module import DataModule
-from pate.data.source import expect_described, load_ledger
+from pate.data.source import DataSource
+from pate.data_file import expect_described, load_ledger
 from pate.locks import lock_run
 from pate.runs import TEACHERS_FIT, Json, Run
 from pate.stages.ledger_file import choose_ledger, expect_ledger
 
-_PLUGINS = (Aggregator, DataModule, FeatureMap)
+_PLUGINS = (Aggregator, DataSource, FeatureMap)
 _NOT_SETTINGS = ("run", "overwrite", "config", "threads")
 
 
@@ -87,7 +87,7 @@ def _parser(name: str, function: Callable[..., Any], *, skip: set[str | int]) ->
 
 def add_data(parser: ArgumentParser) -> None:
     """Add the settings of ``data.yaml``."""
-    parser.add_argument("--data", type=DataModule, required=True, help="where the records come from")
+    parser.add_argument("--data", type=DataSource, required=True, help="where the records come from")
     parser.add_argument(
         "--ledger",
         type=Path | None,
@@ -118,7 +118,7 @@ def settings(parser: ArgumentParser, parsed: Namespace) -> Json:
     return {name: value for name, value in content.items() if name not in _NOT_SETTINGS}
 
 
-def open_run(parsed: Namespace, config: Json, data: DataModule | None = None) -> Run:
+def open_run(parsed: Namespace, config: Json, data: DataSource | None = None) -> Run:
     """Return the run that a command was given, with its ledger, which the stage that brings ``data`` chooses.
 
     The run is locked until the command ends. Processes that train shares of the teachers share the lock; a dry run

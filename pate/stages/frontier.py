@@ -37,8 +37,8 @@ from pate.aggregators import (
     StableTopK,
     TauVoting,
 )
-from pate.data.module import Role
-from pate.data.source import load_data
+from pate.data.records import Role
+from pate.data_file import load_data
 from pate.runs import TEACHERS_VOTE, Run, replacing, write_text
 from pate.stages.command import call
 from pate.student.linear import LinearStudent, fit_released

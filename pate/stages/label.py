@@ -22,7 +22,7 @@ from pate.accounting.ledger import Ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import check_budget, describe, make_statement
 from pate.aggregators.base import Aggregator, Release
-from pate.data.arrays import read_npz
+from pate.archives import read_arrays
 from pate.mechanisms.noise import private_generator, seeded_generator
 from pate.released import read_released, sealing_key, write_released
 from pate.runs import LABEL, TEACHERS_FIT, TEACHERS_VOTE, Run, digest, labels_file, replacing, write_json, write_text
@@ -312,7 +312,7 @@ def read_predictions(path: Path, wanted: NDArray[np.str_], label_names: Sequence
 
     Raises ``ValueError`` where the file, a sample or a label is missing.
     """
-    arrays = read_npz(path, ("ids", "probabilities", "label_names"))
+    arrays = read_arrays(path, ("ids", "probabilities", "label_names"))
     found = [str(name) for name in arrays["label_names"]]
     expect(found == list(label_names), f"predictions of {', '.join(label_names)}", label_names=found)
     return np.asarray(arrays["probabilities"][rows_of(wanted, arrays["ids"])], dtype=np.float64)

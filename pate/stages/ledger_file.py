@@ -7,13 +7,14 @@ import stat
 from pathlib import Path
 
 from pate.accounting.ledger import Ledger
-from pate.data.module import DataModule, Role, located
-from pate.data.source import fingerprint, load_ledger
+from pate.data.records import Role
+from pate.data.source import DataSource, located
+from pate.data_file import load_ledger
 from pate.runs import LABEL, TEACHERS_FIT, Run, labels_file
 from pate.validation import expect
 
 
-def choose_ledger(root: Path, asked: Path | None, data: DataModule, *, overwrite: bool = False) -> Path | None:
+def choose_ledger(root: Path, asked: Path | None, data: DataSource, *, overwrite: bool = False) -> Path | None:
     """Return the ledger of the run at ``root``, an absolute path; None for the run's own. Writes nothing.
 
     A run keeps what it was begun with. A new one takes what is asked for, else the place that the data name beside
@@ -31,7 +32,7 @@ def choose_ledger(root: Path, asked: Path | None, data: DataModule, *, overwrite
         state = Run(root).state(TEACHERS_FIT)
         if overwrite and state is not None and _beside(data) != recorded:
             # what is released of other records is nothing that this ledger may count alone
-            known = state["inputs"].get(Role.PRIVATE.value) == fingerprint(data, Role.PRIVATE)
+            known = state["inputs"].get(Role.PRIVATE.value) == data.fingerprint(Role.PRIVATE)
             expect(
                 known,
                 f"the private records that {root} was begun with, whose releases {recorded or own} counts. Choose"
@@ -42,7 +43,7 @@ def choose_ledger(root: Path, asked: Path | None, data: DataModule, *, overwrite
     return _beside(data) if asked is None else located(asked).absolute()
 
 
-def _beside(data: DataModule) -> Path | None:
+def _beside(data: DataSource) -> Path | None:
     beside = data.ledger_path
     if beside is None:
         return None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from pate.data.source import load_ledger
+from pate.data_file import load_ledger
 from pate.runs import LABEL, REFERENCES, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Run, Stage
 from pate.stages.report import describe_run
 from pate.validation import expect

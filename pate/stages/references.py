@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from pate.data.module import Role
-from pate.data.source import load_data
+from pate.data.records import Role
+from pate.data_file import load_data
 from pate.runs import LABEL, METRICS, REFERENCES, STUDENT, TEACHERS_FIT, Run, digest, labels_file, write_json
 from pate.stages import student
 from pate.stages.command import make_parser, open_run, settings

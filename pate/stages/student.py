@@ -17,7 +17,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import CSVLogger
 
-from pate.data.module import Role
+from pate.data.records import Role
 from pate.locks import lock_run
 from pate.runs import METRICS, STUDENT, Json, Run, digest, labels_file, write_arrays, write_json
 from pate.stages.command import BriefHelp, run_folder, saved_settings

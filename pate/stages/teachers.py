@@ -22,9 +22,9 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from tqdm import tqdm
 
-from pate.data.module import DataModule, Records, Role
 from pate.data.partition import partition_records
-from pate.data.source import fingerprint
+from pate.data.records import Records, Role
+from pate.data.source import DataSource
 from pate.runs import (
     TEACHERS_FIT,
     TEACHERS_VOTE,
@@ -69,7 +69,7 @@ CHUNK_SIZE = "chunk_size.json"
 
 def fit_teachers(
     run: Run,
-    data: DataModule,
+    data: DataSource,
     network: NetworkFactory,
     num_teachers: int,
     num_steps: int,
@@ -223,7 +223,7 @@ def fit_teachers(
 
 def vote_teachers(
     run: Run,
-    data: DataModule,
+    data: DataSource,
     plan: TeacherPlan,
     threads: int = 1,
     workers: int = 1,
@@ -261,7 +261,7 @@ def vote_teachers(
     # workers may start in another folder
     folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
     files = [chunk_file(folder, teachers) for teachers in plan.chunks()]
-    made_by = {"teachers": digest(*files), "data": fingerprint(data, Role.PUBLIC), "code": code_version()}
+    made_by = {"teachers": digest(*files), "data": data.fingerprint(Role.PUBLIC), "code": code_version()}
     store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
     # votes stay what they are when only the code around them changes
     inputs = {name: made_by[name] for name in ("teachers", "data")}
@@ -291,7 +291,7 @@ def vote_teachers(
     run.finish(TEACHERS_VOTE, left)
 
 
-def count_votes(run: Run, data: DataModule, plan: TeacherPlan, role: Role) -> NDArray[np.int64]:
+def count_votes(run: Run, data: DataSource, plan: TeacherPlan, role: Role) -> NDArray[np.int64]:
     """Return the vote counts of the teachers that took part, on the records of a role, ``[N, C]``. PRIVATE."""
     records = data.records(role)
     voted = run.state(TEACHERS_VOTE)
@@ -311,10 +311,10 @@ def check_disjoint(private: Records, public: Records) -> None:
     expect(shared.size == 0, "public samples that are no private records", shared_ids=shared[:3].tolist())
 
 
-def _inputs(data: DataModule) -> dict[str, str]:
+def _inputs(data: DataSource) -> dict[str, str]:
     """Return hashes of what teachers are trained on: private records, and public ones where features are fitted."""
     roles = (Role.PRIVATE,) if data.feature_map is None else (Role.PRIVATE, Role.PUBLIC)
-    return {role.value: fingerprint(data, role) for role in roles}
+    return {role.value: data.fingerprint(role) for role in roles}
 
 
 def _plan_of(run: Run) -> Json:
@@ -365,7 +365,7 @@ def _vote(shared: Any, own: None, teachers: range, report: Report) -> None:
     report(1)
 
 
-def _load(run: Run, plan: TeacherPlan, teachers: range, data: DataModule) -> Any:
+def _load(run: Run, plan: TeacherPlan, teachers: range, data: DataSource) -> Any:
     folder: Path = run.root / TEACHERS_FIT.outputs[0]
     return load_chunk(plan, teachers, data.input_shape, data.num_labels, folder)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from jsonargparse import Namespace
 
-from pate.data.source import load_data
+from pate.data_file import load_data
 from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Json, Run
 from pate.stages.command import add_data, make_parser, open_run, saved_settings, settings
 from pate.stages.teachers import CHUNK_SIZE, fit_teachers, vote_teachers

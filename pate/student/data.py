@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from pate.data.module import Features, Role
-from pate.data.source import load_data
+from pate.data.records import Features, Role
+from pate.data_file import load_data
 from pate.released import read_released
 from pate.runs import LABEL, Run
 from pate.validation import expect, expect_count

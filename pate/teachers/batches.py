@@ -5,8 +5,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from pate.data.celeba import ImageFiles
-from pate.data.module import Features, Records
+from pate.data.records import Records
 
 IntArray = NDArray[np.int64]
 
@@ -30,12 +29,7 @@ def own_records(records: Records, partitions: list[IntArray]) -> tuple[Records, 
     Arrays are copied into one block, pictures are still read when they are asked for.
     """
     rows = np.concatenate(partitions)
-    features: Features
-    if isinstance(records.features, ImageFiles):
-        features = ImageFiles([records.features.paths[row] for row in rows], records.features.size)
-    else:
-        features = np.array(records.features[rows])
-    own = Records(features=features, labels=records.labels[rows], ids=records.ids[rows])
+    own = Records(features=records.features.select(rows), labels=records.labels[rows], ids=records.ids[rows])
     stops = np.cumsum([len(partition) for partition in partitions])
     return own, np.split(np.arange(len(rows)), stops[:-1])
 

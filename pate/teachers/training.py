@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from torch.utils.data import DataLoader
 
-from pate.data.module import Records
+from pate.data.records import Records
 from pate.runs import replacing
 from pate.teachers.batches import ChunkBatches
 from pate.teachers.chunk import (

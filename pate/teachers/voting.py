@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pate.data.module import Features
+from pate.data.records import Features
 from pate.teachers.chunk import TeacherChunk
 from pate.teachers.devices import root_device
 from pate.teachers.training import TeacherPlan, load_chunk

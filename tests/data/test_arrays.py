@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.data import Arrays, CelebA, CelebAAttributes, DataModule, PublicPCA, Records, Role
-from pate.data.module import as_text
+from pate.data import Arrays, CelebA, CelebAAttributes, DataSource, PublicPCA, Records, Role
+from pate.data.checks import as_text
 from tests.conftest import Write, make_arrays
 
 
@@ -100,7 +100,7 @@ def test_public_and_test_records_do_not_know_who_else_is_there(split: bool, tmp_
 def test_bad_files(tmp_path: Path) -> None:
     (tmp_path / "text.npz").write_text("no arrays")
     np.savez(tmp_path / "half.npz", X=np.zeros((2, 2)))
-    for name, message in (("none", "exists"), ("text", "plain arrays"), ("half", "missing=\\['Y'\\]")):
+    for name, message in (("none", "missing="), ("text", "plain arrays"), ("half", "missing=\\['Y'\\]")):
         with pytest.raises(ValueError, match=message):
             Arrays(tmp_path / f"{name}.npz").records(Role.PRIVATE)
 
@@ -156,7 +156,7 @@ def test_the_ledger_lies_beside_the_data(write_arrays: Write) -> None:
     assert Unplaced().ledger_path is None
 
 
-class Unplaced(DataModule):
+class Unplaced(DataSource):
     """A source that has no place on disk."""
 
     label_names = ("a",)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import models
 from pate import cli
-from pate.data import CelebA, FrozenBackbone, Role
+from pate.data import ArrayFeatures, CelebA, FrozenBackbone, Role
 
 CALLS = 0
 
@@ -38,7 +38,7 @@ def pictures(num: int = 50) -> np.ndarray:
 
 def backbone(folder: Path, **changes: object) -> FrozenBackbone:
     made = FrozenBackbone(Backbone, folder, batch_size=8, **changes)  # type: ignore[arg-type]
-    return made.fit(pictures(2))
+    return made.fit(ArrayFeatures(pictures(2)))
 
 
 def calls() -> int:
@@ -47,7 +47,7 @@ def calls() -> int:
 
 def test_features_are_the_network_s_and_kept(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
-    found = backbone(folder).transform(pictures())
+    found = backbone(folder).transform(ArrayFeatures(pictures()))
     assert isinstance(found, np.memmap) and found.dtype == np.float32 and found.shape == (50, 4)
     torch.manual_seed(0)
     network = Backbone((3, 8, 8)).eval()
@@ -55,7 +55,7 @@ def test_features_are_the_network_s_and_kept(tmp_path: Path) -> None:
     assert np.allclose(found, expected, atol=1e-6)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     before = calls()
-    again = backbone(folder).transform(pictures())
+    again = backbone(folder).transform(ArrayFeatures(pictures()))
     assert calls() == before
     assert (again == found).all()
     assert [path.suffix for path in folder.iterdir()] == [".npy"]
@@ -65,19 +65,19 @@ def test_other_inputs_weights_or_seeds_have_other_features(tmp_path: Path) -> No
     altered = pictures()
     altered[3] += 1
     torch.save(Backbone((3, 8, 8)).state_dict(), tmp_path / "weights.pt")
-    backbone(tmp_path).transform(pictures())
-    backbone(tmp_path).transform(altered)
-    backbone(tmp_path, seed=1).transform(pictures())
-    backbone(tmp_path, weights=tmp_path / "weights.pt").transform(pictures())
+    backbone(tmp_path).transform(ArrayFeatures(pictures()))
+    backbone(tmp_path).transform(ArrayFeatures(altered))
+    backbone(tmp_path, seed=1).transform(ArrayFeatures(pictures()))
+    backbone(tmp_path, weights=tmp_path / "weights.pt").transform(ArrayFeatures(pictures()))
     assert len(list(tmp_path.glob("*.npy"))) == 4
 
 
 def test_a_record_s_features_depend_on_that_record_alone(tmp_path: Path) -> None:
-    whole = backbone(tmp_path).transform(pictures())
+    whole = backbone(tmp_path).transform(ArrayFeatures(pictures()))
     altered = pictures()
     altered[3] *= -5
-    assert (np.flatnonzero((backbone(tmp_path).transform(altered) != whole).any(axis=1)) == 3).all()
-    without = backbone(tmp_path).transform(np.delete(pictures(), 3, axis=0))
+    assert (np.flatnonzero((backbone(tmp_path).transform(ArrayFeatures(altered)) != whole).any(axis=1)) == 3).all()
+    without = backbone(tmp_path).transform(ArrayFeatures(np.delete(pictures(), 3, axis=0)))
     assert (without == np.delete(whole, 3, axis=0)).all()
 
 
@@ -85,22 +85,20 @@ class _StoppedError(Exception):
     pass
 
 
-class Stopping:
+class Stopping(ArrayFeatures):
     """Pictures that cannot be read from some row on."""
 
     def __init__(self, stop: int) -> None:
-        self.values, self.stop = pictures(400), stop
-        self.paths: list[Path] = []
+        super().__init__(pictures(400))
+        self.stop = stop
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.values.shape
+    def identity(self) -> str:
+        return "stopping"
 
     def __getitem__(self, index: np.ndarray) -> np.ndarray:
         if index.max() >= self.stop:
             raise _StoppedError
-        rows: np.ndarray = self.values[index]
-        return rows
+        return super().__getitem__(index)
 
 
 def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
@@ -110,7 +108,7 @@ def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
     before = calls()
     found = backbone(tmp_path).transform(Stopping(1000))
     assert calls() - before == 1 + (400 - 160) // 8
-    assert (found == backbone(tmp_path / "other").transform(pictures(400))).all()
+    assert (found == backbone(tmp_path / "other").transform(ArrayFeatures(pictures(400)))).all()
 
 
 def test_bad_settings(tmp_path: Path) -> None:
@@ -150,6 +148,6 @@ def test_the_recipe_of_frozen_features_runs(faces: Path, tmp_path: Path) -> None
 def test_how_many_records_there_are_is_not_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     printed = []
     for num in (37, 38):
-        backbone(tmp_path).transform(pictures(num))
+        backbone(tmp_path).transform(ArrayFeatures(pictures(num)))
         printed.append(re.sub(r"\d\d:\d\d", "", capfd.readouterr().err))
     assert printed[0] == printed[1] and "features:" in printed[0]

@@ -12,7 +12,7 @@ import yaml
 
 from pate import cli
 from pate.accounting.ledger import Ledger, read_ledger, verify_ledger
-from pate.data import Arrays, CelebA, DataModule, Records, Role
+from pate.data import Arrays, CelebA, DataSource, Records, Role
 from pate.data.faces import write_celeba_folder
 from pate.stages.ledger_file import choose_ledger
 from tests.conftest import make_arrays, recipe
@@ -195,7 +195,7 @@ def test_a_run_of_an_earlier_version_keeps_its_own_ledger(place: Path) -> None:
     assert read_ledger(place / "data" / "faces.ledger.sqlite").entries == ()
 
 
-class Nowhere(DataModule):
+class Nowhere(DataSource):
     """A source without a place."""
 
     label_names = ("a",)

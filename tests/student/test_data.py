@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pate.data.module import Role
+from pate.data.records import Role
 from pate.released import read_released
 from pate.runs import Run
 from pate.student.data import StudentData

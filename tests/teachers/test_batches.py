@@ -5,7 +5,7 @@ import pytest
 
 from pate.data import CelebA, Role, partition_records
 from pate.data.celeba import ImageFiles
-from pate.data.module import Records
+from pate.data.records import ArrayFeatures, Records
 from pate.teachers.batches import ChunkBatches, draw_batches, own_records
 
 
@@ -33,7 +33,7 @@ def test_orders_depend_on_seed_and_teacher() -> None:
 def test_a_chunk_s_batches_are_those_of_its_teachers() -> None:
     ids = np.arange(10).astype(str)
     features = np.arange(10, dtype=np.float32)[:, None] + 1
-    records = Records(features=features, labels=np.ones((10, 2), dtype=np.uint8), ids=ids, groups=ids)
+    records = Records(features=ArrayFeatures(features), labels=np.ones((10, 2), dtype=np.uint8), ids=ids, groups=ids)
     partitions = [np.array([0, 2, 4]), np.array([], dtype=np.int64), np.array([9])]
     batches = ChunkBatches(records, partitions, teachers=range(5, 8), steps=range(3), batch_size=2, seed=0)
     assert len(batches) == 3
@@ -64,7 +64,9 @@ def test_own_records_are_those_of_the_partitions(faces: Path) -> None:
 
 def test_own_records_of_arrays() -> None:
     features = np.arange(10, dtype=np.float32)[:, None]
-    records = Records(features=features, labels=np.eye(10, dtype=np.uint8), ids=np.arange(10).astype(str))
+    records = Records(
+        features=ArrayFeatures(features), labels=np.eye(10, dtype=np.uint8), ids=np.arange(10).astype(str)
+    )
     own, rows = own_records(records, [np.array([7, 2]), np.array([], dtype=np.int64), np.array([9])])
     assert np.asarray(own.features)[:, 0].tolist() == [7, 2, 9]
     assert own.ids.tolist() == ["7", "2", "9"] and own.labels.argmax(axis=1).tolist() == [7, 2, 9]

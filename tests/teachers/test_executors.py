@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from models import MLP, Linear
-from pate.data.module import Records
+from pate.data.records import ArrayFeatures, Records
 from pate.teachers.batches import own_records
 from pate.teachers.executors import Executor, Kind, run_jobs, share_of
 from pate.teachers.tally import Report
@@ -45,7 +45,7 @@ class KilledOnce(Linear):
 def records() -> Records:
     arrays = make_arrays(120)
     ids = np.char.mod("%04d", np.arange(120))
-    return Records(features=arrays["X"], labels=arrays["Y"], ids=ids, groups=ids)
+    return Records(features=ArrayFeatures(arrays["X"]), labels=arrays["Y"], ids=ids, groups=ids)
 
 
 def plan(**changes: Any) -> TeacherPlan:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnPlateau
 
 from models import MLP, Linear
-from pate.data.module import Records
+from pate.data.records import Records
 from pate.teachers.chunk import TeacherChunk, check_entrywise, clip_gradients, make_networks
 from pate.teachers.losses import AsymmetricLoss, EntryLoss, FocalLoss
 from pate.teachers.training import TeacherPlan

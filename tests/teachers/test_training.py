@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from models import MLP, Linear
-from pate.data.module import Records
+from pate.data.records import ArrayFeatures, Records
 from pate.teachers.chunk import positive_weights
 from pate.teachers.training import TeacherPlan, chunk_file, load_chunk, train_chunk
 from pate.teachers.voting import cast_votes
@@ -23,7 +23,7 @@ State = dict[str, torch.Tensor]
 def records(num: int = 120, **changes: np.ndarray) -> Records:
     arrays = make_arrays(num) | changes
     ids = np.char.mod("%04d", np.arange(num))
-    return Records(features=arrays["X"], labels=arrays["Y"], ids=ids, groups=ids)
+    return Records(features=ArrayFeatures(arrays["X"]), labels=arrays["Y"], ids=ids, groups=ids)
 
 
 def partitions(sizes: list[int]) -> list[np.ndarray]:

@@ -1,84 +1,32 @@
-"""Public maps of features: fitted on public samples alone, so that they tell nothing of private records."""
+"""Features of a frozen network, kept on disk."""
 
 from __future__ import annotations
 
 import inspect
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pate.runs import digest, write_text
+from pate.data.features.base import FeatureMap
+from pate.data.records import Features, values_of
+from pate.runs import Stream, digest, write_text
+from pate.typing import Float32Array as FloatArray
 from pate.validation import expect, expect_count
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from pate.data.module import Features
-
-FloatArray = NDArray[np.float32]
-
-_ROWS = 4096
 _BAR = "{desc}: |{bar}| {elapsed}"
 # batches of a backbone between two marks of how far it is
 _MARK = 20
+# rows that are one part of what names a file of features
+_ROWS = 4096
 
 
-class FeatureMap(ABC):
-    """A map of features fitted on the public samples."""
-
-    @abstractmethod
-    def fit(self, public: Features) -> FeatureMap:
-        """Fit on public features ``[N, ...]`` (once; later calls change nothing) and return the map."""
-
-    @abstractmethod
-    def transform(self, features: Features) -> Features:
-        """Map features ``[N, ...]``."""
-
-
-class PublicPCA(FeatureMap):
-    """Whitened principal components of the public samples: a short description that weak teachers can learn from.
-
-    Args:
-        num_components: how many components are kept.
-    """
-
-    def __init__(self, num_components: int) -> None:
-        expect_count(1, num_components=num_components)
-        self.num_components = num_components
-        self._mean: FloatArray | None = None
-        self._weights: FloatArray = np.empty(0, dtype=np.float32)
-
-    def fit(self, public: Features) -> PublicPCA:
-        """Fit on public features ``[N, ...]``, flattened."""
-        if self._mean is None:
-            flat = public[np.arange(public.shape[0])].reshape(public.shape[0], -1)
-            limit = min(flat.shape)
-            expect(self.num_components < limit, f"num_components < {limit}", num_components=self.num_components)
-            self._mean = flat.mean(axis=0)
-            values, vectors = np.linalg.eigh(np.cov(flat - self._mean, rowvar=False))
-            top = np.argsort(values)[::-1][: self.num_components]
-            self._weights = (vectors[:, top] / np.sqrt(np.maximum(values[top], 1e-12))).astype(np.float32)
-        return self
-
-    def transform(self, features: Features) -> FloatArray:
-        """Map features ``[N, ...]`` to ``[N, num_components]``, each row by itself."""
-        assert self._mean is not None, "fit comes before transform"
-        mapped = np.empty((features.shape[0], self.num_components), dtype=np.float32)
-        # a product of many rows rounds a row by its place among them and by how many there are, so that a record which
-        # comes or goes would move its neighbors: one row at a time, always from the same place in memory
-        row = np.empty_like(self._mean)
-        for start in range(0, len(mapped), _ROWS):
-            index = np.arange(start, min(start + _ROWS, len(mapped)))
-            for place, values in zip(index, features[index].reshape(len(index), -1), strict=True):
-                np.subtract(values, self._mean, out=row)
-                mapped[place] = row @ self._weights
-        return mapped
-
-
+# Files of features are named by a hash of this class's source too: any change of a letter in it renames them all, and
+# features of earlier runs are computed again.
 class FrozenBackbone(FeatureMap):
     """Features of a network that is never trained here, computed once and kept on disk.
 
@@ -181,12 +129,10 @@ class FrozenBackbone(FeatureMap):
         return digest(*own, *code, *weights, *_contents(features))
 
 
-def _contents(features: Features) -> list[str | bytes]:
-    """Return what identifies features: the pictures' files by name, size and time of change, or the values."""
-    num = features.shape[0]
-    paths = getattr(features, "paths", None)
-    if paths is not None:
-        stats = [(path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in paths]
-        return [repr(features.shape), repr(stats)]
-    blocks = (features[np.arange(start, min(start + _ROWS, num))] for start in range(0, num, _ROWS))
-    return [repr(features.shape), *(np.ascontiguousarray(block).tobytes() for block in blocks)]
+def _contents(features: Features) -> list[str | Stream]:
+    """Return what tells features from others: their shape, and their identity or the values, in parts."""
+    identity, num = features.identity(), features.shape[0]
+    if identity is not None:
+        return [repr(features.shape), identity]
+    parts = (range(start, min(start + _ROWS, num)) for start in range(0, num, _ROWS))
+    return [repr(features.shape), *(values_of(features, rows) for rows in parts)]

@@ -1,0 +1,37 @@
+"""Reading of ``.npz`` files of plain arrays."""
+
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate.validation import expect
+
+
+def read_arrays(
+    path: Path, required: Sequence[str], *, what: str = "an .npz file of plain arrays"
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an ``.npz`` file by name.
+
+    Args:
+        path: the file.
+        required: names of arrays that have to be there.
+        what: what the file is, for errors.
+
+    Raises:
+        ValueError: if the file is missing or damaged, holds pickled objects, or lacks an array.
+    """
+    expect(path.is_file(), what, missing=str(path))
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    # what is raised depends on where a file ends or was changed
+    except (OSError, ValueError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error) as error:
+        raise ValueError(f"Expected {what} in {path}, got: {error}") from None
+    missing = [name for name in required if name not in arrays]
+    expect(not missing, f"the arrays {', '.join(required)} in {path}", missing=missing)
+    return arrays

@@ -1,0 +1,47 @@
+"""Checks of what a source reads: labels, their names, ids and features."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate.typing import Float32Array, IntArray, StrArray, UInt8Array
+from pate.validation import expect
+
+
+def as_text(values: NDArray[Any]) -> StrArray:
+    """Return ids or groups ``[N]`` as strings, as wide as the longest of them and not as those of other roles."""
+    return np.array([str(value) for value in values.tolist()], dtype=np.str_)
+
+
+def check_labels(labels: NDArray[Any], *, source: str) -> UInt8Array:
+    """Return labels ``[N, C]`` as uint8 in {0, 1}, from 0/1 or -1/1. Raises ``ValueError`` on any other value."""
+    labels = np.asarray(labels)
+    expect(labels.ndim == 2 and labels.shape[1] > 0, f"labels of shape [N, C] in {source}", shape=labels.shape)
+    values = np.unique(labels)
+    signed = bool((values == -1).any())
+    allowed = (-1, 1) if signed else (0, 1)
+    wrong = [value.item() for value in values if value not in allowed]
+    expect(not wrong, f"labels among {allowed} in {source}", values=wrong[:5])
+    positive: UInt8Array = (labels == 1).astype(np.uint8)
+    return positive
+
+
+def select_labels(names: Sequence[str], wanted: Sequence[str] | None, *, source: str) -> IntArray:
+    """Return the columns of ``wanted`` names, or all of them. Raises ``ValueError`` on a name that is not there."""
+    if wanted is None:
+        return np.arange(len(names))
+    expect(wanted, "at least one label", labels=list(wanted))
+    unknown = sorted(set(wanted) - set(names))
+    expect(not unknown, f"attribute names among {', '.join(names)} ({source})", unknown=unknown)
+    expect(len(set(wanted)) == len(wanted), "label names that are unique", labels=list(wanted))
+    return np.array([list(names).index(name) for name in wanted])
+
+
+def check_features(features: Float32Array, *, source: str) -> Float32Array:
+    """Return features as contiguous float32. Raises ``ValueError`` on NaN or infinite values."""
+    features = np.ascontiguousarray(features, dtype=np.float32)
+    bad = np.count_nonzero(~np.isfinite(features).reshape(len(features), -1).all(axis=1))
+    expect(bad == 0, f"finite features in {source}", records_with_nan_or_infinity=bad)
+    return features

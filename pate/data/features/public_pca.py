@@ -1,0 +1,52 @@
+"""Principal components of the public samples."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pate.data.features.base import FeatureMap
+from pate.data.records import Features
+from pate.typing import Float32Array
+from pate.validation import expect, expect_count
+
+_ROWS = 4096
+
+
+class PublicPCA(FeatureMap):
+    """Whitened principal components of the public samples: a short description that weak teachers can learn from.
+
+    Args:
+        num_components: how many components are kept.
+    """
+
+    def __init__(self, num_components: int) -> None:
+        expect_count(1, num_components=num_components)
+        self.num_components = num_components
+        self._mean: Float32Array | None = None
+        self._weights: Float32Array = np.empty(0, dtype=np.float32)
+
+    def fit(self, public: Features) -> PublicPCA:
+        """Fit on public features ``[N, ...]``, flattened."""
+        if self._mean is None:
+            flat = public[np.arange(public.shape[0])].reshape(public.shape[0], -1)
+            limit = min(flat.shape)
+            expect(self.num_components < limit, f"num_components < {limit}", num_components=self.num_components)
+            self._mean = flat.mean(axis=0)
+            values, vectors = np.linalg.eigh(np.cov(flat - self._mean, rowvar=False))
+            top = np.argsort(values)[::-1][: self.num_components]
+            self._weights = (vectors[:, top] / np.sqrt(np.maximum(values[top], 1e-12))).astype(np.float32)
+        return self
+
+    def transform(self, features: Features) -> Float32Array:
+        """Map features ``[N, ...]`` to ``[N, num_components]``, each row by itself."""
+        assert self._mean is not None, "fit comes before transform"
+        mapped = np.empty((features.shape[0], self.num_components), dtype=np.float32)
+        # a product of many rows rounds a row by its place among them and by how many there are, so that a record which
+        # comes or goes would move its neighbors: one row at a time, always from the same place in memory
+        row = np.empty_like(self._mean)
+        for start in range(0, len(mapped), _ROWS):
+            index = np.arange(start, min(start + _ROWS, len(mapped)))
+            for place, values in zip(index, features[index].reshape(len(index), -1), strict=True):
+                np.subtract(values, self._mean, out=row)
+                mapped[place] = row @ self._weights
+        return mapped

@@ -1,0 +1,142 @@
+"""Records of one role: features that are read when they are asked for, labels, ids and groups."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import StrEnum
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from pate.runs import Stream
+from pate.typing import Float32Array, IntArray, StrArray, UInt8Array
+from pate.validation import expect
+
+_BLOCK_BYTES = 1 << 24
+
+
+class Role(StrEnum):
+    """What records are for."""
+
+    PRIVATE = "private"
+    """Records that teachers train on. What is computed from them is PRIVATE."""
+    PUBLIC = "public"
+    """Samples that teachers vote on. Their features are public; their labels, where known, are not used."""
+    TEST = "test"
+    """Held-out records with their truth, on which a student is judged."""
+
+
+class Features(ABC):
+    """Features of ``N`` records, read when they are asked for.
+
+    A new kind needs `shape` and `__getitem__`. It is always read in blocks or batches, never as a whole, except by a
+    feature map that says so.
+    """
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """``(N, ...)``."""
+
+    @abstractmethod
+    def __getitem__(self, index: Any, /) -> Float32Array:
+        """Return the rows ``index``, integers of any shape ``[...]``, as a new float32 array ``[..., *shape[1:]]``."""
+
+    def select(self, rows: IntArray) -> Features:
+        """Return the features of some ``rows`` ``[M]`` alone, read when they are asked for unless overridden."""
+        return _SelectedFeatures(self, rows)
+
+    def identity(self) -> str | None:
+        """Return a text that differs wherever the features do, None (the default) where only their values tell.
+
+        Files are named by it without reading them, such as by their names, sizes and times of change.
+        """
+        return None
+
+
+class ArrayFeatures(Features):
+    """Features in one array, in memory or memory-mapped.
+
+    Args:
+        values: ``[N, ...]``, float32 or converted to it.
+    """
+
+    def __init__(self, values: Float32Array) -> None:
+        self.values: Float32Array = np.asarray(values, dtype=np.float32)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(N, ...)``."""
+        return self.values.shape
+
+    def __getitem__(self, index: Any, /) -> Float32Array:
+        """Return the rows ``index``."""
+        rows: Float32Array = self.values[index]
+        return rows
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Return the array itself, for numpy's functions."""
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+    def select(self, rows: IntArray) -> ArrayFeatures:
+        """Return the features of some ``rows``, copied into one block of memory."""
+        return ArrayFeatures(np.array(self.values[rows]))
+
+
+class _SelectedFeatures(Features):
+    def __init__(self, features: Features, rows: IntArray) -> None:
+        self._features, self._rows = features, rows
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self._rows), *self._features.shape[1:])
+
+    def __getitem__(self, index: Any, /) -> Float32Array:
+        return self._features[self._rows[index]]
+
+
+def as_features(features: Features | Float32Array) -> Features:
+    """Return ``features``, wrapped where they are an array."""
+    return features if isinstance(features, Features) else ArrayFeatures(features)
+
+
+def values_of(features: Features, rows: range) -> Stream:
+    """Return the values of consecutive ``rows`` as bytes, read in blocks while they are hashed."""
+    row_bytes = 4 * prod(features.shape[1:])
+    step = max(1, _BLOCK_BYTES // max(row_bytes, 1))
+    blocks = (features[np.arange(start, min(start + step, rows.stop))] for start in rows[::step])
+    return Stream(len(rows) * row_bytes, (np.ascontiguousarray(block, dtype=np.float32).data for block in blocks))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """Records of one role.
+
+    Attributes:
+        features: ``[N, ...]`` float32, by index; an array is wrapped.
+        labels: ``[N, C]`` in {0, 1}.
+        ids: ``[N]`` strings, unique over all roles. An id is the record's own: it stays when other records come and
+            go, and so is never a row number.
+        groups: ``[N]`` strings, whose record it is, for teachers that are assigned by person; None where the source
+            does not say.
+    """
+
+    features: Features
+    labels: UInt8Array
+    ids: StrArray
+    groups: StrArray | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", as_features(self.features))
+        sizes = {"features": self.features.shape[0], "ids": len(self.ids)}
+        if self.groups is not None:
+            sizes["groups"] = len(self.groups)
+        expect(self.labels.ndim == 2 and self.labels.shape[1] > 0, "labels of shape [N, C]", shape=self.labels.shape)
+        expect(set(sizes.values()) == {len(self.labels)}, "as many features, ids and groups as labels", **sizes)
+        unique = len(np.unique(self.ids))
+        expect(unique == len(self.ids), "record ids that are unique", records=len(self.ids), distinct=unique)
+
+    def __len__(self) -> int:
+        return len(self.ids)

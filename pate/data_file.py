@@ -1,0 +1,65 @@
+"""A run's ``data.yaml``: where its records and its ledger are, as its first stage left it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from jsonargparse import ArgumentParser
+
+from pate.data.source import DataSource
+from pate.runs import TEACHERS_FIT, Json, Run
+from pate.validation import expect
+
+
+def load_data(run: Run) -> DataSource:
+    """Make the data source that ``data.yaml`` in the run's folder describes.
+
+    Raises ``ValueError`` where that file is missing, or says of the data what `teachers fit` did not.
+    """
+    expect_described(run)
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--data", type=DataSource, required=True)
+    parser.add_argument("--ledger", type=str | None, default=None)
+    source: DataSource = parser.instantiate(parser.parse_path(run.data_config)).data
+    return source
+
+
+def expect_described(run: Run) -> None:
+    """Raise ``ValueError`` where ``data.yaml`` is missing, damaged, or says of the data what `teachers fit` did not."""
+    begun, found = run.state(TEACHERS_FIT), _described(run.root)
+    if begun is None:
+        expect(found is not None, "a run with a data.yaml", run=str(run.root))
+        return
+    again = "The same `pate teachers fit` puts it back"
+    expect(found is not None, f"the data.yaml of a run. {again}", missing=str(run.data_config))
+    same = found is not None and found["data"] == begun["config"].get("data")
+    expect(
+        same,
+        f"the data that `teachers fit` was begun with. {again}, or train other teachers with --overwrite",
+        changed=str(run.data_config),
+    )
+
+
+def load_ledger(root: Path) -> Path | None:
+    """Return the ledger that ``data.yaml`` in a run's folder names, None where it names none or is missing.
+
+    Raises ``ValueError`` where that file is damaged.
+    """
+    ledger = (_described(root) or {}).get("ledger")
+    return Path(ledger) if ledger else None
+
+
+def _described(root: Path) -> Json | None:
+    path = root / "data.yaml"
+    if not path.is_file():
+        return None
+    try:
+        found = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, ValueError):
+        found = None
+    whole = isinstance(found, dict) and found.get("data") and isinstance(found.get("ledger"), str | None)
+    again = "Delete it, and the same `pate teachers fit` puts it back"
+    expect(whole, f"where data and ledger lie. {again}", damaged=str(path))
+    described: Json = found
+    return described
