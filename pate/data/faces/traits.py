@@ -1,0 +1,147 @@
+"""Traits of rendered faces: what is true of a face, and with what probability."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pate.typing import BoolArray, Float32Array, IntArray, UInt8Array
+
+FACE_ATTRIBUTES: tuple[str, ...] = (
+    "Bald", "Bangs", "Beard", "Big_Nose", "Black_Hair", "Blond_Hair", "Brown_Hair", "Bushy_Eyebrows", "Chubby",
+    "Eyeglasses", "Gray_Hair", "Heavy_Makeup", "Long_Hair", "Male", "Mouth_Slightly_Open", "Mustache", "Narrow_Eyes",
+    "Pale_Skin", "Rosy_Cheeks", "Smiling", "Wearing_Earrings", "Wearing_Hat", "Wearing_Lipstick", "Wearing_Necktie",
+    "Young",
+)  # fmt: skip
+"""The labels of a face, in the order of their columns."""
+
+BLACK, BROWN, BLOND, GRAY = range(4)
+_HAIR_COLOURS = {"Black_Hair": BLACK, "Brown_Hair": BROWN, "Blond_Hair": BLOND, "Gray_Hair": GRAY}
+
+
+@dataclass(frozen=True)
+class Dice:
+    """Draws of one value per face, float32 or bool ``[num]``.
+
+    Attributes:
+        rng: where the draws come from.
+        num: the number of faces.
+    """
+
+    rng: np.random.Generator
+    num: int
+
+    def chance(self, probability: Float32Array | float) -> BoolArray:
+        """Draw True with a probability, one for all faces or one for each."""
+        return np.asarray(self.rng.random(self.num, dtype=np.float32) < probability, dtype=np.bool_)
+
+    def uniform(self, low: float, high: float) -> Float32Array:
+        """Draw uniformly between two bounds."""
+        return np.float32(low) + np.float32(high - low) * self.rng.random(self.num, dtype=np.float32)
+
+    def normal(self, deviation: float, limit: float = 2.5) -> Float32Array:
+        """Draw normally around 0, clipped at ``limit`` deviations."""
+        drawn = self.rng.standard_normal(self.num, dtype=np.float32)
+        return np.clip(drawn, -limit, limit) * np.float32(deviation)
+
+    def colour(self, low: float, high: float) -> Float32Array:
+        """Draw three channels ``[num, 3]`` uniformly between two bounds."""
+        return np.float32(low) + np.float32(high - low) * self.rng.random((self.num, 3), dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What is true of each face, ``[num]``: attributes, by their names, and what lies behind them.
+
+    Attributes:
+        age: from 0 (young) to 1 (old).
+        tone: of the skin, from 0 (dark) to 1 (pale).
+        hair: its colour, `BLACK` to `GRAY`, of bald heads too.
+    """
+
+    age: Float32Array
+    tone: Float32Array
+    hair: IntArray
+    bald: BoolArray
+    bangs: BoolArray
+    beard: BoolArray
+    big_nose: BoolArray
+    bushy_eyebrows: BoolArray
+    chubby: BoolArray
+    eyeglasses: BoolArray
+    heavy_makeup: BoolArray
+    long_hair: BoolArray
+    male: BoolArray
+    mouth_slightly_open: BoolArray
+    mustache: BoolArray
+    narrow_eyes: BoolArray
+    pale_skin: BoolArray
+    rosy_cheeks: BoolArray
+    smiling: BoolArray
+    wearing_earrings: BoolArray
+    wearing_hat: BoolArray
+    wearing_lipstick: BoolArray
+    wearing_necktie: BoolArray
+    young: BoolArray
+
+    def attributes(self) -> UInt8Array:
+        """Return the labels ``[num, len(FACE_ATTRIBUTES)]`` in {0, 1}; a bald head has no hair colour."""
+        columns = [
+            (self.hair == _HAIR_COLOURS[name]) & ~self.bald if name in _HAIR_COLOURS else getattr(self, name.lower())
+            for name in FACE_ATTRIBUTES
+        ]
+        return np.stack(columns, axis=1).astype(np.uint8)
+
+
+def either(condition: BoolArray, yes: Float32Array | float, no: Float32Array | float) -> Float32Array:
+    """Return ``yes`` where the condition holds and ``no`` elsewhere, as float32."""
+    return np.where(condition, yes, no).astype(np.float32)
+
+
+def sample_traits(dice: Dice) -> Traits:
+    """Sample the traits of faces; what is drawn when is part of what a seed means."""
+    male = dice.chance(0.48)
+    young = dice.chance(0.60)
+    # A gap between the young and the others, so that age can be told from its signs.
+    age = either(young, dice.uniform(0.0, 0.45), dice.uniform(0.65, 1.0))
+    pale_skin = dice.chance(0.16)
+    tone = either(pale_skin, dice.uniform(0.90, 1.0), dice.uniform(0.05, 0.74))
+
+    wearing_hat = dice.chance(0.17)
+    bald = dice.chance(either(male, either(young, 0.16, 0.46), 0.005)) & ~wearing_hat
+    hair = _sample_hair(dice, young, tone)
+    bangs = dice.chance(either(male, 0.16, 0.40)) & ~bald & ~wearing_hat
+    long_hair = dice.chance(either(male, 0.06, 0.66)) & ~bald
+
+    beard = dice.chance(either(male, 0.42, 0.0))
+    mustache = dice.chance(either(male, either(beard, 0.50, 0.22), 0.0))
+    bushy_eyebrows = dice.chance(either(male, 0.38, 0.10))
+    chubby = dice.chance(either(young, 0.18, 0.30))
+    big_nose = dice.chance(either(male, 0.34, 0.14))
+    narrow_eyes = dice.chance(0.22)
+    eyeglasses = dice.chance(either(young, 0.17, 0.38))
+    wearing_lipstick = dice.chance(either(male, 0.01, 0.62))
+    heavy_makeup = dice.chance(either(male, 0.01, either(wearing_lipstick, 0.60, 0.14)))
+    rosy_cheeks = dice.chance(either(male, 0.10, either(heavy_makeup, 0.45, 0.28)))
+    smiling = dice.chance(either(male, 0.44, 0.54))
+    mouth_slightly_open = dice.chance(either(smiling, 0.50, 0.26))
+    wearing_earrings = dice.chance(either(male, 0.04, 0.42))
+    wearing_necktie = dice.chance(either(male, either(young, 0.28, 0.42), 0.02))
+    return Traits(
+        age=age, tone=tone, hair=hair, bald=bald, bangs=bangs, beard=beard, big_nose=big_nose,
+        bushy_eyebrows=bushy_eyebrows, chubby=chubby, eyeglasses=eyeglasses, heavy_makeup=heavy_makeup,
+        long_hair=long_hair, male=male, mouth_slightly_open=mouth_slightly_open, mustache=mustache,
+        narrow_eyes=narrow_eyes, pale_skin=pale_skin, rosy_cheeks=rosy_cheeks, smiling=smiling,
+        wearing_earrings=wearing_earrings, wearing_hat=wearing_hat, wearing_lipstick=wearing_lipstick,
+        wearing_necktie=wearing_necktie, young=young,
+    )  # fmt: skip
+
+
+def _sample_hair(dice: Dice, young: BoolArray, tone: Float32Array) -> IntArray:
+    """Sample colours of hair: age brings grey, a darker skin mostly black or brown."""
+    dark = tone < 0.35
+    black = either(dark, 0.66, 0.30)
+    brown = black + either(dark, 0.28, 0.40)
+    draw = dice.uniform(0.0, 1.0)
+    colour = np.select([draw < black, draw < brown], [BLACK, BROWN], BLOND)
+    gray = dice.chance(either(young, 0.03, 0.56))
+    return np.where(gray, GRAY, colour).astype(np.int64)
