@@ -4,9 +4,87 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.data import Arrays, CelebA, CelebAAttributes, DataSource, PublicPCA, Records, Role
+from pate.data import Arrays, CelebAAttributes, DataSource, PublicPCA, Role
 from pate.data.checks import as_text
+from pate.testing import SourceContract
 from tests.conftest import Write, make_arrays
+
+
+def without(arrays: dict[str, np.ndarray], row: int) -> dict[str, np.ndarray]:
+    """Remove a record; arrays that are no rows of records stay."""
+    num = len(arrays["ids"])
+    return {name: np.delete(array, row, axis=0) if len(array) == num else array for name, array in arrays.items()}
+
+
+class ArraysContract(SourceContract):
+    """An ``.npz`` of 60 records, the first with the longest id of all."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        arrays = make_arrays(60) | {"group": np.repeat(np.arange(20), 3)}
+        arrays["ids"] = arrays["ids"].astype("<U40")
+        arrays["ids"][0] = "the longest id of all, of a private one"
+        return arrays
+
+    def write(self, folder: Path) -> None:
+        np.savez(folder / "data.npz", **self.arrays())  # type: ignore[arg-type]
+
+    def open(self, folder: Path) -> DataSource:
+        return Arrays(folder / "data.npz")
+
+    def place(self, folder: Path, role: Role, row: int) -> int:
+        """Return where record ``row`` of a role is in the file."""
+        ids = dict(np.load(folder / "data.npz"))["ids"].tolist()
+        return int(ids.index(self.open(folder).load(role).ids[row]))
+
+    def remove(self, folder: Path, row: int) -> None:
+        arrays = dict(np.load(folder / "data.npz"))
+        np.savez(folder / "data.npz", **without(arrays, self.place(folder, Role.PRIVATE, row)))  # type: ignore[arg-type]
+
+    def alter(self, folder: Path, role: Role) -> None:
+        arrays = dict(np.load(folder / "data.npz"))
+        arrays["X"][self.place(folder, role, -1)] += 1
+        np.savez(folder / "data.npz", **arrays)
+
+
+class TestArrays(ArraysContract):
+    """With a split of its own."""
+
+
+class TestArraysSplitByHash(ArraysContract):
+    """Where a hash of the group says who has which role."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        arrays = super().arrays()
+        del arrays["split"]
+        return arrays
+
+    def open(self, folder: Path) -> DataSource:
+        return Arrays(folder / "data.npz", public_fraction=0.3, test_fraction=0.3)
+
+
+class TestArraysMapped(ArraysContract):
+    """Through a feature map."""
+
+    def open(self, folder: Path) -> DataSource:
+        return Arrays(folder / "data.npz", features=PublicPCA(num_components=3))
+
+
+class TestAttributes(ArraysContract):
+    """CelebA's table."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        table = np.random.default_rng(0).integers(0, 2, size=(60, 5)) * 2 - 1
+        names = np.array(list("vwxyz"))
+        ids = super().arrays()["ids"]
+        return {"attr": table, "partition": np.arange(60) % 3, "identity": np.arange(60) // 3, "attr_names": names, "ids": ids}
+
+    def open(self, folder: Path) -> DataSource:
+        return CelebAAttributes(folder / "data.npz", labels=["x", "v"])
+
+    def alter(self, folder: Path, role: Role) -> None:
+        arrays = dict(np.load(folder / "data.npz"))
+        arrays["attr"][self.place(folder, role, -1), 1] *= -1
+        np.savez(folder / "data.npz", **arrays)
 
 
 def test_roles_labels_and_names(write_arrays: Write) -> None:
@@ -65,38 +143,6 @@ def test_row_numbers_are_no_ids(tmp_path: Path) -> None:
     assert "\n" not in str(raised.value)
 
 
-def without(arrays: dict[str, np.ndarray], row: int) -> dict[str, np.ndarray]:
-    """Remove a record; arrays that are no rows of records stay."""
-    num = len(arrays["ids"])
-    return {name: np.delete(array, row, axis=0) if len(array) == num else array for name, array in arrays.items()}
-
-
-def same(first: Records, second: Records) -> bool:
-    names = ("labels", "ids", "groups", "features")
-    pairs = [[np.asarray(getattr(records, name)) for records in (first, second)] for name in names]
-    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
-
-
-@pytest.mark.parametrize("split", [True, False])
-def test_public_and_test_records_do_not_know_who_else_is_there(split: bool, tmp_path: Path) -> None:
-    """Neither their ids, nor their order, nor how wide their ids are."""
-    arrays = make_arrays() | {"group": np.repeat(np.arange(200), 3)}
-    arrays["ids"] = arrays["ids"].astype("<U40")
-    arrays["ids"][0] = "the longest id of all, of a private one"
-    if not split:
-        del arrays["split"]
-    found = []
-    for name, content in (("a", arrays), ("b", without(arrays, 0))):
-        np.savez(tmp_path / f"{name}.npz", **content)  # type: ignore[arg-type]
-        data = Arrays(tmp_path / f"{name}.npz", features=PublicPCA(num_components=3))
-        found.append({role: data.records(role) for role in Role})
-    whole, less = found
-    assert whole[Role.PRIVATE].ids[0] == arrays["ids"][0]
-    for role in (Role.PUBLIC, Role.TEST):
-        assert same(whole[role], less[role])
-    assert set(less[Role.PRIVATE].ids) == set(whole[Role.PRIVATE].ids[1:])
-
-
 def test_bad_files(tmp_path: Path) -> None:
     (tmp_path / "text.npz").write_text("no arrays")
     np.savez(tmp_path / "half.npz", X=np.zeros((2, 2)))
@@ -108,16 +154,6 @@ def test_bad_files(tmp_path: Path) -> None:
 def test_unknown_label(write_arrays: Write) -> None:
     with pytest.raises(ValueError, match=r"unknown=\['z'\]"):
         _ = Arrays(write_arrays(), labels=["a", "z"]).label_names
-
-
-def test_path_with_a_variable(
-    write_arrays: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    write_arrays()
-    monkeypatch.setenv("HERE_IS", str(tmp_path))
-    assert Arrays(Path("$HERE_IS/data.npz")).num_labels == 4
-    with pytest.raises(ValueError, match="environment variables"):
-        Arrays(Path("$NOT_SET_ANYWHERE/data.npz"))
 
 
 def test_attribute_table(tmp_path: Path) -> None:
@@ -139,59 +175,8 @@ def test_attribute_table(tmp_path: Path) -> None:
     assert (records.labels == (table[:30][:, [2, 0]] == 1)).all()
     assert np.array_equal(np.asarray(records.features), table[:30][:, [1, 3, 4]])
     assert records.groups is not None and len(np.unique(records.groups)) == 10
-    np.savez(tmp_path / "less.npz", **without(arrays, 4))  # type: ignore[arg-type]
-    less = CelebAAttributes(tmp_path / "less.npz", labels=["x", "v"])
-    assert less.records(Role.PRIVATE).ids.tolist() == [name for name in records.ids.tolist() if name != "004.png"]
-    for role in (Role.PUBLIC, Role.TEST):
-        assert same(data.records(role), less.records(role))
     with pytest.raises(ValueError, match="attributes left as features"):
         CelebAAttributes(tmp_path / "table.npz", labels=list("vwxyz")).records(Role.TEST)
-
-
-def test_the_ledger_lies_beside_the_data(write_arrays: Write) -> None:
-    path = write_arrays("faces.v1.npz")
-    beside = path.parent / "faces.v1.ledger.sqlite"
-    assert Arrays(path).ledger_path == CelebAAttributes(path, labels=["a"]).ledger_path == beside
-    assert CelebA(path.parent).ledger_path == path.parent / "ledger.sqlite"
-    assert Unplaced().ledger_path is None
-
-
-class Unplaced(DataSource):
-    """A source that has no place on disk."""
-
-    label_names = ("a",)
-
-    def load(self, role: Role) -> Records:
-        raise NotImplementedError
-
-
-def test_pca_is_fitted_on_public_features_alone(write_arrays: Write, tmp_path: Path) -> None:
-    first = Arrays(write_arrays(), features=PublicPCA(num_components=3))
-    changed = make_arrays()["X"].copy()
-    changed[:400] *= 10
-    second = Arrays(write_arrays("other.npz", X=changed), features=PublicPCA(num_components=3))
-    assert first.input_shape == (3,)
-    mapped = np.asarray(first.records(Role.PUBLIC).features)
-    assert np.array_equal(mapped, np.asarray(second.records(Role.PUBLIC).features))
-    assert np.allclose(mapped.std(axis=0), 1, atol=0.05)
-    assert not np.allclose(first.records(Role.PRIVATE).features[0], second.records(Role.PRIVATE).features[0])
-    with pytest.raises(ValueError, match="num_components < 6"):
-        Arrays(write_arrays(), features=PublicPCA(num_components=6)).records(Role.PUBLIC)
-
-
-@pytest.mark.parametrize("size", [7, 60])
-def test_a_record_s_components_depend_on_that_record_alone(size: int) -> None:
-    """Products of many rows round a row by where it stands: all that follow a removed record stand elsewhere."""
-    features = np.random.default_rng(0).standard_normal((4097, size)).astype(np.float32)
-    mapping = PublicPCA(num_components=6).fit(features[:500])
-    whole = mapping.transform(features)
-    for row in (0, 2000, 4096):
-        assert np.array_equal(np.delete(whole, row, axis=0), mapping.transform(np.delete(features, row, axis=0)))
-    altered = features.copy()
-    altered[2000] *= 1e6
-    assert np.flatnonzero((mapping.transform(altered) != whole).any(axis=1)).tolist() == [2000]
-    expected = (features - features[:500].mean(axis=0)) @ mapping._weights
-    np.testing.assert_allclose(whole, expected, rtol=0, atol=1e-4)
 
 
 def test_the_official_table_carries_the_images_numbers(tmp_path: Path) -> None:

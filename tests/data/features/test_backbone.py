@@ -1,5 +1,7 @@
 """Frozen features: each record by itself, computed once."""
 
+import inspect
+import os
 import re
 import shutil
 import stat
@@ -15,6 +17,10 @@ from torch import Tensor, nn
 import models
 from pate import cli
 from pate.data import ArrayFeatures, CelebA, FrozenBackbone, Role
+from pate.data.celeba import ImageFiles
+from pate.data.faces import write_celeba_folder
+from pate.data.features.backbone import _contents
+from pate.runs import digest
 
 CALLS = 0
 
@@ -118,11 +124,24 @@ def test_bad_settings(tmp_path: Path) -> None:
         FrozenBackbone(Backbone, tmp_path, batch_size=0)
 
 
-def test_faces_through_a_frozen_resnet(faces: Path, tmp_path: Path) -> None:
-    features = FrozenBackbone(partial(models.ResNet50Features, weights=None), tmp_path / "cache", batch_size=16)
-    records = CelebA(faces, size=16, features=features).records(Role.PUBLIC)
-    assert records.features.shape == (60, 2048)
-    assert np.isfinite(records.features[np.arange(60)]).all()
+def test_names_of_kept_features_stay(tmp_path: Path) -> None:
+    """They hash the class's source, and what is read: a change of either computes all features of a run again."""
+    assert digest(inspect.getsource(FrozenBackbone)) == "75b82f5c1a5a9fe2a957b9682cac0706"
+    ones = ArrayFeatures(np.ones((5000, 2), dtype=np.float32))
+    assert digest(*_contents(ones)) == "99d104db5616e7e2af929389a13522ea"
+    paths = [tmp_path / f"{row}.jpg" for row in (0, 3)]
+    for row, path in zip((0, 3), paths, strict=True):
+        path.write_bytes(b"picture" * row)
+        os.utime(path, ns=(0, 10**18 + row))
+    assert digest(*_contents(ImageFiles(paths, 64))) == "f9d84c8b884772ab8403304934b86baf"
+
+
+def test_faces_through_a_frozen_resnet(tmp_path: Path) -> None:
+    write_celeba_folder(tmp_path / "faces", num=6, private_fraction=0.5, public_fraction=0.5, progress=False)
+    features = FrozenBackbone(partial(models.ResNet50Features, weights=None), tmp_path / "cache", batch_size=3)
+    records = CelebA(tmp_path / "faces", size=16, features=features).records(Role.PUBLIC)
+    assert records.features.shape == (3, 2048)
+    assert np.isfinite(records.features[np.arange(3)]).all()
 
 
 @pytest.mark.slow

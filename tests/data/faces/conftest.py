@@ -1,0 +1,16 @@
+"""Rendered faces that tests read."""
+
+from typing import TypeAlias
+
+import pytest
+
+from pate.data.faces import render_faces
+from pate.typing import UInt8Array
+
+Faces: TypeAlias = tuple[UInt8Array, UInt8Array]
+
+
+@pytest.fixture(scope="session")
+def rendered() -> Faces:
+    """Pictures and attributes of 5200 faces."""
+    return render_faces(5200, seed=3)

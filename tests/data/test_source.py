@@ -1,0 +1,136 @@
+"""The contract of a source: fingerprints that stay, lazy features, old names."""
+
+import importlib
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pate.data
+from pate.data import Arrays, CelebA, CelebAAttributes, DataSource, PublicPCA, Records, Role, records
+from pate.data.features import backbone
+from pate.data.records import ArrayFeatures, Features
+from pate.data.source import located
+from pate.typing import Float32Array
+
+
+class Given(DataSource):
+    """Features that a test gives, with no place on disk."""
+
+    label_names = ("a",)
+
+    def __init__(self, features: Features, mapping: PublicPCA | None = None) -> None:
+        super().__init__(features=mapping)
+        self.given = features
+
+    def load(self, role: Role) -> Records:
+        num = self.given.shape[0]
+        ids = np.char.mod(f"{role.value}%d", np.arange(num))
+        return Records(features=self.given, labels=np.ones((num, 1), dtype=np.uint8), ids=ids)
+
+
+class Counted(Features):
+    """Many rows that are made when they are asked for, and how many were asked for at a time."""
+
+    shape = (20_000, 16)
+
+    def __init__(self) -> None:
+        self.reads: list[int] = []
+
+    def __getitem__(self, index: np.ndarray) -> Float32Array:
+        self.reads.append(index.size)
+        return np.sin(index[:, None] * np.arange(1, 17)).astype(np.float32)
+
+
+def test_lazy_features_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is computed of them is what is computed of the same values in one array."""
+    monkeypatch.setattr(records, "_BLOCK_BYTES", 1 << 16)
+    lazy = Counted()
+    whole = ArrayFeatures(lazy[np.arange(20_000)])
+    lazy.reads.clear()
+    assert Given(lazy).fingerprint(Role.PUBLIC) == Given(whole).fingerprint(Role.PUBLIC)
+    assert max(lazy.reads) == 1024 and sum(lazy.reads) == 20_000
+    lazy.reads.clear()
+    assert backbone.digest(*backbone._contents(lazy)) == backbone.digest(*backbone._contents(whole))
+    assert max(lazy.reads) == 1024 and sum(lazy.reads) == 20_000
+    lazy.reads.clear()
+    mapping = PublicPCA(num_components=2).fit(ArrayFeatures(whole.values[:100]))
+    assert np.array_equal(mapping.transform(lazy), mapping.transform(whole))
+    assert max(lazy.reads) == 4096 and sum(lazy.reads) == 20_000
+
+
+def test_features_that_are_selected_are_not_read() -> None:
+    lazy = Counted()
+    chosen = lazy.select(np.arange(0, 20_000, 7))
+    assert not lazy.reads and chosen.shape == (2858, 16)
+    assert np.array_equal(chosen[np.array([1, 0])], lazy[np.array([7, 0])])
+    assert lazy.reads == [2, 2]
+
+
+def test_fingerprints_stay_what_they_are(tmp_path: Path) -> None:
+    """Runs that were begun hold them."""
+    rows = np.arange(60)
+    features = (rows[:, None] * np.arange(1, 4) % 7).astype(np.float32)
+    arrays = {"X": features, "Y": np.stack([rows % 2, rows % 3 == 0], axis=1), "ids": np.char.mod("r%02d", rows)}
+    np.savez(tmp_path / "data.npz", split=rows % 3, **arrays)  # type: ignore[arg-type]
+    np.savez(tmp_path / "grouped.npz", split=rows % 3, group=rows // 6, **arrays)  # type: ignore[arg-type]
+    (tmp_path / "img_align_celeba").mkdir()
+    for row in range(6):
+        picture = tmp_path / "img_align_celeba" / f"{row}.jpg"
+        picture.write_bytes(b"picture" * row)
+        os.utime(picture, ns=(0, 10**18 + row))
+    (tmp_path / "list_attr_celeba.txt").write_text("A B\n" + "".join(f"{row}.jpg 1 {row % 2}\n" for row in range(6)))
+    (tmp_path / "list_eval_partition.txt").write_text("".join(f"{row}.jpg {row % 3}\n" for row in range(6)))
+    sources = (Arrays(tmp_path / "data.npz"), Arrays(tmp_path / "grouped.npz"), CelebA(tmp_path))
+    assert [source.fingerprint(Role.PRIVATE) for source in sources] == PINNED
+
+
+PINNED = [
+    "d9e837ccf31c3c141bd7fdbd38c221bd",
+    "b229a0fa2f02b36383373fcc79b16c13",
+    "8c3d1f3d75d986ee06581ae9456614ed",
+]
+
+
+def test_records_of_other_lengths_than_labels() -> None:
+    with pytest.raises(ValueError, match="as many features, ids and groups as labels"):
+        Records(features=ArrayFeatures(np.ones((3, 2))), labels=np.ones((2, 1), dtype=np.uint8), ids=np.array(["a", "b"]))
+
+
+def test_the_ledger_lies_beside_the_data(tmp_path: Path) -> None:
+    path = tmp_path / "faces.v1.npz"
+    beside = tmp_path / "faces.v1.ledger.sqlite"
+    assert Arrays(path).ledger_path == CelebAAttributes(path, labels=["a"]).ledger_path == beside
+    assert CelebA(tmp_path).ledger_path == tmp_path / "ledger.sqlite"
+    assert Given(Counted()).ledger_path is None
+
+
+def test_path_with_a_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HERE_IS", str(tmp_path))
+    assert located(Path("$HERE_IS/data.npz")) == tmp_path / "data.npz"
+    with pytest.raises(ValueError, match="environment variables"):
+        Arrays(Path("$NOT_SET_ANYWHERE/data.npz"))
+
+
+def test_old_names_work_and_say_what_is_new() -> None:
+    module = importlib.import_module("pate.data.module")
+    with pytest.warns(DeprecationWarning, match=r"pate\.data\.module\.DataModule is now pate\.data\.source\.DataSource"):
+        assert module.DataModule is DataSource
+    with pytest.warns(DeprecationWarning, match=r"module\.Records is now pate\.data\.records\.Records"):
+        assert module.Records is Records
+    with pytest.warns(DeprecationWarning, match=r"pate\.data\.DataModule is now"):
+        assert pate.data.DataModule is DataSource
+    for place in (module, pate.data):
+        with pytest.raises(AttributeError, match="nothing"):
+            _ = place.nothing
+
+
+def test_arrays_of_a_user_s_source_are_wrapped() -> None:
+    plain = Records(
+        features=np.ones((2, 3)),  # type: ignore[arg-type]
+        labels=np.ones((2, 1), dtype=np.uint8),
+        ids=np.array(["a", "b"]),
+    )
+    assert isinstance(plain.features, ArrayFeatures) and plain.features[np.arange(2)].dtype == np.float32
+    assert np.asarray(plain.features).shape == (2, 3)
