@@ -23,7 +23,7 @@ _KEEP_BYTES = 2 * 2**30
 
 
 class ImageFiles(Features):
-    """Pictures read when asked for: float32 ``[B, 3, size, size]`` in [0, 1].
+    """Pictures in files, as float32 ``[N, 3, size, size]`` in [0, 1].
 
     Args:
         paths: the files.
@@ -44,7 +44,7 @@ class ImageFiles(Features):
         return (len(self.paths), 3, self.size, self.size)
 
     def __getitem__(self, index: Any, /) -> Float32Array:
-        """Return the pictures ``index``, float32 ``[B, 3, size, size]``."""
+        """Return the pictures ``index``, float32 ``[..., 3, size, size]``."""
         index = np.asarray(index)
         if self._kept is None:
             pixels = np.stack([read_image(self.paths[i], self.size) for i in index.ravel()])
@@ -85,7 +85,7 @@ class CelebA(DataSource):
 
     ``img_align_celeba/`` holds the pictures; ``list_attr_celeba.txt`` the attributes (-1/1 or 0/1, with or without its
     count line); ``list_eval_partition.txt`` or ``.csv`` the roles (0 private, 1 public, 2 test); ``identity_CelebA.txt``,
-    where it is there, whose picture each is.
+    where there is one, whose picture each is.
 
     Args:
         root: the folder.

@@ -97,9 +97,13 @@ class _SelectedFeatures(Features):
         return self._features[self._rows[index]]
 
 
-def as_features(features: Features | Float32Array) -> Features:
-    """Return ``features``, wrapped where they are an array."""
-    return features if isinstance(features, Features) else ArrayFeatures(features)
+def as_features(features: Any) -> Features:
+    """Return ``features``, wrapped where they are an array or another object with a shape that reads rows by index."""
+    if isinstance(features, Features):
+        return features
+    if isinstance(features, np.ndarray):
+        return ArrayFeatures(features)
+    return _SelectedFeatures(features, np.arange(features.shape[0]))
 
 
 def values_of(features: Features, rows: range) -> Stream:

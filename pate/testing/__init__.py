@@ -8,9 +8,12 @@ It needs pytest, and runs under it.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from pate.testing.sources import SourceContract
 
 _HOME = {"SourceContract": "pate.testing.sources"}
 

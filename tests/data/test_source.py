@@ -3,6 +3,7 @@
 import importlib
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from pate.data import Arrays, CelebA, CelebAAttributes, DataSource, PublicPCA, R
 from pate.data.features import backbone
 from pate.data.records import ArrayFeatures, Features
 from pate.data.source import located
+from pate.runs import digest
 from pate.typing import Float32Array
 
 
@@ -52,7 +54,7 @@ def test_lazy_features_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> No
     assert Given(lazy).fingerprint(Role.PUBLIC) == Given(whole).fingerprint(Role.PUBLIC)
     assert max(lazy.reads) == 1024 and sum(lazy.reads) == 20_000
     lazy.reads.clear()
-    assert backbone.digest(*backbone._contents(lazy)) == backbone.digest(*backbone._contents(whole))
+    assert digest(*backbone._contents(lazy)) == digest(*backbone._contents(whole))
     assert max(lazy.reads) == 1024 and sum(lazy.reads) == 20_000
     lazy.reads.clear()
     mapping = PublicPCA(num_components=2).fit(ArrayFeatures(whole.values[:100]))
@@ -95,7 +97,7 @@ PINNED = [
 
 def test_records_of_other_lengths_than_labels() -> None:
     with pytest.raises(ValueError, match="as many features, ids and groups as labels"):
-        Records(features=ArrayFeatures(np.ones((3, 2))), labels=np.ones((2, 1), dtype=np.uint8), ids=np.array(["a", "b"]))
+        Records(features=ArrayFeatures(np.ones((3, 2), dtype=np.float32)), labels=np.ones((2, 1), dtype=np.uint8), ids=np.array(["a", "b"]))
 
 
 def test_the_ledger_lies_beside_the_data(tmp_path: Path) -> None:
@@ -126,11 +128,19 @@ def test_old_names_work_and_say_what_is_new() -> None:
             _ = place.nothing
 
 
-def test_arrays_of_a_user_s_source_are_wrapped() -> None:
-    plain = Records(
-        features=np.ones((2, 3)),  # type: ignore[arg-type]
-        labels=np.ones((2, 1), dtype=np.uint8),
-        ids=np.array(["a", "b"]),
-    )
-    assert isinstance(plain.features, ArrayFeatures) and plain.features[np.arange(2)].dtype == np.float32
-    assert np.asarray(plain.features).shape == (2, 3)
+class Rows:
+    """What older sources gave: a shape, and rows by index."""
+
+    shape = (2, 3)
+
+    def __getitem__(self, index: np.ndarray) -> Float32Array:
+        return np.ones((2, 3), dtype=np.float32)[index]
+
+
+@pytest.mark.parametrize("features", [np.ones((2, 3)), Rows()])
+def test_features_of_older_sources_are_wrapped(features: Any) -> None:
+    wrapped = Records(features=features, labels=np.ones((2, 1), dtype=np.uint8), ids=np.array(["a", "b"])).features
+    assert isinstance(wrapped, Features) and wrapped.shape == (2, 3)
+    for each in (wrapped, wrapped.select(np.array([1, 0]))):
+        assert each[np.arange(2)].dtype == np.float32 and (each[np.arange(2)] == 1).all()
+    assert Given(wrapped).fingerprint(Role.TEST) == Given(ArrayFeatures(np.ones((2, 3), np.float32))).fingerprint(Role.TEST)

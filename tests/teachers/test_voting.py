@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from models import Linear
+from pate.data.records import ArrayFeatures
 from pate.teachers.training import load_chunk
 from pate.teachers.voting import cast_votes, vote_chunk
 from pate.vote_store import VoteStore
@@ -70,7 +71,9 @@ def test_votes_are_each_teacher_s_on_each_sample(batch_size: int, tmp_path: Path
     settings = plan(network=Linear)
     state = train(settings, records(), partitions([30, 30, 0, 30]), tmp_path)
     features = np.asarray(records(num=120).features)
-    packed = cast_votes(load_chunk(settings, range(4), (6,), 4, tmp_path), features, batch_size=batch_size)
+    packed = cast_votes(
+        load_chunk(settings, range(4), (6,), 4, tmp_path), ArrayFeatures(features), batch_size=batch_size
+    )
     found = np.unpackbits(packed, axis=-1, count=4)
     weights, biases = (state[f"1.{name}"].double().numpy() for name in ("weight", "bias"))
     logits = np.einsum("tcd,nd->tnc", weights, features.astype(np.float64)) + biases[:, None]
@@ -85,7 +88,7 @@ def test_a_logit_of_zero_says_no(tmp_path: Path) -> None:
     settings = plan(network=Linear)
     train(settings, records(), partitions([30, 30, 30, 30]), tmp_path)
     chunk = load_chunk(settings, range(4), (6,), 4, tmp_path)
-    features = np.zeros((3, 6), dtype=np.float32)
+    features = ArrayFeatures(np.zeros((3, 6), dtype=np.float32))
     for level, said in ((0.0, False), (1e-30, True), (-1e-30, False)):
         with torch.no_grad():
             for value in chunk.stacked.values():
@@ -97,7 +100,7 @@ def test_a_logit_of_zero_says_no(tmp_path: Path) -> None:
 def test_absent_teachers_cast_no_vote(tmp_path: Path) -> None:
     settings = plan()
     train(settings, records(), partitions([30, 30, 30, 30]), tmp_path)
-    features = np.asarray(records().features)
+    features = records().features
     store = VoteStore(tmp_path / "votes")
     vote_chunk(settings, range(4), features, 4, tmp_path, store)
     everybody = np.load(store.chunk_file(range(4)))

@@ -15,8 +15,10 @@ _ROWS = 4096
 class PublicPCA(FeatureMap):
     """Whitened principal components of the public samples: a short description that weak teachers can learn from.
 
+    All public samples are in memory while it is fitted.
+
     Args:
-        num_components: how many components are kept.
+        num_components: the number of components, less than that of the features and of the public samples.
     """
 
     def __init__(self, num_components: int) -> None:
