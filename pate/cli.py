@@ -55,7 +55,7 @@ def main(args: Sequence[str] | None = None) -> int:
         sys.path.insert(0, here)
     try:
         with _terminable():
-            from pate.locks import release_locks
+            from pate.runs.locks import release_locks
 
             try:
                 getattr(import_module(f"pate.stages.{module}"), function)([*handed, *words[len(name.split()) :]])

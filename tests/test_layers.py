@@ -30,13 +30,11 @@ ALLOWED = {
     "mechanisms": {"accounting", "validation"},
     "votes": {"validation"},
     "aggregators": {"accounting", "mechanisms", "validation", "votes"},
-    "locks": set(),
-    "runs": {"validation"},
-    "released": {"runs", "validation"},
+    "runs": {"validation", "votes"},
     "vote_store": {"runs", "validation", "votes"},
     "data": {"runs", "validation"},
     "teachers": {"data", "runs", "validation", "vote_store", "votes"},
-    "student": {"data", "released", "runs", "validation", "votes"},
+    "student": {"data", "runs", "validation", "votes"},
 }
 
 

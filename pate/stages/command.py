@@ -18,8 +18,8 @@ from pate.aggregators import Aggregator, load_plugins
 from pate.data.features import FeatureMap
 from pate.data.module import DataModule
 from pate.data.source import expect_described, load_ledger
-from pate.locks import lock_run
 from pate.runs import TEACHERS_FIT, Json, Run
+from pate.runs.locks import lock_run
 from pate.stages.ledger_file import choose_ledger, expect_ledger
 
 _PLUGINS = (Aggregator, DataModule, FeatureMap)

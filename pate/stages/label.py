@@ -24,8 +24,8 @@ from pate.accounting.statement import check_budget, describe, make_statement
 from pate.aggregators.base import Aggregator, Release
 from pate.data.arrays import read_npz
 from pate.mechanisms.noise import private_generator, seeded_generator
-from pate.released import read_released, sealing_key, write_released
 from pate.runs import LABEL, TEACHERS_FIT, TEACHERS_VOTE, Run, digest, labels_file, replacing, write_json, write_text
+from pate.runs.released import read_released, sealing_key, write_released
 from pate.stages.ledger_file import open_ledger
 from pate.validation import expect, expect_count
 from pate.vote_store import VoteStore

@@ -18,8 +18,8 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import CSVLogger
 
 from pate.data.module import Role
-from pate.locks import lock_run
 from pate.runs import METRICS, STUDENT, Json, Run, digest, labels_file, write_arrays, write_json
+from pate.runs.locks import lock_run
 from pate.stages.command import BriefHelp, run_folder, saved_settings
 from pate.student.data import StudentData
 from pate.student.metrics import evaluate, majority_answer

@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from pate.data.module import Features, Role
 from pate.data.source import load_data
-from pate.released import read_released
 from pate.runs import LABEL, Run
+from pate.runs.released import read_released
 from pate.validation import expect, expect_count
 from pate.votes import rows_of
 

@@ -16,8 +16,8 @@ from pate import cli
 from pate.accounting.ledger import read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import verify_statement
-from pate.released import read_released
 from pate.runs import Run
+from pate.runs.released import read_released
 
 
 @pytest.fixture

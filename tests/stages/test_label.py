@@ -16,8 +16,8 @@ from pate.accounting.ledger import read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Confident, NoisyVotes, StableTopK
 from pate.aggregators.base import Release
-from pate.released import read_released
 from pate.runs import LABEL, Run, digest
+from pate.runs.released import read_released
 from pate.stages.label import label as label_stage
 from pate.stages.label import rehearse
 from tests.conftest import copy_run

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from pate.data.module import Role
-from pate.released import read_released
 from pate.runs import Run
+from pate.runs.released import read_released
 from pate.student.data import StudentData
 from pate.votes import rows_of
 from tests.conftest import make_arrays

@@ -9,8 +9,8 @@ import pytorch_lightning as pl
 import torch
 
 from models import Linear
-from pate.released import read_released, write_released
 from pate.runs import Run, labels_file
+from pate.runs.released import read_released, write_released
 from pate.student.data import StudentData, targets_of
 from pate.student.module import Student, masked_loss
 

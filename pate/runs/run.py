@@ -1,28 +1,19 @@
-"""A run on disk: its folders, its stages and what state they are in, and files that appear whole or not at all."""
+"""A run on disk: its folders, its stages, and how far each stage is."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import numpy as np
 import yaml
 
-import pate
+from pate.runs.files import Json, digest, write_json, write_text
 from pate.validation import expect
-
-Json = dict[str, Any]
-
-_BLOCK = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -277,40 +268,6 @@ def _trash(path: Path) -> str:
     return f".{path.name}.trash-"
 
 
-@contextmanager
-def replacing(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
-    """Open a file beside ``path`` for writing, and rename it to ``path`` once it is whole and on disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with beside.open(mode) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def write_json(path: Path, content: Json) -> None:
-    """Write ``content`` as JSON, whole or not at all."""
-    with replacing(path, "w") as file:
-        json.dump(content, file, indent=2)
-        file.write("\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write ``text``, whole or not at all."""
-    with replacing(path, "w") as file:
-        file.write(text)
-
-
-def write_arrays(path: Path, **arrays: Any) -> None:
-    """Write an ``.npz``, whole or not at all."""
-    with replacing(path) as file:
-        np.savez_compressed(file, **arrays)
-
-
 def key_file(run: Run) -> Path:
     """Return where the key of a run's partitions is."""
     return run.private / "partition.json"
@@ -332,50 +289,6 @@ def read_key(run: Run) -> bytes | None:
 def labels_file(run: Run) -> Path:
     """Return where the released labels of a run are."""
     return run.root / LABEL.outputs[0]
-
-
-def digest(*parts: bytes | str | Path) -> str:
-    """Return a hash of bytes, texts and the contents of files, in order. Files may be larger than memory."""
-    total = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        if isinstance(part, Path):
-            with part.open("rb") as file:
-                total.update(os.fstat(file.fileno()).st_size.to_bytes(8, "big"))
-                while block := file.read(_BLOCK):
-                    total.update(block)
-        else:
-            content = part.encode() if isinstance(part, str) else part
-            total.update(len(content).to_bytes(8, "big") + content)
-    return total.hexdigest()
-
-
-@cache
-def code_version() -> str:
-    """Return the package's version and a hash of its source."""
-    root = Path(pate.__file__).parent
-    return f"{pate.__version__}+{digest(*sorted(root.rglob('*.py')))}"
-
-
-def make_once(path: Path, make: Callable[[], Json]) -> Json:
-    """Return the JSON content of ``path``, made where it is missing.
-
-    Of several processes that make it at the same time, on one machine or on many, all return what the first one made.
-    """
-    if not path.is_file():
-        beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-        try:
-            with beside.open("w") as file:
-                json.dump(make(), file)
-                file.flush()
-                os.fsync(file.fileno())
-            # unlike a rename, a link fails where the file is there
-            os.link(beside, path)
-        except FileExistsError:
-            pass
-        finally:
-            beside.unlink(missing_ok=True)
-    content: Json = json.loads(path.read_text())
-    return content
 
 
 def _normal(content: Mapping[str, Any]) -> Json:
