@@ -40,7 +40,6 @@ from pate.aggregators import (
 from pate.data.module import Role
 from pate.data.source import load_data
 from pate.runs import TEACHERS_VOTE, Run, replacing, write_text
-from pate.stages.command import call
 from pate.student.linear import LinearStudent, fit_released
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 from pate.vote_store import VoteStore
@@ -614,8 +613,3 @@ def _load(root: Path, student: bool) -> Task:
         label_names=names,
         private=True,
     )
-
-
-def main(args: Sequence[str]) -> None:
-    """Run `pate frontier`."""
-    call("frontier", frontier, args)

@@ -1,10 +1,9 @@
-"""The stage `student`: Lightning's own command line, with a run in place of a log folder."""
+"""The stage `student`: LightningCLI, with a run in place of a log folder."""
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,6 @@ from pytorch_lightning.loggers import CSVLogger
 
 from pate.data.module import Role
 from pate.runs import METRICS, STUDENT, Json, Run, digest, labels_file, write_arrays, write_json
-from pate.runs.locks import lock_run
-from pate.stages.command import BriefHelp, run_folder, saved_settings
 from pate.student.data import StudentData
 from pate.student.metrics import evaluate, majority_answer
 from pate.student.module import Student
@@ -41,7 +38,27 @@ class StudentCLI(LightningCLI):
     """`pate student`: LightningCLI on the released labels of a run.
 
     Checkpoints, logs and results go to ``public/student``. A training that was killed goes on from its last checkpoint.
+
+    Args:
+        args: a subcommand and its options, the one form in which LightningCLI takes a subcommand; or a whole
+            configuration as plain data, from which the parts are made and nothing is run.
+        parser_kwargs: further arguments of the parsers.
     """
+
+    def __init__(self, args: list[str] | Json, **parser_kwargs: Any) -> None:
+        logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
+        for message in _KNOWN:
+            warnings.filterwarnings("ignore", message)
+        super().__init__(
+            Student,
+            StudentData,
+            args=args,
+            run=isinstance(args, list),
+            auto_configure_optimizers=False,
+            save_config_callback=None,
+            seed_everything_default=0,
+            parser_kwargs={"prog": "pate student", **parser_kwargs},
+        )
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the run, and link what the data say of the model."""
@@ -118,23 +135,14 @@ class StudentCLI(LightningCLI):
         return str(path)
 
 
-def main(args: Sequence[str], *, run: bool = True) -> StudentCLI:
-    """Run `pate student <fit|validate|test|predict>`; with ``run=False`` only make its parts."""
-    command, rest = (list(args[:1]), list(args[1:])) if run else ([], list(args))
-    root = run_folder(rest)
-    if root is not None and command != ["validate"]:  # which writes nothing
-        lock_run(root)
-    places = () if command == ["fit"] else (str(STUDENT.config),)
-    logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
-    for message in _KNOWN:
-        warnings.filterwarnings("ignore", message)
-    return StudentCLI(
-        Student,
-        StudentData,
-        args=command + saved_settings(rest, *places),
-        run=run,
-        auto_configure_optimizers=False,
-        save_config_callback=None,
-        seed_everything_default=0,
-        parser_kwargs={"prog": "pate student", "formatter_class": BriefHelp},
-    )
+def student_of_truth(run: Run, folder: Path) -> StudentCLI:
+    """Make the parts of a student like the one of ``run``, which learns the true labels and leaves nothing. PRIVATE.
+
+    Args:
+        run: a run whose student is trained.
+        folder: Lightning's folder.
+    """
+    config: Json = yaml.safe_load((run.root / STUDENT.config).read_text())
+    config["data"]["labels"] = "truth"
+    config["trainer"] |= {"default_root_dir": str(folder), "logger": False, "enable_checkpointing": False}
+    return StudentCLI(config | {"run": str(run.root)})

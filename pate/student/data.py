@@ -14,12 +14,12 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from pate.data.module import Features, Role
 from pate.data.source import load_data
 from pate.runs import LABEL, Run
-from pate.runs.released import read_released
+from pate.runs.released import ReleasedLabels
+from pate.typing import BoolArray, Float32Array, IntArray, StrArray
 from pate.validation import expect, expect_count
 from pate.votes import rows_of
 
 Labels = Literal["released", "truth"]
-FloatArray = NDArray[np.float32]
 
 
 class StudentData(pl.LightningDataModule):
@@ -63,16 +63,16 @@ class StudentData(pl.LightningDataModule):
         self.source = load_data(self.run)
         self.input_shape = self.source.input_shape
         self.label_names = self.source.label_names
-        released = read_released(self.run)
-        named = tuple(str(name) for name in released["label_names"])
-        expect(named == self.label_names, f"labels named {', '.join(self.label_names)}", label_names=named)
+        released = ReleasedLabels.load(self.run)
+        same = released.label_names == self.label_names
+        expect(same, f"labels named {', '.join(self.label_names)}", label_names=released.label_names)
         public = self.source.records(Role.PUBLIC)
-        rows = rows_of(released["ids"], public.ids)
+        rows = rows_of(released.ids, public.ids)
         if labels == "truth":
-            targets, mask = public.labels[rows].astype(np.float32), np.ones(released["mask"].shape, dtype=np.bool_)
+            targets, mask = public.labels[rows].astype(np.float32), np.ones(released.mask.shape, dtype=np.bool_)
         else:
-            targets, mask = targets_of(released, soft=soft), released["mask"]
-            answered = mask.any(axis=1)
+            targets, mask = targets_of(released, soft=soft), released.mask
+            answered = released.answered
             rows, targets, mask = rows[answered], targets[answered], mask[answered]
         expect(len(rows) > 0, "at least one query that was answered", answered=len(rows))
         order = np.random.default_rng(seed).permutation(len(rows))
@@ -108,7 +108,7 @@ class StudentData(pl.LightningDataModule):
         return self._truth(self._role)
 
     @property
-    def predict_ids(self) -> NDArray[np.str_]:
+    def predict_ids(self) -> StrArray:
         """The ids of the samples of `predict_dataloader`, in its order."""
         return self.source.records(self._role).ids
 
@@ -122,23 +122,23 @@ class StudentData(pl.LightningDataModule):
         return DataLoader(samples, batch_size=size, sampler=sampler, num_workers=self.num_workers)
 
 
-def targets_of(released: dict[str, NDArray[Any]], *, soft: bool = True) -> FloatArray:
+def targets_of(released: ReleasedLabels, *, soft: bool = True) -> Float32Array:
     """Return what a student learns of a release, ``[Q, C]``: shares of the teachers where there are noisy counts.
 
     The noise in a share has mean 0, so that a loss linear in its target is right on average (see `Student`).
     """
-    if soft and "values" in released:
-        return np.asarray(released["values"] / released["num_teachers"], dtype=np.float32)
-    return released["labels"].astype(np.float32)
+    if soft and released.values is not None:
+        return np.asarray(released.values / released.num_teachers, dtype=np.float32)
+    return released.labels.astype(np.float32)
 
 
 class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
     def __init__(
         self,
         features: Features,
-        rows: NDArray[np.int64],
+        rows: IntArray,
         labels: NDArray[Any],
-        mask: NDArray[np.bool_],
+        mask: BoolArray,
     ) -> None:
         self._features, self._rows, self._labels, self._mask = features, rows, labels, mask
 
