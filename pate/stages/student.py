@@ -24,7 +24,7 @@ from pate.student.module import Student
 from pate.validation import expect
 
 _CHECKPOINT = "last"
-# what Lightning warns of and we mean
+# what Lightning warns of here is intended
 _KNOWN = (
     "LightningCLI's args parameter",
     "Checkpoint directory .* exists and is not empty",
@@ -78,11 +78,11 @@ class StudentCLI(LightningCLI):
 
     @property
     def folder(self) -> Path:
-        """Where the student is kept."""
+        """The student's folder."""
         return self.run.root / STUDENT.outputs[0]
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
-        """Make the trainer, its files in the run's folder."""
+        """Make the trainer, with its files in the run's folder."""
         asked = self._get(self.config_init, "trainer")
         if asked["default_root_dir"] is None:
             kwargs["default_root_dir"] = self.folder
@@ -95,7 +95,7 @@ class StudentCLI(LightningCLI):
         return super().instantiate_trainer(**kwargs)
 
     def fit(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
-        """Train the student, from its last checkpoint if it has one."""
+        """Train the student, from its last checkpoint if there is one."""
         if not self.run.begin(STUDENT, {"labels": digest(labels_file(self.run))}):
             print(f"pate student fit: finished in {self.run.root}")
             return
@@ -104,18 +104,18 @@ class StudentCLI(LightningCLI):
         self.run.finish(STUDENT, {} if last is None else {Path(last): digest(Path(last))})
 
     def validate(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
-        """Judge the student on the released labels that were held out."""
+        """Evaluate the student on the released labels that were held out."""
         self.trainer.validate(model, ckpt_path=ckpt_path or self._trained(), **kwargs)
 
     def test(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
-        """Judge the student on the test set, and write ``metrics.json``."""
+        """Evaluate the student on the test set, and write ``metrics.json``."""
         self.trainer.test(model, ckpt_path=ckpt_path or self._trained(), **kwargs)
         truth = torch.from_numpy(self.datamodule.source.records(Role.TEST).labels)
         majority = evaluate(majority_answer(truth), truth, model.label_names)
         write_json(self.folder / METRICS, {"student": model.test_report, "all_majority": majority})
 
     def predict(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
-        """Write ``predictions.npz``: probabilities for the test set."""
+        """Write ``predictions.npz``: probabilities for the samples of ``--data.predict_on``."""
         answers = self.trainer.predict(model, ckpt_path=ckpt_path or self._trained(), **kwargs)
         write_arrays(
             self.folder / "predictions.npz",
@@ -131,7 +131,7 @@ class StudentCLI(LightningCLI):
     def _trained(self) -> str:
         self.run.require(STUDENT)
         path = self._last_checkpoint()
-        expect(path is not None, f"a checkpoint in {self.folder}, or --ckpt_path", checkpoint=None)
+        expect(path is not None, f"a checkpoint in {self.folder}, or one named by --ckpt_path", checkpoint=None)
         return str(path)
 
 
