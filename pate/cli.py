@@ -13,23 +13,23 @@ from types import FrameType
 
 import pate
 
-# name: (module, function, words handed on with the rest, summary)
-_COMMANDS: dict[str, tuple[str, str, tuple[str, ...], str]] = {
-    "run": ("recipe", "main", (), "run all stages of a recipe: pate run configs/<recipe>"),
-    "teachers fit": ("teachers_command", "fit", (), "train the teachers on their partitions (PRIVATE)"),
-    "teachers vote": ("teachers_command", "vote", (), "let the teachers vote on the public samples (PRIVATE)"),
-    "label": ("label_command", "main", (), "release labels through a private mechanism"),
-    "student fit": ("student", "main", ("fit",), "train the student on the released labels"),
-    "student validate": ("student", "main", ("validate",), "judge it on released labels that were held out"),
-    "student test": ("student", "main", ("test",), "judge it on the test set"),
-    "student predict": ("student", "main", ("predict",), "write its answers for the test set"),
-    "references": ("references", "main", (), "measure what a student is compared with (PRIVATE)"),
-    "calibrate": ("budget_command", "calibrate", (), "find the noise for a target epsilon"),
-    "account": ("budget_command", "account", (), "say what queries would cost, from parameters alone"),
-    "ledger show": ("budget_command", "show", (), "list the releases of a ledger and what they cost"),
-    "ledger verify": ("budget_command", "verify", (), "compute everything that a ledger says again"),
-    "frontier": ("frontier", "main", (), "draw label and student quality against epsilon for many aggregators"),
-    "faces": ("faces", "main", (), "draw faces and write them in CelebA's format"),
+# name: (module of pate.commands, function, summary)
+_COMMANDS: dict[str, tuple[str, str, str]] = {
+    "run": ("run", "main", "run all stages of a recipe: pate run configs/<recipe>"),
+    "teachers fit": ("teachers", "fit", "train the teachers on their partitions (PRIVATE)"),
+    "teachers vote": ("teachers", "vote", "let the teachers vote on the public samples (PRIVATE)"),
+    "label": ("label", "main", "release labels through a private mechanism"),
+    "student fit": ("student", "fit", "train the student on the released labels"),
+    "student validate": ("student", "validate", "judge it on released labels that were held out"),
+    "student test": ("student", "test", "judge it on the test set"),
+    "student predict": ("student", "predict", "write its answers for the test set"),
+    "references": ("references", "main", "measure what a student is compared with (PRIVATE)"),
+    "calibrate": ("calibrate", "main", "find the noise for a target epsilon"),
+    "account": ("account", "main", "say what queries would cost, from parameters alone"),
+    "ledger show": ("ledger", "show", "list the releases of a ledger and what they cost"),
+    "ledger verify": ("ledger", "verify", "compute everything that a ledger says again"),
+    "frontier": ("frontier", "main", "draw label and student quality against epsilon for many aggregators"),
+    "faces": ("faces", "main", "draw faces and write them in CelebA's format"),
 }
 
 
@@ -49,16 +49,16 @@ def main(args: Sequence[str] | None = None) -> int:
     name = next((" ".join(words[:n]) for n in (2, 1) if " ".join(words[:n]) in _COMMANDS), None)
     if name is None:
         return _help(words)
-    module, function, handed, _ = _COMMANDS[name]
+    module, function, _ = _COMMANDS[name]
     # networks and plug-ins of the checkout are named by class path, from where the command is run
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)
     try:
         with _terminable():
-            from pate.locks import release_locks
+            from pate.runs.locks import release_locks
 
             try:
-                getattr(import_module(f"pate.stages.{module}"), function)([*handed, *words[len(name.split()) :]])
+                getattr(import_module(f"pate.commands.{module}"), function)(words[len(name.split()) :])
             finally:
                 release_locks()
     except (Exception, KeyboardInterrupt, SystemExit) as stop:

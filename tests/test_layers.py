@@ -30,15 +30,13 @@ ALLOWED = {
     "mechanisms": {"accounting", "validation"},
     "votes": {"validation"},
     "aggregators": {"accounting", "mechanisms", "validation", "votes"},
-    "locks": set(),
     "archives": {"validation"},
-    "runs": {"validation"},
-    "released": {"archives", "runs", "validation"},
+    "runs": {"archives", "validation", "votes"},
     "vote_store": {"runs", "validation", "votes"},
     "data": {"archives", "runs", "validation"},
     "data_file": {"data", "runs", "validation"},
     "teachers": {"data", "runs", "validation", "vote_store", "votes"},
-    "student": {"data", "data_file", "released", "runs", "validation", "votes"},
+    "student": {"data", "data_file", "runs", "validation", "votes"},
 }
 
 

@@ -40,7 +40,7 @@ from pate.aggregators import (
 from pate.data.records import Role
 from pate.data_file import load_data
 from pate.runs import TEACHERS_VOTE, Run, replacing, write_text
-from pate.stages.command import call
+from pate.student.average_precision import average_precision
 from pate.student.linear import LinearStudent, fit_released
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 from pate.vote_store import VoteStore
@@ -398,19 +398,6 @@ def judge(student: LinearStudent, task: Task, *, cutoff: float = 0.5) -> dict[st
     }
 
 
-def average_precision(scores: FloatArray, truth: NDArray[np.bool_]) -> FloatArray:
-    """Return the average precision of each label ``[C]`` for scores ``[N, C]``; 0 for a label that nobody has."""
-    found = np.zeros(truth.shape[1])
-    for j in range(truth.shape[1]):
-        order = np.argsort(-scores[:, j], kind="stable")
-        hits = np.cumsum(truth[order, j])
-        # equal scores are one step
-        last = np.append(np.diff(scores[order, j]) != 0, True)
-        gained = np.diff(hits[last], prepend=0)
-        found[j] = gained @ (hits[last] / (np.flatnonzero(last) + 1)) / max(1, hits[-1])
-    return found
-
-
 def label_quality(release: Release, votes: Votes) -> dict[str, float]:
     """Return how much was released, and how well it agrees with the noiseless majority; NaN where nothing was."""
     majority = 2 * votes.counts.astype(np.int64) > votes.num_teachers
@@ -614,8 +601,3 @@ def _load(root: Path, student: bool) -> Task:
         label_names=names,
         private=True,
     )
-
-
-def main(args: Sequence[str]) -> None:
-    """Run `pate frontier`."""
-    call("frontier", frontier, args)

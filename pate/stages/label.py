@@ -7,51 +7,51 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import pate
 from pate.accounting.budget import Budget
-from pate.accounting.events import Event
 from pate.accounting.ledger import Ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import check_budget, describe, make_statement
-from pate.aggregators.base import Aggregator, Release
+from pate.aggregators.base import Aggregator
 from pate.archives import read_arrays
 from pate.mechanisms.noise import private_generator, seeded_generator
-from pate.released import read_released, sealing_key, write_released
-from pate.runs import LABEL, TEACHERS_FIT, TEACHERS_VOTE, Run, digest, labels_file, replacing, write_json, write_text
+from pate.runs import (
+    LABEL,
+    TEACHERS_FIT,
+    TEACHERS_VOTE,
+    Json,
+    Run,
+    digest,
+    labels_file,
+    replacing,
+    write_json,
+    write_text,
+)
+from pate.runs.released import Queries, ReleasedLabels, sealing_key
 from pate.stages.ledger_file import open_ledger
-from pate.validation import expect, expect_count
+from pate.stages.rehearsal import realised_charges, rehearse
+from pate.typing import FloatArray, IntArray, StrArray
+from pate.validation import expect, expect_count, expect_open_unit
 from pate.vote_store import VoteStore
 from pate.votes import Votes, rows_of
 
 _RELEASE = "release"  # in the stage's state and in the statement: the number of the labels that they speak of
-_STATEMENT = "statement"  # in the stage's state: the digest of what was stated
+_STATEMENT = "statement"  # in the stage's state: the digest of the statement
 _STATEMENT_BYTES = 1 << 20
 
 
-def label(
-    run: Run,
-    aggregator: Aggregator,
-    num_queries: int,
-    delta: float,
-    max_epsilon: float | None = None,
-    query_seed: int = 0,
-    noise_seed: int | None = None,
-    predictions: Path | None = None,
-) -> None:
-    """Label public samples through a private mechanism, and state what all releases from the private data cost.
-
-    The cost is written to the ledger before the noise is drawn. Labelling again is a new release, and adds up.
+@dataclass(frozen=True)
+class LabelSettings:
+    """What is asked of the teachers, through which mechanism and at what price.
 
     Args:
-        run: the run's folder.
         aggregator: the mechanism.
         num_queries: how many public samples are labelled.
         delta: the delta of the statement, above what the mechanism's tests cost.
@@ -62,50 +62,79 @@ def label(
             the operating system's entropy.
         predictions: an ``.npz`` with ``ids`` and ``probabilities``, what a student that was trained on an earlier
             release predicts of public samples, for an aggregator that asks for it.
+
+    Raises:
+        ValueError: if a number is outside its range, or predictions are missing or of no use to the aggregator.
+    """
+
+    aggregator: Aggregator
+    num_queries: int
+    delta: float
+    max_epsilon: float | None = None
+    query_seed: int = 0
+    noise_seed: int | None = None
+    predictions: Path | None = None
+
+    def __post_init__(self) -> None:
+        expect_count(1, num_queries=self.num_queries)
+        expect_count(0, query_seed=self.query_seed)
+        if self.noise_seed is not None:
+            expect_count(0, noise_seed=self.noise_seed)
+        expect_open_unit(delta=self.delta)
+        name, needed = type(self.aggregator).__name__, self.aggregator.needs_predictions
+        use = f"--predictions, which {name} needs" if needed else f"no --predictions, of which {name} makes no use"
+        expect(needed == (self.predictions is not None), use, predictions=self.predictions and str(self.predictions))
+
+    @property
+    def budget(self) -> Budget | None:
+        """The budget that is asked for, None where none is."""
+        if self.max_epsilon is None:
+            return None
+        relation = self.aggregator.neighboring_relation
+        return Budget(max_epsilon=self.max_epsilon, delta=self.delta, neighboring_relation=relation)
+
+
+def label(run: Run, settings: LabelSettings) -> None:
+    """Label public samples through a private mechanism, and state what all releases from the private data cost.
+
+    The cost is written to the ledger before the noise is drawn. Labelling again is a new release, and adds up.
+
+    Args:
+        run: the run, whose teachers have voted.
+        settings: what is asked, through which mechanism and at what price.
+
+    Raises:
+        ValueError: if the votes are missing, the release would exceed the budget, or it cannot be made; nothing is
+            spent then.
     """
     run.require(TEACHERS_VOTE)
     # labels that could not be sealed would be paid for and lost
     sealing_key(run)
-    expect_count(1, num_queries=num_queries)
-    expect_count(0, query_seed=query_seed, **({} if noise_seed is None else {"noise_seed": noise_seed}))
     store = VoteStore(run.root / TEACHERS_VOTE.outputs[0])
     manifest: Any = store.manifest()
-    num_teachers, names = manifest["num_teachers"], manifest["label_names"]
-    expect(num_queries <= len(manifest["ids"]), f"num_queries <= {len(manifest['ids'])}", num_queries=num_queries)
-    needed = aggregator.needs_predictions
-    expect(needed == (predictions is not None), f"predictions {'given' if needed else 'left out'}", given=predictions)
-    chosen = np.random.default_rng(query_seed).permutation(len(manifest["ids"]))[:num_queries]
-    # what the labels say of themselves, so that neither statement nor student has to ask elsewhere
-    about = {
-        "ids": np.array(manifest["ids"])[chosen],
-        "label_names": np.array(names),
-        "num_teachers": np.array(num_teachers),
-        "delta": np.array(delta, dtype=np.float64),
-        "aggregator": np.array(json.dumps(_describe_aggregator(aggregator))),
-    }
+    size = len(manifest["ids"])
+    expect(settings.num_queries <= size, f"num_queries <= {size}", num_queries=settings.num_queries)
+    rows = np.random.default_rng(settings.query_seed).permutation(size)[: settings.num_queries]
+    queries = Queries(
+        ids=np.array(manifest["ids"])[rows],
+        label_names=tuple(manifest["label_names"]),
+        num_teachers=manifest["num_teachers"],
+        delta=float(settings.delta),
+        aggregator=_describe_aggregator(settings.aggregator),
+    )
     made_by = manifest["made_by"]
     todo = run.needs(LABEL, made_by)
     redo = run.overwrite and bool(run.changes(LABEL, made_by))
-    released = None if redo else _find_labels(run, about)
+    released = None if redo else _find_labels(run, queries)
     if released is None:
-        released = _release(
-            run,
-            aggregator,
-            about,
-            store,
-            chosen,
-            made_by=made_by,
-            max_epsilon=max_epsilon,
-            noise_seed=noise_seed,
-            predictions=predictions,
-        )
+        released = _pay_and_release(run, settings, queries, store, rows, made_by)
     elif not todo and _is_stated(run):
         return
-    _state(run, aggregator, released)
+    _settle_and_state(run, settings.aggregator, released)
     run.finish(LABEL)
 
 
-def _find_labels(run: Run, about: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]] | None:
+def _find_labels(run: Run, queries: Queries) -> ReleasedLabels | None:
     """Return the labels that this command left before, None where it left none yet.
 
     Raises ``ValueError`` on any others, unless they are to be overwritten.
@@ -114,10 +143,10 @@ def _find_labels(run: Run, about: Mapping[str, NDArray[Any]]) -> dict[str, NDArr
     try:
         if not labels_file(run).is_file() and (state is None or not state["finished"]):
             return None
-        released = read_released(run)
-        differs = [name for name, value in about.items() if not np.array_equal(released[name], value)]
-        known = state is not None and state.get(_RELEASE) == released["release"]
-        expect(known and not differs, f"labels in {labels_file(run)} that this command left", others=differs or "all")
+        released = ReleasedLabels.load(run)
+        others = released.differences(queries)
+        known = state is not None and state.get(_RELEASE) == released.release
+        expect(known and not others, f"labels in {labels_file(run)} that this command left", others=others or "all")
     except ValueError as error:
         if run.overwrite:
             return None
@@ -125,59 +154,67 @@ def _find_labels(run: Run, about: Mapping[str, NDArray[Any]]) -> dict[str, NDArr
     return released
 
 
-def _release(
-    run: Run,
-    aggregator: Aggregator,
-    about: Mapping[str, NDArray[Any]],
-    store: VoteStore,
-    chosen: NDArray[np.int64],
-    *,
-    made_by: Mapping[str, Any],
-    max_epsilon: float | None,
-    noise_seed: int | None,
-    predictions: Path | None,
-) -> dict[str, NDArray[Any]]:
-    """Reserve a release, draw its noise and leave its labels; return what they say.
+def _pay_and_release(
+    run: Run, settings: LabelSettings, queries: Queries, store: VoteStore, rows: IntArray, made_by: Mapping[str, str]
+) -> ReleasedLabels:
+    """Reserve a release, draw its noise and leave its labels; return them as they are on disk.
 
     Whatever can fail is tried before the reservation. The old statement goes before the old labels, and those before
     the new ones come: nothing ever speaks of labels that are not there.
+
+    Args:
+        run: the run.
+        settings: what is asked.
+        queries: the same, as it is published.
+        store: the votes.
+        rows: ``[Q]``, the queries' places among the votes.
+        made_by: digests of what the votes were made from.
     """
-    num_teachers, num_labels, count = int(about["num_teachers"]), len(about["label_names"]), len(chosen)
-    delta, relation = float(about["delta"]), aggregator.neighboring_relation
-    events = {
-        each: aggregator.event(num_teachers=num_teachers, num_labels=num_labels, neighboring_relation=each)
-        for each in NeighboringRelation
-    }
-    budget = None
-    if max_epsilon is not None:
-        budget = Budget(max_epsilon=max_epsilon, delta=delta, neighboring_relation=relation)
-    predicted = (
-        None if predictions is None else read_predictions(predictions, about["ids"], about["label_names"].tolist())
-    )
+    aggregator, budget, panel = settings.aggregator, settings.budget, queries.panel
+    sizes = {"num_teachers": panel.num_teachers, "num_labels": panel.num_labels}
+    events = {each: aggregator.event(neighboring_relation=each, **sizes) for each in NeighboringRelation}
+    predictions = None
+    if settings.predictions is not None:
+        predictions = read_predictions(settings.predictions, queries.ids, queries.label_names)
     with ExitStack() as stack:
         ledger = open_ledger(run)
         with _naming_ledger(ledger):
-            epsilon = check_budget(ledger.entries(), events, count=count, relation=relation, delta=delta)
+            epsilon = check_budget(
+                ledger.entries(),
+                events,
+                count=len(rows),
+                relation=aggregator.neighboring_relation,
+                delta=queries.delta,
+            )
             if budget is not None:
-                within = epsilon <= budget.max_epsilon
-                expect(within, f"epsilon <= {max_epsilon} with all earlier releases", epsilon=epsilon)
-        votes, _ = store.load(rows=chosen, ballots=aggregator.needs_ballots)
-        asked = replace(votes, predictions=predicted)
-        rehearse(aggregator, num_teachers=num_teachers, num_labels=num_labels, predictions=asked.predictions)
-        file = _reserve_room(stack, run, about, count * num_labels)
+                most = f"epsilon <= {settings.max_epsilon} (--max_epsilon) with all earlier releases"
+                expect(epsilon <= budget.max_epsilon, most, epsilon=epsilon)
+        votes, _ = store.load(rows=rows, ballots=aggregator.needs_ballots)
+        asked: Votes = replace(votes, predictions=predictions)
+        rehearse(aggregator, panel, predictions=predictions)
+        file = _reserve_room(stack, run, queries)
         with _naming_ledger(ledger):
             release = ledger.reserve(
                 events,
-                count=count,
+                count=len(rows),
                 run=run.root.resolve().name,
                 description=type(aggregator).__name__,
-                seeded=noise_seed is not None,
+                seeded=settings.noise_seed is not None,
                 budget=budget,
-                delta=delta,
+                delta=queries.delta,
             )
-        generator = private_generator() if noise_seed is None else seeded_generator(noise_seed, release=release)
-        found = aggregator.aggregate(asked, generator=generator)
-        write_released(file, run, {**about, "release": np.array(release), **_arrays(found)})
+        seed = settings.noise_seed
+        generator = private_generator() if seed is None else seeded_generator(seed, release=release)
+        answers = aggregator.aggregate(asked, generator=generator)
+        ReleasedLabels(
+            **{field.name: getattr(queries, field.name) for field in fields(queries)},
+            release=release,
+            labels=answers.labels,
+            mask=answers.mask,
+            values=answers.values,
+            noise_std=answers.noise_std,
+            steps=answers.steps,
+        ).save(file, run)
         file.truncate()
         file.flush()
         os.fsync(file.fileno())
@@ -188,48 +225,17 @@ def _release(
         # labels count as this command's only under the number that it reserved
         write_json(run.root / LABEL.state, (run.state(LABEL) or {}) | {_RELEASE: release})
         # leaving renames the file to labels.npz
-    return read_released(run)
+    return ReleasedLabels.load(run)
 
 
-def rehearse(
-    aggregator: Aggregator, *, num_teachers: int, num_labels: int, predictions: NDArray[np.float64] | None = None
-) -> None:
-    """Put constant votes to an aggregator and drop what it says, so that what it refuses is refused for free.
-
-    No vote and no noise of a release is touched. None, one and several queries are put, because a screen may leave any
-    number of them. Raises what the aggregator raises, and ``ValueError`` where its release is not of the votes' shape.
-    """
-    levels = np.array([0, num_teachers, num_teachers // 2, 0, num_teachers, num_teachers // 2])
-    for count in (0, 1, len(levels)):
-        given = levels[:count]
-        teachers = np.arange(num_teachers)[None, :, None] < given[:, None, None]
-        guess = None
-        if predictions is not None:
-            guess = np.resize(predictions, (count, num_labels))
-        votes = Votes(
-            counts=np.repeat(given[:, None], num_labels, axis=1),
-            num_teachers=num_teachers,
-            ballots=np.repeat(teachers, num_labels, axis=2).astype(np.uint8) if aggregator.needs_ballots else None,
-            predictions=guess,
-        )
-        found = aggregator.aggregate(votes, generator=np.random.Generator(np.random.Philox(key=0)))
-        shape = (count, num_labels)
-        shapes = {
-            name: np.shape(array) for name, array in _arrays(found).items() if name in ("labels", "mask", "values")
-        }
-        expect(set(shapes.values()) == {shape}, f"a release of {count} queries and {num_labels} labels", **shapes)
-        if found.steps is not None:
-            expect(found.steps.shape == (count,), f"the steps of {count} queries", shape=found.steps.shape)
-            realised_charges(aggregator, found.steps, num_teachers=num_teachers, num_labels=num_labels)
-
-
-def _reserve_room(stack: ExitStack, run: Run, about: Mapping[str, NDArray[Any]], entries: int) -> IO[bytes]:
+def _reserve_room(stack: ExitStack, run: Run, queries: Queries) -> IO[bytes]:
     """Open the file that becomes labels.npz once ``stack`` is left, with room on disk for all that will be in it.
 
     Raises ``ValueError`` where the folders cannot be written, their files not be replaced, or the disk is full.
     """
-    # labels, mask and noisy counts, steps, and the statement
-    size = 18 * entries + sum(array.nbytes for array in about.values()) + _STATEMENT_BYTES
+    # labels, mask, noisy counts and steps, what was asked, and the statement
+    names = queries.ids.nbytes + len(json.dumps([queries.label_names, queries.aggregator]))
+    size = 18 * len(queries.ids) * len(queries.label_names) + names + _STATEMENT_BYTES
     try:
         for old in run.public.glob(f".{labels_file(run).name}.*"):
             old.unlink()  # what a killed command was writing; nobody else has the lock
@@ -253,6 +259,7 @@ def _reserve_room(stack: ExitStack, run: Run, about: Mapping[str, NDArray[Any]],
 
 @contextmanager
 def _naming_ledger(ledger: Ledger) -> Iterator[None]:
+    """Add to an error which ledger refused the release, and on whose account."""
     try:
         yield
     except ValueError as error:
@@ -266,29 +273,27 @@ def _naming_ledger(ledger: Ledger) -> Iterator[None]:
         ) from None
 
 
-def _state(run: Run, aggregator: Aggregator, released: Mapping[str, NDArray[Any]]) -> None:
-    """Settle the release that is on disk, and write the statement of these labels."""
-    num_teachers, num_labels = int(released["num_teachers"]), len(released["label_names"])
-    realised = None
-    if "steps" in released:
-        realised = realised_charges(aggregator, released["steps"], num_teachers=num_teachers, num_labels=num_labels)
+def _settle_and_state(run: Run, aggregator: Aggregator, released: ReleasedLabels) -> None:
+    """Settle the release that is on disk, and write the statement of its labels."""
+    panel, realised = released.panel, None
+    if released.steps is not None:
+        realised = realised_charges(aggregator, released.steps, panel)
     ledger = open_ledger(run)
-    ledger.settle(int(released["release"]), realised=realised)
-    book = ledger.book()
+    ledger.settle(released.release, realised=realised)
     statement = make_statement(
-        book,
-        delta=float(released["delta"]),
+        ledger.book(),
+        delta=released.delta,
         relation=aggregator.neighboring_relation,
         unit=_unit(run),
-        aggregator=json.loads(str(released["aggregator"])),
-        num_queries=len(released["ids"]),
-        num_answered=int(released["mask"].any(axis=1).sum()),
-        num_teachers=num_teachers,
-        num_labels=num_labels,
+        aggregator=released.aggregator,
+        num_queries=len(released.ids),
+        num_answered=int(released.answered.sum()),
+        num_teachers=panel.num_teachers,
+        num_labels=panel.num_labels,
         versions={"pate": pate.__version__} | {name: version(name) for name in ("numpy", "scipy", "torch")},
         of_this_run_alone=run.ledger is None,
     )
-    write_json(run.root / LABEL.outputs[1], statement | {_RELEASE: int(released["release"])})
+    write_json(run.root / LABEL.outputs[1], statement | {_RELEASE: released.release})
     write_text(run.root / LABEL.outputs[2], describe(statement))
     written = digest(*(run.root / output for output in LABEL.outputs[1:]))
     write_json(run.root / LABEL.state, (run.state(LABEL) or {}) | {_STATEMENT: written})
@@ -307,50 +312,26 @@ def _unit(run: Run) -> str:
     return str(state["config"].get("unit", "record"))
 
 
-def read_predictions(path: Path, wanted: NDArray[np.str_], label_names: Sequence[str]) -> NDArray[np.float64]:
+def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -> FloatArray:
     """Return the probabilities ``[Q, C]`` that a student gives to the samples ``wanted`` ``[Q]``.
 
-    Raises ``ValueError`` where the file, a sample or a label is missing.
+    Raises:
+        ValueError: if the file, a sample or a label is missing.
     """
+    expect(path.is_file(), "--predictions, a file that `pate student predict` wrote", missing=str(path))
     arrays = read_arrays(path, ("ids", "probabilities", "label_names"))
     found = [str(name) for name in arrays["label_names"]]
-    expect(found == list(label_names), f"predictions of {', '.join(label_names)}", label_names=found)
+    expect(found == list(label_names), f"--predictions of the labels {', '.join(label_names)}", label_names=found)
     return np.asarray(arrays["probabilities"][rows_of(wanted, arrays["ids"])], dtype=np.float64)
 
 
-def realised_charges(
-    aggregator: Aggregator, steps: NDArray[np.integer], *, num_teachers: int, num_labels: int
-) -> list[tuple[dict[NeighboringRelation, Event], int]]:
-    """Return what queries cost that went ``steps`` ``[Q]`` far: events under either relation, and how often."""
-    return [
-        (
-            {
-                relation: aggregator.realised_event(
-                    step, num_teachers=num_teachers, num_labels=num_labels, neighboring_relation=relation
-                )
-                for relation in NeighboringRelation
-            },
-            count,
-        )
-        for step, count in zip(*(each.tolist() for each in np.unique(steps, return_counts=True)), strict=True)
-    ]
+def _describe_aggregator(aggregator: Aggregator) -> Json:
+    """Return class path and settings as plain JSON types."""
 
+    def described(each: Aggregator) -> Json:
+        cls, settings = type(each), {field.name: getattr(each, field.name) for field in fields(each)}
+        plain = {name: described(value) if isinstance(value, Aggregator) else value for name, value in settings.items()}
+        return {"class_path": f"{cls.__module__}.{cls.__name__}", "init_args": plain}
 
-def _arrays(release: Release) -> dict[str, Any]:
-    """Return what is kept of a release; what it has not is left out."""
-    arrays: dict[str, Any] = {"labels": release.labels, "mask": release.mask}
-    if release.values is not None:
-        arrays |= {"values": release.values, "noise_std": release.noise_std}
-    if release.steps is not None:
-        arrays["steps"] = release.steps
-    return arrays
-
-
-def _describe_aggregator(aggregator: Aggregator) -> Mapping[str, Any]:
-    cls = type(aggregator)
-    parameters = {field.name: getattr(aggregator, field.name) for field in fields(aggregator)}
-    plain = {
-        name: _describe_aggregator(value) if isinstance(value, Aggregator) else value
-        for name, value in parameters.items()
-    }
-    return {"class_path": f"{cls.__module__}.{cls.__name__}", "init_args": plain}
+    content: Json = json.loads(json.dumps(described(aggregator)))
+    return content

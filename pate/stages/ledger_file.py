@@ -1,4 +1,4 @@
-"""Which file is the ledger of a run: one for all runs on the same private data wherever that can be."""
+"""Which file is the ledger of a run: one for all runs on the same private data, wherever possible."""
 
 from __future__ import annotations
 
@@ -17,18 +17,26 @@ from pate.validation import expect
 def choose_ledger(root: Path, asked: Path | None, data: DataSource, *, overwrite: bool = False) -> Path | None:
     """Return the ledger of the run at ``root``, an absolute path; None for the run's own. Writes nothing.
 
-    A run keeps what it was begun with. A new one takes what is asked for, else the place that the data name beside
-    themselves, unless no file can be made there.
+    A run keeps the ledger that it was begun with. A new run takes the one that is asked for, else the file beside the
+    data, unless no file can be made there.
+
+    Args:
+        root: the run's folder.
+        asked: the ledger that the user names, None for no wish.
+        data: the source of the records.
+        overwrite: whether the run's teachers are trained again.
 
     Raises:
-        ValueError: if another ledger is asked for than the run was begun with, unless it is done again; if it is done
-            again on records that another ledger counts; or if there is one beside the data that may not be written.
+        ValueError: if a ledger is asked for that is not the one the run was begun with, unless it is overwritten; if it
+            is overwritten with records that another ledger counts; or if the ledger beside the data is read-only.
     """
     own = root / "ledger.sqlite"
     begun, recorded = (root / "data.yaml").is_file(), load_ledger(root)
     same = asked is None or located(asked).resolve() == (recorded or own).resolve()
     if begun and (same or not overwrite):
-        expect(same, f"the ledger that {root} was begun with, {recorded or own}", ledger=str(asked))
+        expect(
+            same, f"--ledger left out, or the ledger that {root} was begun with, {recorded or own}", ledger=str(asked)
+        )
         state = Run(root).state(TEACHERS_FIT)
         if overwrite and state is not None and _beside(data) != recorded:
             # what is released of other records is nothing that this ledger may count alone
@@ -62,22 +70,25 @@ def _may_write(path: Path) -> bool:
 
 
 def open_ledger(run: Run) -> Ledger:
-    """Open the run's ledger, and make it where the run has not come to use it yet.
+    """Open the run's ledger, which is made if the run has not used it yet.
 
     Raises:
-        ValueError: if it is missing though it was there, is a copy of another that is still in its place, or cannot be
-            used.
+        ValueError: if it existed and is missing, is a copy of another that is still in its place, or cannot be used.
     """
     expect_ledger(run)
     path = run.ledger_path
     if run.ledger is not None and run.data_config.is_file():
         # data that were moved away leave no folder behind in which a new budget could begin
-        expect(path.parent.is_dir(), "a folder for the ledger", path=str(path))
+        expect(
+            path.parent.is_dir(),
+            f"a folder for the ledger, whose place is `ledger:` in {run.data_config}",
+            path=str(path),
+        )
     return Ledger(path, home=path.resolve())
 
 
 def expect_ledger(run: Run) -> None:
-    """Raise ``ValueError`` where the ledger that a run was begun with is missing, with what it has spent."""
+    """Raise ``ValueError`` if the ledger that a run was begun with is missing, and with it what was spent."""
     path = run.ledger_path
     if path.exists():
         return

@@ -1,10 +1,9 @@
-"""The stage `student`: Lightning's own command line, with a run in place of a log folder."""
+"""The stage `student`: LightningCLI, with a run in place of a log folder."""
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,16 +17,14 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import CSVLogger
 
 from pate.data.records import Role
-from pate.locks import lock_run
 from pate.runs import METRICS, STUDENT, Json, Run, digest, labels_file, write_arrays, write_json
-from pate.stages.command import BriefHelp, run_folder, saved_settings
 from pate.student.data import StudentData
 from pate.student.metrics import evaluate, majority_answer
 from pate.student.module import Student
 from pate.validation import expect
 
 _CHECKPOINT = "last"
-# what Lightning warns of and we mean
+# what Lightning warns of here is intended
 _KNOWN = (
     "LightningCLI's args parameter",
     "Checkpoint directory .* exists and is not empty",
@@ -41,7 +38,27 @@ class StudentCLI(LightningCLI):
     """`pate student`: LightningCLI on the released labels of a run.
 
     Checkpoints, logs and results go to ``public/student``. A training that was killed goes on from its last checkpoint.
+
+    Args:
+        args: a subcommand and its options, the one form in which LightningCLI takes a subcommand; or a whole
+            configuration as plain data, from which the parts are made and nothing is run.
+        parser_kwargs: further arguments of the parsers.
     """
+
+    def __init__(self, args: list[str] | Json, **parser_kwargs: Any) -> None:
+        logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
+        for message in _KNOWN:
+            warnings.filterwarnings("ignore", message)
+        super().__init__(
+            Student,
+            StudentData,
+            args=args,
+            run=isinstance(args, list),
+            auto_configure_optimizers=False,
+            save_config_callback=None,
+            seed_everything_default=0,
+            parser_kwargs={"prog": "pate student", **parser_kwargs},
+        )
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the run, and link what the data say of the model."""
@@ -61,11 +78,11 @@ class StudentCLI(LightningCLI):
 
     @property
     def folder(self) -> Path:
-        """Where the student is kept."""
+        """The student's folder."""
         return self.run.root / STUDENT.outputs[0]
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
-        """Make the trainer, its files in the run's folder."""
+        """Make the trainer, with its files in the run's folder."""
         asked = self._get(self.config_init, "trainer")
         if asked["default_root_dir"] is None:
             kwargs["default_root_dir"] = self.folder
@@ -78,7 +95,7 @@ class StudentCLI(LightningCLI):
         return super().instantiate_trainer(**kwargs)
 
     def fit(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
-        """Train the student, from its last checkpoint if it has one."""
+        """Train the student, from its last checkpoint if there is one."""
         if not self.run.begin(STUDENT, {"labels": digest(labels_file(self.run))}):
             print(f"pate student fit: finished in {self.run.root}")
             return
@@ -87,18 +104,18 @@ class StudentCLI(LightningCLI):
         self.run.finish(STUDENT, {} if last is None else {Path(last): digest(Path(last))})
 
     def validate(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
-        """Judge the student on the released labels that were held out."""
+        """Evaluate the student on the released labels that were held out."""
         self.trainer.validate(model, ckpt_path=ckpt_path or self._trained(), **kwargs)
 
     def test(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
-        """Judge the student on the test set, and write ``metrics.json``."""
+        """Evaluate the student on the test set, and write ``metrics.json``."""
         self.trainer.test(model, ckpt_path=ckpt_path or self._trained(), **kwargs)
         truth = torch.from_numpy(self.datamodule.source.records(Role.TEST).labels)
         majority = evaluate(majority_answer(truth), truth, model.label_names)
         write_json(self.folder / METRICS, {"student": model.test_report, "all_majority": majority})
 
     def predict(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
-        """Write ``predictions.npz``: probabilities for the test set."""
+        """Write ``predictions.npz``: probabilities for the samples of ``--data.predict_on``."""
         answers = self.trainer.predict(model, ckpt_path=ckpt_path or self._trained(), **kwargs)
         write_arrays(
             self.folder / "predictions.npz",
@@ -114,27 +131,18 @@ class StudentCLI(LightningCLI):
     def _trained(self) -> str:
         self.run.require(STUDENT)
         path = self._last_checkpoint()
-        expect(path is not None, f"a checkpoint in {self.folder}, or --ckpt_path", checkpoint=None)
+        expect(path is not None, f"a checkpoint in {self.folder}, or one named by --ckpt_path", checkpoint=None)
         return str(path)
 
 
-def main(args: Sequence[str], *, run: bool = True) -> StudentCLI:
-    """Run `pate student <fit|validate|test|predict>`; with ``run=False`` only make its parts."""
-    command, rest = (list(args[:1]), list(args[1:])) if run else ([], list(args))
-    root = run_folder(rest)
-    if root is not None and command != ["validate"]:  # which writes nothing
-        lock_run(root)
-    places = () if command == ["fit"] else (str(STUDENT.config),)
-    logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
-    for message in _KNOWN:
-        warnings.filterwarnings("ignore", message)
-    return StudentCLI(
-        Student,
-        StudentData,
-        args=command + saved_settings(rest, *places),
-        run=run,
-        auto_configure_optimizers=False,
-        save_config_callback=None,
-        seed_everything_default=0,
-        parser_kwargs={"prog": "pate student", "formatter_class": BriefHelp},
-    )
+def student_of_truth(run: Run, folder: Path) -> StudentCLI:
+    """Make the parts of a student like the one of ``run``, which learns the true labels and leaves nothing. PRIVATE.
+
+    Args:
+        run: a run whose student is trained.
+        folder: Lightning's folder.
+    """
+    config: Json = yaml.safe_load((run.root / STUDENT.config).read_text())
+    config["data"]["labels"] = "truth"
+    config["trainer"] |= {"default_root_dir": str(folder), "logger": False, "enable_checkpointing": False}
+    return StudentCLI(config | {"run": str(run.root)})

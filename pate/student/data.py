@@ -1,4 +1,4 @@
-"""What a student sees: public samples with the labels that were released of them, and the test set."""
+"""The data of a student: public samples with their released labels, and the test set."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from pate.data.records import Features, Role
 from pate.data_file import load_data
-from pate.released import read_released
 from pate.runs import LABEL, Run
+from pate.runs.released import ReleasedLabels
+from pate.typing import BoolArray, Float32Array, IntArray, StrArray
 from pate.validation import expect, expect_count
 from pate.votes import rows_of
 
 Labels = Literal["released", "truth"]
-FloatArray = NDArray[np.float32]
 
 
 class StudentData(pl.LightningDataModule):
@@ -29,16 +29,19 @@ class StudentData(pl.LightningDataModule):
         run: the run's folder, in which ``pate label`` is finished.
         batch_size: samples per batch.
         val_fraction: share of the labelled samples held out for validation.
-        labels: ``released`` for what the aggregator released. ``truth`` puts the true labels of the same queries in
-            their place, for the reference that a private student is measured against: what comes of it is PRIVATE.
+        labels: ``released`` for the released labels; ``truth`` for the true labels of the same queries, from which the
+            reference student learns: all that follows from them is PRIVATE.
         num_workers: worker processes of the loaders.
         seed: seed of the split and of the order of the samples.
-        soft: whether noisy counts, where the aggregator released them, are learned from in place of labels: as shares
-            of the teachers, which lie below 0 and above 1 too.
-        unlabelled: how many samples without any label are shown with each labelled one, drawn anew every epoch from the
-            rest of the public pool and the queries that were not answered. A student with `Student.pseudo_confidence`
-            learns from them.
-        predict_on: whether ``pate student predict`` answers for the ``test`` set or the ``public`` samples.
+        soft: whether to learn from noisy counts in place of labels, if the aggregator released them: as shares of the
+            teachers, which may lie below 0 and above 1.
+        unlabelled: number of unlabelled samples shown with each labelled one, drawn anew every epoch from the rest of
+            the public pool and from the queries without an answer. A student with ``pseudo_confidence`` learns from
+            them.
+        predict_on: ``test`` or ``public``, the samples that ``pate student predict`` answers for.
+
+    Raises:
+        ValueError: if a number is outside its range, the labels are missing, or there is nothing to learn from.
     """
 
     def __init__(
@@ -63,24 +66,32 @@ class StudentData(pl.LightningDataModule):
         self.source = load_data(self.run)
         self.input_shape = self.source.input_shape
         self.label_names = self.source.label_names
-        released = read_released(self.run)
-        named = tuple(str(name) for name in released["label_names"])
-        expect(named == self.label_names, f"labels named {', '.join(self.label_names)}", label_names=named)
+        released = ReleasedLabels.load(self.run)
+        same = released.label_names == self.label_names
+        expect(
+            same,
+            f"released labels named {', '.join(self.label_names)}, as the data are",
+            label_names=released.label_names,
+        )
         public = self.source.records(Role.PUBLIC)
-        rows = rows_of(released["ids"], public.ids)
+        rows = rows_of(released.ids, public.ids)
         if labels == "truth":
-            targets, mask = public.labels[rows].astype(np.float32), np.ones(released["mask"].shape, dtype=np.bool_)
+            targets, mask = public.labels[rows].astype(np.float32), np.ones(released.mask.shape, dtype=np.bool_)
         else:
-            targets, mask = targets_of(released, soft=soft), released["mask"]
-            answered = mask.any(axis=1)
+            targets, mask = targets_of(released, soft=soft), released.mask
+            answered = released.answered
             rows, targets, mask = rows[answered], targets[answered], mask[answered]
-        expect(len(rows) > 0, "at least one query that was answered", answered=len(rows))
+        expect(len(rows) > 0, "released labels of at least one query", answered=len(rows))
         order = np.random.default_rng(seed).permutation(len(rows))
         held = order[: int(val_fraction * len(rows))]
         kept = order[len(held) :]
         self._val = _Samples(public.features, rows[held], targets[held], mask[held])
         others = np.setdiff1d(np.arange(len(public)), rows) if unlabelled else np.zeros(0, dtype=np.int64)
-        expect(not unlabelled or others.size > 0, "public samples without labels", samples=others.size)
+        expect(
+            not unlabelled or others.size > 0,
+            "public samples without labels for --data.unlabelled",
+            samples=others.size,
+        )
         blank = np.zeros((others.size, targets.shape[1]))
         self._train = _Samples(
             public.features,
@@ -92,23 +103,23 @@ class StudentData(pl.LightningDataModule):
         self._role = Role(predict_on)
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """Labelled samples, in a new order every epoch that depends on the seed and the epoch alone."""
+        """Return the labelled samples, in a new order every epoch that depends on the seed and the epoch alone."""
         return self._loader(self._train, sampler=self._order)
 
     def val_dataloader(self) -> DataLoader[Any]:
-        """Labelled samples held out for validation."""
+        """Return the labelled samples held out for validation."""
         return self._loader(self._val)
 
     def test_dataloader(self) -> DataLoader[Any]:
-        """The test set with its truth."""
+        """Return the test set with its true labels."""
         return self._truth(Role.TEST)
 
     def predict_dataloader(self) -> DataLoader[Any]:
-        """The test set, or the public samples where ``predict_on`` says so."""
+        """Return the samples of ``predict_on``."""
         return self._truth(self._role)
 
     @property
-    def predict_ids(self) -> NDArray[np.str_]:
+    def predict_ids(self) -> StrArray:
         """The ids of the samples of `predict_dataloader`, in its order."""
         return self.source.records(self._role).ids
 
@@ -122,23 +133,23 @@ class StudentData(pl.LightningDataModule):
         return DataLoader(samples, batch_size=size, sampler=sampler, num_workers=self.num_workers)
 
 
-def targets_of(released: dict[str, NDArray[Any]], *, soft: bool = True) -> FloatArray:
-    """Return what a student learns of a release, ``[Q, C]``: shares of the teachers where there are noisy counts.
+def targets_of(released: ReleasedLabels, *, soft: bool = True) -> Float32Array:
+    """Return what a student learns, ``[Q, C]``: shares of the teachers if there are noisy counts, else labels.
 
     The noise in a share has mean 0, so that a loss linear in its target is right on average (see `Student`).
     """
-    if soft and "values" in released:
-        return np.asarray(released["values"] / released["num_teachers"], dtype=np.float32)
-    return released["labels"].astype(np.float32)
+    if soft and released.values is not None:
+        return np.asarray(released.values / released.num_teachers, dtype=np.float32)
+    return released.labels.astype(np.float32)
 
 
 class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
     def __init__(
         self,
         features: Features,
-        rows: NDArray[np.int64],
+        rows: IntArray,
         labels: NDArray[Any],
-        mask: NDArray[np.bool_],
+        mask: BoolArray,
     ) -> None:
         self._features, self._rows, self._labels, self._mask = features, rows, labels, mask
 
@@ -157,9 +168,9 @@ class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
 
 
 class _Shuffle(Sampler[int]):
-    """A new order every epoch of ``size`` samples and of ``extra`` drawn from the ``others`` behind them.
+    """A new order of ``size`` samples every epoch, with ``extra`` ones drawn from the ``others`` behind them.
 
-    Lightning says which epoch it is.
+    Lightning sets the epoch.
     """
 
     def __init__(self, size: int, seed: int, *, others: int = 0, extra: int = 0) -> None:

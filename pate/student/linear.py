@@ -1,21 +1,20 @@
-"""A linear student in closed steps, its strength of shrinkage chosen on what was released alone."""
+"""A linear student fitted without gradient descent; its regularisation is chosen from released labels alone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
+from pate.typing import FloatArray
 from pate.validation import expect, expect_count, expect_positive
-
-FloatArray = NDArray[np.float64]
 
 RIDGES: tuple[float, ...] = tuple(float(ridge) for ridge in np.geomspace(0.3, 3e4, 9))
 _FOLDS = 3
 _STEPS = 30  # of Newton's method at most
-_MOST_FEATURES = 2048  # whose second moments are solved for
+_MOST_FEATURES = 2048  # the time grows with their third power
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class LinearStudent:
 
     Attributes:
         weights: ``[F + 1, C]``, the intercepts last.
-        logistic: whether they give the logit of a label, or its probability itself.
+        logistic: whether ``x @ weights`` is the logit of a label, or else its probability.
     """
 
     weights: FloatArray
@@ -40,10 +39,10 @@ class LinearStudent:
 def fit_released(
     features: ArrayLike, targets: ArrayLike, mask: ArrayLike, *, noise_std: float | None = None
 ) -> LinearStudent:
-    """Fit the linear student that suits a release: `fit_logistic`, or `fit_shares` where that predicts shares better.
+    """Fit the linear student that suits a release: `fit_logistic`, or `fit_shares` if it predicts shares better.
 
-    The two are compared on shares that were left out (three folds): the squared error against a noisy share is that
-    against the share itself, but for the noise's own variance, which is the same for both.
+    The two are compared by three-fold cross-validation: the expected squared error against a noisy share exceeds that
+    against the share itself by the variance of the noise, which is the same for both.
 
     Args:
         features: ``[N, ...]``.
@@ -70,11 +69,11 @@ def fit_released(
 
 
 def fit_shares(features: ArrayLike, shares: ArrayLike, *, noise_std: float) -> LinearStudent:
-    """Fit shares of teachers by least squares, shrunk across labels by as much as their known noise explains.
+    """Fit shares of teachers by least squares, shrunk across labels according to their known noise.
 
-    In coordinates where the features are white, the least-squares weights ``B`` ``[F, C]`` carry independent noise of
-    deviation ``noise_std`` each. ``B^T B / F`` is the second moment of labels that hang together, plus that noise:
-    directions among the labels that hold no more than noise are dropped, the others shrunk (Efron & Morris (1972)).
+    For whitened features, the least-squares weights ``B`` ``[F, C]`` carry independent noise of standard deviation
+    ``noise_std``, so that ``B^T B / F`` is the second moment of the noiseless weights plus ``noise_std^2``. Directions
+    in label space that hold no more than noise are dropped, the others shrunk (Efron & Morris (1972)).
 
     Args:
         features: ``[N, ...]``.
@@ -102,15 +101,15 @@ def fit_shares(features: ArrayLike, shares: ArrayLike, *, noise_std: float) -> L
 def fit_logistic(
     features: ArrayLike, targets: ArrayLike, mask: ArrayLike, *, ridges: tuple[float, ...] = RIDGES
 ) -> LinearStudent:
-    """Fit logistic regressions to labels or to noisy shares of votes, entries outside ``mask`` left out.
+    """Fit one logistic regression per label to labels or noisy shares of votes, without entries outside ``mask``.
 
-    The loss ``log(1 + exp(z)) - y z`` is linear in the target, so that noise of mean 0 in it adds none on average. The
-    ridge ``ridge / 2 * |w|^2`` beside the summed loss, which spares the intercept, holds against what noise adds to a
-    single fit. It is chosen for each label by the leave-one-out loss (to first order, without fitting again), a mean
-    over released targets that the other samples are blind to: no private label is touched.
+    The loss ``log(1 + exp(z)) - y z`` is linear in the target, so that noise of mean 0 in it has no effect on average.
+    The penalty ``ridge / 2 * |w|^2``, without the intercept, limits its effect on a single fit. The ridge of each label
+    is the one of the lowest leave-one-out loss, approximated to first order without fitting again; it depends on
+    released targets alone, not on private labels.
 
     Args:
-        features: ``[N, ...]``, flattened, of order 1.
+        features: ``[N, ...]``, flattened; they should be of order 1.
         targets: ``[N, C]``, labels in {0, 1} or noisy shares of any size.
         mask: ``[N, C]``, which targets were released.
         ridges: strengths of the ridge to choose from.

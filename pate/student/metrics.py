@@ -5,15 +5,35 @@ from typing import Any
 import torch
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
-from torchmetrics.classification import (
-    MultilabelAccuracy,
-    MultilabelAveragePrecision,
-    MultilabelF1Score,
-    MultilabelRecall,
-    MultilabelSpecificity,
-)
+from torchmetrics.classification import MultilabelAccuracy, MultilabelF1Score, MultilabelRecall, MultilabelSpecificity
+from torchmetrics.utilities import dim_zero_cat
+
+from pate.student.average_precision import average_precision
 
 PER_LABEL = ("f1", "recall", "specificity", "average_precision")
+
+
+class AveragePrecision(Metric):
+    """The exact `average_precision` ``[C]`` of all batches, whose scores it keeps until it is computed."""
+
+    full_state_update = False
+    scores: list[Tensor]
+    truth: list[Tensor]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("scores", default=[], dist_reduce_fx="cat")
+        self.add_state("truth", default=[], dist_reduce_fx="cat")
+
+    def update(self, scores: Tensor, truth: Tensor) -> None:
+        """Add a batch ``[B, C]``."""
+        self.scores.append(scores.detach())
+        self.truth.append(truth.detach().bool())
+
+    def compute(self) -> Tensor:
+        """Return the average precision of each label."""
+        scores, truth = dim_zero_cat(self.scores), dim_zero_cat(self.truth)
+        return torch.from_numpy(average_precision(scores.cpu().numpy(), truth.cpu().numpy()))
 
 
 def make_metrics(num_labels: int) -> MetricCollection:
@@ -25,30 +45,26 @@ def make_metrics(num_labels: int) -> MetricCollection:
         "f1": MultilabelF1Score(num_labels, average="none"),
         "recall": MultilabelRecall(num_labels, average="none"),
         "specificity": MultilabelSpecificity(num_labels, average="none"),
-        # exact average precision sorts all scores of a label; 200 thresholds do without keeping them
-        "average_precision": MultilabelAveragePrecision(num_labels, average="none", thresholds=200),
+        "average_precision": AveragePrecision(),
     }
     return MetricCollection(metrics, compute_groups=False)
 
 
 def summarise(values: dict[str, Tensor]) -> dict[str, float]:
-    """Return one figure for all labels of each kind, from what `make_metrics` computed."""
+    """Return each metric over all labels, from what `make_metrics` computed."""
     balanced = (values["recall"] + values["specificity"]) / 2
     return {
         "macro_f1": float(values["macro_f1"]),
         "micro_f1": float(values["micro_f1"]),
-        "mAP": float(values["average_precision"].nan_to_num().mean()),
+        "mAP": float(values["average_precision"].mean()),
         "balanced_accuracy": float(balanced.mean()),
         "accuracy": float(values["accuracy"]),
     }
 
 
 def report(values: dict[str, Tensor], label_names: tuple[str, ...]) -> dict[str, Any]:
-    """Return what `summarise` does and, under ``per_label``, those of `PER_LABEL` for each label."""
-    table = {
-        name: {metric: float(values[metric][j].nan_to_num()) for metric in PER_LABEL}
-        for j, name in enumerate(label_names)
-    }
+    """Return what `summarise` does and, under ``per_label``, the metrics `PER_LABEL` of each label."""
+    table = {name: {metric: float(values[metric][j]) for metric in PER_LABEL} for j, name in enumerate(label_names)}
     return summarise(values) | {"per_label": table}
 
 

@@ -20,27 +20,27 @@ Batch = tuple[Tensor, Tensor, Tensor]
 
 
 class Student(pl.LightningModule):
-    """A multi-label classifier trained on what was released.
+    """A multi-label classifier trained on released labels.
 
-    A batch is ``(features [B, ...], targets [B, C], mask [B, C])``; entries outside the mask have no part in the loss.
-    The loss ``log(1 + exp(z)) - y z`` of a logit z is linear in its target y. A target may be a label, or a share of
-    the teachers with Gaussian noise, below 0 and above 1 too: the noise has mean 0, and so has what it adds to the loss
-    and to its gradient, in training and in validation alike. ``val_loss`` chooses between models without a private
-    label. How strongly the noise pulls falls with the number of samples; weight decay holds against it.
+    A batch is ``(features [B, ...], targets [B, C], mask [B, C])``; entries outside the mask do not enter the loss. The
+    loss ``log(1 + exp(z)) - y z`` of a logit z is linear in its target y. A target is a label, or a share of the
+    teachers with Gaussian noise, which may lie below 0 and above 1: the noise has mean 0, and so has its part in the
+    loss and in its gradient, in training and in validation. ``val_loss`` compares models without a private label. The
+    effect of the noise shrinks with the number of samples, and weight decay limits it.
 
-    Entries that were not released can teach too: with ``pseudo_confidence``, a running average of the network labels
-    those of which it is as sure as that.
+    Entries that were not released can teach, too: with ``pseudo_confidence``, a running average of the network labels
+    those that it is sure of.
 
     Args:
         network: makes the network for an input shape and a number of labels.
         optimizer: makes the optimizer of the parameters.
-        scheduler: makes a learning-rate scheduler stepped every epoch, or None.
+        scheduler: makes a learning-rate scheduler, stepped every epoch; None for a constant rate.
         input_shape: shape of one sample's features, linked from the data.
         label_names: names of the labels, linked from the data.
-        seed: seed of what is random in the network while it trains.
-        pseudo_confidence: the probability, of a label or of its absence, from which on the running average labels what
-            was not released; None for no such labels. `StudentData.unlabelled` brings in samples without any.
-        average_decay: how much of the running average stays at each step.
+        seed: seed of the initial weights and of randomness in training, such as dropout.
+        pseudo_confidence: lowest probability, of a label or of its absence, at which the running average labels an
+            entry that was not released; None for no such labels. ``data.unlabelled`` adds samples without any label.
+        average_decay: share of the running average that is kept at each step.
         pseudo_weight: weight of these labels in the loss.
 
     Raises:
@@ -98,7 +98,7 @@ class Student(pl.LightningModule):
         return loss if self.average is None else loss + self._pseudo_weight * self._pseudo_loss(batch, logits)
 
     def _pseudo_loss(self, batch: Batch, logits: Tensor) -> Tensor:
-        """Return the loss against what the running average is sure of, among what was not released."""
+        """Return the loss against the entries that the running average is sure of, among those not released."""
         features, _, mask = batch
         assert self.average is not None and self._confidence is not None
         with torch.no_grad():
@@ -107,21 +107,21 @@ class Student(pl.LightningModule):
         return masked_loss(logits, (guess > 0.5).to(logits.dtype), sure * (1 - mask))
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
-        """Move the running average towards the network."""
+        """Update the running average."""
         if self.average is not None:
             self.average.update_parameters(self.network)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        """Seed what is random in the network by the step, so that a resumed training goes on like an unbroken one."""
+        """Seed the network's randomness by the step, so that a resumed training equals an uninterrupted one."""
         torch.manual_seed(self._seed * 1_000_003 + self.global_step)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Judge held-out released labels."""
+        """Evaluate held-out released labels."""
         features, targets, mask = batch
         logits = self(features)
-        # an epoch's loss is the mean over all released entries, not over batches
+        # weighted, so that an epoch's loss is the mean over all released entries
         self.log("val_loss", masked_loss(logits, targets, mask), prog_bar=True, batch_size=int(mask.sum().clamp(min=1)))
-        # noisy shares are no labels to be met
+        # the metrics need labels, which noisy shares are not
         whole = mask.all(dim=1) & ((targets == 0) | (targets == 1)).all(dim=1)
         if whole.any():
             self.val_metrics.update(logits[whole].sigmoid(), targets[whole].long())
@@ -133,12 +133,12 @@ class Student(pl.LightningModule):
         self.val_metrics.reset()
 
     def test_step(self, batch: Batch, batch_idx: int) -> None:
-        """Judge against the truth."""
+        """Evaluate against the true labels."""
         features, labels, _ = batch
         self.test_metrics.update(self(features).sigmoid(), labels.long())
 
     def on_test_epoch_end(self) -> None:
-        """Log the summary and keep the figures per label in ``test_report``."""
+        """Log the summary, and keep the metrics of each label in ``test_report``."""
         values = self.test_metrics.compute()
         self.log_dict({f"test_{name}": value for name, value in summarise(values).items()})
         self.test_report = report(values, self.label_names)
@@ -158,7 +158,7 @@ class Student(pl.LightningModule):
 
 
 def masked_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean of ``log(1 + exp(z)) - y z`` over the entries of the mask, all ``[B, C]``; 0 where it is empty.
+    """Return the mean of ``log(1 + exp(z)) - y z`` over the entries of the mask, all ``[B, C]``; 0 if it is empty.
 
     Targets are labels, or noisy shares of any size.
     """

@@ -16,8 +16,8 @@ from pate import cli
 from pate.accounting.ledger import read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import verify_statement
-from pate.released import read_released
 from pate.runs import Run
+from pate.runs.released import ReleasedLabels
 
 
 @pytest.fixture
@@ -34,16 +34,16 @@ def relabel(run: Path, aggregator: dict[str, Any], *more: str) -> int:
 
 def test_soft_values_are_kept_with_their_noise(run: Path) -> None:
     assert relabel(run, {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 3.0}}) == 0
-    released = read_released(Run(run))
-    assert released["values"].shape == released["labels"].shape == (60, 4)
-    assert float(released["noise_std"]) == 3.0 and int(released["num_teachers"]) == 10
-    np.testing.assert_array_equal(released["labels"], released["values"] > 5)
+    released = ReleasedLabels.load(Run(run))
+    assert released.values.shape == released.labels.shape == (60, 4)
+    assert float(released.noise_std) == 3.0 and int(released.num_teachers) == 10
+    np.testing.assert_array_equal(released.labels, released.values > 5)
 
 
 def test_a_query_with_one_label_of_several_counts_as_answered(run: Path) -> None:
     threshold = {"class_path": "GNThreshold", "init_args": {"sigma_threshold": 0.5, "min_lead": 4.5}}
     assert relabel(run, threshold) == 0
-    mask = read_released(Run(run))["mask"]
+    mask = ReleasedLabels.load(Run(run)).mask
     statement = json.loads((run / "public" / "privacy.json").read_text())
     assert mask.all(axis=1).sum() < statement["num_answered"] == mask.any(axis=1).sum() < 60
 
@@ -57,7 +57,7 @@ def test_a_query_with_one_label_of_several_counts_as_answered(run: Path) -> None
 )
 def test_ballots_are_loaded_where_they_are_needed(run: Path, aggregator: dict[str, Any]) -> None:
     assert relabel(run, aggregator) == 0
-    assert read_released(Run(run))["mask"].all()
+    assert ReleasedLabels.load(Run(run)).mask.all()
 
 
 def test_a_screen_settles_what_was_asked(run: Path) -> None:
@@ -70,10 +70,10 @@ def test_a_screen_settles_what_was_asked(run: Path) -> None:
         },
     }
     assert relabel(run, screen) == 0
-    released = read_released(Run(run))
-    asked = int((released["steps"] > 0).sum())
+    released = ReleasedLabels.load(Run(run))
+    asked = int((released.steps > 0).sum())
     assert 0 < asked < 60
-    np.testing.assert_array_equal(released["mask"].any(axis=1), released["steps"] > 0)
+    np.testing.assert_array_equal(released.mask.any(axis=1), released.steps > 0)
     entry = read_ledger(run / "ledger.sqlite").entries[-1]
     assert entry.settled and entry.realised is not None
     assert sorted(count for _, count in entry.realised) == sorted((60 - asked, asked))
@@ -101,10 +101,10 @@ def test_a_crash_before_settling_settles_the_same(run: Path, monkeypatch: pytest
     with monkeypatch.context() as patch:
         patch.setattr("pate.accounting.ledger.Ledger.settle", crash)
         assert relabel(run, screen) == 130
-    before = read_released(Run(run))
+    before = ReleasedLabels.load(Run(run))
     assert not read_ledger(run / "ledger.sqlite").entries[-1].settled
     assert relabel(run, screen) == 0
-    np.testing.assert_array_equal(read_released(Run(run))["steps"], before["steps"])
+    np.testing.assert_array_equal(ReleasedLabels.load(Run(run)).steps, before.steps)
     entry = read_ledger(run / "ledger.sqlite").entries[-1]
     assert entry.realised is not None and sum(count for _, count in entry.realised) == 60
 
@@ -120,17 +120,17 @@ def test_a_student_is_asked_before_the_teachers(run: Path, capsys: pytest.Captur
         },
     }
     assert relabel(run, interactive) == 2
-    assert "Expected predictions given" in capsys.readouterr().err
+    assert "Expected --predictions, which Interactive needs" in capsys.readouterr().err
     assert cli.main(["student", "predict", "--run", str(run), "--data.predict_on=public"]) == 0
     student = run / "public" / "student" / "predictions.npz"
     predictions = shutil.copy(student, run.parent / "predictions.npz")
     assert relabel(run, interactive, f"--predictions={predictions}") == 0
-    released = read_released(Run(run))
-    assert {0, 1} == set(released["steps"].tolist())
+    released = ReleasedLabels.load(Run(run))
+    assert {0, 1} == set(released.steps.tolist())
     with np.load(predictions) as archive:
         known = dict(zip(archive["ids"].tolist(), archive["probabilities"], strict=True))
     for name, labels, mask, steps in zip(
-        released["ids"].tolist(), released["labels"], released["mask"], released["steps"], strict=True
+        released.ids.tolist(), released.labels, released.mask, released.steps, strict=True
     ):
         if steps == 0:
             np.testing.assert_array_equal(labels[mask], (known[name] > 0.5)[mask])

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from torchmetrics.functional.classification import multilabel_average_precision
 
 from pate import cli
 from pate.accounting.ledger import account, read_ledger
@@ -17,7 +15,6 @@ from pate.aggregators import Confident, Interactive, NoisyVotes, StableTopK
 from pate.stages.frontier import (
     Point,
     Simulation,
-    average_precision,
     best_at,
     calibrated,
     default_aggregators,
@@ -131,17 +128,6 @@ def test_simulated_teachers_are_as_good_as_asked(accuracy: float) -> None:
     truth = many.votes.counts > 1
     assert (task.votes.ballots == truth[:, None]).mean() == pytest.approx(accuracy, abs=0.02)
     assert task.test_labels.mean() == pytest.approx(0.2, abs=0.03)
-
-
-def test_average_precision_is_that_of_a_peer() -> None:
-    generator = np.random.default_rng(0)
-    scores = generator.integers(0, 20, (300, 4)) / 20
-    truth = generator.random((300, 4)) < scores
-    expected = multilabel_average_precision(
-        torch.from_numpy(scores), torch.from_numpy(truth.astype(int)), num_labels=4, average="none"
-    )
-    np.testing.assert_allclose(average_precision(scores, truth), expected.numpy(), rtol=1e-5)
-    assert average_precision(scores, np.zeros((300, 4), dtype=np.bool_)).tolist() == [0, 0, 0, 0]
 
 
 def test_label_quality_of_the_majority_itself_is_perfect() -> None:

@@ -16,10 +16,12 @@ from pate.accounting.ledger import read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Confident, NoisyVotes, StableTopK
 from pate.aggregators.base import Release
-from pate.released import read_released
 from pate.runs import LABEL, Run, digest
+from pate.runs.released import ReleasedLabels
+from pate.stages.label import LabelSettings
 from pate.stages.label import label as label_stage
-from pate.stages.label import rehearse
+from pate.stages.rehearsal import rehearse
+from pate.votes import Panel
 from tests.conftest import copy_run
 
 Aggregators = dict[str, Any]
@@ -95,14 +97,14 @@ def test_a_rehearsal_is_free_of_votes_and_noise() -> None:
             )
             return super().aggregate(votes, generator=generator)
 
-    rehearse(Watched(sigma_votes=1.0), num_teachers=8, num_labels=2)
+    rehearse(Watched(sigma_votes=1.0), Panel(8, 2))
     assert [queries for queries, _, _ in seen] == [0, 1, 6]
     assert seen[-1][1] == [[0, 0], [8, 8], [4, 4], [0, 0], [8, 8], [4, 4]]
     assert {tuple(key) for _, _, key in seen} == {(0, 0)}
     with pytest.raises(ValueError, match="Expected"):
-        rehearse(StableTopK(scale_gap=1, sigma_test=1, delta_test=0.1, allow_empty=False), num_teachers=8, num_labels=1)
+        rehearse(StableTopK(scale_gap=1, sigma_test=1, delta_test=0.1, allow_empty=False), Panel(8, 1))
     screen = Confident(answers=NoisyVotes(sigma_votes=1), sigma_confident=1, threshold_confident=2)
-    rehearse(screen, num_teachers=8, num_labels=3)
+    rehearse(screen, Panel(8, 3))
 
 
 @pytest.fixture
@@ -154,7 +156,7 @@ def test_a_full_disk_and_files_that_must_stay_spend_nothing(
 
 
 def name_of(run: Path) -> str:
-    return str(json.loads(str(read_released(Run(run))["aggregator"]))["class_path"]).rpartition(".")[2]
+    return str(ReleasedLabels.load(Run(run)).aggregator["class_path"]).rpartition(".")[2]
 
 
 def expect_consistent(run: Path) -> None:
@@ -164,16 +166,16 @@ def expect_consistent(run: Path) -> None:
             assert name_of(run) in (run / "public" / name).read_text()
     statement = run / "public" / "privacy.json"
     if statement.exists():
-        said, released = json.loads(statement.read_text()), read_released(Run(run))
-        assert said["release"] == released["release"]
-        assert said["num_queries"] == len(released["ids"])
-        assert said["num_answered"] == released["mask"].any(axis=1).sum()
+        said, released = json.loads(statement.read_text()), ReleasedLabels.load(Run(run))
+        assert said["release"] == released.release
+        assert said["num_queries"] == len(released.ids)
+        assert said["num_answered"] == released.mask.any(axis=1).sum()
 
 
 STEPS = [
     "pate.accounting.ledger.Ledger.reserve",
     "pate.aggregators.screens.Confident.aggregate",
-    "pate.stages.label.write_released",
+    "pate.runs.released.ReleasedLabels.save",
     "pathlib.Path.unlink",
     "pate.runs.Run.clear",
     "pate.runs.Run.begin",
@@ -209,7 +211,7 @@ def release_screened(root: Path) -> None:
     """What `pate label --overwrite` calls."""
     run = Run(root, overwrite=True, config={"aggregator": "Confident"})
     screen = Confident(answers=NoisyVotes(sigma_votes=3), sigma_confident=1, threshold_confident=4)
-    label_stage(run, screen, num_queries=60, delta=1e-3, noise_seed=5)
+    label_stage(run, LabelSettings(screen, num_queries=60, delta=1e-3, noise_seed=5))
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -252,7 +254,7 @@ def test_killed_at_every_step_of_labelling_again(
             again = read_ledger(run / "ledger.sqlite").entries
             # labels that are there are never paid for twice
             assert len(again) == max(len(entries), 1) + (0 if there else 1), (step, after, call)
-            assert again[-1].settled and again[-1].release == read_released(Run(run))["release"]
+            assert again[-1].settled and again[-1].release == ReleasedLabels.load(Run(run)).release
             assert (run / "public" / "privacy.txt").is_file()
             cuts += 1
             shutil.rmtree(root)

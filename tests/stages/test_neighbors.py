@@ -231,7 +231,7 @@ def walk(folder: str, words: list[str]) -> None:
 def processes() -> Any:
     """Fresh processes, forked where torch has been imported and nothing else has happened."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pate.cli", "pate.stages.recipe"])
+    context.set_forkserver_preload(["pate.cli", "pate.commands.run"])
     return context
 
 

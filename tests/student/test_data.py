@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from pate.data.records import Role
-from pate.released import read_released
 from pate.runs import Run
+from pate.runs.released import ReleasedLabels
 from pate.student.data import StudentData
 from pate.votes import rows_of
 from tests.conftest import make_arrays
@@ -18,14 +18,14 @@ def collect(loader: torch.utils.data.DataLoader[object]) -> list[np.ndarray]:
 
 def test_released_labels_and_nothing_else(finished: Path) -> None:
     data = StudentData(finished, batch_size=7, val_fraction=0.25)
-    released = read_released(Run(finished))
-    answered = released["mask"].any(axis=1)
+    released = ReleasedLabels.load(Run(finished))
+    answered = released.answered
     train, val = collect(data.train_dataloader()), collect(data.val_dataloader())
     assert len(val[0]) == int(0.25 * answered.sum())
     assert len(train[0]) + len(val[0]) == answered.sum()
     public = data.source.records(Role.PUBLIC)
     position = {row.tobytes(): i for i, row in enumerate(np.asarray(public.features))}
-    of_id = dict(zip(released["ids"], released["labels"], strict=True))
+    of_id = dict(zip(released.ids, released.labels, strict=True))
     for features, labels, mask in zip(*(np.concatenate(pair) for pair in zip(train, val, strict=True)), strict=True):
         assert (of_id[public.ids[position[features.tobytes()]]] == labels).all()
         assert mask.all()

@@ -1,5 +1,6 @@
 """Noisy counts, abstentions and the rest of the public pool in the student's training."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,8 @@ import pytorch_lightning as pl
 import torch
 
 from models import Linear
-from pate.released import read_released, write_released
 from pate.runs import Run, labels_file
+from pate.runs.released import ReleasedLabels
 from pate.student.data import StudentData, targets_of
 from pate.student.module import Student, masked_loss
 
@@ -18,13 +19,13 @@ from pate.student.module import Student, masked_loss
 @pytest.fixture
 def soft_run(copied: Path) -> Path:
     """A copy of the finished run in which noisy counts were released, and half of the queries were not answered."""
-    released = read_released(Run(copied))
+    released = ReleasedLabels.load(Run(copied))
     generator = np.random.default_rng(0)
-    mask = np.repeat(generator.random(len(released["ids"])) < 0.5, 4).reshape(-1, 4)
+    mask = np.repeat(generator.random(len(released.ids)) < 0.5, 4).reshape(-1, 4)
     values = np.where(mask, 5 + 20 * generator.standard_normal(mask.shape), 0)
-    changed = {"mask": mask, "labels": (values > 5) & mask, "values": values, "noise_std": 20.0, "num_teachers": 10}
+    labels = ((values > 5) & mask).astype(np.uint8)
     with labels_file(Run(copied)).open("wb") as file:
-        write_released(file, Run(copied), released | changed)
+        replace(released, mask=mask, labels=labels, values=values, noise_std=20.0).save(file, Run(copied))
     return copied
 
 
@@ -44,19 +45,20 @@ def rows(loader: Any) -> list[np.ndarray]:
 
 
 def test_shares_are_learned_unrounded(soft_run: Path) -> None:
-    released = read_released(Run(soft_run))
+    released = ReleasedLabels.load(Run(soft_run))
     _, targets, mask = rows(StudentData(soft_run, val_fraction=0.0).train_dataloader())
-    answered = released["mask"].any(axis=1)
+    answered = released.answered
+    assert released.values is not None
     assert len(targets) == answered.sum() and mask.all()
-    np.testing.assert_allclose(np.sort(targets.ravel()), np.sort(released["values"][answered].ravel() / 10), rtol=1e-6)
+    np.testing.assert_allclose(np.sort(targets.ravel()), np.sort(released.values[answered].ravel() / 10), rtol=1e-6)
     assert targets.min() < 0 and targets.max() > 1
     _, hard, _ = rows(StudentData(soft_run, val_fraction=0.0, soft=False).train_dataloader())
     assert set(np.unique(hard)) == {0, 1}
 
 
 def test_labels_alone_are_learned_as_they_are(finished: Path) -> None:
-    released = read_released(Run(finished))
-    np.testing.assert_array_equal(targets_of(released), released["labels"])
+    released = ReleasedLabels.load(Run(finished))
+    np.testing.assert_array_equal(targets_of(released), released.labels)
 
 
 def test_noise_of_mean_zero_adds_nothing_to_the_loss_on_average() -> None:
@@ -77,8 +79,8 @@ def test_noise_of_mean_zero_adds_nothing_to_the_loss_on_average() -> None:
 
 def test_unlabelled_samples_are_shown_without_labels(soft_run: Path) -> None:
     data = StudentData(soft_run, val_fraction=0.0, unlabelled=2, batch_size=8)
-    released = read_released(Run(soft_run))
-    num = int(released["mask"].any(axis=1).sum())
+    released = ReleasedLabels.load(Run(soft_run))
+    num = int(released.answered.sum())
     loader = data.train_dataloader()
     first, targets, mask = rows(loader)
     assert len(first) == 3 * num and mask.any(axis=1).sum() == num

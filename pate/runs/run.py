@@ -1,28 +1,19 @@
-"""A run on disk: its folders, its stages and what state they are in, and files that appear whole or not at all."""
+"""A run on disk: its folders, its stages, and how far each stage is."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import numpy as np
 import yaml
 
-import pate
+from pate.runs.files import Json, digest, write_json, write_text
 from pate.validation import expect
-
-Json = dict[str, Any]
-
-_BLOCK = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -31,11 +22,11 @@ class Stage:
 
     Attributes:
         name: as on the command line.
-        state: the file that says how far the stage is.
-        config: the resolved configuration, in a form that the command line takes.
-        outputs: files and folders that the stage made, put aside when it is overwritten.
-        paid: those of the outputs that cost privacy: where they are lost, they are not made again unasked.
-        marked: whether each output says what it was made from, so that it is safe without the state.
+        state: the file that records how far the stage is.
+        config: the resolved configuration, in the form that ``--config`` takes.
+        outputs: files and folders that the stage makes, moved aside when it is overwritten.
+        paid: the outputs that cost privacy; if they are lost, they are not made again unasked.
+        marked: whether each output records what it was made from, so that it can be trusted without the state.
     """
 
     name: str
@@ -48,7 +39,7 @@ class Stage:
 
 def _stage(name: str, place: str, *outputs: str, paid: tuple[str, ...] = (), marked: bool = False) -> Stage:
     file = name.replace(" ", "_")
-    # what a stage was begun with holds hashes of PRIVATE inputs
+    # private even for public stages: the state holds hashes of PRIVATE inputs
     state = Path("private") / f"{file}.json"
     made, bought = (tuple(Path(place) / path for path in paths) for paths in (outputs, paid))
     return Stage(name, state, Path(place) / f"{file}.yaml", made, bought, marked)
@@ -61,11 +52,11 @@ STUDENT = _stage("student fit", "public", "student")
 REFERENCES = _stage("references", "private", "references")
 
 METRICS = "metrics.json"
-"""In the folders of the student and the references: figures on the test set."""
+"""Name of the file with test-set metrics, in the folders of the student and of the references."""
 
 
 class StageChangedError(ValueError):
-    """A stage was begun with another configuration or on other inputs, or what it left was changed since."""
+    """A stage was begun with another configuration or other inputs, or its outputs were changed since."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +65,9 @@ class Run:
 
     Args:
         root: the folder.
-        overwrite: whether a stage whose configuration changed is done again, deleting what it left.
-        config: the resolved configuration of the stage at hand, compared with the one that it was begun with.
-        ledger: the ledger of the private data set, ``ledger.sqlite`` in the folder where it is None.
+        overwrite: whether to redo a stage whose configuration changed, deleting its outputs.
+        config: the resolved configuration of the current stage, compared with the one that it was begun with.
+        ledger: the ledger of the private data set; None for ``ledger.sqlite`` in the run's folder.
     """
 
     root: Path
@@ -86,12 +77,12 @@ class Run:
 
     @property
     def private(self) -> Path:
-        """Folder of what must not leave, mode 0700."""
+        """The folder of files that must not be published, mode 0700."""
         return self.root / "private"
 
     @property
     def public(self) -> Path:
-        """Folder of what may be published."""
+        """The folder of files that may be published."""
         return self.root / "public"
 
     @property
@@ -105,10 +96,15 @@ class Run:
         return self.root / "data.yaml"
 
     def needs(self, stage: Stage, inputs: Mapping[str, Any]) -> bool:
-        """Whether ``stage`` is still to be done, in part or in whole, on ``inputs``.
+        """Return whether ``stage`` still has work to do on ``inputs``.
 
-        Raises `StageChangedError` where it was begun with another configuration or on other inputs, or where what it
-        left was changed since or is lost and was paid for, unless it is to be overwritten.
+        Args:
+            stage: the stage.
+            inputs: digests of the stage's inputs, by name.
+
+        Raises:
+            StageChangedError: unless ``overwrite``, if the stage was begun with another configuration or other inputs,
+                or if its outputs were changed since, or are lost and cost privacy.
         """
         state = self.state(stage)
         if state is None:
@@ -130,13 +126,19 @@ class Run:
         return bool(lost or damaged)
 
     def begin(self, stage: Stage, inputs: Mapping[str, Any], *, foreign: Sequence[str] = ()) -> bool:
-        """Say that ``stage`` begins, or goes on, on ``inputs``; False where it is finished. Raises like `needs`.
+        """Record that ``stage`` begins, or continues, on ``inputs``.
 
         Args:
             stage: the stage.
-            inputs: what it works on, by name.
+            inputs: digests of the stage's inputs, by name.
             foreign: names of files in its folder that were made from other settings, keys or data. They are refused,
-                or put aside with all other outputs where the stage is to be overwritten.
+                or deleted with all other outputs if the stage is to be overwritten.
+
+        Returns:
+            False if the stage is finished already.
+
+        Raises:
+            StageChangedError: as `needs` does, and on foreign files.
         """
         if not self.needs(stage, inputs):
             self._say_where_data_are(stage)
@@ -164,21 +166,21 @@ class Run:
 
     def _say_where_data_are(self, stage: Stage) -> None:
         if stage is TEACHERS_FIT:
-            # the stage that brings the data says to all later ones where it is
+            # all later stages read there which data and which ledger they work on
             source = {"data": _normal(self.config).get("data"), "ledger": self.ledger and str(self.ledger)}
             text = yaml.safe_dump(source, sort_keys=False)
             if not self.data_config.is_file() or self.data_config.read_text() != text:
                 write_text(self.data_config, text)
 
     def changes(self, stage: Stage, inputs: Mapping[str, Any]) -> list[str]:
-        """Say what differs from the configuration and the inputs that ``stage`` was begun with, if it was."""
+        """Return what differs from the configuration and inputs that ``stage`` was begun with; empty if it was not."""
         state = self.state(stage)
         if state is None:
             return []
         return _differences(state["config"], _normal(self.config)) + _differences(state["inputs"], _normal(inputs))
 
     def finish(self, stage: Stage, files: Mapping[Path, str] | None = None) -> None:
-        """Say that ``stage`` is finished, and what it left: ``files`` in the run's folder with their `digest`."""
+        """Record that ``stage`` is finished, and its ``files`` in the run's folder with the `digest` of each."""
         state = self.state(stage)
         assert state is not None, "a stage begins before it finishes"
         left = {
@@ -188,12 +190,12 @@ class Run:
         write_json(self.root / stage.state, state | {"finished": True, "files": left})
 
     def is_finished(self, stage: Stage) -> bool:
-        """Whether ``stage`` is finished."""
+        """Return whether ``stage`` is finished."""
         state = self.state(stage)
         return state is not None and bool(state["finished"])
 
     def require(self, stage: Stage) -> None:
-        """Raise ``ValueError`` unless ``stage`` is finished and all that it left is there, bit for bit."""
+        """Raise ``ValueError`` unless ``stage`` is finished and all its files are there unchanged."""
         if not self.is_finished(stage):
             raise ValueError(f"Expected `pate {stage.name}` to be finished in {self.root}: run it first")
         wrong = [f"{name} missing" for name in self.lost(stage)] or self._damaged(stage, contents=True)
@@ -201,7 +203,7 @@ class Run:
             raise StageChangedError(self._what_is_wrong(stage, wrong))
 
     def state(self, stage: Stage) -> Json | None:
-        """Return how far a stage is, None where it was never begun. Raises ``ValueError`` where that cannot be read."""
+        """Return how far a stage is, None if it was never begun. Raises ``ValueError`` if the record is damaged."""
         path = self.root / stage.state
         if not path.is_file():
             return None
@@ -225,10 +227,10 @@ class Run:
         return [name for name in names if not (self.root / name).exists()]
 
     def clear(self, stage: Stage) -> None:
-        """Delete what a stage left behind; the ledger is never touched.
+        """Delete a stage's outputs and its state; the ledger is never touched.
 
-        Outputs go aside first, each by one rename, and the state last: killed in between, a stage never finds outputs
-        without the state that says what they were made from.
+        Each output is first moved aside by one rename, and the state is removed last, so that a process killed in
+        between never leaves outputs without the state that says what they were made from.
         """
         for output in stage.outputs:
             path = self.root / output
@@ -252,7 +254,7 @@ class Run:
         return files
 
     def _damaged(self, stage: Stage, *, contents: bool) -> list[str]:
-        """Say which files of a finished stage are there with another size, or with other ``contents`` of that size."""
+        """Return which files of a finished stage have another size, or, if asked for, other ``contents``."""
         wrong = []
         for name, left in self._files(stage).items():
             path = self.root / name
@@ -277,47 +279,17 @@ def _trash(path: Path) -> str:
     return f".{path.name}.trash-"
 
 
-@contextmanager
-def replacing(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
-    """Open a file beside ``path`` for writing, and rename it to ``path`` once it is whole and on disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with beside.open(mode) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def write_json(path: Path, content: Json) -> None:
-    """Write ``content`` as JSON, whole or not at all."""
-    with replacing(path, "w") as file:
-        json.dump(content, file, indent=2)
-        file.write("\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write ``text``, whole or not at all."""
-    with replacing(path, "w") as file:
-        file.write(text)
-
-
-def write_arrays(path: Path, **arrays: Any) -> None:
-    """Write an ``.npz``, whole or not at all."""
-    with replacing(path) as file:
-        np.savez_compressed(file, **arrays)
-
-
 def key_file(run: Run) -> Path:
-    """Return where the key of a run's partitions is."""
+    """Return the file of the key that a run's partitions depend on."""
     return run.private / "partition.json"
 
 
 def read_key(run: Run) -> bytes | None:
-    """Return the key of the partitions, None where there is none yet. Raises ``ValueError``, which does not tell it."""
+    """Return the key of the partitions, None if there is none yet.
+
+    Raises:
+        ValueError: if the file is damaged; the message does not reveal the key.
+    """
     path = key_file(run)
     if not path.is_file():
         return None
@@ -330,72 +302,8 @@ def read_key(run: Run) -> bytes | None:
 
 
 def labels_file(run: Run) -> Path:
-    """Return where the released labels of a run are."""
+    """Return the file of a run's released labels."""
     return run.root / LABEL.outputs[0]
-
-
-@dataclass(frozen=True)
-class Stream:
-    """Bytes that are read while they are hashed.
-
-    Attributes:
-        size: how many bytes there are.
-        blocks: the bytes, in blocks.
-    """
-
-    size: int
-    blocks: Iterable[bytes | memoryview]
-
-
-def digest(*parts: bytes | str | Path | Stream) -> str:
-    """Return a hash of bytes, texts, the contents of files, and streams, in order.
-
-    Files and streams may be larger than memory. A stream counts as its bytes do.
-    """
-    total = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        if isinstance(part, Path):
-            with part.open("rb") as file:
-                total.update(os.fstat(file.fileno()).st_size.to_bytes(8, "big"))
-                while block := file.read(_BLOCK):
-                    total.update(block)
-        elif isinstance(part, Stream):
-            total.update(part.size.to_bytes(8, "big"))
-            for piece in part.blocks:
-                total.update(piece)
-        else:
-            content = part.encode() if isinstance(part, str) else part
-            total.update(len(content).to_bytes(8, "big") + content)
-    return total.hexdigest()
-
-
-@cache
-def code_version() -> str:
-    """Return the package's version and a hash of its source."""
-    root = Path(pate.__file__).parent
-    return f"{pate.__version__}+{digest(*sorted(root.rglob('*.py')))}"
-
-
-def make_once(path: Path, make: Callable[[], Json]) -> Json:
-    """Return the JSON content of ``path``, made where it is missing.
-
-    Of several processes that make it at the same time, on one machine or on many, all return what the first one made.
-    """
-    if not path.is_file():
-        beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-        try:
-            with beside.open("w") as file:
-                json.dump(make(), file)
-                file.flush()
-                os.fsync(file.fileno())
-            # unlike a rename, a link fails where the file is there
-            os.link(beside, path)
-        except FileExistsError:
-            pass
-        finally:
-            beside.unlink(missing_ok=True)
-    content: Json = json.loads(path.read_text())
-    return content
 
 
 def _normal(content: Mapping[str, Any]) -> Json:

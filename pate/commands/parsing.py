@@ -1,11 +1,11 @@
-"""The command line of a stage: YAML files and overrides in, one typed function called."""
+"""What commands share: from YAML files and options to the arguments of one typed function."""
 
 from __future__ import annotations
 
 import argparse
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from inspect import getdoc, signature
 from pathlib import Path
@@ -18,9 +18,40 @@ from pate.aggregators import Aggregator, load_plugins
 from pate.data.features import FeatureMap
 from pate.data.source import DataSource
 from pate.data_file import expect_described, load_ledger
-from pate.locks import lock_run
 from pate.runs import TEACHERS_FIT, Json, Run
+from pate.runs.locks import lock_run
 from pate.stages.ledger_file import choose_ledger, expect_ledger
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """What a command is given beside its options, which override it.
+
+    Attributes:
+        files: YAML files of settings, the later over the earlier.
+        run: folder of the run.
+        overwrite: whether a stage whose settings changed is done again.
+    """
+
+    files: tuple[Path, ...] = ()
+    run: Path | None = None
+    overwrite: bool = False
+
+    def options(self) -> list[str]:
+        """Return the same as options, which come before all others.
+
+        On a command line alone do files and options mean the same to every parser: jsonargparse reads short names of
+        classes otherwise in its ``default_config_files``, `parse_object` refuses what a later option completes, and
+        LightningCLI takes its subcommand from there.
+        """
+        files = [word for file in self.files for word in ("--config", str(file))]
+        run = [] if self.run is None else ["--run", str(self.run)]
+        return [*files, *run, *(["--overwrite"] if self.overwrite else [])]
+
+
+ALONE = Preset()
+"""A command that is given its options and nothing else."""
+
 
 _PLUGINS = (Aggregator, DataSource, FeatureMap)
 _NOT_SETTINGS = ("run", "overwrite", "config", "threads")
@@ -59,14 +90,27 @@ def _did_you_mean(word: str, known: Sequence[str]) -> str:
 
 def call(name: str, function: Callable[..., Any], args: Sequence[str]) -> None:
     """Call ``function`` with the arguments of the command ``name``, which has no run."""
-    parser = _parser(name, function, skip=set())
+    parser = _parser(name, function)
+    _add_parameters(parser, function, skip=set())
     made = parser.instantiate(parser.parse_args(list(args)))
     function(**{key: value for key, value in made.items() if key != "config"})
 
 
-def make_parser(name: str, function: Callable[..., Any], *, skip: set[str | int]) -> ArgumentParser:
-    """Return the parser of the command ``name``: the parameters of ``function`` but ``skip``, and the run's."""
-    parser = _parser(name, function, skip=skip)
+def make_parser(
+    name: str, function: Callable[..., Any], *, skip: set[str | int], settings: type | None = None
+) -> ArgumentParser:
+    """Return the parser of a command on a run.
+
+    Args:
+        name: the command.
+        function: what it calls; its docstring says what the command does.
+        skip: parameters of the function that are no options.
+        settings: a dataclass whose fields are options, too.
+    """
+    parser = _parser(name, function)
+    _add_parameters(parser, function, skip=skip)
+    if settings is not None:
+        _add_parameters(parser, settings, skip=set())
     parser.add_argument("--run", type=Path, required=True, help="folder of the run")
     parser.add_argument(
         "--overwrite", action="store_true", help="do a stage whose settings changed again, deleting what it left"
@@ -74,15 +118,33 @@ def make_parser(name: str, function: Callable[..., Any], *, skip: set[str | int]
     return parser
 
 
-def _parser(name: str, function: Callable[..., Any], *, skip: set[str | int]) -> StageParser:
+def _parser(name: str, function: Callable[..., Any]) -> StageParser:
     # what docstrings say beyond the first paragraphs is of the function, not of the command
     summary = (getdoc(function) or "").split("\n\nArgs:")[0]
-    if any("Aggregator" in str(each.annotation) for each in signature(function).parameters.values()):
-        load_plugins()  # those of other packages go by their short names, too
     parser = StageParser(prog=f"pate {name}", description=summary, formatter_class=BriefHelp)
     parser.add_argument("--config", action="config", help="YAML file of settings; may be given several times")
-    parser.add_function_arguments(function, as_group=False, skip=skip)
     return parser
+
+
+def _add_parameters(parser: StageParser, owner: Callable[..., Any], *, skip: set[str | int]) -> None:
+    if any("Aggregator" in str(each.annotation) for each in signature(owner).parameters.values()):
+        load_plugins()  # those of other packages go by their short names, too
+    if isinstance(owner, type):
+        parser.add_class_arguments(owner, as_group=False, skip=skip)
+    else:
+        parser.add_function_arguments(owner, as_group=False, skip=skip)
+
+
+def parse(parser: ArgumentParser, args: Sequence[str], preset: Preset) -> Namespace:
+    """Return what the options ``args`` and, where they say nothing, ``preset`` say."""
+    return parser.parse_args([*preset.options(), *args])
+
+
+def with_saved(args: Sequence[str], preset: Preset, *saved: Path) -> Preset:
+    """Return ``preset`` with files of settings that the run has ``saved``, where they are there, before its own."""
+    run = run_folder(args) or preset.run
+    files = [run / place for place in saved if (run / place).is_file()] if run is not None else []
+    return replace(preset, files=(*files, *preset.files))
 
 
 def add_data(parser: ArgumentParser) -> None:
@@ -95,13 +157,6 @@ def add_data(parser: ArgumentParser) -> None:
         help="ledger of the private data set, shared by all runs on it; where None, the file that the data name beside"
         " themselves, or ledger.sqlite in the run's folder where there can be none",
     )
-
-
-def saved_settings(args: Sequence[str], *places: str) -> list[str]:
-    """Return ``args`` with the settings that the run has saved in front, so that the given ones override them."""
-    run = run_folder(args)
-    files = [run / place for place in places if (run / place).is_file()] if run is not None else []
-    return [word for path in files for word in ("--config", str(path))] + list(args)
 
 
 def run_folder(args: Sequence[str]) -> Path | None:

@@ -5,31 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
 
+from pate.commands.parsing import ALONE, Preset, add_data, make_parser, open_run, parse, settings, with_saved
 from pate.data_file import load_data
 from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Json, Run
-from pate.stages.command import add_data, make_parser, open_run, saved_settings, settings
 from pate.stages.teachers import CHUNK_SIZE, fit_teachers, vote_teachers
 from pate.teachers.training import TeacherPlan
 
 
-def fit(args: Sequence[str]) -> None:
+def fit(args: Sequence[str], preset: Preset = ALONE) -> None:
     """Run `pate teachers fit`."""
     parser = _fit_parser()
-    parsed = parser.parse_args(saved_settings(args, "data.yaml"))
+    parsed = parse(parser, args, with_saved(args, preset, Path("data.yaml")))
     made = parser.instantiate(parsed)
     run = open_run(parsed, _kept(settings(parser, parsed)), made.data)
     fit_teachers(run, made.data, **_chosen(made, fit_teachers))
 
 
-def vote(args: Sequence[str]) -> None:
+def vote(args: Sequence[str], preset: Preset = ALONE) -> None:
     """Run `pate teachers vote`."""
     parser = make_parser("teachers vote", vote_teachers, skip={"run", "data", "plan"})
     # who is absent is said once
-    parsed = parser.parse_args(saved_settings(args, str(TEACHERS_VOTE.config)))
+    parsed = parse(parser, args, with_saved(args, preset, TEACHERS_VOTE.config))
     run = open_run(parsed, _kept(settings(parser, parsed)))
     run.require(TEACHERS_FIT)
     vote_teachers(run, load_data(run), load_plan(run), **_chosen(parsed, vote_teachers))

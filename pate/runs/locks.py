@@ -12,7 +12,7 @@ from pathlib import Path
 from textwrap import shorten
 
 LOCK = ".lock"
-"""In the run's folder while a command works on it; names the process."""
+"""Name of the file in the run's folder while a command works on it; it names the process."""
 
 _WIDTH = 80
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)
@@ -32,14 +32,15 @@ _held: dict[Path, _Held] = {}
 def lock_run(root: Path, *, shared: bool = False) -> None:
     """Keep other processes from writing the run in ``root`` until `release_locks`, or until this process ends.
 
-    A process that has the lock may ask for it again: `pate run` holds it while its stages come and go. The system
-    releases it when the process is killed.
+    A process that holds the lock may ask for it again: `pate run` holds it through all its stages. The system releases
+    it when the process is killed.
 
     Args:
-        root: the run's folder, made where it is missing.
-        shared: whether processes that ask for a shared lock, too, may work on the run at the same time.
+        root: the run's folder, made if it is missing.
+        shared: whether other processes that ask for a shared lock may work on the run at the same time.
 
-    Raises ``ValueError`` where another process has it, or the folder cannot be written.
+    Raises:
+        ValueError: if another process holds the lock, or the folder cannot be written.
     """
     key = root.resolve()
     if (held := _held.get(key)) is not None:
@@ -64,7 +65,7 @@ def lock_run(root: Path, *, shared: bool = False) -> None:
 
 
 def release_locks() -> None:
-    """Release the locks of this process, and leave no trace of them."""
+    """Release the locks of this process and delete their files."""
     while _held:
         _, held = _held.popitem()
         with suppress(OSError):

@@ -2,7 +2,7 @@
 
 from functools import partial
 
+from pate.commands.parsing import call
 from pate.data.faces import write_celeba_folder
-from pate.stages.command import call
 
 main = partial(call, "faces", write_celeba_folder)

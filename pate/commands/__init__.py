@@ -1,0 +1,1 @@
+"""Commands: their arguments, what they print, and how they end. Each is a module that calls typed functions."""

@@ -1,0 +1,51 @@
+"""A run on disk: its stages, its files, its lock, and the labels that leave it."""
+
+from pate.runs.files import (
+    Json,
+    Stream,
+    code_version,
+    digest,
+    make_once,
+    replacing,
+    write_arrays,
+    write_json,
+    write_text,
+)
+from pate.runs.run import (
+    LABEL,
+    METRICS,
+    REFERENCES,
+    STUDENT,
+    TEACHERS_FIT,
+    TEACHERS_VOTE,
+    Run,
+    Stage,
+    StageChangedError,
+    key_file,
+    labels_file,
+    read_key,
+)
+
+__all__ = [
+    "LABEL",
+    "METRICS",
+    "REFERENCES",
+    "STUDENT",
+    "TEACHERS_FIT",
+    "TEACHERS_VOTE",
+    "Json",
+    "Run",
+    "Stage",
+    "StageChangedError",
+    "Stream",
+    "code_version",
+    "digest",
+    "key_file",
+    "labels_file",
+    "make_once",
+    "read_key",
+    "replacing",
+    "write_arrays",
+    "write_json",
+    "write_text",
+]

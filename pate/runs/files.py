@@ -1,0 +1,120 @@
+"""Files that appear whole or not at all, and digests of what is in them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+import pate
+
+Json = dict[str, Any]
+
+_BLOCK = 1 << 22  # bytes read at once
+
+
+@contextmanager
+def replacing(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a temporary file beside ``path`` for writing, and rename it to ``path`` once it is complete and on disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with beside.open(mode) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_json(path: Path, content: Json) -> None:
+    """Write ``content`` as JSON, completely or not at all."""
+    with replacing(path, "w") as file:
+        json.dump(content, file, indent=2)
+        file.write("\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text``, completely or not at all."""
+    with replacing(path, "w") as file:
+        file.write(text)
+
+
+def write_arrays(path: Path, **arrays: Any) -> None:
+    """Write an ``.npz``, completely or not at all."""
+    with replacing(path) as file:
+        np.savez_compressed(file, **arrays)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Bytes that are read while they are hashed.
+
+    Attributes:
+        size: how many bytes there are.
+        blocks: the bytes, in blocks.
+    """
+
+    size: int
+    blocks: Iterable[bytes | memoryview]
+
+
+def digest(*parts: bytes | str | Path | Stream) -> str:
+    """Return one hash of bytes, texts, the contents of files, and streams, in order.
+
+    Files and streams may be larger than memory. A stream counts as its bytes do.
+    """
+    total = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        if isinstance(part, Path):
+            with part.open("rb") as file:
+                total.update(os.fstat(file.fileno()).st_size.to_bytes(8, "big"))
+                while block := file.read(_BLOCK):
+                    total.update(block)
+        elif isinstance(part, Stream):
+            total.update(part.size.to_bytes(8, "big"))
+            for piece in part.blocks:
+                total.update(piece)
+        else:
+            content = part.encode() if isinstance(part, str) else part
+            total.update(len(content).to_bytes(8, "big") + content)
+    return total.hexdigest()
+
+
+@cache
+def code_version() -> str:
+    """Return the package's version and a hash of its source."""
+    root = Path(pate.__file__).parent
+    return f"{pate.__version__}+{digest(*sorted(root.rglob('*.py')))}"
+
+
+def make_once(path: Path, make: Callable[[], Json]) -> Json:
+    """Return the JSON content of ``path``, which is made first if it is missing.
+
+    If several processes make it at the same time, on one machine or on many, all return the content of the first.
+    """
+    if not path.is_file():
+        beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        try:
+            with beside.open("w") as file:
+                json.dump(make(), file)
+                file.flush()
+                os.fsync(file.fileno())
+            # unlike a rename, a link fails if the file exists
+            os.link(beside, path)
+        except FileExistsError:
+            pass
+        finally:
+            beside.unlink(missing_ok=True)
+    content: Json = json.loads(path.read_text())
+    return content

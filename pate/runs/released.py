@@ -1,0 +1,159 @@
+"""The labels of a run, in one file that says what they are, what released them and under which number of the ledger.
+
+`ReleasedLabels` is the border between PRIVATE and PUBLIC: what is in it may be published, and nothing else that follows
+from a vote may.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import IO, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate.archives import read_arrays
+from pate.runs.files import Json, digest
+from pate.runs.run import TEACHERS_FIT, Run, key_file, labels_file, read_key
+from pate.typing import BoolArray, FloatArray, IntArray, StrArray, UInt8Array
+from pate.validation import expect
+from pate.votes import Panel
+
+_SEAL = "seal"
+_NEEDED = ("ids", "label_names", "num_teachers", "delta", "aggregator", "release", "labels", "mask", _SEAL)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Queries:
+    """What is asked in a release: public facts that are fixed before any vote is read.
+
+    Attributes:
+        ids: ``[Q]``, the public samples, in the order in which they are asked.
+        label_names: names of the ``C`` labels.
+        num_teachers: the nominal number of teachers.
+        delta: the delta of the statement.
+        aggregator: class path and settings of the aggregator, as JSON.
+    """
+
+    ids: StrArray
+    label_names: tuple[str, ...]
+    num_teachers: int
+    delta: float
+    aggregator: Json
+
+    @property
+    def panel(self) -> Panel:
+        """Who votes on what."""
+        return Panel(self.num_teachers, len(self.label_names))
+
+    def differences(self, other: Queries) -> list[str]:
+        """Return the names of what is not the same in ``other``."""
+        names = [field.name for field in fields(Queries)]
+        return [name for name in names if not np.array_equal(getattr(self, name), getattr(other, name))]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReleasedLabels(Queries):
+    """The answers to `Queries`, as they are in ``labels.npz``. PUBLIC.
+
+    Attributes:
+        release: number of the release in the ledger.
+        labels: ``[Q, C]`` in {0, 1}; 0 where nothing was released.
+        mask: ``[Q, C]``, which labels were released.
+        values: ``[Q, C]``, noisy numbers of teachers; None where the aggregator released none.
+        noise_std: standard deviation of the Gaussian noise in ``values``, in votes; None without them.
+        steps: ``[Q]``, how far each query went, which its cost depends on; None where all cost the same.
+    """
+
+    release: int
+    labels: UInt8Array
+    mask: BoolArray
+    values: FloatArray | None = None
+    noise_std: float | None = None
+    steps: IntArray | None = None
+
+    @property
+    def answered(self) -> BoolArray:
+        """``[Q]``: of which queries at least one label was released."""
+        return np.asarray(self.mask.any(axis=1))
+
+    def save(self, file: IO[bytes], run: Run) -> None:
+        """Write an ``.npz`` with a seal that only ``run`` can make.
+
+        The seal is a hash of all arrays, keyed by the run's partition key. It says nothing of votes or records.
+
+        Args:
+            file: open for writing, at its start.
+            run: the run.
+
+        Raises:
+            ValueError: as `sealing_key` does.
+        """
+        arrays = {
+            "ids": self.ids,
+            "label_names": np.array(self.label_names),
+            "num_teachers": np.array(self.num_teachers),
+            "delta": np.array(self.delta, dtype=np.float64),
+            "aggregator": np.array(json.dumps(self.aggregator)),
+            "release": np.array(self.release),
+            "labels": np.asarray(self.labels),
+            "mask": np.asarray(self.mask),
+        }
+        if self.values is not None:
+            arrays |= {"values": np.asarray(self.values), "noise_std": np.asarray(self.noise_std)}
+        if self.steps is not None:
+            arrays["steps"] = np.asarray(self.steps)
+        named: dict[str, Any] = arrays
+        np.savez_compressed(file, **named, seal=np.array(_seal(arrays, sealing_key(run))))
+
+    @classmethod
+    def load(cls, run: Run) -> Self:
+        """Read what `save` wrote into ``run``.
+
+        Raises:
+            ValueError: if the file is missing, damaged or changed, or comes from another run.
+        """
+        path = labels_file(run)
+        arrays = read_arrays(path, _NEEDED, what="the labels that `pate label` left")
+        seal = str(arrays.pop(_SEAL))
+        same = seal == _seal(arrays, sealing_key(run))
+        expect(same, f"labels in {path} as `pate label` of this run left them", seal=seal)
+        return cls(
+            ids=arrays["ids"],
+            label_names=tuple(arrays["label_names"].tolist()),
+            num_teachers=int(arrays["num_teachers"]),
+            delta=float(arrays["delta"]),
+            aggregator=json.loads(str(arrays["aggregator"])),
+            release=int(arrays["release"]),
+            labels=arrays["labels"],
+            mask=arrays["mask"],
+            values=arrays.get("values"),
+            noise_std=float(arrays["noise_std"]) if "values" in arrays else None,
+            steps=arrays.get("steps"),
+        )
+
+
+def sealing_key(run: Run) -> bytes:
+    """Return the key of the run's partitions, which seals its labels.
+
+    Raises:
+        ValueError: if it is missing, damaged or not the one that `pate teachers fit` used.
+    """
+    key, path = read_key(run), str(key_file(run))
+    expect(key is not None, "the key of the run's partitions. Put it back", missing=path)
+    assert key is not None
+    begun = run.state(TEACHERS_FIT)
+    same = begun is None or begun["inputs"].get("partition") == digest(key)
+    expect(same, "the key that `pate teachers fit` partitioned with. Put it back", changed=path)
+    return key
+
+
+def _seal(arrays: Mapping[str, NDArray[Any]], key: bytes) -> str:
+    total = hashlib.blake2b(digest_size=16, key=key, person=b"pate labels")
+    for name, array in sorted(arrays.items()):
+        head = json.dumps([name, array.dtype.str, array.shape]).encode()
+        total.update(len(head).to_bytes(8, "big") + head + np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()

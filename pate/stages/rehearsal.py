@@ -1,0 +1,66 @@
+"""A rehearsal of an aggregator on constant votes: what it refuses is refused before anything is spent."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pate.accounting.charges import Charge
+from pate.accounting.relation import NeighboringRelation
+from pate.aggregators.base import Aggregator
+from pate.typing import FloatArray, IntArray
+from pate.validation import expect
+from pate.votes import Panel, Votes
+
+
+def rehearse(aggregator: Aggregator, panel: Panel, *, predictions: FloatArray | None = None) -> None:
+    """Put constant votes to an aggregator and drop its answers.
+
+    No vote and no noise of a release is touched. No query, one and several are put, because a screen may leave any
+    number of them.
+
+    Args:
+        aggregator: the aggregator.
+        panel: who votes on what.
+        predictions: ``[Q, C]``, what a student predicts of the queries, for an aggregator that reads it.
+
+    Raises:
+        ValueError: what the aggregator raises, or if its release has not the shape of the votes.
+    """
+    levels = np.array([0, panel.num_teachers, panel.num_teachers // 2] * 2)
+    for count in (0, 1, len(levels)):
+        given, shape = levels[:count], (count, panel.num_labels)
+        ballots = None
+        if aggregator.needs_ballots:
+            teachers = np.arange(panel.num_teachers)[None, :, None] < given[:, None, None]
+            ballots = np.repeat(teachers, panel.num_labels, axis=2).astype(np.uint8)
+        votes = Votes(
+            counts=np.repeat(given[:, None], panel.num_labels, axis=1),
+            num_teachers=panel.num_teachers,
+            ballots=ballots,
+            predictions=None if predictions is None else np.resize(predictions, shape),
+        )
+        found = aggregator.aggregate(votes, generator=np.random.Generator(np.random.Philox(key=0)))
+        shapes = {
+            name: np.shape(array)
+            for name in ("labels", "mask", "values")
+            if (array := getattr(found, name)) is not None
+        }
+        expect(set(shapes.values()) == {shape}, f"a release of {count} queries and {panel.num_labels} labels", **shapes)
+        if found.steps is not None:
+            expect(found.steps.shape == (count,), f"the steps of {count} queries", shape=found.steps.shape)
+            realised_charges(aggregator, found.steps, panel)
+
+
+def realised_charges(aggregator: Aggregator, steps: IntArray, panel: Panel) -> list[Charge]:
+    """Return what queries cost that went ``steps`` ``[Q]`` far."""
+    sizes = {"num_teachers": panel.num_teachers, "num_labels": panel.num_labels}
+    return [
+        (
+            {
+                relation: aggregator.realised_event(step, neighboring_relation=relation, **sizes)
+                for relation in NeighboringRelation
+            },
+            count,
+        )
+        for step, count in zip(*(each.tolist() for each in np.unique(steps, return_counts=True)), strict=True)
+    ]

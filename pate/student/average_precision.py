@@ -1,0 +1,26 @@
+"""Average precision of a ranking, as numpy computes it: students of both kinds are judged by it."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate.typing import BoolArray, FloatArray
+
+
+def average_precision(scores: NDArray[np.floating], truth: BoolArray) -> FloatArray:
+    """Return the exact average precision of each label.
+
+    Args:
+        scores: ``[N, C]``, the higher the surer; equal scores are one step of the ranking.
+        truth: ``[N, C]``.
+
+    Returns:
+        ``[C]`` in [0, 1]; 0 for a label that nobody has.
+    """
+    found = np.zeros(truth.shape[1])
+    for j in range(truth.shape[1]):
+        order = np.argsort(-scores[:, j], kind="stable")
+        hits = np.cumsum(truth[order, j])
+        last = np.append(np.diff(scores[order, j]) != 0, True)
+        gained = np.diff(hits[last], prepend=0)
+        found[j] = gained @ (hits[last] / (np.flatnonzero(last) + 1)) / max(1, hits[-1])
+    return found
