@@ -134,7 +134,8 @@ class Rows:
     shape = (2, 3)
 
     def __getitem__(self, index: np.ndarray) -> Float32Array:
-        return np.ones((2, 3), dtype=np.float32)[index]
+        rows: Float32Array = np.ones((2, 3), dtype=np.float32)[index]
+        return rows
 
 
 @pytest.mark.parametrize("features", [np.ones((2, 3)), Rows()])
