@@ -67,11 +67,23 @@ def call(name: str, function: Callable[..., Any], args: Sequence[str]) -> None:
 def make_parser(name: str, function: Callable[..., Any], *, skip: set[str | int]) -> ArgumentParser:
     """Return the parser of the command ``name``: the parameters of ``function`` but ``skip``, and the run's."""
     parser = _parser(name, function, skip=skip)
+    add_run(parser)
+    return parser
+
+
+def new_parser(name: str, summary: str) -> StageParser:
+    """Return the parser of the command ``name``, which takes files of settings and nothing else yet."""
+    parser = StageParser(prog=f"pate {name}", description=summary, formatter_class=BriefHelp)
+    parser.add_argument("--config", action="config", help="YAML file of settings; may be given several times")
+    return parser
+
+
+def add_run(parser: ArgumentParser) -> None:
+    """Add the run's folder, and whether what is in it may be replaced."""
     parser.add_argument("--run", type=Path, required=True, help="folder of the run")
     parser.add_argument(
         "--overwrite", action="store_true", help="do a stage whose settings changed again, deleting what it left"
     )
-    return parser
 
 
 def _parser(name: str, function: Callable[..., Any], *, skip: set[str | int]) -> StageParser:
@@ -79,8 +91,7 @@ def _parser(name: str, function: Callable[..., Any], *, skip: set[str | int]) ->
     summary = (getdoc(function) or "").split("\n\nArgs:")[0]
     if any("Aggregator" in str(each.annotation) for each in signature(function).parameters.values()):
         load_plugins()  # those of other packages go by their short names, too
-    parser = StageParser(prog=f"pate {name}", description=summary, formatter_class=BriefHelp)
-    parser.add_argument("--config", action="config", help="YAML file of settings; may be given several times")
+    parser = new_parser(name, summary)
     parser.add_function_arguments(function, as_group=False, skip=skip)
     return parser
 

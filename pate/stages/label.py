@@ -69,21 +69,20 @@ def label(
     expect_count(1, num_queries=num_queries)
     expect_count(0, query_seed=query_seed, **({} if noise_seed is None else {"noise_seed": noise_seed}))
     store = VoteStore(run.root / TEACHERS_VOTE.outputs[0])
-    manifest: Any = store.manifest()
-    num_teachers, names = manifest["num_teachers"], manifest["label_names"]
-    expect(num_queries <= len(manifest["ids"]), f"num_queries <= {len(manifest['ids'])}", num_queries=num_queries)
+    manifest = store.manifest()
+    expect(num_queries <= len(manifest.ids), f"num_queries <= {len(manifest.ids)}", num_queries=num_queries)
     needed = aggregator.needs_predictions
     expect(needed == (predictions is not None), f"predictions {'given' if needed else 'left out'}", given=predictions)
-    chosen = np.random.default_rng(query_seed).permutation(len(manifest["ids"]))[:num_queries]
+    chosen = np.random.default_rng(query_seed).permutation(len(manifest.ids))[:num_queries]
     # what the labels say of themselves, so that neither statement nor student has to ask elsewhere
     about = {
-        "ids": np.array(manifest["ids"])[chosen],
-        "label_names": np.array(names),
-        "num_teachers": np.array(num_teachers),
+        "ids": np.array(manifest.ids)[chosen],
+        "label_names": np.array(manifest.label_names),
+        "num_teachers": np.array(manifest.num_teachers),
         "delta": np.array(delta, dtype=np.float64),
         "aggregator": np.array(json.dumps(_describe_aggregator(aggregator))),
     }
-    made_by = manifest["made_by"]
+    made_by = manifest.made_by
     todo = run.needs(LABEL, made_by)
     redo = run.overwrite and bool(run.changes(LABEL, made_by))
     released = None if redo else _find_labels(run, about)

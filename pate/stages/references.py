@@ -11,8 +11,8 @@ from pate.data.source import load_data
 from pate.runs import LABEL, METRICS, REFERENCES, STUDENT, TEACHERS_FIT, Run, digest, labels_file, write_json
 from pate.stages import student
 from pate.stages.command import make_parser, open_run, settings
-from pate.stages.teachers import count_votes
 from pate.stages.teachers_command import load_plan
+from pate.stages.teachers_vote import count_votes
 from pate.student.metrics import evaluate
 
 
