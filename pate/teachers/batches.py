@@ -46,6 +46,9 @@ class ChunkBatches(Dataset[tuple[torch.Tensor, torch.Tensor]]):
 
     def __getitem__(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
         rows = self._rows[step]
+        if self._empty.all():
+            shape, num_labels = self._records.features.shape[1:], self._records.labels.shape[1]
+            return torch.zeros(*rows.shape, *shape), torch.zeros(*rows.shape, num_labels)
         features = np.ascontiguousarray(self._records.features[rows])
         labels = self._records.labels[rows].astype(np.float32)
         features[self._empty] = 0

@@ -13,9 +13,9 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnP
 
 from models import MLP, Linear
 from pate.data.module import Records
-from pate.teachers.chunk import TeacherChunk, check_entrywise, clip_gradients, make_networks
+from pate.teachers.chunk import TeacherChunk, clip_gradients, make_networks
 from pate.teachers.losses import AsymmetricLoss, EntryLoss, FocalLoss
-from pate.teachers.training import TeacherPlan
+from pate.teachers.plan import TeacherPlan, check_entrywise
 from tests.conftest import make_arrays
 from tests.teachers.test_training import partitions, plan, records, teachers_that_differ, train
 
@@ -187,13 +187,12 @@ def test_optimizers_that_look_across_teachers(optimizer: Any) -> None:
 
 
 def test_a_scheduler_that_looks_at_losses() -> None:
-    networks = make_networks(Linear, (6,), 4, seed=0, teachers=range(2))
+    settings = plan(scheduler=ReduceLROnPlateau)
     chunk = TeacherChunk(
-        networks,
-        optimizer=partial(torch.optim.SGD, lr=0.1),
+        make_networks(settings, (6,), 4, teachers=range(2)),
+        settings,
         positive_weights=np.ones((2, 4), dtype=np.float32),
         has_records=np.ones(2, dtype=np.bool_),
-        scheduler=ReduceLROnPlateau,
     )
     with pytest.raises(ValueError, match="looks at no loss"):
         chunk.configure_optimizers()

@@ -1,4 +1,5 @@
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import torch
 
 from models import Linear
 from pate.teachers.training import load_chunk
-from pate.teachers.voting import cast_votes, vote_chunk
+from pate.teachers.voting import VoteJob, cast_votes
 from pate.vote_store import VoteStore
 from pate.votes import pack_ballots
 from tests.teachers.test_training import partitions, plan, records, train
@@ -99,9 +100,10 @@ def test_absent_teachers_cast_no_vote(tmp_path: Path) -> None:
     train(settings, records(), partitions([30, 30, 30, 30]), tmp_path)
     features = np.asarray(records().features)
     store = VoteStore(tmp_path / "votes")
-    vote_chunk(settings, range(4), features, 4, tmp_path, store)
+    everyone = VoteJob(plan=settings, teachers_folder=tmp_path, samples=features, num_labels=4, store=store)
+    everyone.work(range(4), lambda steps: None)
     everybody = np.load(store.chunk_file(range(4)))
-    vote_chunk(settings, range(4), features, 4, tmp_path, store, absent=[1, 3])
+    replace(everyone, absent=(1, 3)).work(range(4), lambda steps: None)
     present = np.load(store.chunk_file(range(4)))
     assert everybody.any(axis=(1, 2)).all()
     assert (present[[1, 3]] == 0).all() and (present[[0, 2]] == everybody[[0, 2]]).all()
