@@ -361,9 +361,7 @@ def test_empty_partitions_by_command(again: list[str], tmp_path: Path) -> None:
     few = tmp_path / "few.npz"
     arrays = make_arrays()
     kept = np.r_[:3, 400:600]
-    np.savez(
-        few, **{name: arrays[name][kept] for name in ("X", "Y", "ids", "split")}, label_names=arrays["label_names"]
-    )
+    np.savez(few, **arrays | {name: arrays[name][kept] for name in ("X", "Y", "ids", "split")})  # type: ignore[arg-type]
     given = ["--data.init_args.path", str(few), "--ledger=null", "--num_steps=2", "--chunk_size=1"]
     assert fit(again, root, *given) == 0
     assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
