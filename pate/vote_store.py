@@ -3,24 +3,68 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pate.runs import digest, replacing, write_json
-from pate.typing import UInt8Array
+from pate.runs import Json, digest, replacing, write_json
+from pate.typing import IntArray, UInt8Array
 from pate.validation import expect
-from pate.votes import Votes, teacher_blocks, unpack_ballots
+from pate.votes import Panel, Votes, teacher_blocks, unpack_ballots
 
 _MANIFEST = "manifest.json"
 
 
+@dataclass(frozen=True, kw_only=True)
+class VoteManifest:
+    """What votes on disk are of, and what made them.
+
+    Attributes:
+        num_teachers: the nominal number of teachers, absent ones included.
+        label_names: names of the labels, in the order of the ballots' columns.
+        made_by: hashes of the ``teachers``, the ``data`` and the ``code``.
+        chunks: digests of the files of votes, by their names. PRIVATE.
+        ids: the samples that were voted on, in the order of the ballots' rows.
+    """
+
+    num_teachers: int
+    label_names: Sequence[str]
+    made_by: Mapping[str, str]
+    chunks: Mapping[str, str]
+    ids: Sequence[str]
+
+    @property
+    def panel(self) -> Panel:
+        """Who voted on what."""
+        return Panel(self.num_teachers, len(self.label_names))
+
+    def write(self, path: Path) -> None:
+        """Write the manifest as JSON, whole or not at all."""
+        write_json(path, asdict(self))
+
+    @classmethod
+    def read(cls, path: Path) -> VoteManifest:
+        """Read a manifest. Raises ``ValueError`` where it is missing or holds something else."""
+        content = _read(path)
+        found: Json = {field.name: content.get(field.name) for field in fields(cls)}
+        try:
+            for name in ("label_names", "ids"):
+                right = isinstance(found[name], list) and all(isinstance(each, str) for each in found[name])
+                expect(right, f"{name} as a list of texts", **{name: type(found[name]).__name__})
+            for name in ("made_by", "chunks"):
+                right = isinstance(found[name], dict) and all(isinstance(each, str) for each in found[name].values())
+                expect(right, f"{name} as texts by name", **{name: type(found[name]).__name__})
+            Panel(found["num_teachers"], len(found["label_names"]))
+        except ValueError as error:
+            raise _damaged(path, error) from None
+        return cls(**found)
+
+
 @dataclass(frozen=True)
 class VoteStore:
-    """Votes on disk: one ``.npy`` of packed ballots per chunk, and a manifest that says what made them.
+    """Votes on disk: one ``.npy`` of packed ballots per chunk, and a `VoteManifest`.
 
     Beside each ``votes_00000.npy`` lies ``votes_00000.json`` with what it was made from and a digest of its content;
     the manifest holds all digests.
@@ -56,31 +100,26 @@ class VoteStore:
         return found
 
     def seal(
-        self, *, ids: list[str], label_names: list[str], num_teachers: int, made_by: dict[str, str]
+        self, *, ids: Sequence[str], label_names: Sequence[str], num_teachers: int, made_by: Mapping[str, str]
     ) -> dict[Path, str]:
-        """Write the manifest: the samples voted on, and hashes of the teachers, the data, the code and each chunk.
+        """Write the manifest of the chunks that are there.
 
         Return the files of votes and the manifest with their digests. Raises ``ValueError`` where votes were changed
         since they were cast.
         """
-        chunks = {path.with_suffix(".npy").name: _read(path).get("digest", "") for path in self._marks()}
-        content = {
-            "num_teachers": num_teachers,
-            "label_names": label_names,
-            "made_by": made_by,
-            "chunks": chunks,
-            "ids": ids,
-        }
+        chunks = {path.with_suffix(".npy").name: str(_read(path).get("digest", "")) for path in self._marks()}
         self._check(chunks)
-        write_json(self.folder / _MANIFEST, content)
         path = self.folder / _MANIFEST
+        VoteManifest(num_teachers=num_teachers, label_names=label_names, made_by=made_by, chunks=chunks, ids=ids).write(
+            path
+        )
         return {self.folder / name: found for name, found in chunks.items()} | {path: digest(path)}
 
     def check(self) -> None:
         """Raise ``ValueError`` unless all votes are there as they were cast, bit for bit."""
-        self._check(self.manifest()["chunks"])
+        self._check(self.manifest().chunks)
 
-    def _check(self, chunks: Any) -> None:
+    def _check(self, chunks: Mapping[str, str]) -> None:
         for name, cast in chunks.items():
             path = self.folder / name
             # digests of votes are PRIVATE, and not to be printed
@@ -91,11 +130,11 @@ class VoteStore:
     def _marks(self) -> list[Path]:
         return sorted(self.folder.glob("votes_*.json"))
 
-    def manifest(self) -> dict[str, Any]:
-        """Return the manifest."""
-        return _read(self.folder / _MANIFEST)
+    def manifest(self) -> VoteManifest:
+        """Return the manifest. Raises ``ValueError`` where it is missing or damaged."""
+        return VoteManifest.read(self.folder / _MANIFEST)
 
-    def load(self, *, rows: NDArray[np.int64] | None = None, ballots: bool = False) -> tuple[Votes, list[str]]:
+    def load(self, *, rows: IntArray | None = None, ballots: bool = False) -> tuple[Votes, list[str]]:
         """Return the votes on the samples ``rows`` ``[Q]``, all of them where None, and the samples' ids.
 
         The files stay on disk: of other samples nothing is unpacked or kept.
@@ -107,8 +146,8 @@ class VoteStore:
         Raises:
             ValueError: where votes are missing, or of another shape than the manifest says.
         """
-        manifest: Any = self.manifest()
-        ids, num_labels, num_teachers = manifest["ids"], len(manifest["label_names"]), manifest["num_teachers"]
+        manifest = self.manifest()
+        ids, num_labels, num_teachers = manifest.ids, manifest.panel.num_labels, manifest.num_teachers
         chosen = np.arange(len(ids)) if rows is None else np.asarray(rows)
         counts = np.zeros((len(chosen), num_labels), dtype=np.int64)
         said = np.empty((len(chosen), num_teachers if ballots else 0, num_labels), dtype=np.uint8)
@@ -129,14 +168,18 @@ class VoteStore:
         return votes, [ids[row] for row in chosen]
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Json:
     try:
-        content: dict[str, Any] = json.loads(path.read_text())
+        content: Json = json.loads(path.read_text())
         expect(isinstance(content, dict), "an object", found=type(content).__name__)
     except (OSError, ValueError) as error:
-        again = "`pate teachers vote --overwrite` makes it again"
-        raise ValueError(f"Expected what `pate teachers vote` left in {path}, got {error}: {again}") from None
+        raise _damaged(path, error) from None
     return content
+
+
+def _damaged(path: Path, error: Exception) -> ValueError:
+    again = "`pate teachers vote --overwrite` makes it again"
+    return ValueError(f"Expected what `pate teachers vote` left in {path}, got {error}: {again}")
 
 
 def _first_teacher(path: Path) -> int:

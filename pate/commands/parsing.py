@@ -111,19 +111,29 @@ def make_parser(
     _add_parameters(parser, function, skip=skip)
     if settings is not None:
         _add_parameters(parser, settings, skip=set())
+    add_run(parser)
+    return parser
+
+
+def new_parser(name: str, summary: str) -> StageParser:
+    """Return the parser of the command ``name``, which takes files of settings and nothing else yet."""
+    parser = StageParser(prog=f"pate {name}", description=summary, formatter_class=BriefHelp)
+    parser.add_argument("--config", action="config", help="YAML file of settings; may be given several times")
+    return parser
+
+
+def add_run(parser: ArgumentParser) -> None:
+    """Add the run's folder, and whether what is in it may be replaced."""
     parser.add_argument("--run", type=Path, required=True, help="folder of the run")
     parser.add_argument(
         "--overwrite", action="store_true", help="do a stage whose settings changed again, deleting what it left"
     )
-    return parser
 
 
 def _parser(name: str, function: Callable[..., Any]) -> StageParser:
     # what docstrings say beyond the first paragraphs is of the function, not of the command
     summary = (getdoc(function) or "").split("\n\nArgs:")[0]
-    parser = StageParser(prog=f"pate {name}", description=summary, formatter_class=BriefHelp)
-    parser.add_argument("--config", action="config", help="YAML file of settings; may be given several times")
-    return parser
+    return new_parser(name, summary)
 
 
 def _add_parameters(parser: StageParser, owner: Callable[..., Any], *, skip: set[str | int]) -> None:

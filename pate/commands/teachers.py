@@ -1,20 +1,27 @@
-"""The commands `pate teachers fit` and `pate teachers vote`."""
+"""The commands `pate teachers fit` and `pate teachers vote`.
+
+A stage is imported once its command line is read: it needs Lightning, which takes seconds to import and of which
+``--help`` needs nothing.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from inspect import signature
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from jsonargparse import Namespace
+from jsonargparse import ArgumentParser, Namespace
 
-from pate.commands.parsing import ALONE, Preset, add_data, make_parser, open_run, parse, settings, with_saved
+from pate.commands.parsing import ALONE, Preset, add_data, add_run, new_parser, open_run, parse, settings, with_saved
 from pate.data_file import load_data
 from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Json, Run
-from pate.stages.teachers import CHUNK_SIZE, fit_teachers, vote_teachers
-from pate.teachers.training import TeacherPlan
+from pate.teachers.jobs import Execution
+from pate.teachers.plan import CurveFormat, TeacherPlan
+from pate.teachers.saved import CHUNK_SIZE
+
+Settings = TypeVar("Settings", TeacherPlan, Execution)
 
 
 def fit(args: Sequence[str], preset: Preset = ALONE) -> None:
@@ -23,17 +30,37 @@ def fit(args: Sequence[str], preset: Preset = ALONE) -> None:
     parsed = parse(parser, args, with_saved(args, preset, Path("data.yaml")))
     made = parser.instantiate(parsed)
     run = open_run(parsed, _kept(settings(parser, parsed)), made.data)
-    fit_teachers(run, made.data, **_chosen(made, fit_teachers))
+    plan, execution = _made(TeacherPlan, made), _made(Execution, made)
+    from pate.stages.teachers_fit import fit_teachers
+
+    fit_teachers(run, made.data, plan, execution, share=made.share, logger=made.logger, dry_run=made.dry_run)
 
 
 def vote(args: Sequence[str], preset: Preset = ALONE) -> None:
     """Run `pate teachers vote`."""
-    parser = make_parser("teachers vote", vote_teachers, skip={"run", "data", "plan"})
+    parser = new_parser(
+        "teachers vote",
+        "Let the teachers vote on every public sample; each teacher's votes are kept bit-packed.\n\nThe number of"
+        " teachers is a public constant: one that is absent, such as a silo that stays away, casts no vote but counts"
+        " among them.",
+    )
+    parser.add_class_arguments(Execution, as_group=False)
+    parser.add_argument(
+        "--absent",
+        type=list[int] | None,
+        default=None,
+        help="numbers of the teachers, from 0 on, that take no part: their ballots are rows of zeros. PRIVATE, as the"
+        " votes are.",
+    )
+    add_run(parser)
     # who is absent is said once
     parsed = parse(parser, args, with_saved(args, preset, TEACHERS_VOTE.config))
     run = open_run(parsed, _kept(settings(parser, parsed)))
     run.require(TEACHERS_FIT)
-    vote_teachers(run, load_data(run), load_plan(run), **_chosen(parsed, vote_teachers))
+    execution = _made(Execution, parsed)
+    from pate.stages.teachers_vote import vote_teachers
+
+    vote_teachers(run, load_data(run), load_plan(run), execution, absent=parsed.absent)
 
 
 def load_plan(run: Run) -> TeacherPlan:
@@ -44,11 +71,33 @@ def load_plan(run: Run) -> TeacherPlan:
     # what they were trained with, whatever became of the file that tells it to readers
     made = parser.instantiate(parser.parse_object(begun["config"] | {"run": str(run.root)}))
     chosen = json.loads((run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE).read_text())
-    return TeacherPlan(**_chosen(made, TeacherPlan) | chosen)
+    return replace(_made(TeacherPlan, made), **chosen)
 
 
-def _fit_parser() -> Any:
-    parser = make_parser("teachers fit", fit_teachers, skip={"run", "data", "dry_run"})
+def _fit_parser() -> ArgumentParser:
+    parser = new_parser(
+        "teachers fit",
+        "Train the teachers, each on its own partition of the private data.\n\nKilled and started again, the stage"
+        " goes on where it stopped and ends bit for bit where an unbroken one ends. Where it runs (threads, workers,"
+        " executor, gpus, share) changes nothing of what it leaves, and may change on the way.",
+    )
+    parser.add_class_arguments(TeacherPlan, as_group=False)
+    parser.add_class_arguments(Execution, as_group=False)
+    parser.add_argument(
+        "--share",
+        type=str | None,
+        default=None,
+        help="``i/n`` trains every n-th chunk from the i-th on, ``rank`` takes i and n from torchrun or SLURM. Whoever"
+        " trains the last chunk finishes the stage.",
+    )
+    parser.add_argument(
+        "--logger",
+        type=CurveFormat,
+        default="csv",
+        help="where curves of losses go in the teachers' folder, ``csv`` or ``tensorboard``; loggers that send them"
+        " elsewhere are not offered, because they are PRIVATE.",
+    )
+    add_run(parser)
     add_data(parser)
     parser.add_argument(
         "--dry_run",
@@ -59,8 +108,10 @@ def _fit_parser() -> Any:
     return parser
 
 
-def _chosen(made: Namespace, function: Any) -> dict[str, Any]:
-    return {name: made[name] for name in signature(function).parameters if name in made and name not in _RUN}
+def _made(kind: type[Settings], made: Namespace) -> Settings:
+    """Return the settings of one kind among those of a command."""
+    chosen: dict[str, Any] = {field.name: made[field.name] for field in fields(kind)}
+    return kind(**chosen)
 
 
 def _kept(config: Json) -> Json:
@@ -68,5 +119,4 @@ def _kept(config: Json) -> Json:
     return {name: value for name, value in config.items() if name not in _WHERE}
 
 
-_RUN = {"run", "data"}
-_WHERE = {"workers", "executor", "gpus", "share", "logger", "dry_run"}
+_WHERE = {field.name for field in fields(Execution)} | {"share", "logger", "dry_run"}

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
@@ -111,18 +111,18 @@ def label(run: Run, settings: LabelSettings) -> None:
     # labels that could not be sealed would be paid for and lost
     sealing_key(run)
     store = VoteStore(run.root / TEACHERS_VOTE.outputs[0])
-    manifest: Any = store.manifest()
-    size = len(manifest["ids"])
+    manifest = store.manifest()
+    size = len(manifest.ids)
     expect(settings.num_queries <= size, f"num_queries <= {size}", num_queries=settings.num_queries)
     rows = np.random.default_rng(settings.query_seed).permutation(size)[: settings.num_queries]
     queries = Queries(
-        ids=np.array(manifest["ids"])[rows],
-        label_names=tuple(manifest["label_names"]),
-        num_teachers=manifest["num_teachers"],
+        ids=np.array(manifest.ids)[rows],
+        label_names=tuple(manifest.label_names),
+        num_teachers=manifest.num_teachers,
         delta=float(settings.delta),
         aggregator=_describe_aggregator(settings.aggregator),
     )
-    made_by = manifest["made_by"]
+    made_by = manifest.made_by
     todo = run.needs(LABEL, made_by)
     redo = run.overwrite and bool(run.changes(LABEL, made_by))
     released = None if redo else _find_labels(run, queries)

@@ -8,9 +8,9 @@ from pate.data.records import Role
 from pate.data_file import load_data
 from pate.runs import LABEL, METRICS, REFERENCES, STUDENT, TEACHERS_FIT, Run, digest, labels_file, write_json
 from pate.stages.student import student_of_truth
-from pate.stages.teachers import count_votes
+from pate.stages.teachers_vote import count_votes
 from pate.student.metrics import evaluate
-from pate.teachers.training import TeacherPlan
+from pate.teachers.plan import TeacherPlan
 
 
 def make_references(run: Run, plan: TeacherPlan) -> None:

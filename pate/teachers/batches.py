@@ -2,12 +2,11 @@
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from pate.data.records import Records
-
-IntArray = NDArray[np.int64]
+from pate.teachers.partitions import PartitionedRecords
+from pate.teachers.plan import TeacherPlan
+from pate.typing import IntArray
 
 
 def draw_batches(size: int, *, seed: int, teacher: int, steps: range, batch_size: int) -> IntArray:
@@ -23,47 +22,33 @@ def draw_batches(size: int, *, seed: int, teacher: int, steps: range, batch_size
     return np.concatenate(orders)[start : start + last - first].reshape(len(steps), batch_size)
 
 
-def own_records(records: Records, partitions: list[IntArray]) -> tuple[Records, list[IntArray]]:
-    """Return the records of some partitions alone, without groups, and the partitions as rows of those.
-
-    Arrays are copied into one block, pictures are still read when they are asked for.
-    """
-    rows = np.concatenate(partitions)
-    own = Records(features=records.features.select(rows), labels=records.labels[rows], ids=records.ids[rows])
-    stops = np.cumsum([len(partition) for partition in partitions])
-    return own, np.split(np.arange(len(rows)), stops[:-1])
-
-
 class ChunkBatches(Dataset[tuple[torch.Tensor, torch.Tensor]]):
     """Batches of a chunk of teachers for a range of steps.
 
-    An item is ``(features [chunk, batch, ...], labels [chunk, batch, C])``. A teacher without records sees zeros.
+    An item is ``(features [chunk, batch, ...], labels [chunk, batch, C])``, both float32. A teacher without records
+    sees zeros.
     """
 
-    def __init__(
-        self,
-        records: Records,
-        partitions: list[IntArray],
-        *,
-        teachers: range,
-        steps: range,
-        batch_size: int,
-        seed: int,
-    ) -> None:
-        self._records = records
-        self._empty = np.array([len(partition) == 0 for partition in partitions])
+    def __init__(self, plan: TeacherPlan, data: PartitionedRecords, *, teachers: range, steps: range) -> None:
+        self._records = data.records
+        self._empty = np.array([len(data.rows[teacher]) == 0 for teacher in teachers])
         # [steps, chunk, batch] rows of the records
-        self._rows = np.zeros((len(steps), len(teachers), batch_size), dtype=np.int64)
-        for place, (teacher, partition) in enumerate(zip(teachers, partitions, strict=True)):
-            if len(partition):
-                batches = draw_batches(len(partition), seed=seed, teacher=teacher, steps=steps, batch_size=batch_size)
-                self._rows[:, place] = partition[batches]
+        self._rows = np.zeros((len(steps), len(teachers), plan.batch_size), dtype=np.int64)
+        for place, teacher in enumerate(teachers):
+            if len(rows := data.rows[teacher]):
+                batches = draw_batches(
+                    len(rows), seed=plan.seed, teacher=teacher, steps=steps, batch_size=plan.batch_size
+                )
+                self._rows[:, place] = rows[batches]
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __getitem__(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
         rows = self._rows[step]
+        if self._empty.all():
+            shape, num_labels = self._records.features.shape[1:], self._records.labels.shape[1]
+            return torch.zeros(*rows.shape, *shape), torch.zeros(*rows.shape, num_labels)
         features = np.ascontiguousarray(self._records.features[rows])
         labels = self._records.labels[rows].astype(np.float32)
         features[self._empty] = 0

@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from numpy.typing import NDArray
+from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from pate.teachers.losses import BinaryCrossEntropy, EntryLoss
+from pate.teachers.losses import BinaryCrossEntropy
+from pate.teachers.plan import TeacherPlan
+from pate.typing import BoolArray, Float32Array, FloatArray, UInt8Array
 from pate.validation import expect
-
-NetworkFactory = Callable[[tuple[int, ...], int], nn.Module]
-"""Makes a network for an input shape (without the batch) and a number of labels."""
-OptimizerFactory = Callable[[Any], Optimizer]
-"""Makes an optimizer of parameters. It must work entry by entry, as SGD, Adam and AdamW do."""
-SchedulerFactory = Callable[[Optimizer], LRScheduler]
-"""Makes a learning-rate schedule of an optimizer, stepped once per optimizer step."""
 
 # rows of the curves of losses that are kept
 _POINTS = 100
 
 
-def make_networks(
-    factory: NetworkFactory, shape: tuple[int, ...], num_labels: int, *, seed: int, teachers: range
-) -> list[nn.Module]:
+def make_networks(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, teachers: range) -> list[nn.Module]:
     """Make one network per teacher, initial weights depending only on (seed, teacher)."""
     networks = []
     for teacher in teachers:
         with torch.random.fork_rng(devices=[]):
-            state = np.random.SeedSequence([seed, teacher]).generate_state(1, np.uint64)[0] >> 1
+            state = np.random.SeedSequence([plan.seed, teacher]).generate_state(1, np.uint64)[0] >> 1
             _seed(int(state), torch.device("cpu"))
-            networks.append(factory(shape, num_labels))
+            networks.append(plan.network(shape, num_labels))
     return networks
 
 
@@ -51,13 +44,9 @@ class TeacherChunk(pl.LightningModule):
 
     Args:
         networks: one network per teacher, all of one architecture. One is trained as it is, several are stacked.
-        optimizer: makes an optimizer of the parameters. It must work entry by entry (SGD, Adam, AdamW ...).
-        positive_weights: ``[chunk, C]`` weights of positive labels in the loss, each from its own partition.
+        plan: how they are trained: optimizer, loss, schedule, clipping and number of steps.
+        positive_weights: ``[chunk, C]`` float32 weights of positive labels in the loss, each from its own partition.
         has_records: ``[chunk]`` booleans; a teacher without records is not trained.
-        loss: the loss of an entry, cross-entropy where None.
-        scheduler: makes a learning-rate schedule, a function of the step alone; None for a constant rate.
-        clip_norm: the gradient of each teacher is scaled down to this norm where it is longer; None for no limit.
-        num_steps: how many steps there will be, for the curves of losses.
         seed: seed of what is random in the networks while they train, such as dropout.
 
     Attributes:
@@ -71,25 +60,18 @@ class TeacherChunk(pl.LightningModule):
     def __init__(
         self,
         networks: Sequence[nn.Module],
+        plan: TeacherPlan,
         *,
-        optimizer: OptimizerFactory,
-        positive_weights: NDArray[np.float32],
-        has_records: NDArray[np.bool_],
-        loss: EntryLoss | None = None,
-        scheduler: SchedulerFactory | None = None,
-        clip_norm: float | None = None,
-        num_steps: int = 1,
+        positive_weights: Float32Array,
+        has_records: BoolArray,
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self._make_optimizer = optimizer
-        self._make_scheduler = scheduler
-        self._loss = loss or BinaryCrossEntropy()
-        self._clip_norm = clip_norm
-        self._num_steps = num_steps
+        self._plan = plan
+        self._loss = plan.loss or BinaryCrossEntropy()
         self._seed = seed
         self.chunk = len(networks)
-        losses = torch.full((min(num_steps, _POINTS), self.chunk), torch.nan)
+        losses = torch.full((min(plan.num_steps, _POINTS), self.chunk), torch.nan)
         self.register_buffer("losses", losses, persistent=False)
         self.register_buffer("positive_weights", torch.from_numpy(positive_weights)[:, None], persistent=False)
         self.register_buffer("has_records", torch.from_numpy(has_records.astype(np.float32)), persistent=False)
@@ -144,24 +126,24 @@ class TeacherChunk(pl.LightningModule):
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         """Return the sum over teachers of their mean losses."""
         losses = self.teacher_losses(*batch)
-        self.losses[self.global_step * len(self.losses) // self._num_steps] = losses.detach()
+        self.losses[self.global_step * len(self.losses) // self._plan.num_steps] = losses.detach()
         return (losses * self.has_records).sum()
 
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         """Seed what is random in the networks by the step, so that a resumed chunk goes on like an unbroken one."""
         _seed(self._seed * 1_000_003 + self.global_step, self.device)
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
         """Clip each teacher's gradient by its own norm."""
-        if self._clip_norm is not None:
-            clip_gradients(self.parameters(), self._clip_norm, stacked=self.chunk > 1)
+        if self._plan.clip_norm is not None:
+            clip_gradients(self.parameters(), self._plan.clip_norm, stacked=self.chunk > 1)
 
-    def configure_optimizers(self) -> Any:
+    def configure_optimizers(self) -> OptimizerLRScheduler:
         """Make the optimizer, and its schedule by step."""
-        optimizer = self._make_optimizer(self.parameters())
-        if self._make_scheduler is None:
+        optimizer = self._plan.optimizer(self.parameters())
+        if self._plan.scheduler is None:
             return optimizer
-        scheduler = self._make_scheduler(optimizer)
+        scheduler = self._plan.scheduler(optimizer)
         public = not isinstance(scheduler, ReduceLROnPlateau)
         expect(public, "a scheduler that looks at no loss", scheduler=type(scheduler).__name__)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
@@ -188,31 +170,13 @@ def clip_gradients(parameters: Iterable[Tensor], norm: float, *, stacked: bool) 
         gradient.mul_(scale.view(-1, *[1] * (gradient.ndim - 1)))
 
 
-def check_entrywise(make_optimizer: OptimizerFactory) -> None:
-    """Raise ``ValueError`` unless an optimizer leaves one teacher's weights alone when another's gradients change.
-
-    LBFGS, Adafactor and others that look at a whole tensor would let stacked teachers see each other.
-    """
-    ended = []
-    # not a multiple: Adafactor would cancel it
-    for power in (1, 2):
-        weights = torch.nn.Parameter(torch.linspace(-1, 1, 18).view(2, 3, 3))
-        optimizer = make_optimizer([weights])
-        for _ in range(4):
-            weights.grad = torch.linspace(-2, 1, 18).view(2, 3, 3).clone()
-            weights.grad[0] **= power
-            optimizer.step(lambda: torch.tensor(0.0))  # type: ignore[arg-type, return-value, unused-ignore]
-        ended.append(weights.detach()[1])
-    expect(torch.equal(*ended), "an optimizer that works entry by entry", optimizer=type(optimizer).__name__)
-
-
-def positive_weights(labels: NDArray[np.uint8], power: float) -> NDArray[np.float32]:
+def positive_weights(labels: UInt8Array, power: float) -> Float32Array:
     """Return weights of positive labels ``[C]`` from one partition's labels ``[n, C]``.
 
     ``((1 - m) / m)^power`` with ``m`` the smoothed share of positives; all ones at ``power = 0``.
     """
     share = (labels.sum(axis=0, dtype=np.float64) + 1) / (len(labels) + 2)
-    weights: NDArray[np.float64] = ((1 - share) / share) ** power
+    weights: FloatArray = ((1 - share) / share) ** power
     return weights.astype(np.float32)
 
 

@@ -6,7 +6,6 @@ Both are found on random data of the public shape, so that the choice tells noth
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from pate.teachers.chunk import TeacherChunk, make_networks
 from pate.teachers.devices import available_bytes, root_device
-from pate.teachers.training import TeacherPlan
+from pate.teachers.plan import TeacherPlan
 
 CHUNK_SIZES = (1, 5, 20, 50, 100)
 """Sizes that are tried, small ones first."""
@@ -48,27 +47,24 @@ class Sizing:
     said: tuple[str, ...] = ()
 
 
-def choose_size(
-    plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, auto: bool, available: int | None = None
-) -> Sizing:
-    """Choose a chunk size: ``plan.chunk_size``, or the fastest where ``auto``; halved until it fits.
+def choose_size(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, available: int | None = None) -> Sizing:
+    """Choose a chunk size: ``plan.chunk_size`` halved until it fits, or where that is ``auto`` the fastest.
 
     Args:
         plan: how teachers are trained.
         shape: shape of a record's features.
         num_labels: how many labels.
-        auto: whether sizes are tried.
         available: bytes of memory that one chunk may take; what is free where None.
     """
     device = root_device(plan.accelerator)
     available = available_bytes(device) if available is None else available
     said: list[str] = []
-    if not auto:
+    if plan.chunk_size != "auto":
         size = fitting_size(plan, shape, num_labels, plan.chunk_size, available)
         if size < plan.chunk_size:
+            needed = chunk_bytes(plan, shape, num_labels, plan.chunk_size)
             said.append(
-                f"A chunk of {plan.chunk_size} teachers needs about"
-                f" {gigabytes(chunk_bytes(plan, shape, num_labels, plan.chunk_size))} of {gigabytes(available)} GB:"
+                f"A chunk of {plan.chunk_size} teachers needs about {gigabytes(needed)} of {gigabytes(available)} GB:"
                 f" halved to {size}."
             )
         needed = chunk_bytes(plan, shape, num_labels, size)
@@ -110,8 +106,7 @@ def chunk_bytes(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size
     """
     # stacked networks are alike: what two of them need says what many do
     stacked = min(size, 2)
-    networks = make_networks(plan.network, shape, num_labels, seed=plan.seed, teachers=range(stacked))
-    chunk = _trial_chunk(plan, networks, num_labels).to("meta")
+    chunk = _trial_chunk(plan, shape, num_labels, stacked).to("meta")
     state = sum(p.numel() * p.element_size() for p in chunk.parameters())
     kept: dict[int, int] = {}
 
@@ -137,8 +132,7 @@ def step_seconds(
     limit: float = 0.4,
 ) -> float:
     """Return the median seconds of a step of a chunk of ``size``, tried for about ``limit`` seconds."""
-    networks = make_networks(plan.network, shape, num_labels, seed=plan.seed, teachers=range(size))
-    chunk = _trial_chunk(plan, networks, num_labels).to(device)
+    chunk = _trial_chunk(plan, shape, num_labels, size).to(device)
     optimizer = plan.optimizer(chunk.parameters())
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(size, plan.batch_size, *shape, generator=generator).to(device)
@@ -159,13 +153,12 @@ def step_seconds(
     return float(np.median(taken[1:]))
 
 
-def _trial_chunk(plan: TeacherPlan, networks: Sequence[torch.nn.Module], num_labels: int) -> TeacherChunk:
+def _trial_chunk(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int) -> TeacherChunk:
     chunk = TeacherChunk(
-        networks,
-        optimizer=plan.optimizer,
-        positive_weights=np.ones((len(networks), num_labels), dtype=np.float32),
-        has_records=np.ones(len(networks), dtype=np.bool_),
-        loss=plan.loss,
+        make_networks(plan, shape, num_labels, teachers=range(size)),
+        plan,
+        positive_weights=np.ones((size, num_labels), dtype=np.float32),
+        has_records=np.ones(size, dtype=np.bool_),
     )
     return chunk.train()
 

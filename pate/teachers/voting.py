@@ -2,21 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from pate.data.records import Features
 from pate.teachers.chunk import TeacherChunk
 from pate.teachers.devices import root_device
-from pate.teachers.training import TeacherPlan, load_chunk
+from pate.teachers.jobs import ChunkJob, Report
+from pate.teachers.plan import TeacherPlan
+from pate.teachers.training import load_chunk
+from pate.typing import UInt8Array
 from pate.vote_store import VoteStore
 from pate.votes import pack_ballots
 
-UInt8Array = NDArray[np.uint8]
+
+@dataclass(frozen=True, kw_only=True)
+class VoteJob(ChunkJob):
+    """Lets the teachers of a chunk vote on all samples, and keeps their packed votes.
+
+    Attributes:
+        plan: how the teachers were trained.
+        teachers_folder: where the chunks' files are.
+        samples: features of the public samples, ``[Q, ...]``.
+        num_labels: how many labels a sample has.
+        store: where the votes are kept.
+        absent: numbers of the teachers that cast no vote: their rows are zeros. PRIVATE.
+        made_from: a digest of the teachers, the samples and who is absent, kept beside the votes.
+    """
+
+    public: ClassVar[bool] = True
+
+    plan: TeacherPlan
+    teachers_folder: Path
+    samples: Features
+    num_labels: int
+    store: VoteStore
+    absent: tuple[int, ...] = ()
+    made_from: str = ""
+
+    @property
+    def num_steps(self) -> int:
+        """One: a chunk votes at once."""
+        return 1
+
+    def is_done(self, teachers: range) -> bool:
+        """Whether the votes of the chunk are kept."""
+        return self.store.has_chunk(teachers)
+
+    def work(self, teachers: range, report: Report) -> None:
+        """Cast and keep the votes of the chunk of ``teachers``. Raises ``ValueError`` like `load_chunk`."""
+        shape = tuple(self.samples.shape[1:])
+        chunk = load_chunk(self.plan, teachers, shape, self.num_labels, self.teachers_folder)
+        packed = cast_votes(chunk.to(root_device(self.plan.accelerator)), self.samples)
+        packed[np.isin(teachers, self.absent)] = 0
+        self.store.save_chunk(teachers, packed, made_from=self.made_from)
+        report(1)
 
 
 @torch.no_grad()
@@ -35,26 +79,3 @@ def cast_votes(chunk: TeacherChunk, features: Features, *, batch_size: int = 256
         yes = (logits > 0) & trained
         packed.append(pack_ballots(yes.cpu().numpy()))
     return np.concatenate(packed, axis=1)
-
-
-def vote_chunk(
-    plan: TeacherPlan,
-    teachers: range,
-    features: Features,
-    num_labels: int,
-    folder: Path,
-    store: VoteStore,
-    *,
-    absent: Collection[int] = (),
-    made_from: str = "",
-) -> None:
-    """Load the teachers of a chunk from ``folder``, let them vote on ``features`` ``[Q, ...]`` and keep their votes.
-
-    Teachers that are ``absent`` cast no vote: a row of zeros. ``made_from`` is a digest of the teachers, the samples
-    and who is absent, kept beside the votes.
-    """
-    chunk = load_chunk(plan, teachers, tuple(features.shape[1:]), num_labels, folder)
-    chunk = chunk.to(root_device(plan.accelerator))
-    packed = cast_votes(chunk, features)
-    packed[np.isin(teachers, list(absent))] = 0
-    store.save_chunk(teachers, packed, made_from=made_from)

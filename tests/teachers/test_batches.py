@@ -1,12 +1,10 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from pate.data import CelebA, Role, partition_records
-from pate.data.celeba import ImageFiles
 from pate.data.records import ArrayFeatures, Records
-from pate.teachers.batches import ChunkBatches, draw_batches, own_records
+from pate.teachers.batches import ChunkBatches, draw_batches
+from pate.teachers.partitions import PartitionedRecords
+from tests.teachers.test_training import plan
 
 
 def test_batches_go_through_the_partition_in_passes() -> None:
@@ -35,7 +33,8 @@ def test_a_chunk_s_batches_are_those_of_its_teachers() -> None:
     features = np.arange(10, dtype=np.float32)[:, None] + 1
     records = Records(features=ArrayFeatures(features), labels=np.ones((10, 2), dtype=np.uint8), ids=ids, groups=ids)
     partitions = [np.array([0, 2, 4]), np.array([], dtype=np.int64), np.array([9])]
-    batches = ChunkBatches(records, partitions, teachers=range(5, 8), steps=range(3), batch_size=2, seed=0)
+    data = PartitionedRecords(records, dict(zip(range(5, 8), partitions, strict=True)))
+    batches = ChunkBatches(plan(batch_size=2), data, teachers=range(5, 8), steps=range(3))
     assert len(batches) == 3
     seen, labels = batches[1]
     rows = partitions[0][draw_batches(3, seed=0, teacher=5, steps=range(1, 2), batch_size=2)[0]]
@@ -43,31 +42,3 @@ def test_a_chunk_s_batches_are_those_of_its_teachers() -> None:
     assert (seen[1] == 0).all()
     assert (labels[1] == 0).all()
     assert (seen[2] == 10).all()
-
-
-def test_own_records_are_those_of_the_partitions(faces: Path) -> None:
-    """Pictures too go to one teacher each: by their rows, not by their places among the rows."""
-    records = CelebA(faces, size=16).records(Role.PRIVATE)
-    partitions = partition_records(records.ids, records.ids, num_teachers=7, key=bytes(16))
-    seen = []
-    for start in (0, 3, 6):
-        own, rows = own_records(records, partitions[start : start + 3])
-        assert isinstance(own.features, ImageFiles)
-        assert [path.name for path in own.features.paths] == own.ids.tolist()
-        for mine, partition in zip(rows, partitions[start : start + 3], strict=True):
-            assert (own.ids[mine] == records.ids[partition]).all()
-            assert (own.labels[mine] == records.labels[partition]).all()
-            assert (own.features[mine] == records.features[partition]).all()
-        seen += own.ids.tolist()
-    assert sorted(seen) == sorted(records.ids.tolist())
-
-
-def test_own_records_of_arrays() -> None:
-    features = np.arange(10, dtype=np.float32)[:, None]
-    records = Records(
-        features=ArrayFeatures(features), labels=np.eye(10, dtype=np.uint8), ids=np.arange(10).astype(str)
-    )
-    own, rows = own_records(records, [np.array([7, 2]), np.array([], dtype=np.int64), np.array([9])])
-    assert np.asarray(own.features)[:, 0].tolist() == [7, 2, 9]
-    assert own.ids.tolist() == ["7", "2", "9"] and own.labels.argmax(axis=1).tolist() == [7, 2, 9]
-    assert [mine.tolist() for mine in rows] == [[0, 1], [], [2]]

@@ -1,11 +1,13 @@
 """Wherever chunks are worked on, and whoever dies on the way, they leave the same files."""
 
+import multiprocessing
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -14,11 +16,13 @@ from torch import Tensor
 
 from models import MLP, Linear
 from pate.data.records import ArrayFeatures, Records
-from pate.teachers.batches import own_records
-from pate.teachers.executors import Executor, Kind, run_jobs, share_of
-from pate.teachers.tally import Report
-from pate.teachers.training import TeacherPlan, chunk_file, train_chunk
-from pate.teachers.voting import vote_chunk
+from pate.teachers.devices import local_rank
+from pate.teachers.executors import run_jobs
+from pate.teachers.jobs import ChunkJob, Execution, Kind, Report, share_of
+from pate.teachers.partitions import PartitionedRecords
+from pate.teachers.plan import TeacherPlan
+from pate.teachers.training import TrainJob
+from pate.teachers.voting import VoteJob
 from pate.vote_store import VoteStore
 from tests.conftest import make_arrays
 
@@ -62,60 +66,73 @@ def plan(**changes: Any) -> TeacherPlan:
     return TeacherPlan(**settings | changes)
 
 
-def _train(shared: Any, own: Any, teachers: range, report: Report) -> None:
-    data, parts = own
-    train_chunk(shared[0], teachers, data, parts, shared[1], report)
+@dataclass(frozen=True, kw_only=True)
+class NumberedJob(TrainJob):
+    """Leaves the name and the number of the process that a chunk was trained in."""
+
+    names: Path
+
+    def work(self, teachers: range, report: Report) -> None:
+        said = f"{os.getpid()} {multiprocessing.current_process().name} {local_rank()}"
+        (self.names / str(teachers.start)).write_text(said)
+        super().work(teachers, report)
 
 
-def _progress_file(folder: Path, teachers: range) -> Path:
-    return folder / f"{teachers.start}.steps"
+class SentVoteJob(VoteJob):
+    """Votes in the processes that trained: loky starts others for arrays that may lie in files."""
+
+    public: ClassVar[bool] = False
 
 
-def _vote(shared: Any, own: None, teachers: range, report: Report) -> None:
-    plan, folder, features, store = shared
-    vote_chunk(plan, teachers, features, 4, folder, store)
-    report(1)
+@dataclass(frozen=True)
+class BareJob(ChunkJob):
+    """Calls a function for each chunk of which there is no file."""
+
+    done: Callable[[range], object]
+    folder: Path
+
+    num_steps = 7
+
+    def is_done(self, teachers: range) -> bool:
+        return (self.folder / str(teachers.start)).exists()
+
+    def work(self, teachers: range, report: Report) -> None:
+        self.done(teachers)
 
 
-def train_and_vote(plan: TeacherPlan, executor: Executor, folder: Path) -> tuple[dict[str, bytes], int]:
+def train_and_vote(plan: TeacherPlan, execution: Execution, folder: Path) -> tuple[dict[str, bytes], int]:
     """Return the files of teachers and votes by name, and how many steps were reported."""
-    data = records()
+    data = PartitionedRecords(records(), dict(enumerate(PARTITIONS)))
     told: list[int] = []
-    run_jobs(
-        _train,
-        plan.chunks(),
-        executor=executor,
-        shared=(plan, folder),
-        pack=lambda teachers: own_records(data, PARTITIONS[teachers.start : teachers.stop]),
-        is_done=lambda teachers: chunk_file(folder, teachers).is_file(),
-        report=told.append,
-        steps=plan.num_steps,
-        progress=partial(_progress_file, folder),
-    )
-    store = VoteStore(folder / "votes")
-    run_jobs(
-        _vote,
-        plan.chunks(),
-        executor=executor,
-        shared=(plan, folder, data.features, store),
-        pack=lambda teachers: None,
-        is_done=lambda teachers: store.chunk_file(teachers).is_file(),
-        report=told.append,
-        steps=1,
-        public=True,
-    )
+    names = folder.with_name(f"{folder.name}_processes")
+    names.mkdir()
+    run_jobs(NumberedJob(plan=plan, data=data, folder=folder, names=names), plan.chunks(), execution, told.append)
+    store, samples = VoteStore(folder / "votes"), data.records.features
+    vote = SentVoteJob(plan=plan, teachers_folder=folder, samples=samples, num_labels=4, store=store)
+    run_jobs(vote, plan.chunks(), execution, told.append)
     files = [path for path in folder.rglob("*") if path.is_file() and path.name != "flag"]
     return {path.name: path.read_bytes() for path in files}, sum(told)
 
 
 @pytest.mark.parametrize("kind", ["loky", pytest.param("ray", marks=pytest.mark.slow)])
 def test_two_workers_leave_the_files_of_one_process(kind: Kind, tmp_path: Path) -> None:
-    serial, steps = train_and_vote(plan(), Executor(), tmp_path / "a")
+    serial, steps = train_and_vote(plan(), Execution(), tmp_path / "a")
     assert len(serial) == 9  # weights, votes and what the votes were made from
     assert steps == 3 * 12 + 3
-    several, told = train_and_vote(plan(), Executor(kind=kind, workers=2), tmp_path / "b")
+    several, told = train_and_vote(plan(), Execution(executor=kind, workers=2), tmp_path / "b")
     assert several == serial
     assert told == steps
+    said = [path.read_text().split() for path in (tmp_path / "b_processes").iterdir()]
+    assert len(said) == 3 and str(os.getpid()) not in [pid for pid, _, _ in said]
+    if kind == "loky":  # by which each takes a GPU of its own
+        assert all(name == f"LokyProcess-{int(number) + 1}" for _, name, number in said)
+
+
+def test_a_worker_is_sent_the_records_of_its_teachers_and_no_others(tmp_path: Path) -> None:
+    whole = PartitionedRecords(records(), dict(enumerate(PARTITIONS)))
+    sent = TrainJob(plan=plan(), data=whole, folder=tmp_path).only(range(2, 4))
+    assert set(sent.data.rows) == {2, 3} and sum(sent.data.sizes) == 40
+    assert sorted(sent.data.records.ids) == sorted(whole.records.ids[np.concatenate(PARTITIONS[2:4])])
 
 
 @pytest.mark.slow
@@ -123,46 +140,30 @@ def test_two_workers_leave_the_files_of_one_process(kind: Kind, tmp_path: Path) 
 def test_a_worker_that_is_killed_is_replaced(kind: Kind, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     settings = plan(network=partial(KilledOnce, flag=flag, spared=os.getpid()), chunk_size=1)
-    serial, _ = train_and_vote(settings, Executor(), tmp_path / "a")
+    serial, _ = train_and_vote(settings, Execution(), tmp_path / "a")
     assert not flag.exists()
-    several, told = train_and_vote(settings, Executor(kind=kind, workers=2), tmp_path / "b")
+    several, told = train_and_vote(settings, Execution(executor=kind, workers=2), tmp_path / "b")
     assert int(flag.read_text()) != os.getpid()
     assert several == serial
     assert told == 6 * 12 + 6
 
 
-def _die(shared: None, own: None, teachers: range, report: Report) -> None:
+def _die(teachers: range) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.slow
 def test_workers_that_always_die_are_given_up(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="Expected workers that live"):
-        run_jobs(
-            _die,
-            [range(2)],
-            executor=Executor(kind="loky", workers=2),
-            shared=None,
-            pack=lambda teachers: None,
-            is_done=lambda teachers: False,
-            report=lambda steps: None,
-            steps=1,
-        )
+    with pytest.raises(RuntimeError, match="killed 3 times in a row without finishing a chunk; .* 1 chunks are left"):
+        run_jobs(BareJob(_die, tmp_path), [range(2)], Execution(workers=2), lambda steps: None)
 
 
 def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     done: list[range] = []
     told: list[int] = []
-    run_jobs(
-        lambda shared, own, teachers, report: done.append(teachers),
-        [range(2), range(2, 4), range(4, 5)],
-        executor=Executor(),
-        shared=None,
-        pack=lambda teachers: None,
-        is_done=lambda teachers: teachers.start == 2,
-        report=told.append,
-        steps=7,
-    )
+    (tmp_path / "2").touch()
+    chunks = [range(2), range(2, 4), range(4, 5)]
+    run_jobs(BareJob(done.append, tmp_path), chunks, Execution(), told.append)
     assert done == [range(2), range(4, 5)]
     assert sum(told) == 7
 
@@ -200,12 +201,12 @@ def test_bad_shares(share: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"kind": "dask"}, "executor in serial, loky, ray, got executor='dask'"),
+        ({"executor": "dask"}, "executor in serial, loky, ray, got executor='dask'"),
         ({"workers": 0}, "workers >= 1"),
-        ({"workers": 2}, "executor loky or ray for several workers"),
-        ({"kind": "loky", "gpus": 0.5}, "gpus >= 0, with ray alone, got gpus=0.5"),
+        ({"workers": 2, "executor": "serial"}, "executor loky or ray for several workers"),
+        ({"executor": "loky", "gpus": 0.5}, "gpus >= 0, with ray alone, got gpus=0.5"),
     ],
 )
 def test_bad_executors(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Executor(**settings)
+        Execution(**settings)

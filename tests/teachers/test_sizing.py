@@ -10,8 +10,8 @@ from torch import nn
 
 from models import MLP, Linear, SmallCNN
 from pate.teachers import sizing
-from pate.teachers.executors import Executor
-from pate.teachers.forecast import forecast
+from pate.teachers.dry_run import describe_training
+from pate.teachers.jobs import Execution
 from pate.teachers.sizing import choose_size, chunk_bytes, fitting_size, step_seconds
 from tests.teachers.test_independence import NormedMLP
 from tests.teachers.test_training import plan
@@ -40,11 +40,11 @@ def test_a_chunk_is_halved_until_it_fits() -> None:
     settings = plan(chunk_size=48, num_teachers=100)
     available = chunk_bytes(settings, (6,), 4, 13)
     assert fitting_size(settings, (6,), 4, 48, available) == 12
-    chosen = choose_size(settings, (6,), 4, auto=False, available=available)
+    chosen = choose_size(settings, (6,), 4, available=available)
     assert chosen.chunk_size == 12
     assert "A chunk of 48 teachers needs about" in chosen.said[0] and "halved to 12" in chosen.said[0]
     assert fitting_size(settings, (6,), 4, 48, 0) == 1
-    assert choose_size(settings, (6,), 4, auto=False, available=PLENTY).said == ()
+    assert choose_size(settings, (6,), 4, available=PLENTY).said == ()
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_the_fastest_size_is_chosen(seconds: dict[int, float], expected: int, mo
         return seconds[size]
 
     monkeypatch.setattr(sizing, "step_seconds", taken)
-    chosen = choose_size(plan(num_teachers=60), (6,), 4, auto=True, available=PLENTY)
+    chosen = choose_size(plan(num_teachers=60, chunk_size="auto"), (6,), 4, available=PLENTY)
     assert chosen.chunk_size == expected
     assert chosen.said[-1] == f"Teachers are trained {expected} at once."
 
@@ -74,12 +74,12 @@ def test_sizes_that_do_not_fit_or_are_too_many_are_not_tried(monkeypatch: pytest
         return 1e-3
 
     monkeypatch.setattr(sizing, "step_seconds", taken)
-    settings = plan(num_teachers=20)
-    assert choose_size(settings, (6,), 4, auto=True, available=PLENTY).chunk_size == 20
+    settings = plan(num_teachers=20, chunk_size="auto")
+    assert choose_size(settings, (6,), 4, available=PLENTY).chunk_size == 20
     assert tried == [1, 5, 20]
     tried.clear()
     available = chunk_bytes(settings, (6,), 4, 6)
-    assert choose_size(settings, (6,), 4, auto=True, available=available).chunk_size == 5
+    assert choose_size(settings, (6,), 4, available=available).chunk_size == 5
     assert tried == [1, 5]
 
 
@@ -91,20 +91,19 @@ def test_the_trial_leaves_the_random_state_alone() -> None:
 
 @pytest.mark.slow
 def test_linear_heads_are_stacked_and_convolutions_are_not() -> None:
-    heads = plan(network=Linear, num_teachers=100, batch_size=32)
-    assert choose_size(heads, (512,), 20, auto=True).chunk_size > 1
-    pictures = plan(network=SmallCNN, num_teachers=100, batch_size=32)
-    assert choose_size(pictures, (3, 32, 32), 20, auto=True).chunk_size == 1
+    heads = plan(network=Linear, num_teachers=100, batch_size=32, chunk_size="auto")
+    assert choose_size(heads, (512,), 20).chunk_size > 1
+    pictures = plan(network=SmallCNN, num_teachers=100, batch_size=32, chunk_size="auto")
+    assert choose_size(pictures, (3, 32, 32), 20).chunk_size == 1
 
 
-def test_a_forecast_says_what_will_run_where() -> None:
-    text = forecast(
+def test_a_dry_run_says_what_will_run_where() -> None:
+    text = describe_training(
         plan(num_teachers=10),
         [0, 5, 6, 7, 8, 9, 10, 11, 12, 100],
         shape=(6,),
         num_labels=4,
-        auto=False,
-        executor=Executor(kind="ray", workers=2, gpus=0.25),
+        execution=Execution(executor="ray", workers=2, gpus=0.25),
         share="1/2",
     )
     lines = text.splitlines()

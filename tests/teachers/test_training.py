@@ -13,7 +13,12 @@ from torch import nn
 from models import MLP, Linear
 from pate.data.records import ArrayFeatures, Records
 from pate.teachers.chunk import positive_weights
-from pate.teachers.training import TeacherPlan, chunk_file, load_chunk, train_chunk
+from pate.teachers.executors import run_jobs
+from pate.teachers.jobs import Execution
+from pate.teachers.partitions import PartitionedRecords
+from pate.teachers.plan import TeacherPlan
+from pate.teachers.saved import SavedChunk, chunk_file
+from pate.teachers.training import TrainJob, load_chunk
 from pate.teachers.voting import cast_votes
 from tests.conftest import make_arrays
 
@@ -44,13 +49,16 @@ def plan(**changes: Any) -> TeacherPlan:
     return TeacherPlan(**settings | changes)
 
 
+def training(plan: TeacherPlan, data: Records, parts: list[np.ndarray], folder: Path) -> TrainJob:
+    return TrainJob(plan=plan, data=PartitionedRecords(data, dict(enumerate(parts))), folder=folder)
+
+
 def train(plan: TeacherPlan, data: Records, parts: list[np.ndarray], folder: Path) -> State:
     """Train all teachers; return the weights of each as ``name: [T, ...]``."""
+    run_jobs(training(plan, data, parts, folder), plan.chunks(), Execution(), lambda steps: None)
     states = []
     for teachers in plan.chunks():
-        chunk = parts[teachers.start : teachers.stop]
-        train_chunk(plan, teachers, data, chunk, folder, lambda steps: None)
-        state = torch.load(chunk_file(folder, teachers), weights_only=True)["state"]
+        state = SavedChunk.read(chunk_file(folder, teachers)).state
         if len(teachers) == 1:
             state = {name: value[None] for name, value in state.items()}
         states.append({plain(name): value for name, value in state.items()})
@@ -167,9 +175,8 @@ def test_a_killed_chunk_ends_bit_for_bit_like_an_unbroken_one(chunk_size: int, t
             raise _KilledError
 
     teachers = settings.chunks()[0]
-    mine = parts[teachers.start : teachers.stop]
     with pytest.raises(_KilledError):
-        train_chunk(settings, teachers, records(), mine, tmp_path / "b", explode)
+        training(settings, records(), parts, tmp_path / "b").work(teachers, explode)
     assert not chunk_file(tmp_path / "b", teachers).is_file()
     assert list((tmp_path / "b").glob("*.ckpt"))
     resumed = train(settings, records(), parts, tmp_path / "b")

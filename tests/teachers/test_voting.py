@@ -1,5 +1,8 @@
+import json
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,9 +11,9 @@ import torch
 from models import Linear
 from pate.data.records import ArrayFeatures
 from pate.teachers.training import load_chunk
-from pate.teachers.voting import cast_votes, vote_chunk
-from pate.vote_store import VoteStore
-from pate.votes import pack_ballots
+from pate.teachers.voting import VoteJob, cast_votes
+from pate.vote_store import VoteManifest, VoteStore
+from pate.votes import Panel, pack_ballots
 from tests.teachers.test_training import partitions, plan, records, train
 
 
@@ -102,9 +105,10 @@ def test_absent_teachers_cast_no_vote(tmp_path: Path) -> None:
     train(settings, records(), partitions([30, 30, 30, 30]), tmp_path)
     features = records().features
     store = VoteStore(tmp_path / "votes")
-    vote_chunk(settings, range(4), features, 4, tmp_path, store)
+    everyone = VoteJob(plan=settings, teachers_folder=tmp_path, samples=features, num_labels=4, store=store)
+    everyone.work(range(4), lambda steps: None)
     everybody = np.load(store.chunk_file(range(4)))
-    vote_chunk(settings, range(4), features, 4, tmp_path, store, absent=[1, 3])
+    replace(everyone, absent=(1, 3)).work(range(4), lambda steps: None)
     present = np.load(store.chunk_file(range(4)))
     assert everybody.any(axis=(1, 2)).all()
     assert (present[[1, 3]] == 0).all() and (present[[0, 2]] == everybody[[0, 2]]).all()
@@ -155,6 +159,37 @@ def test_the_ballots_of_chosen_samples_alone_are_read(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert votes.ballots is not None and votes.ballots.shape == (40, 400, 320)
     assert peak < 40e6
+
+
+def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
+    made_by = {"teachers": "1", "data": "2", "code": "3"}
+    manifest = VoteManifest(num_teachers=4, label_names=["x", "y"], made_by=made_by, chunks={"a.npy": "5"}, ids=["i"])
+    manifest.write(tmp_path / "manifest.json")
+    assert list(json.loads((tmp_path / "manifest.json").read_text())) == [
+        *("num_teachers", "label_names", "made_by", "chunks", "ids")
+    ]
+    assert VoteManifest.read(tmp_path / "manifest.json") == manifest
+    assert manifest.panel == Panel(4, 2)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_teachers": 1},
+        {"num_teachers": None},
+        {"label_names": []},
+        {"label_names": "xy"},
+        {"ids": [1]},
+        {"made_by": []},
+        {"chunks": {"a.npy": 5}},
+    ],
+)
+def test_a_damaged_manifest_is_one_line_with_a_way_on(changes: dict[str, Any], tmp_path: Path) -> None:
+    whole = {"num_teachers": 4, "label_names": ["x"], "made_by": {}, "chunks": {}, "ids": ["i"]}
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps(whole | changes))
+    with pytest.raises(ValueError, match=r"left in .*manifest\.json, got Expected .* --overwrite` makes it again"):
+        VoteManifest.read(path)
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (2, 4, 1), (2, 3, 2)])

@@ -8,19 +8,18 @@ from dataclasses import replace
 import numpy as np
 
 from pate.teachers.devices import available_bytes, root_device
-from pate.teachers.executors import Executor, share_of
+from pate.teachers.jobs import Execution, share_of
+from pate.teachers.plan import TeacherPlan
 from pate.teachers.sizing import choose_size, chunk_bytes, gigabytes, step_seconds
-from pate.teachers.training import TeacherPlan
 
 
-def forecast(
+def describe_training(
     plan: TeacherPlan,
     sizes: Sequence[int],
     *,
     shape: tuple[int, ...],
     num_labels: int,
-    auto: bool,
-    executor: Executor,
+    execution: Execution,
     share: str | None,
 ) -> str:
     """Return how large partitions are (PRIVATE), and the memory, the time and the place of training.
@@ -30,38 +29,38 @@ def forecast(
         sizes: records of each partition, ``[num_teachers]``. PRIVATE.
         shape: shape of a record's features.
         num_labels: how many labels.
-        auto: whether the chunk size is to be chosen.
-        executor: where chunks are trained.
+        execution: where chunks are trained.
         share: which of them, as in `share_of`; None for all.
 
     The time is that of a few steps on random data; reading records and writing files come on top.
     """
     device = root_device(plan.accelerator)
-    available = available_bytes(device) // executor.workers
-    sizing = choose_size(plan, shape, num_labels, auto=auto, available=available)
-    plan = replace(plan, chunk_size=sizing.chunk_size)
+    available = available_bytes(device) // execution.workers
+    sizing = choose_size(plan, shape, num_labels, available=available)
+    at_once = sizing.chunk_size
+    plan = replace(plan, chunk_size=at_once)
     chunks = share_of(plan.chunks(), share)
-    step = step_seconds(plan, shape, num_labels, min(plan.chunk_size, plan.num_teachers), device=device)
-    seconds = step * plan.num_steps * -(-len(chunks) // executor.workers)
-    needed = chunk_bytes(plan, shape, num_labels, plan.chunk_size)
+    step = step_seconds(plan, shape, num_labels, min(at_once, plan.num_teachers), device=device)
+    seconds = step * plan.num_steps * -(-len(chunks) // execution.workers)
+    needed = chunk_bytes(plan, shape, num_labels, at_once)
     smallest, median, largest = (round(float(q)) for q in np.quantile(sizes, [0, 0.5, 1]))
     lines = [
         f"PRIVATE: {sum(sizes)} records in {len(sizes)} partitions of {smallest} to {largest}, median {median};"
         f" {sum(not size for size in sizes)} without a record.",
         *sizing.said,
-        f"{len(chunks)} chunks of {plan.chunk_size} teachers, {plan.num_steps} steps of {plan.batch_size} records.",
+        f"{len(chunks)} chunks of {at_once} teachers, {plan.num_steps} steps of {plan.batch_size} records.",
         f"Memory: about {gigabytes(needed)} GB per worker, of {gigabytes(available)} GB that it may take.",
         f"Time: about {_duration(seconds)}, of {step * 1e3:.3g} ms per step of a chunk.",
-        f"Place: {_place(executor)}, on {device.type}" + (f", share {share}." if share else "."),
+        f"Place: {_place(execution)}, on {device.type}" + (f", share {share}." if share else "."),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _place(executor: Executor) -> str:
-    if executor.kind == "serial":
-        return f"this process, {executor.threads} thread(s)"
-    gpus = f", {executor.gpus:g} of a GPU each" if executor.gpus else ""
-    return f"{executor.workers} workers by {executor.kind}, {executor.threads} thread(s) each{gpus}"
+def _place(execution: Execution) -> str:
+    if execution.kind == "serial":
+        return f"this process, {execution.threads} thread(s)"
+    gpus = f", {execution.gpus:g} of a GPU each" if execution.gpus else ""
+    return f"{execution.workers} workers by {execution.kind}, {execution.threads} thread(s) each{gpus}"
 
 
 def _duration(seconds: float) -> str:

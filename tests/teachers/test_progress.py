@@ -5,10 +5,29 @@ from pathlib import Path
 
 import pytest
 
-from pate.teachers import tally
-from pate.teachers.tally import Tally, telling
+from pate.teachers import progress
+from pate.teachers.jobs import ChunkJob, Report
+from pate.teachers.progress import Progress, steps_writer
 
 CHUNKS = [range(2), range(2, 4), range(4, 5)]
+
+
+class Job(ChunkJob):
+    """Ten steps a chunk, told in ``folder``."""
+
+    num_steps = 10
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+
+    def is_done(self, teachers: range) -> bool:
+        return False
+
+    def work(self, teachers: range, report: Report) -> None:
+        raise NotImplementedError
+
+    def steps_file(self, teachers: range) -> Path | None:
+        return self.folder and self.folder / str(teachers.start)
 
 
 class Told:
@@ -31,13 +50,13 @@ class Told:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(tally, "_SECONDS", 0.01)
+    monkeypatch.setattr(progress, "_SECONDS", 0.01)
     return tmp_path
 
 
 def test_steps_are_told_while_jobs_work(folder: Path) -> None:
     told = Told()
-    with Tally(told, CHUNKS, 10, lambda teachers: folder / str(teachers.start)) as counts:
+    with Progress(told, Job(folder), CHUNKS) as counts:
         (folder / "0").write_text("4")
         assert told.reaches(4)
         (folder / "2").write_text("3")
@@ -54,7 +73,7 @@ def test_steps_are_told_while_jobs_work(folder: Path) -> None:
 
 
 def interrupted(told: Told, folder: Path) -> None:
-    with Tally(told, CHUNKS, 10, lambda teachers: folder / str(teachers.start)):
+    with Progress(told, Job(folder), CHUNKS):
         (folder / "0").write_text("12345")
         assert told.reaches(10)
         raise KeyboardInterrupt
@@ -70,19 +89,19 @@ def test_what_is_unfinished_leaves_no_file(folder: Path) -> None:
 
 def test_without_files_steps_are_told_at_the_end(folder: Path) -> None:
     told = Told()
-    with Tally(told, CHUNKS, 10, None) as counts:
+    with Progress(told, Job(None), CHUNKS) as counts:
         counts.finish(CHUNKS[1])
         assert told.total == 10
 
 
 def test_a_job_tells_now_and_then(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("pate.teachers.tally.time.monotonic", lambda: now[0])
-    report = telling(folder / "steps")
+    monkeypatch.setattr("pate.teachers.progress.time.monotonic", lambda: now[0])
+    report = steps_writer(folder / "steps")
     report(3)
     assert not (folder / "steps").exists()
     now[0] = 5.0
     report(1)
     report(1)
     assert (folder / "steps").read_text() == "4"
-    telling(None)(3)
+    steps_writer(None)(3)

@@ -1,54 +1,50 @@
-"""How far jobs in other processes are, told by small files that they write now and then."""
+"""How far jobs in other processes are, which they write to small files now and then."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-Report = Callable[[int], object]
-"""Is told how many steps more are done."""
-ProgressFile = Callable[[range], Path]
-"""Names the file that a chunk's job tells its steps in."""
+from pate.teachers.jobs import ChunkJob, Report
 
 _SECONDS = 1.0
 
 
-class Tally:
-    """Tells of the steps of jobs as they are done, in whatever process. A context manager.
+class Progress:
+    """Reports the steps of a job as they are done, in whatever process. A context manager.
 
     Args:
         report: is told of steps, from one thread at a time, never of fewer than before.
+        job: says how many steps a chunk takes and where they are written.
         chunks: the teachers of the chunks that are worked on.
-        steps: steps of a job.
-        file: names the file of a chunk, on a disk that the workers share; None where jobs tell at their end alone.
     """
 
-    def __init__(self, report: Report, chunks: Sequence[range], steps: int, file: ProgressFile | None) -> None:
-        self._report, self._steps, self._file = report, steps, file
+    def __init__(self, report: Report, job: ChunkJob, chunks: Sequence[range]) -> None:
+        self._report, self._job = report, job
         self._running = set(chunks)
         self._finished, self._told = 0, 0
         self._lock = threading.Lock()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> Tally:
+    def __enter__(self) -> Progress:
         self._thread.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._end.set()
         self._thread.join()
-        self._forget(self._running)
+        forget_steps(self._job, self._running)
 
     def finish(self, teachers: range) -> None:
-        """Count the job of a chunk as done; a second time changes nothing."""
+        """Count the work on a chunk as done; a second time changes nothing."""
         with self._lock:
             if teachers in self._running:
                 self._running.remove(teachers)
-                self._finished += self._steps
-                self._forget({teachers})
+                self._finished += self._job.num_steps
+                forget_steps(self._job, [teachers])
                 self._tell()
 
     def _watch(self) -> None:
@@ -58,27 +54,28 @@ class Tally:
 
     def _tell(self) -> None:
         total = self._finished + sum(map(self._steps_of, self._running))
-        # a job that lost its worker goes on from an earlier step
+        # work whose worker was lost goes on from an earlier step
         if total > self._told:
             self._report(total - self._told)
             self._told = total
 
     def _steps_of(self, teachers: range) -> int:
-        if self._file is None:
-            return 0
+        path = self._job.steps_file(teachers)
         try:
-            return min(int(self._file(teachers).read_text()), self._steps)
+            return min(int(path.read_text()), self._job.num_steps) if path else 0
         except (OSError, ValueError):  # none yet, replaced on a shared disk, or in the middle of being written
             return 0
 
-    def _forget(self, chunks: set[range]) -> None:
-        if self._file is not None:
-            for teachers in chunks:
-                self._file(teachers).unlink(missing_ok=True)
+
+def forget_steps(job: ChunkJob, chunks: Iterable[range]) -> None:
+    """Delete what was written of the steps of ``chunks``."""
+    for teachers in chunks:
+        if path := job.steps_file(teachers):
+            path.unlink(missing_ok=True)
 
 
-def telling(path: Path | None) -> Report:
-    """Return a report that writes a job's steps to ``path`` about once a second; one that does nothing for None."""
+def steps_writer(path: Path | None) -> Report:
+    """Return a report that writes the steps so far to ``path`` about once a second, nothing where it is None."""
     if path is None:
         return lambda steps: None
     done, written = 0, time.monotonic()

@@ -1,0 +1,146 @@
+"""The stage `teachers fit`: teachers, each trained on its own partition of the private data. All of it is PRIVATE."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import replace
+from importlib.util import find_spec
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from pate.data.records import Records, Role
+from pate.data.source import DataSource
+from pate.runs import TEACHERS_FIT, Json, Run, digest, key_file, make_once, read_key, write_text
+from pate.stages.ledger_file import open_ledger
+from pate.teachers.devices import available_bytes, root_device
+from pate.teachers.dry_run import describe_training
+from pate.teachers.executors import run_jobs
+from pate.teachers.jobs import Execution, share_of
+from pate.teachers.log import log_curves, read_losses, teachers_table
+from pate.teachers.partitions import PartitionedRecords, units_of
+from pate.teachers.plan import CurveFormat, TeacherPlan
+from pate.teachers.saved import CHUNK_SIZE, chunk_file, foreign_files
+from pate.teachers.sizing import choose_size
+from pate.teachers.training import TrainJob
+from pate.validation import expect
+
+_KEY_BYTES = 32
+
+
+def fit_teachers(
+    run: Run,
+    data: DataSource,
+    plan: TeacherPlan,
+    execution: Execution,
+    *,
+    share: str | None = None,
+    logger: CurveFormat = "csv",
+    dry_run: bool = False,
+) -> None:
+    """Train the teachers, each on its own partition of the private data.
+
+    Killed and started again, the stage goes on where it stopped and ends bit for bit where an unbroken one ends.
+
+    Args:
+        run: the run's folder.
+        data: where the records come from.
+        plan: how teachers are trained.
+        execution: where.
+        share: the chunks that are trained, as in `share_of`; None for all. Whoever trains the last finishes the stage.
+        logger: the format of the curves of losses.
+        dry_run: whether to say what training will take, and train and write nothing.
+
+    Raises:
+        ValueError: where settings, records or earlier files do not allow it.
+    """
+    installed = logger != "tensorboard" or find_spec("tensorboard") is not None
+    expect(installed, "the package of pip install 'pate[tensorboard]'", logger=logger)
+    share_of([], share)
+    expect(not (share and run.overwrite), "overwrite without a share, which others would lose", share=share)
+    torch.set_num_threads(execution.threads)
+    private, public = data.records(Role.PRIVATE), data.records(Role.PUBLIC)
+    check_disjoint(private, public)
+    units_of(private, plan)  # raises where there are none
+    if dry_run:
+        sizes = PartitionedRecords.by_key(private, plan, read_key(run) or secrets.token_bytes(_KEY_BYTES)).sizes
+        text = describe_training(
+            plan, sizes, shape=data.input_shape, num_labels=data.num_labels, execution=execution, share=share
+        )
+        print(text, end="")
+        return
+    if run.overwrite or not run.is_finished(TEACHERS_FIT):
+        # a copy of another ledger is refused before the run is begun with it
+        open_ledger(run)
+    key = _partition_key(run)
+    partitioned = PartitionedRecords.by_key(private, plan, key)
+    inputs = training_inputs(data) | {"partition": digest(key)}
+    made_from = digest(json.dumps([_plan_of(run), inputs], sort_keys=True, default=str))
+    # workers may start in another folder
+    folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
+    if not run.begin(TEACHERS_FIT, inputs, foreign=foreign_files(folder, made_from)):
+        return
+    folder.mkdir(exist_ok=True)
+
+    def choose() -> Json:
+        available = available_bytes(root_device(plan.accelerator)) // execution.workers
+        sizing = choose_size(plan, data.input_shape, data.num_labels, available=available)
+        for line in sizing.said:
+            print(line, flush=True)
+        return {"chunk_size": sizing.chunk_size}
+
+    # chosen once and kept, because a teacher's chunk is part of how it is trained
+    chosen = replace(plan, chunk_size=make_once(folder / CHUNK_SIZE, choose)["chunk_size"])
+    job = TrainJob(plan=chosen, data=partitioned, folder=folder, made_from=made_from)
+    chunks = chosen.chunks()
+    mine = share_of(chunks, share)
+    with tqdm(total=len(mine) * plan.num_steps, desc="teachers", unit="step") as progress:
+        run_jobs(job, mine, execution, progress.update)
+    missing = [teachers for teachers in chunks if not job.is_done(teachers)]
+    if missing:
+        print(
+            f"Share {share} is done. {len(missing)} of {len(chunks)} chunks are left to other shares, the first"
+            f" of them teachers {missing[0].start} to {missing[0].stop - 1}; who trains the last finishes the stage."
+        )
+        return
+    losses = read_losses(chosen, folder)
+    write_text(folder / "PRIVATE_log.csv", teachers_table(partitioned, losses[-1]))
+    log_curves(losses, plan.num_steps, folder / "PRIVATE_losses", logger)
+    files = [folder / CHUNK_SIZE, *(chunk_file(folder, teachers) for teachers in chunks)]
+    run.finish(TEACHERS_FIT, {file: digest(file) for file in files})
+
+
+def check_disjoint(private: Records, public: Records) -> None:
+    """Raise ``ValueError`` where a public sample has the id of a private record."""
+    shared = np.intersect1d(private.ids, public.ids)
+    expect(shared.size == 0, "public samples that are no private records", shared_ids=shared[:3].tolist())
+
+
+def training_inputs(data: DataSource) -> dict[str, str]:
+    """Return hashes of what teachers are trained on: private records, and public ones where features are fitted."""
+    roles = (Role.PRIVATE,) if data.feature_map is None else (Role.PRIVATE, Role.PUBLIC)
+    return {role.value: data.fingerprint(role) for role in roles}
+
+
+def _plan_of(run: Run) -> Json:
+    """Return the settings that say how teachers are trained; where releases are booked is not among them."""
+    return {name: value for name, value in run.config.items() if name != "ledger"}
+
+
+def _partition_key(run: Run) -> bytes:
+    """Return the key of the partition, made where no teacher was trained with another.
+
+    Raises ``ValueError`` where the key of a stage that was begun is lost.
+    """
+    key = read_key(run)
+    if key is None:
+        fresh = run.overwrite or run.state(TEACHERS_FIT) is None
+        again = "Put it back, or train all teachers again with --overwrite"
+        expect(fresh, f"the key that `teachers fit` was begun with. {again}", missing=str(key_file(run)))
+        run.private.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_once(key_file(run), lambda: {"key": secrets.token_hex(_KEY_BYTES)})
+        key = read_key(run)
+    assert key is not None, "it was made once"
+    return key

@@ -1,0 +1,97 @@
+"""The stage `teachers vote`: what each teacher says of each public sample. All of it is PRIVATE."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+from tqdm import tqdm
+
+from pate.data.records import Role
+from pate.data.source import DataSource
+from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Run, code_version, digest
+from pate.stages.teachers_fit import check_disjoint, training_inputs
+from pate.teachers.devices import root_device
+from pate.teachers.executors import run_jobs
+from pate.teachers.jobs import Execution
+from pate.teachers.plan import TeacherPlan
+from pate.teachers.saved import chunk_file
+from pate.teachers.training import load_chunk
+from pate.teachers.voting import VoteJob, cast_votes
+from pate.typing import IntArray
+from pate.validation import expect
+from pate.vote_store import VoteStore
+from pate.votes import unpack_ballots
+
+
+def vote_teachers(
+    run: Run, data: DataSource, plan: TeacherPlan, execution: Execution, *, absent: Sequence[int] | None = None
+) -> None:
+    """Let the teachers vote on every public sample; each teacher's votes are kept bit-packed.
+
+    Args:
+        run: the run's folder.
+        data: where the samples come from.
+        plan: how the teachers were trained.
+        execution: where they vote.
+        absent: numbers of the teachers, from 0 on, that take no part: their ballots are rows of zeros, and they still
+            count among the teachers, whose number is a public constant. PRIVATE, as the votes are.
+
+    Raises:
+        ValueError: where teachers, records or earlier votes are not those of this run.
+    """
+    away = sorted(absent or [])
+    right = len(set(away)) == len(away) and all(0 <= teacher < plan.num_teachers for teacher in away)
+    expect(right, f"absent teachers in 0..{plan.num_teachers - 1}, each once", absent=absent)
+    run.require(TEACHERS_FIT)
+    begun = run.state(TEACHERS_FIT)
+    assert begun is not None, "a stage that is required has a state"
+    changed = [
+        f"other {name} records" for name, found in training_inputs(data).items() if begun["inputs"].get(name) != found
+    ]
+    expect(not changed, f"the data that `teachers fit` of {run.root} was begun with", found=changed)
+    check_disjoint(data.load(Role.PRIVATE), data.load(Role.PUBLIC))
+    # workers may start in another folder
+    folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
+    chunks = plan.chunks()
+    files = [chunk_file(folder, teachers) for teachers in chunks]
+    made_by = {"teachers": digest(*files), "data": data.fingerprint(Role.PUBLIC), "code": code_version()}
+    store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
+    # votes stay what they are when only the code around them changes
+    inputs = {name: made_by[name] for name in ("teachers", "data")}
+    made_from = digest(json.dumps([inputs, away], sort_keys=True))
+    foreign = [name for name, found in store.origins().items() if found != made_from]
+    if not run.begin(TEACHERS_VOTE, inputs, foreign=foreign):
+        return
+    public = data.records(Role.PUBLIC)
+    job = VoteJob(
+        plan=plan,
+        teachers_folder=folder,
+        samples=public.features,
+        num_labels=data.num_labels,
+        store=store,
+        absent=tuple(away),
+        made_from=made_from,
+    )
+    with tqdm(total=len(chunks), desc="votes", unit="chunk") as progress:
+        run_jobs(job, chunks, execution, progress.update)
+    left = store.seal(
+        ids=public.ids.tolist(), label_names=data.label_names, num_teachers=plan.num_teachers, made_by=made_by
+    )
+    run.finish(TEACHERS_VOTE, left)
+
+
+def count_votes(run: Run, data: DataSource, plan: TeacherPlan, role: Role) -> IntArray:
+    """Return the vote counts of the teachers that took part, on the records of a role, ``[N, C]``. PRIVATE."""
+    records = data.records(role)
+    voted = run.state(TEACHERS_VOTE)
+    away = (voted["config"].get("absent") if voted is not None else None) or []
+    folder, device = run.root / TEACHERS_FIT.outputs[0], root_device(plan.accelerator)
+    counts: IntArray = np.zeros(records.labels.shape, dtype=np.int64)
+    for teachers in tqdm(plan.chunks(), desc=f"votes on {role.value}", unit="chunk"):
+        chunk = load_chunk(plan, teachers, data.input_shape, data.num_labels, folder).to(device)
+        packed = cast_votes(chunk, records.features)
+        packed[np.isin(teachers, away)] = 0
+        counts += unpack_ballots(packed, data.num_labels).sum(axis=0, dtype=np.int64)
+    return counts

@@ -1,0 +1,106 @@
+"""Work on chunks of teachers: what a job is, and what says where jobs run."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, Self, get_args
+
+from pate.validation import expect, expect_count
+
+Report = Callable[[int], object]
+"""Is told how many steps more are done."""
+Kind = Literal["serial", "loky", "ray"]
+
+
+class ChunkJob(ABC):
+    """What is to be done for each of many chunks of teachers, picklable.
+
+    The work on a chunk leaves a file, and is done again without harm where it was lost half-way.
+    """
+
+    public: ClassVar[bool] = False
+    """Whether large arrays of the job are public, so that they may lie in a file that all local workers map."""
+
+    @property
+    @abstractmethod
+    def num_steps(self) -> int:
+        """How many steps the work on one chunk reports in all."""
+
+    @abstractmethod
+    def is_done(self, teachers: range) -> bool:
+        """Whether the file of a chunk is there."""
+
+    @abstractmethod
+    def work(self, teachers: range, report: Report) -> None:
+        """Work on the chunk of ``teachers`` and leave its file; tell ``report`` of steps as they are done."""
+
+    def only(self, teachers: range) -> Self:
+        """Return the job with what the work on one chunk needs and no more; this is what a worker is sent."""
+        return self
+
+    def steps_file(self, teachers: range) -> Path | None:
+        """Return where a worker writes now and then how far a chunk is, None where it is told at the end alone."""
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """Where jobs run. It changes nothing of what they leave.
+
+    Workers read and write the run's folder. On a Ray cluster its resources say how many of them there are.
+
+    Args:
+        threads: processor threads of one operation; more than one costs small networks time.
+        workers: how many chunks are worked on at a time.
+        executor: ``serial`` in this process, ``loky`` on local workers, ``ray`` on Ray; loky where there are several
+            workers.
+        gpus: share of a GPU that each worker on Ray takes.
+    """
+
+    threads: int = 1
+    workers: int = 1
+    executor: Kind | None = None
+    gpus: float = 0.0
+
+    def __post_init__(self) -> None:
+        expect_count(1, workers=self.workers, threads=self.threads)
+        expect(self.kind in get_args(Kind), f"executor in {', '.join(get_args(Kind))}", executor=self.kind)
+        alone = self.workers == 1
+        expect(self.kind != "serial" or alone, "executor loky or ray for several workers", executor=self.kind)
+        expect(self.gpus >= 0 and (not self.gpus or self.kind == "ray"), "gpus >= 0, with ray alone", gpus=self.gpus)
+
+    @property
+    def kind(self) -> Kind:
+        """The executor, chosen by the number of workers where none is given."""
+        return self.executor or ("loky" if self.workers > 1 else "serial")
+
+
+def share_of(chunks: Sequence[range], share: str | None) -> list[range]:
+    """Return the chunks of a share ``i/n`` with ``0 <= i < n``, all of them for None.
+
+    ``rank`` is the share of a process started by torchrun or of a task of a SLURM array or job. Raises ``ValueError``
+    on anything else.
+    """
+    if share is None:
+        return list(chunks)
+    if share == "rank":
+        share = _rank_share()
+    number, _, total = share.partition("/")
+    expect(number.isdigit() and total.isdigit() and int(number) < int(total), "share i/n with 0 <= i < n", share=share)
+    return list(chunks[int(number) :: int(total)])
+
+
+def _rank_share() -> str:
+    pairs = [
+        ("RANK", "WORLD_SIZE", ""),
+        ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN"),
+        ("SLURM_PROCID", "SLURM_NTASKS", ""),
+    ]
+    for number, total, first in pairs:
+        if number in os.environ and total in os.environ:
+            return f"{int(os.environ[number]) - int(os.environ.get(first, 0))}/{os.environ[total]}"
+    raise ValueError("Expected RANK and WORLD_SIZE, or SLURM's task variables, for share='rank', got neither")
