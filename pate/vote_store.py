@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -48,20 +48,18 @@ class VoteManifest:
     def read(cls, path: Path) -> VoteManifest:
         """Read a manifest. Raises ``ValueError`` where it is missing or holds something else."""
         content = _read(path)
-        names, ids, num_teachers = (content.get(name) for name in ("label_names", "ids", "num_teachers"))
-        made_by, chunks = content.get("made_by"), content.get("chunks")
+        found: Json = {field.name: content.get(field.name) for field in fields(cls)}
         try:
-            for name, found in (("label_names", names), ("ids", ids)):
-                texts = isinstance(found, list) and all(isinstance(each, str) for each in found)
-                expect(texts, f"{name} that are texts", found=type(found).__name__)
-            for name, found in (("made_by", made_by), ("chunks", chunks)):
-                texts = isinstance(found, dict) and all(isinstance(each, str) for each in found.values())
-                expect(texts, f"{name} that are texts by name", found=type(found).__name__)
-            manifest = cls(num_teachers=num_teachers, label_names=names, made_by=made_by, chunks=chunks, ids=ids)
-            _ = manifest.panel  # who votes on nothing is none
+            for name in ("label_names", "ids"):
+                right = isinstance(found[name], list) and all(isinstance(each, str) for each in found[name])
+                expect(right, f"{name} as a list of texts", **{name: type(found[name]).__name__})
+            for name in ("made_by", "chunks"):
+                right = isinstance(found[name], dict) and all(isinstance(each, str) for each in found[name].values())
+                expect(right, f"{name} as texts by name", **{name: type(found[name]).__name__})
+            Panel(found["num_teachers"], len(found["label_names"]))
         except ValueError as error:
             raise _damaged(path, error) from None
-        return manifest
+        return cls(**found)
 
 
 @dataclass(frozen=True)

@@ -42,11 +42,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from models import MLP, Linear, ResNet8, ResNet50, SmallCNN
 from pate.data.module import Records
-from pate.teachers.batches import own_records
 from pate.teachers.devices import quiet
-from pate.teachers.executors import Executor, run_jobs
-from pate.teachers.tally import Report
-from pate.teachers.training import TeacherPlan, chunk_file, train_chunk
+from pate.teachers.executors import run_jobs
+from pate.teachers.jobs import Execution
+from pate.teachers.partitions import PartitionedRecords
+from pate.teachers.plan import TeacherPlan
+from pate.teachers.training import TrainJob
 
 RECORDS, BATCH, LABELS = 200, 32, 20
 OPTIMIZER = partial(torch.optim.Adam, lr=0.01, fused=True)
@@ -106,12 +107,12 @@ def row(
     data, parts = make_records(shape, 2 * stacked)
     make = partial(make_plan, network, epochs=epochs)
     few = min(10, max(2, stacked // 4))  # teachers that are trained one by one
-    two = Executor(kind="loky", workers=2)
+    two = Execution(workers=2)
     with ProcessPoolExecutor(1, get_context("spawn")) as apart:
         ways: list[Callable[[], float]] = [
             lambda: apart.submit(one_trainer_each, first, shape, data, parts[:few], epochs).result(),
-            lambda: chunks(make(chunk_size=1, num_teachers=few), data, parts, Executor()),
-            lambda: chunks(make(chunk_size=stacked, num_teachers=stacked), data, parts, Executor()),
+            lambda: chunks(make(chunk_size=1, num_teachers=few), data, parts, Execution()),
+            lambda: chunks(make(chunk_size=stacked, num_teachers=stacked), data, parts, Execution()),
         ]
         warm_up = [way() for way in ways]
         size = 1 if warm_up[1] < warm_up[2] else stacked
@@ -206,27 +207,12 @@ def one_trainer_each(
     return (time.perf_counter() - start) / len(parts) / epochs
 
 
-def train(shared: Any, own: Any, teachers: range, report: Report) -> None:
-    plan, folder = shared
-    records, partitions = own
-    train_chunk(plan, teachers, records, partitions, folder, report)
-
-
-def chunks(plan: TeacherPlan, records: Records, parts: list[np.ndarray], executor: Executor) -> float:
+def chunks(plan: TeacherPlan, records: Records, parts: list[np.ndarray], execution: Execution) -> float:
     """Return the seconds per teacher-epoch of chunks of a plan."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
         start = time.perf_counter()
-        run_jobs(
-            train,
-            plan.chunks(),
-            executor=executor,
-            shared=(plan, folder),
-            pack=lambda teachers: own_records(records, parts[teachers.start : teachers.stop]),
-            is_done=lambda teachers: chunk_file(folder, teachers).is_file(),
-            report=lambda steps: None,
-            steps=plan.num_steps,
-        )
+        job = TrainJob(plan=plan, data=PartitionedRecords(records, dict(enumerate(parts))), folder=Path(name))
+        run_jobs(job, plan.chunks(), execution, lambda steps: None)
         seconds = time.perf_counter() - start
     return seconds / plan.num_teachers / (plan.num_steps * BATCH / RECORDS)
 

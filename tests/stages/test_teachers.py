@@ -4,6 +4,8 @@ import csv
 import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
 import zipfile
 from collections.abc import Callable
@@ -36,38 +38,42 @@ def contents(root: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.fixture
+def again(finished: Path) -> list[str]:
+    """The settings that the finished run's teachers were trained with."""
+    return ["--config", str(finished / "private" / "teachers_fit.yaml")]
+
+
 def same_partition(root: Path, other: Path) -> None:
     (other / "private").mkdir(parents=True)
     (other / "private" / "partition.json").write_bytes((root / "private" / "partition.json").read_bytes())
 
 
 def test_shares_end_where_one_process_ends(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    again: list[str],
+    finished: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    whole, shared = tmp_path / "whole", tmp_path / "shared"
-    assert fit(words, whole) == 0
-    same_partition(whole, shared)
-    assert fit(words, shared, "--share", "2/3") == 0
+    """Threads and executors too are no settings of a run."""
+    shared = tmp_path / "shared"
+    same_partition(finished, shared)
+    assert fit(again, shared, "--share", "2/3") == 0
     assert "2 of 3 chunks are left to other shares, the first of them teachers 0 to 3" in capsys.readouterr().out
     assert cli.main(["teachers", "vote", "--run", str(shared)]) == 2
     assert "`pate teachers fit` to be finished" in capsys.readouterr().err
     # as a rank of torchrun, whose variables Lightning must not take for its own
     for name, value in {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "3", "MASTER_ADDR": "localhost"}.items():
         monkeypatch.setenv(name, value)
-    assert fit(words, shared, "--share", "rank") == 0
-    assert fit(words, shared, "--share", "0/3") == 0
-    assert "left to other shares" not in capsys.readouterr().out.splitlines()[-1:]
-    assert contents(shared) == contents(whole)
-    assert cli.main(["teachers", "vote", "--run", str(shared)]) == 0
-
-
-def test_where_it_runs_is_no_setting(words: list[str], tmp_path: Path) -> None:
-    root = tmp_path / "run"
-    assert fit(words, root, "--share", "0/2") == 0
-    assert fit(words, root, "--executor", "serial", "--threads", "2") == 0
-    assert (root / "private" / "teachers" / "PRIVATE_log.csv").is_file()
-    saved = (root / "private" / "teachers_fit.yaml").read_text()
+    assert fit(again, shared, "--share", "rank") == 0
+    capsys.readouterr()
+    assert fit(again, shared, "--executor", "serial", "--threads", "2") == 0
+    assert "left to other shares" not in capsys.readouterr().out
+    assert contents(shared) == contents(finished)
+    saved = (shared / "private" / "teachers_fit.yaml").read_text()
     assert not [name for name in ("workers", "executor", "share", "gpus", "dry_run") if name in saved]
+    assert cli.main(["teachers", "vote", "--run", str(shared)]) == 0
 
 
 def test_overwriting_by_shares_is_refused(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,26 +124,24 @@ def test_a_dry_run_writes_nothing(words: list[str], tmp_path: Path, capsys: pyte
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_losses_schedules_and_clipping_by_command(words: list[str], tmp_path: Path) -> None:
+def test_losses_schedules_and_clipping_by_command(again: list[str], finished: Path, tmp_path: Path) -> None:
     more = [
         *("--loss", "AsymmetricLoss", "--loss.gamma_negative", "2", "--clip_norm", "1"),
         *("--scheduler", "torch.optim.lr_scheduler.CosineAnnealingLR", "--scheduler.T_max", "20"),
     ]
     root = tmp_path / "run"
-    assert fit(words, root, *more) == 0
+    same_partition(finished, root)
+    assert fit(again, root, *more) == 0
     assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
-    plain = tmp_path / "plain"
-    same_partition(root, plain)
-    assert fit(words, plain) == 0
-    assert contents(plain)["teachers_00000.pt"] != contents(root)["teachers_00000.pt"]
+    pairs = zip(states(root), states(finished), strict=True)
+    assert not any(torch.equal(one[name], other[name]) for one, other in pairs for name in one)
 
 
 CURVES = ["min", "q10", "median", "q90", "max"]
 
 
-def test_curves_of_losses_are_kept(words: list[str], tmp_path: Path) -> None:
-    assert fit(words, tmp_path / "run") == 0
-    lines = contents(tmp_path / "run")["PRIVATE_losses/metrics.csv"].decode().splitlines()
+def test_curves_of_losses_are_kept(finished: Path) -> None:
+    lines = contents(finished)["PRIVATE_losses/metrics.csv"].decode().splitlines()
     rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(lines)]
     assert set(rows[0]) == {"step", "teachers_of_finite_loss", *CURVES}
     assert [row["step"] for row in rows] == list(range(1, 21))
@@ -148,20 +152,25 @@ def test_curves_of_losses_are_kept(words: list[str], tmp_path: Path) -> None:
 
 
 def test_curves_in_the_format_of_tensorboard(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    again: list[str],
+    finished: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    for root, kind in ((tmp_path / "a", "csv"), (tmp_path / "b", "tensorboard")):
-        assert fit(words, root, "--logger", kind) == 0
-    lines = contents(tmp_path / "a")["PRIVATE_losses/metrics.csv"].decode().splitlines()
-    events = accumulator.EventAccumulator(str(tmp_path / "b" / "private" / "teachers" / "PRIVATE_losses")).Reload()
-    # partitions are drawn by each run's own key, so that only the counts agree
+    root = tmp_path / "run"
+    same_partition(finished, root)
+    assert fit(again, root, "--logger", "tensorboard") == 0
+    lines = contents(finished)["PRIVATE_losses/metrics.csv"].decode().splitlines()
+    events = accumulator.EventAccumulator(str(root / "private" / "teachers" / "PRIVATE_losses")).Reload()
     for name in CURVES:
-        assert len(events.Scalars(name)) == len(lines) - 1
+        values = [event.value for event in events.Scalars(name)]
+        assert values == pytest.approx([float(row[name]) for row in csv.DictReader(lines)], rel=1e-6)
     counts = [(event.step, event.value) for event in events.Scalars("teachers_of_finite_loss")]
     assert counts == [(step, 10) for step in range(1, 21)]
-    monkeypatch.setattr("pate.stages.teachers.find_spec", lambda name: None)
-    assert fit(words, tmp_path / "c", "--logger", "tensorboard") == 2
+    monkeypatch.setattr("pate.stages.teachers_fit.find_spec", lambda name: None)
+    assert fit(again, tmp_path / "c", "--logger", "tensorboard") == 2
     assert "pip install 'pate[tensorboard]'" in capsys.readouterr().err
     assert not (tmp_path / "c" / "private" / "teachers").exists()
 
@@ -334,6 +343,32 @@ def test_a_truncated_chunk_is_noticed_on_the_way(
     one_line(capsys, "teachers_00000.pt, got a damaged file", "delete it, and `pate teachers fit` makes it again")
 
 
+def test_help_needs_no_lightning() -> None:
+    """It takes longer to import than all else together."""
+    script = (
+        "import sys\nfrom pate import cli\n"
+        "for name in ('fit', 'vote'):\n"
+        "    try:\n        cli.main(['teachers', name, '--help'])\n"
+        "    except SystemExit as stop:\n        assert stop.code == 0\n"
+        "assert 'pytorch_lightning' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_empty_partitions_by_command(again: list[str], tmp_path: Path) -> None:
+    """Each teacher alone in its chunk: of ten, seven or more have no record."""
+    root = tmp_path / "run"
+    few = tmp_path / "few.npz"
+    arrays = make_arrays()
+    kept = np.r_[:3, 400:600]
+    np.savez(few, **arrays | {name: arrays[name][kept] for name in ("X", "Y", "ids", "split")})  # type: ignore[arg-type]
+    given = ["--data.init_args.path", str(few), "--ledger=null", "--num_steps=2", "--chunk_size=1"]
+    assert fit(again, root, *given) == 0
+    assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
+    votes, _ = VoteStore(root / "private" / "votes").load(ballots=True)
+    assert votes.ballots is not None and not votes.ballots.any(axis=(0, 2)).all()
+
+
 def test_data_that_change_between_stages(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = tmp_path / "run"
     assert fit(words, root) == 0
@@ -380,15 +415,13 @@ def test_absent_teachers_by_command(finished: Path, tmp_path: Path, capsys: pyte
 
 
 @pytest.mark.slow
-def test_two_workers_by_command(words: list[str], tmp_path: Path) -> None:
-    whole, several = tmp_path / "whole", tmp_path / "several"
-    assert fit(words, whole) == 0
-    same_partition(whole, several)
-    assert fit(words, several, "--workers", "2") == 0
-    assert contents(several) == contents(whole)
-    for root, more in ((whole, []), (several, ["--workers", "2"])):
-        assert cli.main(["teachers", "vote", "--run", str(root), *more]) == 0
-    votes = [sorted((root / "private" / "votes").glob("*.npy")) for root in (whole, several)]
+def test_two_workers_by_command(again: list[str], finished: Path, tmp_path: Path) -> None:
+    several = tmp_path / "several"
+    same_partition(finished, several)
+    assert fit(again, several, "--workers", "2") == 0
+    assert contents(several) == contents(finished)
+    assert cli.main(["teachers", "vote", "--run", str(several), "--workers", "2"]) == 0
+    votes = [sorted((root / "private" / "votes").glob("*.npy")) for root in (finished, several)]
     assert [path.read_bytes() for path in votes[0]] == [path.read_bytes() for path in votes[1]]
 
 

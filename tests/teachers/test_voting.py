@@ -1,6 +1,8 @@
+import json
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,8 +11,8 @@ import torch
 from models import Linear
 from pate.teachers.training import load_chunk
 from pate.teachers.voting import VoteJob, cast_votes
-from pate.vote_store import VoteStore
-from pate.votes import pack_ballots
+from pate.vote_store import VoteManifest, VoteStore
+from pate.votes import Panel, pack_ballots
 from tests.teachers.test_training import partitions, plan, records, train
 
 
@@ -154,6 +156,37 @@ def test_the_ballots_of_chosen_samples_alone_are_read(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert votes.ballots is not None and votes.ballots.shape == (40, 400, 320)
     assert peak < 40e6
+
+
+def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
+    made_by = {"teachers": "1", "data": "2", "code": "3"}
+    manifest = VoteManifest(num_teachers=4, label_names=["x", "y"], made_by=made_by, chunks={"a.npy": "5"}, ids=["i"])
+    manifest.write(tmp_path / "manifest.json")
+    assert list(json.loads((tmp_path / "manifest.json").read_text())) == [
+        *("num_teachers", "label_names", "made_by", "chunks", "ids")
+    ]
+    assert VoteManifest.read(tmp_path / "manifest.json") == manifest
+    assert manifest.panel == Panel(4, 2)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_teachers": 1},
+        {"num_teachers": None},
+        {"label_names": []},
+        {"label_names": "xy"},
+        {"ids": [1]},
+        {"made_by": []},
+        {"chunks": {"a.npy": 5}},
+    ],
+)
+def test_a_damaged_manifest_is_one_line_with_a_way_on(changes: dict[str, Any], tmp_path: Path) -> None:
+    whole = {"num_teachers": 4, "label_names": ["x"], "made_by": {}, "chunks": {}, "ids": ["i"]}
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps(whole | changes))
+    with pytest.raises(ValueError, match=r"left in .*manifest\.json, got Expected .* --overwrite` makes it again"):
+        VoteManifest.read(path)
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (2, 4, 1), (2, 3, 2)])
