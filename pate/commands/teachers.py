@@ -10,7 +10,8 @@ from typing import Any
 
 from jsonargparse import Namespace
 
-from pate.commands.parsing import ALONE, Preset, add_data, make_parser, open_run, parse, settings, with_saved
+from pate.commands.parsing import add_data, make_parser, open_run, parse, settings, with_saved
+from pate.commands.preset import ALONE, Preset
 from pate.data.source import load_data
 from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Json, Run
 from pate.stages.teachers import CHUNK_SIZE, fit_teachers, vote_teachers
