@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from inspect import getdoc, signature
 from pathlib import Path
@@ -15,43 +15,13 @@ import yaml
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
 from pate.aggregators import Aggregator, load_plugins
+from pate.commands.preset import Preset
 from pate.data.features import FeatureMap
 from pate.data.source import DataSource
 from pate.data_file import expect_described, load_ledger
 from pate.runs import TEACHERS_FIT, Json, Run
 from pate.runs.locks import lock_run
 from pate.stages.ledger_file import choose_ledger, expect_ledger
-
-
-@dataclass(frozen=True, kw_only=True)
-class Preset:
-    """What a command is given beside its options, which override it.
-
-    Attributes:
-        files: YAML files of settings, the later over the earlier.
-        run: folder of the run.
-        overwrite: whether a stage whose settings changed is done again.
-    """
-
-    files: tuple[Path, ...] = ()
-    run: Path | None = None
-    overwrite: bool = False
-
-    def options(self) -> list[str]:
-        """Return the same as options, which come before all others.
-
-        On a command line alone do files and options mean the same to every parser: jsonargparse reads short names of
-        classes otherwise in its ``default_config_files``, `parse_object` refuses what a later option completes, and
-        LightningCLI takes its subcommand from there.
-        """
-        files = [word for file in self.files for word in ("--config", str(file))]
-        run = [] if self.run is None else ["--run", str(self.run)]
-        return [*files, *run, *(["--overwrite"] if self.overwrite else [])]
-
-
-ALONE = Preset()
-"""A command that is given its options and nothing else."""
-
 
 _PLUGINS = (Aggregator, DataSource, FeatureMap)
 _NOT_SETTINGS = ("run", "overwrite", "config", "threads")

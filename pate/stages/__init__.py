@@ -1,1 +1,1 @@
-"""The stages of a run: typed functions, and the commands that call them."""
+"""The stages of a run: typed functions."""

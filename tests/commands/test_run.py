@@ -112,11 +112,15 @@ def test_labelling_again_adds_up(copied: Path) -> None:
         assert twice["guarantees"][name]["epsilon"] > once["guarantees"][name]["epsilon"]
 
 
-def test_two_runs_share_the_ledger_of_their_data(finished: Path, tmp_path: Path) -> None:
-    given = ["run", str(finished.parent / "recipe"), f"--ledger={tmp_path}/all.sqlite"]
+def test_two_runs_share_the_ledger_that_they_are_given(finished: Path, tmp_path: Path) -> None:
+    given, ledger = finished.parent / "recipe", tmp_path / "all.sqlite"
     for name in ("one", "two"):
-        assert cli.main([*given, "--run", str(tmp_path / name)]) == 0
-    assert [entry.run for entry in Ledger(tmp_path / "all.sqlite").entries()] == ["one", "two"]
+        root = ["--run", str(tmp_path / name)]
+        files = [f"--config={given}/data.yaml", f"--config={given}/teachers.yaml", f"--ledger={ledger}"]
+        assert cli.main(["teachers", "fit", *files, "--num_steps=1", *root]) == 0
+        assert cli.main(["teachers", "vote", *root]) == 0
+        assert cli.main(["label", f"--config={given}/label.yaml", *root]) == 0
+    assert [entry.run for entry in Ledger(ledger).entries()] == ["one", "two"]
     statement = json.loads((tmp_path / "two" / "public" / "privacy.json").read_text())
     assert len(statement["releases"]) == 2
     assert statement["private"] is True
