@@ -1,6 +1,4 @@
-"""Scores as every mechanism reads them: checked once, as exact distances below the largest, ranked when
-asked.
-"""
+"""Scores as all mechanisms read them: checked once, ranked, and as exact distances below the largest."""
 
 import math
 from typing import NamedTuple
@@ -9,10 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate.mechanisms.noise import Noise, draw
-from pate.validation import expect, expect_count
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from pate.typing import FloatArray, IntArray
+from pate.validation import expect
 
 ROWS = 1024  # rows worked on at once, so that the intermediate arrays stay in cache
 
@@ -27,10 +23,11 @@ class Ranked(NamedTuple):
 
 
 def as_rows(scores: ArrayLike) -> tuple[NDArray[np.number], bool]:
-    """Return scores as ``[B, d]`` and whether they came as one row ``[d]``.
+    """Return scores as ``[B, d]``, and whether they came as one row ``[d]``.
 
-    Raises ``ValueError`` unless they are finite real numbers of shape ``[d]`` or ``[B, d]``, ``d > 0``, whose
-    spread is finite too.
+    Raises:
+        ValueError: unless they are finite real numbers of shape ``[d]`` or ``[B, d]``, ``d > 0``, whose spread is
+            finite too.
     """
     rows = np.asarray(scores)
     expect(rows.ndim in (1, 2) and rows.shape[-1] > 0, "scores of shape [d] or [batch, d]", shape=rows.shape)
@@ -45,18 +42,16 @@ def as_rows(scores: ArrayLike) -> tuple[NDArray[np.number], bool]:
     return (rows[None] if rows.ndim == 1 else rows), rows.ndim == 1
 
 
-def expect_k(k: int, num_items: int, *, largest: int | None = None, name: str = "k") -> None:
-    """Raise ``ValueError`` unless ``1 <= k <= largest`` (the number of items when None)."""
-    expect_count(1, **{name: k})
-    largest = num_items if largest is None else largest
-    expect(k <= largest, f"{name} <= {largest} for {num_items} items", **{name: k})
+def expect_within(num_items: int, *, spare: int = 0, **values: int) -> None:
+    """Raise ``ValueError`` unless each of ``values`` leaves at least ``spare`` of ``num_items`` items out."""
+    for name, value in values.items():
+        expect(value <= num_items - spare, f"{name} <= {num_items - spare} for {num_items} items", **{name: value})
 
 
 def deficits(rows: NDArray[np.number]) -> FloatArray:
     """Return how far each score lies below the largest of its row, ``[B, d]``.
 
-    Integers are subtracted as integers, so that neither unsigned ones wrap nor large ones lose their last
-    digits.
+    Integers are subtracted as integers, so that unsigned ones do not wrap and large ones keep their last digits.
     """
     return _exact_deficits(rows).astype(np.float64, copy=False)
 

@@ -1,0 +1,26 @@
+"""Checks to inherit: what every mechanism must show, ours and yours.
+
+    from pate.testing import MechanismContract
+
+    class TestMine(MechanismContract): ...
+
+It needs pytest, and runs under it.
+"""
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+_HOME = {"MechanismContract": "pate.testing.mechanisms"}
+
+__all__ = ["MechanismContract"]
+
+pytest.register_assert_rewrite(*_HOME.values())
+
+
+def __getattr__(name: str) -> Any:
+    """Import a contract when it is asked for, once pytest knows that its assertions are to be explained."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'pate.testing' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
