@@ -1,6 +1,6 @@
 """Private selection: each mechanism is an object that is called with scores and a generator and describes its cost."""
 
-from pate.mechanisms.base import Mechanism
+from pate.mechanisms.base import Mechanism, TopKMechanism
 from pate.mechanisms.baselines import GammaCounts, LaplaceCounts, OneShotLaplace, one_shot_laplace_scale
 from pate.mechanisms.canonical import CanonicalMechanism, ClassProbabilities
 from pate.mechanisms.gaps import GapChoice, SortedCounts, sort_counts
@@ -36,6 +36,7 @@ __all__ = [
     "SortedCounts",
     "StabilityTest",
     "StableTopKMechanism",
+    "TopKMechanism",
     "TopStable",
     "draw",
     "grade",

@@ -9,16 +9,16 @@ from numpy.typing import ArrayLike
 
 from pate.accounting.events import Event, PureDPEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms.base import Mechanism
+from pate.mechanisms.base import Mechanism, TopKMechanism
 from pate.mechanisms.noise import draw
 from pate.mechanisms.peeling import largest_in_order
-from pate.mechanisms.ranking import as_rows
+from pate.mechanisms.ranking import Rows, as_rows
 from pate.typing import FloatArray, IntArray
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneShotLaplace(Mechanism[IntArray]):
+class OneShotLaplace(TopKMechanism):
     """Release the k largest scores with Laplace noise, in order (Qiao, Su & Zhang (2021), Algorithm 1).
 
     Privacy: pure DP of ``k w / scale``, ``w`` 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD. Against the
@@ -28,27 +28,10 @@ class OneShotLaplace(Mechanism[IntArray]):
     Args:
         k: length of the list, 1..d.
         scale: scale of the Laplace noise, in votes.
-
-    Raises:
-        ValueError: on ``k < 1`` or ``scale <= 0``.
     """
 
-    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
-
-    k: int
-    scale: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_count(1, k=self.k)
-
-    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        """Choose from ``scores`` ``[d]`` or ``[B, d]``: indices in order, int64 ``[k]`` or ``[B, k]``.
-
-        Raises:
-            ValueError: on scores that are not finite numbers, or fewer than k.
-        """
-        return largest_in_order(scores, k=self.k, scale=self.scale, noise="laplace", generator=generator)
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
+        return largest_in_order(rows, self.k, self.scale, "laplace", generator)
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe one pure guarantee for the whole list."""

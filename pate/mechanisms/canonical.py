@@ -19,12 +19,12 @@ from scipy.special import gammaln
 
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms.base import Mechanism, choice_event
+from pate.mechanisms.base import TopKMechanism, choice_event
 from pate.mechanisms.noise import expect_noise
 from pate.mechanisms.permute_flip import first_head, first_heads
-from pate.mechanisms.ranking import ROWS, as_rows, expect_within, rank
+from pate.mechanisms.ranking import ROWS, Rows, as_rows, expect_within, rank
 from pate.typing import FloatArray, IntArray
-from pate.validation import expect, expect_count
+from pate.validation import expect
 
 Sampler = tuple[Callable[[], tuple[tuple[int, int], float] | None], float]
 CanonicalNoise = Literal["gumbel", "exponential"]
@@ -44,8 +44,8 @@ class ClassProbabilities(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CanonicalMechanism(Mechanism[IntArray]):
-    """Choose one subset of size k among all of them.
+class CanonicalMechanism(TopKMechanism):
+    """Choose one subset of size k among all of them; it is released in ascending order of index.
 
     Gumbel noise: with probability proportional to ``exp(u / scale)`` for the utility
     ``u(S) = gamma min_S x - (1 - gamma) max_{not S} x``. Exponential noise: by permute-and-flip over all subsets with
@@ -66,27 +66,17 @@ class CanonicalMechanism(Mechanism[IntArray]):
         ValueError: on ``k < 1``, ``scale <= 0``, ``gamma`` outside [0, 1] or an unknown noise.
     """
 
-    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
+    spare: ClassVar[int] = 1
 
-    k: int
-    scale: float
     gamma: float = 0.5
     noise: CanonicalNoise = "gumbel"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_count(1, k=self.k)
         expect(0 <= self.gamma <= 1, "0 <= gamma <= 1", gamma=self.gamma)
         expect_noise(self.noise, CanonicalNoise)
 
-    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        """Choose from ``scores`` ``[d]`` or ``[B, d]``: indices in ascending order, int64 ``[k]`` or ``[B, k]``.
-
-        Raises:
-            ValueError: on scores that are not finite numbers, or not more than k.
-        """
-        rows, single = as_rows(scores)
-        expect_within(rows.shape[1], spare=1, k=self.k)
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
         chosen = np.empty((len(rows), self.k), dtype=np.int64)
         table = _subset_table(rows.shape[1], self.k) if len(rows) > 1 else None
         for start in range(0, len(rows), ROWS):
@@ -97,7 +87,7 @@ class CanonicalMechanism(Mechanism[IntArray]):
             else:
                 chosen[start : start + ROWS] = self._draw_batch(order, below, table, generator)
         chosen.sort(axis=1)
-        return chosen[0] if single else chosen
+        return chosen
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe one choice, whatever k and gamma."""
@@ -111,7 +101,7 @@ class CanonicalMechanism(Mechanism[IntArray]):
         """
         rows, single = as_rows(scores)
         expect(single, "one row of scores of shape [d]", shape=rows.shape)
-        expect_within(rows.shape[1], spare=1, k=self.k)
+        expect_within(rows.shape[1], spare=self.spare, k=self.k)
         expect(self.noise == "gumbel", "Gumbel noise", noise=self.noise)
         below = rank(rows).deficits[0]
         log_masses = (

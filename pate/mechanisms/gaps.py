@@ -101,7 +101,7 @@ class GapChoice(Mechanism[IntArray]):
     @property
     def num_candidates(self) -> int:
         """How many ranks there are to choose from."""
-        return self._candidates.stop - self._candidates.start
+        return len(range(self.num_labels + 1)[self._candidates])
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
         """Choose a rank by gaps ``[C + 1]`` or ``[B, C + 1]``: int64 ``[]`` or ``[B]``.

@@ -10,17 +10,16 @@ most v.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms.base import Mechanism, choice_event
+from pate.mechanisms.base import TopKMechanism, choice_event
 from pate.mechanisms.noise import expect_noise
 from pate.mechanisms.permute_flip import first_head, first_heads
-from pate.mechanisms.ranking import as_rows, expect_within, rank
+from pate.mechanisms.ranking import Rows, rank
 from pate.typing import FloatArray, IntArray
 from pate.validation import expect_count
 
@@ -35,7 +34,7 @@ _CHUNK = 1 << 18  # entries of the tables worked on at once
 
 
 @dataclass(frozen=True, kw_only=True)
-class JointMechanism(Mechanism[IntArray]):
+class JointMechanism(TopKMechanism):
     """Choose one ordered sequence of k distinct items among all of them.
 
     Gumbel noise: with probability proportional to ``exp(-L(s) / scale)`` (Gillenwater et al. (2022), Algorithm 1,
@@ -49,30 +48,15 @@ class JointMechanism(Mechanism[IntArray]):
         k: length of the sequence, 1..d.
         scale: scale of the noise, in votes.
         noise: ``gumbel`` or ``exponential``.
-
-    Raises:
-        ValueError: on ``k < 1``, ``scale <= 0`` or an unknown noise.
     """
 
-    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
-
-    k: int
-    scale: float
     noise: JointNoise = "gumbel"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_count(1, k=self.k)
         expect_noise(self.noise, JointNoise)
 
-    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        """Choose from ``scores`` ``[d]`` or ``[B, d]``: indices in order, int64 ``[k]`` or ``[B, k]``.
-
-        Raises:
-            ValueError: on scores that are not finite numbers, or fewer than k.
-        """
-        rows, single = as_rows(scores)
-        expect_within(rows.shape[1], k=self.k)
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
         chosen = np.empty((len(rows), self.k), dtype=np.int64)
         step = _rows_at_once(rows, self.k)
         for start in range(0, len(rows), max(step, 1)):
@@ -82,7 +66,7 @@ class JointMechanism(Mechanism[IntArray]):
             else:
                 ranks = np.array([_draw_row(row, self.k, self.scale, self.noise, generator) for row in below])
             chosen[start : start + len(order)] = np.take_along_axis(order, ranks, axis=1)
-        return chosen[0] if single else chosen
+        return chosen
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe one choice."""
@@ -99,7 +83,7 @@ def joint_window(*, k: int, relation: NeighboringRelation) -> int:
     return relation.count_window if k == 1 else 2 * relation.count_window
 
 
-def _rows_at_once(rows: NDArray[np.number], k: int) -> int:
+def _rows_at_once(rows: Rows, k: int) -> int:
     """Return how many rows of a batch of counts are tabulated together; 1 where they are not."""
     if len(rows) == 1 or rows.dtype.kind == "f" or not rows.size:
         return 1

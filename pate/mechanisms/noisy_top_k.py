@@ -11,16 +11,16 @@ from numpy.typing import ArrayLike
 
 from pate.accounting.events import Event, PureDPEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms.base import Mechanism, choice_event
+from pate.mechanisms.base import Mechanism, TopKMechanism, choice_event
 from pate.mechanisms.noise import Noise, expect_noise
-from pate.mechanisms.ranking import ROWS, as_rows, expect_within, noisy_deficits
+from pate.mechanisms.ranking import ROWS, Rows, noisy_deficits
 from pate.typing import IntArray
 from pate.validation import expect_count, expect_positive
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyTopK(Mechanism[IntArray]):
-    """Release the SET of the k largest of ``scores + scale * noise``, the noise drawn once.
+class NoisyTopK(TopKMechanism):
+    """Release the SET of the k largest of ``scores + scale * noise``, the noise drawn once, as ascending indices.
 
     Given the noise of the items left out, each member must exceed a threshold that moves by at most the count window
     ``w`` against it, and the chance of that changes by a factor of ``exp(w / scale)`` at most. The order of the noisy
@@ -34,30 +34,15 @@ class NoisyTopK(Mechanism[IntArray]):
         k: size of the set, 1..d.
         scale: scale of the noise, in votes.
         noise: ``gumbel``, ``exponential``, ``laplace``, ``logistic`` or ``half_logistic``.
-
-    Raises:
-        ValueError: on ``k < 1``, ``scale <= 0`` or an unknown noise.
     """
 
-    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
-
-    k: int
-    scale: float
     noise: Noise = "gumbel"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_count(1, k=self.k)
         expect_noise(self.noise)
 
-    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        """Choose from ``scores`` ``[d]`` or ``[B, d]``: indices in ascending order, int64 ``[k]`` or ``[B, k]``.
-
-        Raises:
-            ValueError: on scores that are not finite numbers, or fewer than k.
-        """
-        rows, single = as_rows(scores)
-        expect_within(rows.shape[1], k=self.k)
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
         chosen = np.empty((len(rows), self.k), dtype=np.int64)
         for start in range(0, len(rows), ROWS):
             noisy = noisy_deficits(rows[start : start + ROWS], self.noise, self.scale, generator)
@@ -66,7 +51,7 @@ class NoisyTopK(Mechanism[IntArray]):
             else:
                 chosen[start : start + ROWS] = np.argpartition(noisy, self.k - 1, axis=1)[:, : self.k]
         chosen.sort(axis=1)
-        return chosen[0] if single else chosen
+        return chosen
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe k bounded-range choices, or one pure guarantee for the whole set."""

@@ -3,26 +3,23 @@
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms.base import Mechanism, choice_event
+from pate.mechanisms.base import TopKMechanism, choice_event
 from pate.mechanisms.noise import Noise
 from pate.mechanisms.permute_flip import first_head
-from pate.mechanisms.ranking import ROWS, as_rows, deficits, expect_within, k_smallest, noisy_deficits, rank
+from pate.mechanisms.ranking import ROWS, Rows, deficits, k_smallest, noisy_deficits, rank
 from pate.typing import BoolArray, FloatArray, IntArray
-from pate.validation import expect_count
 
 _REACH = 30.0  # items further than this many scales below the best share one envelope
 _MANY_ROWS, _FEW_ITEMS = 4, 1024  # at least so many rows of fewer items than this are peeled together, turn by turn
 
 
 @dataclass(frozen=True, kw_only=True)
-class GumbelPeeling(Mechanism[IntArray]):
+class GumbelPeeling(TopKMechanism):
     """Peel k items by the exponential mechanism: the k largest scores with Gumbel noise drawn once, in order.
 
     Durfee & Rogers (2019), Lemma 4.2: the two have one law.
@@ -33,27 +30,10 @@ class GumbelPeeling(Mechanism[IntArray]):
     Args:
         k: number of rounds, 1..d.
         scale: scale of the Gumbel noise, in votes.
-
-    Raises:
-        ValueError: on ``k < 1`` or ``scale <= 0``.
     """
 
-    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
-
-    k: int
-    scale: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_count(1, k=self.k)
-
-    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        """Choose from ``scores`` ``[d]`` or ``[B, d]``: indices in the order of choice, int64 ``[k]`` or ``[B, k]``.
-
-        Raises:
-            ValueError: on scores that are not finite numbers, or fewer than k.
-        """
-        return largest_in_order(scores, k=self.k, scale=self.scale, noise="gumbel", generator=generator)
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
+        return largest_in_order(rows, self.k, self.scale, "gumbel", generator)
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe k bounded-range choices."""
@@ -61,7 +41,7 @@ class GumbelPeeling(Mechanism[IntArray]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PermuteAndFlipPeeling(Mechanism[IntArray]):
+class PermuteAndFlipPeeling(TopKMechanism):
     """Peel k items by permute-and-flip, each round with fresh noise (McKenna & Sheldon (2020)).
 
     Privacy: k pure choices of ``w / scale`` for the ordered output; ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2
@@ -70,56 +50,32 @@ class PermuteAndFlipPeeling(Mechanism[IntArray]):
     Args:
         k: number of rounds, 1..d.
         scale: scale of the exponential noise, in votes.
-
-    Raises:
-        ValueError: on ``k < 1`` or ``scale <= 0``.
     """
 
-    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
-
-    k: int
-    scale: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_count(1, k=self.k)
-
-    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        """Choose from ``scores`` ``[d]`` or ``[B, d]``: indices in the order of choice, int64 ``[k]`` or ``[B, k]``.
-
-        Raises:
-            ValueError: on scores that are not finite numbers, or fewer than k.
-        """
-        rows, single = as_rows(scores)
-        expect_within(rows.shape[1], k=self.k)
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
         if len(rows) >= _MANY_ROWS and rows.shape[1] < _FEW_ITEMS:
-            chosen = _peel_batch(rows, self.k, self.scale, generator)
-        else:
-            chosen = np.empty((len(rows), self.k), dtype=np.int64)
-            for row in range(len(rows)):
-                order, below = rank(rows[row : row + 1])
-                chosen[row] = order[0, _peel_row(below[0], self.k, self.scale, generator)]
-        return chosen[0] if single else chosen
+            return _peel_batch(rows, self.k, self.scale, generator)
+        chosen = np.empty((len(rows), self.k), dtype=np.int64)
+        for row in range(len(rows)):
+            order, below = rank(rows[row : row + 1])
+            chosen[row] = order[0, _peel_row(below[0], self.k, self.scale, generator)]
+        return chosen
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe k pure choices."""
         return choice_event(relation, eta=relation.count_window / self.scale, noise="exponential", count=self.k)
 
 
-def largest_in_order(
-    scores: ArrayLike, *, k: int, scale: float, noise: Noise, generator: np.random.Generator
-) -> IntArray:
-    """Return the indices of the k largest scores with noise drawn once, in order, ``[k]`` or ``[B, k]``."""
-    rows, single = as_rows(scores)
-    expect_within(rows.shape[1], k=k)
+def largest_in_order(rows: Rows, k: int, scale: float, noise: Noise, generator: np.random.Generator) -> IntArray:
+    """Return the indices ``[B, k]`` of the k largest scores of ``rows`` ``[B, d]`` with noise drawn once, in order."""
     chosen = np.empty((len(rows), k), dtype=np.int64)
     for start in range(0, len(rows), ROWS):
         noisy = noisy_deficits(rows[start : start + ROWS], noise, scale, generator)
         chosen[start : start + ROWS] = k_smallest(noisy, k)
-    return chosen[0] if single else chosen
+    return chosen
 
 
-def _peel_batch(rows: NDArray[np.number], k: int, scale: float, generator: np.random.Generator) -> IntArray:
+def _peel_batch(rows: Rows, k: int, scale: float, generator: np.random.Generator) -> IntArray:
     chosen = np.empty((len(rows), k), dtype=np.int64)
     for start in range(0, len(rows), ROWS):
         left = deficits(rows[start : start + ROWS])

@@ -1,7 +1,7 @@
 """Scores as all mechanisms read them: checked once, ranked, and as exact distances below the largest."""
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,6 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from pate.mechanisms.noise import Noise, draw
 from pate.typing import FloatArray, IntArray
 from pate.validation import expect
+
+Rows: TypeAlias = NDArray[np.number]
+"""Scores of any integer or floating-point type."""
 
 ROWS = 1024  # rows worked on at once, so that the intermediate arrays stay in cache
 
@@ -22,7 +25,7 @@ class Ranked(NamedTuple):
     """``[B, d]``, ascending from 0: how far the score of rank j lies below the largest."""
 
 
-def as_rows(scores: ArrayLike) -> tuple[NDArray[np.number], bool]:
+def as_rows(scores: ArrayLike) -> tuple[Rows, bool]:
     """Return scores as ``[B, d]``, and whether they came as one row ``[d]``.
 
     Raises:
@@ -48,7 +51,7 @@ def expect_within(num_items: int, *, spare: int = 0, **values: int) -> None:
         expect(value <= num_items - spare, f"{name} <= {num_items - spare} for {num_items} items", **{name: value})
 
 
-def deficits(rows: NDArray[np.number]) -> FloatArray:
+def deficits(rows: Rows) -> FloatArray:
     """Return how far each score lies below the largest of its row, ``[B, d]``.
 
     Integers are subtracted as integers, so that unsigned ones do not wrap and large ones keep their last digits.
@@ -56,14 +59,14 @@ def deficits(rows: NDArray[np.number]) -> FloatArray:
     return _exact_deficits(rows).astype(np.float64, copy=False)
 
 
-def rank(rows: NDArray[np.number]) -> Ranked:
+def rank(rows: Rows) -> Ranked:
     """Sort each row in descending order, ties broken by index."""
     below = _exact_deficits(rows)
     order, ascending = sort_ascending(below, largest=int(below.max(initial=0)) if below.dtype.kind in "iu" else None)
     return Ranked(order, ascending.astype(np.float64, copy=False))
 
 
-def sort_ascending(values: NDArray[np.number], *, largest: int | None) -> tuple[IntArray, NDArray[np.number]]:
+def sort_ascending(values: Rows, *, largest: int | None) -> tuple[IntArray, Rows]:
     """Sort each row, ties by index: the indices and the sorted values, ``[B, d]`` each.
 
     Integers in ``0..largest`` are sorted together with their indices, as one key per entry.
@@ -82,7 +85,7 @@ def sort_ascending(values: NDArray[np.number], *, largest: int | None) -> tuple[
     return (keys & ((1 << bits) - 1)).astype(np.int64), keys >> bits
 
 
-def noisy_deficits(rows: NDArray[np.number], noise: Noise, scale: float, generator: np.random.Generator) -> FloatArray:
+def noisy_deficits(rows: Rows, noise: Noise, scale: float, generator: np.random.Generator) -> FloatArray:
     """Return `deficits` less noise of ``scale``: the smallest are the largest noisy scores, ``[B, d]``."""
     noisy = draw(noise, generator, rows.shape)
     noisy *= -scale
@@ -102,13 +105,13 @@ def k_smallest(values: FloatArray, k: int) -> IntArray:
     return np.argsort(values, axis=1)
 
 
-def _exact_deficits(rows: NDArray[np.number]) -> NDArray[np.number]:
+def _exact_deficits(rows: Rows) -> Rows:
     if rows.dtype.kind == "f":
-        wide: NDArray[np.number] = rows.astype(np.float64, copy=False)
+        wide: Rows = rows.astype(np.float64, copy=False)
     else:
         # modulo 2^64 a difference is right even where it overflows a signed integer
         wide = rows.astype(np.int64 if rows.dtype.itemsize < 8 else np.uint64)
     # taken before the conversion: a negative number is a large unsigned one
-    largest: NDArray[np.number] = rows.max(axis=1, keepdims=True).astype(wide.dtype)
-    below: NDArray[np.number] = largest - wide
+    largest: Rows = rows.max(axis=1, keepdims=True).astype(wide.dtype)
+    below: Rows = largest - wide
     return below

@@ -4,13 +4,16 @@
 
     class TestMine(MechanismContract): ...
 
-It needs pytest, and runs under it.
+They run under pytest.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from pate.testing.mechanisms import MechanismContract
 
 _HOME = {"MechanismContract": "pate.testing.mechanisms"}
 

@@ -16,6 +16,7 @@ from pate.testing.laws import ORDERS, RELATIONS, chi_square_p_value, neighbors, 
 from pate.typing import FloatArray, IntArray
 
 Outcome = tuple[int, ...]
+Grid = Sequence[Sequence[float]]
 
 
 class MechanismContract(ABC):
@@ -32,7 +33,7 @@ class MechanismContract(ABC):
     """How many rows of a batch a law is tested with."""
     single_draws = 300
     """How many single rows a law is tested with."""
-    grid: Sequence[Sequence[float]] = ((3, 2, 0), (1, 1, 1), (0, 3, 3), (2, 0, 1))
+    grid: Grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3), (2, 0, 1))
     loose_because = ""
     """Why no pair of neighbors comes within 10% of the event's curve; empty where one does, at some order."""
     tolerance = 1e-7

@@ -12,6 +12,7 @@ from pate.mechanisms import canonical
 from pate.mechanisms.canonical import CanonicalNoise
 from pate.testing import MechanismContract
 from pate.testing.laws import chi_square_p_value
+from pate.testing.mechanisms import Grid
 from tests.mechanisms import oracles
 
 # in descending order, steep at first, so that heads matter as much as tails
@@ -25,7 +26,7 @@ class TestCanonical(MechanismContract):
     scale = 1.5
     gamma = 0.5
     noise: CanonicalNoise = "gumbel"
-    grid = ((3, 2, 0, 1), (1, 1, 1, 1), (0, 3, 3, 0), (3, 3, 2, 2))
+    grid: Grid = ((3, 2, 0, 1), (1, 1, 1, 1), (0, 3, 3, 0), (3, 3, 2, 2))
 
     def make(self, relation: NeighboringRelation) -> m.CanonicalMechanism:
         return m.CanonicalMechanism(k=self.k, scale=self.scale, gamma=self.gamma, noise=self.noise)
@@ -51,7 +52,7 @@ class TestCanonicalOblique(TestCanonical):
     num_items = 5
     max_count = 2
     k = 3
-    grid = ((2, 2, 0, 1, 0), (1, 1, 1, 1, 1), (0, 2, 2, 0, 1))
+    grid: Grid = ((2, 2, 0, 1, 0), (1, 1, 1, 1, 1), (0, 2, 2, 0, 1))
 
 
 class TestCanonicalAllButOne(TestCanonical):
@@ -76,7 +77,7 @@ class TestCanonicalFlipOblique(TestCanonicalFlip):
     num_items = 5
     max_count = 2
     k = 2
-    grid = ((2, 2, 0, 1, 0), (1, 1, 1, 1, 1), (0, 2, 2, 0, 1))
+    grid: Grid = ((2, 2, 0, 1, 0), (1, 1, 1, 1, 1), (0, 2, 2, 0, 1))
 
 
 def classes_of(chosen: NDArray[np.int64], k: int, num_items: int) -> NDArray[np.int64]:

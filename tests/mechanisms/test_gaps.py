@@ -11,6 +11,7 @@ from pate import mechanisms as m
 from pate.accounting import BoundedRangeEvent, GaussianNoisyMaxEvent, NeighboringRelation, PureDPEvent
 from pate.mechanisms.gaps import GapNoise
 from pate.testing import MechanismContract
+from pate.testing.mechanisms import Grid
 from tests.mechanisms import oracles
 
 ADD = NeighboringRelation.ADD_REMOVE_TEACHER
@@ -22,14 +23,14 @@ class TestChooseGap(MechanismContract):
 
     max_count = 6
     scale = 1.0
-    grid = ((4, 2, 0), (2, 2, 2), (0, 4, 6))
+    grid: Grid = ((4, 2, 0), (2, 2, 2), (0, 4, 6))
     settings: dict[str, Any] = {}
 
     def make(self, relation: NeighboringRelation) -> m.GapChoice:
         return m.GapChoice(num_labels=self.num_items, scale=self.scale, **self.settings)
 
     def candidates(self) -> list[int]:
-        empty, kbar = self.settings.get("allow_empty", True), self.settings.get("kbar", self.num_items)
+        empty, kbar = self.settings.get("allow_empty", True), int(self.settings.get("kbar", self.num_items))
         return [j for j in range(self.num_items + 1) if j <= kbar and (empty or 0 < j < self.num_items)]
 
     def outcomes(self) -> list[tuple[int, ...]]:
@@ -55,7 +56,7 @@ class TestChooseGapWithoutSentinels(TestChooseGap):
 class TestChooseGapExponential(TestChooseGap):
     settings = {"noise": "exponential", "allow_empty": False}
     scale = 0.3
-    grid = ((3, 2, 2), (2, 2, 2), (4, 2, 1))
+    grid: Grid = ((3, 2, 2), (2, 2, 2), (4, 2, 1))
 
 
 class TestChooseGapLaplace(TestChooseGapExponential):
@@ -67,7 +68,7 @@ class TestChooseGapGaussian(TestChooseGap):
     settings = {"noise": "gaussian"}
     max_count = 3
     scale = 3.0
-    grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3), (2, 0, 1))
+    grid: Grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3), (2, 0, 1))
     loose_because = "what is proven adds up over the gaps, or releases all of them; no tighter theorem is known"
 
 
@@ -148,8 +149,8 @@ def test_regularizer_rules_out_and_attracts() -> None:
 
 
 def test_regularizers_of_any_sequence_make_equal_choices() -> None:
-    values: Any = np.array([-1.0, 0.0, -2.0])
-    first, second = (m.GapChoice(num_labels=2, scale=1.0, regularizer=each) for each in (values, [-1, 0, -2]))
+    values: list[Any] = [np.array([-1.0, 0.0, -2.0]), [-1, 0, -2]]
+    first, second = (m.GapChoice(num_labels=2, scale=1.0, regularizer=each) for each in values)
     assert first == second and hash(first) == hash(second)
 
 

@@ -10,6 +10,7 @@ from pate.mechanisms import joint
 from pate.mechanisms.joint import JointNoise
 from pate.testing import MechanismContract
 from pate.testing.laws import chi_square_p_value
+from pate.testing.mechanisms import Grid
 from tests.mechanisms import oracles
 
 SCORES = np.round(30 / np.arange(1, 25), 2)
@@ -20,7 +21,7 @@ class TestJoint(MechanismContract):
     k = 2
     scale = 2.0
     noise: JointNoise = "gumbel"
-    grid = ((3, 2, 0, 1), (1, 1, 1, 1), (0, 3, 3, 0), (3, 3, 2, 2))
+    grid: Grid = ((3, 2, 0, 1), (1, 1, 1, 1), (0, 3, 3, 0), (3, 3, 2, 2))
     loose_because = (
         "losses rise by the whole window only where most others stay: no pair has half its mass at either end"
     )
@@ -40,14 +41,14 @@ class TestJointOne(TestJoint):
     loose_because = ""
     k = 1
     num_items = 3
-    grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3))
+    grid: Grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3))
 
 
 class TestJointAll(TestJoint):
     k = 3
     num_items = 3
     scale = 1.0
-    grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3))
+    grid: Grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3))
 
 
 class TestJointFlip(TestJoint):

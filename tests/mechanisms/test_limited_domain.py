@@ -10,6 +10,7 @@ import pytest
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation, cost
 from pate.testing import MechanismContract
+from pate.testing.mechanisms import Grid
 from tests.mechanisms import oracles
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
@@ -23,7 +24,7 @@ class TestLimitedDomain(MechanismContract):
     kbar = 2
     scale = 0.7
     delta = 0.05
-    grid = ((3, 3, 0, 0), (3, 1, 1, 0), (1, 1, 1, 1), (0, 3, 0, 3))
+    grid: Grid = ((3, 3, 0, 0), (3, 1, 1, 0), (1, 1, 1, 1), (0, 3, 0, 3))
     loose_because = "the threshold ends most lists early, and the pair that is the worst of a round is not of the next"
 
     def make(self, relation: NeighboringRelation) -> m.LimitedDomain:
@@ -62,7 +63,7 @@ class TestLimitedDomainOne(TestLimitedDomain):
     max_count = 4
     k = 1
     delta = 0.01
-    grid = ((4, 4, 0), (4, 2, 1), (1, 1, 1), (0, 4, 4))
+    grid: Grid = ((4, 4, 0), (4, 2, 1), (1, 1, 1), (0, 4, 4))
     loose_because = ""
 
 

@@ -81,7 +81,7 @@ class TestNoisyTopKExponential(TestNoisyTopK):
 
 
 class TestNoisyTopKLogistic(TestNoisyTopK):
-    noise = "logistic"
+    noise: Noise = "logistic"
     scale = 0.2
     max_count = 3
 

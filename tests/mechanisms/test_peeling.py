@@ -8,7 +8,6 @@ from pate.accounting import NeighboringRelation, PureDPEvent, RepeatedEvent
 from pate.mechanisms import peeling
 from pate.testing import MechanismContract
 from pate.testing.laws import chi_square_p_value
-from pate.typing import IntArray
 from tests.mechanisms import oracles
 
 # two levels far apart, so that the table of candidates is made anew when the first is used up
@@ -20,21 +19,21 @@ class TestGumbelPeeling(MechanismContract):
     max_count = 2
     grid = ((2, 2, 0, 1), (1, 1, 1, 1), (0, 2, 2, 0))
 
-    def make(self, relation: NeighboringRelation) -> m.Mechanism[IntArray]:
+    def make(self, relation: NeighboringRelation) -> m.TopKMechanism:
         return m.GumbelPeeling(k=2, scale=2.0)
 
     def outcomes(self) -> list[tuple[int, ...]]:
         return oracles.sequences(self.num_items, 2)
 
-    def law(self, mechanism: m.GumbelPeeling, scores: oracles.Array) -> oracles.Array:
+    def law(self, mechanism: m.TopKMechanism, scores: oracles.Array) -> oracles.Array:
         return oracles.peel_law(tuple(scores / mechanism.scale), self.outcomes(), oracles.softmax)
 
 
 class TestPermuteAndFlipPeeling(TestGumbelPeeling):
-    def make(self, relation: NeighboringRelation) -> m.Mechanism[IntArray]:
+    def make(self, relation: NeighboringRelation) -> m.TopKMechanism:
         return m.PermuteAndFlipPeeling(k=2, scale=2.0)
 
-    def law(self, mechanism: m.PermuteAndFlipPeeling, scores: oracles.Array) -> oracles.Array:
+    def law(self, mechanism: m.TopKMechanism, scores: oracles.Array) -> oracles.Array:
         return oracles.peel_law(tuple(scores / mechanism.scale), self.outcomes(), oracles.flip_law)
 
 

@@ -13,6 +13,7 @@ from pate import mechanisms as m
 from pate.accounting import ComposedEvent, Event, NeighboringRelation, PureDPEvent, cost
 from pate.accounting.events import StabilityTestEvent
 from pate.testing import MechanismContract
+from pate.testing.mechanisms import Grid
 from pate.typing import BoolArray
 from tests.mechanisms import oracles
 
@@ -27,7 +28,7 @@ class TestStabilityTest(MechanismContract):
     max_count = 20
     sigma = 2.0
     delta = 1e-4  # so small that the mass it may hide does not make the curve look loose
-    grid = ((18, 9), (14, 5), (0, 8), (17, 7))
+    grid: Grid = ((18, 9), (14, 5), (0, 8), (17, 7))
 
     def make(self, relation: NeighboringRelation) -> m.Mechanism[BoolArray]:
         return m.StabilityTest(
@@ -59,7 +60,7 @@ class TestStabilityTestOfTwo(TestStabilityTest):
     k = 2
     sigma = 1.5
     delta = 1e-3
-    grid = ((8, 8, 0), (8, 2, 2), (7, 1, 7), (5, 0, 1))
+    grid: Grid = ((8, 8, 0), (8, 2, 2), (7, 1, 7), (5, 0, 1))
 
 
 class TestLaplaceStabilityTest(TestStabilityTest):

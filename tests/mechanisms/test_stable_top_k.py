@@ -11,6 +11,7 @@ from scipy.special import ndtr, ndtri
 from pate import mechanisms as m
 from pate.accounting import BoundedRangeEvent, ComposedEvent, NeighboringRelation, cost
 from pate.testing import MechanismContract
+from pate.testing.mechanisms import Grid
 from tests.mechanisms import oracles
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
@@ -22,7 +23,7 @@ COUNTS = np.array([[90, 3, 80, 9], [50, 50, 50, 50], [0, 100, 0, 100]])
 
 class TestStableTopK(MechanismContract):
     max_count = 4
-    grid = ((4, 2, 0), (4, 1, 1), (0, 1, 4), (4, 0, 1))
+    grid: Grid = ((4, 2, 0), (4, 1, 1), (0, 1, 4), (4, 0, 1))
     loose_because = "a failed test hides which rank was chosen"
 
     def settings(self, relation: NeighboringRelation) -> dict[str, Any]:
@@ -67,7 +68,7 @@ class TestFixedTopK(TestStableTopK):
     k = 2
     num_items = 4
     max_count = 3
-    grid = ((3, 3, 0, 0), (3, 1, 1, 0), (0, 3, 3, 3), (1, 2, 0, 3))
+    grid: Grid = ((3, 3, 0, 0), (3, 1, 1, 0), (0, 3, 3, 3), (1, 2, 0, 3))
     loose_because = "the worst case of k rounds of peeling is not what most ranks lead to"
 
     def make(self, relation: NeighboringRelation) -> m.Mechanism[Any]:
@@ -108,7 +109,7 @@ class TestFixedTopOne(TestFixedTopK):
     k = 1
     num_items = 3
     max_count = 4
-    grid = ((4, 3, 0), (4, 4, 4), (0, 4, 3))
+    grid: Grid = ((4, 3, 0), (4, 4, 4), (0, 4, 3))
 
 
 def stable(counts: Any, **others: Any) -> Any:
