@@ -31,7 +31,7 @@ class MechanismContract(ABC):
     max_count = 3
     draws = 20_000
     """How many rows of a batch a law is tested with."""
-    single_draws = 300
+    single_draws = 200
     """How many single rows a law is tested with."""
     grid: Grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3), (2, 0, 1))
     loose_because = ""

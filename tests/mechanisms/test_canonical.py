@@ -98,8 +98,9 @@ def test_class_probabilities_are_those_of_all_subsets(gamma: float) -> None:
     np.testing.assert_allclose(np.append(top, classes.ravel()), expected, rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("noise", ["gumbel", "exponential"])
-@pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(
+    ("gamma", "noise"), [(0.0, "gumbel"), (0.5, "exponential"), (1.0, "gumbel"), (1.0, "exponential")]
+)
 def test_single_rows_of_many_items_follow_the_law(
     gamma: float, noise: CanonicalNoise, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,7 +113,7 @@ def test_losses_of_a_batch_in_blocks_follow_the_law(blocks: int, scale: float, m
     """Whatever the width of the blocks in which losses are proposed; a row of another spread shares the table."""
     monkeypatch.setattr(joint, "_LEVEL_BLOCKS", blocks)
     scores = np.array([260, 251, 251, 230, 117, 60])
-    draws = 60_000
+    draws = 40_000
     rows = np.concatenate((np.tile(scores, (draws, 1)), [[900, 1, 0, 0, 0, 0]]))
     chosen = m.JointMechanism(k=3, scale=scale)(rows, generator=m.seeded_generator(blocks))[:-1]
     listing = oracles.sequences(len(scores), 3)

@@ -51,7 +51,7 @@ def test_permute_and_flip_survives_wear_and_far_items(reach: float, k: int, monk
     law = oracles.peel_law(tuple(LEVELS), listing, oracles.flip_law)
     index = {sequence: i for i, sequence in enumerate(listing)}
     generator = m.seeded_generator(0)
-    draws = 3000
+    draws = 2000
     mechanism = m.PermuteAndFlipPeeling(k=k, scale=1.0)
     observed = np.zeros(len(listing))
     for _ in range(draws):
