@@ -73,19 +73,20 @@ def one_draw_rows(scores: Scores, runs: int) -> list[list[str]]:
         (1000, 0.5, "exponential"),
     ]
     for k, gamma, noise in canonicals:
-        fast = partial(m.canonical, scores, k=k, scale=1.0, gamma=gamma, noise=noise, generator=generator)
+        canonical = m.CanonicalMechanism(k=k, scale=1.0, gamma=gamma, noise=noise)
+        fast = partial(canonical, scores, generator=generator)
         plain = partial(oracles.canonical_slow, scores, k, 1.0, gamma, noise, generator)
         cases.append((f"canonical, gamma {gamma:g}, {noise} noise", k, fast, plain, None))
     for k in (10, 100, 1000):
-        fast = partial(m.joint, scores, k=k, scale=2.0, generator=generator)
+        fast = partial(m.JointMechanism(k=k, scale=2.0), scores, generator=generator)
         cases.append(("joint", k, fast, partial(oracles.joint_slow, scores, k, 2.0, generator), None))
     for k in (10, 100, 1000):
-        fast = partial(m.pnf_peel, scores, k=k, scale=peel[k], generator=generator)
+        fast = partial(m.PermuteAndFlipPeeling(k=k, scale=peel[k]), scores, generator=generator)
         plain = partial(oracles.pnf_peel_slow, scores, k, peel[k], generator)
         cases.append(("PNF-peel", k, fast, plain, opendp_top_k(scores, k, peel[k])))
-    fast = partial(m.cdp_peel, scores, k=1000, scale=peel[1000], generator=generator)
+    fast = partial(m.GumbelPeeling(k=1000, scale=peel[1000]), scores, generator=generator)
     cases.append(("CDP-peel", 1000, fast, partial(oracles.cdp_peel_slow, scores, 1000, peel[1000], generator), None))
-    fast = partial(m.lipschitz_top_k, scores, k=1000, scale=peel[1000], noise="laplace", generator=generator)
+    fast = partial(m.NoisyTopK(k=1000, scale=peel[1000], noise="laplace"), scores, generator=generator)
     cases.append(("one-shot set, Laplace noise", 1000, fast, None, None))
     rows = []
     for name, k, here, slow, peer in cases:
@@ -113,30 +114,31 @@ def batch_rows(runs: int) -> list[list[str]]:
     rates = generator.beta(0.5, 2.0, size=(NUM_QUERIES, NUM_LABELS))
     counts: Scores = generator.binomial(NUM_TEACHERS, rates)
     stable: dict[str, Any] = {
-        "upper": NUM_TEACHERS,
+        "num_teachers": NUM_TEACHERS,
+        "num_labels": NUM_LABELS,
         "scale_gap": 20.0,
         "sigma_test": 20.0,
         "delta_test": 1e-6,
         "shift": 2,
-        "generator": generator,
     }
-    noise: dict[str, Any] = {"k": K, "scale": 20.0, "generator": generator}
-    bounded = noise | {"kbar": 10, "delta": 1e-6, "neighboring_relation": NeighboringRelation.REPLACE_RECORD}
+    noise: dict[str, Any] = {"k": K, "scale": 20.0}
+    bounded = noise | {"kbar": 10, "delta": 1e-6, "relation": NeighboringRelation.REPLACE_RECORD}
     z = -float(ndtri(stable["delta_test"]))
-    mechanisms: list[tuple[str, Callable[[Scores], object]]] = [
-        ("StableTopK", lambda x: m.stable_top_k(x, **stable)),
-        ("StableTopK with fixed k", lambda x: m.fixed_stable_top_k(x, k=K, pull=1.0, scale_peel=20.0, **stable)),
-        ("one-shot Gumbel, set", lambda x: m.lipschitz_top_k(x, **noise)),
-        ("CDP-peel", lambda x: m.cdp_peel(x, **noise)),
-        ("PNF-peel", lambda x: m.pnf_peel(x, **noise)),
-        ("canonical, gamma 0.5", lambda x: m.canonical(x, **noise)),
-        ("canonical, gamma 0.5, exponential noise", lambda x: m.canonical(x, noise="exponential", **noise)),
-        ("joint", lambda x: m.joint(x, **noise)),
-        ("joint, exponential noise", lambda x: m.joint(x, noise="exponential", **noise)),
-        ("limited domain, kbar = 10", lambda x: m.limited_domain(x, **bounded)),
+    mechanisms: list[tuple[str, m.Mechanism[object]]] = [
+        ("StableTopK", m.StableTopKMechanism(**stable)),
+        ("StableTopK with fixed k", m.FixedTopKMechanism(k=K, pull=1.0, scale_peel=20.0, **stable)),
+        ("one-shot Gumbel, set", m.NoisyTopK(**noise)),
+        ("CDP-peel", m.GumbelPeeling(**noise)),
+        ("PNF-peel", m.PermuteAndFlipPeeling(**noise)),
+        ("canonical, gamma 0.5", m.CanonicalMechanism(**noise)),
+        ("canonical, gamma 0.5, exponential noise", m.CanonicalMechanism(noise="exponential", **noise)),
+        ("joint", m.JointMechanism(**noise)),
+        ("joint, exponential noise", m.JointMechanism(noise="exponential", **noise)),
+        ("limited domain, kbar = 10", m.LimitedDomain(**bounded)),
     ]
     rows = []
-    for name, mechanism in mechanisms:
+    for name, made in mechanisms:
+        mechanism = partial(made, generator=generator)
         whole = NUM_QUERIES / median_seconds(partial(mechanism, counts), runs)
         single = SINGLES / median_seconds(partial(loop, mechanism, counts), runs)
         rows.append([name, f"{whole:,.0f}", f"{single:,.0f}", f"{whole / single:,.0f}"])

@@ -28,6 +28,7 @@ ALLOWED = {
     "validation": set(),
     "accounting": {"validation"},
     "mechanisms": {"accounting", "validation"},
+    "testing": {"accounting", "aggregators", "mechanisms", "validation", "votes"},
     "votes": {"validation"},
     "aggregators": {"accounting", "mechanisms", "validation", "votes"},
     "archives": {"validation"},

@@ -33,6 +33,8 @@ from pate.aggregators import (
 )
 from pate.data.faces import write_celeba_folder
 from pate.data.partition import partition_records
+from pate.mechanisms.canonical import CanonicalNoise
+from pate.mechanisms.noise import Noise
 from pate.stages.frontier import Simulation, simulated
 from pate.votes import Votes, pack_ballots
 
@@ -43,46 +45,46 @@ NUM_TEACHERS, NUM_LABELS = 25, 6
 Draw = Callable[[Any, np.random.Generator], Any]
 
 
-def seeded(mechanism: Callable[..., Any], **settings: Any) -> Draw:
-    return lambda scores, generator: mechanism(scores, generator=generator, **settings)
+def seeded(mechanism: m.Mechanism[Any]) -> Draw:
+    return lambda scores, generator: mechanism(scores, generator=generator)
 
 
 def gap(**settings: Any) -> Draw:
-    choose = seeded(m.choose_gap, scale=2.0, **settings)
-    return lambda counts, generator: choose(m.sort_counts(counts, upper=NUM_TEACHERS).gaps, generator)
+    choose = m.GapChoice(num_labels=NUM_LABELS, scale=2.0, **settings)
+    return lambda counts, generator: choose(m.sort_counts(counts, upper=NUM_TEACHERS).gaps, generator=generator)
 
 
-NOISE = ("gumbel", "exponential", "laplace", "logistic", "half_logistic")
+NOISE: tuple[Noise, ...] = ("gumbel", "exponential", "laplace", "logistic", "half_logistic")
+CANONICAL_NOISE: tuple[CanonicalNoise, ...] = ("gumbel", "exponential")
 TEST: dict[str, Any] = {"delta_test": 1e-2, "shift": 2}
-STABLE: dict[str, Any] = {"upper": NUM_TEACHERS, "scale_gap": 1.0, "sigma_test": 1.0, **TEST}
+PANEL: dict[str, Any] = {"num_teachers": NUM_TEACHERS, "num_labels": NUM_LABELS}
+STABLE: dict[str, Any] = {"scale_gap": 1.0, "sigma_test": 1.0, **TEST, **PANEL}
 TOP_STABLE: dict[str, Any] = {"scale_threshold": 0.5, "scale_gap": 1.0, "scale_peel": 2.0, "delta": 1e-2}
 RANKED: dict[str, Draw] = {
-    "exponential mechanism": seeded(m.exponential_mechanism, scale=2.0),
-    "permute and flip": seeded(m.permute_and_flip, scale=2.0),
-    "report noisy max": seeded(m.report_noisy_max, scale=2.0),
-    "one-shot exponential": seeded(m.one_shot_exponential_mechanism, k=3, scale=2.0),
-    "one-shot permute and flip": seeded(m.one_shot_permute_and_flip, k=3, scale=2.0),
-    **{f"noisy top-k {noise}": seeded(m.lipschitz_top_k, k=3, scale=2.0, noise=noise) for noise in NOISE},
-    "cdp peel": seeded(m.cdp_peel, k=3, scale=2.0),
-    "pnf peel": seeded(m.pnf_peel, k=3, scale=2.0),
-    "one-shot laplace": seeded(m.one_shot_laplace, k=3, scale=2.0),
+    "exponential mechanism": seeded(m.NoisyMax(scale=2.0)),
+    "permute and flip": seeded(m.NoisyMax(scale=2.0, noise="exponential")),
+    "report noisy max": seeded(m.NoisyMax(scale=2.0, noise="laplace")),
+    "one-shot exponential": seeded(m.NoisyTopK(k=3, scale=2.0)),
+    "one-shot permute and flip": seeded(m.NoisyTopK(k=3, scale=2.0, noise="exponential")),
+    **{f"noisy top-k {noise}": seeded(m.NoisyTopK(k=3, scale=2.0, noise=noise)) for noise in NOISE},
+    "cdp peel": seeded(m.GumbelPeeling(k=3, scale=2.0)),
+    "pnf peel": seeded(m.PermuteAndFlipPeeling(k=3, scale=2.0)),
+    "one-shot laplace": seeded(m.OneShotLaplace(k=3, scale=2.0)),
     **{
-        f"canonical {noise} {gamma}": seeded(m.canonical, k=3, scale=2.0, gamma=gamma, noise=noise)
-        for noise in ("gumbel", "exponential")
+        f"canonical {noise} {gamma}": seeded(m.CanonicalMechanism(k=3, scale=2.0, gamma=gamma, noise=noise))
+        for noise in CANONICAL_NOISE
         for gamma in (0.5, 1.0)
     },
-    "joint gumbel": seeded(m.joint, k=3, scale=2.0),
-    "joint exponential": seeded(m.joint, k=3, scale=2.0, noise="exponential"),
-    "laplace counts": seeded(m.laplace_counts, scale=2.0),
-    "gamma counts": seeded(m.gamma_counts, scale=2.0),
+    "joint gumbel": seeded(m.JointMechanism(k=3, scale=2.0)),
+    "joint exponential": seeded(m.JointMechanism(k=3, scale=2.0, noise="exponential")),
+    "laplace counts": seeded(m.LaplaceCounts(num_items=NUM_LABELS, scale=2.0)),
+    "gamma counts": seeded(m.GammaCounts(scale=2.0)),
     **{
-        f"limited domain {relation}": seeded(
-            m.limited_domain, k=2, kbar=3, scale=2.0, delta=1e-2, neighboring_relation=relation
-        )
+        f"limited domain {relation}": seeded(m.LimitedDomain(k=2, kbar=3, scale=2.0, delta=1e-2, relation=relation))
         for relation in RELATIONS
     },
     **{
-        f"top stable {relation}": seeded(m.top_stable, k=2, kbar=4, neighboring_relation=relation, **TOP_STABLE)
+        f"top stable {relation}": seeded(m.TopStable(k=2, kbar=4, relation=relation, **TOP_STABLE))
         for relation in RELATIONS
     },
 }
@@ -92,11 +94,11 @@ COUNTED: dict[str, Draw] = {
         for noise in ("gumbel", "exponential", "laplace", "gaussian")
         for empty in (True, False)
     },
-    "choose gap kbar": gap(kbar=3, regularizer=-np.arange(7.0)),
-    "stability test": seeded(m.stability_test, sigma=2.0, **TEST),
-    "stability test laplace": seeded(m.stability_test_laplace, scale=2.0, **TEST),
-    "stable top-k": seeded(m.stable_top_k, **STABLE),
-    "fixed stable top-k": seeded(m.fixed_stable_top_k, k=3, pull=1.0, scale_peel=1.0, **STABLE),
+    "choose gap kbar": gap(kbar=3, regularizer=tuple(-np.arange(7.0))),
+    "stability test": seeded(m.StabilityTest(num_teachers=NUM_TEACHERS, sigma=2.0, **TEST)),
+    "stability test laplace": seeded(m.LaplaceStabilityTest(scale=2.0, **TEST)),
+    "stable top-k": seeded(m.StableTopKMechanism(**STABLE)),
+    "fixed stable top-k": seeded(m.FixedTopKMechanism(k=3, pull=1.0, scale_peel=1.0, **STABLE)),
 }
 
 

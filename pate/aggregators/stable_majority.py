@@ -5,11 +5,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from pate.accounting.events import Event, StabilityTestEvent
+from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators._release import release_rows
 from pate.aggregators.base import Aggregator, Release
-from pate.mechanisms.stability import stability_test
+from pate.mechanisms.stability import StabilityTest
 from pate.validation import expect_count, expect_open_unit
 from pate.votes import Votes
 
@@ -51,24 +51,21 @@ class StableMajority(Aggregator):
         """Describe the cost of one query, which does not depend on the number of labels."""
         expect_count(2, num_teachers=num_teachers)
         expect_count(1, num_labels=num_labels)
+        return self.mechanism(num_teachers).event(self.relation_of(neighboring_relation))
+
+    def mechanism(self, num_teachers: int) -> StabilityTest:
+        """Return the test of the least distance from a tie among ``num_teachers`` teachers."""
         # the farther of two distances is T / 2 at most, so the nearer one is within the T // 2 gaps of the event
-        return StabilityTestEvent(
-            neighboring_relation=self.relation_of(neighboring_relation),
+        return StabilityTest(
+            num_teachers=num_teachers // 2,
             sigma=self.sigma_majority,
             delta_test=self.delta_majority,
             shift=_SHIFT,
             window=_SHIFT,
-            num_teachers=num_teachers // 2,
         )
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries; a query is answered for all its labels or for none."""
         leads = 2 * votes.counts.astype(np.int64) - votes.num_teachers
-        passed = stability_test(
-            np.abs(leads).min(axis=1) / 2,
-            sigma=self.sigma_majority,
-            delta_test=self.delta_majority,
-            shift=_SHIFT,
-            generator=generator,
-        )
+        passed = self.mechanism(votes.num_teachers)(np.abs(leads).min(axis=1) / 2, generator=generator)
         return release_rows(leads > 0, passed)

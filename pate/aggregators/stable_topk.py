@@ -5,20 +5,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from pate.accounting.events import ComposedEvent, Event, StabilityTestEvent
+from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators._release import expect_k, release_rows
 from pate.aggregators.base import Aggregator, Release
-from pate.mechanisms.stability import (
-    choose_gap,
-    choose_gap_event,
-    fixed_stable_top_k,
-    fixed_stable_top_k_event,
-    sort_counts,
-    stability_test,
-    stable_top_k,
-    stable_top_k_event,
-)
+from pate.mechanisms.stable_top_k import FixedTopKMechanism, StableTopKMechanism
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 from pate.votes import Votes
 
@@ -62,28 +53,23 @@ class StableTopK(Aggregator):
         """Describe the cost of one query, which does not depend on ``num_labels``."""
         expect_count(2, num_teachers=num_teachers)
         expect_count(1 if self.allow_empty else 2, num_labels=num_labels)
-        return stable_top_k_event(
-            num_teachers=num_teachers,
-            scale_gap=self.scale_gap,
-            sigma_test=self.sigma_test,
-            delta_test=self.delta_test,
-            shift=self.neighboring_relation.count_window,
-            neighboring_relation=self.relation_of(neighboring_relation),
-        )
+        return self.mechanism(num_teachers, num_labels).event(self.relation_of(neighboring_relation))
 
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries; a query is answered for all its labels or for none."""
-        members, released = stable_top_k(
-            votes.counts,
-            upper=votes.num_teachers,
+    def mechanism(self, num_teachers: int, num_labels: int) -> StableTopKMechanism:
+        """Return the choice and the test for ``num_teachers`` teachers who vote on ``num_labels`` labels."""
+        return StableTopKMechanism(
+            num_teachers=num_teachers,
+            num_labels=num_labels,
             scale_gap=self.scale_gap,
             sigma_test=self.sigma_test,
             delta_test=self.delta_test,
             shift=self.neighboring_relation.count_window,
             allow_empty=self.allow_empty,
-            generator=generator,
         )
-        return release_rows(members, released)
+
+    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+        """Label a batch of queries; a query is answered for all its labels or for none."""
+        return release_rows(*self.mechanism(votes.num_teachers, votes.num_labels)(votes.counts, generator=generator))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,36 +110,24 @@ class GaussianStableTopK(Aggregator):
         """Describe the cost of one query."""
         expect_count(2, num_teachers=num_teachers)
         expect_count(1 if self.allow_empty else 2, num_labels=num_labels)
-        relation = self.relation_of(neighboring_relation)
-        choice = choose_gap_event(
-            scale=self.sigma_gap,
-            neighboring_relation=relation,
-            noise="gaussian",
-            num_candidates=num_labels + (1 if self.allow_empty else -1),
-        )
-        test = StabilityTestEvent(
-            neighboring_relation=relation,
-            sigma=self.sigma_gap_test,
+        return self.mechanism(num_teachers, num_labels).event(self.relation_of(neighboring_relation))
+
+    def mechanism(self, num_teachers: int, num_labels: int) -> StableTopKMechanism:
+        """Return the choice and the test for ``num_teachers`` teachers who vote on ``num_labels`` labels."""
+        return StableTopKMechanism(
+            num_teachers=num_teachers,
+            num_labels=num_labels,
+            scale_gap=self.sigma_gap,
+            sigma_test=self.sigma_gap_test,
             delta_test=self.delta_gap_test,
             shift=self.neighboring_relation.count_window,
-            num_teachers=num_teachers,
+            allow_empty=self.allow_empty,
+            noise="gaussian",
         )
-        return ComposedEvent(events=(choice, test))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries; a query is answered for all its labels or for none."""
-        order, gaps = sort_counts(votes.counts, upper=votes.num_teachers)
-        k = choose_gap(gaps, scale=self.sigma_gap, generator=generator, allow_empty=self.allow_empty, noise="gaussian")
-        passed = stability_test(
-            np.take_along_axis(gaps, k[:, None], axis=1)[:, 0],
-            sigma=self.sigma_gap_test,
-            delta_test=self.delta_gap_test,
-            shift=self.neighboring_relation.count_window,
-            generator=generator,
-        )
-        members = np.zeros(order.shape, dtype=np.bool_)
-        np.put_along_axis(members, order, np.arange(votes.num_labels) < k[:, None], axis=1)
-        return release_rows(members, passed)
+        return release_rows(*self.mechanism(votes.num_teachers, votes.num_labels)(votes.counts, generator=generator))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,31 +193,25 @@ class FixedStableTopK(Aggregator):
         expect_count(1 if self.allow_empty else 2, num_labels=num_labels)
         expect_k(self.k, num_labels, largest=num_labels)
         expect(0 <= steps <= self.k, f"0 <= steps <= {self.k}", steps=steps)
-        return fixed_stable_top_k_event(
-            k=self.k,
+        return self.mechanism(num_teachers, num_labels).event(self.relation_of(neighboring_relation), rounds=steps)
+
+    def mechanism(self, num_teachers: int, num_labels: int) -> FixedTopKMechanism:
+        """Return the choice, the test and the peeling for ``num_teachers`` teachers and ``num_labels`` labels."""
+        return FixedTopKMechanism(
             num_teachers=num_teachers,
+            num_labels=num_labels,
             scale_gap=self.scale_gap_fixed,
             sigma_test=self.sigma_test_fixed,
             delta_test=self.delta_test_fixed,
             shift=self.neighboring_relation.count_window,
+            allow_empty=self.allow_empty,
+            k=self.k,
+            pull=self.pull,
             scale_peel=self.scale_peel_fixed,
-            neighboring_relation=self.relation_of(neighboring_relation),
-            rounds=steps,
         )
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries; a query is answered for all its labels or for none."""
-        members, passed, rounds = fixed_stable_top_k(
-            votes.counts,
-            k=self.k,
-            upper=votes.num_teachers,
-            pull=self.pull,
-            scale_gap=self.scale_gap_fixed,
-            sigma_test=self.sigma_test_fixed,
-            delta_test=self.delta_test_fixed,
-            shift=self.neighboring_relation.count_window,
-            scale_peel=self.scale_peel_fixed,
-            generator=generator,
-            allow_empty=self.allow_empty,
-        )
+        mechanism = self.mechanism(votes.num_teachers, votes.num_labels)
+        members, passed, rounds = mechanism(votes.counts, generator=generator)
         return release_rows(members, passed)._replace(steps=rounds.astype(np.int64))

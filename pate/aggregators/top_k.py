@@ -2,18 +2,19 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators._release import expect_k, release_sets
 from pate.aggregators.base import Aggregator, Release
-from pate.mechanisms.canonical import canonical, canonical_event
-from pate.mechanisms.joint import joint, joint_event
-from pate.mechanisms.lipschitz import lipschitz_event, one_shot_exponential_mechanism
+from pate.mechanisms.base import Mechanism
+from pate.mechanisms.canonical import CanonicalMechanism
+from pate.mechanisms.joint import JointMechanism
+from pate.mechanisms.noisy_top_k import NoisyTopK
+from pate.typing import IntArray
 from pate.validation import expect, expect_count
 from pate.votes import Votes
 
@@ -34,22 +35,18 @@ class _LabelSets(Aggregator):
         """Describe the cost of one query, which does not depend on the number of labels."""
         expect_count(2, num_teachers=num_teachers)
         expect_k(self.k, num_labels, largest=self._largest_k(num_labels))
-        return self._event(self.relation_of(neighboring_relation))
+        return self.mechanism().event(self.relation_of(neighboring_relation))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries."""
-        return release_sets(self._choose(votes.counts, generator), votes.num_labels)
+        return release_sets(self.mechanism()(votes.counts, generator=generator), votes.num_labels)
 
     def _largest_k(self, num_labels: int) -> int:
         return num_labels
 
     @abstractmethod
-    def _event(self, relation: NeighboringRelation) -> Event:
-        """Describe the cost of one choice under a relation."""
-
-    @abstractmethod
-    def _choose(self, counts: NDArray[np.integer[Any]], generator: np.random.Generator) -> NDArray[np.int64]:
-        """Return the chosen labels ``[Q, k]`` of vote counts ``[Q, C]``."""
+    def mechanism(self) -> Mechanism[IntArray]:
+        """Return what chooses labels ``[Q, k]`` by vote counts ``[Q, C]``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +80,9 @@ class Canonical(_LabelSets):
     def _largest_k(self, num_labels: int) -> int:
         return num_labels - 1
 
-    def _event(self, relation: NeighboringRelation) -> Event:
-        return canonical_event(scale=self.scale_canonical, neighboring_relation=relation)
-
-    def _choose(self, counts: NDArray[np.integer[Any]], generator: np.random.Generator) -> NDArray[np.int64]:
-        return canonical(counts, k=self.k, scale=self.scale_canonical, gamma=self.gamma, generator=generator)
+    def mechanism(self) -> CanonicalMechanism:
+        """Return the choice among all sets."""
+        return CanonicalMechanism(k=self.k, scale=self.scale_canonical, gamma=self.gamma)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,11 +107,9 @@ class Peeling(_LabelSets):
 
     scale_peel: float
 
-    def _event(self, relation: NeighboringRelation) -> Event:
-        return lipschitz_event(noise="gumbel", k=self.k, scale=self.scale_peel, neighboring_relation=relation)
-
-    def _choose(self, counts: NDArray[np.integer[Any]], generator: np.random.Generator) -> NDArray[np.int64]:
-        return one_shot_exponential_mechanism(counts, k=self.k, scale=self.scale_peel, generator=generator)
+    def mechanism(self) -> NoisyTopK:
+        """Return the choice of the largest noisy counts."""
+        return NoisyTopK(k=self.k, scale=self.scale_peel)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,8 +134,6 @@ class Joint(_LabelSets):
 
     scale_joint: float
 
-    def _event(self, relation: NeighboringRelation) -> Event:
-        return joint_event(k=self.k, scale=self.scale_joint, neighboring_relation=relation)
-
-    def _choose(self, counts: NDArray[np.integer[Any]], generator: np.random.Generator) -> NDArray[np.int64]:
-        return joint(counts, k=self.k, scale=self.scale_joint, generator=generator)
+    def mechanism(self) -> JointMechanism:
+        """Return the choice among all sequences."""
+        return JointMechanism(k=self.k, scale=self.scale_joint)

@@ -10,16 +10,19 @@ from typing import ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate.accounting.events import Event
+from pate.accounting.events import BoundedRangeEvent, Event, PureDPEvent, RepeatedEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.validation import expect_positive
+from pate.mechanisms.noise import Noise
+from pate.mechanisms.ranking import Rows, as_rows, expect_within
+from pate.typing import IntArray
+from pate.validation import expect_count, expect_positive
 
 Released_co = TypeVar("Released_co", covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism(ABC, Generic[Released_co]):
-    """A private mechanism: called with scores and a generator it selects, and `event` is what a call costs.
+    """A private mechanism: call it with scores and a generator to select; `event` is what a call costs.
 
     Subclasses are frozen keyword-only dataclasses whose parameters are checked once, when they are made. Every constant
     that the cost follows from is a field, so that a cost cannot be stated for another mechanism than the one that ran.
@@ -40,9 +43,62 @@ class Mechanism(ABC, Generic[Released_co]):
         """Describe the cost of one row of scores under ``relation``."""
 
     def events(self) -> Mapping[NeighboringRelation, Event]:
-        """Describe the cost of one row of scores under either relation."""
+        """Describe the cost of one row of scores under every relation for which it can be stated."""
         return {relation: self.event(relation) for relation in NeighboringRelation}
 
     def scaled(self, factor: float) -> Self:
         """Return the same mechanism with ``factor`` times its noise."""
         return replace(self, **{name: factor * getattr(self, name) for name in self.noise_parameters})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopKMechanism(Mechanism[IntArray]):
+    """Select k of d items with noise of one scale.
+
+    Attributes:
+        k: how many items, 1..d (at most ``d - spare``).
+        scale: scale of the noise, in votes.
+
+    Raises:
+        ValueError: on ``k < 1``, ``scale <= 0`` or, where there is a choice of noise, an unknown one.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
+    spare: ClassVar[int] = 0
+    """How many items must be left out at least."""
+
+    k: int
+    scale: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_count(1, k=self.k)
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        """Select from ``scores`` ``[d]`` or ``[B, d]``: indices of items, int64 ``[k]`` or ``[B, k]``.
+
+        Raises:
+            ValueError: on scores that are not finite numbers, or too few for k.
+        """
+        rows, single = as_rows(scores)
+        expect_within(rows.shape[1], spare=self.spare, k=self.k)
+        chosen = self._select(rows, generator)
+        return chosen[0] if single else chosen
+
+    @abstractmethod
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
+        """Select from scores ``[B, d]``: indices ``[B, k]``."""
+
+
+def choice_event(relation: NeighboringRelation, *, eta: float, noise: Noise, count: int = 1) -> Event:
+    """Describe ``count`` choices of the largest noisy score, each among scores that move within ``eta`` scales.
+
+    One choice is ``eta``-bounded range with Gumbel noise (Durfee & Rogers (2019); Dong, Durfee & Rogers (2020)) and
+    ``eta``-pure DP with any other noise of `pate.mechanisms.noise.Noise` (Shekelyan & Loukides (2022)).
+    """
+    choice: Event = (
+        BoundedRangeEvent(neighboring_relation=relation, eta=eta)
+        if noise == "gumbel"
+        else PureDPEvent(neighboring_relation=relation, epsilon=eta)
+    )
+    return choice if count == 1 else RepeatedEvent(event=choice, count=count)

@@ -9,20 +9,24 @@ first, a uniform member of it after.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from pate.accounting.events import BoundedRangeEvent, Event, PureDPEvent
+from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms._scores import ROWS, FloatArray, IntArray, as_rows, expect_k, rank
-from pate.mechanisms.flip import first_head, first_heads
+from pate.mechanisms.base import TopKMechanism, choice_event
 from pate.mechanisms.noise import expect_noise
-from pate.validation import expect, expect_positive
+from pate.mechanisms.permute_flip import first_head, first_heads
+from pate.mechanisms.ranking import ROWS, Rows, as_rows, expect_within, rank
+from pate.typing import FloatArray, IntArray
+from pate.validation import expect
 
+Sampler = tuple[Callable[[], tuple[tuple[int, int], float] | None], float]
 CanonicalNoise = Literal["gumbel", "exponential"]
 
 _TABLE = 1 << 16  # largest table of classes that is evaluated in full for every row of a batch
@@ -39,105 +43,218 @@ class ClassProbabilities(NamedTuple):
     """``[k, d - k]``: probability of head h and tail ``t = k + 1 + column``."""
 
 
-def canonical(
-    scores: ArrayLike,
-    *,
-    k: int,
-    scale: float,
-    gamma: float = 0.5,
-    noise: CanonicalNoise = "gumbel",
-    generator: np.random.Generator,
-) -> IntArray:
-    """Choose a subset of size k with the canonical mechanism (Shekelyan & Loukides (2022)).
+@dataclass(frozen=True, kw_only=True)
+class CanonicalMechanism(TopKMechanism):
+    """Choose one subset of size k among all of them; it is released in ascending order of index.
 
     Gumbel noise: with probability proportional to ``exp(u / scale)`` for the utility
-    ``u(S) = gamma min_S x - (1 - gamma) max_{not S} x``. Exponential noise: by permute-and-flip over all
-    subsets with the same utility.
+    ``u(S) = gamma min_S x - (1 - gamma) max_{not S} x``. Exponential noise: by permute-and-flip over all subsets with
+    the same utility.
+
+    Privacy: for any k and gamma one choice of ``w / scale``, bounded range with Gumbel noise and pure DP with
+    exponential noise; ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD. All scores move within a
+    window w, so ``u`` moves within ``gamma`` times that window minus ``1 - gamma`` times it, whose width is w for every
+    subset at once (Shekelyan & Loukides (2022)).
 
     Args:
-        scores: ``[d]`` or ``[B, d]``, integers or floats.
         k: size of the subset, 1..d-1.
-        scale: scale of the noise, in votes: ``w / epsilon`` for a pure ``epsilon``, whatever k.
+        scale: scale of the noise, in votes.
         gamma: weight of the smallest score chosen, in [0, 1]; 1 costs O(d) once sorted.
         noise: ``gumbel`` or ``exponential``.
-        generator: source of the noise.
-
-    Returns:
-        Indices in ascending order, int64 ``[k]`` or ``[B, k]``.
-
-    Privacy: `canonical_event`. All scores move within a window w, so ``u`` moves within ``gamma`` times that
-    window minus ``1 - gamma`` times it, whose width is w for every subset at once.
 
     Raises:
-        ValueError: on scores that are not finite, ``k`` outside 1..d-1, ``gamma`` outside [0, 1] or
-        ``scale <= 0``.
+        ValueError: on ``k < 1``, ``scale <= 0``, ``gamma`` outside [0, 1] or an unknown noise.
     """
-    rows, single = as_rows(scores)
-    _check(k, rows.shape[1], scale, gamma, noise)
-    chosen = np.empty((len(rows), k), dtype=np.int64)
-    table = _subset_table(rows.shape[1], k) if len(rows) > 1 else None
-    for start in range(0, len(rows), ROWS):
-        order, below = rank(rows[start : start + ROWS])
-        if table is None:
-            ranks = np.stack([_draw_row(row, k, scale, gamma, noise, generator) for row in below])
-            chosen[start : start + ROWS] = np.take_along_axis(order, ranks, axis=1)
+
+    spare: ClassVar[int] = 1
+
+    gamma: float = 0.5
+    noise: CanonicalNoise = "gumbel"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(0 <= self.gamma <= 1, "0 <= gamma <= 1", gamma=self.gamma)
+        expect_noise(self.noise, CanonicalNoise)
+
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
+        chosen = np.empty((len(rows), self.k), dtype=np.int64)
+        table = _subset_table(rows.shape[1], self.k) if len(rows) > 1 else None
+        for start in range(0, len(rows), ROWS):
+            order, below = rank(rows[start : start + ROWS])
+            if table is None:
+                ranks = np.stack([self._draw_row(row, generator) for row in below])
+                chosen[start : start + ROWS] = np.take_along_axis(order, ranks, axis=1)
+            else:
+                chosen[start : start + ROWS] = self._draw_batch(order, below, table, generator)
+        chosen.sort(axis=1)
+        return chosen
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        """Describe one choice, whatever k and gamma."""
+        return choice_event(relation, eta=relation.count_window / self.scale, noise=self.noise)
+
+    def class_probabilities(self, scores: ArrayLike) -> ClassProbabilities:
+        """Return the exact law of the class that is drawn with Gumbel noise from one row of scores ``[d]``.
+
+        Raises:
+            ValueError: on scores that are not one row of more than k finite numbers, or with exponential noise.
+        """
+        rows, single = as_rows(scores)
+        expect(single, "one row of scores of shape [d]", shape=rows.shape)
+        expect_within(rows.shape[1], spare=self.spare, k=self.k)
+        expect(self.noise == "gumbel", "Gumbel noise", noise=self.noise)
+        below = rank(rows).deficits[0]
+        log_masses = (
+            self._tail_terms(below)[None, :] + self._head_terms(below)[:, None] + _log_counts(below.size, self.k)
+        )
+        largest = max(0.0, float(log_masses.max()))
+        masses = np.exp(log_masses - largest)
+        total = masses.sum() + math.exp(-largest)
+        return ClassProbabilities(math.exp(-largest) / float(total), masses / total)
+
+    def _tail_terms(self, below: FloatArray) -> FloatArray:
+        """Return the log weights ``[d - k]`` that tails k + 1..d add to a class, relative to the top-k."""
+        return _weighted(below[self.k - 1] - below[self.k :], self.scale, self.gamma)
+
+    def _head_terms(self, below: FloatArray) -> FloatArray:
+        """Return the log weights ``[k]`` that heads 0..k-1 add to a class, relative to the top-k."""
+        return _weighted(below[: self.k] - below[self.k], self.scale, 1 - self.gamma)
+
+    def _draw_batch(
+        self, order: IntArray, below: FloatArray, table: FloatArray, generator: np.random.Generator
+    ) -> IntArray:
+        """Draw one subset per row, all classes evaluated; the top-k has mass 1 and every subset at most that."""
+        k = self.k
+        heads = np.exp(_weighted(below[:, :k] - below[:, k : k + 1], self.scale, 1 - self.gamma))
+        tails = np.exp(_weighted(below[:, k - 1 : k] - below[:, k:], self.scale, self.gamma))
+        masses = (heads @ table) * tails
+        np.cumsum(masses, axis=1, out=masses)
+        total = masses[:, -1] + 1
+
+        def propose(at: IntArray) -> tuple[IntArray, FloatArray]:
+            """Draw a class for each row: columns tail and head, tail -1 for the top-k."""
+            drawn = np.full((at.size, 2), -1)
+            chance = np.ones(at.size)
+            mass = generator.random(at.size) * total[at] - 1  # the top-k comes first
+            found = np.flatnonzero(mass >= 0)
+            if found.size:
+                rows = at[found]
+                tail, head = _locate(rows, mass[found], masses, heads, table, generator)
+                drawn[found] = np.column_stack((tail, head))
+                chance[found] = tails[rows, tail] * heads[rows, head]
+            return drawn, chance
+
+        every = np.arange(len(below))
+        classes = propose(every)[0] if self.noise == "gumbel" else first_heads(np.log(total), propose, generator)
+        chosen = order[:, :k].copy()
+        rows = np.flatnonzero(classes[:, 0] >= 0)
+        if rows.size:
+            tail, head = classes[rows].T
+            ranks = _members(head, tail + k, k, generator)
+            chosen[rows] = np.take_along_axis(order[rows], ranks, axis=1)
+        return chosen
+
+    def _draw_row(self, below: FloatArray, generator: np.random.Generator) -> IntArray:
+        """Draw one subset as ranks from 0, ``[k]``."""
+        k = self.k
+        propose, log_total = (self._tail_sampler if self.gamma == 1 else self._class_sampler)(below, generator)
+        if self.noise == "exponential":
+            head, tail = first_head(log_total, propose, generator)
         else:
-            chosen[start : start + ROWS] = _draw_batch(order, below, table, k, scale, gamma, noise, generator)
-    chosen.sort(axis=1)
-    return chosen[0] if single else chosen
+            found = propose()
+            while found is None:
+                found = propose()
+            head, tail = found[0]
+        if tail < k:
+            return np.arange(k)
+        # 0..head-1, some of head+1..tail-1, and tail; with gamma = 1 the rank after the head is not kept out
+        first = 0 if head < 0 else head + 1
+        body = generator.choice(tail - first, size=k - 1 - max(head, 0), replace=False, shuffle=False) + first
+        return np.concatenate((np.arange(max(head, 0)), body, [tail]))
 
+    def _tail_sampler(self, below: FloatArray, generator: np.random.Generator) -> Sampler:
+        """Propose candidates for gamma = 1, where the last member alone counts.
 
-def canonical_event(
-    *, noise: CanonicalNoise = "gumbel", scale: float, neighboring_relation: NeighboringRelation
-) -> Event:
-    """Event of `canonical` on vote counts, for any k and gamma: one choice with ``eta = w / scale``.
+        There are ``binom(t - 1, k - 1)`` subsets for each tail t in k..d.
+        """
+        k, scale = self.k, self.scale
+        factorial = _log_factorials(below.size)
+        log_masses = _weighted(below[k - 1] - below[k - 1 :], scale, 1.0)
+        log_masses += factorial[k - 1 :] - factorial[: below.size - k + 1] - factorial[k - 1]
+        largest = float(log_masses.max())
+        cumulative = np.cumsum(np.exp(log_masses - largest))
+        total = float(cumulative[-1])
 
-    Bounded range with Gumbel noise, pure DP with exponential noise; ``w`` is the count window, 1 under
-    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
-    """
-    relation = NeighboringRelation(neighboring_relation)
-    expect_positive(scale=scale)
-    expect_noise(noise, CanonicalNoise)
-    eta = relation.count_window / scale
-    if noise == "gumbel":
-        return BoundedRangeEvent(neighboring_relation=relation, eta=eta)
-    return PureDPEvent(neighboring_relation=relation, epsilon=eta)
+        def propose() -> tuple[tuple[int, int], float]:
+            place = int(np.searchsorted(cumulative, generator.random() * total, side="right"))
+            place = min(place, cumulative.size - 1)
+            return (-1, k - 1 + place), math.exp(float(below[k - 1] - below[k - 1 + place]) / scale)
 
+        return propose, largest + math.log(total)
 
-def canonical_class_probabilities(scores: ArrayLike, *, k: int, scale: float, gamma: float = 0.5) -> ClassProbabilities:
-    """Return the exact law of the class that `canonical` draws with Gumbel noise, for one row of scores
-    ``[d]``.
-    """
-    rows, single = as_rows(scores)
-    expect(single, "one row of scores of shape [d]", shape=rows.shape)
-    _check(k, rows.shape[1], scale, gamma, "gumbel")
-    below = rank(rows).deficits[0]
-    log_masses = (
-        _tail_terms(below, k, scale, gamma)[None, :]
-        + _head_terms(below, k, scale, gamma)[:, None]
-        + _log_counts(below.size, k)
-    )
-    largest = max(0.0, float(log_masses.max()))
-    masses = np.exp(log_masses - largest)
-    total = masses.sum() + math.exp(-largest)
-    return ClassProbabilities(math.exp(-largest) / float(total), masses / total)
+    def _class_sampler(self, below: FloatArray, generator: np.random.Generator) -> Sampler:
+        """Propose candidates from an envelope of the masses of the tails, in O(d + 15 k).
 
+        Summed over heads, the mass of tail t is the exponential of a term of t plus
+        ``g(t) = logsumexp over h of row(h) + log (t-h-2)! - log (t-2)!``. Each summand is the exponential of
+        minus a sum of h logarithms of ``t - 2 - i``, so g is convex, and a chord between two of its points lies
+        above it.
+        """
+        k, scale, gamma = self.k, self.scale, self.gamma
+        num_items = below.size
+        factorial = _log_factorials(num_items)
+        heads = np.arange(k)
+        head_terms = self._head_terms(below) - factorial[k - 1 - heads]
+        tails = np.arange(k + 1, num_items + 1)
+        tail_terms = self._tail_terms(below) - factorial[tails - k - 1] + factorial[tails - 2]
 
-def _check(k: int, num_items: int, scale: float, gamma: float, noise: str) -> None:
-    expect_positive(scale=scale)
-    expect_k(k, num_items, largest=num_items - 1)
-    expect(0 <= gamma <= 1, "0 <= gamma <= 1", gamma=gamma)
-    expect_noise(noise, CanonicalNoise)
+        def coupling(at: IntArray) -> FloatArray:
+            terms = head_terms + factorial[at[:, None] - 2 - heads]
+            largest = terms.max(axis=1)
+            summed: FloatArray = np.log(np.exp(terms - largest[:, None]).sum(axis=1)) + largest
+            return summed - factorial[at - 2]
 
+        reach = num_items - k
+        grid = np.unique(np.rint(np.geomspace(1, reach, min(_GRID, reach))).astype(np.int64)) + k
+        values = coupling(grid)
+        for _ in range(8):
+            chord = np.interp(tails, grid, values)
+            log_masses = tail_terms + chord
+            largest = max(0.0, float(log_masses.max()))
+            cumulative = np.cumsum(np.exp(log_masses - largest))
+            # halve the stretches that matter and whose chord lies well above the curve
+            ends = cumulative[grid - k - 1]
+            middle = (grid[1:] + grid[:-1]) // 2
+            split = (np.diff(ends) > 0.02 * cumulative[-1]) & (middle > grid[:-1])
+            if not split.any():
+                break
+            middle = middle[split]
+            found = coupling(middle)
+            if not (chord[middle - k - 1] - found > 0.1).any():
+                break
+            grid = np.concatenate((grid, middle))
+            order = np.argsort(grid)
+            grid, values = grid[order], np.concatenate((values, found))[order]
+        below_top = float(cumulative[-1])
+        top = math.exp(-largest)
 
-def _tail_terms(below: FloatArray, k: int, scale: float, gamma: float) -> FloatArray:
-    """Log weight ``[d - k]`` that tails k + 1..d add to a class, relative to the top-k."""
-    return _weighted(below[k - 1] - below[k:], scale, gamma)
+        def propose() -> tuple[tuple[int, int], float] | None:
+            mass = generator.random() * (below_top + top)
+            if mass >= below_top:
+                return (k, k - 1), 1.0
+            place = min(int(np.searchsorted(cumulative, mass, side="right")), cumulative.size - 1)
+            tail = k + 1 + place
+            terms = head_terms + factorial[tail - 2 - heads]
+            given = np.cumsum(np.exp(terms - terms.max()))
+            exact = math.log(given[-1]) + float(terms.max()) - float(factorial[tail - 2])
+            if generator.standard_exponential() < float(chord[place]) - exact:
+                return None
+            head = int(np.searchsorted(given, generator.random() * given[-1], side="right"))
+            head = min(head, k - 1)
+            loss = gamma * (below[tail - 1] - below[k - 1]) + (1 - gamma) * (below[k] - below[head])
+            return (head, tail - 1), math.exp(-float(loss) / scale)
 
-
-def _head_terms(below: FloatArray, k: int, scale: float, gamma: float) -> FloatArray:
-    """Log weight ``[k]`` that heads 0..k-1 add to a class, relative to the top-k."""
-    return _weighted(below[:k] - below[k], scale, 1 - gamma)
+        return propose, largest + math.log(below_top + top)
 
 
 def _weighted(differences: FloatArray, scale: float, weight: float) -> FloatArray:
@@ -154,7 +271,7 @@ def _log_factorials(size: int) -> FloatArray:
 
 
 def _log_counts(num_items: int, k: int) -> FloatArray:
-    """Logarithm of the number of subsets ``[k, d - k]`` with head h and tail k + 1 + column."""
+    """Return the logarithm ``[k, d - k]`` of the number of subsets with head h and tail k + 1 + column."""
     factorial = _log_factorials(num_items)
     heads = np.arange(k)[:, None]
     tails = np.arange(k + 1, num_items + 1)[None, :]
@@ -172,47 +289,6 @@ def _subset_table(num_items: int, k: int) -> FloatArray | None:
     table = np.rint(np.exp(counts)) if float(counts.max()) < 30 else np.exp(counts)
     table.setflags(write=False)
     return table
-
-
-def _draw_batch(
-    order: IntArray,
-    below: FloatArray,
-    table: FloatArray,
-    k: int,
-    scale: float,
-    gamma: float,
-    noise: CanonicalNoise,
-    generator: np.random.Generator,
-) -> IntArray:
-    """Draw one subset per row, all classes evaluated; the top-k has mass 1 and every subset at most that."""
-    heads = np.exp(_weighted(below[:, :k] - below[:, k : k + 1], scale, 1 - gamma))
-    tails = np.exp(_weighted(below[:, k - 1 : k] - below[:, k:], scale, gamma))
-    masses = (heads @ table) * tails
-    np.cumsum(masses, axis=1, out=masses)
-    total = masses[:, -1] + 1
-
-    def propose(at: IntArray) -> tuple[IntArray, FloatArray]:
-        """Draw a class for each row: columns tail and head, tail -1 for the top-k."""
-        drawn = np.full((at.size, 2), -1)
-        chance = np.ones(at.size)
-        mass = generator.random(at.size) * total[at] - 1  # the top-k comes first
-        found = np.flatnonzero(mass >= 0)
-        if found.size:
-            rows = at[found]
-            tail, head = _locate(rows, mass[found], masses, heads, table, generator)
-            drawn[found] = np.column_stack((tail, head))
-            chance[found] = tails[rows, tail] * heads[rows, head]
-        return drawn, chance
-
-    every = np.arange(len(below))
-    classes = propose(every)[0] if noise == "gumbel" else first_heads(np.log(total), propose, generator)
-    chosen = order[:, :k].copy()
-    rows = np.flatnonzero(classes[:, 0] >= 0)
-    if rows.size:
-        tail, head = classes[rows].T
-        ranks = _members(head, tail + k, k, generator)
-        chosen[rows] = np.take_along_axis(order[rows], ranks, axis=1)
-    return chosen
 
 
 def _locate(
@@ -233,9 +309,7 @@ def _locate(
 
 
 def _members(head: IntArray, tail: IntArray, k: int, generator: np.random.Generator) -> IntArray:
-    """Draw a uniform member of each class: ranks from 0, ``[n, k]``. ``tail`` is the rank from 0 of the last
-    member.
-    """
+    """Draw a uniform member of each class, ranks from 0 ``[n, k]``; ``tail`` is the rank of the last member."""
     chosen = np.empty((head.size, k), dtype=np.int64)
     chosen[:, -1] = tail
     for place in range(k - 1):
@@ -245,112 +319,3 @@ def _members(head: IntArray, tail: IntArray, k: int, generator: np.random.Genera
         repeated = (chosen[:, :place] == drawn[:, None]).any(axis=1)
         chosen[:, place] = np.where(place < head, place, np.where(repeated, last, drawn))
     return chosen
-
-
-def _draw_row(
-    below: FloatArray,
-    k: int,
-    scale: float,
-    gamma: float,
-    noise: CanonicalNoise,
-    generator: np.random.Generator,
-) -> IntArray:
-    """Draw one subset as ranks from 0, ``[k]``."""
-    propose, log_total = (_tail_sampler if gamma == 1 else _class_sampler)(below, k, scale, gamma, generator)
-    if noise == "exponential":
-        head, tail = first_head(log_total, propose, generator)
-    else:
-        found = propose()
-        while found is None:
-            found = propose()
-        head, tail = found[0]
-    if tail < k:
-        return np.arange(k)
-    # ranks from 0: 0..head-1, some of head+1..tail-1, and tail; with gamma = 1 the rank after the head is not kept out
-    first = 0 if head < 0 else head + 1
-    body = generator.choice(tail - first, size=k - 1 - max(head, 0), replace=False, shuffle=False) + first
-    return np.concatenate((np.arange(max(head, 0)), body, [tail]))
-
-
-Sampler = tuple[Callable[[], tuple[tuple[int, int], float] | None], float]
-
-
-def _tail_sampler(below: FloatArray, k: int, scale: float, gamma: float, generator: np.random.Generator) -> Sampler:
-    """With gamma = 1 the last member alone counts: ``binom(t - 1, k - 1)`` subsets for each t in k..d."""
-    factorial = _log_factorials(below.size)
-    log_masses = _weighted(below[k - 1] - below[k - 1 :], scale, 1.0)
-    log_masses += factorial[k - 1 :] - factorial[: below.size - k + 1] - factorial[k - 1]
-    largest = float(log_masses.max())
-    cumulative = np.cumsum(np.exp(log_masses - largest))
-    total = float(cumulative[-1])
-
-    def propose() -> tuple[tuple[int, int], float]:
-        place = int(np.searchsorted(cumulative, generator.random() * total, side="right"))
-        place = min(place, cumulative.size - 1)
-        return (-1, k - 1 + place), math.exp(float(below[k - 1] - below[k - 1 + place]) / scale)
-
-    return propose, largest + math.log(total)
-
-
-def _class_sampler(below: FloatArray, k: int, scale: float, gamma: float, generator: np.random.Generator) -> Sampler:
-    """Candidates from an envelope of the masses of the tails, in O(d + 15 k).
-
-    Summed over heads, the mass of tail t is the exponential of a term of t plus
-    ``g(t) = logsumexp over h of row(h) + log (t-h-2)! - log (t-2)!``. Each summand is the exponential of
-    minus a sum of h logarithms of ``t - 2 - i``, so g is convex, and a chord between two of its points lies
-    above it.
-    """
-    num_items = below.size
-    factorial = _log_factorials(num_items)
-    heads = np.arange(k)
-    head_terms = _head_terms(below, k, scale, gamma) - factorial[k - 1 - heads]
-    tails = np.arange(k + 1, num_items + 1)
-    tail_terms = _tail_terms(below, k, scale, gamma) - factorial[tails - k - 1] + factorial[tails - 2]
-
-    def coupling(at: IntArray) -> FloatArray:
-        terms = head_terms + factorial[at[:, None] - 2 - heads]
-        largest = terms.max(axis=1)
-        summed: FloatArray = np.log(np.exp(terms - largest[:, None]).sum(axis=1)) + largest
-        return summed - factorial[at - 2]
-
-    reach = num_items - k
-    grid = np.unique(np.rint(np.geomspace(1, reach, min(_GRID, reach))).astype(np.int64)) + k
-    values = coupling(grid)
-    for _ in range(8):
-        chord = np.interp(tails, grid, values)
-        log_masses = tail_terms + chord
-        largest = max(0.0, float(log_masses.max()))
-        cumulative = np.cumsum(np.exp(log_masses - largest))
-        # halve the stretches that matter and whose chord lies well above the curve
-        ends = cumulative[grid - k - 1]
-        middle = (grid[1:] + grid[:-1]) // 2
-        split = (np.diff(ends) > 0.02 * cumulative[-1]) & (middle > grid[:-1])
-        if not split.any():
-            break
-        middle = middle[split]
-        found = coupling(middle)
-        if not (chord[middle - k - 1] - found > 0.1).any():
-            break
-        grid = np.concatenate((grid, middle))
-        order = np.argsort(grid)
-        grid, values = grid[order], np.concatenate((values, found))[order]
-    below_top = float(cumulative[-1])
-    top = math.exp(-largest)
-
-    def propose() -> tuple[tuple[int, int], float] | None:
-        mass = generator.random() * (below_top + top)
-        if mass >= below_top:
-            return (k, k - 1), 1.0
-        place = min(int(np.searchsorted(cumulative, mass, side="right")), cumulative.size - 1)
-        tail = k + 1 + place
-        terms = head_terms + factorial[tail - 2 - heads]
-        given = np.cumsum(np.exp(terms - terms.max()))
-        exact = math.log(given[-1]) + float(terms.max()) - float(factorial[tail - 2])
-        if generator.standard_exponential() < float(chord[place]) - exact:
-            return None
-        head = int(np.searchsorted(given, generator.random() * given[-1], side="right"))
-        head = min(head, k - 1)
-        loss = gamma * (below[tail - 1] - below[k - 1]) + (1 - gamma) * (below[k] - below[head])
-        return (head, tail - 1), math.exp(-float(loss) / scale)
-
-    return propose, largest + math.log(below_top + top)

@@ -9,94 +9,81 @@ most v.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from pate.accounting.events import BoundedRangeEvent, Event, PureDPEvent
+from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms._scores import FloatArray, IntArray, as_rows, expect_k, rank
-from pate.mechanisms.flip import first_head, first_heads
+from pate.mechanisms.base import TopKMechanism, choice_event
 from pate.mechanisms.noise import expect_noise
-from pate.validation import expect_count, expect_positive
+from pate.mechanisms.permute_flip import first_head, first_heads
+from pate.mechanisms.ranking import Rows, rank
+from pate.typing import FloatArray, IntArray
+from pate.validation import expect_count
 
 JointNoise = Literal["gumbel", "exponential"]
 
 _BLOCKS = 13  # blocks of the first envelope
-_LEVEL_BLOCKS = 32  # blocks of the losses of a batch: more cost time for each, fewer are rejected more often
+_LEVEL_BLOCKS = 32  # blocks of the losses of a batch: many take time to bound, few have more candidates rejected
 _PARTS = 8  # into how many a block is split
 _REJECTED = 0.9  # share of candidates that may be rejected: one costs as much as a bound at one more loss
 _TABLE = 1 << 16  # largest number of losses times k that is tabulated for every row of a batch of counts
 _CHUNK = 1 << 18  # entries of the tables worked on at once
 
 
-def joint(
-    scores: ArrayLike, *, k: int, scale: float, noise: JointNoise = "gumbel", generator: np.random.Generator
-) -> IntArray:
-    """Choose an ordered sequence of k distinct items with the joint mechanism.
+@dataclass(frozen=True, kw_only=True)
+class JointMechanism(TopKMechanism):
+    """Choose one ordered sequence of k distinct items among all of them.
 
-    Gumbel noise: with probability proportional to ``exp(-L(s) / scale)`` (Gillenwater et al. (2022),
-    Algorithm 1, without its tie-breaking terms, which a draw of v needs not). Exponential noise: by
-    permute-and-flip over all sequences.
+    Gumbel noise: with probability proportional to ``exp(-L(s) / scale)`` (Gillenwater et al. (2022), Algorithm 1,
+    without its tie-breaking terms, which a draw of v does not need). Exponential noise: by permute-and-flip over all
+    sequences.
+
+    Privacy: one choice of ``w / scale``, bounded range with Gumbel noise and pure DP with exponential noise, where
+    ``w`` is that of `joint_window`.
 
     Args:
-        scores: ``[d]`` or ``[B, d]``, integers or floats.
         k: length of the sequence, 1..d.
-        scale: scale of the noise, in votes: ``w / epsilon`` with ``w`` of `joint_window`.
+        scale: scale of the noise, in votes.
         noise: ``gumbel`` or ``exponential``.
-        generator: source of the noise.
-
-    Returns:
-        Indices in order, int64 ``[k]`` or ``[B, k]``.
-
-    Privacy: `joint_event`. Raises ``ValueError`` on scores that are not finite, ``k`` outside 1..d or
-    ``scale <= 0``.
     """
-    rows, single = as_rows(scores)
-    expect_positive(scale=scale)
-    expect_k(k, rows.shape[1])
-    expect_noise(noise, JointNoise)
-    chosen = np.empty((len(rows), k), dtype=np.int64)
-    step = _rows_at_once(rows, k)
-    for start in range(0, len(rows), max(step, 1)):
-        order, below = rank(rows[start : start + max(step, 1)])
-        if step > 1:
-            ranks = _draw_batch(below.astype(np.int64), k, scale, noise, generator)
-        else:
-            ranks = np.array([_draw_row(row, k, scale, noise, generator) for row in below])
-        chosen[start : start + len(order)] = np.take_along_axis(order, ranks, axis=1)
-    return chosen[0] if single else chosen
+
+    noise: JointNoise = "gumbel"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_noise(self.noise, JointNoise)
+
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
+        chosen = np.empty((len(rows), self.k), dtype=np.int64)
+        step = _rows_at_once(rows, self.k)
+        for start in range(0, len(rows), max(step, 1)):
+            order, below = rank(rows[start : start + max(step, 1)])
+            if step > 1:
+                ranks = _draw_batch(below.astype(np.int64), self.k, self.scale, self.noise, generator)
+            else:
+                ranks = np.array([_draw_row(row, self.k, self.scale, self.noise, generator) for row in below])
+            chosen[start : start + len(order)] = np.take_along_axis(order, ranks, axis=1)
+        return chosen
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        """Describe one choice."""
+        return choice_event(relation, eta=joint_window(k=self.k, relation=relation) / self.scale, noise=self.noise)
 
 
-def joint_window(*, k: int, neighboring_relation: NeighboringRelation) -> int:
+def joint_window(*, k: int, relation: NeighboringRelation) -> int:
     """Return the width of the window in which the losses of all sequences move together, in votes.
 
-    Twice the count window: ``x_(i)`` and ``x_{s_i}`` move within it independently of one another. For k = 1
-    it is the count window itself, because ``x_(1)`` is common to all sequences.
+    Twice the count window: ``x_(i)`` and ``x_{s_i}`` move within it independently of one another. For k = 1 it is the
+    count window itself, because ``x_(1)`` is common to all sequences.
     """
     expect_count(1, k=k)
-    window = NeighboringRelation(neighboring_relation).count_window
-    return window if k == 1 else 2 * window
+    return relation.count_window if k == 1 else 2 * relation.count_window
 
 
-def joint_event(
-    *, k: int, noise: JointNoise = "gumbel", scale: float, neighboring_relation: NeighboringRelation
-) -> Event:
-    """Event of `joint` on vote counts: one choice of ``eta = w / scale``, ``w`` of `joint_window`.
-
-    Bounded range with Gumbel noise, pure DP with exponential noise.
-    """
-    relation = NeighboringRelation(neighboring_relation)
-    expect_positive(scale=scale)
-    expect_noise(noise, JointNoise)
-    eta = joint_window(k=k, neighboring_relation=relation) / scale
-    if noise == "gumbel":
-        return BoundedRangeEvent(neighboring_relation=relation, eta=eta)
-    return PureDPEvent(neighboring_relation=relation, epsilon=eta)
-
-
-def _rows_at_once(rows: NDArray[np.number], k: int) -> int:
+def _rows_at_once(rows: Rows, k: int) -> int:
     """Return how many rows of a batch of counts are tabulated together; 1 where they are not."""
     if len(rows) == 1 or rows.dtype.kind == "f" or not rows.size:
         return 1
@@ -118,7 +105,7 @@ def _draw_row(below: FloatArray, k: int, scale: float, noise: JointNoise, genera
     """Draw one sequence as ranks from 0, ``[k]``.
 
     ``N`` is a step function that grows, so on a block of losses its value at the right end bounds it. Blocks
-    are split until one in ten of the candidates from this envelope passes, or splitting stops to help.
+    are split until one in ten of the candidates from this envelope passes, or until splitting no longer helps.
     """
     furthest = float(below[-1])
     if furthest == 0:
@@ -179,9 +166,7 @@ def _draw_row(below: FloatArray, k: int, scale: float, noise: JointNoise, genera
 
 
 def _sequence(reach: IntArray, generator: np.random.Generator) -> list[int]:
-    """Draw a uniform sequence of distinct ranks, the i-th below ``reach[i]``: Fisher-Yates on a growing
-    prefix.
-    """
+    """Draw a uniform sequence of distinct ranks, the i-th below ``reach[i]``: Fisher-Yates on a growing prefix."""
     places = generator.integers(np.arange(reach.size), reach).tolist()
     moved: dict[int, int] = {}
     ranks = []
@@ -195,8 +180,7 @@ def _draw_batch(below: IntArray, k: int, scale: float, noise: JointNoise, genera
     """Draw one sequence per row of sorted integer deficits ``[B, d]`` as ranks, ``[B, k]``.
 
     With Gumbel noise losses are proposed in blocks; permute-and-flip needs their total mass, so all are tabulated.
-    Losses are integers 0..M here, and all of the mass between l and l + 1 belongs to the sequences that lose
-    at most l.
+    Losses are integers 0..M here, and all of the mass between l and l + 1 belongs to the sequences that lose at most l.
     """
     num_rows, num_items = below.shape
     furthest = int(below.max())
@@ -277,7 +261,7 @@ def _draw_levels(below: IntArray, reach: IntArray, k: int, scale: float, generat
 
 
 def _sequence_batch(reach: IntArray, num_items: int, generator: np.random.Generator) -> IntArray:
-    """`_sequence` for each row of ``reach`` ``[B, k]``."""
+    """Draw a sequence, as `_sequence` does, for each row of ``reach`` ``[B, k]``."""
     k = reach.shape[1]
     places = generator.integers(np.arange(k), reach)
     pool = np.tile(np.arange(num_items), (len(reach), 1))

@@ -1,89 +1,128 @@
-"""Top-k from a limited domain: only the kbar largest counts are read (Durfee & Rogers (2019), Algorithm
-1).
-"""
+"""Top-k from a limited domain: only the largest counts are read (Durfee & Rogers (2019), Algorithm 1)."""
 
 import math
-from typing import NamedTuple
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pate.accounting.events import ComposedEvent, Event, FailureEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms._scores import ROWS, IntArray, as_rows, expect_k, k_smallest, rank
+from pate.mechanisms.base import Mechanism, choice_event
 from pate.mechanisms.noise import gumbel
-from pate.mechanisms.peeling import cdp_peel_event
-from pate.validation import expect_open_unit, expect_positive
+from pate.mechanisms.ranking import ROWS, Ranked, as_rows, expect_within, k_smallest, rank
+from pate.typing import BoolArray, IntArray
+from pate.validation import expect, expect_count, expect_open_unit
 
 
 class Listed(NamedTuple):
-    """A list of at most k items."""
+    """At most k items."""
 
     items: IntArray
     """``[k]`` or ``[B, k]``: indices, -1 where nothing is listed."""
-    listed: NDArray[np.bool_]
+    listed: BoolArray
     """Same shape: which places hold an item."""
 
 
-def limited_domain(
-    scores: ArrayLike,
-    *,
-    k: int,
-    kbar: int,
-    scale: float,
-    delta: float,
-    neighboring_relation: NeighboringRelation,
-    generator: np.random.Generator,
-) -> Listed:
-    """Peel at most k of the kbar largest with Gumbel noise, until a noisy threshold comes first.
+@dataclass(frozen=True, kw_only=True)
+class DomainMechanism(Mechanism[Listed]):
+    """List at most k of the kbar largest items, run for one relation, which a threshold in it follows from.
 
-    The threshold has the score ``h_(kbar+1) + w + scale log(kbar / delta)``, ``w`` the count window. The
-    paper has w = 1, which is ADD_REMOVE_TEACHER; the same proof holds with w = 2 under REPLACE_RECORD.
+    Only the ``kbar + 1`` largest scores have any influence. What it costs is known for ``relation`` alone.
 
     Args:
-        scores: ``[d]`` or ``[B, d]``, integers or floats; only their ``kbar + 1`` largest have any influence.
         k: largest length of the list, 1..kbar.
-        kbar: size of the domain, at most d - 1.
-        scale: scale of the Gumbel noise, in votes.
-        delta: probability that an item is listed that a neighbor could not list.
-        neighboring_relation: decides the threshold.
-        generator: source of the noise.
-
-    Returns:
-        The list in the order of choice.
-
-    Privacy: `limited_domain_event`. Items that enter the domain of a neighbor can be paired with those that
-    leave it so that each pair moves within the window; and when every such item is counted as the end of the
-    list, a list is at most ``1 + delta`` times as likely as before. Neighbors are then k bounded-range
-    choices apart.
+        kbar: size of the domain, 1..d-1.
+        delta: probability that something is listed that a neighbor could not list, in (0, 1).
+        relation: the relation that the threshold is set for.
 
     Raises:
-        ValueError: on scores that are not finite, ``k > kbar``, ``kbar >= d``, ``delta`` outside (0, 1) or
-        ``scale <= 0``.
+        ValueError: on noise that is not positive, ``k`` or ``kbar`` below 1, ``k > kbar``, ``delta`` outside (0, 1) or
+            an unknown relation.
     """
-    rows, single = as_rows(scores)
-    relation = NeighboringRelation(neighboring_relation)
-    expect_positive(scale=scale)
-    expect_open_unit(delta=delta)
-    expect_k(kbar, rows.shape[1], largest=rows.shape[1] - 1, name="kbar")
-    expect_k(k, kbar)
-    items = np.empty((len(rows), k), dtype=np.int64)
-    listed = np.empty((len(rows), k), dtype=np.bool_)
-    for start in range(0, len(rows), ROWS):
-        order, below = rank(rows[start : start + ROWS])
-        below = below[:, : kbar + 1].copy()
-        below[:, kbar] -= relation.count_window + scale * math.log(kbar / delta)
-        noisy = below - scale * gumbel(generator, below.shape)
-        ranks = k_smallest(noisy[:, :kbar], k)
-        before = np.take_along_axis(noisy, ranks, axis=1) < noisy[:, kbar:]
-        items[start : start + ROWS] = np.where(before, np.take_along_axis(order, ranks, axis=1), -1)
-        listed[start : start + ROWS] = before
-    return Listed(items[0], listed[0]) if single else Listed(items, listed)
+
+    k: int
+    kbar: int
+    delta: float
+    relation: NeighboringRelation
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "relation", NeighboringRelation(self.relation))
+        expect_open_unit(delta=self.delta)
+        expect_count(1, kbar=self.kbar, k=self.k)
+        expect_within(self.kbar, k=self.k)
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> Listed:
+        """Choose from ``scores`` ``[d]`` or ``[B, d]``.
+
+        Raises:
+            ValueError: on scores that are not finite numbers, or not more than kbar.
+        """
+        rows, single = as_rows(scores)
+        expect_within(rows.shape[1], spare=1, kbar=self.kbar)
+        found = Listed(np.empty((len(rows), self.k), dtype=np.int64), np.empty((len(rows), self.k), dtype=np.bool_))
+        for start in range(0, len(rows), ROWS):
+            part = slice(start, start + ROWS)
+            found.items[part], found.listed[part] = self._listed(rank(rows[part]), generator)
+        return Listed(found.items[0], found.listed[0]) if single else found
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        """Describe the cost of one row. Raises ``ValueError`` under another relation than that of the run."""
+        expect(relation is self.relation, f"a cost under {self.relation}, which it is run for", relation=str(relation))
+        return ComposedEvent(
+            events=(*self._parts(), FailureEvent(neighboring_relation=self.relation, delta=self.delta))
+        )
+
+    def events(self) -> Mapping[NeighboringRelation, Event]:
+        """Describe the cost of one row under the relation of the run, the only one for which it is known."""
+        return {self.relation: self.event(self.relation)}
+
+    @abstractmethod
+    def _listed(self, ranked: Ranked, generator: np.random.Generator) -> Listed:
+        """Choose from ranked scores ``[n, d]``."""
+
+    @abstractmethod
+    def _parts(self) -> tuple[Event, ...]:
+        """Describe what one row costs apart from ``delta``."""
 
 
-def limited_domain_event(*, k: int, scale: float, delta: float, neighboring_relation: NeighboringRelation) -> Event:
-    """Event of `limited_domain` run for the same relation: k bounded-range choices of ``eta = w / scale``, but for the
-    probability ``delta``.
+@dataclass(frozen=True, kw_only=True)
+class LimitedDomain(DomainMechanism):
+    """Peel at most k of the kbar largest with Gumbel noise, until a noisy threshold comes first.
+
+    The threshold has the score ``h_(kbar+1) + w + scale log(kbar / delta)``, ``w`` the count window. The paper has
+    ``w = 1``, which is ADD_REMOVE_TEACHER; the same proof holds with ``w = 2`` under REPLACE_RECORD. Items are listed
+    in the order of choice.
+
+    Privacy: k bounded-range choices of ``w / scale``, but for the probability ``delta``. Items that enter the domain of
+    a neighbor can be paired with those that leave it so that each pair moves within the window; and when every such
+    item is counted as the end of the list, a list is at most ``1 + delta`` times as likely as before. Neighbors are
+    then k bounded-range choices apart.
+
+    Args:
+        k: largest length of the list, 1..kbar.
+        kbar: size of the domain, 1..d-1.
+        delta: probability that an item is listed that a neighbor could not list.
+        relation: decides the threshold.
+        scale: scale of the Gumbel noise, in votes.
     """
-    peel = cdp_peel_event(k=k, scale=scale, neighboring_relation=neighboring_relation)
-    return ComposedEvent(events=(peel, FailureEvent(neighboring_relation=peel.neighboring_relation, delta=delta)))
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
+
+    scale: float
+
+    def _listed(self, ranked: Ranked, generator: np.random.Generator) -> Listed:
+        below = ranked.deficits[:, : self.kbar + 1].copy()
+        below[:, self.kbar] -= self.relation.count_window + self.scale * math.log(self.kbar / self.delta)
+        noisy = below - self.scale * gumbel(generator, below.shape)
+        ranks = k_smallest(noisy[:, : self.kbar], self.k)
+        before = np.take_along_axis(noisy, ranks, axis=1) < noisy[:, self.kbar :]
+        return Listed(np.where(before, np.take_along_axis(ranked.order, ranks, axis=1), -1), before)
+
+    def _parts(self) -> tuple[Event, ...]:
+        eta = self.relation.count_window / self.scale
+        return (choice_event(self.relation, eta=eta, noise="gumbel", count=self.k),)

@@ -1,16 +1,13 @@
-"""Random streams and noise. Everything here is float64: float32 exponentials come out as exact zeros now and
-then.
-"""
+"""Random streams and noise, all of it float64: float32 exponentials are exactly zero now and then."""
 
 import secrets
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pate.typing import FloatArray
 from pate.validation import expect, expect_count
 
-FloatArray = NDArray[np.float64]
 Noise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic"]
 """Noise laws F whose survival function is log-Lipschitz: ``log(1 - F)`` changes by at most 1 per unit."""
 
@@ -18,7 +15,7 @@ Noise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic"]
 def private_generator() -> np.random.Generator:
     """Return a generator keyed by the operating system's entropy: 128 bits of key and 256 bits of counter.
 
-    Philox is counter-based, so two of these never share a stream position but with negligible probability.
+    Philox is counter-based: the probability that two of these generators share a position of a stream is negligible.
     """
     return np.random.Generator(np.random.Philox(key=secrets.randbits(128), counter=secrets.randbits(256)))
 
@@ -33,8 +30,9 @@ def seeded_generator(seed: int, *, release: int = 0) -> np.random.Generator:
 
 
 def gumbel(generator: np.random.Generator, size: int | tuple[int, ...]) -> FloatArray:
-    """Draw standard Gumbel noise, float64, as minus the logarithm of exponentials (twice as fast as numpy's
-    own).
+    """Draw standard Gumbel noise, float64.
+
+    It is minus the logarithm of exponential noise, drawn twice as fast as by numpy's own method.
     """
     draws = generator.standard_exponential(size)
     np.maximum(draws, np.finfo(np.float64).tiny, out=draws)  # the ziggurat may return an exact 0 once in 2^53

@@ -1,105 +1,81 @@
-"""Peeling: k rounds of choosing one item, without replacement. The output is ordered."""
+"""Peeling: k rounds of choosing one item without replacement. The output is ordered."""
 
 import math
 from bisect import bisect_right
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from pate.accounting.events import Event, PureDPEvent, RepeatedEvent
+from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms._scores import (
-    ROWS,
-    FloatArray,
-    IntArray,
-    as_rows,
-    deficits,
-    expect_k,
-    k_smallest,
-    noisy_deficits,
-    rank,
-)
-from pate.mechanisms.flip import first_head
-from pate.mechanisms.lipschitz import lipschitz_event
+from pate.mechanisms.base import TopKMechanism, choice_event
 from pate.mechanisms.noise import Noise
-from pate.validation import expect_count, expect_positive
+from pate.mechanisms.permute_flip import first_head
+from pate.mechanisms.ranking import ROWS, Rows, deficits, k_smallest, noisy_deficits, rank
+from pate.typing import BoolArray, FloatArray, IntArray
 
 _REACH = 30.0  # items further than this many scales below the best share one envelope
 _MANY_ROWS, _FEW_ITEMS = 4, 1024  # at least so many rows of fewer items than this are peeled together, turn by turn
 
 
-def cdp_peel(scores: ArrayLike, *, k: int, scale: float, generator: np.random.Generator) -> IntArray:
-    """Peel k items by the exponential mechanism, drawn in one shot: the k largest scores with Gumbel noise,
-    in order.
+@dataclass(frozen=True, kw_only=True)
+class GumbelPeeling(TopKMechanism):
+    """Peel k items by the exponential mechanism: the k largest scores with Gumbel noise drawn once, in order.
 
     Durfee & Rogers (2019), Lemma 4.2: the two have one law.
 
+    Privacy: k bounded-range choices of ``w / scale`` for the ordered output (Dong, Durfee & Rogers (2020)); ``w`` is 1
+    vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
+
     Args:
-        scores: ``[d]`` or ``[B, d]``, integers or floats.
         k: number of rounds, 1..d.
         scale: scale of the Gumbel noise, in votes.
-        generator: source of the noise.
-
-    Returns:
-        Indices in the order of choice, int64 ``[k]`` or ``[B, k]``.
-
-    Privacy: `cdp_peel_event`, for the ordered output. Raises ``ValueError`` as `lipschitz_top_k` does.
     """
-    return largest_in_order(scores, k=k, scale=scale, noise="gumbel", generator=generator)
+
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
+        return largest_in_order(rows, self.k, self.scale, "gumbel", generator)
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        """Describe k bounded-range choices."""
+        return choice_event(relation, eta=relation.count_window / self.scale, noise="gumbel", count=self.k)
 
 
-def cdp_peel_event(*, k: int, scale: float, neighboring_relation: NeighboringRelation) -> Event:
-    """Event of `cdp_peel`: k bounded-range choices of ``eta = w / scale``, ``w`` the count window (Dong et
-    al. (2020)).
-    """
-    return lipschitz_event(noise="gumbel", k=k, scale=scale, neighboring_relation=neighboring_relation)
-
-
-def pnf_peel(scores: ArrayLike, *, k: int, scale: float, generator: np.random.Generator) -> IntArray:
+@dataclass(frozen=True, kw_only=True)
+class PermuteAndFlipPeeling(TopKMechanism):
     """Peel k items by permute-and-flip, each round with fresh noise (McKenna & Sheldon (2020)).
 
-    Arguments, shapes and errors as in `cdp_peel`; ``scale`` is that of the exponential noise. Privacy:
-    `pnf_peel_event`, for the ordered output.
+    Privacy: k pure choices of ``w / scale`` for the ordered output; ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2
+    under REPLACE_RECORD.
+
+    Args:
+        k: number of rounds, 1..d.
+        scale: scale of the exponential noise, in votes.
     """
-    rows, single = as_rows(scores)
-    expect_positive(scale=scale)
-    expect_k(k, rows.shape[1])
-    if len(rows) >= _MANY_ROWS and rows.shape[1] < _FEW_ITEMS:
-        chosen = _peel_batch(rows, k, scale, generator)
-    else:
-        chosen = np.empty((len(rows), k), dtype=np.int64)
+
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
+        if len(rows) >= _MANY_ROWS and rows.shape[1] < _FEW_ITEMS:
+            return _peel_batch(rows, self.k, self.scale, generator)
+        chosen = np.empty((len(rows), self.k), dtype=np.int64)
         for row in range(len(rows)):
             order, below = rank(rows[row : row + 1])
-            chosen[row] = order[0, _peel_row(below[0], k, scale, generator)]
-    return chosen[0] if single else chosen
+            chosen[row] = order[0, _peel_row(below[0], self.k, self.scale, generator)]
+        return chosen
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        """Describe k pure choices."""
+        return choice_event(relation, eta=relation.count_window / self.scale, noise="exponential", count=self.k)
 
 
-def pnf_peel_event(*, k: int, scale: float, neighboring_relation: NeighboringRelation) -> Event:
-    """Event of `pnf_peel`: k pure choices of ``w / scale``, ``w`` the count window (McKenna & Sheldon
-    (2020)).
-    """
-    relation = NeighboringRelation(neighboring_relation)
-    expect_positive(scale=scale)
-    expect_count(1, k=k)
-    choice = PureDPEvent(neighboring_relation=relation, epsilon=relation.count_window / scale)
-    return choice if k == 1 else RepeatedEvent(event=choice, count=k)
-
-
-def largest_in_order(
-    scores: ArrayLike, *, k: int, scale: float, noise: Noise, generator: np.random.Generator
-) -> IntArray:
-    """Report the k largest of scores with noise drawn once, in order. Shapes and errors as in `cdp_peel`."""
-    rows, single = as_rows(scores)
-    expect_positive(scale=scale)
-    expect_k(k, rows.shape[1])
+def largest_in_order(rows: Rows, k: int, scale: float, noise: Noise, generator: np.random.Generator) -> IntArray:
+    """Return the indices ``[B, k]`` of the k largest scores of ``rows`` ``[B, d]`` with noise drawn once, in order."""
     chosen = np.empty((len(rows), k), dtype=np.int64)
     for start in range(0, len(rows), ROWS):
         noisy = noisy_deficits(rows[start : start + ROWS], noise, scale, generator)
         chosen[start : start + ROWS] = k_smallest(noisy, k)
-    return chosen[0] if single else chosen
+    return chosen
 
 
-def _peel_batch(rows: NDArray[np.number], k: int, scale: float, generator: np.random.Generator) -> IntArray:
+def _peel_batch(rows: Rows, k: int, scale: float, generator: np.random.Generator) -> IntArray:
     chosen = np.empty((len(rows), k), dtype=np.int64)
     for start in range(0, len(rows), ROWS):
         left = deficits(rows[start : start + ROWS])
@@ -115,7 +91,7 @@ def _peel_batch(rows: NDArray[np.number], k: int, scale: float, generator: np.ra
 
 
 def _peel_row(below: FloatArray, k: int, scale: float, generator: np.random.Generator) -> list[int]:
-    """Peel ranks from ascending deficits ``[d]``, by a table of candidates that is made anew when it wears out."""
+    """Peel ranks from ascending deficits ``[d]`` by a table of candidates, made anew when too many are taken."""
     taken = np.zeros(below.size, dtype=np.bool_)
     chosen: list[int] = []
     best = 0  # the first rank that is left
@@ -142,7 +118,7 @@ class _Candidates:
     def __init__(
         self,
         below: FloatArray,
-        taken: NDArray[np.bool_],
+        taken: BoolArray,
         best: int,
         scale: float,
         generator: np.random.Generator,

@@ -1,22 +1,17 @@
-"""How good a selection is, in the measures of the papers. They read the true scores: what they return is
-PRIVATE.
-"""
+"""How good a selection is, in the measures of the papers, which read the true scores: their results are PRIVATE."""
 
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate.mechanisms._scores import FloatArray, IntArray, as_rows, expect_k, rank
-from pate.validation import expect
-
-BoolArray = NDArray[np.bool_]
+from pate.mechanisms.ranking import as_rows, expect_within, rank
+from pate.typing import BoolArray, FloatArray, IntArray
+from pate.validation import expect, expect_count
 
 
 class Grade(NamedTuple):
-    """How close a subset of size k comes to the top-k (Shekelyan & Loukides (2022), Section 6), each ``[]``
-    or ``[B]``.
-    """
+    """How close a subset comes to the top-k (Shekelyan & Loukides (2022), Section 6), each ``[]`` or ``[B]``."""
 
     top: BoolArray
     """It is the top-k."""
@@ -27,9 +22,7 @@ class Grade(NamedTuple):
 
 
 def grade(scores: ArrayLike, chosen: ArrayLike) -> Grade:
-    """Grade subsets ``[k]`` or ``[B, k]`` of the items of ``scores`` ``[d]`` or ``[B, d]``; ties are ranked
-    by index.
-    """
+    """Grade subsets ``[k]`` or ``[B, k]`` of the items of ``scores`` ``[d]`` or ``[B, d]``, ties ranked by index."""
     rows, picked, single = _pairs(scores, chosen)
     order = rank(rows).order
     place = np.empty_like(order)
@@ -45,31 +38,34 @@ def grade(scores: ArrayLike, chosen: ArrayLike) -> Grade:
 
 
 def linf_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
-    """Largest ``abs(x_(i) - x_{s_i})`` of an ordered sequence (Gillenwater et al. (2022), Section 5); ``[]``
-    or ``[B]``.
+    """Return the largest ``abs(x_(i) - x_{s_i})`` of an ordered sequence, ``[]`` or ``[B]``.
+
+    Gillenwater et al. (2022), Section 5.
     """
     lost, _, single = _losses(scores, chosen)
     return _shaped(np.abs(lost).max(axis=1), single)
 
 
 def l1_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
-    """Sum of ``abs(x_(i) - x_{s_i})`` over an ordered sequence (Gillenwater et al. (2022), Section 5); ``[]``
-    or ``[B]``.
+    """Return the sum of ``abs(x_(i) - x_{s_i})`` over an ordered sequence, ``[]`` or ``[B]``.
+
+    Gillenwater et al. (2022), Section 5.
     """
     lost, _, single = _losses(scores, chosen)
     return _shaped(np.abs(lost).sum(axis=1), single)
 
 
 def k_relative_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
-    """Largest ``x_(k) - x_{s_i}`` of a set or sequence, at least 0 (Gillenwater et al. (2022), Section 5);
-    ``[]`` or ``[B]``.
+    """Return the largest ``x_(k) - x_{s_i}`` of a set or sequence, at least 0, ``[]`` or ``[B]``.
+
+    Gillenwater et al. (2022), Section 5.
     """
     _, short, single = _losses(scores, chosen)
     return _shaped(np.maximum(short.max(axis=1), 0.0), single)
 
 
 def recall(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
-    """Share of the chosen whose score is among the k largest, ties counting as such; ``[]`` or ``[B]``."""
+    """Return the share of the chosen whose score is among the k largest, ties counting as such; ``[]`` or ``[B]``."""
     _, short, single = _losses(scores, chosen)
     return _shaped((short <= 0).mean(axis=1), single)
 
@@ -91,7 +87,8 @@ def _pairs(scores: ArrayLike, chosen: ArrayLike) -> tuple[NDArray[np.number], In
     matching = picked.ndim == 1 if single else picked.ndim == 2 and len(picked) == len(rows)
     expect(matching, "chosen of shape [k] or [batch, k] as the scores", shape=picked.shape)
     picked = np.atleast_2d(picked).astype(np.int64)
-    expect_k(picked.shape[1], rows.shape[1])
+    expect_count(1, k=picked.shape[1])
+    expect_within(rows.shape[1], k=picked.shape[1])
     low, high = int(picked.min(initial=0)), int(picked.max(initial=0))
     expect(low >= 0 and high < rows.shape[1], f"indices in 0..{rows.shape[1] - 1}", minimum=low, maximum=high)
     ascending = np.sort(picked, axis=1)

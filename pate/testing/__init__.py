@@ -1,10 +1,10 @@
-"""Checks to inherit: what every source must show, ours and yours.
+"""Checks to inherit: what every mechanism, event, aggregator and source must show, ours and yours.
 
-    from pate.testing import SourceContract
+    from pate.testing import AggregatorContract
 
-    class TestMine(SourceContract): ...
+    class TestMine(AggregatorContract): ...
 
-It needs pytest, and runs under it.
+They run under pytest, which this package needs.
 """
 
 from importlib import import_module
@@ -13,13 +13,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from pate.testing.aggregators import AggregatorContract, SoftReleaseContract
+    from pate.testing.events import EventContract
+    from pate.testing.mechanisms import MechanismContract
     from pate.testing.sources import SourceContract
 
-_HOME = {"SourceContract": "pate.testing.sources"}
+_HOME = {
+    "AggregatorContract": "pate.testing.aggregators",
+    "EventContract": "pate.testing.events",
+    "MechanismContract": "pate.testing.mechanisms",
+    "SoftReleaseContract": "pate.testing.aggregators",
+    "SourceContract": "pate.testing.sources",
+}
 
-__all__ = ["SourceContract"]
+__all__ = ["AggregatorContract", "EventContract", "MechanismContract", "SoftReleaseContract", "SourceContract"]
 
-pytest.register_assert_rewrite(*_HOME.values())
+pytest.register_assert_rewrite(*_HOME.values(), "pate.testing.laws")
 
 
 def __getattr__(name: str) -> Any:

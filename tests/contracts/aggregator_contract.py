@@ -22,8 +22,8 @@ from pate.accounting.curves import cost
 from pate.accounting.events import Event, GaussianEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, Release
+from pate.testing.laws import ORDERS, RELATIONS, chi_square_p_value, clip_excess, renyi_divergence
 from pate.votes import Votes
-from tests.contracts.mechanism_contract import ORDERS, RELATIONS, chi_square_p_value, clip_excess, renyi_divergence
 
 Array = NDArray[Any]
 Outcome = tuple[int, ...]

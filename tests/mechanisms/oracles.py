@@ -115,20 +115,30 @@ def _panels(kinks: Scores) -> tuple[Array, Array]:
 
 
 def one_shot_set_law(scores: Scores, k: int, noise: str) -> Array:
-    """Law of the SET of the k largest of scores with noise of scale 1: all members exceed the largest of the
-    others.
-    """
-    f, cdf, survival = NOISES[noise]
+    """Law of the SET of the k largest of scores with noise of scale 1."""
     x = np.asarray(scores, dtype=float)
-    if k == len(x):
-        return np.ones(1)
-    z, weights = _panels(x[np.isfinite(x)].tolist())
-    law = []
-    for members in sets(len(x), k):
-        others = [j for j in range(len(x)) if j not in members]
-        density = sum(f(z - x[j]) * np.prod([cdf(z - x[i]) for i in others if i != j], axis=0) for j in others)
-        law.append(weights @ (density * np.prod([survival(z - x[i]) for i in members], axis=0)))
-    return np.array(law)
+    rest = tuple(sorted(x.tolist()))
+    return np.array([_set_chance(rest, tuple(sorted(x[list(members)].tolist())), noise) for members in sets(len(x), k)])
+
+
+@cache
+def _set_chance(scores: tuple[float, ...], members: tuple[float, ...], noise: str) -> float:
+    """Chance that all members exceed the largest of the others, which depends on nothing but their scores."""
+    f, cdf, survival = NOISES[noise]
+    others = _without(scores, members)
+    if not others:
+        return 1.0
+    z, weights = _panels([score for score in scores if math.isfinite(score)])
+    below = [cdf(z - score) for score in others]
+    density = sum(f(z - score) * np.prod(below[:j] + below[j + 1 :], axis=0) for j, score in enumerate(others))
+    return float(weights @ (density * np.prod([survival(z - score) for score in members], axis=0)))
+
+
+def _without(scores: tuple[float, ...], members: tuple[float, ...]) -> list[float]:
+    others = list(scores)
+    for score in members:
+        others.remove(score)
+    return others
 
 
 def max_law(scores: Scores, noise: str) -> Array:
@@ -141,21 +151,24 @@ def max_law(scores: Scores, noise: str) -> Array:
 
 
 def one_shot_order_law(scores: Scores, k: int, noise: str) -> Array:
-    """Law of the ORDERED k largest of scores with noise of scale 1, by nested integrals over a fine grid."""
-    f, cdf, _ = NOISES[noise]
+    """Law of the ORDERED k largest of scores with noise of scale 1."""
     x = np.asarray(scores, dtype=float)
+    rest = tuple(sorted(x.tolist()))
+    return np.array([_order_chance(rest, tuple(x[list(s)].tolist()), noise) for s in sequences(len(x), k)])
+
+
+@cache
+def _order_chance(scores: tuple[float, ...], chosen: tuple[float, ...], noise: str) -> float:
+    """Chance of an order by nested integrals over a fine grid; it depends on nothing but the scores in their order."""
+    f, cdf, _ = NOISES[noise]
     # a whole number of steps between any two scores, and no node on a kink
     step = 1 / 96
-    z = x.min() + np.arange(-30 / step, (x.max() - x.min() + 30) / step) * step + step / 2
-    law = []
-    for chosen in sequences(len(x), k):
-        others = [j for j in range(len(x)) if j not in chosen]
-        below = np.prod([cdf(z - x[j]) for j in others], axis=0) if others else np.ones_like(z)
-        for item in reversed(chosen):
-            mass = f(z - x[item]) * below * step
-            below = np.cumsum(mass) - mass / 2
-        law.append(float(mass.sum()))
-    return np.array(law)
+    z = scores[0] + np.arange(-30 / step, (scores[-1] - scores[0] + 30) / step) * step + step / 2
+    below = np.prod([np.ones_like(z), *(cdf(z - score) for score in _without(scores, chosen))], axis=0)
+    for score in reversed(chosen):
+        mass = f(z - score) * below * step
+        below = np.cumsum(mass) - mass / 2
+    return float(mass.sum())
 
 
 def subset_utilities(scores: Scores, k: int, gamma: float) -> Array:

@@ -1,20 +1,83 @@
-"""The canonical mechanism where its classes are too many to list, and the law of its classes."""
+"""The canonical mechanism, where its classes can be listed and where they are too many."""
 
 import math
-from importlib import import_module
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from pate import mechanisms as m
+from pate.accounting import NeighboringRelation
+from pate.mechanisms import canonical
 from pate.mechanisms.canonical import CanonicalNoise
-from tests.contracts.mechanism_contract import chi_square_p_value
+from pate.testing import MechanismContract
+from pate.testing.laws import chi_square_p_value
+from pate.testing.mechanisms import Grid
 from tests.mechanisms import oracles
 
-module = import_module("pate.mechanisms.canonical")  # the package offers the function by this name
 # in descending order, steep at first, so that heads matter as much as tails
 SCORES = np.concatenate(([34.0, 31.5, 29.0, 26.5, 24.0], np.linspace(23.4, 2.0, 35)))
+
+
+class TestCanonical(MechanismContract):
+    num_items = 4
+    max_count = 3
+    k = 2
+    scale = 1.5
+    gamma = 0.5
+    noise: CanonicalNoise = "gumbel"
+    grid: Grid = ((3, 2, 0, 1), (1, 1, 1, 1), (0, 3, 3, 0), (3, 3, 2, 2))
+
+    def make(self, relation: NeighboringRelation) -> m.CanonicalMechanism:
+        return m.CanonicalMechanism(k=self.k, scale=self.scale, gamma=self.gamma, noise=self.noise)
+
+    def outcomes(self) -> list[tuple[int, ...]]:
+        return oracles.sets(self.num_items, self.k)
+
+    def law(self, mechanism: m.CanonicalMechanism, scores: oracles.Array) -> oracles.Array:
+        choice = oracles.softmax if mechanism.noise == "gumbel" else oracles.flip_law
+        return choice(oracles.subset_utilities(scores, mechanism.k, mechanism.gamma) / mechanism.scale)
+
+
+class TestCanonicalTail(TestCanonical):
+    gamma = 1.0
+
+
+class TestCanonicalHead(TestCanonical):
+    gamma = 0.0
+
+
+class TestCanonicalOblique(TestCanonical):
+    gamma = 0.3
+    num_items = 5
+    max_count = 2
+    k = 3
+    grid: Grid = ((2, 2, 0, 1, 0), (1, 1, 1, 1, 1), (0, 2, 2, 0, 1))
+
+
+class TestCanonicalAllButOne(TestCanonical):
+    k = 3
+
+
+class TestCanonicalOne(TestCanonical):
+    k = 1
+
+
+class TestCanonicalFlip(TestCanonical):
+    noise = "exponential"
+    scale = 0.4
+
+
+class TestCanonicalFlipTail(TestCanonicalFlip):
+    gamma = 1.0
+
+
+class TestCanonicalFlipOblique(TestCanonicalFlip):
+    gamma = 0.7
+    num_items = 5
+    max_count = 2
+    k = 2
+    grid: Grid = ((2, 2, 0, 1, 0), (1, 1, 1, 1, 1), (0, 2, 2, 0, 1))
 
 
 def classes_of(chosen: NDArray[np.int64], k: int, num_items: int) -> NDArray[np.int64]:
@@ -28,25 +91,25 @@ def classes_of(chosen: NDArray[np.int64], k: int, num_items: int) -> NDArray[np.
 def test_class_probabilities_are_those_of_all_subsets(gamma: float) -> None:
     scores = np.array([5.0, 5.0, 3.0, 2.5, 2.5, 0.0, -1.0])
     k, scale = 3, 1.3
-    top, classes = m.canonical_class_probabilities(scores[::-1], k=k, scale=scale, gamma=gamma)
+    top, classes = m.CanonicalMechanism(k=k, scale=scale, gamma=gamma).class_probabilities(scores[::-1])
     listing = np.array(oracles.sets(7, k))
     law = oracles.softmax(oracles.subset_utilities(scores, k, gamma) / scale)
     expected = np.bincount(classes_of(listing, k, 7), weights=law, minlength=1 + k * (7 - k))
     np.testing.assert_allclose(np.append(top, classes.ravel()), expected, rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("noise", ["gumbel", "exponential"])
-@pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(
+    ("gamma", "noise"), [(0.0, "gumbel"), (0.5, "exponential"), (1.0, "gumbel"), (1.0, "exponential")]
+)
 def test_single_rows_of_many_items_follow_the_law(
     gamma: float, noise: CanonicalNoise, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two points of the first envelope make it as loose as it can be."""
-    monkeypatch.setattr(module, "_GRID", 2)
-    k, scale, draws = 4, 1.5, 3000
+    monkeypatch.setattr(canonical, "_GRID", 2)
+    k, scale, draws = 4, 1.5, 1500
+    mechanism = m.CanonicalMechanism(k=k, scale=scale, gamma=gamma, noise=noise)
     generator = m.seeded_generator(0)
-    chosen = np.array(
-        [m.canonical(SCORES, k=k, scale=scale, gamma=gamma, noise=noise, generator=generator) for _ in range(draws)]
-    )
+    chosen = np.array([mechanism(SCORES, generator=generator) for _ in range(draws)])
     observed = np.bincount(classes_of(chosen, k, 40), minlength=1 + k * 36)
     law = class_law(k, scale, gamma, noise)
     assert chi_square_p_value(observed, draws * law) > 1e-4
@@ -68,11 +131,12 @@ def class_law(k: int, scale: float, gamma: float, noise: CanonicalNoise) -> NDAr
 def test_members_of_a_class_are_equally_likely() -> None:
     listing = oracles.sets(8, 3)
     index = {subset: i for i, subset in enumerate(listing)}
-    draws = 4000
     generator = m.seeded_generator(0)
-    in_batch = m.canonical(np.zeros((draws, 8)), k=3, scale=1.0, generator=generator)
-    alone = [m.canonical(np.zeros(8), k=3, scale=1.0, gamma=1.0, generator=generator) for _ in range(draws)]
+    in_batch = m.CanonicalMechanism(k=3, scale=1.0)(np.zeros((4000, 8)), generator=generator)
+    by_tail = m.CanonicalMechanism(k=3, scale=1.0, gamma=1.0)
+    alone = [by_tail(np.zeros(8), generator=generator) for _ in range(2000)]
     for drawn in (in_batch, np.array(alone)):
+        draws = len(drawn)
         observed = np.bincount([index[tuple(row)] for row in drawn.tolist()], minlength=len(listing))
         assert chi_square_p_value(observed, np.full(len(listing), draws / len(listing))) > 1e-4
 
@@ -83,25 +147,37 @@ def test_more_subsets_than_a_float_can_count() -> None:
     noises: tuple[CanonicalNoise, ...] = ("gumbel", "exponential")
     for noise in noises:
         for gamma in (0.5, 1.0):
-            generator = m.seeded_generator(0)
-            chosen = m.canonical([scores, scores], k=2000, scale=1e-2, gamma=gamma, noise=noise, generator=generator)
+            mechanism = m.CanonicalMechanism(k=2000, scale=1e-2, gamma=gamma, noise=noise)
+            chosen = mechanism([scores, scores], generator=m.seeded_generator(0))
             assert (chosen[:, -1] > 2000).all()  # the top-k is one of too many
             assert (np.diff(chosen, axis=1) > 0).all()
 
 
 def test_class_probabilities_sum_to_one_whatever_the_scale() -> None:
     for scale in (1e-300, 1e-3, 1.0, 1e6):
-        top, classes = m.canonical_class_probabilities(SCORES, k=5, scale=scale)
+        top, classes = m.CanonicalMechanism(k=5, scale=scale).class_probabilities(SCORES)
         assert top + classes.sum() == pytest.approx(1)
-    assert m.canonical_class_probabilities(SCORES, k=5, scale=1e-300).top == 1
+    assert m.CanonicalMechanism(k=5, scale=1e-300).class_probabilities(SCORES).top == 1
 
 
 @pytest.mark.parametrize("gamma", [-0.1, 1.1, np.nan])
 def test_gamma_that_is_refused(gamma: float) -> None:
     with pytest.raises(ValueError, match=f"^Expected 0 <= gamma <= 1, got gamma={gamma}$"):
-        m.canonical(SCORES, k=2, scale=1.0, gamma=gamma, generator=m.seeded_generator(0))
+        m.CanonicalMechanism(k=2, scale=1.0, gamma=gamma)
 
 
-def test_class_probabilities_are_of_one_row() -> None:
+def test_noise_without_a_proof_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^Expected a noise among \('gumbel', 'exponential'\), got noise='laplace'$"):
+        m.CanonicalMechanism(k=2, scale=1.0, noise="laplace")  # type: ignore[arg-type]
+
+
+def test_a_subset_leaves_an_item_out() -> None:
+    with pytest.raises(ValueError, match="^Expected k <= 3 for 4 items, got k=4$"):
+        m.CanonicalMechanism(k=4, scale=1.0)([1, 2, 3, 4], generator=m.seeded_generator(0))
+
+
+def test_class_probabilities_are_of_one_row_and_gumbel_noise() -> None:
     with pytest.raises(ValueError, match=r"^Expected one row of scores of shape \[d\], got shape=\(2, 40\)$"):
-        m.canonical_class_probabilities([SCORES, SCORES], k=2, scale=1.0)
+        m.CanonicalMechanism(k=2, scale=1.0).class_probabilities([SCORES, SCORES])
+    with pytest.raises(ValueError, match="^Expected Gumbel noise, got noise='exponential'$"):
+        m.CanonicalMechanism(k=2, scale=1.0, noise="exponential").class_probabilities(SCORES)

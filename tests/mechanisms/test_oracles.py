@@ -7,7 +7,7 @@ import pytest
 from scipy.special import ndtri
 
 from pate import mechanisms as m
-from tests.contracts.mechanism_contract import chi_square_p_value
+from pate.testing.laws import chi_square_p_value
 from tests.mechanisms import oracles
 
 SCORES = np.array([1, 4, 0, 3, 3])
@@ -63,15 +63,10 @@ def test_slow_stable_top_k_follows_the_fast_one() -> None:
     generator = m.seeded_generator(0)
     z = -float(ndtri(0.05))
     slow = [oracles.stable_top_k_slow(counts, upper, 2.0, 2.0, z, 2, generator) for _ in range(DRAWS)]
-    members, released = m.stable_top_k(
-        np.tile(counts, (10 * DRAWS, 1)),
-        upper=upper,
-        scale_gap=2.0,
-        sigma_test=2.0,
-        delta_test=0.05,
-        shift=2,
-        generator=generator,
+    fast_form = m.StableTopKMechanism(
+        num_teachers=upper, num_labels=4, scale_gap=2.0, sigma_test=2.0, delta_test=0.05, shift=2
     )
+    members, released = fast_form(np.tile(counts, (10 * DRAWS, 1)), generator=generator)
     for k in range(5):
         fast = (released & (members.sum(axis=1) == k)).mean()
         share = np.mean([chosen is not None and len(chosen) == k for chosen in slow])

@@ -1,4 +1,4 @@
-"""The fast paths of peeling beyond the few items of the contract."""
+"""Peeling, and its fast paths beyond the few items of the contract."""
 
 import numpy as np
 import pytest
@@ -6,37 +6,68 @@ import pytest
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation, PureDPEvent, RepeatedEvent
 from pate.mechanisms import peeling
-from tests.contracts.mechanism_contract import chi_square_p_value
+from pate.testing import MechanismContract
+from pate.testing.laws import chi_square_p_value
 from tests.mechanisms import oracles
 
 # two levels far apart, so that the table of candidates is made anew when the first is used up
 LEVELS = np.array([60.0, 0.3, 61.0, 0.0, 1.0, 60.5])
 
 
-@pytest.mark.parametrize("reach", [30.0, 0.2])
-@pytest.mark.parametrize("k", [4, 5])
-def test_pnf_peel_survives_wear_and_far_items(reach: float, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+class TestGumbelPeeling(MechanismContract):
+    num_items = 4
+    max_count = 2
+    grid = ((2, 2, 0, 1), (1, 1, 1, 1), (0, 2, 2, 0))
+
+    def make(self, relation: NeighboringRelation) -> m.TopKMechanism:
+        return m.GumbelPeeling(k=2, scale=2.0)
+
+    def outcomes(self) -> list[tuple[int, ...]]:
+        return oracles.sequences(self.num_items, 2)
+
+    def law(self, mechanism: m.TopKMechanism, scores: oracles.Array) -> oracles.Array:
+        return oracles.peel_law(tuple(scores / mechanism.scale), self.outcomes(), oracles.softmax)
+
+
+class TestPermuteAndFlipPeeling(TestGumbelPeeling):
+    def make(self, relation: NeighboringRelation) -> m.TopKMechanism:
+        return m.PermuteAndFlipPeeling(k=2, scale=2.0)
+
+    def law(self, mechanism: m.TopKMechanism, scores: oracles.Array) -> oracles.Array:
+        return oracles.peel_law(tuple(scores / mechanism.scale), self.outcomes(), oracles.flip_law)
+
+
+def test_one_shot_noise_is_peeling_without_its_order() -> None:
+    peeled = m.GumbelPeeling(k=3, scale=20.0)(LEVELS, generator=m.seeded_generator(0))
+    chosen = m.NoisyTopK(k=3, scale=20.0)(LEVELS, generator=m.seeded_generator(0))
+    np.testing.assert_array_equal(np.sort(peeled), chosen)
+
+
+@pytest.mark.parametrize(("reach", "k"), [(30.0, 4), (0.2, 5)])
+def test_permute_and_flip_survives_wear_and_far_items(reach: float, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short reach puts most items under the common envelope."""
     monkeypatch.setattr(peeling, "_REACH", reach)
     listing = oracles.sequences(len(LEVELS), k)
     law = oracles.peel_law(tuple(LEVELS), listing, oracles.flip_law)
     index = {sequence: i for i, sequence in enumerate(listing)}
     generator = m.seeded_generator(0)
-    draws = 4000
+    draws = 2000
+    mechanism = m.PermuteAndFlipPeeling(k=k, scale=1.0)
     observed = np.zeros(len(listing))
     for _ in range(draws):
-        observed[index[tuple(m.pnf_peel(LEVELS, k=k, scale=1.0, generator=generator).tolist())]] += 1
+        observed[index[tuple(mechanism(LEVELS, generator=generator).tolist())]] += 1
     assert chi_square_p_value(observed, draws * law) > 1e-4
     other = oracles.peel_law(tuple(LEVELS), listing, oracles.softmax)
     assert chi_square_p_value(observed, draws * other) < 1e-9
 
 
-def test_pnf_peel_has_one_law_row_by_row_and_in_a_batch() -> None:
+def test_permute_and_flip_has_one_law_row_by_row_and_in_a_batch() -> None:
     """More items than a batch takes turn by turn, against fewer rows of the same."""
     scores = np.zeros((300, peeling._FEW_ITEMS), dtype=np.int64)
     scores[:, :3] = 12, 11, 11
-    by_row = m.pnf_peel(scores, k=2, scale=1.0, generator=m.seeded_generator(0))
-    in_batch = m.pnf_peel(scores[:, :-1], k=2, scale=1.0, generator=m.seeded_generator(1))
+    mechanism = m.PermuteAndFlipPeeling(k=2, scale=1.0)
+    by_row = mechanism(scores, generator=m.seeded_generator(0))
+    in_batch = mechanism(scores[:, :-1], generator=m.seeded_generator(1))
     for turn in (0, 1):
         first, second = (np.bincount(np.minimum(chosen[:, turn], 3), minlength=4) for chosen in (by_row, in_batch))
         assert (np.abs(first - second) < 5 * np.sqrt(first + second + 1)).all()
@@ -45,18 +76,18 @@ def test_pnf_peel_has_one_law_row_by_row_and_in_a_batch() -> None:
 def test_noise_does_not_drown_after_a_giant() -> None:
     """Distances are taken from the best that is left."""
     scores = np.tile([2**50, 1, 0], (2000, 1))
-    second = m.pnf_peel(scores, k=2, scale=1.0, generator=m.seeded_generator(0))[:, 1]
+    second = m.PermuteAndFlipPeeling(k=2, scale=1.0)(scores, generator=m.seeded_generator(0))[:, 1]
     assert np.bincount(second, minlength=3)[2] / 2000 == pytest.approx(np.exp(-1) / 2, abs=0.05)
 
 
 def test_all_items_are_peeled_in_the_end() -> None:
     scores = m.seeded_generator(0).integers(0, 1000, 300)
-    for peel in (m.cdp_peel, m.pnf_peel):
-        assert sorted(peel(scores, k=300, scale=3.0, generator=m.seeded_generator(1)).tolist()) == list(range(300))
+    for mechanism in (m.GumbelPeeling(k=300, scale=3.0), m.PermuteAndFlipPeeling(k=300, scale=3.0)):
+        assert sorted(mechanism(scores, generator=m.seeded_generator(1)).tolist()) == list(range(300))
 
 
 def test_event_of_one_round_is_not_repeated() -> None:
     relation = NeighboringRelation.REPLACE_RECORD
     choice = PureDPEvent(neighboring_relation=relation, epsilon=0.5)
-    assert m.pnf_peel_event(k=1, scale=4.0, neighboring_relation=relation) == choice
-    assert m.pnf_peel_event(k=7, scale=4.0, neighboring_relation=relation) == RepeatedEvent(event=choice, count=7)
+    assert m.PermuteAndFlipPeeling(k=1, scale=4.0).event(relation) == choice
+    assert m.PermuteAndFlipPeeling(k=7, scale=4.0).event(relation) == RepeatedEvent(event=choice, count=7)

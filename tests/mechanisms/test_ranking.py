@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from pate.mechanisms._scores import as_rows, deficits, k_smallest, rank, sort_ascending
 from pate.mechanisms.noise import seeded_generator
+from pate.mechanisms.ranking import as_rows, deficits, k_smallest, rank, sort_ascending
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,24 @@ def test_smallest_come_in_order() -> None:
 def test_one_row_is_told_from_a_batch_of_one() -> None:
     assert as_rows([1, 2])[1] and as_rows([1, 2])[0].shape == (1, 2)
     assert not as_rows([[1, 2]])[1]
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ([1.0, np.nan, 2.0], "Expected finite scores, got minimum=nan, maximum=nan"),
+        ([1.0, -np.inf, 2.0], "Expected finite scores, got minimum=-inf, maximum=2.0"),
+        ([-1.7e308, 1.7e308, 0], "Expected finite scores, got minimum=-1.7e+308, maximum=1.7e+308"),
+        ([[1.0, 2.0, 3.0], [np.nan, 1.0, 2.0]], "Expected finite scores, got minimum=nan, maximum=nan"),
+        ([True, False, True], "Expected integer or float scores, got dtype='bool'"),
+        (["a", "b", "c"], "Expected integer or float scores, got dtype='<U1'"),
+        ([1j, 2j, 3j], "Expected integer or float scores, got dtype='complex128'"),
+        ([], "Expected scores of shape [d] or [batch, d], got shape=(0,)"),
+        (3.0, "Expected scores of shape [d] or [batch, d], got shape=()"),
+        ([[[1, 2, 3]]], "Expected scores of shape [d] or [batch, d], got shape=(1, 1, 3)"),
+    ],
+)
+def test_scores_that_are_refused(scores: ArrayLike, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        as_rows(scores)
+    assert str(caught.value) == message

@@ -1,18 +1,17 @@
-"""Scores as every mechanism reads them: checked once, as exact distances below the largest, ranked when
-asked.
-"""
+"""Scores as all mechanisms read them: checked once, ranked, and as exact distances below the largest."""
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate.mechanisms.noise import Noise, draw
-from pate.validation import expect, expect_count
+from pate.typing import FloatArray, IntArray
+from pate.validation import expect
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+Rows: TypeAlias = NDArray[np.number]
+"""Scores of any integer or floating-point type."""
 
 ROWS = 1024  # rows worked on at once, so that the intermediate arrays stay in cache
 
@@ -26,11 +25,12 @@ class Ranked(NamedTuple):
     """``[B, d]``, ascending from 0: how far the score of rank j lies below the largest."""
 
 
-def as_rows(scores: ArrayLike) -> tuple[NDArray[np.number], bool]:
-    """Return scores as ``[B, d]`` and whether they came as one row ``[d]``.
+def as_rows(scores: ArrayLike) -> tuple[Rows, bool]:
+    """Return scores as ``[B, d]``, and whether they came as one row ``[d]``.
 
-    Raises ``ValueError`` unless they are finite real numbers of shape ``[d]`` or ``[B, d]``, ``d > 0``, whose
-    spread is finite too.
+    Raises:
+        ValueError: unless they are finite real numbers of shape ``[d]`` or ``[B, d]``, ``d > 0``, whose spread is
+            finite too.
     """
     rows = np.asarray(scores)
     expect(rows.ndim in (1, 2) and rows.shape[-1] > 0, "scores of shape [d] or [batch, d]", shape=rows.shape)
@@ -45,30 +45,28 @@ def as_rows(scores: ArrayLike) -> tuple[NDArray[np.number], bool]:
     return (rows[None] if rows.ndim == 1 else rows), rows.ndim == 1
 
 
-def expect_k(k: int, num_items: int, *, largest: int | None = None, name: str = "k") -> None:
-    """Raise ``ValueError`` unless ``1 <= k <= largest`` (the number of items when None)."""
-    expect_count(1, **{name: k})
-    largest = num_items if largest is None else largest
-    expect(k <= largest, f"{name} <= {largest} for {num_items} items", **{name: k})
+def expect_within(num_items: int, *, spare: int = 0, **values: int) -> None:
+    """Raise ``ValueError`` unless each of ``values`` leaves at least ``spare`` of ``num_items`` items out."""
+    for name, value in values.items():
+        expect(value <= num_items - spare, f"{name} <= {num_items - spare} for {num_items} items", **{name: value})
 
 
-def deficits(rows: NDArray[np.number]) -> FloatArray:
+def deficits(rows: Rows) -> FloatArray:
     """Return how far each score lies below the largest of its row, ``[B, d]``.
 
-    Integers are subtracted as integers, so that neither unsigned ones wrap nor large ones lose their last
-    digits.
+    Integers are subtracted as integers, so that unsigned ones do not wrap and large ones keep their last digits.
     """
     return _exact_deficits(rows).astype(np.float64, copy=False)
 
 
-def rank(rows: NDArray[np.number]) -> Ranked:
+def rank(rows: Rows) -> Ranked:
     """Sort each row in descending order, ties broken by index."""
     below = _exact_deficits(rows)
     order, ascending = sort_ascending(below, largest=int(below.max(initial=0)) if below.dtype.kind in "iu" else None)
     return Ranked(order, ascending.astype(np.float64, copy=False))
 
 
-def sort_ascending(values: NDArray[np.number], *, largest: int | None) -> tuple[IntArray, NDArray[np.number]]:
+def sort_ascending(values: Rows, *, largest: int | None) -> tuple[IntArray, Rows]:
     """Sort each row, ties by index: the indices and the sorted values, ``[B, d]`` each.
 
     Integers in ``0..largest`` are sorted together with their indices, as one key per entry.
@@ -87,7 +85,7 @@ def sort_ascending(values: NDArray[np.number], *, largest: int | None) -> tuple[
     return (keys & ((1 << bits) - 1)).astype(np.int64), keys >> bits
 
 
-def noisy_deficits(rows: NDArray[np.number], noise: Noise, scale: float, generator: np.random.Generator) -> FloatArray:
+def noisy_deficits(rows: Rows, noise: Noise, scale: float, generator: np.random.Generator) -> FloatArray:
     """Return `deficits` less noise of ``scale``: the smallest are the largest noisy scores, ``[B, d]``."""
     noisy = draw(noise, generator, rows.shape)
     noisy *= -scale
@@ -107,13 +105,13 @@ def k_smallest(values: FloatArray, k: int) -> IntArray:
     return np.argsort(values, axis=1)
 
 
-def _exact_deficits(rows: NDArray[np.number]) -> NDArray[np.number]:
+def _exact_deficits(rows: Rows) -> Rows:
     if rows.dtype.kind == "f":
-        wide: NDArray[np.number] = rows.astype(np.float64, copy=False)
+        wide: Rows = rows.astype(np.float64, copy=False)
     else:
         # modulo 2^64 a difference is right even where it overflows a signed integer
         wide = rows.astype(np.int64 if rows.dtype.itemsize < 8 else np.uint64)
     # taken before the conversion: a negative number is a large unsigned one
-    largest: NDArray[np.number] = rows.max(axis=1, keepdims=True).astype(wide.dtype)
-    below: NDArray[np.number] = largest - wide
+    largest: Rows = rows.max(axis=1, keepdims=True).astype(wide.dtype)
+    below: Rows = largest - wide
     return below

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from pate.mechanisms import seeded_generator
-from pate.mechanisms.flip import first_head, first_heads
-from tests.contracts.mechanism_contract import chi_square_p_value
+from pate.mechanisms.permute_flip import first_head, first_heads
+from pate.testing.laws import chi_square_p_value
 from tests.mechanisms import oracles
 
 

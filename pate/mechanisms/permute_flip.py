@@ -1,4 +1,4 @@
-"""Permute-and-flip over sets too large to list, from draws of the exponential mechanism.
+"""Permute-and-flip over more items than can be listed, from draws of the exponential mechanism.
 
 Permute-and-flip visits the items in random order and takes the first whose coin, of chance
 ``p_i = exp((x_i - max) / scale)``, comes up heads (McKenna & Sheldon (2020)). Give each item a uniform
@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from pate.mechanisms._scores import FloatArray, IntArray
+from pate.typing import FloatArray, IntArray
 
 Item = TypeVar("Item")
 
@@ -28,9 +28,12 @@ def first_head(
 
     Args:
         log_total: logarithm of the total mass of the stream of candidates, in units of the best item's mass.
-        propose: returns a candidate with its coin's chance p in (0, 1], or None for one that the envelope
-        rejects.
+        propose: returns a candidate and the chance p, in (0, 1], that its coin shows heads; or None for a candidate
+            that the envelope rejects.
         generator: source of the times and coins.
+
+    Returns:
+        The first candidate whose coin shows heads.
     """
     time, left = 0.0, 0.5  # left is 1 - e
     while True:
@@ -48,8 +51,12 @@ def first_heads(
     propose: Callable[[IntArray], tuple[IntArray, FloatArray]],
     generator: np.random.Generator,
 ) -> IntArray:
-    """`first_head` for many rows at once: ``propose(rows)`` returns a candidate ``[n, m]`` and its chance
-    ``[n]`` for each.
+    """Draw the winners of many rows at once, ``[B, m]``.
+
+    Args:
+        log_total: ``[B]``, as for `first_head`.
+        propose: returns a candidate ``[n, m]`` and its chance ``[n]`` for each of the rows ``[n]`` that it is given.
+        generator: source of the times and coins.
     """
     rows = np.arange(log_total.size)
     time, left = np.zeros(rows.size), np.full(rows.size, 0.5)

@@ -1,0 +1,163 @@
+"""Gaps between sorted counts, and the private choice of a wide one (Zhu & Wang (2022), Algorithm 1)."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pate.accounting.events import Event, GaussianNoisyMaxEvent
+from pate.accounting.relation import NeighboringRelation
+from pate.mechanisms.base import Mechanism, choice_event
+from pate.mechanisms.noise import draw, expect_noise
+from pate.mechanisms.ranking import as_rows, expect_within, sort_ascending
+from pate.typing import IntArray
+from pate.validation import expect, expect_count
+
+GapNoise = Literal["gumbel", "exponential", "laplace", "gaussian"]
+
+
+class SortedCounts(NamedTuple):
+    """Counts in descending order, ties broken by label index, with the gaps between them."""
+
+    order: IntArray
+    """Label indices, ``[C]`` or ``[B, C]``: ``order[..., j]`` is the label of rank j."""
+    gaps: IntArray
+    """``[C + 1]`` or ``[B, C + 1]``: ``gaps[..., k]`` is the gap below the k largest counts, with the public sentinels
+    ``upper`` before the first and 0 after the last.
+    """
+
+
+def sort_counts(counts: ArrayLike, *, upper: int) -> SortedCounts:
+    """Sort counts and take the gaps between those of neighboring ranks.
+
+    Args:
+        counts: ``[C]`` or ``[B, C]`` integers in ``[0, upper]``.
+        upper: the public largest count, the number of teachers, below 2^53.
+
+    Raises:
+        ValueError: on counts of another shape, kind or range, or ``upper`` that is not a positive integer.
+    """
+    rows, single = as_counts(counts, upper)
+    found = sort_rows(rows, upper)
+    return SortedCounts(found.order[0], found.gaps[0]) if single else found
+
+
+@dataclass(frozen=True, kw_only=True)
+class GapChoice(Mechanism[IntArray]):
+    """Choose a rank k by report-noisy-max on the gaps of `sort_counts` (Zhu & Wang (2022), Algorithm 1).
+
+    Privacy: the gaps of one query move within a window ``w`` of 2 votes under ADD_REMOVE_TEACHER and 4 under
+    REPLACE_RECORD. Gumbel noise: one bounded-range choice of ``w / scale``. Exponential and Laplace noise: pure DP of
+    ``w / scale``. Gaussian noise: the largest of `num_candidates` noisy gaps (Zhu & Wang (2022), Corollary 9).
+
+    Args:
+        num_labels: the number of labels C.
+        scale: scale of the noise (its standard deviation for ``gaussian``), in votes.
+        noise: ``gumbel``, ``exponential``, ``laplace`` or ``gaussian``.
+        allow_empty: whether k may be 0 or C, at the public sentinels. Otherwise it lies in 1..C-1.
+        regularizer: public numbers ``[C + 1]`` added to the gaps, kept as a tuple; minus infinity rules a k out.
+        kbar: largest k, for a domain that is unknown: counts of rank beyond ``kbar + 1`` have no influence.
+
+    Raises:
+        ValueError: on ``scale <= 0``, an unknown noise, ``kbar`` outside 1..C, a regulariser that is not of shape
+            ``[C + 1]``, is NaN or plus infinity or rules out every k, or fewer than two labels without the sentinels.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
+
+    num_labels: int
+    scale: float
+    noise: GapNoise = "gumbel"
+    allow_empty: bool = True
+    regularizer: tuple[float, ...] | None = None
+    kbar: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_count(1, num_labels=self.num_labels)
+        expect_noise(self.noise, GapNoise)
+        expect(
+            self.allow_empty or self.num_labels > 1,
+            "at least two labels without the empty and the full set",
+            num_labels=self.num_labels,
+        )
+        if self.kbar is not None:
+            expect_count(1, kbar=self.kbar)
+            expect_within(self.num_labels, kbar=self.kbar)
+        if self.regularizer is not None:
+            values = np.asarray(self.regularizer, dtype=np.float64)
+            expect(
+                values.shape == (self.num_labels + 1,),
+                f"a regularizer of {self.num_labels + 1} numbers",
+                shape=values.shape,
+            )
+            kept = tuple(values.tolist())
+            expect((values < np.inf).all(), "a regularizer below infinity", regularizer=kept)
+            allowed = (values[self._candidates] > -np.inf).any()
+            expect(allowed, "a regularizer that allows some k", regularizer=kept)
+            object.__setattr__(self, "regularizer", kept)
+
+    @property
+    def num_candidates(self) -> int:
+        """How many ranks there are to choose from."""
+        return len(range(self.num_labels + 1)[self._candidates])
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        """Choose a rank by gaps ``[C + 1]`` or ``[B, C + 1]``: int64 ``[]`` or ``[B]``.
+
+        Raises:
+            ValueError: on gaps that are not finite numbers, or not C + 1 of them.
+        """
+        rows, single = as_rows(scores)
+        expect(rows.shape[1] == self.num_labels + 1, f"{self.num_labels + 1} gaps", num_gaps=rows.shape[1])
+        size = (len(rows), self.num_candidates)
+        noisy = generator.standard_normal(size) if self.noise == "gaussian" else draw(self.noise, generator, size)
+        noisy *= self.scale
+        noisy += rows[:, self._candidates].astype(np.float64, copy=False)
+        if self.regularizer is not None:
+            noisy += np.array(self.regularizer[self._candidates])
+        chosen: IntArray = np.argmax(noisy, axis=1) + self._candidates.start
+        return chosen[0] if single else chosen
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        """Describe the choice of one rank."""
+        window = 2 * relation.count_window
+        if self.noise == "gaussian":
+            return GaussianNoisyMaxEvent(
+                neighboring_relation=relation,
+                noise_multiplier=self.scale / window,
+                num_candidates=self.num_candidates,
+            )
+        return choice_event(relation, eta=window / self.scale, noise=self.noise)
+
+    @property
+    def _candidates(self) -> slice:
+        first, last = (0, self.num_labels) if self.allow_empty else (1, self.num_labels - 1)
+        return slice(first, min(last, self.kbar or last) + 1)
+
+
+def as_counts(counts: ArrayLike, upper: int) -> tuple[IntArray, bool]:
+    """Return counts as ``[B, C]``, and whether they came as one row ``[C]``.
+
+    Raises:
+        ValueError: unless they are integers of shape ``[C]`` or ``[B, C]`` in ``[0, upper]``, ``0 < upper < 2^53``.
+    """
+    rows, single = as_rows(counts)
+    expect(rows.dtype.kind in "iu", "integer counts", dtype=str(rows.dtype))
+    expect_count(1, upper=upper)
+    expect(upper < 2**53, "upper < 2^53", upper=upper)
+    if rows.size:
+        low, high = int(rows.min()), int(rows.max())
+        expect(low >= 0 and high <= upper, f"counts in 0..{upper}", minimum=low, maximum=high)
+    return rows.astype(np.int64, copy=False), single
+
+
+def sort_rows(rows: IntArray, upper: int) -> SortedCounts:
+    """Sort counts ``[B, C]`` that are known to lie in ``[0, upper]``."""
+    order, below = sort_ascending(upper - rows, largest=upper)
+    padded = np.empty((len(rows), rows.shape[1] + 2), dtype=np.int64)
+    padded[:, 0] = 0
+    padded[:, 1:-1] = below
+    padded[:, -1] = upper
+    return SortedCounts(order, padded[:, 1:] - padded[:, :-1])

@@ -1,0 +1,240 @@
+"""Top-k by stability: a gap between sorted counts is chosen privately, then the set above it is tested and released.
+
+Zhu & Wang (2022), "Adaptive Private-K-Selection with Adaptive K and Application to Multi-label PATE".
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pate.accounting.events import BoundedRangeEvent, ComposedEvent, Event, RepeatedEvent
+from pate.accounting.relation import NeighboringRelation
+from pate.mechanisms.base import Mechanism, Released_co
+from pate.mechanisms.gaps import GapChoice, GapNoise, SortedCounts, as_counts, sort_rows
+from pate.mechanisms.noise import gumbel
+from pate.mechanisms.ranking import ROWS, expect_within
+from pate.mechanisms.stability import StabilityTest
+from pate.typing import BoolArray, IntArray
+from pate.validation import expect, expect_count, expect_open_unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TestedGap(Mechanism[Released_co]):
+    """The choice of a rank by its gap, and the test of that gap, in turn.
+
+    Args:
+        num_teachers: the nominal number of teachers, the public largest count.
+        num_labels: the number of labels C.
+        scale_gap: scale of the noise of the choice, in votes.
+        sigma_test: standard deviation of the noise of the test, in votes.
+        delta_test: probability that an unstable set passes the test.
+        shift: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD, in votes.
+        allow_empty: whether the rank may be 0 or C.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test")
+
+    num_teachers: int
+    num_labels: int
+    scale_gap: float
+    sigma_test: float
+    delta_test: float
+    shift: int
+    allow_empty: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_open_unit(delta_test=self.delta_test)
+        _ = self.choice, self.test  # which check their parameters
+
+    @cached_property
+    def choice(self) -> GapChoice:
+        """The choice of a rank."""
+        return GapChoice(num_labels=self.num_labels, scale=self.scale_gap, allow_empty=self.allow_empty)
+
+    @cached_property
+    def test(self) -> StabilityTest:
+        """The test of the gap below that rank."""
+        return StabilityTest(
+            num_teachers=self.num_teachers, sigma=self.sigma_test, delta_test=self.delta_test, shift=self.shift
+        )
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        """Describe the choice of a gap, then its test (Zhu & Wang (2022), Theorem 10), for one row of counts."""
+        return ComposedEvent(events=(self.choice.event(relation), self.test.event(relation)))
+
+    def _rows(self, counts: ArrayLike) -> tuple[IntArray, bool]:
+        rows, single = as_counts(counts, self.num_teachers)
+        expect(rows.shape[1] == self.num_labels, f"counts of {self.num_labels} labels", num_labels=rows.shape[1])
+        return rows, single
+
+    def _ranked(self, rows: IntArray, generator: np.random.Generator) -> tuple[SortedCounts, IntArray, BoolArray]:
+        """Return sorted counts, the rank chosen ``[n]`` and whether it passed ``[n]``."""
+        found = sort_rows(rows, self.num_teachers)
+        rank = self.choice(found.gaps, generator=generator)
+        gap = np.take_along_axis(found.gaps, rank[:, None], axis=1)[:, 0]
+        return found, rank, self.test(gap, generator=generator)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
+    """Choose k by the widest noisy gap, then release the exact set of the k largest counts if that gap is stable.
+
+    Privacy: a `GapChoice` composed with a `StabilityTest` (Zhu & Wang (2022), Theorem 10).
+
+    Args:
+        num_teachers: the nominal number of teachers, the public largest count.
+        num_labels: the number of labels C.
+        scale_gap: scale of the noise of the choice (its standard deviation for ``gaussian``), in votes.
+        sigma_test: standard deviation of the noise of the test, in votes.
+        delta_test: probability that an unstable set passes the test.
+        shift: what the test protects, in votes: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD.
+        allow_empty: whether k may be 0 or C.
+        noise: noise of the choice, one of those of `GapChoice`.
+
+    Raises:
+        ValueError: on a scale or deviation that is not positive, ``delta_test`` outside (0, 1), ``shift < 1``, an
+            unknown noise, or one label without the empty and the full set.
+    """
+
+    noise: GapNoise = "gumbel"
+
+    @cached_property
+    def choice(self) -> GapChoice:
+        """The choice of k."""
+        return GapChoice(
+            num_labels=self.num_labels, scale=self.scale_gap, noise=self.noise, allow_empty=self.allow_empty
+        )
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> tuple[BoolArray, BoolArray]:
+        """Release sets of labels by counts ``[C]`` or ``[B, C]``, integers in ``[0, num_teachers]``.
+
+        Returns:
+            The members, booleans of the shape of the counts, all False in a row that failed; and whether the test
+            passed, booleans ``[]`` or ``[B]``.
+
+        Raises:
+            ValueError: on counts of another shape, kind or range.
+        """
+        rows, single = self._rows(scores)
+        members = np.zeros(rows.shape, dtype=np.bool_)
+        released = np.zeros(len(rows), dtype=np.bool_)
+        ranks = np.arange(self.num_labels)
+        # Gaussian noise is drawn for the whole batch, in the order in which seeded releases have always drawn it
+        step = max(1, len(rows)) if self.noise == "gaussian" else ROWS
+        for start in range(0, len(rows), step):
+            part = slice(start, start + step)
+            found, k, passed = self._ranked(rows[part], generator)
+            np.put_along_axis(members[part], found.order, (ranks < k[:, None]) & passed[:, None], axis=1)
+            released[part] = passed
+        return (members[0], released[0]) if single else (members, released)
+
+
+class FixedTopK(NamedTuple):
+    """What a `FixedTopKMechanism` releases."""
+
+    members: BoolArray
+    """``[C]`` or ``[B, C]``: the set of k labels, all False in a row that failed the test."""
+    released: BoolArray
+    """``[]`` or ``[B]``: whether the test passed."""
+    rounds: IntArray
+    """``[]`` or ``[B]``: how many rounds of peeling were run, 0 in a row that failed. It follows from the rank that was
+    chosen, for which the event of the choice and the test pays.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedTopKMechanism(_TestedGap[FixedTopK]):
+    """Release a set of exactly k labels, most of it by a stable gap near k (Zhu & Wang (2022), Algorithm 3).
+
+    A rank j is chosen by the gaps less ``pull * abs(j - k)`` and tested as in `StableTopKMechanism`. If it passes, what
+    the j largest lack for k is peeled from the rest; if they are too many, the surplus is peeled off or the k are
+    peeled from them, whichever takes fewer rounds. Rows that fail release nothing.
+
+    Privacy: a `GapChoice` composed with a `StabilityTest`, then one bounded-range choice of ``w / scale_peel`` for
+    every round of peeling, k at most; ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
+
+    Args:
+        num_teachers: the nominal number of teachers, the public largest count.
+        num_labels: the number of labels C.
+        scale_gap: scale of the Gumbel noise of the choice, in votes.
+        sigma_test: standard deviation of the noise of the test, in votes.
+        delta_test: probability that an unstable set passes the test.
+        shift: what the test protects, in votes: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD.
+        allow_empty: whether the rank may be 0 or C.
+        k: size of the set, 1..C.
+        pull: public preference for ranks near k, in votes per rank, at least 0.
+        scale_peel: scale of the Gumbel noise of the peeling, in votes.
+
+    Raises:
+        ValueError: on noise that is not positive, ``delta_test`` outside (0, 1), ``shift < 1``, ``k`` outside 1..C,
+            ``pull < 0``, or one label without the empty and the full set.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test", "scale_peel")
+
+    k: int
+    pull: float
+    scale_peel: float
+
+    def __post_init__(self) -> None:
+        expect_count(1, k=self.k)
+        expect_within(self.num_labels, k=self.k)
+        expect(math.isfinite(self.pull) and self.pull >= 0, "pull >= 0", pull=self.pull)
+        super().__post_init__()
+
+    @cached_property
+    def choice(self) -> GapChoice:
+        """The choice of a rank near k."""
+        return GapChoice(
+            num_labels=self.num_labels,
+            scale=self.scale_gap,
+            allow_empty=self.allow_empty,
+            regularizer=tuple(-self.pull * abs(j - self.k) for j in range(self.num_labels + 1)),
+        )
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> FixedTopK:
+        """Release sets of k labels by counts ``[C]`` or ``[B, C]``, integers in ``[0, num_teachers]``.
+
+        Raises:
+            ValueError: on counts of another shape, kind or range.
+        """
+        rows, single = self._rows(scores)
+        (order, gaps), j, passed = self._ranked(rows, generator)
+        k, ranks = self.k, np.arange(self.num_labels)
+        surplus = j - k
+        drop = (surplus > 0) & (surplus <= k)
+        rounds = np.where(surplus > k, k, np.abs(surplus)) * passed
+        # the k smallest keys are released: distances below the largest count, noisy where something is peeled
+        inside = ranks < j[:, None]
+        below = np.cumsum(np.where(ranks == 0, 0, gaps[:, :-1]), axis=1).astype(np.float64)
+        noise = self.scale_peel * gumbel(generator, rows.shape)
+        keys = below + np.where(drop[:, None], noise, -noise)
+        keys[inside & (surplus <= 0)[:, None]] = -np.inf
+        keys[~inside & (surplus > 0)[:, None]] = np.inf
+        chosen = np.argpartition(keys, k - 1, axis=1)[:, :k]
+        members = np.zeros(rows.shape, dtype=np.bool_)
+        np.put_along_axis(members, np.take_along_axis(order, chosen, axis=1), passed[:, None], axis=1)
+        return FixedTopK(members[0], passed[0], rounds[0]) if single else FixedTopK(members, passed, rounds)
+
+    def event(self, relation: NeighboringRelation, rounds: int | None = None) -> Event:
+        """Describe the choice, the test and ``rounds`` rounds of peeling, for one row of counts.
+
+        Reserve the event of k rounds (None), which is the most that is run; the realised `FixedTopK.rounds` may be
+        settled after the release.
+
+        Raises:
+            ValueError: on ``rounds`` outside 0..k.
+        """
+        rounds = self.k if rounds is None else rounds
+        expect_count(0, rounds=rounds)
+        expect(rounds <= self.k, f"rounds <= k = {self.k}", rounds=rounds)
+        stable = super().event(relation)
+        if rounds == 0:
+            return stable
+        round_of_peeling = BoundedRangeEvent(neighboring_relation=relation, eta=relation.count_window / self.scale_peel)
+        return ComposedEvent(events=(stable, RepeatedEvent(event=round_of_peeling, count=rounds)))

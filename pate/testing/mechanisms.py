@@ -1,0 +1,142 @@
+"""What every mechanism must show: its sampler follows its law, and its law costs no more than its event says."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate.accounting.curves import cost
+from pate.accounting.relation import NeighboringRelation
+from pate.mechanisms.base import Mechanism
+from pate.mechanisms.noise import seeded_generator
+from pate.testing.laws import ORDERS, RELATIONS, chi_square_p_value, neighbors, renyi_divergence
+from pate.typing import FloatArray, IntArray
+
+Outcome = tuple[int, ...]
+Grid = Sequence[Sequence[float]]
+
+
+class MechanismContract(ABC):
+    """Inherit, fill in what is abstract, and name the class ``Test...``.
+
+    A subclass makes the mechanism, lists its outputs and gives their exact law by its plain definition. The law is
+    enumerated for every vector of counts in ``{0..max_count}^num_items`` and compared between all neighbors; samples
+    are drawn for the rows of ``grid``.
+    """
+
+    num_items = 3
+    max_count = 3
+    draws = 20_000
+    """How many rows of a batch a law is tested with."""
+    single_draws = 200
+    """How many single rows a law is tested with."""
+    grid: Grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3), (2, 0, 1))
+    loose_because = ""
+    """Why no pair of neighbors comes within 10% of the event's curve; empty where one does, at some order."""
+    tolerance = 1e-7
+    """Relative error of the enumerated law."""
+
+    @abstractmethod
+    def make(self, relation: NeighboringRelation) -> Mechanism[Any]:
+        """Return the mechanism as it is run to protect ``relation``; for most, the same under both."""
+
+    @abstractmethod
+    def outcomes(self) -> list[Outcome]:
+        """List all outputs."""
+
+    @abstractmethod
+    def law(self, mechanism: Any, scores: Any) -> FloatArray:
+        """Return the probability of each outcome for ``scores`` ``[d]``, by the plain definition."""
+
+    def select(self, mechanism: Any, scores: Any, generator: np.random.Generator) -> Any:
+        """Run the mechanism on ``scores`` ``[n, d]`` or ``[d]``; return outcomes ``[n, m]`` or ``[m]``."""
+        return mechanism(scores, generator=generator)
+
+    # what every subclass inherits
+
+    def test_sampler_follows_the_law(self) -> None:
+        for mechanism in {self.make(relation) for relation in RELATIONS}:
+            assert min(self._p_values(mechanism, self.draws, single=False)) > 1e-4
+
+    def test_single_rows_follow_the_law(self) -> None:
+        assert min(self._p_values(self.make(RELATIONS[0]), self.single_draws, single=True)) > 1e-4
+
+    def test_a_fifth_less_noise_is_caught(self) -> None:
+        assert min(self._p_values(self.make(RELATIONS[0]), self.draws, single=False, noise=0.8)) < 1e-6
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_divergence_between_all_neighbors_is_within_the_curve(self, relation: NeighboringRelation) -> None:
+        worst = self.worst_divergence(relation)
+        rdp = cost(self.make(relation).event(relation), ORDERS).rdp
+        assert (worst <= rdp * (1 + self.tolerance) + 1e-9).all(), (worst / rdp).max()
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_curve_is_tight_unless_said_otherwise(self, relation: NeighboringRelation) -> None:
+        reached = (self.worst_divergence(relation) / cost(self.make(relation).event(relation), ORDERS).rdp).max()
+        assert (reached < 0.9) == bool(self.loose_because), reached
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_events_state_their_relation(self, relation: NeighboringRelation) -> None:
+        mechanism = self.make(relation)
+        assert mechanism.event(relation).neighboring_relation is relation
+        assert mechanism.events()[relation] == mechanism.event(relation)
+        for stated, event in mechanism.events().items():
+            assert event.neighboring_relation is stated
+
+    def test_parameters_make_the_mechanism(self) -> None:
+        """Equal parameters make equal mechanisms, and noise of no width is refused."""
+        mechanism, again = self.make(RELATIONS[0]), self.make(RELATIONS[0])
+        assert mechanism == again and hash(mechanism) == hash(again)
+        assert mechanism.noise_parameters
+        assert mechanism != mechanism.scaled(2.0)
+        for factor in (0.0, -5.0, np.nan, np.inf):
+            with pytest.raises(ValueError, match=r"^Expected \w+ > 0, got \w+=[^\n]*$"):
+                mechanism.scaled(factor)
+
+    def worst_divergence(self, relation: NeighboringRelation) -> FloatArray:
+        """Return the largest divergence over all pairs of neighbors, ``[ORDERS]``."""
+        return _worst_divergence(type(self), relation)
+
+    def _p_values(self, mechanism: Mechanism[Any], draws: int, *, single: bool, noise: float = 1.0) -> list[float]:
+        """Test draws with ``noise`` times the noise against the law of ``mechanism``, for each row of the grid."""
+        outcomes = np.array(self.outcomes())
+        # one number per outcome; an index may be -1
+        digits = (outcomes.max() + 2) ** np.arange(outcomes.shape[1])
+        listed = (outcomes + 1) @ digits
+        sampler = mechanism.scaled(noise)
+        found = []
+        for seed, scores in enumerate(self.grid):
+            row = np.asarray(scores)
+            generator = seeded_generator(seed)
+            if single:
+                drawn = np.array([self.select(sampler, row, generator) for _ in range(draws)])
+            else:
+                drawn = np.asarray(self.select(sampler, np.tile(row, (draws, 1)), generator))
+            observed = np.bincount((drawn.reshape(draws, -1) + 1) @ digits, minlength=listed.max() + 1)[listed]
+            assert observed.sum() == draws
+            law = self.law(mechanism, row)
+            assert law.min() >= 0 and law.sum() == pytest.approx(1, abs=max(1e-6, self.tolerance))
+            found.append(chi_square_p_value(observed, law * draws))
+        return found
+
+
+@cache
+def _laws(contract: Callable[[], MechanismContract], mechanism: Mechanism[Any]) -> tuple[IntArray, FloatArray]:
+    """Return all vectors of counts ``[n, d]`` and their laws ``[n, m]``, which relations share where mechanisms do."""
+    checked = contract()
+    counts = np.array(list(np.ndindex((checked.max_count + 1,) * checked.num_items)))
+    return counts, np.array([checked.law(mechanism, row) for row in counts])
+
+
+@cache
+def _worst_divergence(contract: Callable[[], MechanismContract], relation: NeighboringRelation) -> FloatArray:
+    checked = contract()
+    mechanism = checked.make(relation)
+    counts, laws = _laws(contract, mechanism)
+    first, second = neighbors(counts, relation, (checked.max_count + 1,) * checked.num_items)
+    delta0 = cost(mechanism.event(relation), ORDERS).delta0
+    worst: FloatArray = renyi_divergence(laws[first], laws[second], delta0).max(axis=0)
+    return worst

@@ -1,0 +1,219 @@
+"""StableTopK: the choice of a gap, its test, and the set above it."""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+
+from pate import mechanisms as m
+from pate.accounting import BoundedRangeEvent, ComposedEvent, NeighboringRelation, cost
+from pate.testing import MechanismContract
+from pate.testing.mechanisms import Grid
+from tests.mechanisms import oracles
+
+ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
+PANEL: dict[str, Any] = {"num_teachers": 100, "num_labels": 4}
+STABLE: dict[str, Any] = PANEL | {"scale_gap": 2.0, "sigma_test": 2.0, "delta_test": 1e-3, "shift": 2}
+FIXED: dict[str, Any] = STABLE | {"k": 2, "pull": 1.0, "scale_peel": 2.0}
+COUNTS = np.array([[90, 3, 80, 9], [50, 50, 50, 50], [0, 100, 0, 100]])
+
+
+class TestStableTopK(MechanismContract):
+    max_count = 4
+    grid: Grid = ((4, 2, 0), (4, 1, 1), (0, 1, 4), (4, 0, 1))
+    loose_because = "a failed test hides which rank was chosen"
+
+    def settings(self, relation: NeighboringRelation) -> dict[str, Any]:
+        noise = {"scale_gap": 2.0, "sigma_test": 1.5, "delta_test": 0.02, "shift": relation.count_window}
+        return {"num_teachers": self.max_count, "num_labels": self.num_items} | noise
+
+    def make(self, relation: NeighboringRelation) -> m.Mechanism[Any]:
+        return m.StableTopKMechanism(**self.settings(relation))
+
+    def outcomes(self) -> list[tuple[int, ...]]:
+        return list(itertools.product((0, 1), repeat=self.num_items + 1))
+
+    def law(self, mechanism: Any, scores: oracles.Array) -> oracles.Array:
+        q = oracles.gaps(scores.tolist(), self.max_count)
+        order = oracles.ranks(scores.tolist())
+        law = dict.fromkeys(self.outcomes(), 0.0)
+        for j, p in enumerate(oracles.softmax(np.array(q) / mechanism.scale_gap)):
+            passing = passing_chance(q[j], mechanism)
+            members = tuple(int(i in order[:j]) for i in range(self.num_items))
+            law[(*members, 1)] += p * passing
+            law[(0,) * (self.num_items + 1)] += p * (1 - passing)
+        return np.array(list(law.values()))
+
+    def select(self, mechanism: Any, scores: oracles.Array, generator: np.random.Generator) -> Any:
+        members, released = mechanism(np.atleast_2d(scores), generator=generator)
+        return np.column_stack((members, released)).astype(int)
+
+
+def passing_chance(q: float, mechanism: Any) -> float:
+    margin = (max(q, mechanism.shift) - mechanism.shift) / mechanism.sigma_test
+    return float(ndtr(margin + ndtri(mechanism.delta_test)))
+
+
+class TestStableTopKRunForAddRemove(TestStableTopK):
+    """Run with a shift of 1 and accounted under both relations."""
+
+    def make(self, relation: NeighboringRelation) -> m.Mechanism[Any]:
+        return m.StableTopKMechanism(**self.settings(ADD))
+
+
+class TestFixedTopK(TestStableTopK):
+    k = 2
+    num_items = 4
+    max_count = 3
+    grid: Grid = ((3, 3, 0, 0), (3, 1, 1, 0), (0, 3, 3, 3), (1, 2, 0, 3))
+    loose_because = "the worst case of k rounds of peeling is not what most ranks lead to"
+
+    def make(self, relation: NeighboringRelation) -> m.Mechanism[Any]:
+        return m.FixedTopKMechanism(k=self.k, pull=1.0, scale_peel=1.2, **self.settings(relation))
+
+    def law(self, mechanism: m.FixedTopKMechanism, scores: oracles.Array) -> oracles.Array:
+        q = np.array(oracles.gaps(scores.tolist(), self.max_count), dtype=float)
+        order, k = oracles.ranks(scores.tolist()), mechanism.k
+        law = dict.fromkeys(self.outcomes(), 0.0)
+        pulled = q - mechanism.pull * np.abs(np.arange(len(q)) - k)
+        for j, chance in enumerate(oracles.softmax(pulled / mechanism.scale_gap)):
+            passing = passing_chance(q[j], mechanism)
+            law[(0,) * (self.num_items + 1)] += chance * (1 - passing)
+            inside, outside = order[:j], order[j:]
+            if j <= k:
+                pool, rounds, sign = outside, k - j, 1
+            elif j - k <= k:
+                pool, rounds, sign = inside, j - k, -1
+            else:
+                pool, rounds, sign = inside, k, 1
+            peels = oracles.sequences(len(pool), rounds)
+            utilities = tuple(sign * scores[i] / mechanism.scale_peel for i in pool)
+            for peel, p in zip(peels, oracles.peel_law(utilities, peels, oracles.softmax), strict=True):
+                picked = {pool[i] for i in peel}
+                chosen = set(inside) | picked if j <= k else (set(inside) - picked if sign < 0 else picked)
+                members = tuple(int(i in chosen) for i in range(self.num_items))
+                law[(*members, 1)] += chance * passing * p
+        return np.array(list(law.values()))
+
+    def select(self, mechanism: m.FixedTopKMechanism, scores: oracles.Array, generator: np.random.Generator) -> Any:
+        members, released, rounds = mechanism(np.atleast_2d(scores), generator=generator)
+        assert (members.sum(axis=1) == self.k * released).all()
+        assert (rounds <= self.k * released).all()
+        return np.column_stack((members, released)).astype(int)
+
+
+class TestFixedTopOne(TestFixedTopK):
+    k = 1
+    num_items = 3
+    max_count = 4
+    grid: Grid = ((4, 3, 0), (4, 4, 4), (0, 4, 3))
+
+
+def stable(counts: Any, **others: Any) -> Any:
+    return m.StableTopKMechanism(**STABLE | others)(counts, generator=m.seeded_generator(0))
+
+
+def fixed(counts: Any, **others: Any) -> Any:
+    return m.FixedTopKMechanism(**FIXED | others)(counts, generator=m.seeded_generator(0))
+
+
+@pytest.mark.parametrize("run", [stable, fixed])
+def test_one_row_is_the_first_of_a_batch_of_one(run: Any) -> None:
+    for alone, batched in zip(run(COUNTS[0].astype(np.uint8)), run(COUNTS[:1]), strict=True):
+        np.testing.assert_array_equal(alone, batched[0])
+
+
+@pytest.mark.parametrize("run", [stable, fixed])
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ([[1, 2.5, 0, 0]], "Expected integer counts, got dtype='float64'"),
+        ([[1, 101, 0, 0]], "Expected counts in 0..100, got minimum=0, maximum=101"),
+        ([[1, 2]], "Expected counts of 4 labels, got num_labels=2"),
+    ],
+)
+def test_counts_that_are_refused(run: Any, counts: Any, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        run(counts)
+    assert str(caught.value) == message
+
+
+def test_an_event_is_that_of_the_choice_and_that_of_the_test() -> None:
+    for noise in ("gumbel", "gaussian"):
+        mechanism = m.StableTopKMechanism(**STABLE | {"allow_empty": False, "noise": noise})
+        assert mechanism.choice == m.GapChoice(num_labels=4, scale=2.0, allow_empty=False, noise=mechanism.noise)
+        assert mechanism.test == m.StabilityTest(num_teachers=100, sigma=2.0, delta_test=1e-3, shift=2)
+        for relation in NeighboringRelation:
+            parts = (mechanism.choice.event(relation), mechanism.test.event(relation))
+            assert mechanism.event(relation) == ComposedEvent(events=parts)
+
+
+@pytest.mark.parametrize("noise", ["gumbel", "gaussian"])
+def test_little_noise_releases_the_set_above_the_widest_gap(noise: str) -> None:
+    members, released = stable(COUNTS, scale_gap=1e-3, sigma_test=1e-3, noise=noise)
+    assert released.all()
+    # equal counts leave nothing but the sentinels, of which none and all are as far
+    assert members[[0, 2]].tolist() == [[True, False, True, False], [False, True, False, True]]
+    assert members[1].all() or not members[1].any()
+
+
+def test_without_the_empty_set_equal_counts_release_nothing() -> None:
+    members, released = stable(np.full((200, 5), 50), num_labels=5, delta_test=1e-9, allow_empty=False)
+    assert not released.any() and not members.any()
+
+
+def test_one_label_is_in_or_out() -> None:
+    for count, expected in ((100, True), (0, False)):
+        members, released = stable([[count]], num_labels=1)
+        assert released.all() and members.tolist() == [[expected]]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_fixed_k_is_what_comes_out(k: int) -> None:
+    members, released, rounds = fixed(np.tile(COUNTS, (50, 1)), k=k)
+    assert released.any()
+    np.testing.assert_array_equal(members.sum(axis=1), k * released)
+    assert ((rounds >= 0) & (rounds <= k * released)).all()
+
+
+def test_fixed_k_with_little_noise_is_the_top() -> None:
+    for k, expected in ((1, [0]), (2, [0, 2]), (3, [0, 2, 3])):
+        for pull in (0.0, 1e3):
+            quiet = {"scale_gap": 1e-3, "sigma_test": 1e-3, "scale_peel": 1e-3}
+            members, released, rounds = fixed(COUNTS[0], k=k, pull=pull, **quiet)
+            # without a pull the widest gap is that below two labels
+            assert released and np.flatnonzero(members).tolist() == expected
+            assert rounds == (0 if pull else abs(k - 2))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"k": 0}, "Expected an integer k >= 1, got k=0"),
+        ({"k": 5}, "Expected k <= 4 for 4 items, got k=5"),
+        ({"pull": -1.0}, "Expected pull >= 0, got pull=-1.0"),
+        ({"pull": math.inf}, "Expected pull >= 0, got pull=inf"),
+        ({"scale_peel": 0.0}, "Expected scale_peel > 0, got scale_peel=0.0"),
+        ({"scale_gap": -5.0}, "Expected scale_gap > 0, got scale_gap=-5.0"),
+        ({"sigma_test": -5.0}, "Expected sigma_test > 0, got sigma_test=-5.0"),
+    ],
+)
+def test_parameters_that_are_refused_are_named(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        m.FixedTopKMechanism(**FIXED | arguments)
+    assert str(caught.value) == message
+
+
+def test_fixed_k_reserves_k_rounds_and_settles_what_was_run() -> None:
+    mechanism = m.FixedTopKMechanism(**FIXED | {"k": 3, "scale_peel": 4.0})
+    without = m.StableTopKMechanism(**STABLE).event(REPLACE)
+    none, one, all_of_them = (mechanism.event(REPLACE, rounds=rounds) for rounds in (0, 1, None))
+    peel = cost(BoundedRangeEvent(neighboring_relation=REPLACE, eta=0.5)).rdp
+    assert none == without
+    np.testing.assert_allclose(cost(one).rdp, cost(without).rdp + peel)
+    np.testing.assert_allclose(cost(all_of_them).rdp, cost(without).rdp + 3 * peel)
+    with pytest.raises(ValueError, match="^Expected rounds <= k = 3, got rounds=4$"):
+        mechanism.event(REPLACE, rounds=4)
