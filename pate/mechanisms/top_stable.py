@@ -5,9 +5,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pate.accounting.bisection import smallest_where
 from pate.accounting.events import ComposedEvent, Event, FailureEvent, PureDPEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.search import smallest_where
 from pate.mechanisms._scores import ROWS, as_rows, expect_k, rank
 from pate.mechanisms.limited_domain import Listed
 from pate.mechanisms.noise import draw, gumbel

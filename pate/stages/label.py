@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 import pate
 from pate.accounting.budget import Budget
+from pate.accounting.charges import epsilon_after
 from pate.accounting.events import Event
 from pate.accounting.ledger import Ledger
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import check_budget, describe, make_statement
+from pate.accounting.statement import Questions, describe, make_statement
 from pate.aggregators.base import Aggregator, Release
 from pate.data.arrays import read_npz
 from pate.mechanisms.noise import private_generator, seeded_generator
@@ -157,7 +158,7 @@ def _release(
     with ExitStack() as stack:
         ledger = open_ledger(run)
         with _naming_ledger(ledger):
-            epsilon = check_budget(ledger.entries(), events, count=count, relation=relation, delta=delta)
+            epsilon = epsilon_after(ledger.book().charges(), (events, count), relation=relation, delta=delta)
             if budget is not None:
                 within = epsilon <= budget.max_epsilon
                 expect(within, f"epsilon <= {max_epsilon} with all earlier releases", epsilon=epsilon)
@@ -277,14 +278,16 @@ def _state(run: Run, aggregator: Aggregator, released: Mapping[str, NDArray[Any]
     book = ledger.book()
     statement = make_statement(
         book,
+        Questions(
+            num_queries=len(released["ids"]),
+            num_answered=int(released["mask"].any(axis=1).sum()),
+            num_teachers=num_teachers,
+            num_labels=num_labels,
+            aggregator=json.loads(str(released["aggregator"])),
+        ),
         delta=float(released["delta"]),
         relation=aggregator.neighboring_relation,
         unit=_unit(run),
-        aggregator=json.loads(str(released["aggregator"])),
-        num_queries=len(released["ids"]),
-        num_answered=int(released["mask"].any(axis=1).sum()),
-        num_teachers=num_teachers,
-        num_labels=num_labels,
         versions={"pate": pate.__version__} | {name: version(name) for name in ("numpy", "scipy", "torch")},
         of_this_run_alone=run.ledger is None,
     )

@@ -23,8 +23,8 @@ from pate.accounting.events import (
     leaves,
 )
 from pate.accounting.relation import NeighboringRelation
+from pate.testing.events import EventContract, Laws
 from tests.accounting.oracles import noisy_max_law
-from tests.contracts.event_contract import EventContract, Laws
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 NOT_POSITIVE: tuple[Any, ...] = (0.0, -1.0, float("nan"), float("inf"), "2", None, True)

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from pate.accounting.curves import DEFAULT_ORDERS, cost
+from pate.accounting.cost import DEFAULT_ORDERS
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms import seeded_generator
@@ -82,12 +82,12 @@ class MechanismContract:
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_divergence_between_all_neighbors_is_within_the_curve(self, relation: NeighboringRelation) -> None:
         worst = self.worst_divergence(relation)
-        rdp = cost(self.event(relation), ORDERS).rdp
+        rdp = self.event(relation).cost(ORDERS).rdp
         assert (worst <= rdp * (1 + self.tolerance) + 1e-9).all(), (worst / rdp).max()
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_curve_is_tight_unless_said_otherwise(self, relation: NeighboringRelation) -> None:
-        reached = (self.worst_divergence(relation) / cost(self.event(relation), ORDERS).rdp).max()
+        reached = (self.worst_divergence(relation) / self.event(relation).cost(ORDERS).rdp).max()
         assert (reached < 0.9) == bool(self.loose_because), reached
 
     @pytest.mark.parametrize("relation", RELATIONS)
@@ -125,7 +125,7 @@ def _worst_divergence(contract: Callable[[], MechanismContract], relation: Neigh
     counts = np.array(list(np.ndindex(shape)))
     laws = np.array([mechanism.law(row, relation) for row in counts])
     first, second = neighbors(counts, relation, shape)
-    delta0 = cost(mechanism.event(relation), ORDERS).delta0
+    delta0 = mechanism.event(relation).cost(ORDERS).delta0
     worst: Array = renyi_divergence(laws[first], laws[second], delta0).max(axis=0)
     return worst
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pate import mechanisms as m
-from pate.accounting import NeighboringRelation, cost
+from pate.accounting import NeighboringRelation
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
 GIVEN: dict[str, Any] = {"k": 3, "kbar": 4, "scale": 1.0, "delta": 0.05, "neighboring_relation": ADD}
@@ -57,8 +57,8 @@ def test_all_but_one_may_be_the_domain() -> None:
 def test_event_is_peeling_but_for_delta() -> None:
     event = m.limited_domain_event(k=3, scale=2.0, delta=1e-6, neighboring_relation=REPLACE)
     peel = m.cdp_peel_event(k=3, scale=2.0, neighboring_relation=REPLACE)
-    np.testing.assert_allclose(cost(event).rdp, cost(peel).rdp)
-    assert cost(event).delta0 == pytest.approx(1e-6)
+    np.testing.assert_allclose(event.cost().rdp, peel.cost().rdp)
+    assert event.cost().delta0 == pytest.approx(1e-6)
 
 
 @pytest.mark.parametrize(

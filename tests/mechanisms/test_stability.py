@@ -15,7 +15,6 @@ from pate.accounting import (
     GaussianNoisyMaxEvent,
     NeighboringRelation,
     PureDPEvent,
-    cost,
 )
 from pate.mechanisms.stability import GapNoise
 
@@ -161,7 +160,7 @@ def test_gaussian_noise_is_charged_by_the_number_of_candidates() -> None:
     with pytest.raises(ValueError, match="^Expected num_candidates with Gaussian noise, got num_candidates=None$"):
         m.choose_gap_event(scale=1.0, noise="gaussian", neighboring_relation=ADD)
     few, many = (
-        cost(m.choose_gap_event(scale=50.0, noise="gaussian", num_candidates=n, neighboring_relation=ADD)).rdp
+        m.choose_gap_event(scale=50.0, noise="gaussian", num_candidates=n, neighboring_relation=ADD).cost().rdp
         for n in (2, 40)
     )
     assert (few < many).all()
@@ -242,13 +241,13 @@ def test_laplace_test_run_for_another_relation_fails_more_often() -> None:
     """A test that subtracts 1 lets a gap of 2 pass more often: with the chance that the noise exceeds what is left."""
     for relation, expected in ((ADD, 1e-3), (REPLACE, 1e-3 * math.exp(1 / 4))):
         event = m.stability_test_laplace_event(scale=4.0, delta_test=1e-3, shift=1, neighboring_relation=relation)
-        assert cost(event).delta0 == pytest.approx(expected)
+        assert event.cost().delta0 == pytest.approx(expected)
         assert isinstance(event, ComposedEvent)
         assert event.events[0] == PureDPEvent(neighboring_relation=relation, epsilon=relation.count_window / 4)
     certain = m.stability_test_laplace_event(scale=1e-6, delta_test=1e-3, shift=1, neighboring_relation=REPLACE)
-    assert cost(certain).delta0 == pytest.approx(1)
+    assert certain.cost().delta0 == pytest.approx(1)
     likely = m.stability_test_laplace_event(scale=0.1, delta_test=0.4, shift=1, neighboring_relation=REPLACE)
-    assert cost(likely).delta0 == pytest.approx(1 - math.exp(-10) / 2 / (2 * 0.4), rel=1e-6)
+    assert likely.cost().delta0 == pytest.approx(1 - math.exp(-10) / 2 / (2 * 0.4), rel=1e-6)
 
 
 # StableTopK
@@ -338,7 +337,7 @@ def test_fixed_k_reserves_k_rounds_and_settles_what_was_run() -> None:
     none, one, all_of_them = (
         m.fixed_stable_top_k_event(**shared, k=3, scale_peel=4.0, rounds=rounds) for rounds in (0, 1, None)
     )
-    peel = cost(BoundedRangeEvent(neighboring_relation=REPLACE, eta=0.5)).rdp
+    peel = BoundedRangeEvent(neighboring_relation=REPLACE, eta=0.5).cost().rdp
     assert none == stable
-    np.testing.assert_allclose(cost(one).rdp, cost(stable).rdp + peel)
-    np.testing.assert_allclose(cost(all_of_them).rdp, cost(stable).rdp + 3 * peel)
+    np.testing.assert_allclose(one.cost().rdp, stable.cost().rdp + peel)
+    np.testing.assert_allclose(all_of_them.cost().rdp, stable.cost().rdp + 3 * peel)

@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.stats import binom, laplace
 
 from pate import mechanisms as m
-from pate.accounting import NeighboringRelation, cost
+from pate.accounting import NeighboringRelation
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
 GIVEN: dict[str, Any] = {
@@ -78,10 +78,10 @@ def test_event_adds_the_choice_the_peeling_and_the_failure() -> None:
     event = m.top_stable_event(
         k=2, scale_threshold=4.0, scale_gap=8.0, scale_peel=2.0, delta=1e-6, neighboring_relation=REPLACE
     )
-    peel = cost(m.cdp_peel_event(k=2, scale=2.0, neighboring_relation=REPLACE)).rdp
+    peel = m.cdp_peel_event(k=2, scale=2.0, neighboring_relation=REPLACE).cost().rdp
     # at large orders a pure curve is its epsilon
-    assert cost(event).rdp[-1] - peel[-1] == pytest.approx(2 / 4 + 2 * 2 / 8, rel=1e-4)
-    assert cost(event).delta0 == pytest.approx(1e-6)
+    assert event.cost().rdp[-1] - peel[-1] == pytest.approx(2 / 4 + 2 * 2 / 8, rel=1e-4)
+    assert event.cost().delta0 == pytest.approx(1e-6)
 
 
 @pytest.mark.parametrize(

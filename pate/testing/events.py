@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pate.accounting.accountant import RDPAccountant
-from pate.accounting.curves import DEFAULT_ORDERS, cost
+from pate.accounting.cost import DEFAULT_ORDERS
 from pate.accounting.events import Event, event_from_dict
 from pate.accounting.gaussian import gaussian_delta
 from pate.accounting.relation import NeighboringRelation
@@ -83,7 +83,7 @@ class EventContract:
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_more_noise_never_costs_more(self, relation: NeighboringRelation) -> None:
-        ladder = [cost(self.event(noise, relation)) for noise in sorted(self.noises)]
+        ladder = [self.event(noise, relation).cost() for noise in sorted(self.noises)]
         for less, more in zip(ladder[:-1], ladder[1:], strict=True):
             assert (more.rdp <= less.rdp).all()
             assert more.delta0 <= less.delta0
@@ -93,7 +93,7 @@ class EventContract:
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_curve_is_a_curve(self, relation: NeighboringRelation) -> None:
         for noise in self.noises:
-            rdp, log_survival, mu_squared = cost(self.event(noise, relation))
+            rdp, log_survival, mu_squared = self.event(noise, relation).cost()
             assert mu_squared >= 0
             assert not np.isnan(rdp).any() and (rdp >= 0).all()
             finite = rdp[np.isfinite(rdp)]
@@ -104,7 +104,7 @@ class EventContract:
     def test_curve_bounds_the_enumerated_divergence(self, relation: NeighboringRelation) -> None:
         closest = 0.0
         for noise in self.noises:
-            rdp = cost(self.event(noise, relation), ORDERS).rdp
+            rdp = self.event(noise, relation).cost(ORDERS).rdp
             for p, q in self.laws(noise, relation):
                 for first, second in ((p, q), (q, p)):
                     found = enumerated_divergence(first, second)
@@ -117,7 +117,7 @@ class EventContract:
         if not self.tight:
             pytest.skip("nothing that small is near the curve")
         relation = RELATIONS[0]
-        rdp = cost(self.event(1.0, relation), ORDERS).rdp
+        rdp = self.event(1.0, relation).cost(ORDERS).rdp
         laws = self.laws(0.5, relation)
         assert any((enumerated_divergence(p, q) > rdp * 1.01).any() for p, q in laws)
 
@@ -125,7 +125,7 @@ class EventContract:
     def test_gaussian_trade_off_bounds_the_enumerated_one(self, relation: NeighboringRelation) -> None:
         refuted = False
         for noise in self.noises:
-            mu = math.sqrt(cost(self.event(noise, relation)).mu_squared)
+            mu = math.sqrt(self.event(noise, relation).cost().mu_squared)
             if math.isinf(mu):
                 pytest.skip("no Gaussian is known to dominate such an event")
             for laws in self.laws(noise, relation):
@@ -149,7 +149,7 @@ class EventContract:
                 event_from_dict({key: value for key, value in whole.items() if key != name})
 
     def _accountant(self, relation: NeighboringRelation) -> RDPAccountant:
-        return RDPAccountant(neighboring_relation=relation)
+        return RDPAccountant(relation=relation)
 
 
 def enumerated_divergence(log_p: np.ndarray, log_q: np.ndarray) -> np.ndarray:

@@ -1,0 +1,1 @@
+"""Checks that other packages inherit for their own mechanisms, aggregators and events."""
