@@ -5,6 +5,9 @@ from functools import lru_cache
 
 import mpmath as mp
 import numpy as np
+from scipy.special import log_ndtr
+
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(120)
 
 
 def renyi(p: Sequence[mp.mpf], q: Sequence[mp.mpf], alpha: float) -> mp.mpf:
@@ -133,9 +136,7 @@ def epsilon_of_curve(rdp: Sequence[float], orders: Sequence[float], delta: float
 
 def noisy_max_law(scores: Sequence[float], sd: float) -> np.ndarray:
     """Law of the largest of scores with normal noise, by Gauss-Hermite quadrature on the winner's noise."""
-    from scipy.special import log_ndtr
-
-    nodes, weights = np.polynomial.hermite_e.hermegauss(120)
+    nodes, weights = _NODES, _WEIGHTS
     x = np.asarray(scores, dtype=float) / sd
     log_wins = np.array([sum(log_ndtr(nodes + x[i] - x[j]) for j in range(len(x)) if j != i) for i in range(len(x))])
     law = np.exp(log_wins) @ weights

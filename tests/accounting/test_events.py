@@ -64,7 +64,7 @@ class TestGaussianThresholdEvent(EventContract):
         return GaussianThresholdEvent(noise_multiplier=2 * noise, neighboring_relation=relation)
 
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
-        starts = np.linspace(-20, 8, 281) / (2 * noise)
+        starts = np.linspace(-20, 8, 141) / (2 * noise)
         ends = starts + 1 / (2 * noise)
         return [
             (np.array([log_ndtr(a), log_ndtr(-a)]), np.array([log_ndtr(b), log_ndtr(-b)]))
