@@ -164,7 +164,7 @@ def total_cost(events: Sequence[Event], counts: ArrayLike = 1, orders: FloatArra
 
     Events of one kind are worked on together.
     """
-    kinds = set(map(type, events))
+    kinds: set[type[Event]] = set(map(type, events))
     weights = np.broadcast_to(np.asarray(counts, dtype=np.float64), (len(events),))
     if any(issubclass(kind, CompositeEvent) for kind in kinds):
         flat = [leaf for event, count in zip(events, weights.tolist(), strict=True) for leaf in leaves(event, count)]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import pairwise
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri
@@ -71,13 +71,13 @@ class CurveEvent(Event):
 
     @staticmethod
     @abstractmethod
-    def rdp(orders: FloatArray, /, *parameters: FloatArray) -> FloatArray:
-        """Return the curves ``[N, K]`` on ``orders`` ``[K]``, from the fields in their order, ``[N, 1]`` each."""
+    def rdp(*arguments: Any, **named: Any) -> FloatArray:
+        """Return curves ``[N, K]`` from orders ``[K]`` and then the fields in their order, arrays ``[N, 1]`` each."""
 
     @staticmethod
-    def mu_squared(*parameters: FloatArray) -> FloatArray:
+    def mu_squared(*arguments: Any, **named: Any) -> FloatArray:
         """Return ``mu^2`` of a Gaussian that dominates each, ``[N]``, from the fields in their order, ``[N]`` each."""
-        return np.full(parameters[0].shape, np.inf)
+        return np.full(arguments[0].shape, np.inf)
 
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         """Return what the release costs on ``orders`` ``[K]``."""

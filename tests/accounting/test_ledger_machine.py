@@ -154,10 +154,11 @@ class LedgerMachine(RuleBasedStateMachine):
         """Break a call off before or after its row is in the transaction, and look at the files of that moment."""
         open_ones = [i for i, each in enumerate(self.releases, 1) if not each.settled]
 
-        def call() -> object:
+        def call() -> None:
             if settles and open_ones:
-                return self.handles[which].settle(open_ones[0])
-            return self.reserve(which, 90.0, 1, None)
+                self.handles[which].settle(open_ones[0])
+            else:
+                self.reserve(which, 90.0, 1, None)
 
         if not (settles and open_ones) and not self.affordable(1.01 * self.mu_squared() + 1e-3):
             return
