@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pate.accounting.accountant import RDPAccountant
-from pate.accounting.curves import DEFAULT_ORDERS
+from pate.accounting.cost import DEFAULT_ORDERS
 from pate.accounting.events import BoundedRangeEvent, Event, GaussianEvent, PureDPEvent
 from pate.accounting.relation import NeighboringRelation
 
@@ -36,7 +36,7 @@ def timed(run: Callable[[], float], repeats: int) -> tuple[float, float]:
 
 def by_pate(events: list[Event]) -> float:
     """Epsilon of all events together."""
-    return RDPAccountant(neighboring_relation=RELATION).compose(events).get_epsilon(delta=DELTA)
+    return RDPAccountant(relation=RELATION).compose(events).get_epsilon(delta=DELTA)
 
 
 def by_autodp(noises: np.ndarray) -> float:
@@ -91,7 +91,7 @@ def main() -> None:
         shown = "" if np.isnan(value) else f"{value:.4f}"
         print(f"| {name} | {seconds:.3f} | {seconds / own:,.0f} | {shown} |")
     # what one epsilon takes once all is composed
-    total = RDPAccountant(neighboring_relation=RELATION).compose(gaussians)
+    total = RDPAccountant(relation=RELATION).compose(gaussians)
     again, _ = timed(lambda: [total.get_epsilon(delta=DELTA) for _ in range(1000)][-1], repeats)
     print(f"\nOne more epsilon of the same sum takes {again * 1e3:.1f} us.")
 

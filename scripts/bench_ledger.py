@@ -23,8 +23,9 @@ from pate.accounting import log
 from pate.accounting.budget import Budget
 from pate.accounting.charges import Events
 from pate.accounting.events import GaussianEvent
-from pate.accounting.ledger import Ledger, verify_ledger
+from pate.accounting.ledger import Ledger
 from pate.accounting.relation import NeighboringRelation
+from pate.accounting.verification import verify_ledger
 from pate.aggregators import StableTopK
 
 DELTA = 1e-3

@@ -1,19 +1,16 @@
 """What was released, what it cost, and the sum: events, curves, the accountant, the ledger and its budget."""
 
-from pate.accounting.accountant import RDPAccountant, from_autodp
+from pate.accounting.accountant import RDPAccountant
+from pate.accounting.autodp import from_autodp, to_autodp
 from pate.accounting.budget import Budget, GaussianFilter, PrivacyFilter, RenyiFilter
+from pate.accounting.charges import account, epsilon_after
+from pate.accounting.cost import DEFAULT_ORDERS, Cost
 from pate.accounting.curves import (
-    DEFAULT_ORDERS,
-    Cost,
     bounded_range_rdp,
-    cost,
     gaussian_noisy_max_rdp,
     gaussian_rdp,
     pure_dp_rdp,
     smooth_sensitivity_rdp,
-    stability_test_rdp,
-    threshold_bit_rdp,
-    total_cost,
 )
 from pate.accounting.events import (
     BoundedRangeEvent,
@@ -29,11 +26,16 @@ from pate.accounting.events import (
     SmoothSensitivityEvent,
     StabilityTestEvent,
     event_from_dict,
+    total_cost,
 )
 from pate.accounting.gaussian import gaussian_delta, gaussian_epsilon
-from pate.accounting.ledger import Entry, Ledger, account, read_ledger, verify_ledger
+from pate.accounting.history import Entry
+from pate.accounting.ledger import Ledger, read_ledger
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import check_budget, describe, make_statement, recompute, verify_statement
+from pate.accounting.stability_curve import stability_test_rdp
+from pate.accounting.statement import Questions, describe, make_statement, recompute, verify_statement
+from pate.accounting.threshold_curve import threshold_bit_rdp
+from pate.accounting.verification import verify_ledger
 
 __all__ = [
     "DEFAULT_ORDERS",
@@ -50,19 +52,19 @@ __all__ = [
     "GaussianThresholdEvent",
     "Ledger",
     "NeighboringRelation",
+    "PrivacyFilter",
     "PureDPEvent",
+    "Questions",
     "RDPAccountant",
     "RenyiCurveEvent",
-    "PrivacyFilter",
     "RenyiFilter",
     "RepeatedEvent",
     "SmoothSensitivityEvent",
     "StabilityTestEvent",
     "account",
     "bounded_range_rdp",
-    "check_budget",
-    "cost",
     "describe",
+    "epsilon_after",
     "event_from_dict",
     "from_autodp",
     "gaussian_delta",
@@ -76,6 +78,7 @@ __all__ = [
     "smooth_sensitivity_rdp",
     "stability_test_rdp",
     "threshold_bit_rdp",
+    "to_autodp",
     "total_cost",
     "verify_ledger",
     "verify_statement",

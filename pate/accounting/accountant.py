@@ -4,63 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
 from operator import attrgetter
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pate.accounting.curves import DEFAULT_ORDERS, Cost, FloatArray, total_cost
-from pate.accounting.events import Event, GaussianEvent, RenyiCurveEvent, leaves
-from pate.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_log_delta
+from pate.accounting.base import Event, leaves, total_cost
+from pate.accounting.conversion import Conversion, Guarantee, convert, tightest_guarantee
+from pate.accounting.cost import DEFAULT_ORDERS, Cost
+from pate.accounting.events import GaussianEvent
+from pate.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from pate.accounting.relation import NeighboringRelation
+from pate.typing import FloatArray, IntArray
 from pate.validation import expect, expect_count, expect_open_unit
 
-Conversion = Literal["tightest", "optimal", "classic", "exact"]
-
-_LEDGER_OF_GAUSSIANS = "Gaussian events alone, for their exact epsilon"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Guarantee:
-    """The (epsilon, delta) that a cost proves, and what from: its curve at ``order``, or its Gaussian ``mu``."""
-
-    epsilon: float
-    delta: float
-    delta0: float
-    order: float | None = None
-    rdp: float | None = None
-    mu: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types: no more than what it is proven from, and None for an infinite epsilon."""
-        kept = {name: value for name, value in asdict(self).items() if value is not None}
-        return kept | {"epsilon": self.epsilon if math.isfinite(self.epsilon) else None}
-
-
-def tightest_guarantee(cost: Cost, orders: FloatArray, *, delta: float) -> Guarantee:
-    """Return the smallest epsilon at ``delta`` that ``cost`` on ``orders`` ``[K]`` proves.
-
-    It is that of the best order (Canonne, Kamath & Steinke (2020), Proposition 12), or of the trade-off of a Gaussian
-    mechanism of ``mu`` (Balle & Wang (2018), Theorem 8), which dominates all that was composed (Dong, Roth & Su (2022),
-    Corollary 3.3). Events fixed in advance may be judged by the better of the two.
-    """
-    expect_open_unit(delta=delta)
-    epsilons = convert(cost, orders, delta=delta)
-    best = int(np.argmin(epsilons))
-    epsilon, rest, mu = float(epsilons[best]), remaining_delta(delta, cost.log_survival), math.sqrt(cost.mu_squared)
-    if rest > 0 and mu < math.inf and (mu == 0 or gaussian_log_delta(min(epsilon, 1e300), mu) <= math.log(rest)):
-        return Guarantee(epsilon=gaussian_epsilon(rest, mu), delta=delta, delta0=cost.delta0, mu=mu)
-    if math.isinf(epsilon):
-        return Guarantee(epsilon=epsilon, delta=delta, delta0=cost.delta0)
-    return Guarantee(
-        epsilon=epsilon,
-        delta=delta,
-        delta0=cost.delta0,
-        order=float(orders[best]),
-        rdp=float(cost.rdp[best]),
-    )
+_GAUSSIANS = "Gaussian events alone, for their exact epsilon"
 
 
 class RDPAccountant:
@@ -72,18 +31,18 @@ class RDPAccountant:
     Gaussian events alone.
 
     Args:
-        neighboring_relation: the relation that every event must be stated under.
+        relation: the neighboring relation that every event must be stated under.
         orders: Renyi orders above 1, ascending, shape ``[K]``.
     """
 
-    def __init__(self, *, neighboring_relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS) -> None:
-        self.neighboring_relation = NeighboringRelation(neighboring_relation)
+    def __init__(self, *, relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS) -> None:
+        self.relation = NeighboringRelation(relation)
         orders = np.asarray(orders, dtype=np.float64)
         ascending = orders.ndim == 1 and orders.size > 0 and np.all(np.diff(orders) > 0) and orders[0] > 1
         expect(ascending and np.isfinite(orders[-1]), "ascending finite orders above 1", orders=orders)
         self.orders = orders
         self._cost = Cost.nothing(orders)
-        self._batches: list[tuple[tuple[Event, ...], NDArray[np.int64]]] = []
+        self._batches: list[tuple[tuple[Event, ...], IntArray]] = []
 
     @property
     def events(self) -> tuple[tuple[Event, int], ...]:
@@ -117,9 +76,9 @@ class RDPAccountant:
         if strangers:
             raise TypeError(f"Expected events, got {', '.join(sorted(strangers))}")
         relations = list(map(attrgetter("neighboring_relation"), members))
-        if relations.count(self.neighboring_relation) != len(members):
-            other = next(relation for relation in relations if relation is not self.neighboring_relation)
-            expect(False, f"an event under {self.neighboring_relation.value}", neighboring_relation=other.value)
+        if relations.count(self.relation) != len(members):
+            other = next(relation for relation in relations if relation is not self.relation)
+            expect(False, f"an event under {self.relation.value}", neighboring_relation=other.value)
         added = total_cost(members, times, self.orders)
         if times.any():
             self._cost = self._cost.plus(added)
@@ -173,66 +132,12 @@ class RDPAccountant:
         # delta0 + (1 - delta0) delta without losing a small one of the two
         return min(1.0, self.delta0 + math.exp(self._cost.log_survival + log_delta))
 
-    def to_autodp(self) -> Any:
-        """Return the sum as one ``autodp`` mechanism, whose ``get_approxDP(delta)`` is a cross-check of epsilon."""
-        from pate.accounting._autodp import AutodpMechanism
-
-        return AutodpMechanism(self.orders, self.rdp, self._cost.log_survival)
-
     def _mu(self) -> float:
         parts = [leaf for event, count in self.events for leaf in leaves(event, count)]
         kinds = {type(event).__name__ for event, n in parts if n}
-        expect(kinds <= {GaussianEvent.__name__}, _LEDGER_OF_GAUSSIANS, events=sorted(kinds))
+        expect(kinds <= {GaussianEvent.__name__}, _GAUSSIANS, events=sorted(kinds))
         # the curve is alpha mu^2 / 2
         return math.sqrt(2 * float(self._cost.rdp[0]) / float(self.orders[0])) if parts else 0.0
-
-
-def from_autodp(
-    mechanism: Any, *, neighboring_relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS
-) -> RenyiCurveEvent:
-    """Return the event of an ``autodp`` mechanism: its Renyi-DP curve on those of ``orders`` where it is finite.
-
-    ``neighboring_relation`` is the one that the noise of the mechanism was chosen for, which autodp does not know of.
-    Raises ``ValueError`` where there is no curve: autodp loses the delta of an approximate one.
-    """
-    with np.errstate(all="ignore"):
-        values = np.array([float(mechanism.RenyiDP(float(order))) for order in orders])
-    known = np.isfinite(values)
-    expect(known.any(), "an autodp mechanism with a Renyi-DP curve", mechanism=getattr(mechanism, "name", mechanism))
-    return RenyiCurveEvent(
-        neighboring_relation=neighboring_relation,
-        orders=tuple(orders[known].tolist()),
-        rdp=tuple(values[known].tolist()),
-    )
-
-
-def convert(
-    cost: Cost, orders: FloatArray, *, delta: float, conversion: Literal["optimal", "classic"] = "optimal"
-) -> FloatArray:
-    """Return the epsilon at ``delta`` that each of ``orders`` ``[K]`` proves of ``cost``, ``[K]``."""
-    rest = remaining_delta(delta, cost.log_survival)
-    if rest <= 0:
-        return np.full(orders.shape, np.inf)
-    epsilons: FloatArray = np.maximum(cost.rdp + conversion_overhead(orders, rest, conversion), 0.0)
-    return epsilons
-
-
-def conversion_overhead(
-    orders: FloatArray, delta: float | FloatArray, conversion: Literal["optimal", "classic"] = "optimal"
-) -> FloatArray:
-    """Return what the conversion to ``delta``, which broadcasts, adds to a curve at each of ``orders``, ``[K]``."""
-    far = orders - 1
-    if conversion == "classic":
-        return np.asarray(-np.log(delta) / far, dtype=np.float64)
-    return np.asarray(np.log1p(-1 / orders) - (np.log(delta) + np.log(orders)) / far, dtype=np.float64)
-
-
-def remaining_delta(delta: float, log_survival: float) -> float:
-    """Return ``(delta - delta0) / (1 - delta0)``, what is left of ``delta`` for the curve; 0 or less if nothing is."""
-    delta0 = -math.expm1(log_survival)
-    # a difference of nearly equal numbers is rounded down
-    left = delta - delta0 - 4 * np.finfo(np.float64).eps * delta0
-    return left / (1 - delta0) if left > 0 else left
 
 
 def _expect_renyi(conversion: str) -> None:
@@ -249,7 +154,7 @@ def _as_tuple(events: Any) -> tuple[Any, ...]:
     return tuple(events)
 
 
-def _as_counts(counts: int | ArrayLike, size: int) -> NDArray[np.int64]:
+def _as_counts(counts: int | ArrayLike, size: int) -> IntArray:
     values = np.asarray(counts)
     if values.ndim == 0:
         expect_count(0, count=counts)  # type: ignore[arg-type]

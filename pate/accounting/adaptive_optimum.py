@@ -26,11 +26,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from pate.accounting.accountant import convert, remaining_delta
-from pate.accounting.curves import DEFAULT_ORDERS, FloatArray, total_cost
+from pate.accounting.conversion import convert, remaining_delta
+from pate.accounting.cost import DEFAULT_ORDERS
 from pate.accounting.events import (
     BoundedRangeEvent,
     ComposedEvent,
@@ -39,7 +38,9 @@ from pate.accounting.events import (
     PureDPEvent,
     RepeatedEvent,
     StabilityTestEvent,
+    total_cost,
 )
+from pate.typing import FloatArray, IntArray
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 
 # Above the relative errors of a corner, of half a round (a dozen roundings) and of what is read off; above the error,
@@ -192,7 +193,7 @@ def _outwards(p: FloatArray, q: FloatArray) -> Pairs:
     return Pairs(p * (1 + _CORNER_ERROR), q * (1 - _CORNER_ERROR))
 
 
-def _stencils(pairs: Pairs, step: float) -> tuple[NDArray[np.int64], FloatArray]:
+def _stencils(pairs: Pairs, step: float) -> tuple[IntArray, FloatArray]:
     """Return, for each pair and direction, four nodes ``[2 M, 4]`` relative to one's own, and their weights."""
     p, q = pairs
     yes, no = np.log(p / q), np.log1p((q - p) / (1 - q))
@@ -212,7 +213,7 @@ def _chord(place: FloatArray, step: float) -> FloatArray:
     return np.asarray(np.exp(place * step) * np.expm1((1 - place) * step) / np.expm1(step), dtype=np.float64)
 
 
-def _backward(value: FloatArray, taps: NDArray[np.int64], weights: FloatArray) -> FloatArray:
+def _backward(value: FloatArray, taps: IntArray, weights: FloatArray) -> FloatArray:
     """Take ``value`` ``[J]`` back by half a round: the largest weighted sum over all pairs."""
     before, after = max(0, -int(taps.min())), max(0, int(taps.max()))
     padded = np.concatenate([np.ones(before), value, np.full(after, value[-1])])

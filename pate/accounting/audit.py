@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy.stats import beta
 
-from pate.accounting.search import smallest_where
+from pate.accounting.bisection import smallest_where
 from pate.validation import expect, expect_count, expect_open_unit
 
 Input = TypeVar("Input")

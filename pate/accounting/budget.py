@@ -10,12 +10,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from pate.accounting.accountant import conversion_overhead, tightest_guarantee
-from pate.accounting.curves import DEFAULT_ORDERS, Cost, FloatArray
+from pate.accounting.bisection import largest_count_where
+from pate.accounting.conversion import conversion_overhead, tightest_guarantee
+from pate.accounting.cost import DEFAULT_ORDERS, Cost
 from pate.accounting.figures import epsilon_text, exact_text
 from pate.accounting.gaussian import gaussian_epsilon, largest_mu
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.search import largest_count_where
+from pate.typing import FloatArray
 from pate.validation import expect, expect_open_unit, expect_positive
 
 _SLACK = 1e-12  # relative; sums of the same costs in another order differ by less

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from pate.accounting.accountant import Conversion, RDPAccountant
-from pate.accounting.curves import DEFAULT_ORDERS, FloatArray
+from pate.accounting.accountant import RDPAccountant
+from pate.accounting.bisection import smallest_where
+from pate.accounting.conversion import Conversion
+from pate.accounting.cost import DEFAULT_ORDERS
 from pate.accounting.events import BoundedRangeEvent, ComposedEvent, Event, StabilityTestEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.search import smallest_where
+from pate.typing import FloatArray
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 
 _COARSE = DEFAULT_ORDERS[::6]  # a subset of the orders errs on the private side; enough to compare candidates
@@ -28,7 +30,7 @@ def epsilon_of(
     orders: FloatArray = DEFAULT_ORDERS,
 ) -> float:
     """Return epsilon at ``delta`` of ``event`` done ``count`` times, under the event's own relation."""
-    accountant = RDPAccountant(neighboring_relation=event.neighboring_relation, orders=orders)
+    accountant = RDPAccountant(relation=event.neighboring_relation, orders=orders)
     return accountant.compose(event, count).get_epsilon(delta=delta, conversion=conversion)
 
 

@@ -1,4 +1,4 @@
-"""What releases are charged: events under either relation, how often, and their plain forms."""
+"""Charges: events under either relation with how often they are paid for, their cost, and their plain forms."""
 
 from __future__ import annotations
 
@@ -10,27 +10,43 @@ from types import MappingProxyType
 from typing import Any
 
 from pate.accounting.accountant import RDPAccountant
-from pate.accounting.curves import Cost, FloatArray, cost, total_cost
-from pate.accounting.events import Event, event_from_dict
+from pate.accounting.base import Event, event_from_dict, total_cost
+from pate.accounting.cost import Cost
 from pate.accounting.relation import NeighboringRelation
-from pate.validation import expect, expect_count
+from pate.typing import FloatArray
+from pate.validation import expect, expect_count, expect_open_unit
 
 Events = Mapping[NeighboringRelation, Event]
+"""The event of one query under either relation."""
 Charge = tuple[Events, int]
-"""How often an event, given under either relation, is paid for."""
+"""The events of one query, and how many such queries are paid for."""
 
 MAX_COUNT = 2**53  # beyond it a float does not hold every integer
+ROUNDING = 1 + 1e-12  # sums of the same costs in another order differ by a smaller factor
 
 
-def account(releases: Sequence[Charge], relation: NeighboringRelation) -> RDPAccountant:
-    """Compose releases, each ``(events, count)``, under one relation."""
-    accountant = RDPAccountant(neighboring_relation=relation)
-    return accountant.compose([events[relation] for events, _ in releases], [count for _, count in releases])
+def account(charges: Sequence[Charge], relation: NeighboringRelation) -> RDPAccountant:
+    """Return the accountant of all ``charges`` under ``relation``."""
+    accountant = RDPAccountant(relation=relation)
+    return accountant.compose([events[relation] for events, _ in charges], [count for _, count in charges])
 
 
-def charged(releases: Sequence[Charge], relation: NeighboringRelation, orders: FloatArray) -> Cost:
-    """Return the cost of releases, each ``(events, count)``, under one relation on ``orders`` ``[K]``."""
-    return total_cost([events[relation] for events, _ in releases], [count for _, count in releases], orders)
+def cost_of_charges(charges: Sequence[Charge], relation: NeighboringRelation, orders: FloatArray) -> Cost:
+    """Return what ``charges`` cost together under ``relation`` on ``orders`` ``[K]``."""
+    return total_cost([events[relation] for events, _ in charges], [count for _, count in charges], orders)
+
+
+def epsilon_after(charges: Sequence[Charge], asked: Charge, *, relation: NeighboringRelation, delta: float) -> float:
+    """Return epsilon at ``delta`` under ``relation`` of what was charged and of what is ``asked`` for besides.
+
+    Raises:
+        ValueError: where the stability tests of all these queries alone cost ``delta`` or more.
+    """
+    expect_open_unit(delta=delta)
+    accountant = account([*charges, asked], relation)
+    tests = accountant.delta0
+    expect(delta > tests, f"delta > {tests:.3g}, what the stability tests of all queries cost", delta=delta)
+    return accountant.get_epsilon(delta=delta)
 
 
 def expect_events(events: Events) -> None:
@@ -42,14 +58,14 @@ def expect_events(events: Events) -> None:
         same = isinstance(event, Event) and event.neighboring_relation is relation
         expect(same, f"an event under {relation.value}", event=event)
         try:
-            once = cost(event)
+            once = event.cost()
         except OverflowError:
             raise ValueError(f"Expected an event whose cost is a float, got {str(event)[:80]}") from None
         known = bool((once.rdp >= 0).all()) and once.log_survival <= 0 and once.mu_squared >= 0
         expect(known, "an event of known cost", event=event)
 
 
-def expect_charge(minimum: int, count: int) -> None:
+def expect_charged_count(minimum: int, count: int) -> None:
     """Raise ``ValueError`` unless ``count`` is an integer in ``minimum..2**53``."""
     if type(count) is int and minimum <= count <= MAX_COUNT:
         return

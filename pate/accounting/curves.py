@@ -1,100 +1,19 @@
-"""Renyi-DP curves: event -> cost.
+"""Renyi-DP curves, and the Gaussian mechanisms that dominate them, as pure functions.
 
-A cost is ``(rdp, log_survival, mu_squared)``: the curve on a grid of orders and ``log(1 - delta0)``, which together say
-that the release is delta0-approximate RDP, and the square of the smallest known ``mu`` for which what delta0 leaves is
-``mu``-GDP (Dong, Roth & Su (2022)). All three add under (adaptive) composition.
-
-The primitive curves are pure functions that broadcast: ``orders`` of shape ``[K]`` against parameters of shape
-``[..., 1]`` give ``[..., K]``. Where the formula loses digits, the value is raised by a bound on the rounding error,
-so that what comes out is never below the true curve.
+They broadcast: ``orders`` of shape ``[K]`` against parameters of shape ``[..., 1]`` give ``[..., K]``. Where a formula
+loses digits, the value is raised by a bound on the rounding error: what comes out is never below the true curve.
 """
-
-from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, log_ndtr, ndtri
+from numpy.typing import ArrayLike
+from scipy.special import expit, ndtri
 
-from pate.accounting._threshold_bit import threshold_bit_rdp
-from pate.accounting._two_outcomes import stability_test_rdp
-from pate.accounting.events import (
-    BoundedRangeEvent,
-    ComposedEvent,
-    Event,
-    FailureEvent,
-    GaussianEvent,
-    GaussianNoisyMaxEvent,
-    GaussianThresholdEvent,
-    PureDPEvent,
-    RenyiCurveEvent,
-    RepeatedEvent,
-    SmoothSensitivityEvent,
-    StabilityTestEvent,
-    leaves,
-)
-
-__all__ = [
-    "DEFAULT_ORDERS",
-    "Cost",
-    "bounded_range_rdp",
-    "cost",
-    "gaussian_noisy_max_rdp",
-    "gaussian_rdp",
-    "pure_dp_rdp",
-    "renyi_curve_rdp",
-    "smooth_sensitivity_rdp",
-    "stability_test_rdp",
-    "threshold_bit_rdp",
-    "total_cost",
-]
-
-FloatArray = NDArray[np.float64]
-
-DEFAULT_ORDERS: FloatArray = np.append(1 + np.geomspace(1e-2, 1e5, 256), 1e9)
-"""Orders on which curves are evaluated: within 0.05% of the best order for zCDP-like curves of rho from 1e-6 to 1e3.
-
-The last one stands for pure DP: its conversion adds next to nothing.
-"""
-DEFAULT_ORDERS.setflags(write=False)
+from pate.typing import FloatArray
 
 _ROUNDING = 16 * np.finfo(np.float64).eps
 _LOOSE = 1e-12  # above the relative error of a normal quantile, twice
-_ROWS = 512  # parameters worked on at once, so that the intermediate arrays stay in cache
-
-
-class Cost(NamedTuple):
-    """``rdp`` of shape ``[K]`` on a grid of orders, ``log_survival = log(1 - delta0)``, and ``mu_squared``."""
-
-    rdp: FloatArray
-    log_survival: float
-    mu_squared: float = math.inf
-    """Gaussian differential privacy beside delta0; infinite where no ``mu`` is known."""
-
-    @classmethod
-    def nothing(cls, orders: FloatArray) -> Cost:
-        """Return what no release costs."""
-        return cls(np.zeros(orders.shape), 0.0, 0.0)
-
-    def plus(self, other: Cost) -> Cost:
-        """Return the cost of both."""
-        return Cost(self.rdp + other.rdp, self.log_survival + other.log_survival, self.mu_squared + other.mu_squared)
-
-    def times(self, count: float) -> Cost:
-        """Return the cost of ``count`` releases of this one."""
-        if count == 0:
-            return Cost(np.zeros(self.rdp.shape), 0.0, 0.0)
-        return Cost(self.rdp * count, self.log_survival * count, self.mu_squared * count)
-
-    @property
-    def delta0(self) -> float:
-        """Probability mass that the curve leaves out."""
-        return float(0.0 - np.expm1(self.log_survival))
 
 
 def gaussian_rdp(orders: ArrayLike, noise_multiplier: ArrayLike) -> FloatArray:
@@ -229,127 +148,3 @@ def renyi_curve_rdp(orders: ArrayLike, known_orders: ArrayLike, known_rdp: Array
     chord = np.interp(alpha, known, (known - 1) * values) / (alpha - 1)
     curve: FloatArray = np.where(alpha <= known[0], values[0], np.where(alpha > known[-1], np.inf, chord))
     return curve
-
-
-def total_cost(events: Sequence[Event], counts: ArrayLike = 1, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
-    """Return the cost on ``orders`` ``[K]`` of ``events``, each as often as ``counts`` (one for all, or ``[N]``) says.
-
-    Events of one kind are worked on together. Raises ``TypeError`` on an event without a known curve.
-    """
-    kinds = set(map(type, events))
-    unknown = sorted(kind.__name__ for kind in kinds - {*_COSTS, RepeatedEvent, ComposedEvent})
-    if unknown:
-        raise TypeError(f"Expected events with a known curve, got {', '.join(unknown)}")
-    weights = np.broadcast_to(np.asarray(counts, dtype=np.float64), (len(events),))
-    if kinds & {RepeatedEvent, ComposedEvent}:
-        flat = [leaf for event, count in zip(events, weights.tolist(), strict=True) for leaf in leaves(event, count)]
-        return total_cost([event for event, _ in flat], [count for _, count in flat], orders)
-    total = Cost.nothing(orders)
-    if len(kinds) > 1 or not weights.all():
-        for kind in kinds:
-            chosen = np.fromiter((type(event) is kind for event in events), dtype=np.bool_, count=len(events))
-            chosen &= weights > 0
-            part = [event for event, yes in zip(events, chosen, strict=True) if yes]
-            total = total.plus(total_cost(part, weights[chosen], orders))
-        return total
-    for kind in kinds:
-        return _COSTS[kind](events, weights, orders)
-    return total
-
-
-def cost(event: Event, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
-    """Return the cost of ``event`` on ``orders`` ``[K]``. Raises ``TypeError`` on an event that it does not know."""
-    return total_cost((event,), 1, orders)
-
-
-def _gaussian_cost(events: Sequence[Any], weights: FloatArray, orders: FloatArray) -> Cost:
-    multipliers = _values(events, "noise_multiplier")
-    with np.errstate(over="ignore"):
-        mu_squared = float(np.sum(weights * gaussian_mu_squared(multipliers)))
-        return Cost(gaussian_rdp(orders, 1.0) * mu_squared, 0.0, mu_squared)
-
-
-def _failure_cost(events: Sequence[Any], weights: FloatArray, orders: FloatArray) -> Cost:
-    return Cost(np.zeros(orders.shape), float(weights @ np.log1p(-_values(events, "delta"))), 0.0)
-
-
-def _renyi_curve_cost(events: Sequence[Any], weights: FloatArray, orders: FloatArray) -> Cost:
-    curves = [renyi_curve_rdp(orders, event.orders, event.rdp) for event in events]
-    return Cost((weights[:, None] * np.stack(curves)).sum(axis=0), 0.0)
-
-
-def _stability_cost(events: Sequence[Any], weights: FloatArray, orders: FloatArray) -> Cost:
-    often: defaultdict[StabilityTestEvent, float] = defaultdict(float)
-    for event, weight in zip(events, weights.tolist(), strict=True):
-        often[event] += weight
-    total, key = Cost.nothing(orders), orders.tobytes()
-    for event, weight in often.items():
-        total = total.plus(_stability_cost_once(event, key).times(weight))
-    return total
-
-
-@lru_cache(maxsize=4096)
-def _stability_cost_once(event: StabilityTestEvent, orders: bytes) -> Cost:
-    window = event.gap_window
-    rdp = stability_test_rdp(
-        np.frombuffer(orders),
-        sigma=event.sigma,
-        delta_test=event.delta_test,
-        shift=event.shift,
-        window=window,
-        num_teachers=event.num_teachers,
-    )
-    rdp.setflags(write=False)
-    # Two neighbors may hold different sets while the gap is at most `window`; the test passes such a gap with
-    # probability Phi((window - shift) / sigma - z) at most, which is delta_test under the mechanism's own relation.
-    if window > event.shift:
-        log_delta0 = float(log_ndtr((window - event.shift) / event.sigma + ndtri(event.delta_test)))
-    else:
-        log_delta0 = float(np.log(event.delta_test))
-    # the released bit says on which side of a threshold a Gaussian lies, whose mean moves by `window`
-    mu_squared = float(gaussian_mu_squared(event.sigma / window))
-    with np.errstate(divide="ignore"):  # a test that any gap passes costs all of delta
-        return Cost(rdp, float(np.log1p(-np.exp(log_delta0))), mu_squared)
-
-
-def _summed(
-    curve: Callable[..., FloatArray], mu_squared: Callable[..., FloatArray], *names: str
-) -> Callable[[Sequence[Any], FloatArray, FloatArray], Cost]:
-    """Return the cost of a kind of event: sums of ``curve`` and ``mu_squared`` over the parameters ``names``."""
-
-    def cost_of(events: Sequence[Any], weights: FloatArray, orders: FloatArray) -> Cost:
-        parameters = np.stack([_values(events, name) for name in names], axis=1)
-        distinct, which = np.unique(parameters, axis=0, return_inverse=True)
-        repeats = np.bincount(which.reshape(-1), weights)
-        rdp = np.zeros(orders.shape)
-        for start in range(0, len(distinct), _ROWS):
-            rows = slice(start, start + _ROWS)
-            columns = (distinct[rows, i : i + 1] for i in range(len(names)))
-            rdp += (repeats[rows, None] * curve(orders, *columns)).sum(axis=0)
-        return Cost(rdp, 0.0, float(repeats @ mu_squared(*distinct.T)))
-
-    return cost_of
-
-
-def _no_mu_squared(beta: FloatArray, noise_multiplier: FloatArray) -> FloatArray:
-    # a variance that differs between neighbors has a likelihood ratio that no shift of a Gaussian has
-    return np.full(beta.shape, np.inf)
-
-
-_COSTS: dict[type[Event], Callable[[Sequence[Any], FloatArray, FloatArray], Cost]] = {
-    GaussianEvent: _gaussian_cost,
-    GaussianThresholdEvent: _summed(threshold_bit_rdp, gaussian_mu_squared, "noise_multiplier"),
-    BoundedRangeEvent: _summed(bounded_range_rdp, bounded_range_mu_squared, "eta"),
-    PureDPEvent: _summed(pure_dp_rdp, pure_dp_mu_squared, "epsilon"),
-    GaussianNoisyMaxEvent: _summed(
-        gaussian_noisy_max_rdp, gaussian_noisy_max_mu_squared, "noise_multiplier", "num_candidates"
-    ),
-    SmoothSensitivityEvent: _summed(smooth_sensitivity_rdp, _no_mu_squared, "beta", "noise_multiplier"),
-    StabilityTestEvent: _stability_cost,
-    FailureEvent: _failure_cost,
-    RenyiCurveEvent: _renyi_curve_cost,
-}
-
-
-def _values(events: Sequence[Any], name: str) -> FloatArray:
-    return np.array([getattr(event, name) for event in events], dtype=np.float64)

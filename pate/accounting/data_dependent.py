@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
-from pate.accounting.curves import FloatArray
 from pate.accounting.events import SmoothSensitivityEvent
 from pate.accounting.relation import NeighboringRelation
+from pate.typing import FloatArray
 from pate.validation import expect, expect_count, expect_positive
 
 

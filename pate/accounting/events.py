@@ -1,47 +1,126 @@
-"""Events: immutable, serialisable descriptions of what was released.
+"""The kinds of events: what was released, with the parameters that its cost follows from.
 
-An event says what a mechanism did, with the parameters that its cost follows from, and under which neighboring
-relation they were derived. `pate.accounting.curves` turns it into a cost.
+`pate.accounting.base` says what an event is and how to add a kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
-from pate.accounting.relation import NeighboringRelation
+import numpy as np
+from scipy.special import log_ndtr, ndtri
+
+from pate.accounting.base import (
+    ComposedEvent,
+    CompositeEvent,
+    Event,
+    RepeatedEvent,
+    event_from_dict,
+    leaves,
+    total_cost,
+)
+from pate.accounting.cost import DEFAULT_ORDERS, Cost
+from pate.accounting.curves import (
+    bounded_range_mu_squared,
+    bounded_range_rdp,
+    gaussian_mu_squared,
+    gaussian_noisy_max_mu_squared,
+    gaussian_noisy_max_rdp,
+    gaussian_rdp,
+    pure_dp_mu_squared,
+    pure_dp_rdp,
+    renyi_curve_rdp,
+    smooth_sensitivity_rdp,
+)
+from pate.accounting.stability_curve import stability_test_rdp
+from pate.accounting.threshold_curve import threshold_bit_rdp
+from pate.typing import FloatArray
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 
+__all__ = [
+    "BoundedRangeEvent",
+    "ComposedEvent",
+    "CompositeEvent",
+    "CurveEvent",
+    "Event",
+    "FailureEvent",
+    "GaussianEvent",
+    "GaussianNoisyMaxEvent",
+    "GaussianThresholdEvent",
+    "PureDPEvent",
+    "RenyiCurveEvent",
+    "RepeatedEvent",
+    "SmoothSensitivityEvent",
+    "StabilityTestEvent",
+    "event_from_dict",
+    "leaves",
+    "total_cost",
+]
+
+_ROWS = 512  # parameters worked on at once, so that the intermediate arrays stay in cache
+
 
 @dataclass(frozen=True, kw_only=True)
-class Event:
-    """Base of all events. Subclasses are frozen, keyword-only, and validated when made."""
+class CurveEvent(Event):
+    """An event without delta0, all of whose parameters are numbers that its formulas broadcast over."""
 
-    neighboring_relation: NeighboringRelation
+    @staticmethod
+    @abstractmethod
+    def rdp(*arguments: Any, **named: Any) -> FloatArray:
+        """Return curves ``[N, K]`` from orders ``[K]`` and then the fields in their order, arrays ``[N, 1]`` each."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))
+    @staticmethod
+    def mu_squared(*arguments: Any, **named: Any) -> FloatArray:
+        """Return ``mu^2`` of a Gaussian that dominates each, ``[N]``, from the fields in their order, ``[N]`` each."""
+        return np.full(arguments[0].shape, np.inf)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types; `event_from_dict` is the inverse."""
-        return {"type": type(self).__name__} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+    def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        """Return what the release costs on ``orders`` ``[K]``."""
+        return self.total((self,), np.ones(1), orders)
+
+    @classmethod
+    def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
+        """Return the cost of many events, ``weights`` ``[N]`` times each."""
+        names = [each.name for each in fields(cls) if each.name != "neighboring_relation"]
+        parameters = np.stack([_values(events, name) for name in names], axis=1)
+        distinct, which = np.unique(parameters, axis=0, return_inverse=True)
+        repeats = np.bincount(which.reshape(-1), weights)
+        rdp = np.zeros(orders.shape)
+        for start in range(0, len(distinct), _ROWS):
+            rows = slice(start, start + _ROWS)
+            columns = (distinct[rows, i : i + 1] for i in range(len(names)))
+            rdp += (repeats[rows, None] * cls.rdp(orders, *columns)).sum(axis=0)
+        return Cost(rdp, 0.0, float(repeats @ cls.mu_squared(*distinct.T)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class GaussianEvent(Event):
+class GaussianEvent(CurveEvent):
     """Gaussian noise of ``noise_multiplier`` times the L2 sensitivity (Mironov (2017), Proposition 7)."""
 
     noise_multiplier: float
+
+    rdp = staticmethod(gaussian_rdp)
+    mu_squared = staticmethod(gaussian_mu_squared)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         expect_positive(noise_multiplier=self.noise_multiplier)
 
+    @classmethod
+    def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
+        """Return the cost of many events, ``weights`` ``[N]`` times each: that of one whose ``mu^2`` is their sum."""
+        with np.errstate(over="ignore"):
+            mu_squared = float(np.sum(weights * gaussian_mu_squared(_values(events, "noise_multiplier"))))
+            return Cost(gaussian_rdp(orders, 1.0) * mu_squared, 0.0, mu_squared)
+
 
 @dataclass(frozen=True, kw_only=True)
-class GaussianThresholdEvent(Event):
+class GaussianThresholdEvent(CurveEvent):
     """One bit: whether a real statistic with Gaussian noise reaches a public threshold, at its exact cost.
 
     ``noise_multiplier`` is the standard deviation over the sensitivity of the statistic. As a function of what a
@@ -50,13 +129,16 @@ class GaussianThresholdEvent(Event):
 
     noise_multiplier: float
 
+    rdp = staticmethod(threshold_bit_rdp)
+    mu_squared = staticmethod(gaussian_mu_squared)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         expect_positive(noise_multiplier=self.noise_multiplier)
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoundedRangeEvent(Event):
+class BoundedRangeEvent(CurveEvent):
     """An ``eta``-bounded-range choice, as of the exponential mechanism (Dong, Durfee & Rogers (2020), Lemma 2.4).
 
     With Gumbel noise of scale ``beta`` on scores that move within a window of width ``w``, ``eta = w / beta``.
@@ -64,16 +146,22 @@ class BoundedRangeEvent(Event):
 
     eta: float
 
+    rdp = staticmethod(bounded_range_rdp)
+    mu_squared = staticmethod(bounded_range_mu_squared)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         expect_positive(eta=self.eta)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PureDPEvent(Event):
+class PureDPEvent(CurveEvent):
     """Any ``epsilon``-differentially private release (the curve of randomised response; Mironov (2017), Section IV)."""
 
     epsilon: float
+
+    rdp = staticmethod(pure_dp_rdp)
+    mu_squared = staticmethod(pure_dp_mu_squared)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,7 +169,7 @@ class PureDPEvent(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GaussianNoisyMaxEvent(Event):
+class GaussianNoisyMaxEvent(CurveEvent):
     """The largest of ``num_candidates`` scores with Gaussian noise (Zhu & Wang (2022), Corollary 9).
 
     ``noise_multiplier`` is the standard deviation over the width of the window within which the scores move together.
@@ -89,6 +177,9 @@ class GaussianNoisyMaxEvent(Event):
 
     noise_multiplier: float
     num_candidates: int
+
+    rdp = staticmethod(gaussian_noisy_max_rdp)
+    mu_squared = staticmethod(gaussian_noisy_max_mu_squared)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -127,6 +218,34 @@ class StabilityTestEvent(Event):
         """By how many votes the gap moves at most between neighbors."""
         return self.neighboring_relation.count_window if self.window is None else self.window
 
+    def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        """Return what the release costs on ``orders`` ``[K]``; remembered, because the curve takes long."""
+        return _stability_cost(self, orders.tobytes())
+
+
+@lru_cache(maxsize=4096)
+def _stability_cost(event: StabilityTestEvent, orders: bytes) -> Cost:
+    window = event.gap_window
+    rdp = stability_test_rdp(
+        np.frombuffer(orders),
+        sigma=event.sigma,
+        delta_test=event.delta_test,
+        shift=event.shift,
+        window=window,
+        num_teachers=event.num_teachers,
+    )
+    rdp.setflags(write=False)
+    # Two neighbors may hold different sets while the gap is at most `window`; the test passes such a gap with
+    # probability Phi((window - shift) / sigma - z) at most, which is delta_test under the mechanism's own relation.
+    if window > event.shift:
+        log_delta0 = float(log_ndtr((window - event.shift) / event.sigma + ndtri(event.delta_test)))
+    else:
+        log_delta0 = float(np.log(event.delta_test))
+    # the released bit says on which side of a threshold a Gaussian lies, whose mean moves by `window`
+    mu_squared = float(gaussian_mu_squared(event.sigma / window))
+    with np.errstate(divide="ignore"):  # a test that any gap passes costs all of delta
+        return Cost(rdp, float(np.log1p(-np.exp(log_delta0))), mu_squared)
+
 
 @dataclass(frozen=True, kw_only=True)
 class FailureEvent(Event):
@@ -138,16 +257,23 @@ class FailureEvent(Event):
         super().__post_init__()
         expect_open_unit(delta=self.delta)
 
+    def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        """Return ``delta`` and a curve of zeros on ``orders`` ``[K]``."""
+        return Cost(np.zeros(orders.shape), float(np.log1p(-self.delta)), 0.0)
+
 
 @dataclass(frozen=True, kw_only=True)
-class SmoothSensitivityEvent(Event):
+class SmoothSensitivityEvent(CurveEvent):
     """Gaussian noise of ``noise_multiplier`` times a ``beta``-smooth sensitivity (Papernot et al. (2018), Theorem 23).
 
-    Infinite at orders of ``1 / (2 beta)`` and beyond.
+    Infinite at orders of ``1 / (2 beta)`` and beyond. No Gaussian is known to dominate it: a variance that differs
+    between neighbors has a likelihood ratio that no shift of a Gaussian has.
     """
 
     beta: float
     noise_multiplier: float
+
+    rdp = staticmethod(smooth_sensitivity_rdp)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -179,107 +305,10 @@ class RenyiCurveEvent(Event):
         for i, value in enumerate(self.rdp):
             expect(0 <= value < float("inf"), f"finite rdp[{i}] >= 0", **{f"rdp[{i}]": value})
 
-
-@dataclass(frozen=True, kw_only=True)
-class RepeatedEvent(Event):
-    """``event``, ``count`` times, each choice free to depend on all earlier releases."""
-
-    neighboring_relation: NeighboringRelation = None  # type: ignore[assignment]
-    event: Event
-    count: int
-
-    def __post_init__(self) -> None:
-        expect(isinstance(self.event, Event), "event to be an Event", event=self.event)
-        expect_count(1, count=self.count)
-        object.__setattr__(self, "neighboring_relation", _common_relation(self.neighboring_relation, (self.event,)))
+    def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        """Return a bound on the curve at ``orders`` ``[K]``; no Gaussian is known to dominate the release."""
+        return Cost(renyi_curve_rdp(orders, self.orders, self.rdp), 0.0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComposedEvent(Event):
-    """Several events on the same data, each free to depend on what the earlier ones released."""
-
-    neighboring_relation: NeighboringRelation = None  # type: ignore[assignment]
-    events: tuple[Event, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "events", tuple(self.events))
-        expect(self.events, "at least one event", events=self.events)
-        for event in self.events:
-            expect(isinstance(event, Event), "events to be Events", event=event)
-        object.__setattr__(self, "neighboring_relation", _common_relation(self.neighboring_relation, self.events))
-
-
-_EVENTS: dict[str, type[Event]] = {
-    cls.__name__: cls
-    for cls in (
-        GaussianEvent,
-        GaussianThresholdEvent,
-        BoundedRangeEvent,
-        PureDPEvent,
-        GaussianNoisyMaxEvent,
-        StabilityTestEvent,
-        FailureEvent,
-        SmoothSensitivityEvent,
-        RenyiCurveEvent,
-        RepeatedEvent,
-        ComposedEvent,
-    )
-}
-
-
-def leaves(event: Event, count: int = 1) -> Iterator[tuple[Event, int]]:
-    """Yield the events that ``event`` consists of, each with how often it happens when ``event`` does ``count`` times.
-
-    >>> choice = PureDPEvent(epsilon=0.1, neighboring_relation=NeighboringRelation.REPLACE_RECORD)
-    >>> [n for _, n in leaves(RepeatedEvent(event=ComposedEvent(events=(choice, choice)), count=3))]
-    [3, 3]
-    """
-    if type(event) is RepeatedEvent:
-        yield from leaves(event.event, count * event.count)
-    elif type(event) is ComposedEvent:
-        for part in event.events:
-            yield from leaves(part, count)
-    else:
-        yield event, count
-
-
-def event_from_dict(description: Mapping[str, Any]) -> Event:
-    """Make the event that `Event.to_dict` described.
-
-    Raises ``ValueError`` on an unknown name, a missing or unknown parameter, or a value that the event refuses.
-    """
-    expect(isinstance(description, Mapping), "an event as a mapping", description=description)
-    parameters = dict(description)
-    name = parameters.pop("type", None)
-    expect(isinstance(name, str) and name in _EVENTS, f"an event among {', '.join(sorted(_EVENTS))}", type=name)
-    cls = _EVENTS[str(name)]
-    known = {f.name for f in fields(cls)}
-    expect(set(parameters) == known, f"{name} with the parameters {sorted(known)}", parameters=sorted(parameters))
-    relation = parameters["neighboring_relation"]
-    names = [each.value for each in NeighboringRelation]
-    expect(relation in names, f"neighboring_relation among {', '.join(names)}", neighboring_relation=relation)
-    if cls is RepeatedEvent:
-        parameters["event"] = event_from_dict(parameters["event"])
-    if cls is ComposedEvent:
-        expect(isinstance(parameters["events"], list | tuple), "a list of events", events=parameters["events"])
-        parameters["events"] = tuple(event_from_dict(event) for event in parameters["events"])
-    return cls(**parameters)
-
-
-def _common_relation(declared: NeighboringRelation | None, events: tuple[Event, ...]) -> NeighboringRelation:
-    relations = {event.neighboring_relation for event in events}
-    if declared is not None:
-        relations.add(NeighboringRelation(declared))
-    expect(len(relations) == 1, "one neighboring relation for all events", relations=sorted(map(str, relations)))
-    return relations.pop()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Event):
-        return value.to_dict()
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, NeighboringRelation):
-        return value.value
-    # numpy scalars describe themselves as the Python number they hold
-    return value.item() if hasattr(value, "item") else value
+def _values(events: Sequence[Event], name: str) -> FloatArray:
+    return np.array([getattr(event, name) for event in events], dtype=np.float64)

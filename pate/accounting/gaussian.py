@@ -14,8 +14,8 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import erfcx, log_ndtr
 
-from pate.accounting.curves import FloatArray
-from pate.accounting.search import smallest_where
+from pate.accounting.bisection import smallest_where
+from pate.typing import FloatArray
 from pate.validation import expect, expect_open_unit
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)

@@ -5,23 +5,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
+from pate.accounting.base import Event, event_from_dict, leaves
 from pate.accounting.budget import Budget, PrivacyFilter, filter_from_dict
-from pate.accounting.charges import Charge, Events, account, charged
-from pate.accounting.curves import DEFAULT_ORDERS
-from pate.accounting.curves import cost as cost_of
-from pate.accounting.events import Event, event_from_dict, leaves
+from pate.accounting.charges import ROUNDING, Charge, account, cost_of_charges
+from pate.accounting.cost import DEFAULT_ORDERS
 from pate.accounting.figures import epsilon_text, exact_text
-from pate.accounting.ledger import Book, Entry
+from pate.accounting.history import Book
 from pate.accounting.log import Head
 from pate.accounting.relation import NeighboringRelation
 from pate.validation import expect, expect_open_unit
 
-_WITHIN = 1 + 1e-12  # sums of the same costs in another order differ by less
 _PROTECTS = {
     NeighboringRelation.REPLACE_RECORD: "one {unit} of the private data is added, removed or altered",
     NeighboringRelation.ADD_REMOVE_TEACHER: "one teacher takes part or does not",
@@ -40,31 +38,32 @@ _BY_GAUSSIAN = (
 )
 
 
-def check_budget(
-    spent: Sequence[Entry], events: Events, *, count: int, relation: NeighboringRelation, delta: float
-) -> float:
-    """Return epsilon under ``relation`` if ``count`` more queries are answered after what was ``spent``.
+@dataclass(frozen=True, kw_only=True)
+class Questions:
+    """What the statement of a release says of the queries besides their cost.
 
-    Raises ``ValueError`` where the tests of all these queries alone cost ``delta`` or more.
+    Attributes:
+        num_queries: how many were asked.
+        num_answered: how many were answered.
+        num_teachers: how many teachers voted.
+        num_labels: on how many labels.
+        aggregator: what answered, as a ``class_path`` and ``init_args`` in plain JSON types.
     """
-    expect_open_unit(delta=delta)
-    accountant = account([*(charge for entry in spent for charge in entry.charges), (events, count)], relation)
-    tests = accountant.delta0
-    expect(delta > tests, f"delta > {tests:.3g}, what the stability tests of all queries cost", delta=delta)
-    return accountant.get_epsilon(delta=delta)
+
+    num_queries: int
+    num_answered: int
+    num_teachers: int
+    num_labels: int
+    aggregator: Mapping[str, Any]
 
 
 def make_statement(
     book: Book,
+    questions: Questions,
     *,
-    delta: float,
     relation: NeighboringRelation,
+    delta: float,
     unit: str,
-    aggregator: Mapping[str, Any],
-    num_queries: int,
-    num_answered: int,
-    num_teachers: int,
-    num_labels: int,
     versions: Mapping[str, str],
     of_this_run_alone: bool = False,
 ) -> dict[str, Any]:
@@ -72,11 +71,19 @@ def make_statement(
 
     Its guarantees were fixed before any noise was drawn: the ledger's budget under the budget's relation, and else what
     all releases reserved. ``costs`` is what was settled in the end, which may be less. Both can be computed again from
-    ``releases`` alone. ``of_this_run_alone`` says that other runs on the same private data have ledgers of their own.
+    ``releases`` alone.
+
+    Args:
+        book: what the ledger says.
+        questions: what was asked in the release that the statement goes with.
+        relation: the relation that is stated first.
+        delta: the delta at which epsilons are stated.
+        unit: what one row of the private data is called, in one word.
+        versions: the versions of the libraries that took part, by name.
+        of_this_run_alone: whether other runs on the same private data have ledgers of their own.
     """
     expect_open_unit(delta=delta)
     reserved = [(entry.events, entry.count) for entry in book.entries]
-    releases = [entry.to_dict() for entry in book.entries]
     return {
         "private": not any(entry.seeded for entry in book.entries),
         "neighboring_relation": relation.value,
@@ -91,13 +98,13 @@ def make_statement(
         "conversion": _CONVERSION,
         "budget": None if book.budget is None else book.budget.to_dict(),
         "filter": None if book.filter is None else book.filter.to_dict(),
-        "aggregator": dict(aggregator),
-        "num_queries": num_queries,
-        "num_answered": num_answered,
-        "num_teachers": num_teachers,
-        "num_labels": num_labels,
+        "aggregator": dict(questions.aggregator),
+        "num_queries": questions.num_queries,
+        "num_answered": questions.num_answered,
+        "num_teachers": questions.num_teachers,
+        "num_labels": questions.num_labels,
         "ledger": {**book.head._asdict(), "of_this_run_alone": of_this_run_alone},
-        "releases": releases,
+        "releases": [entry.to_dict() for entry in book.entries],
         "versions": dict(versions),
     }
 
@@ -125,7 +132,7 @@ def verify_statement(statement: Mapping[str, Any], book: Book | None = None) -> 
     _expect_no_more_than_reserved(statement["releases"])
     if budget is not None and bounds is not None:
         bounds.expect_follows(budget)
-        total = charged(paid, budget.neighboring_relation, bounds.orders)
+        total = cost_of_charges(paid, budget.neighboring_relation, bounds.orders)
         within = bounds.admits(total)
         expect(within, f"releases within the budget: {bounds.spent(total)}", epsilon=bounds.epsilon(budget, total))
     private = not any(release["seeded"] for release in statement["releases"])
@@ -250,9 +257,9 @@ def _expect_no_more_than_reserved(releases: Sequence[Mapping[str, Any]]) -> None
         if release["realised"] is None:
             continue
         for relation in NeighboringRelation:
-            most, paid = (charged(each, relation, DEFAULT_ORDERS) for each in _charges([release]))
-            within = bool((paid.rdp <= most.rdp * _WITHIN).all()) and paid.mu_squared <= most.mu_squared * _WITHIN
-            within &= -paid.log_survival <= -most.log_survival * _WITHIN
+            most, paid = (cost_of_charges(each, relation, DEFAULT_ORDERS) for each in _charges([release]))
+            within = bool((paid.rdp <= most.rdp * ROUNDING).all()) and paid.mu_squared <= most.mu_squared * ROUNDING
+            within &= -paid.log_survival <= -most.log_survival * ROUNDING
             expect(
                 within, f"at most what release {release['release']} reserved under {relation.value}", realised="more"
             )
@@ -312,7 +319,7 @@ def _arithmetic(statement: Mapping[str, Any]) -> list[str]:
     if guarantee["fixed_by"] == "budget":
         bounds = filter_from_dict(statement["filter"])
         keeps = ", ".join(f"{name} = {value!r}" for name, value in bounds.to_dict().items())
-        spent = bounds.spent(charged(paid, relation, bounds.orders))
+        spent = bounds.spent(cost_of_charges(paid, relation, bounds.orders))
         lines = [f"Under {relation.value.upper()} the ledger is kept by {type(bounds).__name__}, {keeps}:"]
         title = "What was reserved" if reserved == paid else "What happened"
         return [*lines, f"    spent are {spent}.", *_sum(paid, cost, relation, title)]
@@ -331,7 +338,7 @@ def _sum(charges: Sequence[Charge], figures: Mapping[str, Any], relation: Neighb
         for leaf, times in leaves(events[relation], count):
             parameters = {name: value for name, value in leaf.to_dict().items() if name in _parameters(leaf)}
             shown = ", ".join(f"{name}={value!r}" for name, value in parameters.items())
-            once = cost_of(leaf, np.array([order]))
+            once = leaf.cost(np.array([order]))
             each = f"rdp = {float(once.rdp[0])!r}" if by_curve else f"mu^2 = {once.mu_squared!r}"
             lines.append(f"    {times} x {type(leaf).__name__}({shown}): {each}, delta0 = {once.delta0!r} each")
     total = f"rdp = {figures['rdp']!r}" if by_curve else f"mu^2, mu = {figures['mu']!r}"

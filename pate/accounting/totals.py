@@ -15,11 +15,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pate.accounting.charges import parse_events
-from pate.accounting.curves import Cost, FloatArray, cost
+from pate.accounting.cost import Cost
 from pate.accounting.relation import NeighboringRelation
+from pate.typing import BoolArray, FloatArray
 
 _DIGITS = 26  # bits of one factor, so that a product of two has no error
 _ENDLESS = 1e250  # counted as infinite: no sum of counts takes anything below it beyond the range of floats
@@ -121,14 +121,14 @@ class _Terms(NamedTuple):
     value: FloatArray
     high: FloatArray  # of 26 bits
     low: FloatArray  # the rest
-    infinite: NDArray[np.bool_]
+    infinite: BoolArray
     endless: bool  # whether anything is infinite
 
 
 @lru_cache(maxsize=4096)
 def _terms(events: str, orders: bytes) -> _Terms:
     grid, parsed = np.frombuffer(orders), parse_events(events)
-    costs = [cost(parsed[relation], grid) for relation in NeighboringRelation]
+    costs = [parsed[relation].cost(grid) for relation in NeighboringRelation]
     value = np.stack([np.append(each.rdp, [0.0 - each.log_survival, each.mu_squared]) for each in costs])
     infinite = ~(value < _ENDLESS)
     finite = np.where(infinite, 0.0, value)

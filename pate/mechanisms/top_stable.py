@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from pate.accounting.bisection import smallest_where
 from pate.accounting.events import Event, PureDPEvent
-from pate.accounting.search import smallest_where
 from pate.mechanisms.base import choice_event
 from pate.mechanisms.limited_domain import DomainMechanism, Listed
 from pate.mechanisms.noise import draw, gumbel

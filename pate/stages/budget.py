@@ -13,14 +13,18 @@ from typing import Any, Literal
 import numpy as np
 
 from pate.accounting.accountant import RDPAccountant
+from pate.accounting.autodp import to_autodp
 from pate.accounting.calibration import calibrate_scale, calibrate_stable_top_k, epsilon_of
-from pate.accounting.curves import DEFAULT_ORDERS
+from pate.accounting.charges import Charge
+from pate.accounting.charges import account as account_releases
+from pate.accounting.cost import DEFAULT_ORDERS
 from pate.accounting.events import BoundedRangeEvent, Event, GaussianEvent, leaves
 from pate.accounting.figures import epsilon_text, exact_text
-from pate.accounting.ledger import Book, Charge, read_ledger, verify_ledger
-from pate.accounting.ledger import account as account_releases
+from pate.accounting.history import Book
+from pate.accounting.ledger import read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import verify_statement
+from pate.accounting.verification import verify_ledger
 from pate.aggregators.base import Aggregator
 from pate.validation import expect, expect_count, expect_open_unit
 
@@ -136,7 +140,7 @@ def account(
     }
     found: dict[str, dict[str, float | None]] = {}
     for relation, event in events.items():
-        total = RDPAccountant(neighboring_relation=relation).compose(event, num_queries)
+        total = RDPAccountant(relation=relation).compose(event, num_queries)
         gaussian = all(type(leaf) is GaussianEvent for leaf, _ in leaves(event))
         found[relation.value] = {
             "tightest": total.get_epsilon(delta=delta),
@@ -262,7 +266,7 @@ def _by_autodp(total: RDPAccountant, delta: float) -> float:
     """Return the epsilon that autodp finds for the same curve, with its own conversion and search."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return float(total.to_autodp().get_approxDP(delta))
+        return float(to_autodp(total).get_approxDP(delta))
 
 
 def _by_dp_accounting(event: Event, count: int, delta: float) -> float | None:

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from tqdm import tqdm
 
+from pate.accounting.bisection import smallest_where
 from pate.accounting.calibration import calibrate_scale
+from pate.accounting.charges import account
 from pate.accounting.events import ComposedEvent, Event
-from pate.accounting.ledger import account
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.search import smallest_where
 from pate.aggregators import (
     Aggregator,
     Canonical,

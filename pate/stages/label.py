@@ -16,9 +16,10 @@ import numpy as np
 
 import pate
 from pate.accounting.budget import Budget
+from pate.accounting.charges import epsilon_after
 from pate.accounting.ledger import Ledger
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import check_budget, describe, make_statement
+from pate.accounting.statement import Questions, describe, make_statement
 from pate.aggregators.base import Aggregator
 from pate.archives import read_arrays
 from pate.mechanisms.noise import private_generator, seeded_generator
@@ -179,13 +180,8 @@ def _pay_and_release(
     with ExitStack() as stack:
         ledger = open_ledger(run)
         with _naming_ledger(ledger):
-            epsilon = check_budget(
-                ledger.entries(),
-                events,
-                count=len(rows),
-                relation=aggregator.neighboring_relation,
-                delta=queries.delta,
-            )
+            charged, relation = ledger.book().charges(), aggregator.neighboring_relation
+            epsilon = epsilon_after(charged, (events, len(rows)), relation=relation, delta=queries.delta)
             if budget is not None:
                 most = f"epsilon <= {settings.max_epsilon} (--max_epsilon) with all earlier releases"
                 expect(epsilon <= budget.max_epsilon, most, epsilon=epsilon)
@@ -282,14 +278,16 @@ def _settle_and_state(run: Run, aggregator: Aggregator, released: ReleasedLabels
     ledger.settle(released.release, realised=realised)
     statement = make_statement(
         ledger.book(),
+        Questions(
+            num_queries=len(released.ids),
+            num_answered=int(released.answered.sum()),
+            num_teachers=panel.num_teachers,
+            num_labels=panel.num_labels,
+            aggregator=released.aggregator,
+        ),
         delta=released.delta,
         relation=aggregator.neighboring_relation,
         unit=_unit(run),
-        aggregator=released.aggregator,
-        num_queries=len(released.ids),
-        num_answered=int(released.answered.sum()),
-        num_teachers=panel.num_teachers,
-        num_labels=panel.num_labels,
         versions={"pate": pate.__version__} | {name: version(name) for name in ("numpy", "scipy", "torch")},
         of_this_run_alone=run.ledger is None,
     )

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 from scipy.stats import chi2
 
-from pate.accounting.curves import DEFAULT_ORDERS
+from pate.accounting.cost import DEFAULT_ORDERS
 from pate.accounting.relation import NeighboringRelation
 from pate.typing import FloatArray, IntArray
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.accounting.curves import cost
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.base import Mechanism
 from pate.mechanisms.noise import seeded_generator
@@ -70,12 +69,12 @@ class MechanismContract(ABC):
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_divergence_between_all_neighbors_is_within_the_curve(self, relation: NeighboringRelation) -> None:
         worst = self.worst_divergence(relation)
-        rdp = cost(self.make(relation).event(relation), ORDERS).rdp
+        rdp = self.make(relation).event(relation).cost(ORDERS).rdp
         assert (worst <= rdp * (1 + self.tolerance) + 1e-9).all(), (worst / rdp).max()
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_curve_is_tight_unless_said_otherwise(self, relation: NeighboringRelation) -> None:
-        reached = (self.worst_divergence(relation) / cost(self.make(relation).event(relation), ORDERS).rdp).max()
+        reached = (self.worst_divergence(relation) / self.make(relation).event(relation).cost(ORDERS).rdp).max()
         assert (reached < 0.9) == bool(self.loose_because), reached
 
     @pytest.mark.parametrize("relation", RELATIONS)
@@ -137,6 +136,6 @@ def _worst_divergence(contract: Callable[[], MechanismContract], relation: Neigh
     mechanism = checked.make(relation)
     counts, laws = _laws(contract, mechanism)
     first, second = neighbors(counts, relation, (checked.max_count + 1,) * checked.num_items)
-    delta0 = cost(mechanism.event(relation), ORDERS).delta0
+    delta0 = mechanism.event(relation).cost(ORDERS).delta0
     worst: FloatArray = renyi_divergence(laws[first], laws[second], delta0).max(axis=0)
     return worst

@@ -153,7 +153,7 @@ def test_grows_with_whatever_an_adversary_gains() -> None:
         return adaptive_epsilon(stable_top_k(**changes), count, delta=delta)
 
     least = epsilon()
-    assert 0 < least < RDPAccountant(neighboring_relation=REPLACE).compose(stable_top_k(), 12).get_epsilon(delta=1e-5)
+    assert 0 < least < RDPAccountant(relation=REPLACE).compose(stable_top_k(), 12).get_epsilon(delta=1e-5)
     assert min(epsilon(count=13), epsilon(delta=1e-6), epsilon(eta=0.63), epsilon(sigma=4.5)) > least
     assert epsilon(delta_test=8e-7) > least * 1.01  # 12 tests then cost nearly all of delta
     assert epsilon(delta=1e-8) == math.inf  # 1.2e-8 are spent on tests

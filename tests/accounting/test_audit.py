@@ -25,7 +25,7 @@ Sampler = Callable[[Counts, int, np.random.Generator], Sequence[Hashable]]
 
 def claimed(aggregator: StableTopK, relation: NeighboringRelation, count: int) -> float:
     event = aggregator.event(num_teachers=TEACHERS, num_labels=2, neighboring_relation=relation)
-    return RDPAccountant(neighboring_relation=relation).compose(event, count).get_epsilon(delta=DELTA)
+    return RDPAccountant(relation=relation).compose(event, count).get_epsilon(delta=DELTA)
 
 
 # exact
@@ -202,7 +202,7 @@ def test_sampled_audit_catches_the_sensitivity_of_the_wrong_relation() -> None:
         return sampled_epsilon(sample, first, second, delta=5e-3, draws=200_000, generator=generator).epsilon
 
     event = aggregator.event(num_teachers=TEACHERS, num_labels=2)
-    claim = RDPAccountant(neighboring_relation=TEACHER).compose(event).get_epsilon(delta=5e-3)
+    claim = RDPAccountant(relation=TEACHER).compose(event).get_epsilon(delta=5e-3)
     assert found((5, 7), (6, 7)) <= claim and found((5, 7), (6, 8)) <= claim
     assert found((5, 7), (6, 6)) > claim
 
@@ -245,7 +245,7 @@ def test_sampled_audit_catches_a_reused_stream() -> None:
         return sample
 
     event = aggregator.event(num_teachers=400, num_labels=1)
-    claim = RDPAccountant(neighboring_relation=REPLACE).compose(event, BATCH).get_epsilon(delta=1e-2)
+    claim = RDPAccountant(relation=REPLACE).compose(event, BATCH).get_epsilon(delta=1e-2)
     found = {
         fault: sampled_epsilon(
             sampler(fault), first, second, delta=1e-2, draws=2 * 2**14, generator=seeded_generator(3)

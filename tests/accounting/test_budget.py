@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from pate.accounting.accountant import conversion_overhead
 from pate.accounting.budget import Budget, GaussianFilter, RenyiFilter, affordable, filter_from_dict, make_filter
-from pate.accounting.curves import DEFAULT_ORDERS, Cost, cost
+from pate.accounting.conversion import conversion_overhead
+from pate.accounting.cost import DEFAULT_ORDERS, Cost
 from pate.accounting.events import (
     BoundedRangeEvent,
     ComposedEvent,
@@ -42,7 +42,7 @@ def test_largest_mu_is_on_the_private_side(epsilon: float, delta: float) -> None
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0, 8.0])
 def test_gaussian_releases_go_further_under_a_gaussian_filter(epsilon: float) -> None:
     budget = Budget(max_epsilon=epsilon, delta=1e-6, neighboring_relation=REPLACE)
-    once = cost(GAUSSIAN)
+    once = GAUSSIAN.cost()
     bounds = make_filter(budget, NOTHING, once)
     assert isinstance(bounds, GaussianFilter)
     by_curve = max(
@@ -54,34 +54,34 @@ def test_gaussian_releases_go_further_under_a_gaussian_filter(epsilon: float) ->
 
 @pytest.mark.parametrize("event", [CHOICE, ComposedEvent(events=(CHOICE, TEST)), CURVE])
 def test_other_releases_go_further_under_a_renyi_filter(event: Event) -> None:
-    bounds = make_filter(BUDGET, NOTHING, cost(event))
+    bounds = make_filter(BUDGET, NOTHING, event.cost())
     assert isinstance(bounds, RenyiFilter)
-    most = affordable(BUDGET, NOTHING, cost(event))
-    assert bounds.admits(cost(event, bounds.orders).times(most))
-    assert not bounds.admits(cost(event, bounds.orders).times(most + 1))
+    most = affordable(BUDGET, NOTHING, event.cost())
+    assert bounds.admits(event.cost(bounds.orders).times(most))
+    assert not bounds.admits(event.cost(bounds.orders).times(most + 1))
 
 
 def test_a_gaussian_filter_takes_other_releases_at_the_mu_that_dominates_them() -> None:
-    bounds = make_filter(BUDGET, NOTHING, cost(GAUSSIAN))
-    paid = cost(GAUSSIAN, bounds.orders).times(affordable(BUDGET, NOTHING, cost(GAUSSIAN)) - 10)
-    test = cost(TEST, bounds.orders)
+    bounds = make_filter(BUDGET, NOTHING, GAUSSIAN.cost())
+    paid = GAUSSIAN.cost(bounds.orders).times(affordable(BUDGET, NOTHING, GAUSSIAN.cost()) - 10)
+    test = TEST.cost(bounds.orders)
     assert not bounds.admits(paid.plus(test)), "no part of delta was set aside for failures"
     patient = Budget(max_epsilon=1.0, delta=1e-6, neighboring_relation=REPLACE, max_delta0=5e-9)
-    bounds = make_filter(patient, NOTHING, cost(GAUSSIAN))
+    bounds = make_filter(patient, NOTHING, GAUSSIAN.cost())
     assert isinstance(bounds, GaussianFilter) and bounds.max_delta0 == 5e-9
-    paid = cost(GAUSSIAN, bounds.orders).times(affordable(patient, NOTHING, cost(GAUSSIAN)))
+    paid = GAUSSIAN.cost(bounds.orders).times(affordable(patient, NOTHING, GAUSSIAN.cost()))
     room = bounds.max_mu_squared - paid.mu_squared + 5 / 100**2
     paid = paid._replace(mu_squared=paid.mu_squared - 5 / 100**2)
     for event in (TEST, CHOICE):
-        each = cost(event, bounds.orders)
+        each = event.cost(bounds.orders)
         most = int(min(room / each.mu_squared, 5.0 if event is TEST else math.inf))
         assert bounds.admits(paid.plus(each.times(most))) and not bounds.admits(paid.plus(each.times(most + 1)))
-    assert not bounds.admits(cost(CURVE, bounds.orders))
+    assert not bounds.admits(CURVE.cost(bounds.orders))
 
 
 @pytest.mark.parametrize("event", [GAUSSIAN, ComposedEvent(events=(CHOICE, TEST))])
 def test_a_filter_follows_from_its_budget_and_no_other(event: Event) -> None:
-    bounds = make_filter(BUDGET, NOTHING, cost(event))
+    bounds = make_filter(BUDGET, NOTHING, event.cost())
     bounds.expect_follows(BUDGET)
     assert filter_from_dict(bounds.to_dict()) == bounds
     stated = bounds.to_dict()

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr
 
-from pate.accounting.curves import cost
 from pate.accounting.data_dependent import (
     _bound_of_theorem_6,
     private_rdp,
@@ -17,8 +16,9 @@ from pate.accounting.data_dependent import (
     release_events,
     release_rdp,
 )
-from pate.accounting.ledger import Ledger, verify_ledger
+from pate.accounting.ledger import Ledger
 from pate.accounting.relation import NeighboringRelation
+from pate.accounting.verification import verify_ledger
 from pate.mechanisms.noise import seeded_generator
 from tests.accounting import oracles
 
@@ -94,10 +94,10 @@ def test_release_is_the_value_with_noise_of_its_event() -> None:
     values = np.array([release.rdp for release in drawn])
     assert values.mean() == pytest.approx(private_rdp(counts, order, **arguments), abs=6 * sensitivity / 4)  # type: ignore[arg-type]
     assert values.std() == pytest.approx(6 * sensitivity, rel=0.15)
-    assert np.isfinite(cost(drawn[0].events[REPLACE], np.array([order])).rdp[0])
+    assert np.isfinite(drawn[0].events[REPLACE].cost(np.array([order])).rdp[0])
     # a beta of 1 / (2 order) and more has no finite cost there
     wide = release_rdp(counts, order, beta=0.2, noise_multiplier=6.0, generator=generator, **arguments)  # type: ignore[arg-type]
-    assert cost(wide.events[REPLACE], np.array([order])).rdp[0] == np.inf
+    assert wide.events[REPLACE].cost(np.array([order])).rdp[0] == np.inf
 
 
 def test_a_teacher_that_stays_away_moves_the_value_within_its_sensitivity() -> None:

@@ -23,8 +23,8 @@ from pate.accounting.events import (
     leaves,
 )
 from pate.accounting.relation import NeighboringRelation
+from pate.testing.events import EventContract, Laws
 from tests.accounting.oracles import noisy_max_law
-from tests.contracts.event_contract import EventContract, Laws
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 NOT_POSITIVE: tuple[Any, ...] = (0.0, -1.0, float("nan"), float("inf"), "2", None, True)
@@ -64,7 +64,7 @@ class TestGaussianThresholdEvent(EventContract):
         return GaussianThresholdEvent(noise_multiplier=2 * noise, neighboring_relation=relation)
 
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
-        starts = np.linspace(-20, 8, 281) / (2 * noise)
+        starts = np.linspace(-20, 8, 141) / (2 * noise)
         ends = starts + 1 / (2 * noise)
         return [
             (np.array([log_ndtr(a), log_ndtr(-a)]), np.array([log_ndtr(b), log_ndtr(-b)]))

@@ -13,18 +13,12 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from pate.accounting.budget import Budget, make_filter
-from pate.accounting.curves import cost
+from pate.accounting.charges import account, epsilon_after
 from pate.accounting.events import BoundedRangeEvent, ComposedEvent, Event, GaussianEvent, StabilityTestEvent
 from pate.accounting.figures import epsilon_text, exact_text
-from pate.accounting.ledger import Ledger, account, read_ledger
+from pate.accounting.ledger import Ledger, read_ledger
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import (
-    check_budget,
-    describe,
-    make_statement,
-    recompute,
-    verify_statement,
-)
+from pate.accounting.statement import Questions, describe, make_statement, recompute, verify_statement
 from pate.aggregators import Confident, Peeling
 from tests.accounting import oracles
 
@@ -56,18 +50,15 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def statement(ledger: Ledger, **changes: Any) -> dict[str, Any]:
-    arguments: dict[str, Any] = {
-        "delta": 1e-6,
-        "relation": REPLACE,
-        "unit": "record",
-        "aggregator": {"class_path": "pate.aggregators.StableTopK", "init_args": {"scale_gap": SCALE}},
-        "num_queries": 50,
-        "num_answered": 31,
-        "num_teachers": TEACHERS,
-        "num_labels": 9,
-        "versions": {"pate": "0"},
-    }
-    made = make_statement(ledger.book(), **(arguments | changes))
+    questions = Questions(
+        num_queries=50,
+        num_answered=31,
+        num_teachers=TEACHERS,
+        num_labels=9,
+        aggregator={"class_path": "pate.aggregators.StableTopK", "init_args": {"scale_gap": SCALE}},
+    )
+    arguments: dict[str, Any] = {"delta": 1e-6, "relation": REPLACE, "unit": "record", "versions": {"pate": "0"}}
+    made = make_statement(ledger.book(), questions, **(arguments | changes))
     again: dict[str, Any] = json.loads(json.dumps(made, allow_nan=False))
     assert again == made
     return again
@@ -271,7 +262,7 @@ def test_the_budget_is_the_guarantee(tmp_path: Path) -> None:
         assert "no release is made beyond it" in text and f"is kept by {kind}" in text
         assert "What was reserved so far cost epsilon = " in text and "no guarantee" not in text
         verify_statement(made, ledger.book())
-        once = cost(events[REPLACE])
+        once = events[REPLACE].cost()
         other = json.loads(json.dumps(made))
         tighter = Budget(max_epsilon=4.0, delta=1e-6, neighboring_relation=REPLACE, max_delta0=6e-7)
         other["filter"] = make_filter(tighter, once.times(0), once).to_dict()
@@ -365,8 +356,8 @@ def test_a_ledger_of_one_run_says_so(ledger: Ledger) -> None:
     assert "The ledger of this run alone holds 2 release(s)" in alone and "adds up" in alone
 
 
-def test_check_budget_counts_all_that_was_charged(ledger: Ledger) -> None:
-    epsilon = check_budget(ledger.entries(), EVENTS, count=10, relation=REPLACE, delta=1e-6)
+def test_epsilon_after_counts_all_that_was_charged(ledger: Ledger) -> None:
+    epsilon = epsilon_after(ledger.book().charges(), (EVENTS, 10), relation=REPLACE, delta=1e-6)
     assert epsilon == pytest.approx(account([(EVENTS, 60), (GAUSSIAN, 7)], REPLACE).get_epsilon(delta=1e-6), rel=1e-12)
     with pytest.raises(ValueError, match="Expected delta > 6e-08, what the stability tests"):
-        check_budget(ledger.entries(), EVENTS, count=10, relation=REPLACE, delta=5e-8)
+        epsilon_after(ledger.book().charges(), (EVENTS, 10), relation=REPLACE, delta=5e-8)

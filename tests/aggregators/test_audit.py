@@ -67,17 +67,13 @@ def claimed(contract: Contract, made_for: NeighboringRelation, asked: Neighborin
         .scaled(noise)
         .event(num_teachers=aggregator.num_teachers, num_labels=aggregator.num_labels, neighboring_relation=asked)
     )
-    return (
-        RDPAccountant(neighboring_relation=asked)
-        .compose(event, QUERIES)
-        .get_epsilon(delta=delta_of(contract, made_for, asked))
-    )
+    return RDPAccountant(relation=asked).compose(event, QUERIES).get_epsilon(delta=delta_of(contract, made_for, asked))
 
 
 @cache
 def delta_of(contract: Contract, made_for: NeighboringRelation, asked: NeighboringRelation) -> float:
     """Return the delta at which an aggregator is audited: more than its tests cost."""
-    tests = RDPAccountant(neighboring_relation=asked).compose(contract().event(made_for, asked), QUERIES).delta0
+    tests = RDPAccountant(relation=asked).compose(contract().event(made_for, asked), QUERIES).delta0
     return tests + DELTA * (1 - tests)
 
 

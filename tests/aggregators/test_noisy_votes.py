@@ -80,7 +80,7 @@ def test_a_teacher_that_stays_away_costs_what_its_ballot_moves() -> None:
     sigma, queries, num_labels, delta = 500.0, 600, 20, 1e-6
     noisy = NoisyVotes(sigma_votes=sigma, neighboring_relation=Relation.ADD_REMOVE_TEACHER)
     event = noisy.event(num_teachers=800, num_labels=num_labels)
-    charged = RDPAccountant(neighboring_relation=Relation.ADD_REMOVE_TEACHER).compose(event, queries)
+    charged = RDPAccountant(relation=Relation.ADD_REMOVE_TEACHER).compose(event, queries)
     ballots = np.zeros((2, 800, num_labels), dtype=np.uint8)
     ballots[:, 1:401] = 1
     ballots[0, 0] = 1

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from pate.accounting.curves import DEFAULT_ORDERS, cost, gaussian_rdp
+from pate.accounting.cost import DEFAULT_ORDERS
+from pate.accounting.curves import gaussian_rdp
 from pate.accounting.events import GaussianThresholdEvent
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Confident, FixedStableTopK, Interactive, NoisyVotes, Peeling, StableTopK
@@ -176,7 +177,7 @@ def test_a_screen_costs_two_over_pi_of_its_noise(relation: Relation) -> None:
         for asked in Relation:
             event = screen.screen_event(asked)
             assert event == GaussianThresholdEvent(neighboring_relation=asked, noise_multiplier=7.0)
-        share = cost(screen.screen_event(relation)).rdp / gaussian_rdp(DEFAULT_ORDERS, 7.0)
+        share = screen.screen_event(relation).cost().rdp / gaussian_rdp(DEFAULT_ORDERS, 7.0)
         assert share[0] == pytest.approx(2 / np.pi, rel=1e-3)
         assert screen.realised_event(0, num_teachers=9, num_labels=3) == screen.screen_event(relation)
         with pytest.raises(ValueError, match="Expected an integer steps >= 0, got steps=-1"):
@@ -223,8 +224,8 @@ def test_only_what_is_asked_is_paid() -> None:
     np.testing.assert_array_equal(release.steps, np.repeat([1, 0], 50))
     np.testing.assert_array_equal(release.mask.any(axis=1), release.steps > 0)
     sizes: dict[str, Any] = {"num_teachers": 40, "num_labels": 3}
-    alone, whole = (cost(screen.realised_event(steps, **sizes)).rdp for steps in (0, 1))
-    peeling = cost(Peeling(k=1, scale_peel=3.0).event(**sizes)).rdp
+    alone, whole = (screen.realised_event(steps, **sizes).cost().rdp for steps in (0, 1))
+    peeling = Peeling(k=1, scale_peel=3.0).event(**sizes).cost().rdp
     np.testing.assert_allclose(whole, alone + peeling)
 
 
@@ -239,9 +240,9 @@ def test_a_screen_of_a_screen_pays_both() -> None:
     assert release.steps.tolist() == [2, 1, 0]
     assert release.labels[2].tolist() == [1, 0, 1] and release.mask[2].all()
     sizes: dict[str, Any] = {"num_teachers": 40, "num_labels": 3}
-    ladder = [cost(outer.realised_event(steps, **sizes)).rdp for steps in (0, 1, 2)]
+    ladder = [outer.realised_event(steps, **sizes).cost().rdp for steps in (0, 1, 2)]
     assert (ladder[0] < ladder[1]).all() and (ladder[1] < ladder[2]).all()
-    np.testing.assert_allclose(ladder[2], cost(outer.event(**sizes)).rdp)
+    np.testing.assert_allclose(ladder[2], outer.event(**sizes).cost().rdp)
 
 
 def test_a_refused_query_and_one_that_fails_the_test_look_alike() -> None:

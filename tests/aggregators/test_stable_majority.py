@@ -8,7 +8,6 @@ import pytest
 from scipy.special import ndtri
 from scipy.stats import binomtest
 
-from pate.accounting.curves import cost
 from pate.accounting.events import StabilityTestEvent
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, StableMajority
@@ -73,7 +72,7 @@ def test_a_teacher_that_stays_away_moves_the_least_lead_by_one() -> None:
         neighboring_relation=Relation.ADD_REMOVE_TEACHER,
     )
     order = 8.0
-    charged = float(cost(event, np.array([order])).rdp[0])
+    charged = float(event.cost(np.array([order])).rdp[0])
     worst = 0.0
     for here, away in ((20, 19), (19, 18), (18, 17), (1, 0)):
         p, q = (passing(abs(h - 10), 1, 3.0, 1e-6) for h in (here, away))
@@ -87,7 +86,7 @@ def test_a_teacher_that_stays_away_moves_the_least_lead_by_one() -> None:
     halved = StabilityTestEvent(
         neighboring_relation=Relation.ADD_REMOVE_TEACHER, sigma=6.0, delta_test=1e-6, shift=1, num_teachers=20
     )
-    assert worst > 3 * float(cost(halved, np.array([order])).rdp[0])
+    assert worst > 3 * float(halved.cost(np.array([order])).rdp[0])
     assert 0.9 * charged < worst <= charged
 
 

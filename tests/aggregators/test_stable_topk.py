@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from pate.accounting.calibration import epsilon_of
-from pate.accounting.curves import cost
 from pate.accounting.events import BoundedRangeEvent
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, FixedStableTopK, GaussianStableTopK, StableTopK
@@ -163,15 +162,15 @@ class TestFixedStableTopK(AggregatorContract):
         fixed, sizes = self.make(relation), {"num_teachers": self.num_teachers, "num_labels": self.num_labels}
         for asked in Relation:
             common: dict[str, Any] = {**sizes, "neighboring_relation": asked}
-            none, *more = (cost(fixed.realised_event(steps, **common)) for steps in range(self.k + 1))
-            choice = cost(BoundedRangeEvent(eta=asked.count_window / self.scale_peel, neighboring_relation=asked)).rdp
+            none, *more = (fixed.realised_event(steps, **common).cost() for steps in range(self.k + 1))
+            choice = BoundedRangeEvent(eta=asked.count_window / self.scale_peel, neighboring_relation=asked).cost().rdp
             for rounds, paid in enumerate(more, start=1):
                 np.testing.assert_allclose(paid.rdp, none.rdp + rounds * choice, rtol=1e-12)
                 assert paid.delta0 == none.delta0 > 0
             stable = StableTopK(
                 scale_gap=self.scale, sigma_test=self.sigma, delta_test=self.delta, neighboring_relation=relation
             )
-            np.testing.assert_array_equal(none.rdp, cost(stable.event(**common)).rdp)
+            np.testing.assert_array_equal(none.rdp, stable.event(**common).cost().rdp)
             assert fixed.event(**common) == fixed.realised_event(self.k, **common)
 
 

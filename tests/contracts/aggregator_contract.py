@@ -18,7 +18,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import kstest
 
-from pate.accounting.curves import cost
 from pate.accounting.events import Event, GaussianEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, Release
@@ -89,19 +88,19 @@ class AggregatorContract:
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_divergence_between_all_neighbors_is_within_the_curve(self, relation: NeighboringRelation) -> None:
         worst = self.worst_divergence(relation, relation)
-        rdp = cost(self.event(relation, relation), ORDERS).rdp
+        rdp = self.event(relation, relation).cost(ORDERS).rdp
         assert (worst <= rdp * (1 + 1e-6) + 1e-9).all(), (worst / rdp).max()
 
     @pytest.mark.parametrize("made_for", RELATIONS)
     def test_divergence_under_the_other_relation_is_within_its_curve(self, made_for: NeighboringRelation) -> None:
         (other,) = set(RELATIONS) - {made_for}
         worst = self.worst_divergence(made_for, other)
-        rdp = cost(self.event(made_for, other), ORDERS).rdp
+        rdp = self.event(made_for, other).cost(ORDERS).rdp
         assert (worst <= rdp * (1 + 1e-6) + 1e-9).all(), (worst / rdp).max()
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_curve_is_tight_unless_said_otherwise(self, relation: NeighboringRelation) -> None:
-        rdp = cost(self.event(relation, relation), ORDERS).rdp
+        rdp = self.event(relation, relation).cost(ORDERS).rdp
         reached = float((self.worst_divergence(relation, relation) / rdp).max())
         assert (reached < 0.9) == bool(self.loose_because), reached
 
@@ -111,7 +110,7 @@ class AggregatorContract:
         if self.loose_because:
             pytest.skip(self.loose_because)
         claimed = self.make(relation).scaled(2.0).event(num_teachers=self.num_teachers, num_labels=self.num_labels)
-        assert (self.worst_divergence(relation, relation) > cost(claimed, ORDERS).rdp * 1.01).any()
+        assert (self.worst_divergence(relation, relation) > claimed.cost(ORDERS).rdp * 1.01).any()
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_event_states_the_relation(self, relation: NeighboringRelation) -> None:
@@ -127,9 +126,9 @@ class AggregatorContract:
         sizes: dict[str, Any] = {"num_teachers": self.num_teachers, "num_labels": self.num_labels}
         steps = {outcome[-1] for ballots in self.grid for outcome in self.law(self.votes(ballots), relation)}
         for asked in RELATIONS:
-            reserved = cost(aggregator.event(**sizes, neighboring_relation=asked), ORDERS)
+            reserved = aggregator.event(**sizes, neighboring_relation=asked).cost(ORDERS)
             paid = [
-                cost(aggregator.realised_event(step, **sizes, neighboring_relation=asked), ORDERS)
+                aggregator.realised_event(step, **sizes, neighboring_relation=asked).cost(ORDERS)
                 for step in sorted(steps)
             ]
             assert all((each.rdp <= reserved.rdp * (1 + 1e-12)).all() for each in paid)
@@ -147,7 +146,7 @@ class AggregatorContract:
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_more_noise_never_costs_more(self, relation: NeighboringRelation) -> None:
         less, more = (
-            cost(each.event(num_teachers=self.num_teachers, num_labels=self.num_labels), ORDERS)
+            each.event(num_teachers=self.num_teachers, num_labels=self.num_labels).cost(ORDERS)
             for each in (self.make(relation), self.make(relation).scaled(2.0))
         )
         assert (more.rdp <= less.rdp).all() and (more.rdp < less.rdp).any()
@@ -228,7 +227,7 @@ class AggregatorContract:
         aggregator = self.make(made_for)
         steps = sorted({outcome[-1] for outcome in outcomes})
         paid = {
-            each: cost(aggregator.realised_event(charged(each), **sizes, neighboring_relation=asked), ORDERS).rdp
+            each: aggregator.realised_event(charged(each), **sizes, neighboring_relation=asked).cost(ORDERS).rdp
             for each in steps
         }
         return _unpaid(first, second, np.array([paid[outcome[-1]] for outcome in outcomes]), delta0)
@@ -401,7 +400,7 @@ def _pairs(
     of = which.reshape(-1)
     ends = np.unique([(of[rows[a]], of[rows[b]]) for a, b in pairs], axis=0)
     first, second = ends[ends[:, 0] != ends[:, 1]].T
-    return distinct[first], distinct[second], outcomes, cost(aggregator.event(made_for, asked), ORDERS).delta0
+    return distinct[first], distinct[second], outcomes, aggregator.event(made_for, asked).cost(ORDERS).delta0
 
 
 @cache

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pate import mechanisms as m
-from pate.accounting import NeighboringRelation, cost
+from pate.accounting import NeighboringRelation
 from pate.testing import MechanismContract
 from pate.testing.mechanisms import Grid
 from tests.mechanisms import oracles
@@ -110,8 +110,8 @@ def test_all_but_one_may_be_the_domain() -> None:
 def test_event_is_peeling_but_for_delta() -> None:
     mechanism = m.LimitedDomain(k=3, kbar=4, scale=2.0, delta=1e-6, relation=REPLACE)
     event, peel = mechanism.event(REPLACE), m.GumbelPeeling(k=3, scale=2.0).event(REPLACE)
-    np.testing.assert_allclose(cost(event).rdp, cost(peel).rdp)
-    assert cost(event).delta0 == pytest.approx(1e-6)
+    np.testing.assert_allclose(event.cost().rdp, peel.cost().rdp)
+    assert event.cost().delta0 == pytest.approx(1e-6)
 
 
 def test_the_cost_of_another_relation_is_not_known() -> None:

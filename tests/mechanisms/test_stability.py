@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
 from pate import mechanisms as m
-from pate.accounting import ComposedEvent, Event, NeighboringRelation, PureDPEvent, cost
+from pate.accounting import ComposedEvent, Event, NeighboringRelation, PureDPEvent
 from pate.accounting.events import StabilityTestEvent
 from pate.testing import MechanismContract
 from pate.testing.mechanisms import Grid
@@ -152,9 +152,9 @@ def test_laplace_test_run_for_another_relation_fails_more_often() -> None:
 
     for relation, expected in ((ADD, 1e-3), (REPLACE, 1e-3 * math.exp(1 / 4))):
         found = event(relation, 4.0)
-        assert cost(found).delta0 == pytest.approx(expected)
+        assert found.cost().delta0 == pytest.approx(expected)
         assert isinstance(found, ComposedEvent)
         assert found.events[0] == PureDPEvent(neighboring_relation=relation, epsilon=relation.count_window / 4)
-    assert cost(event(REPLACE, 1e-6)).delta0 == pytest.approx(1)
+    assert event(REPLACE, 1e-6).cost().delta0 == pytest.approx(1)
     likely = event(REPLACE, 0.1, 0.4)
-    assert cost(likely).delta0 == pytest.approx(1 - math.exp(-10) / 2 / (2 * 0.4), rel=1e-6)
+    assert likely.cost().delta0 == pytest.approx(1 - math.exp(-10) / 2 / (2 * 0.4), rel=1e-6)

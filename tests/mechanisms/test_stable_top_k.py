@@ -9,7 +9,7 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from pate import mechanisms as m
-from pate.accounting import BoundedRangeEvent, ComposedEvent, NeighboringRelation, cost
+from pate.accounting import BoundedRangeEvent, ComposedEvent, NeighboringRelation
 from pate.testing import MechanismContract
 from pate.testing.mechanisms import Grid
 from tests.mechanisms import oracles
@@ -211,9 +211,9 @@ def test_fixed_k_reserves_k_rounds_and_settles_what_was_run() -> None:
     mechanism = m.FixedTopKMechanism(**FIXED | {"k": 3, "scale_peel": 4.0})
     without = m.StableTopKMechanism(**STABLE).event(REPLACE)
     none, one, all_of_them = (mechanism.event(REPLACE, rounds=rounds) for rounds in (0, 1, None))
-    peel = cost(BoundedRangeEvent(neighboring_relation=REPLACE, eta=0.5)).rdp
+    peel = BoundedRangeEvent(neighboring_relation=REPLACE, eta=0.5).cost().rdp
     assert none == without
-    np.testing.assert_allclose(cost(one).rdp, cost(without).rdp + peel)
-    np.testing.assert_allclose(cost(all_of_them).rdp, cost(without).rdp + 3 * peel)
+    np.testing.assert_allclose(one.cost().rdp, without.cost().rdp + peel)
+    np.testing.assert_allclose(all_of_them.cost().rdp, without.cost().rdp + 3 * peel)
     with pytest.raises(ValueError, match="^Expected rounds <= k = 3, got rounds=4$"):
         mechanism.event(REPLACE, rounds=4)

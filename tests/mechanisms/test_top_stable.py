@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from scipy.stats import binom, laplace
 
 from pate import mechanisms as m
-from pate.accounting import NeighboringRelation, cost
+from pate.accounting import NeighboringRelation
 from pate.testing import MechanismContract
 from tests.mechanisms import oracles
 
@@ -147,10 +147,10 @@ def test_event_adds_the_choice_the_peeling_and_the_failure() -> None:
         k=2, kbar=3, scale_threshold=4.0, scale_gap=8.0, scale_peel=2.0, delta=1e-6, relation=REPLACE
     )
     event = mechanism.event(REPLACE)
-    peel = cost(m.GumbelPeeling(k=2, scale=2.0).event(REPLACE)).rdp
+    peel = m.GumbelPeeling(k=2, scale=2.0).event(REPLACE).cost().rdp
     # at large orders a pure curve is its epsilon
-    assert cost(event).rdp[-1] - peel[-1] == pytest.approx(2 / 4 + 2 * 2 / 8, rel=1e-4)
-    assert cost(event).delta0 == pytest.approx(1e-6)
+    assert event.cost().rdp[-1] - peel[-1] == pytest.approx(2 / 4 + 2 * 2 / 8, rel=1e-4)
+    assert event.cost().delta0 == pytest.approx(1e-6)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pate.accounting.events import GaussianEvent
 from pate.accounting.figures import epsilon_text
 from pate.accounting.ledger import Ledger
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import make_statement
+from pate.accounting.statement import Questions, make_statement
 from pate.aggregators import NoisyVotes, Powerset, StableTopK
 from pate.stages.budget import account, calibrate, ledger_show, ledger_verify
 
@@ -94,14 +94,16 @@ def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Print
 
     statement = make_statement(
         ledger.book(),
+        Questions(
+            num_queries=49,
+            num_answered=3,
+            num_teachers=80,
+            num_labels=5,
+            aggregator={"class_path": "x", "init_args": {}},
+        ),
         delta=1e-6,
         relation=REPLACE,
         unit="record",
-        aggregator={"class_path": "x", "init_args": {}},
-        num_queries=49,
-        num_answered=3,
-        num_teachers=80,
-        num_labels=5,
         versions={},
     )
     file = tmp_path / "privacy.json"

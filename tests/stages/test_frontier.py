@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from pate import cli
-from pate.accounting.ledger import account, read_ledger
+from pate.accounting.charges import account
+from pate.accounting.ledger import read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Confident, Interactive, NoisyVotes, StableTopK
 from pate.stages.frontier import (

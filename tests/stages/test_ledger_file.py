@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from pate import cli
-from pate.accounting.ledger import Ledger, read_ledger, verify_ledger
+from pate.accounting.ledger import Ledger, read_ledger
+from pate.accounting.verification import verify_ledger
 from pate.data import Arrays, CelebA, DataSource, Records, Role
 from pate.data.faces import write_celeba_folder
 from pate.stages.ledger_file import choose_ledger

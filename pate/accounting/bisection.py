@@ -1,4 +1,4 @@
-"""Bisection that ends on the safe side."""
+"""Bisection: where a condition on a number begins or ends to hold, on the safe side."""
 
 from collections.abc import Callable
 

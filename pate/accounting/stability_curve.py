@@ -6,11 +6,10 @@ Where a formula loses digits, the value is raised by a bound on the rounding err
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from pate.typing import FloatArray, IntArray
 
 _ROUNDING = 16 * np.finfo(np.float64).eps
 # relative error of log(Phi(a) / Phi(b)), which grows with a^2 and is below this for any delta_test above 1e-300

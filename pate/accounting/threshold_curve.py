@@ -35,12 +35,11 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr
 
-from pate.accounting._two_outcomes import log_ndtr_rise
-
-FloatArray = NDArray[np.float64]
+from pate.accounting.stability_curve import log_ndtr_rise
+from pate.typing import FloatArray
 
 _TOLERANCE = 1e-5  # relative, of the logarithm that is searched
 _ROUNDING = 16 * np.finfo(np.float64).eps

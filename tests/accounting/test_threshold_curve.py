@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr
 
-from pate.accounting import _threshold_bit as bit
-from pate.accounting.curves import DEFAULT_ORDERS, cost, gaussian_rdp, threshold_bit_rdp
+from pate.accounting import threshold_curve as bit
+from pate.accounting.cost import DEFAULT_ORDERS
+from pate.accounting.curves import gaussian_rdp
 from pate.accounting.events import GaussianThresholdEvent
 from pate.accounting.relation import NeighboringRelation
+from pate.accounting.threshold_curve import threshold_bit_rdp
 from tests.accounting import oracles
 
 ORDERS = np.array([1.001, 1.01, 1.2, 2.0, 5.0, 17.0, 80.0, 900.0])
@@ -89,7 +91,7 @@ def test_extreme_noise_leaves_a_bound() -> None:
     relation = NeighboringRelation.REPLACE_RECORD
     with np.errstate(all="raise", under="ignore"):
         for multiplier in (1e-200, 1e-3, 1e5, 1e9, 1e200):
-            rdp = cost(GaussianThresholdEvent(noise_multiplier=multiplier, neighboring_relation=relation)).rdp
+            rdp = GaussianThresholdEvent(noise_multiplier=multiplier, neighboring_relation=relation).cost().rdp
             gaussian = gaussian_rdp(DEFAULT_ORDERS, multiplier)
             assert not np.isnan(rdp).any() and (rdp <= gaussian * (1 + 1e-14)).all()
             assert (rdp >= gaussian * 0.5 * (2 / np.pi)).all()

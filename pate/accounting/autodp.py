@@ -1,0 +1,66 @@
+"""Mechanisms of autodp as events, and sums of events as mechanisms of autodp, which is imported where it is called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pate.accounting.accountant import RDPAccountant
+from pate.accounting.conversion import remaining_delta
+from pate.accounting.cost import DEFAULT_ORDERS
+from pate.accounting.curves import renyi_curve_rdp
+from pate.accounting.events import RenyiCurveEvent
+from pate.accounting.relation import NeighboringRelation
+from pate.typing import FloatArray
+from pate.validation import expect
+
+
+def from_autodp(
+    mechanism: Any, *, relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS
+) -> RenyiCurveEvent:
+    """Return the event of an ``autodp`` mechanism: its Renyi-DP curve on those of ``orders`` where it is finite.
+
+    Args:
+        mechanism: an ``autodp.autodp_core.Mechanism``.
+        relation: the one that the noise of the mechanism was chosen for, which autodp does not know of.
+        orders: Renyi orders above 1, ascending, ``[K]``.
+
+    Raises:
+        ValueError: where there is no curve: autodp loses the delta of an approximate one.
+    """
+    with np.errstate(all="ignore"):
+        values = np.array([float(mechanism.RenyiDP(float(order))) for order in orders])
+    known = np.isfinite(values)
+    expect(known.any(), "an autodp mechanism with a Renyi-DP curve", mechanism=getattr(mechanism, "name", mechanism))
+    return RenyiCurveEvent(
+        neighboring_relation=relation, orders=tuple(orders[known].tolist()), rdp=tuple(values[known].tolist())
+    )
+
+
+def to_autodp(accountant: RDPAccountant) -> Any:
+    """Return the sum as one ``autodp`` mechanism, whose ``get_approxDP(delta)`` is a cross-check of epsilon.
+
+    autodp 0.2.3 asks for the curve at any order and forgets ``delta0``, which is taken off ``delta`` before autodp
+    sees it. Raises ``ImportError`` where autodp is not installed.
+    """
+    from autodp.autodp_core import Mechanism
+
+    rdp, log_survival, _ = accountant.cost
+    known = np.isfinite(rdp)
+    orders, rdp = accountant.orders[known], rdp[known]
+
+    def curve(alpha: float) -> float:
+        return float(renyi_curve_rdp(alpha, orders, rdp)) if orders.size else float("inf")
+
+    mechanism = Mechanism()
+    mechanism.name = "pate"
+    mechanism.propagate_updates(curve, "RDP")
+    convert = mechanism.approxDP
+
+    def with_delta0(delta: float) -> Any:
+        rest = remaining_delta(delta, log_survival)
+        return convert(rest) if rest > 0 else float("inf")
+
+    mechanism.approxDP = with_delta0
+    return mechanism

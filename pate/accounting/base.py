@@ -1,0 +1,235 @@
+"""What an event is: a description of a release that knows its cost and its JSON, and how events compose.
+
+The kinds of events are in `pate.accounting.events`. To add one, here or in another package, write one class::
+
+    @dataclass(frozen=True, kw_only=True)
+    class LaplaceEvent(Event):
+        scale: float
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            expect_positive(scale=self.scale)
+
+        def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+            return Cost(laplace_rdp(orders, self.scale), log_survival=0.0)
+
+and one test class that inherits `pate.testing.events.EventContract`. A package of its own declares the class as an
+entry point of the group ``pate.events``, under the name of the class, so that whoever reads its ledgers finds it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pate.accounting.cost import DEFAULT_ORDERS, Cost
+from pate.accounting.relation import NeighboringRelation
+from pate.typing import FloatArray
+from pate.validation import expect, expect_count
+
+ENTRY_POINTS = "pate.events"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event(ABC):
+    """One release, by the parameters that its cost follows from, under one neighboring relation.
+
+    Subclasses are frozen, keyword-only dataclasses, validated when they are made. Their fields hold what JSON does
+    (tuples for lists), and events. The name of a class is what stands in a ledger: it is final.
+
+    Raises:
+        ValueError: where a class is defined whose name another class has.
+    """
+
+    neighboring_relation: NeighboringRelation
+
+    _kinds: ClassVar[dict[str, type[Event]]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        other = Event._kinds.setdefault(cls.__name__, cls)
+        # `dataclass(slots=True)` and a reloaded module define the same class twice
+        same = (other.__module__, other.__qualname__) == (cls.__module__, cls.__qualname__)
+        expect(same, f"one event {cls.__name__}, that of {other.__module__}", another=cls.__module__)
+        Event._kinds[cls.__name__] = cls
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))
+
+    @abstractmethod
+    def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        """Return what the release costs on ``orders`` ``[K]``, above 1 and ascending."""
+
+    @classmethod
+    def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
+        """Return the cost of many events of this very class, ``weights`` ``[N] > 0`` times each.
+
+        Every distinct event is evaluated once. Kinds whose curve broadcasts can be faster.
+        """
+        often: dict[Self, float] = {}
+        for event, weight in zip(events, weights.tolist(), strict=True):
+            often[event] = often.get(event, 0.0) + weight
+        total = Cost.nothing(orders)
+        for event, weight in often.items():
+            total = total.plus(event.cost(orders).times(weight))
+        return total
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; `event_from_dict` is the inverse."""
+        return {"type": type(self).__name__} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompositeEvent(Event):
+    """An event made of others, all under one relation, which need not be given."""
+
+    neighboring_relation: NeighboringRelation = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        relations = {event.neighboring_relation for event, _ in self.parts()}
+        if self.neighboring_relation is not None:
+            relations.add(NeighboringRelation(self.neighboring_relation))
+        expect(len(relations) == 1, "one neighboring relation for all events", relations=sorted(map(str, relations)))
+        object.__setattr__(self, "neighboring_relation", relations.pop())
+
+    @abstractmethod
+    def parts(self) -> Iterable[tuple[Event, int]]:
+        """Return the events that it is made of, at least one, each with how often it happens."""
+
+    def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        """Return the sum of its parts on ``orders`` ``[K]``."""
+        return total_cost((self,), 1, orders)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatedEvent(CompositeEvent):
+    """``event``, ``count`` times, each choice free to depend on all earlier releases."""
+
+    event: Event
+    count: int
+
+    def __post_init__(self) -> None:
+        expect(isinstance(self.event, Event), "event to be an Event", event=self.event)
+        expect_count(1, count=self.count)
+        super().__post_init__()
+
+    def parts(self) -> Iterable[tuple[Event, int]]:
+        """Return the event and how often it happens."""
+        return ((self.event, self.count),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComposedEvent(CompositeEvent):
+    """Several events on the same data, each free to depend on what the earlier ones released."""
+
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        expect(isinstance(self.events, Iterable), "a list of events", events=self.events)
+        object.__setattr__(self, "events", tuple(self.events))
+        expect(self.events, "at least one event", events=self.events)
+        for event in self.events:
+            expect(isinstance(event, Event), "events to be Events", event=event)
+        super().__post_init__()
+
+    def parts(self) -> Iterable[tuple[Event, int]]:
+        """Return each event once."""
+        return ((event, 1) for event in self.events)
+
+
+def leaves(event: Event, count: int = 1) -> Iterator[tuple[Event, int]]:
+    """Yield the events that ``event`` consists of, each with how often it happens when ``event`` does ``count`` times.
+
+    >>> from pate.accounting.events import PureDPEvent
+    >>> choice = PureDPEvent(epsilon=0.1, neighboring_relation=NeighboringRelation.REPLACE_RECORD)
+    >>> [n for _, n in leaves(RepeatedEvent(event=ComposedEvent(events=(choice, choice)), count=3))]
+    [3, 3]
+    """
+    if isinstance(event, CompositeEvent):
+        for part, times in event.parts():
+            yield from leaves(part, count * times)
+    else:
+        yield event, count
+
+
+def total_cost(events: Sequence[Event], counts: ArrayLike = 1, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+    """Return the cost on ``orders`` ``[K]`` of ``events``, each as often as ``counts`` (one for all, or ``[N]``) says.
+
+    Events of one kind are worked on together.
+    """
+    kinds: set[type[Event]] = set(map(type, events))
+    weights = np.broadcast_to(np.asarray(counts, dtype=np.float64), (len(events),))
+    if any(issubclass(kind, CompositeEvent) for kind in kinds):
+        flat = [leaf for event, count in zip(events, weights.tolist(), strict=True) for leaf in leaves(event, count)]
+        return total_cost([event for event, _ in flat], [count for _, count in flat], orders)
+    if len(kinds) == 1 and weights.all():
+        return kinds.pop().total(events, weights, orders)
+    total = Cost.nothing(orders)
+    for kind in kinds:
+        chosen = np.fromiter((type(event) is kind for event in events), dtype=np.bool_, count=len(events))
+        chosen &= weights > 0
+        if chosen.any():
+            part = [event for event, yes in zip(events, chosen, strict=True) if yes]
+            total = total.plus(kind.total(part, weights[chosen], orders))
+    return total
+
+
+def event_from_dict(description: Mapping[str, Any]) -> Event:
+    """Make the event that `Event.to_dict` described.
+
+    A name that is unknown is looked for among the entry points ``pate.events`` of installed packages.
+
+    Raises:
+        ValueError: on an unknown name, a missing or unknown parameter, or a value that the event refuses.
+    """
+    expect(isinstance(description, Mapping), "an event as a mapping", description=description)
+    parameters = dict(description)
+    cls = _kind(parameters.pop("type", None))
+    known = {f.name for f in fields(cls)}
+    expect(
+        set(parameters) == known, f"{cls.__name__} with the parameters {sorted(known)}", parameters=sorted(parameters)
+    )
+    relation = parameters["neighboring_relation"]
+    names = [each.value for each in NeighboringRelation]
+    expect(relation in names, f"neighboring_relation among {', '.join(names)}", neighboring_relation=relation)
+    return cls(**{name: _parsed(value) for name, value in parameters.items()})
+
+
+def _kind(name: object) -> type[Event]:
+    if isinstance(name, str) and name not in Event._kinds:
+        for entry in entry_points(group=ENTRY_POINTS, name=name):
+            try:
+                entry.load()
+            except (ImportError, AttributeError) as error:
+                raise ValueError(f"Expected {entry.value} to define the event {name}, got: {error}") from None
+    known = {each: kind for each, kind in Event._kinds.items() if not inspect.isabstract(kind)}
+    expect(
+        isinstance(name, str) and name in known,
+        f"an event among {', '.join(sorted(known))}, or the package that defines another one to be installed",
+        type=name,
+    )
+    return known[str(name)]
+
+
+def _parsed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return event_from_dict(value)
+    return tuple(map(_parsed, value)) if isinstance(value, list | tuple) else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Event):
+        return value.to_dict()
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, NeighboringRelation):
+        return value.value
+    # numpy scalars describe themselves as the Python number they hold
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,304 @@
+"""What the rows of a ledger say: its releases, its budget, and what all of it costs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pate.accounting.bisection import largest_count_where
+from pate.accounting.budget import Budget, PrivacyFilter, after, filter_from_dict, make_filter, refuse
+from pate.accounting.charges import (
+    ROUNDING,
+    Charge,
+    Events,
+    cost_of_charges,
+    expect_charged_count,
+    name_of,
+    parse_events,
+    plain_charges,
+    plain_events,
+)
+from pate.accounting.conversion import conversion_overhead, remaining_delta
+from pate.accounting.cost import DEFAULT_ORDERS, Cost
+from pate.accounting.log import Head
+from pate.accounting.relation import NeighboringRelation
+from pate.accounting.totals import Totals, as_cost, charge_values
+from pate.typing import FloatArray
+from pate.validation import expect, expect_open_unit
+
+NAMES = tuple(relation.value for relation in NeighboringRelation)
+_STATED = {"delta", *NAMES}
+_KINDS = ("budget", "home", "reserve", "settle")
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One release: ``count`` queries of the event that each cost, under either relation."""
+
+    release: int
+    at: str
+    run: str
+    description: str
+    events: Events
+    count: int
+    seeded: bool
+    settled: bool
+    realised: tuple[Charge, ...] | None = None
+    """What was paid in the end, where that is less than what was reserved; None where it is the same."""
+    stated: Mapping[str, Any] | None = None
+    """``delta`` and the epsilon of each relation that this and all earlier releases came to when it was reserved."""
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """What the release costs: what was reserved, until it is settled for less."""
+        return ((self.events, self.count),) if self.realised is None else self.realised
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "release": self.release,
+            "at": self.at,
+            "run": self.run,
+            "description": self.description,
+            "events": plain_events(self.events),
+            "count": self.count,
+            "seeded": self.seeded,
+            "settled": self.settled,
+            "realised": None if self.realised is None else plain_charges(self.realised),
+        }
+
+
+@dataclass(frozen=True)
+class Book:
+    """What a ledger says: its releases, and the budget with its filter where one was declared."""
+
+    entries: tuple[Entry, ...] = ()
+    budget: Budget | None = None
+    filter: PrivacyFilter | None = None
+    home: Path | None = None
+    """Where the file was when a release was last prepared, where it was said."""
+    digests: tuple[str, ...] = field(default=(), repr=False)
+    """Of each row; a release has one row or two, a budget and each home have one."""
+
+    @property
+    def head(self) -> Head:
+        """How many rows the ledger had, and the digest of the last one."""
+        return Head(len(self.digests), self.digests[-1] if self.digests else "")
+
+    def follows(self, head: Head) -> bool:
+        """Whether the ledger is the one that ended with ``head`` once: that one, or one with more rows after them."""
+        rows, digest = head
+        return rows == 0 or (0 < rows <= len(self.digests) and self.digests[rows - 1] == digest)
+
+    def charges(self) -> list[Charge]:
+        """Return what all releases cost, oldest first."""
+        return [charge for entry in self.entries for charge in entry.charges]
+
+    def spent(self, relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        """Return the sum of all releases under ``relation`` on ``orders``."""
+        return cost_of_charges(self.charges(), relation, orders)
+
+
+class History:
+    """The rows of a ledger, folded one after another into what they say and what it costs."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.budget: Budget | None = None
+        self.filter: PrivacyFilter | None = None
+        self.home: Path | None = None
+        self._digests: list[str] = []
+        self._names: list[str] = []  # of the events of each release
+        self._totals = Totals(DEFAULT_ORDERS)
+
+    @property
+    def head(self) -> Head:
+        return Head(len(self._digests), self._digests[-1] if self._digests else "")
+
+    def book(self) -> Book:
+        return Book(tuple(self.entries), self.budget, self.filter, self.home, tuple(self._digests))
+
+    def entry(self, release: int, where: object) -> Entry:
+        number = isinstance(release, int | np.integer) and not isinstance(release, bool)
+        known = number and 1 <= release <= len(self.entries)
+        expect(known, f"a release among the {len(self.entries)} of {where}", release=release)
+        return self.entries[release - 1]
+
+    def prepare(self, *events: Events) -> None:
+        """Compute what the next row is going to need."""
+        for each in events:
+            charge_values(name_of(plain_events(each)), 1, self._totals.orders)
+        self._totals.values()
+
+    def reserved(self, orders: FloatArray) -> FloatArray:
+        """Return what all releases reserved on ``orders`` ``[K]``, also where they were settled for less."""
+        totals = Totals(orders)
+        for name, entry in zip(self._names, self.entries, strict=True):
+            totals.add(name, entry.count)
+        return totals.values()
+
+    # reading
+
+    def fold_row(self, text: str, digest: str, path: Path) -> list[tuple[str, int]]:
+        """Take in one more row of ``path``, and return what it changed. Raises ``ValueError`` in one line."""
+        try:
+            return self.fold(text, digest)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ArithmeticError) as error:
+            row = len(self._digests) + 1
+            raise ValueError(f"Expected an intact ledger at {path}, got row {row}: {error}") from None
+
+    def fold(self, text: str, digest: str) -> list[tuple[str, int]]:
+        """Take in one more row, and return what it changed. Raises, and changes nothing, if it is malformed."""
+        body, end = _DECODER.raw_decode(text)
+        expect(end == len(text), "one JSON object", found=text[end : end + 20])
+        kind = body["kind"]
+        expect(kind in _KINDS, f"a row among {', '.join(_KINDS)}", kind=kind)
+        changes: list[tuple[str, int]] = []
+        if kind == "budget":
+            self._fold_budget(body)
+        elif kind == "home":
+            expect(isinstance(body["path"], str), "the path of a ledger", path=body["path"])
+            self.home = Path(body["path"])
+        elif kind == "reserve":
+            changes = self._fold_reserve(body)
+        else:
+            changes = self._fold_settle(body)
+        for change in changes:
+            self._totals.add(*change)
+        self._digests.append(digest)
+        return changes
+
+    def _fold_budget(self, body: Mapping[str, Any]) -> None:
+        expect(self.budget is None, "one budget", kind="budget")
+        budget, bounds = Budget(**body["budget"]), filter_from_dict(body["filter"])
+        bounds.expect_follows(budget)
+        self._totals = self._totals.on(kept_orders(bounds))
+        self.budget, self.filter = budget, bounds
+
+    def _fold_reserve(self, body: Mapping[str, Any]) -> list[tuple[str, int]]:
+        expect_charged_count(1, body["count"])
+        _expect_stated(body["stated"])
+        name = name_of(body["events"])
+        entry = Entry(
+            release=len(self.entries) + 1,
+            at=body["at"],
+            run=body["run"],
+            description=body["description"],
+            events=parse_events(name),
+            count=body["count"],
+            seeded=bool(body["seeded"]),
+            settled=False,
+            stated=body["stated"],
+        )
+        self.entries.append(entry)
+        self._names.append(name)
+        return [(name, entry.count)]
+
+    def _fold_settle(self, body: Mapping[str, Any]) -> list[tuple[str, int]]:
+        entry, realised = self.entry(body["release"], "the rows before"), body["realised"]
+        expect(not entry.settled, "a release settled once", release=entry.release)
+        charges, changes = None, []
+        if realised is not None:
+            paid = [(name_of(each["events"]), each["count"]) for each in realised]
+            for _, count in paid:
+                expect_charged_count(0, count)
+            charges = tuple((parse_events(name), count) for name, count in paid)
+            reserved = (self._names[entry.release - 1], entry.count)
+            self._expect_within(reserved, paid, entry.release)
+            changes = [(reserved[0], -reserved[1]), *(each for each in paid if each[1])]
+        self.entries[entry.release - 1] = _settled(entry, charges)
+        return changes
+
+    def _expect_within(self, reserved: tuple[str, int], paid: Sequence[tuple[str, int]], release: int) -> None:
+        orders = self._totals.orders
+        most = charge_values(*reserved, orders)
+        total = np.sum([np.zeros(most.shape), *(charge_values(*each, orders) for each in paid)], axis=0)
+        for relation, within in zip(NeighboringRelation, (total <= most * ROUNDING).all(axis=1), strict=True):
+            expect(within, f"at most what release {release} reserved under {relation.value}", realised="more")
+
+    # the budget
+
+    def reservation(
+        self, events: Events, count: int, budget: Budget | None, delta: float | None
+    ) -> list[dict[str, Any]]:
+        """Return the rows that reserve ``count`` times ``events``. Raises ``ValueError`` if that cannot be paid."""
+        plain, rows = plain_events(events), []
+        name, own, bounds, totals = name_of(plain), self.budget, self.filter, self._totals
+        if own is None and budget is not None:
+            relation = budget.neighboring_relation
+            # what was settled for less before is known only since its noise was drawn
+            before = _on_default(as_cost(self.reserved(DEFAULT_ORDERS), relation))
+            own, bounds = budget, make_filter(budget, before, events[relation].cost())
+            totals = totals.on(kept_orders(bounds))
+            rows.append({"kind": "budget", "budget": own.to_dict(), "filter": bounds.to_dict()})
+        expect(budget in (None, own), f"the budget of the ledger, {_say(own)}", budget=_say(budget))
+        values = totals.values_after(name, count)
+        if own is not None and bounds is not None:
+            relation = own.neighboring_relation
+            if not bounds.admits(on_filter(as_cost(values, relation), bounds)):
+                spent = on_filter(as_cost(totals.values(), relation), bounds)
+                query = events[relation].cost(bounds.orders)
+                left = largest_count_where(lambda n: bounds.admits(after(spent, query, n)))
+                refuse(own, bounds, after(spent, query, count), left)
+        at = own.delta if delta is None and own is not None else delta
+        stated = None
+        if at is not None:
+            (found,) = epsilons(values[None], [at])
+            stated = {"delta": at} | dict(zip(NAMES, _finite(found), strict=True))
+        row: dict[str, Any] = {"kind": "reserve", "events": plain, "count": count, "stated": stated}
+        rows.append(row)
+        return rows
+
+
+def kept_orders(bounds: PrivacyFilter) -> FloatArray:
+    """Return the orders on which sums are kept: `DEFAULT_ORDERS`, and behind them what a filter asks for besides."""
+    known = np.isin(bounds.orders, DEFAULT_ORDERS).all()
+    return DEFAULT_ORDERS if known else np.append(DEFAULT_ORDERS, bounds.orders)
+
+
+def _on_default(total: Cost) -> Cost:
+    return total._replace(rdp=total.rdp[: DEFAULT_ORDERS.size])
+
+
+def on_filter(total: Cost, bounds: PrivacyFilter) -> Cost:
+    kept = kept_orders(bounds)
+    at = np.searchsorted(DEFAULT_ORDERS, bounds.orders) if kept is DEFAULT_ORDERS else slice(DEFAULT_ORDERS.size, None)
+    return total._replace(rdp=total.rdp[at])
+
+
+def epsilons(values: FloatArray, deltas: Sequence[float]) -> FloatArray:
+    """Return epsilon of sums ``[N, 2, K + 2]``, whose curve begins with `DEFAULT_ORDERS`, at N ``deltas``."""
+    log_survival = (0.0 - values[:, :, -2]).tolist()
+    left = [[remaining_delta(delta, each) for each in row] for delta, row in zip(deltas, log_survival, strict=True)]
+    rest = np.array(left).reshape(values.shape[:2])
+    overhead = conversion_overhead(DEFAULT_ORDERS, np.where(rest > 0, rest, 0.5)[:, :, None])
+    epsilons = (values[:, :, : DEFAULT_ORDERS.size] + overhead).min(axis=2)
+    return np.where(rest > 0, np.maximum(epsilons, 0.0), np.inf)
+
+
+def _finite(epsilons: FloatArray) -> list[float | None]:
+    return [value if value < float("inf") else None for value in epsilons.tolist()]
+
+
+def _expect_stated(stated: Mapping[str, Any] | None) -> None:
+    if stated is not None:
+        expect(stated.keys() == _STATED, "delta and two epsilons", stated=stated)
+        kinds = {type(value) for value in stated.values()}
+        expect(kinds <= {float, int, type(None)}, "epsilons as numbers or null", stated=stated)
+        expect_open_unit(delta=stated["delta"])
+
+
+def _settled(entry: Entry, charges: tuple[Charge, ...] | None) -> Entry:
+    settled = object.__new__(Entry)  # `replace` takes five times as long, and a ledger has a hundred thousand
+    vars(settled).update(vars(entry), settled=True, realised=charges)
+    return settled
+
+
+def _say(budget: Budget | None) -> str:
+    return "none" if budget is None else ", ".join(f"{name}={value}" for name, value in budget.to_dict().items())

@@ -1,0 +1,121 @@
+"""Verification of a ledger: everything in it is computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pate.accounting import log
+from pate.accounting.budget import Budget, PrivacyFilter, refuse
+from pate.accounting.cost import DEFAULT_ORDERS
+from pate.accounting.history import NAMES, Book, Entry, History, epsilons, kept_orders, on_filter
+from pate.accounting.log import Head
+from pate.accounting.totals import Totals, as_cost
+from pate.typing import FloatArray
+from pate.validation import expect
+
+_BLOCK = 128  # changes verified at once
+
+
+def verify_ledger(path: Path) -> Book:
+    """Return what the ledger at ``path`` says after everything in it was computed again.
+
+    Besides what every reader checks (an intact file, the chain of digests, well-formed events), each epsilon that was
+    written beside a release is computed again from the events, and all releases are put through the filter again.
+
+    Raises:
+        ValueError: at the first figure that does not follow from the events.
+    """
+    path = Path(path)
+    expect(path.is_file(), "a ledger", path=str(path))
+    verifier = _Verifier(path)
+    with log.opened(path, writable=False) as connection:
+        log.expect_final(connection, path)
+        for text, digest in log.rows_after(connection, Head(), path):
+            verifier.take(text, digest)
+    verifier.check(verifier.history.filter)
+    return verifier.history.book()
+
+
+class _Verifier:
+    """Computes again what the rows of a ledger say, in blocks."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.history = History()
+        self._totals = Totals(DEFAULT_ORDERS)
+        self._rows: list[int] = []
+        self._releases: list[Entry] = []
+        self._changes: list[tuple[str, int]] = []
+        self._ends: list[int] = []  # of the changes by each release
+
+    def take(self, text: str, digest: str) -> None:
+        """Take in one more row. Raises ``ValueError`` where it, or one before it, does not follow."""
+        releases, bounds = len(self.history.entries), self.history.filter
+        self._changes += self.history.fold_row(text, digest, self.path)
+        if len(self.history.entries) > releases:
+            self._rows.append(self.history.head.rows)
+            self._releases.append(self.history.entries[-1])
+            self._ends.append(len(self._changes))
+        declared = self.history.filter
+        if declared is not None and bounds is None:
+            self.check(None)
+            self._expect_begun_within(declared)
+            self._totals = self._totals.on(kept_orders(declared))
+        elif len(self._changes) >= _BLOCK:
+            self.check(declared)
+
+    def _expect_begun_within(self, bounds: PrivacyFilter) -> None:
+        """Raise ``ValueError`` unless ``bounds`` admit what was reserved before they were declared."""
+        assert self.history.budget is not None
+        reserved, row = self.history.reserved(kept_orders(bounds)), f"row {self.history.head.rows} of {self.path}"
+        _expect_admitted(reserved[None], self.history.budget, bounds, [row])
+
+    def check(self, bounds: PrivacyFilter | None) -> None:
+        """Raise ``ValueError`` unless ``bounds`` admit all new sums, and what is stated beside them follows."""
+        if self._changes:
+            sums = self._totals.through(self._changes)
+            if self._ends:
+                after_each = sums[np.array(self._ends) - 1]
+                rows = [f"row {row} of {self.path}" for row in self._rows]
+                if self.history.budget is not None and bounds is not None:
+                    _expect_admitted(after_each, self.history.budget, bounds, rows)
+                _expect_followed(after_each, self._releases, rows)
+        self._rows, self._releases, self._changes, self._ends = [], [], [], []
+
+
+def _expect_admitted(after_each: FloatArray, budget: Budget, bounds: PrivacyFilter, rows: Sequence[str]) -> None:
+    """Raise ``ValueError`` unless ``bounds`` admit the sums after each release."""
+    relation = budget.neighboring_relation
+    # what admits the largest of all sums admits each
+    if bounds.admits(on_filter(as_cost(after_each.max(axis=0), relation), bounds)):
+        return
+    for values, row in zip(after_each, rows, strict=True):
+        total = on_filter(as_cost(values, relation), bounds)
+        if not bounds.admits(total):
+            try:
+                refuse(budget, bounds, total, 0)
+            except ValueError as error:
+                raise ValueError(f"Expected {row} to be within the budget. {error}") from None
+
+
+def _expect_followed(after_each: FloatArray, releases: Sequence[Entry], rows: Sequence[str]) -> None:
+    """Raise ``ValueError`` unless the epsilons that each release states are those of the sums after it."""
+    stated = [release.stated for release in releases]
+    deltas = [0.5 if each is None else each["delta"] for each in stated]
+    computed = epsilons(after_each, deltas)
+    found = np.array([[np.nan] * len(NAMES) if each is None else _stated(each) for each in stated])
+    with np.errstate(invalid="ignore"):
+        # an epsilon next to 0 is a difference of larger numbers
+        same = (found == computed) | (np.abs(found - computed) <= 1e-9 * computed + 1e-12) & np.isfinite(computed)
+    same |= np.array([each is None for each in stated])[:, None]
+    for i, j in np.argwhere(~same):
+        name = NAMES[j]
+        expect(False, f"{name}={computed[i, j]} in {rows[i]}, computed from its events", **{name: found[i, j]})
+
+
+def _stated(stated: Mapping[str, Any]) -> list[float]:
+    return [float("inf") if stated[name] is None else float(stated[name]) for name in NAMES]

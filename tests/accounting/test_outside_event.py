@@ -1,0 +1,167 @@
+"""An event of another package is one class: it has a cost, JSON, and a place in ledgers and statements."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate.accounting.base import Event, event_from_dict, total_cost
+from pate.accounting.charges import Events, account, parse_events
+from pate.accounting.cost import DEFAULT_ORDERS, Cost
+from pate.accounting.curves import pure_dp_mu_squared
+from pate.accounting.ledger import Ledger, read_ledger
+from pate.accounting.relation import NeighboringRelation
+from pate.accounting.statement import Questions, describe, make_statement, verify_statement
+from pate.accounting.verification import verify_ledger
+from pate.testing.events import EventContract, Laws
+from pate.typing import FloatArray
+from pate.validation import expect_positive
+
+REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaplaceEvent(Event):
+    """Laplace noise of ``scale`` times the sensitivity (Mironov (2017), Proposition 6)."""
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_positive(scale=self.scale)
+
+    def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        """Return the curve on ``orders`` ``[K]``."""
+        far = np.log(orders / (2 * orders - 1)) + (orders - 1) / self.scale
+        near = np.log((orders - 1) / (2 * orders - 1)) - orders / self.scale
+        return Cost(np.logaddexp(far, near) / (orders - 1), 0.0, float(pure_dp_mu_squared(1 / self.scale)))
+
+
+class TestLaplaceEvent(EventContract):
+    tight_mu = False
+
+    def event(self, noise: float, relation: NeighboringRelation) -> Event:
+        return LaplaceEvent(scale=2 * noise, neighboring_relation=relation)
+
+    def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
+        # beyond the two means, at 0 and 1, the loss is constant
+        edges = np.linspace(0, 1, 1001)
+        beyond = np.exp(-edges / (2 * noise))
+        first = np.log([1.0, *(beyond[:-1] - beyond[1:]), beyond[-1]])
+        return [(first, first[::-1])]
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return [{"scale": bad} for bad in (0.0, -1.0, float("nan"), "2", None, True)]
+
+
+def laplace(scale: float) -> Events:
+    return {each: LaplaceEvent(scale=scale, neighboring_relation=each) for each in NeighboringRelation}
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "ledger.sqlite")
+
+
+@pytest.fixture
+def kinds(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, type[Event]]]:
+    """The events that are known, as long as the test runs."""
+    known = dict(Event._kinds)
+    monkeypatch.setattr(Event, "_kinds", known)
+    parse_events.cache_clear()
+    yield known
+    parse_events.cache_clear()
+
+
+def test_it_is_reserved_settled_verified_and_stated(ledger: Ledger) -> None:
+    ledger.reserve(laplace(20.0), count=10, run="run", description="theirs", seeded=False, delta=1e-6)
+    ledger.settle(1, realised=[(laplace(20.0), 4), (laplace(30.0), 5)])
+    book = verify_ledger(ledger.path)
+    assert book.entries[0].realised == ((laplace(20.0), 4), (laplace(30.0), 5))
+    curve = 4 * LaplaceEvent(scale=20.0, neighboring_relation=REPLACE).cost().rdp
+    curve = curve + 5 * LaplaceEvent(scale=30.0, neighboring_relation=REPLACE).cost().rdp
+    np.testing.assert_allclose(account(book.charges(), REPLACE).rdp, curve, rtol=1e-12)
+    questions = Questions(
+        num_queries=10, num_answered=9, num_teachers=5, num_labels=3, aggregator={"class_path": "x", "init_args": {}}
+    )
+    statement = make_statement(book, questions, relation=REPLACE, delta=1e-6, unit="record", versions={})
+    verify_statement(statement, book)
+    assert "10 x LaplaceEvent(scale=20.0)" in describe(statement)
+
+
+def test_it_composes_with_others_and_is_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [LaplaceEvent(scale=2.0 + i % 3, neighboring_relation=REPLACE) for i in range(60)]
+    expected, calls, plain = sum(event.cost().rdp for event in events), [], LaplaceEvent.cost
+
+    def counted(event: LaplaceEvent, orders: FloatArray) -> Cost:
+        calls.append(event)
+        return plain(event, orders)
+
+    monkeypatch.setattr(LaplaceEvent, "cost", counted)
+    np.testing.assert_allclose(total_cost(events).rdp, expected, rtol=1e-12)
+    assert len(calls) == 3
+
+
+def test_an_event_that_is_not_installed_is_named(ledger: Ledger, kinds: dict[str, type[Event]]) -> None:
+    ledger.reserve(laplace(20.0), count=10, run="run", description="theirs", seeded=False)
+    del kinds["LaplaceEvent"]
+    parse_events.cache_clear()
+    for read in (read_ledger, verify_ledger, Ledger):
+        with pytest.raises(ValueError, match=r"^Expected [^\n]* to be installed, got type='LaplaceEvent'$"):
+            read(ledger.path)
+
+
+def install(folder: Path, module: str, content: str, entry: str) -> None:
+    (folder / f"{module}.py").write_text(content)
+    facts = folder / f"{module}-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text(f"[pate.events]\n{entry}\n")
+
+
+def test_an_installed_event_is_found_by_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kinds: dict[str, type[Event]]
+) -> None:
+    content = (
+        "from dataclasses import dataclass\n"
+        "from pate.accounting import PureDPEvent\n"
+        "@dataclass(frozen=True, kw_only=True)\n"
+        "class InstalledEvent(PureDPEvent):\n"
+        "    pass\n"
+    )
+    install(tmp_path, "pate_outside", content, "InstalledEvent = pate_outside:InstalledEvent")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    described = {"type": "InstalledEvent", "neighboring_relation": "replace_record", "epsilon": 0.5}
+    assert "pate_outside" not in sys.modules
+    event = event_from_dict(described)
+    assert event.to_dict() == described and "InstalledEvent" in kinds
+    assert (event.cost().rdp == event_from_dict(described | {"type": "PureDPEvent"}).cost().rdp).all()
+    monkeypatch.delitem(sys.modules, "pate_outside")
+
+
+@pytest.mark.parametrize("target", ["nowhere_to_be_found:Broken", "json:Broken", "json:dumps"])
+def test_a_broken_entry_point_raises_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    install(tmp_path, "pate_broken", "", f"BrokenEvent = {target}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ValueError, match=r"^Expected [^\n]*BrokenEvent[^\n]*$"):
+        event_from_dict({"type": "BrokenEvent", "neighboring_relation": "replace_record"})
+
+
+def test_two_events_of_one_name_are_refused(kinds: dict[str, type[Event]]) -> None:
+    with pytest.raises(ValueError, match="^Expected one event LaplaceEvent, that of tests.accounting.test_outside"):
+        type("LaplaceEvent", (Event,), {"__module__": "elsewhere"})
+    assert kinds["LaplaceEvent"] is LaplaceEvent
+
+
+def test_an_event_without_a_cost_cannot_be_made(kinds: dict[str, type[Event]]) -> None:
+    class Free(Event):
+        pass
+
+    with pytest.raises(TypeError, match="abstract"):
+        Free(neighboring_relation=REPLACE)  # type: ignore[abstract]
+    with pytest.raises(ValueError, match="^Expected an event among BoundedRangeEvent, [^\n]*, got type='Free'$"):
+        event_from_dict({"type": "Free", "neighboring_relation": "replace_record"})
