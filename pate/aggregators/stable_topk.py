@@ -1,14 +1,18 @@
 """StableTopK of Zhu & Wang (2022), and its variants."""
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
+from pate.accounting.calibration import COARSE_ORDERS, Target, calibrate_scale
+from pate.accounting.curves import DEFAULT_ORDERS
 from pate.accounting.events import ComposedEvent, Event, StabilityTestEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators._release import expect_k, release_rows
-from pate.aggregators.base import Aggregator, Release
+from pate.accounting.search import smallest_where
+from pate.aggregators.base import Aggregator, Gap, Outlook, Release
 from pate.mechanisms.stability import (
     choose_gap,
     choose_gap_event,
@@ -19,8 +23,9 @@ from pate.mechanisms.stability import (
     stable_top_k,
     stable_top_k_event,
 )
+from pate.typing import FloatArray
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
-from pate.votes import Votes
+from pate.votes import Panel, Votes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,19 +61,16 @@ class StableTopK(Aggregator):
         super().__post_init__()
         expect_open_unit(delta_test=self.delta_test)
 
-    def event(
-        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
-    ) -> Event:
-        """Describe the cost of one query, which does not depend on ``num_labels``."""
-        expect_count(2, num_teachers=num_teachers)
-        expect_count(1 if self.allow_empty else 2, num_labels=num_labels)
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+        """Describe the cost of one query, which does not depend on the number of labels."""
+        _expect_gaps(panel, self.allow_empty)
         return stable_top_k_event(
-            num_teachers=num_teachers,
+            num_teachers=panel.num_teachers,
             scale_gap=self.scale_gap,
             sigma_test=self.sigma_test,
             delta_test=self.delta_test,
             shift=self.neighboring_relation.count_window,
-            neighboring_relation=self.relation_of(neighboring_relation),
+            neighboring_relation=self.relation_of(relation),
         )
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
@@ -83,7 +85,77 @@ class StableTopK(Aggregator):
             allow_empty=self.allow_empty,
             generator=generator,
         )
-        return release_rows(members, released)
+        return Release.of_rows(members, released)
+
+    def gap_needed(self, panel: Panel, *, probability: float) -> Gap:
+        """Return the gap between counts at which a query is answered, and answered right.
+
+        The gap has to win against gaps of 0 above and below each label, with the odds of the exponential mechanism,
+        and then to pass the test. Real votes leave other gaps above 0 only by as much as teachers disagree.
+        """
+        expect_open_unit(probability=probability)
+        shift = self.neighboring_relation.count_window
+
+        def passes(gap: float) -> bool:
+            wins = 1 / (1 + panel.num_labels * math.exp(-min(gap / self.scale_gap, 700.0)))
+            margin = (max(gap, shift) - shift) / self.sigma_test
+            return wins * float(ndtr(margin + ndtri(self.delta_test))) >= probability
+
+        high = shift + self.scale_gap + self.sigma_test
+        while not passes(high):
+            high *= 2
+        votes = smallest_where(passes, 0.0, high, tolerance=1e-9)
+        meaning = f"A gap of {votes:.1f} votes between the counts is what a query needs to be answered,"
+        return Gap(votes, panel.num_teachers, f"{meaning} and answered right,")
+
+    @classmethod
+    def for_target(
+        cls, target: Target, panel: Panel, *, delta_test: float | None = None, answered: float = 0.9
+    ) -> Self | None:
+        """Return the one that meets a target with its noise split so that a query needs the narrowest gap.
+
+        Args:
+            target: what all queries together may cost.
+            panel: who votes on what.
+            delta_test: what each test adds to delta. None for half of the target's delta over all queries.
+            answered: the probability with which a query of the predicted gap is answered.
+
+        Raises:
+            ValueError: if the tests alone cost the target's delta.
+        """
+        each = target.delta / (2 * target.num_queries) if delta_test is None else delta_test
+        expect_open_unit(delta_test=each, answered=answered)
+        largest = target.delta / target.num_queries
+        spent = -math.expm1(target.num_queries * math.log1p(-each))
+        requirement = f"delta_test < {largest:.3g}, so that all tests stay below delta"
+        expect(spent < target.delta, requirement, delta_test=each)
+        relation = target.neighboring_relation
+
+        def split(sigma: float, log_ratio: float) -> Self:
+            scale = sigma * math.exp(log_ratio)
+            return cls(scale_gap=scale, sigma_test=sigma, delta_test=each, neighboring_relation=relation)
+
+        def meeting(log_ratio: float, orders: FloatArray, tolerance: float) -> Self:
+            def event(sigma: float) -> Event:
+                return split(sigma, log_ratio).event(panel)
+
+            return split(calibrate_scale(event, target, tolerance=tolerance, orders=orders), log_ratio)
+
+        def gap(log_ratio: float) -> float:
+            # fewer orders err on the private side, which is enough to compare splits
+            return meeting(log_ratio, COARSE_ORDERS, 1e-3).gap_needed(panel, probability=answered).votes
+
+        # the gap is flat around its minimum: a ratio of the two scales to a twentieth loses nothing that could be seen
+        ratios = np.arange(-2.0, 2.01, 0.25).tolist()
+        centre = min(ratios, key=gap)
+        finer = (centre + np.arange(-0.2, 0.21, 0.05)).tolist()
+        return meeting(min(finer, key=gap), DEFAULT_ORDERS, 1e-6)
+
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return one with equal scales, whose tests may take half of delta."""
+        delta = outlook.delta_test
+        return (cls(scale_gap=1.0, sigma_test=1.0, delta_test=delta, neighboring_relation=outlook.relation),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,25 +190,22 @@ class GaussianStableTopK(Aggregator):
         super().__post_init__()
         expect_open_unit(delta_gap_test=self.delta_gap_test)
 
-    def event(
-        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
-    ) -> Event:
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query."""
-        expect_count(2, num_teachers=num_teachers)
-        expect_count(1 if self.allow_empty else 2, num_labels=num_labels)
-        relation = self.relation_of(neighboring_relation)
+        _expect_gaps(panel, self.allow_empty)
+        asked = self.relation_of(relation)
         choice = choose_gap_event(
             scale=self.sigma_gap,
-            neighboring_relation=relation,
+            neighboring_relation=asked,
             noise="gaussian",
-            num_candidates=num_labels + (1 if self.allow_empty else -1),
+            num_candidates=panel.num_labels + (1 if self.allow_empty else -1),
         )
         test = StabilityTestEvent(
-            neighboring_relation=relation,
+            neighboring_relation=asked,
             sigma=self.sigma_gap_test,
             delta_test=self.delta_gap_test,
             shift=self.neighboring_relation.count_window,
-            num_teachers=num_teachers,
+            num_teachers=panel.num_teachers,
         )
         return ComposedEvent(events=(choice, test))
 
@@ -153,7 +222,13 @@ class GaussianStableTopK(Aggregator):
         )
         members = np.zeros(order.shape, dtype=np.bool_)
         np.put_along_axis(members, order, np.arange(votes.num_labels) < k[:, None], axis=1)
-        return release_rows(members, passed)
+        return Release.of_rows(members, passed)
+
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return one with equal deviations, whose tests may take half of delta."""
+        delta = outlook.delta_test
+        return (cls(sigma_gap=1.0, sigma_gap_test=1.0, delta_gap_test=delta, neighboring_relation=outlook.relation),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,37 +273,22 @@ class FixedStableTopK(Aggregator):
             expect_positive(pull=self.pull)
         expect_open_unit(delta_test_fixed=self.delta_test_fixed)
 
-    def event(
-        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
-    ) -> Event:
-        """Describe the cost of one query for which k labels are peeled."""
-        return self.realised_event(
-            self.k, num_teachers=num_teachers, num_labels=num_labels, neighboring_relation=neighboring_relation
-        )
-
-    def realised_event(
-        self,
-        steps: int,
-        *,
-        num_teachers: int,
-        num_labels: int,
-        neighboring_relation: NeighboringRelation | None = None,
-    ) -> Event:
-        """Describe the cost of a query for which ``steps`` labels were peeled."""
-        expect_count(2, num_teachers=num_teachers)
-        expect_count(1 if self.allow_empty else 2, num_labels=num_labels)
-        expect_k(self.k, num_labels, largest=num_labels)
-        expect(0 <= steps <= self.k, f"0 <= steps <= {self.k}", steps=steps)
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+        """Describe the cost of one query for which ``tier`` labels are peeled, k at most."""
+        rounds = self.k if tier is None else tier
+        _expect_gaps(panel, self.allow_empty)
+        expect(self.k <= panel.num_labels, f"k <= {panel.num_labels} for {panel.num_labels} labels", k=self.k)
+        expect(0 <= rounds <= self.k, f"0 <= tier <= {self.k}", tier=tier)
         return fixed_stable_top_k_event(
             k=self.k,
-            num_teachers=num_teachers,
+            num_teachers=panel.num_teachers,
             scale_gap=self.scale_gap_fixed,
             sigma_test=self.sigma_test_fixed,
             delta_test=self.delta_test_fixed,
             shift=self.neighboring_relation.count_window,
             scale_peel=self.scale_peel_fixed,
-            neighboring_relation=self.relation_of(neighboring_relation),
-            rounds=steps,
+            neighboring_relation=self.relation_of(relation),
+            rounds=rounds,
         )
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
@@ -246,4 +306,24 @@ class FixedStableTopK(Aggregator):
             generator=generator,
             allow_empty=self.allow_empty,
         )
-        return release_rows(members, passed)._replace(steps=rounds.astype(np.int64))
+        return Release.of_rows(members, passed, tiers=rounds)
+
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return one for sets of as many labels as a sample has, whose tests may take half of delta."""
+        return (
+            cls(
+                k=outlook.k,
+                pull=outlook.panel.num_teachers / 20,
+                scale_gap_fixed=1.0,
+                sigma_test_fixed=1.0,
+                delta_test_fixed=outlook.delta_test,
+                scale_peel_fixed=1.0,
+                neighboring_relation=outlook.relation,
+            ),
+        )
+
+
+def _expect_gaps(panel: Panel, allow_empty: bool) -> None:
+    """Raise ``ValueError`` unless there is a gap to choose: without the empty and the full set two labels have one."""
+    expect_count(1 if allow_empty else 2, num_labels=panel.num_labels)

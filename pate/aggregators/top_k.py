@@ -2,20 +2,20 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators._release import expect_k, release_sets
-from pate.aggregators.base import Aggregator, Release
+from pate.aggregators.base import Aggregator, Outlook, Release
 from pate.mechanisms.canonical import canonical, canonical_event
 from pate.mechanisms.joint import joint, joint_event
 from pate.mechanisms.lipschitz import lipschitz_event, one_shot_exponential_mechanism
+from pate.typing import IntArray
 from pate.validation import expect, expect_count
-from pate.votes import Votes
+from pate.votes import Panel, Votes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,19 +28,26 @@ class _LabelSets(Aggregator):
         super().__post_init__()
         expect_count(1, k=self.k)
 
-    def event(
-        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
-    ) -> Event:
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query, which does not depend on the number of labels."""
-        expect_count(2, num_teachers=num_teachers)
-        expect_k(self.k, num_labels, largest=self._largest_k(num_labels))
-        return self._event(self.relation_of(neighboring_relation))
+        largest = self._largest_k(panel.num_labels)
+        expect(self.k <= largest, f"k <= {largest} for {panel.num_labels} labels", k=self.k)
+        return self._event(self.relation_of(relation))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries."""
-        return release_sets(self._choose(votes.counts, generator), votes.num_labels)
+        return Release.of_sets(self._choose(votes.counts, generator), votes.num_labels)
 
-    def _largest_k(self, num_labels: int) -> int:
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return one for sets of as many labels as a sample has, where such sets can be chosen."""
+        if outlook.k > cls._largest_k(outlook.panel.num_labels):
+            return ()
+        noise: dict[str, Any] = dict.fromkeys(cls.noise_parameters, 1.0)
+        return (cls(k=outlook.k, **noise, neighboring_relation=outlook.relation),)
+
+    @classmethod
+    def _largest_k(cls, num_labels: int) -> int:
         return num_labels
 
     @abstractmethod
@@ -48,7 +55,7 @@ class _LabelSets(Aggregator):
         """Describe the cost of one choice under a relation."""
 
     @abstractmethod
-    def _choose(self, counts: NDArray[np.integer[Any]], generator: np.random.Generator) -> NDArray[np.int64]:
+    def _choose(self, counts: NDArray[np.integer[Any]], generator: np.random.Generator) -> IntArray:
         """Return the chosen labels ``[Q, k]`` of vote counts ``[Q, C]``."""
 
 
@@ -80,13 +87,14 @@ class Canonical(_LabelSets):
         super().__post_init__()
         expect(0 <= self.gamma <= 1, "0 <= gamma <= 1", gamma=self.gamma)
 
-    def _largest_k(self, num_labels: int) -> int:
+    @classmethod
+    def _largest_k(cls, num_labels: int) -> int:
         return num_labels - 1
 
     def _event(self, relation: NeighboringRelation) -> Event:
         return canonical_event(scale=self.scale_canonical, neighboring_relation=relation)
 
-    def _choose(self, counts: NDArray[np.integer[Any]], generator: np.random.Generator) -> NDArray[np.int64]:
+    def _choose(self, counts: NDArray[np.integer[Any]], generator: np.random.Generator) -> IntArray:
         return canonical(counts, k=self.k, scale=self.scale_canonical, gamma=self.gamma, generator=generator)
 
 
@@ -115,7 +123,7 @@ class Peeling(_LabelSets):
     def _event(self, relation: NeighboringRelation) -> Event:
         return lipschitz_event(noise="gumbel", k=self.k, scale=self.scale_peel, neighboring_relation=relation)
 
-    def _choose(self, counts: NDArray[np.integer[Any]], generator: np.random.Generator) -> NDArray[np.int64]:
+    def _choose(self, counts: NDArray[np.integer[Any]], generator: np.random.Generator) -> IntArray:
         return one_shot_exponential_mechanism(counts, k=self.k, scale=self.scale_peel, generator=generator)
 
 
@@ -144,5 +152,5 @@ class Joint(_LabelSets):
     def _event(self, relation: NeighboringRelation) -> Event:
         return joint_event(k=self.k, scale=self.scale_joint, neighboring_relation=relation)
 
-    def _choose(self, counts: NDArray[np.integer[Any]], generator: np.random.Generator) -> NDArray[np.int64]:
+    def _choose(self, counts: NDArray[np.integer[Any]], generator: np.random.Generator) -> IntArray:
         return joint(counts, k=self.k, scale=self.scale_joint, generator=generator)

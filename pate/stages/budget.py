@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pate.accounting.accountant import RDPAccountant
-from pate.accounting.calibration import calibrate_scale, calibrate_stable_top_k, epsilon_of
+from pate.accounting.calibration import Target, calibrate_scale, epsilon_of
 from pate.accounting.curves import DEFAULT_ORDERS
 from pate.accounting.events import BoundedRangeEvent, Event, GaussianEvent, leaves
 from pate.accounting.figures import epsilon_text, exact_text
@@ -22,7 +22,9 @@ from pate.accounting.ledger import account as account_releases
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import verify_statement
 from pate.aggregators.base import Aggregator
+from pate.aggregators.stable_topk import StableTopK
 from pate.validation import expect, expect_count, expect_open_unit
+from pate.votes import Panel
 
 Mechanism = Literal["stable_topk", "noisy_votes", "powerset"]
 
@@ -65,17 +67,13 @@ def calibrate(
     expect_open_unit(answered=answered)
     found: dict[str, float]
     if mechanism == "stable_topk":
-        noise = calibrate_stable_top_k(
-            target_epsilon=target_epsilon,
-            delta=delta,
-            num_queries=num_queries,
-            num_teachers=num_teachers,
-            num_labels=num_labels,
-            relation=relation,
-            delta_test=delta_test,
-            answered=answered,
-        )
-        found = {name: getattr(noise, name) for name in ("scale_gap", "sigma_test", "delta_test", "epsilon", "gap")}
+        panel = Panel(num_teachers, num_labels)
+        target = Target(epsilon=target_epsilon, delta=delta, num_queries=num_queries, neighboring_relation=relation)
+        noise = StableTopK.for_target(target, panel, delta_test=delta_test, answered=answered)
+        assert noise is not None
+        found = {name: getattr(noise, name) for name in ("scale_gap", "sigma_test", "delta_test")}
+        found["epsilon"] = epsilon_of(noise.event(panel), count=num_queries, delta=delta)
+        found["gap"] = noise.gap_needed(panel, probability=answered).votes
     else:
         expect(mechanism in ("noisy_votes", "powerset"), "a known mechanism", mechanism=mechanism)
         expect(delta_test is None, "no delta_test where nothing is tested", delta_test=delta_test)
@@ -130,10 +128,7 @@ def account(
     """
     expect_count(1, num_queries=num_queries)
     expect_open_unit(delta=delta)
-    events = {
-        relation: aggregator.event(num_teachers=num_teachers, num_labels=num_labels, neighboring_relation=relation)
-        for relation in NeighboringRelation
-    }
+    events = aggregator.events(Panel(num_teachers, num_labels))
     found: dict[str, dict[str, float | None]] = {}
     for relation, event in events.items():
         total = RDPAccountant(neighboring_relation=relation).compose(event, num_queries)
@@ -249,7 +244,7 @@ def _calibrate_one(
             return BoundedRangeEvent(eta=2 / scale, neighboring_relation=relation)
         return GaussianEvent(noise_multiplier=scale / math.sqrt(num_labels), neighboring_relation=relation)
 
-    scale = calibrate_scale(event, target_epsilon=target_epsilon, delta=delta, num_queries=num_queries)
+    scale = calibrate_scale(event, Target(epsilon=target_epsilon, delta=delta, num_queries=num_queries))
     epsilon = epsilon_of(event(scale), count=num_queries, delta=delta)
     if mechanism == "powerset":
         # a set against all others without votes, as the exponential mechanism chooses

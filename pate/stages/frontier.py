@@ -8,35 +8,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from tqdm import tqdm
 
-from pate.accounting.calibration import calibrate_scale
+from pate.accounting.calibration import Target, calibrate_scale
 from pate.accounting.events import ComposedEvent, Event
 from pate.accounting.ledger import account
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.search import smallest_where
-from pate.aggregators import (
-    Aggregator,
-    Canonical,
-    Confident,
-    FixedStableTopK,
-    GaussianStableTopK,
-    GNThreshold,
-    Interactive,
-    Joint,
-    NoisyVotes,
-    Peeling,
-    Powerset,
-    Release,
-    StableMajority,
-    StableTopK,
-    TauVoting,
-)
+from pate.aggregators import Aggregator, NoisyVotes, Outlook, Release, propose
 from pate.data.module import Role
 from pate.data.source import load_data
 from pate.runs import TEACHERS_VOTE, Run, replacing, write_text
@@ -187,7 +170,7 @@ def frontier(
     chosen = np.random.default_rng(query_seed).permutation(task.votes.num_queries)[:num_queries]
     asked = replace(task, votes=task.votes[chosen], features=np.asarray(task.features[chosen], dtype=np.float64))
     relation = NeighboringRelation(neighboring_relation)
-    listed = default_aggregators(asked.votes, relation, delta=delta) if aggregators is None else aggregators
+    listed = propose(Outlook.of(asked.votes, delta=delta, relation=relation)) if aggregators is None else aggregators
     points: list[Point] = []
     with tqdm(total=len(listed) * len(targets), desc="frontier", unit="point") as progress:
         for aggregator in listed:
@@ -218,50 +201,6 @@ def frontier(
     return points
 
 
-def default_aggregators(votes: Votes, relation: NeighboringRelation, *, delta: float) -> list[Aggregator]:
-    """Return every aggregator of the package, with noise in proportion, for votes like these.
-
-    The tests of stability may use half of ``delta``. Sets have as many labels as the average sample has.
-    """
-    num_labels, num_teachers = votes.num_labels, votes.num_teachers
-    each = delta / (2 * votes.num_queries)
-    k = min(max(1, round(float(votes.counts.mean()) * num_labels / num_teachers)), max(1, num_labels - 1))
-    common: dict[str, Any] = {"neighboring_relation": relation}
-    noisy = NoisyVotes(sigma_votes=1.0, **common)
-    stable = StableTopK(scale_gap=1.0, sigma_test=1.0, delta_test=each, **common)
-    # a ballot that has, or differs from a student in, k labels is not clipped
-    tau = math.sqrt(k)
-    listed: list[Aggregator] = [
-        noisy,
-        NoisyVotes(sigma_votes=1.0, soft=False, **common),
-        GNThreshold(sigma_threshold=1.0, min_lead=num_teachers / 10, **common),
-        TauVoting(tau=1.25 * tau, sigma_tau=1.0, threshold_tau=num_teachers / 2, **common),
-        TauVoting(tau=k, sigma_tau=1.0, threshold_tau=num_teachers / 2, norm="l1", **common),
-        TauVoting(tau=tau, sigma_tau=1.0, threshold_tau=num_teachers / 2, around_predictions=True, **common),
-        stable,
-        GaussianStableTopK(sigma_gap=1.0, sigma_gap_test=1.0, delta_gap_test=each, **common),
-        StableMajority(sigma_majority=1.0, delta_majority=each, **common),
-        FixedStableTopK(
-            k=k,
-            pull=num_teachers / 20,
-            scale_gap_fixed=1.0,
-            sigma_test_fixed=1.0,
-            delta_test_fixed=each,
-            scale_peel_fixed=1.0,
-            **common,
-        ),
-        Peeling(k=k, scale_peel=1.0, **common),
-        Joint(k=k, scale_joint=1.0, **common),
-        Confident(answers=noisy, sigma_confident=1.0, threshold_confident=num_teachers / 3, **common),
-        Interactive(answers=noisy, sigma_interactive=1.0, threshold_interactive=num_teachers / 8, **common),
-    ]
-    if k < num_labels:
-        listed.append(Canonical(k=k, scale_canonical=1.0, **common))
-    if num_labels <= 64:
-        listed.append(Powerset(scale_powerset=1.0, **common))
-    return listed
-
-
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """An aggregator whose noise meets a target, with what trains the student that it asks, if it asks one.
@@ -278,11 +217,10 @@ class Plan:
 
     def event(self, votes: Votes) -> Event:
         """Describe the most that one query may cost."""
-        sizes = {"num_teachers": votes.num_teachers, "num_labels": votes.num_labels}
-        event = self.aggregator.event(**sizes, neighboring_relation=None)
+        event = self.aggregator.event(votes.panel)
         if self.first is None:
             return event
-        return ComposedEvent(events=(self.first.event(**sizes, neighboring_relation=None), event))
+        return ComposedEvent(events=(self.first.event(votes.panel), event))
 
 
 def calibrated(
@@ -292,24 +230,20 @@ def calibrated(
 
     One that asks a student gets soft noisy votes first, at a quarter of what they alone would take.
     """
-    sizes: dict[str, Any] = {
-        "num_teachers": votes.num_teachers,
-        "num_labels": votes.num_labels,
-        "neighboring_relation": relation,
-    }
-    limits: dict[str, Any] = {"target_epsilon": target, "delta": delta, "num_queries": votes.num_queries}
+    panel = votes.panel
+    limit = Target(epsilon=target, delta=delta, num_queries=votes.num_queries, neighboring_relation=relation)
     first: NoisyVotes | None = None
     before: tuple[Event, ...] = ()
     if aggregator.needs_predictions:
         one = NoisyVotes(sigma_votes=1.0, neighboring_relation=aggregator.neighboring_relation)
-        first = one.scaled(2 * calibrate_scale(lambda scale: one.scaled(scale).event(**sizes), **limits))
-        before = (first.event(**sizes),)
+        first = one.scaled(2 * calibrate_scale(lambda scale: one.scaled(scale).event(panel, relation), limit))
+        before = (first.event(panel, relation),)
 
     def event(scale: float) -> Event:
-        return ComposedEvent(events=(*before, aggregator.scaled(scale).event(**sizes)))
+        return ComposedEvent(events=(*before, aggregator.scaled(scale).event(panel, relation)))
 
     try:
-        factor = calibrate_scale(event, tolerance=1e-4, **limits)
+        factor = calibrate_scale(event, limit, tolerance=1e-4)
     except ValueError:
         return None
     charge = ({relation: event(factor)}, votes.num_queries)
@@ -369,7 +303,7 @@ def joined(earlier: Release | None, release: Release, plan: Plan) -> Release:
     """Return a release with what an earlier one adds to it: counts averaged by their noise, labels filled in."""
     if earlier is None or earlier.values is None or earlier.noise_std is None:
         return release
-    if release.values is None or release.noise_std is None or not release.mask.all() or release.steps is not None:
+    if release.values is None or release.noise_std is None or not release.mask.all() or release.tiers is not None:
         return release
     first, second = earlier.noise_std**-2, release.noise_std**-2
     values = (first * earlier.values + second * release.values) / (first + second)
@@ -564,19 +498,11 @@ def draw(
 
 
 def _realised(plan: Plan, release: Release, votes: Votes, *, delta: float, relation: NeighboringRelation) -> float:
-    if release.steps is None:
+    if release.tiers is None:
         return plan.epsilon
-    sizes: dict[str, Any] = {
-        "num_teachers": votes.num_teachers,
-        "num_labels": votes.num_labels,
-        "neighboring_relation": relation,
-    }
-    charges = [
-        ({relation: plan.aggregator.realised_event(step, **sizes)}, count)
-        for step, count in zip(*(each.tolist() for each in np.unique(release.steps, return_counts=True)), strict=True)
-    ]
+    charges = [*plan.aggregator.charges(release, votes.panel)]
     if plan.first is not None:
-        charges.append(({relation: plan.first.event(**sizes)}, votes.num_queries))
+        charges.append((plan.first.events(votes.panel), votes.num_queries))
     return account(charges, relation).get_epsilon(delta=delta)
 
 

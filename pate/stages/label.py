@@ -7,7 +7,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 
 import pate
 from pate.accounting.budget import Budget
-from pate.accounting.events import Event
 from pate.accounting.ledger import Ledger
-from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import check_budget, describe, make_statement
 from pate.aggregators.base import Aggregator, Release
 from pate.data.arrays import read_npz
@@ -29,7 +27,7 @@ from pate.runs import LABEL, TEACHERS_FIT, TEACHERS_VOTE, Run, digest, labels_fi
 from pate.stages.ledger_file import open_ledger
 from pate.validation import expect, expect_count
 from pate.vote_store import VoteStore
-from pate.votes import Votes, rows_of
+from pate.votes import Panel, Votes, rows_of
 
 _RELEASE = "release"  # in the stage's state and in the statement: the number of the labels that they speak of
 _STATEMENT = "statement"  # in the stage's state: the digest of what was stated
@@ -81,7 +79,7 @@ def label(
         "label_names": np.array(names),
         "num_teachers": np.array(num_teachers),
         "delta": np.array(delta, dtype=np.float64),
-        "aggregator": np.array(json.dumps(_describe_aggregator(aggregator))),
+        "aggregator": np.array(json.dumps(aggregator.describe())),
     }
     made_by = manifest["made_by"]
     todo = run.needs(LABEL, made_by)
@@ -142,12 +140,9 @@ def _release(
     Whatever can fail is tried before the reservation. The old statement goes before the old labels, and those before
     the new ones come: nothing ever speaks of labels that are not there.
     """
-    num_teachers, num_labels, count = int(about["num_teachers"]), len(about["label_names"]), len(chosen)
+    panel, count = Panel(int(about["num_teachers"]), len(about["label_names"])), len(chosen)
     delta, relation = float(about["delta"]), aggregator.neighboring_relation
-    events = {
-        each: aggregator.event(num_teachers=num_teachers, num_labels=num_labels, neighboring_relation=each)
-        for each in NeighboringRelation
-    }
+    events = aggregator.events(panel)
     budget = None
     if max_epsilon is not None:
         budget = Budget(max_epsilon=max_epsilon, delta=delta, neighboring_relation=relation)
@@ -163,8 +158,8 @@ def _release(
                 expect(within, f"epsilon <= {max_epsilon} with all earlier releases", epsilon=epsilon)
         votes, _ = store.load(rows=chosen, ballots=aggregator.needs_ballots)
         asked = replace(votes, predictions=predicted)
-        rehearse(aggregator, num_teachers=num_teachers, num_labels=num_labels, predictions=asked.predictions)
-        file = _reserve_room(stack, run, about, count * num_labels)
+        rehearse(aggregator, panel, predictions=asked.predictions)
+        file = _reserve_room(stack, run, about, count * panel.num_labels)
         with _naming_ledger(ledger):
             release = ledger.reserve(
                 events,
@@ -191,14 +186,13 @@ def _release(
     return read_released(run)
 
 
-def rehearse(
-    aggregator: Aggregator, *, num_teachers: int, num_labels: int, predictions: NDArray[np.float64] | None = None
-) -> None:
+def rehearse(aggregator: Aggregator, panel: Panel, *, predictions: NDArray[np.float64] | None = None) -> None:
     """Put constant votes to an aggregator and drop what it says, so that what it refuses is refused for free.
 
     No vote and no noise of a release is touched. None, one and several queries are put, because a screen may leave any
     number of them. Raises what the aggregator raises, and ``ValueError`` where its release is not of the votes' shape.
     """
+    num_teachers, num_labels = panel.num_teachers, panel.num_labels
     levels = np.array([0, num_teachers, num_teachers // 2, 0, num_teachers, num_teachers // 2])
     for count in (0, 1, len(levels)):
         given = levels[:count]
@@ -218,9 +212,9 @@ def rehearse(
             name: np.shape(array) for name, array in _arrays(found).items() if name in ("labels", "mask", "values")
         }
         expect(set(shapes.values()) == {shape}, f"a release of {count} queries and {num_labels} labels", **shapes)
-        if found.steps is not None:
-            expect(found.steps.shape == (count,), f"the steps of {count} queries", shape=found.steps.shape)
-            realised_charges(aggregator, found.steps, num_teachers=num_teachers, num_labels=num_labels)
+        if found.tiers is not None:
+            expect(found.tiers.shape == (count,), f"the tiers of {count} queries", shape=found.tiers.shape)
+        aggregator.charges(found, panel)
 
 
 def _reserve_room(stack: ExitStack, run: Run, about: Mapping[str, NDArray[Any]], entries: int) -> IO[bytes]:
@@ -228,7 +222,7 @@ def _reserve_room(stack: ExitStack, run: Run, about: Mapping[str, NDArray[Any]],
 
     Raises ``ValueError`` where the folders cannot be written, their files not be replaced, or the disk is full.
     """
-    # labels, mask and noisy counts, steps, and the statement
+    # labels, mask and noisy counts, tiers, and the statement
     size = 18 * entries + sum(array.nbytes for array in about.values()) + _STATEMENT_BYTES
     try:
         for old in run.public.glob(f".{labels_file(run).name}.*"):
@@ -268,10 +262,11 @@ def _naming_ledger(ledger: Ledger) -> Iterator[None]:
 
 def _state(run: Run, aggregator: Aggregator, released: Mapping[str, NDArray[Any]]) -> None:
     """Settle the release that is on disk, and write the statement of these labels."""
-    num_teachers, num_labels = int(released["num_teachers"]), len(released["label_names"])
+    panel = Panel(int(released["num_teachers"]), len(released["label_names"]))
     realised = None
     if "steps" in released:
-        realised = realised_charges(aggregator, released["steps"], num_teachers=num_teachers, num_labels=num_labels)
+        paid = Release(released["labels"], released["mask"], tiers=released["steps"])
+        realised = aggregator.charges(paid, panel)
     ledger = open_ledger(run)
     ledger.settle(int(released["release"]), realised=realised)
     book = ledger.book()
@@ -283,8 +278,8 @@ def _state(run: Run, aggregator: Aggregator, released: Mapping[str, NDArray[Any]
         aggregator=json.loads(str(released["aggregator"])),
         num_queries=len(released["ids"]),
         num_answered=int(released["mask"].any(axis=1).sum()),
-        num_teachers=num_teachers,
-        num_labels=num_labels,
+        num_teachers=panel.num_teachers,
+        num_labels=panel.num_labels,
         versions={"pate": pate.__version__} | {name: version(name) for name in ("numpy", "scipy", "torch")},
         of_this_run_alone=run.ledger is None,
     )
@@ -318,39 +313,11 @@ def read_predictions(path: Path, wanted: NDArray[np.str_], label_names: Sequence
     return np.asarray(arrays["probabilities"][rows_of(wanted, arrays["ids"])], dtype=np.float64)
 
 
-def realised_charges(
-    aggregator: Aggregator, steps: NDArray[np.integer], *, num_teachers: int, num_labels: int
-) -> list[tuple[dict[NeighboringRelation, Event], int]]:
-    """Return what queries cost that went ``steps`` ``[Q]`` far: events under either relation, and how often."""
-    return [
-        (
-            {
-                relation: aggregator.realised_event(
-                    step, num_teachers=num_teachers, num_labels=num_labels, neighboring_relation=relation
-                )
-                for relation in NeighboringRelation
-            },
-            count,
-        )
-        for step, count in zip(*(each.tolist() for each in np.unique(steps, return_counts=True)), strict=True)
-    ]
-
-
 def _arrays(release: Release) -> dict[str, Any]:
     """Return what is kept of a release; what it has not is left out."""
     arrays: dict[str, Any] = {"labels": release.labels, "mask": release.mask}
     if release.values is not None:
         arrays |= {"values": release.values, "noise_std": release.noise_std}
-    if release.steps is not None:
-        arrays["steps"] = release.steps
+    if release.tiers is not None:
+        arrays["steps"] = release.tiers
     return arrays
-
-
-def _describe_aggregator(aggregator: Aggregator) -> Mapping[str, Any]:
-    cls = type(aggregator)
-    parameters = {field.name: getattr(aggregator, field.name) for field in fields(aggregator)}
-    plain = {
-        name: _describe_aggregator(value) if isinstance(value, Aggregator) else value
-        for name, value in parameters.items()
-    }
-    return {"class_path": f"{cls.__module__}.{cls.__name__}", "init_args": plain}

@@ -62,11 +62,7 @@ def audited(contract: Contract, made_for: NeighboringRelation, asked: Neighborin
 def claimed(contract: Contract, made_for: NeighboringRelation, asked: NeighboringRelation, noise: float = 1.0) -> float:
     """Return epsilon as accounted, of an event that says ``noise`` times the noise that the law has."""
     aggregator = contract()
-    event = (
-        aggregator.make(made_for)
-        .scaled(noise)
-        .event(num_teachers=aggregator.num_teachers, num_labels=aggregator.num_labels, neighboring_relation=asked)
-    )
+    event = aggregator.make(made_for).scaled(noise).event(aggregator.panel, asked)
     return (
         RDPAccountant(neighboring_relation=asked)
         .compose(event, QUERIES)

@@ -16,6 +16,7 @@ from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import make_statement
 from pate.aggregators import NoisyVotes, Powerset, StableTopK
 from pate.stages.budget import account, calibrate, ledger_show, ledger_verify
+from pate.votes import Panel
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 AGGREGATOR = StableTopK(scale_gap=39.0, sigma_test=60.0, delta_test=1e-9)
@@ -28,7 +29,7 @@ def test_account_prints_both_relations_and_draws(tmp_path: Path, capsys: Printed
     text = capsys.readouterr().out
     for relation, row in found.items():
         expected = epsilon_of(
-            AGGREGATOR.event(num_teachers=100, num_labels=9, neighboring_relation=NeighboringRelation(relation)),
+            AGGREGATOR.event(Panel(100, 9), NeighboringRelation(relation)),
             count=600,
             delta=1e-6,
         )
@@ -46,7 +47,7 @@ def test_calibration_of_the_stage_meets_its_target(capsys: Printed) -> None:
     aggregator = StableTopK(
         scale_gap=found["scale_gap"], sigma_test=found["sigma_test"], delta_test=found["delta_test"]
     )
-    event = aggregator.event(num_teachers=60, num_labels=6)
+    event = aggregator.event(Panel(60, 6))
     assert epsilon_of(event, count=100, delta=1e-6) == found["epsilon"] <= 5.0
     assert f"gap of {found['gap']:.1f} votes" in text
     assert "60 teachers cannot have it" in text  # and this budget is too small for them
@@ -63,7 +64,7 @@ def test_calibration_of_other_mechanisms(relation: NeighboringRelation, capsys: 
         NoisyVotes(sigma_votes=votes["sigma_votes"], neighboring_relation=relation),
         Powerset(scale_powerset=sets["scale_votes"], neighboring_relation=relation),
     ):
-        event = aggregator.event(num_teachers=200, num_labels=4)
+        event = aggregator.event(Panel(200, 4))
         assert 1.99999 < epsilon_of(event, count=50, delta=1e-6) <= 2.0
     assert "sigma_votes" in capsys.readouterr().out
     with pytest.raises(ValueError, match="Expected no delta_test where nothing is tested"):
@@ -80,7 +81,7 @@ def test_calibration_of_other_mechanisms(relation: NeighboringRelation, capsys: 
 
 def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Printed) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    events = {r: AGGREGATOR.event(num_teachers=80, num_labels=5, neighboring_relation=r) for r in NeighboringRelation}
+    events = {r: AGGREGATOR.event(Panel(80, 5), r) for r in NeighboringRelation}
     budget = Budget(max_epsilon=8.0, delta=1e-6, neighboring_relation=REPLACE)
     ledger.settle(ledger.reserve(events, count=40, run="a", description="StableTopK", seeded=False, budget=budget))
     ledger.reserve(events, count=9, run="b", description="StableTopK", seeded=True)
@@ -121,7 +122,7 @@ def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Print
 def test_the_ledger_shows_what_was_reserved_first(tmp_path: Path, capsys: Printed) -> None:
     """What a refusal cost is no epsilon of what was released."""
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    events = {r: AGGREGATOR.event(num_teachers=80, num_labels=5, neighboring_relation=r) for r in NeighboringRelation}
+    events = {r: AGGREGATOR.event(Panel(80, 5), r) for r in NeighboringRelation}
     ledger.reserve(events, count=40, run="a", description="StableTopK", seeded=False, delta=1.00000049e-6)
     ledger.settle(1, realised=[(events, 3)])
     delta = 1.00000049e-6

@@ -13,14 +13,13 @@ from torchmetrics.functional.classification import multilabel_average_precision
 from pate import cli
 from pate.accounting.ledger import account, read_ledger
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators import Confident, Interactive, NoisyVotes, StableTopK
+from pate.aggregators import Confident, Interactive, NoisyVotes, Outlook, StableTopK, propose
 from pate.stages.frontier import (
     Point,
     Simulation,
     average_precision,
     best_at,
     calibrated,
-    default_aggregators,
     frontier,
     label_quality,
     name_of,
@@ -81,7 +80,7 @@ def test_aggregators_of_a_list_are_compared(tmp_path: Path) -> None:
 @pytest.mark.parametrize("relation", NeighboringRelation)
 def test_noise_is_calibrated_on_the_private_side(relation: NeighboringRelation) -> None:
     votes = simulated(SMALL).votes
-    for aggregator in default_aggregators(votes, relation, delta=1e-5):
+    for aggregator in propose(Outlook.of(votes, delta=1e-5, relation=relation)):
         plan = calibrated(aggregator, votes, 3.0, delta=1e-5, relation=relation)
         assert plan is not None
         spent = account([({relation: plan.event(votes)}, votes.num_queries)], relation).get_epsilon(delta=1e-5)
@@ -153,7 +152,7 @@ def test_label_quality_of_the_majority_itself_is_perfect() -> None:
 
 
 def test_names_tell_aggregators_apart() -> None:
-    names = [name_of(each) for each in default_aggregators(simulated(SMALL).votes, RELATION, delta=1e-5)]
+    names = [name_of(each) for each in propose(Outlook.of(simulated(SMALL).votes, delta=1e-5, relation=RELATION))]
     assert len(names) == len(set(names))
     noisy = NoisyVotes(sigma_votes=1.0)
     screen = Interactive(answers=noisy, sigma_interactive=1.0, threshold_interactive=3.0)

@@ -20,6 +20,7 @@ from pate.released import read_released
 from pate.runs import LABEL, Run, digest
 from pate.stages.label import label as label_stage
 from pate.stages.label import rehearse
+from pate.votes import Panel
 from tests.conftest import copy_run
 
 Aggregators = dict[str, Any]
@@ -70,11 +71,11 @@ def misshapen(self: NoisyVotes, votes: Any, **_: object) -> Release:
     return Release(np.zeros((votes.num_queries, 1), dtype=np.uint8), np.ones((votes.num_queries, 1), dtype=np.bool_))
 
 
-def short_steps(self: NoisyVotes, votes: Any, **_: object) -> Release:
-    return Release(votes.counts > 0, votes.counts >= 0, steps=np.zeros(3, dtype=np.int64))
+def short_tiers(self: NoisyVotes, votes: Any, **_: object) -> Release:
+    return Release(votes.counts > 0, votes.counts >= 0, tiers=np.zeros(3, dtype=np.int64))
 
 
-@pytest.mark.parametrize("aggregate", [refuse, misshapen, short_steps])
+@pytest.mark.parametrize("aggregate", [refuse, misshapen, short_tiers])
 def test_what_an_aggregator_refuses_spends_nothing(
     aggregate: Callable[..., Release], copied: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,14 +96,14 @@ def test_a_rehearsal_is_free_of_votes_and_noise() -> None:
             )
             return super().aggregate(votes, generator=generator)
 
-    rehearse(Watched(sigma_votes=1.0), num_teachers=8, num_labels=2)
+    rehearse(Watched(sigma_votes=1.0), Panel(8, 2))
     assert [queries for queries, _, _ in seen] == [0, 1, 6]
     assert seen[-1][1] == [[0, 0], [8, 8], [4, 4], [0, 0], [8, 8], [4, 4]]
     assert {tuple(key) for _, _, key in seen} == {(0, 0)}
     with pytest.raises(ValueError, match="Expected"):
-        rehearse(StableTopK(scale_gap=1, sigma_test=1, delta_test=0.1, allow_empty=False), num_teachers=8, num_labels=1)
+        rehearse(StableTopK(scale_gap=1, sigma_test=1, delta_test=0.1, allow_empty=False), Panel(8, 1))
     screen = Confident(answers=NoisyVotes(sigma_votes=1), sigma_confident=1, threshold_confident=2)
-    rehearse(screen, num_teachers=8, num_labels=3)
+    rehearse(screen, Panel(8, 3))
 
 
 @pytest.fixture
