@@ -24,11 +24,16 @@ _COMMANDS: dict[str, tuple[str, str, tuple[str, ...], str]] = {
     "student test": ("student", "main", ("test",), "judge it on the test set"),
     "student predict": ("student", "main", ("predict",), "write its answers for the test set"),
     "references": ("references", "main", (), "measure what a student is compared with (PRIVATE)"),
-    "calibrate": ("budget_command", "calibrate", (), "find the noise for a target epsilon"),
-    "account": ("budget_command", "account", (), "say what queries would cost, from parameters alone"),
-    "ledger show": ("budget_command", "show", (), "list the releases of a ledger and what they cost"),
-    "ledger verify": ("budget_command", "verify", (), "compute everything that a ledger says again"),
-    "frontier": ("frontier", "main", (), "draw label and student quality against epsilon for many aggregators"),
+    "calibrate": ("pate.commands.calibrate", "main", (), "find the noise for a target epsilon"),
+    "account": ("pate.commands.account", "main", (), "say what queries would cost, from parameters alone"),
+    "ledger show": ("pate.commands.ledger", "show", (), "list the releases of a ledger and what they cost"),
+    "ledger verify": ("pate.commands.ledger", "verify", (), "compute everything that a ledger says again"),
+    "frontier": (
+        "pate.commands.frontier",
+        "main",
+        (),
+        "draw label and student quality against epsilon for many aggregators",
+    ),
     "faces": ("faces", "main", (), "draw faces and write them in CelebA's format"),
 }
 
@@ -58,7 +63,8 @@ def main(args: Sequence[str] | None = None) -> int:
             from pate.locks import release_locks
 
             try:
-                getattr(import_module(f"pate.stages.{module}"), function)([*handed, *words[len(name.split()) :]])
+                place = module if "." in module else f"pate.stages.{module}"
+                getattr(import_module(place), function)([*handed, *words[len(name.split()) :]])
             finally:
                 release_locks()
     except (Exception, KeyboardInterrupt, SystemExit) as stop:

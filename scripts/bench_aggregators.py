@@ -18,7 +18,6 @@ import numpy as np
 
 from pate.accounting import NeighboringRelation
 from pate.aggregators import Aggregator, Outlook, propose
-from pate.stages.frontier import name_of
 from pate.votes import Votes
 
 NUM_QUERIES, NUM_WITH_BALLOTS, NUM_LABELS, NUM_TEACHERS = 50_000, 2_000, 40, 800
@@ -49,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         aggregator = unscaled.scaled(NUM_TEACHERS / 10)
         votes = whole if aggregator.needs_ballots else alone
         rate = votes.num_queries / seconds(aggregator, votes, runs)
-        print(f"| {name_of(aggregator)} | {votes.num_queries:,} | {rate:,.0f} |", flush=True)
+        print(f"| {aggregator.title} | {votes.num_queries:,} | {rate:,.0f} |", flush=True)
 
 
 def seconds(aggregator: Aggregator, votes: Votes, runs: int) -> float:

@@ -33,7 +33,7 @@ from pate.aggregators import (
 )
 from pate.data.faces import write_celeba_folder
 from pate.data.partition import partition_records
-from pate.stages.frontier import Simulation, simulated
+from pate.planning.simulation import Simulation, simulated
 from pate.votes import Panel, Votes, pack_ballots
 
 PINS = Path(__file__).with_name("seeded.json")

@@ -138,6 +138,22 @@ class Aggregator(ABC):
         """Whether it reads what a student predicts of the queries, `Votes.predictions`."""
         return False
 
+    @property
+    def title(self) -> str:
+        """The name of the class, with what sets this instance apart from others of its class."""
+        marks = [mark for mark in self.marks if mark]
+        return type(self).__name__ + (f" ({', '.join(marks)})" if marks else "")
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What sets this instance apart from others of its class, a word for each; empty words do not count."""
+        return ()
+
+    @property
+    def noise(self) -> dict[str, float]:
+        """All scales of noise by name, in votes."""
+        return {name: getattr(self, name) for name in self.noise_parameters}
+
     @abstractmethod
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query.

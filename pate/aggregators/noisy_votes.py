@@ -42,6 +42,11 @@ class NoisyVotes(Aggregator):
     sigma_votes: float
     soft: bool = True
 
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Whether labels alone are released."""
+        return ("" if self.soft else "hard",)
+
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query."""
         return _counts_event(self.sigma_votes, panel, self.relation_of(relation))

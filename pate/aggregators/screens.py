@@ -37,6 +37,16 @@ class Screen(Aggregator):
         )
 
     @property
+    def marks(self) -> tuple[str, ...]:
+        """What answers."""
+        return (self.answers.title,)
+
+    @property
+    def noise(self) -> dict[str, float]:
+        """All scales of noise by name, those of ``answers`` too."""
+        return super().noise | self.answers.noise
+
+    @property
     def needs_ballots(self) -> bool:
         """What ``answers`` needs."""
         return self.answers.needs_ballots

@@ -273,6 +273,11 @@ class FixedStableTopK(Aggregator):
             expect_positive(pull=self.pull)
         expect_open_unit(delta_test_fixed=self.delta_test_fixed)
 
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """How many labels a set has."""
+        return (f"k={self.k}",)
+
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query for which ``tier`` labels are peeled, k at most."""
         rounds = self.k if tier is None else tier

@@ -62,6 +62,15 @@ class TauVoting(Aggregator):
         expect(self.norm in get_args(Norm), f"norm among {get_args(Norm)}", norm=self.norm)
 
     @property
+    def marks(self) -> tuple[str, ...]:
+        """Whether labels alone are released, how ballots are clipped, and around what."""
+        return (
+            "" if self.soft else "hard",
+            "L1" if self.norm == "l1" else "",
+            "around a student" if self.around_predictions else "",
+        )
+
+    @property
     def needs_ballots(self) -> bool:
         """Ballots are clipped one by one."""
         return True

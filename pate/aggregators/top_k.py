@@ -28,6 +28,11 @@ class _LabelSets(Aggregator):
         super().__post_init__()
         expect_count(1, k=self.k)
 
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """How many labels a set has."""
+        return (f"k={self.k}",)
+
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query, which does not depend on the number of labels."""
         largest = self._largest_k(panel.num_labels)

@@ -155,7 +155,7 @@ class AggregatorContract:
         target = Target(epsilon=1.5, delta=(1 + 3 * delta0) / 4, num_queries=1, neighboring_relation=relation)
         found = aggregator.calibrated(target, self.panel, tolerance=1e-3)
         assert found is not None and type(found) is type(aggregator)
-        factors = np.divide(_noise(found), _noise(aggregator))
+        factors = np.divide(list(found.noise.values()), list(aggregator.noise.values()))
         np.testing.assert_allclose(factors, factors[0])
         less = found.scaled(1 - 2e-3)
         spent = [epsilon_of(each.event(self.panel, relation), count=1, delta=target.delta) for each in (found, less)]
@@ -457,13 +457,6 @@ def _p_value(drawn: Sequence[Outcome], law: Law) -> float:
     assert set(seen) <= set(law)
     observed = np.array([seen[outcome] for outcome in law])
     return chi_square_p_value(observed, np.array(list(law.values())) * len(drawn))
-
-
-def _noise(aggregator: Aggregator) -> list[float]:
-    """Return all noise, that of an aggregator inside too."""
-    own = [getattr(aggregator, name) for name in aggregator.noise_parameters]
-    inside = [getattr(aggregator, field.name) for field in fields(aggregator)]
-    return own + [noise for each in inside if isinstance(each, Aggregator) for noise in _noise(each)]
 
 
 def _votes(ballots: Ballots, predictions: tuple[float, ...] | None = None) -> Votes:

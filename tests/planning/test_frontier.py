@@ -11,20 +11,15 @@ import torch
 from torchmetrics.functional.classification import multilabel_average_precision
 
 from pate import cli
+from pate.accounting.calibration import Target
 from pate.accounting.ledger import account, read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Confident, Interactive, NoisyVotes, Outlook, StableTopK, propose
-from pate.stages.frontier import (
-    Point,
-    Simulation,
-    average_precision,
-    best_at,
-    calibrated,
-    frontier,
-    label_quality,
-    name_of,
-    simulated,
-)
+from pate.commands.frontier import compare
+from pate.planning.comparison import Comparison, Point, best_at
+from pate.planning.evaluation import average_precision, label_quality
+from pate.planning.plan import plan_for
+from pate.planning.simulation import Simulation, simulated
 
 RELATION = NeighboringRelation.REPLACE_RECORD
 SMALL = Simulation(num_labels=5, num_teachers=60, num_public=150, num_features=6)
@@ -68,8 +63,8 @@ def test_simulated_votes_are_free(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_aggregators_of_a_list_are_compared(tmp_path: Path) -> None:
     listed = [NoisyVotes(sigma_votes=3.0), NoisyVotes(sigma_votes=3.0, soft=False)]
-    given = {"simulate": SMALL, "aggregators": listed, "epsilons": [4.0], "num_queries": 100, "student": True}
-    first, again = (frontier(**given, output=tmp_path / name) for name in "ab")  # type: ignore[arg-type]
+    asked = Comparison(epsilons=(4.0,), num_queries=100, student=True)
+    first, again = (compare(asked, simulate=SMALL, aggregators=listed, output=tmp_path / name).points for name in "ab")
     assert first == again
     assert [point.aggregator for point in first] == ["NoisyVotes", "NoisyVotes (hard)"]
     assert first[0].parameters == first[1].parameters
@@ -81,10 +76,12 @@ def test_aggregators_of_a_list_are_compared(tmp_path: Path) -> None:
 def test_noise_is_calibrated_on_the_private_side(relation: NeighboringRelation) -> None:
     votes = simulated(SMALL).votes
     for aggregator in propose(Outlook.of(votes, delta=1e-5, relation=relation)):
-        plan = calibrated(aggregator, votes, 3.0, delta=1e-5, relation=relation)
+        target = Target(epsilon=3.0, delta=1e-5, num_queries=votes.num_queries, neighboring_relation=relation)
+        plan = plan_for(aggregator, target, votes.panel)
         assert plan is not None
-        spent = account([({relation: plan.event(votes)}, votes.num_queries)], relation).get_epsilon(delta=1e-5)
-        assert spent == pytest.approx(plan.epsilon)
+        event = plan.event(votes.panel, relation)
+        spent = account([({relation: event}, votes.num_queries)], relation).get_epsilon(delta=1e-5)
+        assert spent == pytest.approx(plan.epsilon(target, votes.panel))
         assert 0.999 * 3.0 < spent <= 3.0 * (1 + 1e-9)
         assert (plan.first is not None) == aggregator.needs_predictions
 
@@ -92,13 +89,15 @@ def test_noise_is_calibrated_on_the_private_side(relation: NeighboringRelation) 
 def test_a_target_that_no_noise_meets_is_left_out() -> None:
     votes = simulated(SMALL).votes
     leaky = StableTopK(scale_gap=1.0, sigma_test=1.0, delta_test=0.01)
-    assert calibrated(leaky, votes, 3.0, delta=1e-5, relation=RELATION) is None
+    target = Target(epsilon=3.0, delta=1e-5, num_queries=votes.num_queries)
+    assert plan_for(leaky, target, votes.panel) is None
 
 
 def test_screens_realise_less_than_they_reserve(tmp_path: Path) -> None:
     noisy = NoisyVotes(sigma_votes=1.0)
     screen = Confident(answers=noisy, sigma_confident=1.0, threshold_confident=22.0)
-    (point,) = frontier(simulate=SMALL, aggregators=[screen], epsilons=[20.0], num_queries=150, output=tmp_path)
+    asked = Comparison(epsilons=(20.0,), num_queries=150)
+    (point,) = compare(asked, simulate=SMALL, aggregators=[screen], output=tmp_path).points
     assert 0 < point.answered < 1
     assert point.realised_epsilon < 0.95 * point.epsilon
 
@@ -152,11 +151,11 @@ def test_label_quality_of_the_majority_itself_is_perfect() -> None:
 
 
 def test_names_tell_aggregators_apart() -> None:
-    names = [name_of(each) for each in propose(Outlook.of(simulated(SMALL).votes, delta=1e-5, relation=RELATION))]
+    names = [each.title for each in propose(Outlook.of(simulated(SMALL).votes, delta=1e-5, relation=RELATION))]
     assert len(names) == len(set(names))
     noisy = NoisyVotes(sigma_votes=1.0)
     screen = Interactive(answers=noisy, sigma_interactive=1.0, threshold_interactive=3.0)
-    assert name_of(screen) == "Interactive (NoisyVotes)"
+    assert screen.title == "Interactive (NoisyVotes)"
 
 
 @pytest.mark.parametrize(

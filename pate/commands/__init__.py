@@ -1,0 +1,1 @@
+"""The commands: arguments in, messages and exit codes out."""
