@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pate.accounting.calibration import Target, calibrate_scale
 from pate.accounting.charges import Charge, Events
+from pate.accounting.curves import DEFAULT_ORDERS
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
 from pate.typing import BoolArray, FloatArray, IntArray, UInt8Array
@@ -93,7 +94,7 @@ class Outlook:
     @property
     def k(self) -> int:
         """How many labels a set should have. Raises ``ValueError`` where nothing is known of it."""
-        known = "the number of labels that a sample has, as a setting of the aggregator"
+        known = "settings of the aggregator, which follow from how many labels a sample has"
         expect(self.labels_per_sample is not None, known, k=None)
         assert self.labels_per_sample is not None
         return self.labels_per_sample
@@ -190,13 +191,16 @@ class Aggregator(ABC):
         """Return the same aggregator with ``factor`` times its noise."""
         return replace(self, **{name: factor * getattr(self, name) for name in self.noise_parameters})
 
-    def calibrated(self, target: Target, panel: Panel, *, tolerance: float = 1e-6) -> Self | None:
+    def calibrated(
+        self, target: Target, panel: Panel, *, tolerance: float = 1e-6, orders: FloatArray = DEFAULT_ORDERS
+    ) -> Self | None:
         """Return the same aggregator with all its noise scaled by the one factor that meets a target.
 
         Args:
             target: what all queries together may cost.
             panel: who votes on what.
             tolerance: how much more noise than need be there may be, relative. There is never less.
+            orders: Renyi orders that epsilon is computed on.
 
         Returns:
             The calibrated aggregator, or None where no noise meets the target, as where the failures of stability tests
@@ -209,7 +213,7 @@ class Aggregator(ABC):
         self.event(panel, relation)  # what it cannot serve at all is no matter of noise
         try:
             factor = calibrate_scale(
-                lambda scale: self.scaled(scale).event(panel, relation), target, tolerance=tolerance
+                lambda scale: self.scaled(scale).event(panel, relation), target, tolerance=tolerance, orders=orders
             )
         except ValueError:
             return None

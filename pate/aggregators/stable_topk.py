@@ -1,14 +1,13 @@
 """StableTopK of Zhu & Wang (2022), and its variants."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from pate.accounting.calibration import COARSE_ORDERS, Target, calibrate_scale
-from pate.accounting.curves import DEFAULT_ORDERS
+from pate.accounting.calibration import COARSE_ORDERS, Target
 from pate.accounting.events import ComposedEvent, Event, StabilityTestEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.search import smallest_where
@@ -23,7 +22,6 @@ from pate.mechanisms.stability import (
     stable_top_k,
     stable_top_k_event,
 )
-from pate.typing import FloatArray
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 from pate.votes import Panel, Votes
 
@@ -129,27 +127,18 @@ class StableTopK(Aggregator):
         spent = -math.expm1(target.num_queries * math.log1p(-each))
         requirement = f"delta_test < {largest:.3g}, so that all tests stay below delta"
         expect(spent < target.delta, requirement, delta_test=each)
-        relation = target.neighboring_relation
-
-        def split(sigma: float, log_ratio: float) -> Self:
-            scale = sigma * math.exp(log_ratio)
-            return cls(scale_gap=scale, sigma_test=sigma, delta_test=each, neighboring_relation=relation)
-
-        def meeting(log_ratio: float, orders: FloatArray, tolerance: float) -> Self:
-            def event(sigma: float) -> Event:
-                return split(sigma, log_ratio).event(panel)
-
-            return split(calibrate_scale(event, target, tolerance=tolerance, orders=orders), log_ratio)
+        equal = cls(scale_gap=1.0, sigma_test=1.0, delta_test=each, neighboring_relation=target.neighboring_relation)
 
         def gap(log_ratio: float) -> float:
             # fewer orders err on the private side, which is enough to compare splits
-            return meeting(log_ratio, COARSE_ORDERS, 1e-3).gap_needed(panel, probability=answered).votes
+            unequal = replace(equal, scale_gap=math.exp(log_ratio))
+            found = unequal.calibrated(target, panel, tolerance=1e-3, orders=COARSE_ORDERS)
+            return math.inf if found is None else found.gap_needed(panel, probability=answered).votes
 
         # the gap is flat around its minimum: a ratio of the two scales to a twentieth loses nothing that could be seen
-        ratios = np.arange(-2.0, 2.01, 0.25).tolist()
-        centre = min(ratios, key=gap)
-        finer = (centre + np.arange(-0.2, 0.21, 0.05)).tolist()
-        return meeting(min(finer, key=gap), DEFAULT_ORDERS, 1e-6)
+        centre = min(np.arange(-2.0, 2.01, 0.25).tolist(), key=gap)
+        best = min((centre + np.arange(-0.2, 0.21, 0.05)).tolist(), key=gap)
+        return replace(equal, scale_gap=math.exp(best)).calibrated(target, panel)
 
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:

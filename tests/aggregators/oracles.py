@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from pate.testing.aggregators import Law, Outcome
 from pate.votes import Votes
-from tests.contracts.aggregator_contract import Law, Outcome
 from tests.mechanisms import oracles
 
 

@@ -15,7 +15,7 @@ import tests.aggregators
 from pate.accounting import NeighboringRelation, RDPAccountant
 from pate.accounting.audit import exact_epsilon
 from pate.aggregators import Aggregator
-from tests.contracts.aggregator_contract import AggregatorContract, Ballots, Law, neighbors
+from pate.testing.aggregators import AggregatorContract, Ballots, Law, neighbors
 
 Contract = Callable[[], AggregatorContract]
 RELATIONS = tuple(NeighboringRelation)
@@ -91,7 +91,7 @@ HIDDEN = ("TestStableMajorityLeaky",)
 
 def test_every_aggregator_is_audited() -> None:
     aggregators = {type(contract().make(RELATIONS[0])) for contract in contracts()}
-    assert aggregators == {value for value in vars(pate.aggregators).values() if _is_plugin(value)}
+    assert aggregators >= {value for value in vars(pate.aggregators).values() if _is_plugin(value)}
 
 
 def _is_plugin(value: object) -> bool:

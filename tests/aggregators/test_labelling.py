@@ -16,8 +16,12 @@ from pate import cli
 from pate.accounting.ledger import read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import verify_statement
+from pate.aggregators import Outlook, propose
 from pate.released import read_released
 from pate.runs import Run
+from pate.votes import Panel
+
+RELATION = NeighboringRelation.REPLACE_RECORD
 
 
 @pytest.fixture
@@ -140,13 +144,13 @@ def test_a_student_is_asked_before_the_teachers(run: Path, capsys: pytest.Captur
 GUIDE = Path(__file__).parents[2] / "docs" / "aggregators.md"
 
 
-@pytest.mark.parametrize("name", ["NoisyMean", "outsider.NoisyMean"])
-def test_an_outsider_adds_an_aggregator(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """An installed package is found by its entry point, by the short name of the class or by its path."""
+@pytest.fixture
+def outsider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package that offers the aggregator of the docs."""
     site = tmp_path / "site"
     record = site / "outsider-1.0.dist-info"
     record.mkdir(parents=True)
-    (block,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
+    block, _ = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
     assert block.rstrip().count("\n") < 32
     (site / "outsider.py").write_text(block)
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: outsider\nVersion: 1.0\n")
@@ -154,12 +158,27 @@ def test_an_outsider_adds_an_aggregator(run: Path, tmp_path: Path, monkeypatch: 
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.delitem(sys.modules, "outsider", raising=False)
     assert [entry.name for entry in entry_points(group="pate.aggregators")] == ["NoisyMean"]
+
+
+@pytest.mark.parametrize("name", ["NoisyMean", "outsider.NoisyMean"])
+def test_an_outsider_adds_an_aggregator(run: Path, outsider: None, name: str) -> None:
+    """An installed package is found by its entry point, by the short name of the class or by its path."""
     assert relabel(run, {"class_path": name, "init_args": {"sigma_mean": 2.0}}) == 0
     statement = json.loads((run / "public" / "privacy.json").read_text())
     assert statement["aggregator"]["class_path"] == "outsider.NoisyMean"
     verify_statement(statement)
     sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
     assert cli.main(["account", "--aggregator", name, "--aggregator.sigma_mean=2", *sizes]) == 0
+
+
+def test_an_outsider_is_calibrated_and_compared_by_name(
+    outsider: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
+    assert cli.main(["calibrate", "--aggregator=NoisyMean", "--target_epsilon=3", *sizes]) == 0
+    assert "class_path: NoisyMean" in capsys.readouterr().out
+    proposed = propose(Outlook(panel=Panel(10, 4), num_queries=9, delta=1e-6, relation=RELATION, labels_per_sample=2))
+    assert [each.title for each in proposed].count("NoisyMean") == 1
 
 
 def test_an_entry_point_that_is_no_aggregator_is_refused(

@@ -10,9 +10,9 @@ from pate.accounting.events import GaussianEvent
 from pate.accounting.gaussian import gaussian_epsilon
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, GNThreshold, NoisyVotes
+from pate.testing.aggregators import AggregatorContract, Law, SoftReleaseContract
 from pate.votes import Panel, Votes
 from tests.aggregators.oracles import counts, gaussian_labels_law
-from tests.contracts.aggregator_contract import AggregatorContract, Law, SoftReleaseContract
 
 _SIGNS = "labels tell the sign of a noisy count alone: 2 / pi of what the count itself would"
 

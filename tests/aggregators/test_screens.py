@@ -13,9 +13,9 @@ from pate.accounting.events import GaussianThresholdEvent
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Confident, FixedStableTopK, Interactive, NoisyVotes, Peeling, StableTopK
 from pate.aggregators.screens import Over
+from pate.testing.aggregators import AggregatorContract, Grid, Law, Outcome
 from pate.votes import Panel, Votes
 from tests.aggregators.oracles import counts, fixed_law, gaussian_labels_law, unanswered
-from tests.contracts.aggregator_contract import AggregatorContract, Grid, Law, Outcome
 
 _SIGNS = "the labels that answer tell the signs of noisy counts alone"
 

@@ -12,9 +12,9 @@ from pate.accounting.curves import cost
 from pate.accounting.events import StabilityTestEvent
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, StableMajority
+from pate.testing.aggregators import AggregatorContract, Grid, Law
 from pate.votes import Panel, Votes
 from tests.aggregators.oracles import answered, counts, passing, unanswered
-from tests.contracts.aggregator_contract import AggregatorContract, Grid, Law
 
 
 class TestStableMajority(AggregatorContract):

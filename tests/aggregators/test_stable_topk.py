@@ -13,9 +13,9 @@ from pate.accounting.curves import cost
 from pate.accounting.events import BoundedRangeEvent
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, FixedStableTopK, GaussianStableTopK, StableTopK
+from pate.testing.aggregators import AggregatorContract, Grid, Law
 from pate.votes import Panel, Votes
 from tests.aggregators.oracles import fixed_law, stable_law
-from tests.contracts.aggregator_contract import AggregatorContract, Grid, Law
 from tests.mechanisms import oracles
 
 

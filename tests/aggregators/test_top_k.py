@@ -6,9 +6,9 @@ import pytest
 
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Canonical, Joint, Peeling
+from pate.testing.aggregators import AggregatorContract, Grid, Law
 from pate.votes import Panel, Votes
 from tests.aggregators.oracles import counts, sets_law
-from tests.contracts.aggregator_contract import AggregatorContract, Grid, Law
 from tests.mechanisms import oracles
 
 GRID = (
