@@ -17,8 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from pate.accounting import NeighboringRelation
-from pate.aggregators import Aggregator
-from pate.stages.frontier import default_aggregators, name_of
+from pate.aggregators import Aggregator, Outlook, propose
 from pate.votes import Votes
 
 NUM_QUERIES, NUM_WITH_BALLOTS, NUM_LABELS, NUM_TEACHERS = 50_000, 2_000, 40, 800
@@ -45,11 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"Python {platform.python_version()}, numpy {np.__version__}, {threads} thread(s).")
     print(f"{NUM_LABELS} labels, {NUM_TEACHERS} teachers.\n")
     print("| aggregator | queries | queries per second |\n| --- | ---: | ---: |")
-    for unscaled in default_aggregators(alone, NeighboringRelation.REPLACE_RECORD, delta=1e-6):
+    for unscaled in propose(Outlook.of(alone, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD)):
         aggregator = unscaled.scaled(NUM_TEACHERS / 10)
         votes = whole if aggregator.needs_ballots else alone
         rate = votes.num_queries / seconds(aggregator, votes, runs)
-        print(f"| {name_of(aggregator)} | {votes.num_queries:,} | {rate:,.0f} |", flush=True)
+        print(f"| {aggregator.title} | {votes.num_queries:,} | {rate:,.0f} |", flush=True)
 
 
 def seconds(aggregator: Aggregator, votes: Votes, runs: int) -> float:

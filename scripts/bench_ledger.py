@@ -27,6 +27,7 @@ from pate.accounting.ledger import Ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.verification import verify_ledger
 from pate.aggregators import StableTopK
+from pate.votes import Panel
 
 DELTA = 1e-3
 BUDGET = Budget(max_epsilon=50.0, delta=DELTA, neighboring_relation=NeighboringRelation.REPLACE_RECORD, max_delta0=5e-4)
@@ -37,10 +38,7 @@ def kinds() -> list[Events]:
     answers = [StableTopK(scale_gap=gap, sigma_test=test, delta_test=1e-9) for gap, test in ((4e5, 6e4), (2e5, 8e4))]
     return [
         {r: GaussianEvent(noise_multiplier=6e4, neighboring_relation=r) for r in NeighboringRelation},
-        *(
-            {r: each.event(num_teachers=800, num_labels=40, neighboring_relation=r) for r in NeighboringRelation}
-            for each in answers
-        ),
+        *({r: each.event(Panel(800, 40), r) for r in NeighboringRelation} for each in answers),
     ]
 
 

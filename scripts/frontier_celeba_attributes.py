@@ -14,9 +14,10 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from pate.stages.frontier import Point, frontier
+from pate.commands.frontier import compare
+from pate.planning.comparison import Comparison, Point
 
-EPSILONS = [0.5, 1.0, 2.0, 4.0, 8.0]
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -28,15 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     for cutoff in given.cutoffs:
         output = given.run / "private" / f"frontier_{given.num_queries}_{cutoff:g}"
-        points = frontier(
-            run=given.run,
-            epsilons=EPSILONS,
-            num_queries=given.num_queries,
-            student=True,
-            cutoff=cutoff,
-            seeds=given.seeds,
-            output=output,
+        asked = Comparison(
+            epsilons=EPSILONS, num_queries=given.num_queries, student=True, cutoff=cutoff, seeds=given.seeds
         )
+        points = compare(asked, run=given.run, output=output).points
         for measured in ("student_accuracy", "student_macro_f1", "student_mAP"):
             print(f"\n{measured}, a label from {cutoff:g} on\n\n{markdown(points, measured)}")
 

@@ -35,8 +35,8 @@ from pate.data.faces import write_celeba_folder
 from pate.data.partition import partition_records
 from pate.mechanisms.canonical import CanonicalNoise
 from pate.mechanisms.noise import Noise
-from pate.stages.frontier import Simulation, simulated
-from pate.votes import Votes, pack_ballots
+from pate.planning.simulation import Simulation, simulated
+from pate.votes import Panel, Votes, pack_ballots
 
 PINS = Path(__file__).with_name("seeded.json")
 RELATIONS = tuple(NeighboringRelation)
@@ -189,10 +189,7 @@ def seeded_aggregators() -> Iterator[tuple[str, str]]:
 def seeded_events() -> Iterator[tuple[str, str]]:
     for made_for in RELATIONS:
         for name, aggregator in aggregators(made_for).items():
-            events = [
-                aggregator.event(num_teachers=NUM_TEACHERS, num_labels=NUM_LABELS, neighboring_relation=asked)
-                for asked in RELATIONS
-            ]
+            events = [aggregator.event(Panel(NUM_TEACHERS, NUM_LABELS), asked) for asked in RELATIONS]
             described = [json.dumps(event.to_dict(), sort_keys=True) for event in events]
             yield f"event {name}, {made_for}", digest(described)
 

@@ -1,8 +1,8 @@
 """Aggregator plug-ins: votes in, released labels out, and the event that they cost."""
 
-from pate.aggregators.base import Aggregator, Release
+from pate.aggregators.base import Aggregator, Gap, Outlook, Release
 from pate.aggregators.noisy_votes import GNThreshold, NoisyVotes
-from pate.aggregators.plugins import load_plugins
+from pate.aggregators.plugins import load_plugins, propose, registered
 from pate.aggregators.powerset import Powerset
 from pate.aggregators.screens import Confident, Interactive
 from pate.aggregators.stable_majority import StableMajority
@@ -16,10 +16,12 @@ __all__ = [
     "Confident",
     "FixedStableTopK",
     "GNThreshold",
+    "Gap",
     "GaussianStableTopK",
     "Interactive",
     "Joint",
     "NoisyVotes",
+    "Outlook",
     "Peeling",
     "Powerset",
     "Release",
@@ -27,4 +29,6 @@ __all__ = [
     "StableTopK",
     "TauVoting",
     "load_plugins",
+    "propose",
+    "registered",
 ]

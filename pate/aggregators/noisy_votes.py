@@ -2,17 +2,18 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from pate.accounting.events import Event, GaussianEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators._release import add_gaussian
-from pate.aggregators.base import Aggregator, Release
-from pate.validation import expect_count, expect_positive
-from pate.votes import Votes
+from pate.aggregators.base import Aggregator, Gap, Outlook, Release
+from pate.aggregators.gaussian_counts import add_gaussian
+from pate.typing import FloatArray
+from pate.validation import expect_positive
+from pate.votes import Panel, Votes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +42,14 @@ class NoisyVotes(Aggregator):
     sigma_votes: float
     soft: bool = True
 
-    def event(
-        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
-    ) -> Event:
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Whether labels alone are released."""
+        return ("" if self.soft else "hard",)
+
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query."""
-        expect_count(2, num_teachers=num_teachers)
-        return _counts_event(self.sigma_votes, num_labels, self.relation_of(neighboring_relation))
+        return _counts_event(self.sigma_votes, panel, self.relation_of(relation))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries, each label by the noisy majority."""
@@ -55,6 +58,18 @@ class NoisyVotes(Aggregator):
         if not self.soft:
             return Release(labels, mask)
         return Release(labels, mask, values=margins + votes.num_teachers / 2, noise_std=self.sigma_votes)
+
+    def gap_needed(self, panel: Panel, *, probability: float) -> Gap:
+        """Return how far a count must lie from one half of the teachers to keep its label."""
+        votes = max(self.sigma_votes * float(ndtri(probability)), 0.0)
+        tie = panel.num_teachers / 2
+        return Gap(votes, tie, f"A count {votes:.1f} votes away from {tie:g} keeps its label")
+
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return soft and hard labels."""
+        relation = outlook.relation
+        return tuple(cls(sigma_votes=1.0, soft=soft, neighboring_relation=relation) for soft in (True, False))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,12 +102,9 @@ class GNThreshold(Aggregator):
         if self.min_lead != 0:
             expect_positive(min_lead=self.min_lead)
 
-    def event(
-        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
-    ) -> Event:
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query."""
-        expect_count(2, num_teachers=num_teachers)
-        return _counts_event(self.sigma_threshold, num_labels, self.relation_of(neighboring_relation))
+        return _counts_event(self.sigma_threshold, panel, self.relation_of(relation))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries."""
@@ -100,12 +112,18 @@ class GNThreshold(Aggregator):
         given = margins > self.min_lead
         return Release(given.astype(np.uint8), given | (margins <= -self.min_lead))
 
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return a threshold of a tenth of the teachers."""
+        lead = outlook.panel.num_teachers / 10
+        return (cls(sigma_threshold=1.0, min_lead=lead, neighboring_relation=outlook.relation),)
 
-def _noisy_margins(votes: Votes, sigma: float, generator: np.random.Generator) -> NDArray[np.float64]:
+
+def _noisy_margins(votes: Votes, sigma: float, generator: np.random.Generator) -> FloatArray:
     """Return how far each count lies above one half of the teachers, with noise; ``[Q, C]``."""
     return add_gaussian(votes.counts - votes.num_teachers / 2, sigma=sigma, generator=generator)
 
 
-def _counts_event(sigma: float, num_labels: int, relation: NeighboringRelation) -> Event:
-    expect_count(1, num_labels=num_labels)
-    return GaussianEvent(neighboring_relation=relation, noise_multiplier=sigma / math.sqrt(num_labels))
+def _counts_event(sigma: float, panel: Panel, relation: NeighboringRelation) -> Event:
+    """Describe Gaussian noise on all counts, of which one teacher moves each by one vote at most."""
+    return GaussianEvent(neighboring_relation=relation, noise_multiplier=sigma / math.sqrt(panel.num_labels))

@@ -1,11 +1,35 @@
-"""Aggregators of other packages, found by their entry points."""
+"""Aggregators by name: those of the package, and those that installed packages offer by their entry points."""
 
 from importlib.metadata import entry_points
 
-from pate.aggregators.base import Aggregator
+from pate.aggregators.base import Aggregator, Outlook
+from pate.aggregators.noisy_votes import GNThreshold, NoisyVotes
+from pate.aggregators.powerset import Powerset
+from pate.aggregators.screens import Confident, Interactive
+from pate.aggregators.stable_majority import StableMajority
+from pate.aggregators.stable_topk import FixedStableTopK, GaussianStableTopK, StableTopK
+from pate.aggregators.tau_voting import TauVoting
+from pate.aggregators.top_k import Canonical, Joint, Peeling
 from pate.validation import expect
 
 GROUP = "pate.aggregators"
+
+OWN: tuple[type[Aggregator], ...] = (
+    NoisyVotes,
+    GNThreshold,
+    TauVoting,
+    StableTopK,
+    GaussianStableTopK,
+    StableMajority,
+    FixedStableTopK,
+    Peeling,
+    Joint,
+    Confident,
+    Interactive,
+    Canonical,
+    Powerset,
+)
+"""The aggregators of the package, in the order in which they are compared."""
 
 
 def load_plugins() -> dict[str, type[Aggregator]]:
@@ -20,3 +44,13 @@ def load_plugins() -> dict[str, type[Aggregator]]:
         expect(right, f"an Aggregator at the entry point {entry.name} of {GROUP}", found=cls)
         found[entry.name] = cls
     return found
+
+
+def registered() -> dict[str, type[Aggregator]]:
+    """Return all aggregators by name: those of the package, then those of installed packages."""
+    return {cls.__name__: cls for cls in OWN} | load_plugins()
+
+
+def propose(outlook: Outlook) -> list[Aggregator]:
+    """Return what of all registered aggregators is worth comparing, noise in proportion."""
+    return [aggregator for cls in registered().values() for aggregator in cls.proposals(outlook)]

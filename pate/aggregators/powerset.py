@@ -2,19 +2,18 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pate.accounting.events import BoundedRangeEvent, Event
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators._release import ballots_of
-from pate.aggregators.base import Aggregator, Release
+from pate.aggregators.base import Aggregator, Gap, Outlook, Release, ballots_of
 from pate.mechanisms.noise import gumbel
 from pate.typing import UInt8Array
-from pate.validation import expect, expect_count
-from pate.votes import Votes
+from pate.validation import expect
+from pate.votes import Panel, Votes
 
 Codes = NDArray[np.uint64]
 
@@ -51,21 +50,15 @@ class Powerset(Aggregator):
         """Ballots are counted as wholes."""
         return True
 
-    def event(
-        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
-    ) -> Event:
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query, which does not depend on the number of labels."""
-        expect_count(2, num_teachers=num_teachers)
-        expect_count(1, num_labels=num_labels)
-        expect(num_labels <= _MOST_LABELS, f"num_labels <= {_MOST_LABELS}", num_labels=num_labels)
-        return BoundedRangeEvent(
-            neighboring_relation=self.relation_of(neighboring_relation), eta=2 / self.scale_powerset
-        )
+        _expect_codes(panel.num_labels)
+        return BoundedRangeEvent(neighboring_relation=self.relation_of(relation), eta=2 / self.scale_powerset)
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries."""
         ballots = ballots_of(votes)
-        expect(votes.num_labels <= _MOST_LABELS, f"num_labels <= {_MOST_LABELS}", num_labels=votes.num_labels)
+        _expect_codes(votes.num_labels)
         chosen = np.empty(votes.num_queries, dtype=np.uint64)
         step = max(1, _ENTRIES // max(1, ballots[:1].size))
         for start in range(0, len(chosen), step):
@@ -73,6 +66,24 @@ class Powerset(Aggregator):
             chosen[start : start + step] = _choose(codes, votes.num_labels, self.scale_powerset, generator)
         labels = _decode(chosen, votes.num_labels)
         return Release(labels, np.ones(labels.shape, dtype=np.bool_))
+
+    def gap_needed(self, panel: Panel, *, probability: float) -> Gap:
+        """Return by how many votes a set must lead all others, none of which has a vote, to be chosen."""
+        odds = math.log(2) * panel.num_labels + math.log(probability / (1 - probability))
+        votes = max(self.scale_powerset * odds, 0.0)
+        between = "between the two label sets"
+        meaning = f"A gap of {votes:.1f} votes {between} is what a query needs to be answered, and answered right,"
+        return Gap(votes, panel.num_teachers, meaning)
+
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return an instance where there are not too many labels."""
+        return super().proposals(outlook) if outlook.panel.num_labels <= _MOST_LABELS else ()
+
+
+def _expect_codes(num_labels: int) -> None:
+    """Raise ``ValueError`` unless a set of labels fits into an integer."""
+    expect(num_labels <= _MOST_LABELS, f"num_labels <= {_MOST_LABELS}", num_labels=num_labels)
 
 
 def _choose(codes: Codes, num_labels: int, scale: float, generator: np.random.Generator) -> Codes:

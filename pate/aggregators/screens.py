@@ -1,17 +1,18 @@
 """Screens: a cheap noisy check that decides which queries are put to another aggregator."""
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pate.accounting.events import ComposedEvent, Event, GaussianThresholdEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators._release import predictions_of
-from pate.aggregators.base import Aggregator, Release
+from pate.aggregators.base import Aggregator, Outlook, Release, predictions_of
+from pate.aggregators.noisy_votes import NoisyVotes
+from pate.typing import BoolArray
 from pate.validation import expect, expect_count
-from pate.votes import Votes
+from pate.votes import Panel, Votes
 
 Over = Literal["mean", "worst"]
 
@@ -36,6 +37,16 @@ class Screen(Aggregator):
         )
 
     @property
+    def marks(self) -> tuple[str, ...]:
+        """What answers."""
+        return (self.answers.title,)
+
+    @property
+    def noise(self) -> dict[str, float]:
+        """All scales of noise by name, those of ``answers`` too."""
+        return super().noise | self.answers.noise
+
+    @property
     def needs_ballots(self) -> bool:
         """What ``answers`` needs."""
         return self.answers.needs_ballots
@@ -45,54 +56,38 @@ class Screen(Aggregator):
         """What ``answers`` needs."""
         return self.answers.needs_predictions
 
+    @abstractmethod
     def screen_event(self, relation: NeighboringRelation) -> Event:
         """Describe the cost of the check alone."""
-        raise NotImplementedError
 
-    def event(
-        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
-    ) -> Event:
-        """Describe the cost of one query that is put to ``answers``."""
-        relation = self.relation_of(neighboring_relation)
-        answer = self.answers.event(num_teachers=num_teachers, num_labels=num_labels, neighboring_relation=relation)
-        return ComposedEvent(events=(self.screen_event(relation), answer))
-
-    def realised_event(
-        self,
-        steps: int,
-        *,
-        num_teachers: int,
-        num_labels: int,
-        neighboring_relation: NeighboringRelation | None = None,
-    ) -> Event:
-        """Describe the cost of a query: of the screen alone at 0 steps, else with ``steps - 1`` of ``answers``."""
-        expect_count(0, steps=steps)
-        relation = self.relation_of(neighboring_relation)
-        if steps == 0:
-            return self.screen_event(relation)
-        answer = self.answers.realised_event(
-            steps - 1, num_teachers=num_teachers, num_labels=num_labels, neighboring_relation=relation
-        )
-        return ComposedEvent(events=(self.screen_event(relation), answer))
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+        """Describe the cost of one query: of the screen alone in tier 0, else with tier ``tier - 1`` of ``answers``."""
+        asked = self.relation_of(relation)
+        if tier is not None:
+            expect_count(0, tier=tier)
+        if tier == 0:
+            return self.screen_event(asked)
+        answer = self.answers.event(panel, asked, None if tier is None else tier - 1)
+        return ComposedEvent(events=(self.screen_event(asked), answer))
 
     def scaled(self, factor: float) -> Self:
         """Return the same aggregator with ``factor`` times its noise, that of ``answers`` too."""
         return replace(super().scaled(factor), answers=self.answers.scaled(factor))
 
-    def _ask(self, votes: Votes, asked: NDArray[np.bool_], generator: np.random.Generator) -> Release:
+    def _ask(self, votes: Votes, asked: BoolArray, generator: np.random.Generator) -> Release:
         """Put the queries that are ``asked`` ``[Q]`` to ``answers``, and leave the others empty."""
         found = self.answers.aggregate(votes[asked], generator=generator)
         labels = np.zeros(votes.counts.shape, dtype=np.uint8)
         mask = np.zeros(votes.counts.shape, dtype=np.bool_)
         labels[asked], mask[asked] = found.labels, found.mask
-        steps = asked.astype(np.int64)
-        if found.steps is not None:
-            steps[asked] += found.steps
+        tiers = asked.astype(np.int64)
+        if found.tiers is not None:
+            tiers[asked] += found.tiers
         values = None
         if found.values is not None:
             values = np.zeros(votes.counts.shape)
             values[asked] = found.values
-        return Release(labels, mask, values=values, noise_std=found.noise_std, steps=steps)
+        return Release(labels, mask, values=values, noise_std=found.noise_std, tiers=tiers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +126,19 @@ class Confident(Screen):
         certain = distances.mean(axis=1) if self.over == "mean" else distances.min(axis=1)
         noisy = certain + self.sigma_confident * generator.standard_normal(len(certain))
         return self._ask(votes, noisy >= self.threshold_confident, generator)
+
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return one before noisy votes, which are asked where the counts are a third of the teachers from a tie."""
+        answers = NoisyVotes(sigma_votes=1.0, neighboring_relation=outlook.relation)
+        return (
+            cls(
+                answers=answers,
+                sigma_confident=1.0,
+                threshold_confident=outlook.panel.num_teachers / 3,
+                neighboring_relation=outlook.relation,
+            ),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,3 +198,16 @@ class Interactive(Screen):
         if release.values is not None:
             release.values[sure] = votes.num_teachers * predictions[sure]
         return release
+
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return one before noisy votes, which are asked where an eighth of the teachers contradicts the student."""
+        answers = NoisyVotes(sigma_votes=1.0, neighboring_relation=outlook.relation)
+        return (
+            cls(
+                answers=answers,
+                sigma_interactive=1.0,
+                threshold_interactive=outlook.panel.num_teachers / 8,
+                neighboring_relation=outlook.relation,
+            ),
+        )

@@ -1,17 +1,16 @@
 """All labels by majority, where no single teacher can turn any of them."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators._release import release_rows
-from pate.aggregators.base import Aggregator, Release
+from pate.aggregators.base import Aggregator, Outlook, Release
 from pate.mechanisms.stability import StabilityTest
-from pate.validation import expect_count, expect_open_unit
-from pate.votes import Votes
+from pate.validation import expect_open_unit
+from pate.votes import Panel, Votes
 
 _SHIFT = 1  # votes by which one teacher moves a distance from a tie, under either relation
 
@@ -45,27 +44,28 @@ class StableMajority(Aggregator):
         super().__post_init__()
         expect_open_unit(delta_majority=self.delta_majority)
 
-    def event(
-        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
-    ) -> Event:
-        """Describe the cost of one query, which does not depend on the number of labels."""
-        expect_count(2, num_teachers=num_teachers)
-        expect_count(1, num_labels=num_labels)
-        return self.mechanism(num_teachers).event(self.relation_of(neighboring_relation))
-
-    def mechanism(self, num_teachers: int) -> StabilityTest:
-        """Return the test of the least distance from a tie among ``num_teachers`` teachers."""
-        # the farther of two distances is T / 2 at most, so the nearer one is within the T // 2 gaps of the event
+    def mechanism(self, panel: Panel) -> StabilityTest:
+        """Return the test of the least distance from a tie."""
         return StabilityTest(
-            num_teachers=num_teachers // 2,
+            # the farther of two distances is T / 2 at most, so the nearer one is within the T // 2 gaps of the event
+            num_teachers=panel.num_teachers // 2,
             sigma=self.sigma_majority,
             delta_test=self.delta_majority,
             shift=_SHIFT,
             window=_SHIFT,
         )
 
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+        """Describe the cost of one query, which does not depend on the number of labels."""
+        return self.mechanism(panel).event(self.relation_of(relation))
+
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries; a query is answered for all its labels or for none."""
         leads = 2 * votes.counts.astype(np.int64) - votes.num_teachers
-        passed = self.mechanism(votes.num_teachers)(np.abs(leads).min(axis=1) / 2, generator=generator)
-        return release_rows(leads > 0, passed)
+        passed = self.mechanism(votes.panel)(np.abs(leads).min(axis=1) / 2, generator=generator)
+        return Release.of_rows(leads > 0, passed)
+
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return one whose tests may take half of delta."""
+        return (cls(sigma_majority=1.0, delta_majority=outlook.delta_test, neighboring_relation=outlook.relation),)

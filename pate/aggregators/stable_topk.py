@@ -1,17 +1,20 @@
 """StableTopK of Zhu & Wang (2022), and its variants."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
+from pate.accounting.bisection import smallest_where
+from pate.accounting.calibration import COARSE_ORDERS, Target
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators._release import expect_k, release_rows
-from pate.aggregators.base import Aggregator, Release
+from pate.aggregators.base import Aggregator, Gap, Outlook, Release
 from pate.mechanisms.stable_top_k import FixedTopKMechanism, StableTopKMechanism
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
-from pate.votes import Votes
+from pate.votes import Panel, Votes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,19 +50,11 @@ class StableTopK(Aggregator):
         super().__post_init__()
         expect_open_unit(delta_test=self.delta_test)
 
-    def event(
-        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
-    ) -> Event:
-        """Describe the cost of one query, which does not depend on ``num_labels``."""
-        expect_count(2, num_teachers=num_teachers)
-        expect_count(1 if self.allow_empty else 2, num_labels=num_labels)
-        return self.mechanism(num_teachers, num_labels).event(self.relation_of(neighboring_relation))
-
-    def mechanism(self, num_teachers: int, num_labels: int) -> StableTopKMechanism:
-        """Return the choice and the test for ``num_teachers`` teachers who vote on ``num_labels`` labels."""
+    def mechanism(self, panel: Panel) -> StableTopKMechanism:
+        """Return the choice of a gap and the test of it."""
         return StableTopKMechanism(
-            num_teachers=num_teachers,
-            num_labels=num_labels,
+            num_teachers=panel.num_teachers,
+            num_labels=panel.num_labels,
             scale_gap=self.scale_gap,
             sigma_test=self.sigma_test,
             delta_test=self.delta_test,
@@ -67,9 +62,74 @@ class StableTopK(Aggregator):
             allow_empty=self.allow_empty,
         )
 
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+        """Describe the cost of one query, which does not depend on the number of labels."""
+        return self.mechanism(panel).event(self.relation_of(relation))
+
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries; a query is answered for all its labels or for none."""
-        return release_rows(*self.mechanism(votes.num_teachers, votes.num_labels)(votes.counts, generator=generator))
+        return Release.of_rows(*self.mechanism(votes.panel)(votes.counts, generator=generator))
+
+    def gap_needed(self, panel: Panel, *, probability: float) -> Gap:
+        """Return the gap between counts at which a query is answered, and answered right.
+
+        The gap has to win against gaps of 0 above and below each label, with the odds of the exponential mechanism,
+        and then to pass the test. Real votes leave other gaps above 0 only by as much as teachers disagree.
+        """
+        expect_open_unit(probability=probability)
+        shift = self.neighboring_relation.count_window
+
+        def passes(gap: float) -> bool:
+            wins = 1 / (1 + panel.num_labels * math.exp(-min(gap / self.scale_gap, 700.0)))
+            margin = (max(gap, shift) - shift) / self.sigma_test
+            return wins * float(ndtr(margin + ndtri(self.delta_test))) >= probability
+
+        high = shift + self.scale_gap + self.sigma_test
+        while not passes(high):
+            high *= 2
+        votes = smallest_where(passes, 0.0, high, tolerance=1e-9)
+        meaning = f"A gap of {votes:.1f} votes between the counts is what a query needs to be answered,"
+        return Gap(votes, panel.num_teachers, f"{meaning} and answered right,")
+
+    @classmethod
+    def for_target(
+        cls, target: Target, panel: Panel, *, delta_test: float | None = None, answered: float = 0.9
+    ) -> Self | None:
+        """Return the one that meets a target with its noise split so that a query needs the narrowest gap.
+
+        Args:
+            target: what all queries together may cost.
+            panel: who votes on what.
+            delta_test: what each test adds to delta. None for half of the target's delta over all queries.
+            answered: the probability with which a query of the predicted gap is answered.
+
+        Raises:
+            ValueError: if the tests alone cost the target's delta.
+        """
+        each = target.delta / (2 * target.num_queries) if delta_test is None else delta_test
+        expect_open_unit(delta_test=each, answered=answered)
+        largest = target.delta / target.num_queries
+        spent = -math.expm1(target.num_queries * math.log1p(-each))
+        requirement = f"delta_test < {largest:.3g}, so that all tests stay below delta"
+        expect(spent < target.delta, requirement, delta_test=each)
+        equal = cls(scale_gap=1.0, sigma_test=1.0, delta_test=each, neighboring_relation=target.neighboring_relation)
+
+        def gap(log_ratio: float) -> float:
+            # fewer orders err on the private side, which is enough to compare splits
+            unequal = replace(equal, scale_gap=math.exp(log_ratio))
+            found = unequal.calibrated(target, panel, tolerance=1e-3, orders=COARSE_ORDERS)
+            return math.inf if found is None else found.gap_needed(panel, probability=answered).votes
+
+        # the gap is flat around its minimum: a ratio of the two scales to a twentieth loses nothing that could be seen
+        centre = min(np.arange(-2.0, 2.01, 0.25).tolist(), key=gap)
+        best = min((centre + np.arange(-0.2, 0.21, 0.05)).tolist(), key=gap)
+        return replace(equal, scale_gap=math.exp(best)).calibrated(target, panel)
+
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return one with equal scales, whose tests may take half of delta."""
+        delta = outlook.delta_test
+        return (cls(scale_gap=1.0, sigma_test=1.0, delta_test=delta, neighboring_relation=outlook.relation),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,19 +164,11 @@ class GaussianStableTopK(Aggregator):
         super().__post_init__()
         expect_open_unit(delta_gap_test=self.delta_gap_test)
 
-    def event(
-        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
-    ) -> Event:
-        """Describe the cost of one query."""
-        expect_count(2, num_teachers=num_teachers)
-        expect_count(1 if self.allow_empty else 2, num_labels=num_labels)
-        return self.mechanism(num_teachers, num_labels).event(self.relation_of(neighboring_relation))
-
-    def mechanism(self, num_teachers: int, num_labels: int) -> StableTopKMechanism:
-        """Return the choice and the test for ``num_teachers`` teachers who vote on ``num_labels`` labels."""
+    def mechanism(self, panel: Panel) -> StableTopKMechanism:
+        """Return the choice of a gap, with Gaussian noise, and the test of it."""
         return StableTopKMechanism(
-            num_teachers=num_teachers,
-            num_labels=num_labels,
+            num_teachers=panel.num_teachers,
+            num_labels=panel.num_labels,
             scale_gap=self.sigma_gap,
             sigma_test=self.sigma_gap_test,
             delta_test=self.delta_gap_test,
@@ -125,9 +177,19 @@ class GaussianStableTopK(Aggregator):
             noise="gaussian",
         )
 
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+        """Describe the cost of one query."""
+        return self.mechanism(panel).event(self.relation_of(relation))
+
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries; a query is answered for all its labels or for none."""
-        return release_rows(*self.mechanism(votes.num_teachers, votes.num_labels)(votes.counts, generator=generator))
+        return Release.of_rows(*self.mechanism(votes.panel)(votes.counts, generator=generator))
+
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return one with equal deviations, whose tests may take half of delta."""
+        delta = outlook.delta_test
+        return (cls(sigma_gap=1.0, sigma_gap_test=1.0, delta_gap_test=delta, neighboring_relation=outlook.relation),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,46 +234,46 @@ class FixedStableTopK(Aggregator):
             expect_positive(pull=self.pull)
         expect_open_unit(delta_test_fixed=self.delta_test_fixed)
 
-    def event(
-        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
-    ) -> Event:
-        """Describe the cost of one query for which k labels are peeled."""
-        return self.realised_event(
-            self.k, num_teachers=num_teachers, num_labels=num_labels, neighboring_relation=neighboring_relation
-        )
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """How many labels a set has."""
+        return (f"k={self.k}",)
 
-    def realised_event(
-        self,
-        steps: int,
-        *,
-        num_teachers: int,
-        num_labels: int,
-        neighboring_relation: NeighboringRelation | None = None,
-    ) -> Event:
-        """Describe the cost of a query for which ``steps`` labels were peeled."""
-        expect_count(2, num_teachers=num_teachers)
-        expect_count(1 if self.allow_empty else 2, num_labels=num_labels)
-        expect_k(self.k, num_labels, largest=num_labels)
-        expect(0 <= steps <= self.k, f"0 <= steps <= {self.k}", steps=steps)
-        return self.mechanism(num_teachers, num_labels).event(self.relation_of(neighboring_relation), rounds=steps)
-
-    def mechanism(self, num_teachers: int, num_labels: int) -> FixedTopKMechanism:
-        """Return the choice, the test and the peeling for ``num_teachers`` teachers and ``num_labels`` labels."""
+    def mechanism(self, panel: Panel) -> FixedTopKMechanism:
+        """Return the choice of a gap, the test of it, and the peeling."""
         return FixedTopKMechanism(
-            num_teachers=num_teachers,
-            num_labels=num_labels,
+            num_teachers=panel.num_teachers,
+            num_labels=panel.num_labels,
+            k=self.k,
+            pull=self.pull,
             scale_gap=self.scale_gap_fixed,
             sigma_test=self.sigma_test_fixed,
             delta_test=self.delta_test_fixed,
             shift=self.neighboring_relation.count_window,
-            allow_empty=self.allow_empty,
-            k=self.k,
-            pull=self.pull,
             scale_peel=self.scale_peel_fixed,
+            allow_empty=self.allow_empty,
         )
+
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+        """Describe the cost of one query for which ``tier`` labels are peeled, k at most."""
+        return self.mechanism(panel).event(self.relation_of(relation), tier)
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries; a query is answered for all its labels or for none."""
-        mechanism = self.mechanism(votes.num_teachers, votes.num_labels)
-        members, passed, rounds = mechanism(votes.counts, generator=generator)
-        return release_rows(members, passed)._replace(steps=rounds.astype(np.int64))
+        members, passed, rounds = self.mechanism(votes.panel)(votes.counts, generator=generator)
+        return Release.of_rows(members, passed, tiers=rounds)
+
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return one for sets of as many labels as a sample has, whose tests may take half of delta."""
+        return (
+            cls(
+                k=outlook.k,
+                pull=outlook.panel.num_teachers / 20,
+                scale_gap_fixed=1.0,
+                sigma_test_fixed=1.0,
+                delta_test_fixed=outlook.delta_test,
+                scale_peel_fixed=1.0,
+                neighboring_relation=outlook.relation,
+            ),
+        )

@@ -2,17 +2,17 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pate.accounting.events import Event, GaussianEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators._release import add_gaussian, ballots_of, predictions_of
-from pate.aggregators.base import Aggregator, Release
-from pate.validation import expect, expect_count, expect_positive
-from pate.votes import Votes
+from pate.aggregators.base import Aggregator, Outlook, Release, ballots_of, predictions_of
+from pate.aggregators.gaussian_counts import add_gaussian
+from pate.typing import FloatArray, IntArray
+from pate.validation import expect, expect_positive
+from pate.votes import Panel, Votes
 
 Norm = Literal["l2", "l1"]
 
@@ -62,6 +62,15 @@ class TauVoting(Aggregator):
         expect(self.norm in get_args(Norm), f"norm among {get_args(Norm)}", norm=self.norm)
 
     @property
+    def marks(self) -> tuple[str, ...]:
+        """Whether labels alone are released, how ballots are clipped, and around what."""
+        return (
+            "" if self.soft else "hard",
+            "L1" if self.norm == "l1" else "",
+            "around a student" if self.around_predictions else "",
+        )
+
+    @property
     def needs_ballots(self) -> bool:
         """Ballots are clipped one by one."""
         return True
@@ -71,15 +80,11 @@ class TauVoting(Aggregator):
         """Whether ballots are compared with a student's."""
         return self.around_predictions
 
-    def event(
-        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
-    ) -> Event:
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query."""
-        expect_count(2, num_teachers=num_teachers)
-        expect_count(1, num_labels=num_labels)
-        relation = self.relation_of(neighboring_relation)
-        sensitivity = self.sensitivity(num_labels, relation)
-        return GaussianEvent(neighboring_relation=relation, noise_multiplier=self.sigma_tau / sensitivity)
+        asked = self.relation_of(relation)
+        sensitivity = self.sensitivity(panel.num_labels, asked)
+        return GaussianEvent(neighboring_relation=asked, noise_multiplier=self.sigma_tau / sensitivity)
 
     def sensitivity(self, num_labels: int, relation: NeighboringRelation) -> float:
         """Return the largest L2 distance that one teacher moves the clipped sums, over all ballots."""
@@ -112,8 +117,23 @@ class TauVoting(Aggregator):
         mask = np.ones(labels.shape, dtype=np.bool_)
         return Release(labels, mask, values=noisy, noise_std=self.sigma_tau) if self.soft else Release(labels, mask)
 
-    def _weights(self, sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return three that hardly clip a ballot of k labels, or one that differs from a student in k labels."""
+        k, root = outlook.k, math.sqrt(outlook.k)
+        common: dict[str, Any] = {
+            "sigma_tau": 1.0,
+            "threshold_tau": outlook.panel.num_teachers / 2,
+            "neighboring_relation": outlook.relation,
+        }
+        return (
+            cls(tau=1.25 * root, **common),
+            cls(tau=k, norm="l1", **common),
+            cls(tau=root, around_predictions=True, **common),
+        )
+
+    def _weights(self, sizes: IntArray) -> FloatArray:
         """Return the factor by which ballots of ``sizes`` labels are scaled down."""
         norms = np.maximum(sizes, 1) if self.norm == "l1" else np.sqrt(np.maximum(sizes, 1))
-        weights: NDArray[np.float64] = np.minimum(1.0, self.tau / norms)
+        weights: FloatArray = np.minimum(1.0, self.tau / norms)
         return weights

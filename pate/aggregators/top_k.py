@@ -2,21 +2,20 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators._release import expect_k, release_sets
-from pate.aggregators.base import Aggregator, Release
+from pate.aggregators.base import Aggregator, Outlook, Release
 from pate.mechanisms.base import Mechanism
 from pate.mechanisms.canonical import CanonicalMechanism
 from pate.mechanisms.joint import JointMechanism
 from pate.mechanisms.noisy_top_k import NoisyTopK
 from pate.typing import IntArray
 from pate.validation import expect, expect_count
-from pate.votes import Votes
+from pate.votes import Panel, Votes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,19 +28,31 @@ class _LabelSets(Aggregator):
         super().__post_init__()
         expect_count(1, k=self.k)
 
-    def event(
-        self, *, num_teachers: int, num_labels: int, neighboring_relation: NeighboringRelation | None = None
-    ) -> Event:
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """How many labels a set has."""
+        return (f"k={self.k}",)
+
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query, which does not depend on the number of labels."""
-        expect_count(2, num_teachers=num_teachers)
-        expect_k(self.k, num_labels, largest=self._largest_k(num_labels))
-        return self.mechanism().event(self.relation_of(neighboring_relation))
+        largest = self._largest_k(panel.num_labels)
+        expect(self.k <= largest, f"k <= {largest} for {panel.num_labels} labels", k=self.k)
+        return self.mechanism().event(self.relation_of(relation))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries."""
-        return release_sets(self.mechanism()(votes.counts, generator=generator), votes.num_labels)
+        return Release.of_sets(self.mechanism()(votes.counts, generator=generator), votes.num_labels)
 
-    def _largest_k(self, num_labels: int) -> int:
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return one for sets of as many labels as a sample has, where such sets can be chosen."""
+        if outlook.k > cls._largest_k(outlook.panel.num_labels):
+            return ()
+        noise: dict[str, Any] = dict.fromkeys(cls.noise_parameters, 1.0)
+        return (cls(k=outlook.k, **noise, neighboring_relation=outlook.relation),)
+
+    @classmethod
+    def _largest_k(cls, num_labels: int) -> int:
         return num_labels
 
     @abstractmethod
@@ -77,7 +88,8 @@ class Canonical(_LabelSets):
         super().__post_init__()
         expect(0 <= self.gamma <= 1, "0 <= gamma <= 1", gamma=self.gamma)
 
-    def _largest_k(self, num_labels: int) -> int:
+    @classmethod
+    def _largest_k(cls, num_labels: int) -> int:
         return num_labels - 1
 
     def mechanism(self) -> CanonicalMechanism:
@@ -108,7 +120,7 @@ class Peeling(_LabelSets):
     scale_peel: float
 
     def mechanism(self) -> NoisyTopK:
-        """Return the choice of the largest noisy counts."""
+        """Return the choice of the largest noisy counts, whose set is that of a peeling."""
         return NoisyTopK(k=self.k, scale=self.scale_peel)
 
 

@@ -1,8 +1,47 @@
 """The command `pate account`."""
 
+from __future__ import annotations
+
 from functools import partial
+from pathlib import Path
 
+from pate.accounting.figures import epsilon_text, exact_text
+from pate.aggregators import Aggregator
 from pate.commands.parsing import call
-from pate.stages.budget import account
+from pate.planning.costs import EPSILONS, costs_of
+from pate.planning.plots import draw_epsilons
+from pate.votes import Panel
 
-main = partial(call, "account", account)
+
+def account(
+    *, aggregator: Aggregator, num_queries: int, delta: float, panel: Panel, plot: Path | None = None
+) -> dict[str, dict[str, float | None]]:
+    """Print and return what queries would cost, from parameters alone.
+
+    Args:
+        aggregator: the mechanism.
+        num_queries: how many queries are asked.
+        delta: the delta of every epsilon.
+        panel: who votes on what.
+        plot: a file for a picture of epsilon against the number of queries.
+
+    Returns:
+        What `costs_of` returns.
+
+    Raises:
+        ValueError: on parameters out of range.
+    """
+    events = aggregator.events(panel)
+    found = costs_of(events, num_queries=num_queries, delta=delta)
+    print(f"epsilon of {num_queries} queries at delta = {exact_text(delta)} through {aggregator}:")
+    print(f"    {'relation':<20}" + "".join(f"{name:>14}" for name in EPSILONS) + f"{'delta0':>12}")
+    for name, row in found.items():
+        shown = "".join(f"{'-' if row[each] is None else epsilon_text(row[each], 4):>14}" for each in EPSILONS)
+        print(f"    {name:<20}{shown}{row['delta0']:>12.3g}")
+    if plot is not None:
+        draw_epsilons(Path(plot), events, aggregator.neighboring_relation, num_queries, delta)
+        print(f"Epsilon against queries: {plot}")
+    return found
+
+
+main = partial(call, "account", account, grouped={"panel": Panel})

@@ -1,8 +1,153 @@
-"""The command `pate calibrate`."""
+"""The command `pate calibrate`: the noise that meets a target, and what to write into ``label.yaml``."""
 
-from functools import partial
+from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
+from dataclasses import MISSING, fields
+from enum import Enum
+from typing import Any
+
+import yaml
+
+from pate.accounting.calibration import Target, epsilon_of
+from pate.accounting.figures import epsilon_text, exact_text
+from pate.accounting.relation import NeighboringRelation
+from pate.aggregators import Aggregator, registered
 from pate.commands.parsing import call
-from pate.stages.budget import calibrate
+from pate.validation import expect, expect_open_unit
+from pate.votes import Panel
 
-main = partial(call, "calibrate", calibrate)
+_GROUPED: dict[str, type] = {"panel": Panel}
+_MECHANISMS = {"stable_topk": "StableTopK", "noisy_votes": "NoisyVotes", "powerset": "Powerset"}
+
+
+def calibrate(
+    *,
+    aggregator: Aggregator,
+    target_epsilon: float,
+    delta: float,
+    num_queries: int,
+    panel: Panel,
+    neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD,
+    answered: float = 0.9,
+) -> dict[str, float]:
+    """Find the noise that meets a target epsilon, print and return it.
+
+    Args:
+        aggregator: the mechanism: a name alone, or a class with settings, whose noise may be in any proportion and is
+            scaled by one factor.
+        target_epsilon: the largest epsilon of all queries together.
+        delta: the delta at which it holds.
+        num_queries: how many queries are asked.
+        panel: who votes on what.
+        neighboring_relation: the relation under which the target holds.
+        answered: the probability with which a query of the predicted gap is answered, or labelled as without noise.
+
+    Returns:
+        The parameters of the noise, ``epsilon`` and, where the aggregator predicts one, the ``gap`` in votes.
+
+    Raises:
+        ValueError: if no noise meets the target.
+    """
+    expect_open_unit(answered=answered)
+    target = _target(target_epsilon, delta, num_queries, neighboring_relation)
+    return _report(aggregator.calibrated(target, panel), target, panel, answered)
+
+
+def calibrate_kind(
+    *,
+    aggregator: str = "StableTopK",
+    target_epsilon: float,
+    delta: float,
+    num_queries: int,
+    panel: Panel,
+    neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD,
+    delta_test: float | None = None,
+    answered: float = 0.9,
+) -> dict[str, float]:
+    """Find the noise that meets a target epsilon, print and return it.
+
+    Args:
+        aggregator: the mechanism: the name of a class of this package or of an installed one, which chooses its
+            settings by the target; or a class with settings, whose noise may be in any proportion.
+        target_epsilon: the largest epsilon of all queries together.
+        delta: the delta at which it holds.
+        num_queries: how many queries are asked.
+        panel: who votes on what.
+        neighboring_relation: the relation under which the target holds.
+        delta_test: what each stability test of ``StableTopK`` adds to delta. None for half of ``delta`` over all
+            queries.
+        answered: the probability with which a query of the predicted gap is answered, or labelled as without noise.
+
+    Returns:
+        The parameters of the noise, ``epsilon`` and, where the aggregator predicts one, the ``gap`` in votes.
+
+    Raises:
+        ValueError: if no noise meets the target, or the class needs settings that a target does not suggest.
+    """
+    expect_open_unit(answered=answered)
+    known = registered()
+    expect(aggregator in known, f"--aggregator among {', '.join(known)}", aggregator=aggregator)
+    target = _target(target_epsilon, delta, num_queries, neighboring_relation)
+    found = known[aggregator].for_target(target, panel, delta_test=delta_test, answered=answered)
+    return _report(found, target, panel, answered)
+
+
+def _target(epsilon: float, delta: float, num_queries: int, relation: NeighboringRelation) -> Target:
+    return Target(epsilon=epsilon, delta=delta, num_queries=num_queries, neighboring_relation=relation)
+
+
+def _report(aggregator: Aggregator | None, target: Target, panel: Panel, answered: float) -> dict[str, float]:
+    """Print and return the noise of a calibrated aggregator, what it costs and what a query needs."""
+    reached = f"a target that some noise reaches, with delta = {target.delta:g}"
+    expect(aggregator is not None, reached, target_epsilon=target.epsilon)
+    assert aggregator is not None
+    relation, delta = target.neighboring_relation, target.delta
+    epsilon = epsilon_of(aggregator.event(panel, relation), count=target.num_queries, delta=delta)
+    values = {field.name: getattr(aggregator, field.name) for field in fields(aggregator)}
+    found = {name: value for name, value in values.items() if isinstance(value, float)} | aggregator.noise
+    head = f"{aggregator.title} under {relation.value.upper()}"
+    lines = [f"{head}, {target.num_queries} queries, delta = {exact_text(delta)}:"]
+    lines += [f"    {name} = {exact_text(value)}" for name, value in found.items()]
+    lines.append(f"    epsilon = {epsilon_text(epsilon, 4)} (target {exact_text(target.epsilon)})")
+    found["epsilon"] = epsilon
+    if (gap := aggregator.gap_needed(panel, probability=answered)) is not None:
+        lines.append(f"{gap.meaning} with probability {answered:g}.")
+        if gap.votes > gap.available:
+            lines.append(f"{panel.num_teachers} teachers cannot have it: ask fewer queries, or for a larger epsilon.")
+        found["gap"] = gap.votes
+    content = {"aggregator": _settings(aggregator), "num_queries": target.num_queries, "delta": delta}
+    print("\n".join(lines) + "\n\n# label.yaml\n" + yaml.safe_dump(content, sort_keys=False), end="")
+    return found
+
+
+def _settings(aggregator: Aggregator) -> dict[str, Any]:
+    """Return an aggregator as YAML takes it: by its short name where it has one, without what is the default."""
+    described = aggregator.describe()
+    given: dict[str, Any] = {}
+    for field in fields(aggregator):
+        value = getattr(aggregator, field.name)
+        if isinstance(value, Aggregator):
+            given[field.name] = _settings(value)
+        elif field.name == "neighboring_relation" or field.default is MISSING or value != field.default:
+            given[field.name] = value.name if isinstance(value, Enum) else value
+    short = registered().get(type(aggregator).__name__) is type(aggregator)
+    return {"class_path": type(aggregator).__name__ if short else described["class_path"], "init_args": given}
+
+
+def main(args: Sequence[str]) -> None:
+    """Run `pate calibrate`."""
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for option in ("--aggregator", "--mechanism", "--config"):
+        early.add_argument(option)
+    given, rest = early.parse_known_args(list(args))
+    if given.mechanism is not None:
+        name = _MECHANISMS.get(given.mechanism, "StableTopK")
+        raise ValueError(f"Expected --aggregator {name} in place of --mechanism {given.mechanism}")
+    settings = any(word.startswith("--aggregator.") for word in rest)
+    if given.aggregator is None:
+        by_name = not settings and given.config is None
+    else:
+        by_name = not settings and given.aggregator.isidentifier()
+    call("calibrate", calibrate_kind if by_name else calibrate, args, grouped=_GROUPED)

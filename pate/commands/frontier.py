@@ -1,8 +1,64 @@
 """The command `pate frontier`."""
 
+from __future__ import annotations
+
 from functools import partial
+from pathlib import Path
 
+from pate.aggregators import Aggregator
 from pate.commands.parsing import call
-from pate.stages.frontier import frontier
+from pate.planning.comparison import Comparison, Frontier
+from pate.planning.frontier import frontier
+from pate.planning.plots import draw_frontier
+from pate.planning.simulation import Simulation, simulated
+from pate.planning.tables import table, write_csv
+from pate.planning.task import load_task
+from pate.runs import Run, write_text
+from pate.validation import expect
 
-main = partial(call, "frontier", frontier)
+
+def compare(
+    comparison: Comparison,
+    run: Path | None = None,
+    simulate: Simulation | None = None,
+    aggregators: list[Aggregator] | None = None,
+    output: Path | None = None,
+) -> Frontier:
+    """Draw the quality of labels, and of a student, against epsilon for a list of aggregators on the same votes.
+
+    A planning tool. On the votes of a run what it shows is PRIVATE, and so is a choice that is made by it; simulated
+    votes are free.
+
+    Args:
+        comparison: what is the same for all aggregators.
+        run: the run whose teachers have voted.
+        simulate: teachers to simulate in place of a run.
+        aggregators: what is compared, with noise in any proportion: all of it is scaled by one factor to meet each
+            target. None for what all aggregators of this package and of installed ones propose.
+        output: folder of ``frontier.csv``, ``frontier.png`` and ``frontier.txt``. None for ``private/frontier`` in the
+            run, or ``frontier`` for simulated votes.
+
+    Returns:
+        What is written.
+
+    Raises:
+        ValueError: unless there is a run or a simulation, and on parameters out of range.
+    """
+    expect((run is None) != (simulate is None), "either a run or a simulation", run=run, simulate=simulate)
+    if simulate is not None:
+        task, default = simulated(simulate), Path("frontier")
+    else:
+        assert run is not None
+        task, default = load_task(Path(run), student=comparison.student), Run(Path(run)).private / "frontier"
+    found = frontier(task, comparison, aggregators)
+    folder = default if output is None else Path(output)
+    text = table(found)
+    write_csv(folder / "frontier.csv", found)
+    write_text(folder / "frontier.txt", text)
+    draw_frontier(folder / "frontier.png", found)
+    print(text, end="")
+    print(f"\n{folder / 'frontier.csv'}, {folder / 'frontier.png'}, {folder / 'frontier.txt'}")
+    return found
+
+
+main = partial(call, "frontier", compare, grouped={"comparison": Comparison})

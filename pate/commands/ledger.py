@@ -1,9 +1,95 @@
 """The commands `pate ledger show` and `pate ledger verify`."""
 
-from functools import partial
+from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from pate.accounting.charges import Charge, account
+from pate.accounting.figures import epsilon_text, exact_text
+from pate.accounting.history import Book
+from pate.accounting.ledger import read_ledger
+from pate.accounting.relation import NeighboringRelation
+from pate.accounting.statement import verify_statement
+from pate.accounting.verification import verify_ledger
 from pate.commands.parsing import call
-from pate.stages.budget import ledger_show, ledger_verify
+from pate.validation import expect_open_unit
+
+
+def ledger_show(*, ledger: Path, delta: float | None = None) -> None:
+    """Print the releases of a ledger and what they cost together.
+
+    Args:
+        ledger: the file.
+        delta: the delta of epsilon; that of the ledger's budget, or of its last release, or 1e-6, where it is None.
+
+    Raises:
+        ValueError: if the file is not an intact ledger.
+    """
+    book = read_ledger(ledger)
+    print(f"{ledger}: {len(book.entries)} release(s) of {sum(entry.count for entry in book.entries)} queries")
+    for entry in book.entries:
+        state = "settled" if entry.settled else "reserved, counts in full"
+        state += ", for less than reserved" if entry.realised is not None else ""
+        state += ", SEEDED: not private" if entry.seeded else ""
+        print(f"    {entry.release}: {entry.at} {entry.run}: {entry.count} x {entry.description} ({state})")
+    _print_sum(book, _delta_of(book) if delta is None else delta)
+
+
+def ledger_verify(*, ledger: Path, statement: Path | None = None) -> None:
+    """Compute everything that a ledger says again from its events, and print that it holds.
+
+    Args:
+        ledger: the file.
+        statement: a ``privacy.json`` whose epsilons are computed again too.
+
+    Raises:
+        ValueError: at the first figure that does not follow from the events, or if the file is damaged.
+    """
+    book = verify_ledger(ledger)
+    print(f"{ledger}: intact; {len(book.entries)} release(s), and every epsilon follows from the events.")
+    if statement is not None:
+        try:
+            content = json.loads(Path(statement).read_text())
+            verify_statement(content, book)
+        except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+            raise ValueError(f"Expected a readable statement at {statement}, got: {error!r}") from None
+        print(f"{statement}: every epsilon follows from the events.")
+    _print_sum(book, _delta_of(book))
+
+
+def _print_sum(book: Book, delta: float) -> None:
+    expect_open_unit(delta=delta)
+    reserved, paid = [(entry.events, entry.count) for entry in book.entries], book.charges()
+    for relation in NeighboringRelation:
+        print(_sum_text(reserved, relation, delta))
+    if any(entry.realised is not None for entry in book.entries):
+        print("what happened cost less, no guarantee, because it was not fixed before the noise was drawn:")
+        for relation in NeighboringRelation:
+            print(f"    {_sum_text(paid, relation, delta)}")
+    if book.budget is not None and book.filter is not None:
+        budget, bounds = book.budget, book.filter
+        spent = book.spent(budget.neighboring_relation, bounds.orders)
+        print(
+            f"budget: epsilon <= {exact_text(budget.max_epsilon)} at delta = {exact_text(budget.delta)} under"
+            f" {budget.neighboring_relation.value.upper()}; spent are {bounds.spent(spent)}"
+        )
+
+
+def _sum_text(charges: Sequence[Charge], relation: NeighboringRelation, delta: float) -> str:
+    total = account(charges, relation)
+    figures = f"epsilon = {epsilon_text(total.get_epsilon(delta=delta), 4)} at delta = {exact_text(delta)}"
+    return f"{figures} (delta0 = {total.delta0:.3g}) under {relation.value.upper()}"
+
+
+def _delta_of(book: Book) -> float:
+    if book.budget is not None:
+        return book.budget.delta
+    stated = [entry.stated["delta"] for entry in book.entries if entry.stated is not None]
+    return float(stated[-1]) if stated else 1e-6
+
 
 show = partial(call, "ledger show", ledger_show)
 verify = partial(call, "ledger verify", ledger_verify)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from inspect import getdoc, signature
@@ -58,12 +58,23 @@ def _did_you_mean(word: str, known: Sequence[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def call(name: str, function: Callable[..., Any], args: Sequence[str]) -> None:
-    """Call ``function`` with the arguments of the command ``name``, which has no run."""
+def call(
+    name: str, function: Callable[..., Any], args: Sequence[str], grouped: Mapping[str, type] | None = None
+) -> None:
+    """Call ``function`` with the arguments of the command ``name``, which has no run.
+
+    Parameters that ``grouped`` names are dataclasses, whose fields are options of the command.
+    """
+    groups = {} if grouped is None else grouped
     parser = _parser(name, function)
-    _add_parameters(parser, function, skip=set())
+    _add_parameters(parser, function, skip=set(groups))
+    for cls in groups.values():
+        _add_parameters(parser, cls, skip=set())
     made = parser.instantiate(parser.parse_args(list(args)))
-    function(**{key: value for key, value in made.items() if key != "config"})
+    given = {key: value for key, value in made.items() if key != "config"}
+    for parameter, cls in groups.items():
+        given[parameter] = cls(**{field: given.pop(field) for field in signature(cls).parameters})
+    function(**given)
 
 
 def make_parser(

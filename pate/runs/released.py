@@ -65,7 +65,7 @@ class ReleasedLabels(Queries):
         mask: ``[Q, C]``, which labels were released.
         values: ``[Q, C]``, noisy numbers of teachers; None where the aggregator released none.
         noise_std: standard deviation of the Gaussian noise in ``values``, in votes; None without them.
-        steps: ``[Q]``, how far each query went, which its cost depends on; None where all cost the same.
+        tiers: ``[Q]``, which of its prices each query paid; None where all cost the same. ``steps`` in the file.
     """
 
     release: int
@@ -73,7 +73,7 @@ class ReleasedLabels(Queries):
     mask: BoolArray
     values: FloatArray | None = None
     noise_std: float | None = None
-    steps: IntArray | None = None
+    tiers: IntArray | None = None
 
     @property
     def answered(self) -> BoolArray:
@@ -104,8 +104,8 @@ class ReleasedLabels(Queries):
         }
         if self.values is not None:
             arrays |= {"values": np.asarray(self.values), "noise_std": np.asarray(self.noise_std)}
-        if self.steps is not None:
-            arrays["steps"] = np.asarray(self.steps)
+        if self.tiers is not None:
+            arrays["steps"] = np.asarray(self.tiers)
         named: dict[str, Any] = arrays
         np.savez_compressed(file, **named, seal=np.array(_seal(arrays, sealing_key(run))))
 
@@ -132,7 +132,7 @@ class ReleasedLabels(Queries):
             mask=arrays["mask"],
             values=arrays.get("values"),
             noise_std=float(arrays["noise_std"]) if "values" in arrays else None,
-            steps=arrays.get("steps"),
+            tiers=arrays.get("steps"),
         )
 
 

@@ -18,16 +18,14 @@ import pate
 from pate.accounting.budget import Budget
 from pate.accounting.charges import epsilon_after
 from pate.accounting.ledger import Ledger
-from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import Questions, describe, make_statement
-from pate.aggregators.base import Aggregator
+from pate.aggregators.base import Aggregator, Release
 from pate.archives import read_arrays
 from pate.mechanisms.noise import private_generator, seeded_generator
 from pate.runs import (
     LABEL,
     TEACHERS_FIT,
     TEACHERS_VOTE,
-    Json,
     Run,
     digest,
     labels_file,
@@ -37,7 +35,7 @@ from pate.runs import (
 )
 from pate.runs.released import Queries, ReleasedLabels, sealing_key
 from pate.stages.ledger_file import open_ledger
-from pate.stages.rehearsal import realised_charges, rehearse
+from pate.stages.rehearsal import rehearse
 from pate.typing import FloatArray, IntArray, StrArray
 from pate.validation import expect, expect_count, expect_open_unit
 from pate.vote_store import VoteStore
@@ -121,7 +119,7 @@ def label(run: Run, settings: LabelSettings) -> None:
         label_names=tuple(manifest.label_names),
         num_teachers=manifest.num_teachers,
         delta=float(settings.delta),
-        aggregator=_describe_aggregator(settings.aggregator),
+        aggregator=json.loads(json.dumps(settings.aggregator.describe())),
     )
     made_by = manifest.made_by
     todo = run.needs(LABEL, made_by)
@@ -172,8 +170,7 @@ def _pay_and_release(
         made_by: digests of what the votes were made from.
     """
     aggregator, budget, panel = settings.aggregator, settings.budget, queries.panel
-    sizes = {"num_teachers": panel.num_teachers, "num_labels": panel.num_labels}
-    events = {each: aggregator.event(neighboring_relation=each, **sizes) for each in NeighboringRelation}
+    events = aggregator.events(panel)
     predictions = None
     if settings.predictions is not None:
         predictions = read_predictions(settings.predictions, queries.ids, queries.label_names)
@@ -209,7 +206,7 @@ def _pay_and_release(
             mask=answers.mask,
             values=answers.values,
             noise_std=answers.noise_std,
-            steps=answers.steps,
+            tiers=answers.tiers,
         ).save(file, run)
         file.truncate()
         file.flush()
@@ -272,8 +269,8 @@ def _naming_ledger(ledger: Ledger) -> Iterator[None]:
 def _settle_and_state(run: Run, aggregator: Aggregator, released: ReleasedLabels) -> None:
     """Settle the release that is on disk, and write the statement of its labels."""
     panel, realised = released.panel, None
-    if released.steps is not None:
-        realised = realised_charges(aggregator, released.steps, panel)
+    if released.tiers is not None:
+        realised = aggregator.charges(Release(released.labels, released.mask, tiers=released.tiers), panel)
     ledger = open_ledger(run)
     ledger.settle(released.release, realised=realised)
     statement = make_statement(
@@ -321,15 +318,3 @@ def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -
     found = [str(name) for name in arrays["label_names"]]
     expect(found == list(label_names), f"--predictions of the labels {', '.join(label_names)}", label_names=found)
     return np.asarray(arrays["probabilities"][rows_of(wanted, arrays["ids"])], dtype=np.float64)
-
-
-def _describe_aggregator(aggregator: Aggregator) -> Json:
-    """Return class path and settings as plain JSON types."""
-
-    def described(each: Aggregator) -> Json:
-        cls, settings = type(each), {field.name: getattr(each, field.name) for field in fields(each)}
-        plain = {name: described(value) if isinstance(value, Aggregator) else value for name, value in settings.items()}
-        return {"class_path": f"{cls.__module__}.{cls.__name__}", "init_args": plain}
-
-    content: Json = json.loads(json.dumps(described(aggregator)))
-    return content

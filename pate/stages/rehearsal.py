@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pate.accounting.charges import Charge
-from pate.accounting.relation import NeighboringRelation
 from pate.aggregators.base import Aggregator
-from pate.typing import FloatArray, IntArray
+from pate.typing import FloatArray
 from pate.validation import expect
 from pate.votes import Panel, Votes
 
@@ -46,21 +44,6 @@ def rehearse(aggregator: Aggregator, panel: Panel, *, predictions: FloatArray | 
             if (array := getattr(found, name)) is not None
         }
         expect(set(shapes.values()) == {shape}, f"a release of {count} queries and {panel.num_labels} labels", **shapes)
-        if found.steps is not None:
-            expect(found.steps.shape == (count,), f"the steps of {count} queries", shape=found.steps.shape)
-            realised_charges(aggregator, found.steps, panel)
-
-
-def realised_charges(aggregator: Aggregator, steps: IntArray, panel: Panel) -> list[Charge]:
-    """Return what queries cost that went ``steps`` ``[Q]`` far."""
-    sizes = {"num_teachers": panel.num_teachers, "num_labels": panel.num_labels}
-    return [
-        (
-            {
-                relation: aggregator.realised_event(step, neighboring_relation=relation, **sizes)
-                for relation in NeighboringRelation
-            },
-            count,
-        )
-        for step, count in zip(*(each.tolist() for each in np.unique(steps, return_counts=True)), strict=True)
-    ]
+        if found.tiers is not None:
+            expect(found.tiers.shape == (count,), f"the tiers of {count} queries", shape=found.tiers.shape)
+        aggregator.charges(found, panel)

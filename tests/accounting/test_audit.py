@@ -15,7 +15,7 @@ from pate.accounting.relation import NeighboringRelation
 from pate.aggregators.base import Release
 from pate.aggregators.stable_topk import StableTopK
 from pate.mechanisms.noise import seeded_generator
-from pate.votes import Votes
+from pate.votes import Panel, Votes
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 TEACHERS, DELTA, QUERIES = 12, 1e-3, 40
@@ -24,7 +24,7 @@ Sampler = Callable[[Counts, int, np.random.Generator], Sequence[Hashable]]
 
 
 def claimed(aggregator: StableTopK, relation: NeighboringRelation, count: int) -> float:
-    event = aggregator.event(num_teachers=TEACHERS, num_labels=2, neighboring_relation=relation)
+    event = aggregator.event(Panel(TEACHERS, 2), relation)
     return RDPAccountant(relation=relation).compose(event, count).get_epsilon(delta=DELTA)
 
 
@@ -201,7 +201,7 @@ def test_sampled_audit_catches_the_sensitivity_of_the_wrong_relation() -> None:
         generator = seeded_generator(7)
         return sampled_epsilon(sample, first, second, delta=5e-3, draws=200_000, generator=generator).epsilon
 
-    event = aggregator.event(num_teachers=TEACHERS, num_labels=2)
+    event = aggregator.event(Panel(TEACHERS, 2))
     claim = RDPAccountant(relation=TEACHER).compose(event).get_epsilon(delta=5e-3)
     assert found((5, 7), (6, 7)) <= claim and found((5, 7), (6, 8)) <= claim
     assert found((5, 7), (6, 6)) > claim
@@ -244,7 +244,7 @@ def test_sampled_audit_catches_a_reused_stream() -> None:
 
         return sample
 
-    event = aggregator.event(num_teachers=400, num_labels=1)
+    event = aggregator.event(Panel(400, 1))
     claim = RDPAccountant(relation=REPLACE).compose(event, BATCH).get_epsilon(delta=1e-2)
     found = {
         fault: sampled_epsilon(

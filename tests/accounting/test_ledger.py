@@ -45,6 +45,7 @@ from pate.accounting.relation import NeighboringRelation
 from pate.accounting.totals import Totals, _terms, as_cost, charge_values
 from pate.accounting.verification import verify_ledger
 from pate.aggregators.stable_topk import StableTopK
+from pate.votes import Panel
 from tests.accounting import oracles
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
@@ -939,13 +940,13 @@ from pate.accounting.ledger import Ledger
 from pate.aggregators.stable_topk import StableTopK
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.noise import private_generator
-from pate.votes import Votes
+from pate.votes import Panel, Votes
 
 folder, name, rounds, batch, max_epsilon = Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:5]), float(sys.argv[5])
 aggregator = StableTopK(scale_gap=20.0, sigma_test=10.0, delta_test=1e-9)
 votes = Votes.from_counts(np.tile([50, 48, 1, 0], (batch, 1)), 50)
 events = {
-    relation: aggregator.event(num_teachers=50, num_labels=4, neighboring_relation=relation)
+    relation: aggregator.event(Panel(50, 4), relation)
     for relation in NeighboringRelation
 }
 budget = Budget(max_epsilon=max_epsilon, delta=1e-6, neighboring_relation="replace_record") if max_epsilon else None
@@ -1025,7 +1026,7 @@ def test_fifty_kills_hide_nothing(tmp_path: Path) -> None:
 
 def test_two_processes_never_overspend_one_budget(tmp_path: Path) -> None:
     aggregator = StableTopK(scale_gap=20.0, sigma_test=10.0, delta_test=1e-9)
-    query = aggregator.event(num_teachers=50, num_labels=4)
+    query = aggregator.event(Panel(50, 4))
     budget = Budget(max_epsilon=6.0, delta=1e-6, neighboring_relation=REPLACE)
     batches = affordable(budget, Book().spent(REPLACE), query.cost()) // 2
     # either alone asks for three quarters of the budget, both for more than all

@@ -20,6 +20,7 @@ from pate.accounting.ledger import Ledger, read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import Questions, describe, make_statement, recompute, verify_statement
 from pate.aggregators import Confident, Peeling
+from pate.votes import Panel
 from tests.accounting import oracles
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
@@ -221,9 +222,9 @@ def test_no_epsilon_chosen_after_the_draw_is_printed_as_a_guarantee(tmp_path: Pa
     aggregator = Confident(
         answers=Peeling(k=1, scale_peel=1.0), sigma_confident=20.0, threshold_confident=0.0, over="mean"
     )
-    sizes = {"num_teachers": 40, "num_labels": 2}
-    events = {each: aggregator.event(**sizes, neighboring_relation=each) for each in NeighboringRelation}
-    refused = {each: aggregator.realised_event(0, **sizes, neighboring_relation=each) for each in NeighboringRelation}
+    panel = Panel(40, 2)
+    events = aggregator.events(panel)
+    refused = aggregator.events(panel, tier=0)
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.settle(
         ledger.reserve(events, count=1, run="one", description="Confident", seeded=False), realised=[(refused, 1)]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from pate.testing.aggregators import Law, Outcome
 from pate.votes import Votes
-from tests.contracts.aggregator_contract import Law, Outcome
 from tests.mechanisms import oracles
 
 
@@ -17,14 +17,14 @@ def counts(votes: Votes) -> list[int]:
     return [int(count) for count in votes.counts[0]]
 
 
-def answered(labels: Sequence[int], steps: int = 0) -> Outcome:
+def answered(labels: Sequence[int], tier: int = 0) -> Outcome:
     """Return the outcome of a query answered for all labels."""
-    return (*labels, *(1 for _ in labels), steps)
+    return (*labels, *(1 for _ in labels), tier)
 
 
-def unanswered(num_labels: int, steps: int = 0) -> Outcome:
+def unanswered(num_labels: int, tier: int = 0) -> Outcome:
     """Return the outcome of a query answered with nothing."""
-    return (*(0 for _ in range(2 * num_labels)), steps)
+    return (*(0 for _ in range(2 * num_labels)), tier)
 
 
 def passing(gap: float, shift: float, sigma: float, delta: float) -> float:

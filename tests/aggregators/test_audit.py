@@ -15,7 +15,7 @@ import tests.aggregators
 from pate.accounting import NeighboringRelation, RDPAccountant
 from pate.accounting.audit import exact_epsilon
 from pate.aggregators import Aggregator
-from tests.contracts.aggregator_contract import AggregatorContract, Ballots, Law, neighbors
+from pate.testing.aggregators import AggregatorContract, Ballots, Law, neighbors
 
 Contract = Callable[[], AggregatorContract]
 RELATIONS = tuple(NeighboringRelation)
@@ -62,11 +62,7 @@ def audited(contract: Contract, made_for: NeighboringRelation, asked: Neighborin
 def claimed(contract: Contract, made_for: NeighboringRelation, asked: NeighboringRelation, noise: float = 1.0) -> float:
     """Return epsilon as accounted, of an event that says ``noise`` times the noise that the law has."""
     aggregator = contract()
-    event = (
-        aggregator.make(made_for)
-        .scaled(noise)
-        .event(num_teachers=aggregator.num_teachers, num_labels=aggregator.num_labels, neighboring_relation=asked)
-    )
+    event = aggregator.make(made_for).scaled(noise).event(aggregator.panel, asked)
     return RDPAccountant(relation=asked).compose(event, QUERIES).get_epsilon(delta=delta_of(contract, made_for, asked))
 
 
@@ -91,7 +87,7 @@ HIDDEN = ("TestStableMajorityLeaky",)
 
 def test_every_aggregator_is_audited() -> None:
     aggregators = {type(contract().make(RELATIONS[0])) for contract in contracts()}
-    assert aggregators == {value for value in vars(pate.aggregators).values() if _is_plugin(value)}
+    assert aggregators >= {value for value in vars(pate.aggregators).values() if _is_plugin(value)}
 
 
 def _is_plugin(value: object) -> bool:

@@ -16,8 +16,12 @@ from pate import cli
 from pate.accounting.ledger import read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import verify_statement
+from pate.aggregators import Outlook, propose
 from pate.runs import Run
 from pate.runs.released import ReleasedLabels
+from pate.votes import Panel
+
+RELATION = NeighboringRelation.REPLACE_RECORD
 
 
 @pytest.fixture
@@ -35,8 +39,8 @@ def relabel(run: Path, aggregator: dict[str, Any], *more: str) -> int:
 def test_soft_values_are_kept_with_their_noise(run: Path) -> None:
     assert relabel(run, {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 3.0}}) == 0
     released = ReleasedLabels.load(Run(run))
-    assert released.values.shape == released.labels.shape == (60, 4)
-    assert float(released.noise_std) == 3.0 and int(released.num_teachers) == 10
+    assert released.values is not None and released.values.shape == released.labels.shape == (60, 4)
+    assert released.noise_std == 3.0 and released.num_teachers == 10
     np.testing.assert_array_equal(released.labels, released.values > 5)
 
 
@@ -71,9 +75,10 @@ def test_a_screen_settles_what_was_asked(run: Path) -> None:
     }
     assert relabel(run, screen) == 0
     released = ReleasedLabels.load(Run(run))
-    asked = int((released.steps > 0).sum())
+    assert released.tiers is not None
+    asked = int((released.tiers > 0).sum())
     assert 0 < asked < 60
-    np.testing.assert_array_equal(released.mask.any(axis=1), released.steps > 0)
+    np.testing.assert_array_equal(released.mask.any(axis=1), released.tiers > 0)
     entry = read_ledger(run / "ledger.sqlite").entries[-1]
     assert entry.settled and entry.realised is not None
     assert sorted(count for _, count in entry.realised) == sorted((60 - asked, asked))
@@ -104,7 +109,7 @@ def test_a_crash_before_settling_settles_the_same(run: Path, monkeypatch: pytest
     before = ReleasedLabels.load(Run(run))
     assert not read_ledger(run / "ledger.sqlite").entries[-1].settled
     assert relabel(run, screen) == 0
-    np.testing.assert_array_equal(ReleasedLabels.load(Run(run)).steps, before.steps)
+    np.testing.assert_array_equal(ReleasedLabels.load(Run(run)).tiers, before.tiers)
     entry = read_ledger(run / "ledger.sqlite").entries[-1]
     assert entry.realised is not None and sum(count for _, count in entry.realised) == 60
 
@@ -126,13 +131,13 @@ def test_a_student_is_asked_before_the_teachers(run: Path, capsys: pytest.Captur
     predictions = shutil.copy(student, run.parent / "predictions.npz")
     assert relabel(run, interactive, f"--predictions={predictions}") == 0
     released = ReleasedLabels.load(Run(run))
-    assert {0, 1} == set(released.steps.tolist())
+    assert released.tiers is not None and {0, 1} == set(released.tiers.tolist())
     with np.load(predictions) as archive:
         known = dict(zip(archive["ids"].tolist(), archive["probabilities"], strict=True))
-    for name, labels, mask, steps in zip(
-        released.ids.tolist(), released.labels, released.mask, released.steps, strict=True
+    for name, labels, mask, tier in zip(
+        released.ids.tolist(), released.labels, released.mask, released.tiers, strict=True
     ):
-        if steps == 0:
+        if tier == 0:
             np.testing.assert_array_equal(labels[mask], (known[name] > 0.5)[mask])
             np.testing.assert_array_equal(mask, np.maximum(known[name], 1 - known[name]) >= 0.6)
 
@@ -140,13 +145,13 @@ def test_a_student_is_asked_before_the_teachers(run: Path, capsys: pytest.Captur
 GUIDE = Path(__file__).parents[2] / "docs" / "aggregators.md"
 
 
-@pytest.mark.parametrize("name", ["NoisyMean", "outsider.NoisyMean"])
-def test_an_outsider_adds_an_aggregator(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """An installed package is found by its entry point, by the short name of the class or by its path."""
+@pytest.fixture
+def outsider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package that offers the aggregator of the docs."""
     site = tmp_path / "site"
     record = site / "outsider-1.0.dist-info"
     record.mkdir(parents=True)
-    (block,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
+    block, _ = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
     assert block.rstrip().count("\n") < 32
     (site / "outsider.py").write_text(block)
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: outsider\nVersion: 1.0\n")
@@ -154,12 +159,27 @@ def test_an_outsider_adds_an_aggregator(run: Path, tmp_path: Path, monkeypatch: 
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.delitem(sys.modules, "outsider", raising=False)
     assert [entry.name for entry in entry_points(group="pate.aggregators")] == ["NoisyMean"]
+
+
+@pytest.mark.parametrize("name", ["NoisyMean", "outsider.NoisyMean"])
+def test_an_outsider_adds_an_aggregator(run: Path, outsider: None, name: str) -> None:
+    """An installed package is found by its entry point, by the short name of the class or by its path."""
     assert relabel(run, {"class_path": name, "init_args": {"sigma_mean": 2.0}}) == 0
     statement = json.loads((run / "public" / "privacy.json").read_text())
     assert statement["aggregator"]["class_path"] == "outsider.NoisyMean"
     verify_statement(statement)
     sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
     assert cli.main(["account", "--aggregator", name, "--aggregator.sigma_mean=2", *sizes]) == 0
+
+
+def test_an_outsider_is_calibrated_and_compared_by_name(
+    outsider: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
+    assert cli.main(["calibrate", "--aggregator=NoisyMean", "--target_epsilon=3", *sizes]) == 0
+    assert "class_path: NoisyMean" in capsys.readouterr().out
+    proposed = propose(Outlook(panel=Panel(10, 4), num_queries=9, delta=1e-6, relation=RELATION, labels_per_sample=2))
+    assert [each.title for each in proposed].count("NoisyMean") == 1
 
 
 def test_an_entry_point_that_is_no_aggregator_is_refused(

@@ -10,9 +10,9 @@ from pate.accounting.events import GaussianEvent
 from pate.accounting.gaussian import gaussian_epsilon
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, GNThreshold, NoisyVotes
-from pate.votes import Votes
+from pate.testing.aggregators import AggregatorContract, Law, SoftReleaseContract
+from pate.votes import Panel, Votes
 from tests.aggregators.oracles import counts, gaussian_labels_law
-from tests.contracts.aggregator_contract import AggregatorContract, Law, SoftReleaseContract
 
 _SIGNS = "labels tell the sign of a noisy count alone: 2 / pi of what the count itself would"
 
@@ -68,18 +68,18 @@ class TestGNThreshold(AggregatorContract):
 
 @pytest.mark.parametrize("relation", Relation)
 def test_cost_grows_with_the_number_of_labels(relation: Relation) -> None:
-    sizes: dict[str, Any] = {"num_teachers": 800, "num_labels": 16}
+    panel = Panel(800, 16)
     for soft in (True, False):
-        event = NoisyVotes(sigma_votes=10.0, neighboring_relation=relation, soft=soft).event(**sizes)
+        event = NoisyVotes(sigma_votes=10.0, neighboring_relation=relation, soft=soft).event(panel)
         assert event == GaussianEvent(neighboring_relation=relation, noise_multiplier=2.5)
-    assert GNThreshold(sigma_threshold=10.0, min_lead=2.0, neighboring_relation=relation).event(**sizes) == event
+    assert GNThreshold(sigma_threshold=10.0, min_lead=2.0, neighboring_relation=relation).event(panel) == event
 
 
 def test_a_teacher_that_stays_away_costs_what_its_ballot_moves() -> None:
     """All of 20 labels for one sample after another, or none of them, told 600 times with a deviation of 500 votes."""
     sigma, queries, num_labels, delta = 500.0, 600, 20, 1e-6
     noisy = NoisyVotes(sigma_votes=sigma, neighboring_relation=Relation.ADD_REMOVE_TEACHER)
-    event = noisy.event(num_teachers=800, num_labels=num_labels)
+    event = noisy.event(Panel(800, num_labels))
     charged = RDPAccountant(relation=Relation.ADD_REMOVE_TEACHER).compose(event, queries)
     ballots = np.zeros((2, 800, num_labels), dtype=np.uint8)
     ballots[:, 1:401] = 1

@@ -1,13 +1,17 @@
 """What is true of all aggregators together."""
 
 import inspect
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pate.aggregators
-from pate.aggregators import Aggregator
+from pate.accounting.relation import NeighboringRelation
+from pate.aggregators import Aggregator, Interactive, NoisyVotes, Outlook, propose, registered
+from pate.votes import Panel, Votes
 
 CLASSES = [cls for cls in vars(pate.aggregators).values() if inspect.isclass(cls) and issubclass(cls, Aggregator)]
 CONCRETE = [cls for cls in CLASSES if cls is not Aggregator]
@@ -29,3 +33,30 @@ def test_a_docstring_says_when_to_choose_it_and_what_it_guarantees(cls: type[Agg
 def test_every_aggregator_keeps_the_contract(cls: type[Aggregator]) -> None:
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     assert f"return {cls.__name__}(" in tests
+
+
+def test_names_tell_aggregators_apart() -> None:
+    votes = Votes.from_counts(np.full((9, 5), 12), 60)
+    outlook = Outlook.of(votes, delta=1e-5, relation=NeighboringRelation.REPLACE_RECORD)
+    names = [each.title for each in propose(outlook)]
+    assert len(names) == len(set(names))
+    noisy = NoisyVotes(sigma_votes=1.0)
+    screen = Interactive(answers=noisy, sigma_interactive=1.0, threshold_interactive=3.0)
+    assert screen.title == "Interactive (NoisyVotes)"
+
+
+def test_every_aggregator_is_registered_and_proposes_itself() -> None:
+    outlook = Outlook(
+        panel=Panel(60, 5),
+        num_queries=9,
+        delta=1e-5,
+        relation=NeighboringRelation.ADD_REMOVE_TEACHER,
+        labels_per_sample=2,
+    )
+    proposed = propose(outlook)
+    assert {type(each) for each in proposed} == set(registered().values()) == set(CONCRETE)
+    assert {each.neighboring_relation for each in proposed} == {outlook.relation}
+    wide = propose(replace(outlook, panel=Panel(60, 65), labels_per_sample=65))
+    assert not {type(each).__name__ for each in wide} & {"Canonical", "Powerset"}
+    with pytest.raises(ValueError, match="settings of the aggregator, which follow from how many labels"):
+        propose(replace(outlook, labels_per_sample=None))

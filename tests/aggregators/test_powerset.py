@@ -9,9 +9,9 @@ from scipy.stats import chisquare
 
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Powerset
+from pate.testing.aggregators import AggregatorContract, Grid, Law
 from pate.votes import Votes
 from tests.aggregators.oracles import sets_law
-from tests.contracts.aggregator_contract import AggregatorContract, Grid, Law
 from tests.mechanisms import oracles
 
 

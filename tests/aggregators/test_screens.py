@@ -14,9 +14,9 @@ from pate.accounting.events import GaussianThresholdEvent
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Confident, FixedStableTopK, Interactive, NoisyVotes, Peeling, StableTopK
 from pate.aggregators.screens import Over
-from pate.votes import Votes
+from pate.testing.aggregators import AggregatorContract, Grid, Law, Outcome
+from pate.votes import Panel, Votes
 from tests.aggregators.oracles import counts, fixed_law, gaussian_labels_law, unanswered
-from tests.contracts.aggregator_contract import AggregatorContract, Grid, Law, Outcome
 
 _SIGNS = "the labels that answer tell the signs of noisy counts alone"
 
@@ -88,8 +88,8 @@ class TestConfidentOfTheWorstBeforeCheapAnswers(TestConfidentBeforeCheapAnswers)
     over: Over = "worst"
 
 
-class TestConfidentBeforeSteps(TestConfident):
-    """Steps of the screen and of what answers add up."""
+class TestConfidentBeforeTiers(TestConfident):
+    """Tiers of the screen and of what answers add up."""
 
     loose_because = "the worst case of k rounds of peeling is not what most ranks lead to"
     num_labels = 3
@@ -163,7 +163,7 @@ class TestInteractiveBeforeCheapAnswers(TestInteractive, TestConfidentBeforeChea
 def test_an_answer_for_the_price_of_the_screen_is_refuted(
     contract: type[AggregatorContract], relation: Relation
 ) -> None:
-    assert contract().unpaid(relation, relation, lambda steps: 0) > 0.01
+    assert contract().unpaid(relation, relation, lambda tier: 0) > 0.01
 
 
 @pytest.mark.parametrize("relation", Relation)
@@ -179,9 +179,9 @@ def test_a_screen_costs_two_over_pi_of_its_noise(relation: Relation) -> None:
             assert event == GaussianThresholdEvent(neighboring_relation=asked, noise_multiplier=7.0)
         share = screen.screen_event(relation).cost().rdp / gaussian_rdp(DEFAULT_ORDERS, 7.0)
         assert share[0] == pytest.approx(2 / np.pi, rel=1e-3)
-        assert screen.realised_event(0, num_teachers=9, num_labels=3) == screen.screen_event(relation)
-        with pytest.raises(ValueError, match="Expected an integer steps >= 0, got steps=-1"):
-            screen.realised_event(-1, num_teachers=9, num_labels=3)
+        assert screen.event(Panel(9, 3), tier=0) == screen.screen_event(relation)
+        with pytest.raises(ValueError, match="Expected an integer tier >= 0, got tier=-1"):
+            screen.event(Panel(9, 3), tier=-1)
 
 
 def test_statistics_are_compared_with_the_threshold_itself() -> None:
@@ -195,9 +195,9 @@ def test_statistics_are_compared_with_the_threshold_itself() -> None:
         (Interactive(answers=noisy, sigma_interactive=0.01, threshold_interactive=1.5), (1.0, 0.5, 0.0)),
         (Interactive(answers=noisy, sigma_interactive=0.01, threshold_interactive=3.0, over="worst"), (1.0, 0.5, 0.0)),
     ):
-        steps = screen.aggregate(votes, generator=np.random.default_rng(0)).steps
-        assert steps is not None
-        np.testing.assert_allclose(steps.reshape(3, -1).mean(axis=1), shares, atol=0.04)
+        tiers = screen.aggregate(votes, generator=np.random.default_rng(0)).tiers
+        assert tiers is not None
+        np.testing.assert_allclose(tiers.reshape(3, -1).mean(axis=1), shares, atol=0.04)
 
 
 def test_what_a_student_is_sure_of_is_confirmed_with_its_own_share() -> None:
@@ -208,7 +208,7 @@ def test_what_a_student_is_sure_of_is_confirmed_with_its_own_share() -> None:
     release = Interactive(threshold_interactive=2.0, min_confidence=0.65, **common).aggregate(
         votes, generator=np.random.default_rng(0)
     )
-    assert release.values is not None and release.steps is not None and not release.steps.any()
+    assert release.values is not None and release.tiers is not None and not release.tiers.any()
     np.testing.assert_array_equal(release.mask, np.tile([True, True, True, False], (20, 1)))
     np.testing.assert_array_equal(release.labels, np.tile([1, 0, 1, 0], (20, 1)))
     np.testing.assert_allclose(release.values, np.tile([9, 1, 6.5, 0], (20, 1)))
@@ -220,12 +220,12 @@ def test_only_what_is_asked_is_paid() -> None:
     counts = np.repeat([[40, 0, 39], [20, 21, 19]], 50, axis=0)
     screen = Confident(answers=Peeling(k=1, scale_peel=3.0), sigma_confident=2.0, threshold_confident=12.0)
     release = screen.aggregate(Votes.from_counts(counts, 40), generator=np.random.default_rng(0))
-    assert release.steps is not None
-    np.testing.assert_array_equal(release.steps, np.repeat([1, 0], 50))
-    np.testing.assert_array_equal(release.mask.any(axis=1), release.steps > 0)
-    sizes: dict[str, Any] = {"num_teachers": 40, "num_labels": 3}
-    alone, whole = (screen.realised_event(steps, **sizes).cost().rdp for steps in (0, 1))
-    peeling = Peeling(k=1, scale_peel=3.0).event(**sizes).cost().rdp
+    assert release.tiers is not None
+    np.testing.assert_array_equal(release.tiers, np.repeat([1, 0], 50))
+    np.testing.assert_array_equal(release.mask.any(axis=1), release.tiers > 0)
+    panel = Panel(40, 3)
+    alone, whole = (screen.event(panel, tier=tier).cost().rdp for tier in (0, 1))
+    peeling = Peeling(k=1, scale_peel=3.0).event(panel).cost().rdp
     np.testing.assert_allclose(whole, alone + peeling)
 
 
@@ -236,13 +236,13 @@ def test_a_screen_of_a_screen_pays_both() -> None:
     votes = Votes.from_counts(np.array([[40, 0, 39], [20, 21, 19], [40, 0, 40]]), 40)
     votes = replace(votes, predictions=np.array([[0.0, 1.0, 0.0], [0.9, 0.1, 0.9], [0.97, 0.02, 0.99]]))
     release = outer.aggregate(votes, generator=np.random.default_rng(0))
-    assert release.steps is not None
-    assert release.steps.tolist() == [2, 1, 0]
+    assert release.tiers is not None
+    assert release.tiers.tolist() == [2, 1, 0]
     assert release.labels[2].tolist() == [1, 0, 1] and release.mask[2].all()
-    sizes: dict[str, Any] = {"num_teachers": 40, "num_labels": 3}
-    ladder = [outer.realised_event(steps, **sizes).cost().rdp for steps in (0, 1, 2)]
+    panel = Panel(40, 3)
+    ladder = [outer.event(panel, tier=tier).cost().rdp for tier in (0, 1, 2)]
     assert (ladder[0] < ladder[1]).all() and (ladder[1] < ladder[2]).all()
-    np.testing.assert_allclose(ladder[2], outer.event(**sizes).cost().rdp)
+    np.testing.assert_allclose(ladder[2], outer.event(panel).cost().rdp)
 
 
 def test_a_refused_query_and_one_that_fails_the_test_look_alike() -> None:
@@ -251,9 +251,9 @@ def test_a_refused_query_and_one_that_fails_the_test_look_alike() -> None:
     screen = Confident(answers=stable, sigma_confident=1.0, threshold_confident=0.5)
     votes = Votes.from_counts(np.repeat([[5, 5, 4]], 300, axis=0), 10)
     release = screen.aggregate(votes, generator=np.random.default_rng(0))
-    assert release.steps is not None and {0, 1} == set(release.steps.tolist())
+    assert release.tiers is not None and {0, 1} == set(release.tiers.tolist())
     failed = np.flatnonzero(~release.mask.any(axis=1))
-    assert (release.steps[failed] == 1).any() and not release.labels[failed].any()
+    assert (release.tiers[failed] == 1).any() and not release.labels[failed].any()
 
 
 def test_scaling_reaches_what_answers() -> None:

@@ -11,9 +11,9 @@ from scipy.stats import binomtest
 from pate.accounting.events import StabilityTestEvent
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, StableMajority
-from pate.votes import Votes
+from pate.testing.aggregators import AggregatorContract, Grid, Law
+from pate.votes import Panel, Votes
 from tests.aggregators.oracles import answered, counts, passing, unanswered
-from tests.contracts.aggregator_contract import AggregatorContract, Grid, Law
 
 
 class TestStableMajority(AggregatorContract):
@@ -66,9 +66,9 @@ class TestStableMajorityOfOne(TestStableMajority):
 def test_a_teacher_that_stays_away_moves_the_least_lead_by_one() -> None:
     """Twenty teachers of one mind on nine labels of ten, one less of them on each: what `aggregate` tells of it."""
     majority = StableMajority(sigma_majority=3.0, delta_majority=1e-6, neighboring_relation=Relation.ADD_REMOVE_TEACHER)
-    event = majority.event(num_teachers=20, num_labels=10)
+    event = majority.event(Panel(20, 10))
     assert event == replace(
-        majority.event(num_teachers=20, num_labels=10, neighboring_relation=Relation.REPLACE_RECORD),
+        majority.event(Panel(20, 10), Relation.REPLACE_RECORD),
         neighboring_relation=Relation.ADD_REMOVE_TEACHER,
     )
     order = 8.0

@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import ndtr, ndtri
 
-from pate.accounting.calibration import epsilon_of
+from pate.accounting.calibration import Target, epsilon_of
 from pate.accounting.events import BoundedRangeEvent
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, FixedStableTopK, GaussianStableTopK, StableTopK
-from pate.votes import Votes
+from pate.testing.aggregators import AggregatorContract, Grid, Law
+from pate.votes import Panel, Votes
 from tests.aggregators.oracles import fixed_law, stable_law
-from tests.contracts.aggregator_contract import AggregatorContract, Grid, Law
 from tests.mechanisms import oracles
 
 
@@ -95,20 +96,20 @@ class TestGaussianStableTopK(AggregatorContract):
         votes = Votes.from_counts(counts, 10 * (num_labels + 1))
         release = stable.aggregate(votes, generator=np.random.default_rng(0))
         assert release.mask.all()
-        choice, test = stable.event(num_teachers=votes.num_teachers, num_labels=num_labels).events  # type: ignore[attr-defined]
+        choice, test = stable.event(Panel(votes.num_teachers, num_labels)).events  # type: ignore[attr-defined]
         assert choice.num_candidates == len(set(release.labels.sum(axis=1).tolist()))
         assert choice.noise_multiplier == 1e6 / 4
         assert (test.sigma, test.delta_test, test.shift, test.num_teachers) == (0.01, 0.1, 2, votes.num_teachers)
 
     @pytest.mark.parametrize("relation", Relation)
     def test_gumbel_noise_of_the_same_deviation_costs_less(self, relation: Relation) -> None:
-        gaussian = self.make(relation).event(num_teachers=800, num_labels=40)
+        gaussian = self.make(relation).event(Panel(800, 40))
         gumbel = StableTopK(
             scale_gap=self.scale * 6**0.5 / np.pi,
             sigma_test=self.sigma,
             delta_test=self.delta,
             neighboring_relation=relation,
-        ).event(num_teachers=800, num_labels=40)
+        ).event(Panel(800, 40))
         assert epsilon_of(gumbel, count=5, delta=0.2) < epsilon_of(gaussian, count=5, delta=0.2)
 
 
@@ -149,20 +150,19 @@ class TestFixedStableTopK(AggregatorContract):
     def malformed(self) -> list[dict[str, Any]]:
         return [{"k": 0}, {"k": 1.5}, {"pull": -1.0}, {"pull": float("nan")}, {"delta_test_fixed": 1.0}]
 
-    def test_too_large_a_set_or_too_many_steps_are_refused(self) -> None:
+    def test_too_large_a_set_or_too_many_rounds_are_refused(self) -> None:
         fixed = replace(self.make(Relation.REPLACE_RECORD), k=2)  # type: ignore[call-arg]
         with pytest.raises(ValueError, match="Expected k <= 1 for 1 labels, got k=2"):
-            fixed.event(num_teachers=4, num_labels=1)
-        for steps in (-1, 3):
-            with pytest.raises(ValueError, match=f"Expected 0 <= steps <= 2, got steps={steps}"):
-                fixed.realised_event(steps, num_teachers=4, num_labels=3)
+            fixed.event(Panel(4, 1))
+        for tier in (-1, 3):
+            with pytest.raises(ValueError, match=f"Expected 0 <= tier <= 2, got tier={tier}"):
+                fixed.event(Panel(4, 3), tier=tier)
 
     @pytest.mark.parametrize("relation", Relation)
     def test_each_round_is_paid(self, relation: Relation) -> None:
-        fixed, sizes = self.make(relation), {"num_teachers": self.num_teachers, "num_labels": self.num_labels}
+        fixed = self.make(relation)
         for asked in Relation:
-            common: dict[str, Any] = {**sizes, "neighboring_relation": asked}
-            none, *more = (fixed.realised_event(steps, **common).cost() for steps in range(self.k + 1))
+            none, *more = (fixed.event(self.panel, asked, tier).cost() for tier in range(self.k + 1))
             choice = BoundedRangeEvent(eta=asked.count_window / self.scale_peel, neighboring_relation=asked).cost().rdp
             for rounds, paid in enumerate(more, start=1):
                 np.testing.assert_allclose(paid.rdp, none.rdp + rounds * choice, rtol=1e-12)
@@ -170,8 +170,8 @@ class TestFixedStableTopK(AggregatorContract):
             stable = StableTopK(
                 scale_gap=self.scale, sigma_test=self.sigma, delta_test=self.delta, neighboring_relation=relation
             )
-            np.testing.assert_array_equal(none.rdp, stable.event(**common).cost().rdp)
-            assert fixed.event(**common) == fixed.realised_event(self.k, **common)
+            np.testing.assert_array_equal(none.rdp, stable.event(self.panel, asked).cost().rdp)
+            assert fixed.event(self.panel, asked) == fixed.event(self.panel, asked, self.k)
 
 
 class TestFixedStableTopKByPeeling(TestFixedStableTopK):
@@ -183,8 +183,8 @@ class TestFixedStableTopKByPeeling(TestFixedStableTopK):
 
     @pytest.mark.parametrize("relation", Relation)
     def test_a_round_that_is_not_paid_is_refuted(self, relation: Relation) -> None:
-        assert self.unpaid(relation, relation, lambda steps: steps if steps == self.k else 0) > 0.5
-        assert self.unpaid(relation, relation, lambda steps: max(steps - 1, 0)) > 0.5
+        assert self.unpaid(relation, relation, lambda tier: tier if tier == self.k else 0) > 0.5
+        assert self.unpaid(relation, relation, lambda tier: max(tier - 1, 0)) > 0.5
 
 
 class TestFixedStableTopOne(TestFixedStableTopK):
@@ -213,15 +213,15 @@ class TestFixedStableTopOne(TestFixedStableTopK):
 )
 def test_one_label_needs_the_empty_set(stable: Aggregator) -> None:
     with pytest.raises(ValueError, match=r"^Expected an integer num_labels >= 2, got num_labels=1$"):
-        stable.event(num_teachers=9, num_labels=1)
+        stable.event(Panel(9, 1))
     with pytest.raises(ValueError, match=r"^Expected at least two labels without the empty and the full set"):
         stable.aggregate(Votes.from_counts([[3]], 9), generator=np.random.default_rng(0))
     # two labels leave one gap, the one between them
-    stable.event(num_teachers=9, num_labels=2)
+    stable.event(Panel(9, 2))
     release = stable.aggregate(Votes.from_counts([[0, 50]] * 40, 50), generator=np.random.default_rng(0))
     assert release.mask.all() and release.labels.tolist() == [[0, 1]] * 40
     with_empty: Any = replace(stable, allow_empty=True)  # type: ignore[call-arg]
-    with_empty.event(num_teachers=9, num_labels=1)
+    with_empty.event(Panel(9, 1))
     assert with_empty.aggregate(Votes.from_counts([[50]], 50), generator=np.random.default_rng(0)).mask.all()
 
 
@@ -231,3 +231,39 @@ def test_a_message_names_what_came() -> None:
         make(scale_gap=-5.0)
     with pytest.raises(TypeError, match="scale_gap"):
         make()
+
+
+def test_predicted_gap_is_answered_as_often_as_predicted() -> None:
+    answered = 0.7
+    stable = StableTopK(scale_gap=20.0, sigma_test=30.0, delta_test=1e-6)
+    top = round(stable.gap_needed(Panel(900, 6), probability=answered).votes)
+    # two labels on top, all others without votes; the gaps above the top and between the two are 0
+    votes = Votes.from_counts(np.tile([top, top, 0, 0, 0, 0], (20_000, 1)), top)
+    released = stable.aggregate(votes, generator=np.random.default_rng(0))
+    right = (released.mask.all(axis=1) & (released.labels == [1, 1, 0, 0, 0, 0]).all(axis=1)).mean()
+    assert right == pytest.approx(answered, abs=0.02)
+
+
+def test_predicted_gap_is_that_of_the_test_where_the_choice_is_free() -> None:
+    stable = StableTopK(
+        scale_gap=1e-3, sigma_test=10.0, delta_test=1e-9, neighboring_relation=Relation.ADD_REMOVE_TEACHER
+    )
+    found = stable.gap_needed(Panel(100, 5), probability=0.5).votes
+    assert found == pytest.approx(1 - 10 * ndtri(1e-9), rel=1e-6)
+    assert ndtr((found - 1) / 10 + ndtri(1e-9)) >= 0.5
+
+
+def test_noise_is_split_for_the_narrowest_gap() -> None:
+    target, panel = Target(epsilon=4.0, delta=1e-6, num_queries=100), Panel(60, 20)
+    found = StableTopK.for_target(target, panel, delta_test=5e-10, answered=0.5)
+    assert found is not None and found.delta_test == 5e-10
+    assert epsilon_of(found.event(panel), count=100, delta=1e-6) <= 4.0
+    assert epsilon_of(found.scaled(1 - 1e-4).event(panel), count=100, delta=1e-6) > 4.0
+    # no other split of the same budget needs a narrower gap
+    for ratio in (0.3, 0.8, 3.0):
+        other = replace(found, scale_gap=ratio * found.scale_gap).calibrated(target, panel, tolerance=1e-3)
+        assert other is not None
+        gaps = [stable.gap_needed(panel, probability=0.5).votes for stable in (found, other)]
+        assert gaps[0] < gaps[1]
+    with pytest.raises(ValueError, match="Expected delta_test < 1e-08"):
+        StableTopK.for_target(target, panel, delta_test=2e-8)

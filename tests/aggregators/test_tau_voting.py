@@ -10,9 +10,9 @@ import pytest
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, TauVoting
 from pate.aggregators.tau_voting import Norm
+from pate.testing.aggregators import AggregatorContract, Grid, Law, SoftReleaseContract
 from pate.votes import Votes
 from tests.aggregators.oracles import gaussian_labels_law
-from tests.contracts.aggregator_contract import AggregatorContract, Grid, Law, SoftReleaseContract
 
 
 def clipped(ballot: np.ndarray, tau: float, norm: Norm) -> np.ndarray:
@@ -73,7 +73,8 @@ class TestSoftTauVoting(SoftReleaseContract):
 class TestSoftTauVotingAroundPredictions(TestSoftTauVoting):
     """A row of zeros differs from a student that gives labels, so any two clipped ballots may be neighbors."""
 
-    guesses = tuple(itertools.product((0.1, 0.8), repeat=3))
+    # which labels a student gives is no matter where all ballots are compared, but how many
+    guesses = tuple(itertools.combinations_with_replacement((0.1, 0.8), 3))
 
     def make(self, relation: Relation) -> Aggregator:
         return TauVoting(

@@ -6,9 +6,9 @@ import pytest
 
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Canonical, Joint, Peeling
-from pate.votes import Votes
+from pate.testing.aggregators import AggregatorContract, Grid, Law
+from pate.votes import Panel, Votes
 from tests.aggregators.oracles import counts, sets_law
-from tests.contracts.aggregator_contract import AggregatorContract, Grid, Law
 from tests.mechanisms import oracles
 
 GRID = (
@@ -29,7 +29,7 @@ class _TopK(AggregatorContract):
 
     def test_too_large_a_set_is_refused(self) -> None:
         with pytest.raises(ValueError, match=r"^Expected k <= \d for 1 labels, got k=\d$"):
-            self.make(Relation.REPLACE_RECORD).event(num_teachers=4, num_labels=self.k - 1 or 1)
+            self.make(Relation.REPLACE_RECORD).event(Panel(4, self.k - 1 or 1))
 
 
 class TestCanonical(_TopK):
@@ -64,7 +64,7 @@ class TestPeelingOne(_TopK):
 
     def test_too_large_a_set_is_refused(self) -> None:
         with pytest.raises(ValueError, match=r"^Expected k <= 3 for 3 labels, got k=4$"):
-            Peeling(k=4, scale_peel=1.0).event(num_teachers=4, num_labels=3)
+            Peeling(k=4, scale_peel=1.0).event(Panel(4, 3))
 
 
 class TestPeelingTwo(TestPeelingOne):
@@ -83,7 +83,7 @@ class TestJoint(_TopK):
 
     def test_too_large_a_set_is_refused(self) -> None:
         with pytest.raises(ValueError, match=r"^Expected k <= 3 for 3 labels, got k=4$"):
-            Joint(k=4, scale_joint=1.0).event(num_teachers=4, num_labels=3)
+            Joint(k=4, scale_joint=1.0).event(Panel(4, 3))
 
 
 class TestJointOne(TestJoint):

@@ -70,11 +70,11 @@ def misshapen(self: NoisyVotes, votes: Any, **_: object) -> Release:
     return Release(np.zeros((votes.num_queries, 1), dtype=np.uint8), np.ones((votes.num_queries, 1), dtype=np.bool_))
 
 
-def short_steps(self: NoisyVotes, votes: Any, **_: object) -> Release:
-    return Release(votes.counts > 0, votes.counts >= 0, steps=np.zeros(3, dtype=np.int64))
+def short_tiers(self: NoisyVotes, votes: Any, **_: object) -> Release:
+    return Release(votes.counts > 0, votes.counts >= 0, tiers=np.zeros(3, dtype=np.int64))
 
 
-@pytest.mark.parametrize("aggregate", [refuse, misshapen, short_steps])
+@pytest.mark.parametrize("aggregate", [refuse, misshapen, short_tiers])
 def test_what_an_aggregator_refuses_spends_nothing(
     aggregate: Callable[..., Release], copied: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

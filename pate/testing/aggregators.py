@@ -1,13 +1,12 @@
 """What every aggregator must show: its release follows its law, and its law costs no more than its events say.
 
-A subclass gives the aggregator, and the exact law of one query by its plain definition. The law is enumerated for all
-ballots of a few teachers on a few labels, each of them is put to `aggregate` as well, and the laws are compared between
-all neighbors: a teacher votes differently, or takes no part and casts a row of zeros, among the same nominal number of
-teachers. An outcome is ``(*labels, *mask, steps)``.
+A subclass gives the aggregator, and the exact law of one query by its plain definition. All ballots of a few teachers
+on a few labels are enumerated, `aggregate` is run on each of them and compared with the law, and the laws are compared
+between all neighbors: a teacher votes differently, or takes no part and casts a row of zeros, among the same nominal
+number of teachers. An outcome is ``(*labels, *mask, tier)``, its tier 0 where the release has none.
 """
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from functools import cache
@@ -18,11 +17,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import kstest
 
+from pate.accounting.calibration import Target, epsilon_of
 from pate.accounting.events import Event, GaussianEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators import Aggregator, Release
+from pate.aggregators import Aggregator, Outlook, Release
 from pate.testing.laws import ORDERS, RELATIONS, chi_square_p_value, clip_excess, renyi_divergence
-from pate.votes import Votes
+from pate.typing import IntArray
+from pate.votes import Panel, Votes
 
 Array = NDArray[Any]
 Outcome = tuple[int, ...]
@@ -109,28 +110,24 @@ class AggregatorContract:
         """The enumeration would notice an event that claims far too little."""
         if self.loose_because:
             pytest.skip(self.loose_because)
-        claimed = self.make(relation).scaled(2.0).event(num_teachers=self.num_teachers, num_labels=self.num_labels)
+        claimed = self.make(relation).scaled(2.0).event(self.panel)
         assert (self.worst_divergence(relation, relation) > claimed.cost(ORDERS).rdp * 1.01).any()
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_event_states_the_relation(self, relation: NeighboringRelation) -> None:
         aggregator = self.make(relation)
-        sizes: dict[str, Any] = {"num_teachers": self.num_teachers, "num_labels": self.num_labels}
-        assert aggregator.event(**sizes) == self.event(relation, relation)
+        assert aggregator.event(self.panel) == self.event(relation, relation)
+        assert aggregator.events(self.panel) == {asked: self.event(relation, asked) for asked in RELATIONS}
         for asked in RELATIONS:
-            assert aggregator.event(**sizes, neighboring_relation=asked).neighboring_relation is asked
+            assert self.event(relation, asked).neighboring_relation is asked
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_realised_cost_is_at_most_what_is_reserved(self, relation: NeighboringRelation) -> None:
         aggregator = self.make(relation)
-        sizes: dict[str, Any] = {"num_teachers": self.num_teachers, "num_labels": self.num_labels}
-        steps = {outcome[-1] for ballots in self.grid for outcome in self.law(self.votes(ballots), relation)}
+        tiers = {outcome[-1] for ballots in self.grid for outcome in self.law(self.votes(ballots), relation)}
         for asked in RELATIONS:
-            reserved = aggregator.event(**sizes, neighboring_relation=asked).cost(ORDERS)
-            paid = [
-                aggregator.realised_event(step, **sizes, neighboring_relation=asked).cost(ORDERS)
-                for step in sorted(steps)
-            ]
+            reserved = aggregator.event(self.panel, asked).cost(ORDERS)
+            paid = [aggregator.event(self.panel, asked, tier).cost(ORDERS) for tier in sorted(tiers)]
             assert all((each.rdp <= reserved.rdp * (1 + 1e-12)).all() for each in paid)
             assert all(each.delta0 <= reserved.delta0 * (1 + 1e-9) for each in paid)
             assert any(np.allclose(each.rdp, reserved.rdp) for each in paid)
@@ -141,15 +138,46 @@ class AggregatorContract:
         self, made_for: NeighboringRelation, asked: NeighboringRelation
     ) -> None:
         """What a ledger's filter rests on: given what was paid for each outcome, nothing more is told on average."""
-        assert self.unpaid(made_for, asked, lambda steps: steps) <= 1e-9
+        assert self.unpaid(made_for, asked, lambda tier: tier) <= 1e-9
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_more_noise_never_costs_more(self, relation: NeighboringRelation) -> None:
         less, more = (
-            each.event(num_teachers=self.num_teachers, num_labels=self.num_labels).cost(ORDERS)
-            for each in (self.make(relation), self.make(relation).scaled(2.0))
+            each.event(self.panel).cost(ORDERS) for each in (self.make(relation), self.make(relation).scaled(2.0))
         )
         assert (more.rdp <= less.rdp).all() and (more.rdp < less.rdp).any()
+
+    def test_calibrated_noise_meets_a_target_and_hardly_more(self) -> None:
+        aggregator, relation = self.make(RELATIONS[0]), RELATIONS[1]
+        delta0 = aggregator.event(self.panel, relation).cost(ORDERS).delta0
+        target = Target(epsilon=1.5, delta=(1 + 3 * delta0) / 4, num_queries=1, neighboring_relation=relation)
+        found = aggregator.calibrated(target, self.panel, tolerance=1e-3, orders=ORDERS)
+        assert found is not None and type(found) is type(aggregator)
+        factors = np.divide(list(found.noise.values()), list(aggregator.noise.values()))
+        np.testing.assert_allclose(factors, factors[0])
+        less = found.scaled(1 - 2e-3)
+        spent = [
+            epsilon_of(each.event(self.panel, relation), count=1, delta=target.delta, orders=ORDERS)
+            for each in (found, less)
+        ]
+        assert spent[0] <= 1.5 < spent[1]
+
+    def test_charges_are_those_of_the_release(self) -> None:
+        aggregator, release = self.make(RELATIONS[0]), self._release(50, seed=0)
+        charges = aggregator.charges(release, self.panel)
+        assert sum(count for _, count in charges) == len(release.labels)
+        tiers = [None] if release.tiers is None else sorted(set(release.tiers.tolist()))
+        assert [events for events, _ in charges] == [aggregator.events(self.panel, tier) for tier in tiers]
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_proposals_can_be_run(self, relation: NeighboringRelation) -> None:
+        """On votes such as they are made for, at the noise that they say."""
+        votes = self._repeated(self.grid[0], 3)
+        for aggregator in type(self.make(relation)).proposals(Outlook.of(votes, delta=1e-3, relation=relation)):
+            told = replace(votes, predictions=np.full(votes.counts.shape, 0.5))
+            assert aggregator.neighboring_relation is relation
+            assert aggregator.event(self.panel).neighboring_relation is relation
+            assert len(aggregator.aggregate(told, generator=np.random.default_rng(0)).labels) == 3
 
     def test_what_is_not_released_is_blank(self) -> None:
         release = self._release(500, seed=0)
@@ -180,7 +208,7 @@ class AggregatorContract:
                 replace(aggregator, **change)
         for num_teachers, num_labels in ((1, 3), (9, 0)):
             with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
-                aggregator.event(num_teachers=num_teachers, num_labels=num_labels)
+                aggregator.event(Panel(num_teachers, num_labels))
 
     def test_noise_has_no_default(self) -> None:
         aggregator = self.make(RELATIONS[0])
@@ -207,29 +235,28 @@ class AggregatorContract:
 
     def event(self, made_for: NeighboringRelation, asked: NeighboringRelation) -> Event:
         """Return the event under ``asked`` of the aggregator made for another relation."""
-        return self.make(made_for).event(
-            num_teachers=self.num_teachers, num_labels=self.num_labels, neighboring_relation=asked
-        )
+        return self.make(made_for).event(self.panel, asked)
+
+    @property
+    def panel(self) -> Panel:
+        """Who votes on what."""
+        return Panel(self.num_teachers, self.num_labels)
 
     def worst_divergence(self, made_for: NeighboringRelation, asked: NeighboringRelation) -> Array:
         """Return the largest divergence over all pairs of neighbors, ``[ORDERS]``."""
         return _worst_divergence(self._contract(), made_for, asked)
 
     def unpaid(self, made_for: NeighboringRelation, asked: NeighboringRelation, charged: Callable[[int], int]) -> float:
-        """Return how much more is told than is paid where outcomes of ``steps`` are charged as of other steps.
+        """Return how much more is told than is paid where outcomes of a tier are charged as of another one.
 
         The largest ``log(sum of P^a Q^(1 - a) exp(-(a - 1) rdp)) / (a - 1)`` over orders and pairs of neighbors,
-        ``rdp`` that of the realised event of each outcome; at most 0 where enough is paid. What delta0 covers is left
+        ``rdp`` that of what each outcome is charged; at most 0 where enough is paid. What delta0 covers is left
         out.
         """
         first, second, outcomes, delta0 = _pairs(self._contract(), made_for, asked)
-        sizes: dict[str, Any] = {"num_teachers": self.num_teachers, "num_labels": self.num_labels}
         aggregator = self.make(made_for)
-        steps = sorted({outcome[-1] for outcome in outcomes})
-        paid = {
-            each: aggregator.realised_event(charged(each), **sizes, neighboring_relation=asked).cost(ORDERS).rdp
-            for each in steps
-        }
+        tiers = sorted({outcome[-1] for outcome in outcomes})
+        paid = {tier: aggregator.event(self.panel, asked, charged(tier)).cost(ORDERS).rdp for tier in tiers}
         return _unpaid(first, second, np.array([paid[outcome[-1]] for outcome in outcomes]), delta0)
 
     def _contract(self) -> Contract:
@@ -255,7 +282,7 @@ class AggregatorContract:
             generator = np.random.default_rng([seed, draws])
             if single:
                 one = self.votes(ballots)
-                drawn = [outcome for _ in range(draws) for outcome in _outcomes(aggregator, one, generator)]
+                drawn = np.concatenate([_outcomes(aggregator, one, generator) for _ in range(draws)])
             else:
                 drawn = _outcomes(aggregator, self._repeated(ballots, draws), generator)
             found.append(_p_value(drawn, self.law(self.votes(ballots), relation)))
@@ -300,7 +327,7 @@ class SoftReleaseContract:
         The means are those of `aggregate`, on all ballots: what it releases with next to no noise.
         """
         aggregator = self.make(relation)
-        event = aggregator.event(num_teachers=self.num_teachers, num_labels=self.num_labels)
+        event = aggregator.event(Panel(self.num_teachers, self.num_labels))
         assert isinstance(event, GaussianEvent)
         pairs = neighbors(self.num_teachers, self.num_labels, relation)
         rows = {ballots: row for row, ballots in enumerate({each for pair in pairs for each in pair})}
@@ -311,8 +338,8 @@ class SoftReleaseContract:
             votes = replace(votes, predictions=None if guess is None else np.tile(guess, (len(rows), 1)))
             bare = aggregator.scaled(1e-9).aggregate(votes, generator=np.random.default_rng(0)).values
             assert bare is not None
-            for row in range(len(rows)):
-                np.testing.assert_allclose(bare[row], self.mean(votes[row : row + 1]), atol=1e-6)
+            means = [self.mean(votes[row : row + 1]) for row in range(len(rows))]
+            np.testing.assert_allclose(bare, means, atol=1e-6)
             moves = max(moves, float(np.linalg.norm(bare[first] - bare[second], axis=1).max()))
         noise_std = self._release(aggregator, 1).noise_std
         assert noise_std is not None
@@ -424,12 +451,14 @@ def _unpaid(p: Array, q: Array, paid: Array, delta0: float) -> float:
     return float(max(found))
 
 
-def _p_value(drawn: Sequence[Outcome], law: Law) -> float:
-    """Return the p-value of a chi-square test; outcomes that the law does not know fail at once."""
+def _p_value(drawn: IntArray, law: Law) -> float:
+    """Return the p-value of a chi-square test of outcomes ``[n, 2 C + 1]``; one that the law does not know fails."""
     assert sum(law.values()) == pytest.approx(1, abs=1e-6) and min(law.values()) >= 0
-    seen = Counter(drawn)
+    codes = drawn @ (int(drawn.max()) + 2) ** np.arange(drawn.shape[1])
+    _, rows, counts = np.unique(codes, return_index=True, return_counts=True)
+    seen = {tuple(outcome): count for outcome, count in zip(drawn[rows].tolist(), counts.tolist(), strict=True)}
     assert set(seen) <= set(law)
-    observed = np.array([seen[outcome] for outcome in law])
+    observed = np.array([seen.get(outcome, 0) for outcome in law])
     return chi_square_p_value(observed, np.array(list(law.values())) * len(drawn))
 
 
@@ -438,10 +467,10 @@ def _votes(ballots: Ballots, predictions: tuple[float, ...] | None = None) -> Vo
     return replace(votes, predictions=None if predictions is None else np.array([predictions]))
 
 
-def _outcomes(aggregator: Aggregator, votes: Votes, generator: np.random.Generator) -> list[Outcome]:
-    labels, mask, _, _, steps = aggregator.aggregate(votes, generator=generator)
-    went = np.zeros(len(labels), dtype=np.int64) if steps is None else steps
-    return [tuple(row) for row in np.column_stack((labels, mask, went)).astype(int).tolist()]
+def _outcomes(aggregator: Aggregator, votes: Votes, generator: np.random.Generator) -> IntArray:
+    labels, mask, _, _, tiers = aggregator.aggregate(votes, generator=generator)
+    went = np.zeros(len(labels), dtype=np.int64) if tiers is None else tiers
+    return np.column_stack((labels, mask, went)).astype(np.int64)
 
 
 def _plain(release: Release) -> list[Any]:

@@ -1,0 +1,122 @@
+"""What aggregators are compared by, and the figures that come of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pate.accounting.calibration import Target
+from pate.accounting.relation import NeighboringRelation
+from pate.validation import expect, expect_count, expect_open_unit, expect_positive
+
+PRIVATE = "PRIVATE: computed from private votes without accounting for it; not to be published"
+FREE = "from simulated votes alone: nothing private was touched"
+LABEL_FIGURES = ("answered", "label_accuracy", "label_macro_f1")
+STUDENT_FIGURES = ("student_accuracy", "student_macro_f1", "student_mAP")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What is the same for all aggregators that are compared.
+
+    Args:
+        epsilons: the targets.
+        delta: the delta at which they hold.
+        num_queries: how many public samples are labelled, each aggregator the same.
+        neighboring_relation: the relation under which the targets hold, and for which the aggregators that are proposed
+            are made.
+        student: whether a linear student is trained on what is released and judged on the test set.
+        cutoff: the probability from which on the student gives a label.
+        seeds: how many times the noise is drawn; medians are shown.
+        query_seed: seed of the public order in which samples are taken, as of ``pate label``.
+
+    Raises:
+        ValueError: on parameters out of range, and without an epsilon.
+    """
+
+    epsilons: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
+    delta: float = 1e-6
+    num_queries: int = 600
+    neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
+    student: bool = False
+    cutoff: float = 0.5
+    seeds: int = 3
+    query_seed: int = 0
+
+    def __post_init__(self) -> None:
+        expect_count(1, num_queries=self.num_queries, seeds=self.seeds)
+        expect_open_unit(delta=self.delta, cutoff=self.cutoff)
+        expect(self.epsilons, "at least one epsilon", epsilons=self.epsilons)
+        expect_positive(**{f"epsilons[{i}]": epsilon for i, epsilon in enumerate(self.epsilons)})
+        object.__setattr__(self, "epsilons", tuple(self.epsilons))
+        object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Names of the figures that are measured."""
+        return (*LABEL_FIGURES, *(STUDENT_FIGURES if self.student else ()))
+
+    @property
+    def title(self) -> str:
+        """What was asked, in a line."""
+        return f"{self.num_queries} queries, delta {self.delta:g}, {self.neighboring_relation.value.upper()}"
+
+    def target(self, epsilon: float) -> Target:
+        """Return what all queries may cost at one of the epsilons."""
+        return Target(
+            epsilon=epsilon,
+            delta=self.delta,
+            num_queries=self.num_queries,
+            neighboring_relation=self.neighboring_relation,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """An aggregator at one epsilon, the median over seeds of the noise. Figures of the student are NaN without one."""
+
+    aggregator: str
+    target_epsilon: float
+    epsilon: float
+    realised_epsilon: float
+    parameters: str
+    answered: float
+    label_accuracy: float
+    label_macro_f1: float
+    student_accuracy: float = math.nan
+    student_macro_f1: float = math.nan
+    student_mAP: float = math.nan  # noqa: N815
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frontier:
+    """What came of a comparison.
+
+    Attributes:
+        comparison: what was asked.
+        points: a point for each aggregator and epsilon that it can meet.
+        reference: figures of a student of the noiseless majority by name; empty without a student.
+        private: whether the votes are, and so is everything here.
+    """
+
+    comparison: Comparison
+    points: tuple[Point, ...]
+    reference: dict[str, float]
+    private: bool
+
+    @property
+    def notice(self) -> str:
+        """Whether it may be published, in a line."""
+        return PRIVATE if self.private else FREE
+
+
+def best_at(points: Sequence[Point], measured: str) -> dict[float, Point]:
+    """Return the best point at each target by one figure; a figure that is missing never wins."""
+    best: dict[float, Point] = {}
+    for point in points:
+        value = getattr(point, measured)
+        held = best.get(point.target_epsilon)
+        if not math.isnan(value) and (held is None or value > getattr(held, measured)):
+            best[point.target_epsilon] = point
+    return dict(sorted(best.items()))

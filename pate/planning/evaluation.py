@@ -1,0 +1,124 @@
+"""What an aggregator makes of a task at an epsilon: released labels, and the student that they train."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from pate.accounting.charges import account
+from pate.aggregators import Aggregator, Release
+from pate.planning.comparison import Comparison, Point
+from pate.planning.plan import Plan, plan_for
+from pate.planning.task import Task
+from pate.student.linear import LinearStudent, fit_released
+from pate.typing import BoolArray, FloatArray
+from pate.votes import Votes
+
+
+def measure(task: Task, aggregator: Aggregator, epsilon: float, comparison: Comparison) -> Point | None:
+    """Return what an aggregator makes of a task at a target epsilon, or None where no noise meets it."""
+    panel = task.votes.panel
+    target = replace(comparison.target(epsilon), num_queries=task.votes.num_queries)
+    plan = plan_for(aggregator, target, panel)
+    if plan is None:
+        return None
+    allowed = plan.epsilon(target, panel)
+    drawn = [_figures_of(task, plan, allowed, comparison, seed) for seed in range(comparison.seeds)]
+    medians = {name: float(np.median([each[name] for each in drawn])) for name in drawn[0]}
+    return Point(
+        aggregator=aggregator.title,
+        target_epsilon=epsilon,
+        epsilon=allowed,
+        parameters=json.dumps(plan.noise),
+        **medians,
+    )
+
+
+def _figures_of(task: Task, plan: Plan, allowed: float, comparison: Comparison, seed: int) -> dict[str, float]:
+    """Draw the noise of a plan once, and return its figures by name."""
+    generator, votes = np.random.default_rng(seed), task.votes
+    earlier = None
+    if plan.first is not None:
+        earlier = plan.first.aggregate(votes, generator=generator)
+        votes = replace(votes, predictions=train(task.features, earlier, votes).predict(task.features))
+    release = plan.aggregator.aggregate(votes, generator=generator)
+    paid = allowed
+    if release.tiers is not None:
+        charges = plan.charges(release, votes.panel)
+        paid = account(charges, comparison.neighboring_relation).get_epsilon(delta=comparison.delta)
+    found = {"realised_epsilon": paid} | label_quality(release, votes)
+    if comparison.student:
+        student = train(task.features, joined(earlier, release), votes)
+        found |= judge(student, task, cutoff=comparison.cutoff)
+    return found
+
+
+def joined(earlier: Release | None, release: Release) -> Release:
+    """Return a release with what an earlier one adds to it: counts averaged by their noise, labels filled in."""
+    if earlier is None or earlier.values is None or earlier.noise_std is None:
+        return release
+    if release.values is None or release.noise_std is None or not release.mask.all() or release.tiers is not None:
+        return release
+    first, second = earlier.noise_std**-2, release.noise_std**-2
+    values = (first * earlier.values + second * release.values) / (first + second)
+    return release._replace(values=values, noise_std=(first + second) ** -0.5)
+
+
+def train(features: FloatArray, release: Release, votes: Votes) -> LinearStudent:
+    """Return the linear student of a release; one that says no to everything where nothing was released."""
+    if not release.mask.any():
+        return LinearStudent(np.zeros((features[0].size + 1, votes.num_labels)), logistic=False)
+    if release.values is None or release.noise_std is None:
+        return fit_released(features, release.labels, release.mask)
+    share = 1 / votes.num_teachers
+    return fit_released(features, release.values * share, release.mask, noise_std=release.noise_std * share)
+
+
+def judge(student: LinearStudent, task: Task, *, cutoff: float) -> dict[str, float]:
+    """Return how good a student is on the test set."""
+    probabilities, truth = student.predict(task.test_features), task.test_labels > 0
+    given = probabilities > cutoff
+    either = given.sum(axis=0) + truth.sum(axis=0)
+    return {
+        "student_accuracy": float((given == truth).mean()),
+        "student_macro_f1": float((2 * (given & truth).sum(axis=0) / np.maximum(either, 1)).mean()),
+        "student_mAP": float(average_precision(probabilities, truth).mean()),
+    }
+
+
+def average_precision(scores: FloatArray, truth: BoolArray) -> FloatArray:
+    """Return the average precision of each label ``[C]`` for scores ``[N, C]``; 0 for a label that nobody has."""
+    found = np.zeros(truth.shape[1])
+    for j in range(truth.shape[1]):
+        order = np.argsort(-scores[:, j], kind="stable")
+        hits = np.cumsum(truth[order, j])
+        # equal scores are one step
+        last = np.append(np.diff(scores[order, j]) != 0, True)
+        gained = np.diff(hits[last], prepend=0)
+        found[j] = gained @ (hits[last] / (np.flatnonzero(last) + 1)) / max(1, hits[-1])
+    return found
+
+
+def label_quality(release: Release, votes: Votes) -> dict[str, float]:
+    """Return how much was released, and how well it agrees with the noiseless majority; NaN where nothing was."""
+    majority = 2 * votes.counts.astype(np.int64) > votes.num_teachers
+    given, seen = release.labels > 0, release.mask
+    right = (given == majority) & seen
+    both = (given & majority & seen).sum(axis=0)
+    either = (given & seen).sum(axis=0) + (majority & seen).sum(axis=0)
+    some = either > 0
+    return {
+        "answered": float(seen.mean()),
+        "label_accuracy": float(right.sum() / seen.sum()) if seen.any() else math.nan,
+        "label_macro_f1": float((2 * both[some] / either[some]).mean()) if some.any() else math.nan,
+    }
+
+
+def noiseless(task: Task, *, cutoff: float) -> dict[str, float]:
+    """Return how good a student of the noiseless majority is."""
+    majority = (2 * task.votes.counts.astype(np.int64) > task.votes.num_teachers).astype(np.uint8)
+    release = Release(majority, np.ones(majority.shape, dtype=np.bool_))
+    return judge(train(task.features, release, task.votes), task, cutoff=cutoff)

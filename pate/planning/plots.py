@@ -1,0 +1,85 @@
+"""Pictures: quality against epsilon, and epsilon against queries. matplotlib is imported when one is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from pate.accounting.calibration import epsilon_of
+from pate.accounting.events import Event
+from pate.accounting.relation import NeighboringRelation
+from pate.planning.comparison import LABEL_FIGURES, STUDENT_FIGURES, Frontier
+from pate.runs import replacing
+
+_TITLES = {
+    "answered": "share of labels released",
+    "label_accuracy": "released labels that are the majority's",
+    "label_macro_f1": "macro-F1 of released labels against the majority",
+    "student_accuracy": "accuracy of the student",
+    "student_macro_f1": "macro-F1 of the student",
+    "student_mAP": "mAP of the student",
+}
+
+
+def draw_frontier(path: Path, frontier: Frontier) -> None:
+    """Draw each figure against epsilon, one line per aggregator, the noiseless majority as a dashed line."""
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure  # without pyplot there is no window and no state
+
+    points, reference = frontier.points, frontier.reference
+    shown = STUDENT_FIGURES if frontier.comparison.student else LABEL_FIGURES
+    names = list(dict.fromkeys(point.aggregator for point in points))
+    figure = Figure(figsize=(4.4 * len(shown) + 3.2, 4.8), layout="constrained")
+    colours, markers = colormaps["tab20"].colors, "osD^vPX*"  # type: ignore[attr-defined]
+    targets = sorted({point.target_epsilon for point in points})
+    for axes, measured in zip(np.atleast_1d(figure.subplots(1, len(shown))), shown, strict=True):
+        for i, name in enumerate(names):
+            line = sorted((p.target_epsilon, getattr(p, measured)) for p in points if p.aggregator == name)
+            axes.plot(
+                *zip(*line, strict=True),
+                color=colours[i % 20],
+                marker=markers[i % len(markers)],
+                markersize=5,
+                linewidth=1.4,
+                label=name,
+            )
+        if measured in reference:
+            axes.axhline(reference[measured], color="black", linestyle="--", linewidth=1, label="noiseless majority")
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(targets, [f"{target:g}" for target in targets])
+        axes.minorticks_off()
+        axes.set(xlabel="epsilon", title=_TITLES[measured])
+        axes.grid(alpha=0.3)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize="small")
+    figure.suptitle(f"{frontier.comparison.title}\n{frontier.notice}", fontsize="medium")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        figure.savefig(file, format="png", dpi=130)
+
+
+def draw_epsilons(
+    path: Path, events: Mapping[NeighboringRelation, Event], own: NeighboringRelation, num_queries: int, delta: float
+) -> None:
+    """Draw epsilon against the number of queries under both relations, by two conversions."""
+    from matplotlib.figure import Figure
+
+    counts = np.unique(np.linspace(1, num_queries, 60).astype(int))
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axes = figure.subplots()
+    for relation, event in events.items():
+        for conversion, style in (("tightest", "-"), ("classic", ":")):
+            epsilons = [
+                epsilon_of(event, count=count, delta=delta, conversion=conversion)  # type: ignore[arg-type]
+                for count in counts.tolist()
+            ]
+            name = f"{relation.value}{' (own)' if relation is own else ''}, {conversion}"
+            colour = "tab:blue" if relation is own else "tab:orange"
+            axes.plot(counts, epsilons, style, color=colour, label=name)
+    axes.set(xlabel="queries", ylabel=f"epsilon at delta = {delta:g}", xlim=(0, None), ylim=(0, None))
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)

@@ -1,0 +1,41 @@
+"""A frontier as text and as comma-separated values."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import asdict
+from pathlib import Path
+
+from pate.planning.comparison import STUDENT_FIGURES, Frontier, Point, best_at
+from pate.runs import replacing
+
+
+def table(frontier: Frontier) -> str:
+    """Return all points as text, and the best aggregator at each epsilon."""
+    points, asked = frontier.points, frontier.comparison
+    width = max([len(point.aggregator) for point in points] + [len("noiseless majority")]) + 2
+    lines = [frontier.notice, asked.title, ""]
+    head = "".join(f"{name:>18}" for name in asked.figures)
+    lines.append(f"{'aggregator':<{width}}{'epsilon':>9}{'realised':>10}{head}")
+    for point in points:
+        figures = "".join(f"{getattr(point, name):>18.4f}" for name in asked.figures)
+        lines.append(f"{point.aggregator:<{width}}{point.epsilon:>9.3f}{point.realised_epsilon:>10.3f}{figures}")
+    if frontier.reference:
+        figures = "".join(f"{frontier.reference.get(name, 1.0):>18.4f}" for name in asked.figures)
+        lines.append(f"{'noiseless majority':<{width}}{'inf':>9}{'inf':>10}{figures}")
+    for measured in STUDENT_FIGURES if asked.student else ("label_accuracy",):
+        lines += ["", f"Best by {measured}:"]
+        for target, point in best_at(points, measured).items():
+            lines.append(f"    epsilon {target:g}: {point.aggregator} ({getattr(point, measured):.4f})")
+    if not asked.student:
+        lines.append("An aggregator that answers little can be right where it does: look at `answered` too.")
+    return "\n".join(lines) + "\n"
+
+
+def write_csv(path: Path, frontier: Frontier) -> None:
+    """Write all points, below a comment that says what they are."""
+    with replacing(path, "w") as file:
+        file.write(f"# {frontier.notice}\n")
+        writer = csv.DictWriter(file, fieldnames=list(Point.__dataclass_fields__))
+        writer.writeheader()
+        writer.writerows(asdict(point) for point in frontier.points)

@@ -1,0 +1,79 @@
+"""A task: votes on public samples, and what a student is trained and judged on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from pate.data.records import Role
+from pate.data_file import load_data
+from pate.runs import TEACHERS_VOTE, Run
+from pate.typing import FloatArray, UInt8Array
+from pate.validation import expect
+from pate.vote_store import VoteStore
+from pate.votes import Votes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """Votes on public samples, and what a student is trained and judged on.
+
+    Attributes:
+        votes: on ``N`` public samples, with ballots.
+        features: of the public samples, ``[N, ...]``.
+        test_features: ``[M, ...]``.
+        test_labels: ``[M, C]`` in {0, 1}.
+        label_names: names of the labels.
+        private: whether the votes are.
+    """
+
+    votes: Votes
+    features: FloatArray
+    test_features: FloatArray
+    test_labels: UInt8Array
+    label_names: tuple[str, ...]
+    private: bool
+
+    def drawn(self, num_queries: int, *, seed: int) -> Task:
+        """Return the task of the first samples in the public order of ``seed``, as `pate label` takes them.
+
+        Raises ``ValueError`` where there are not as many.
+        """
+        available = self.votes.num_queries
+        expect(num_queries <= available, f"num_queries <= {available}", num_queries=num_queries)
+        chosen = np.random.default_rng(seed).permutation(available)[:num_queries]
+        features = np.asarray(self.features[chosen], dtype=np.float64)
+        return replace(self, votes=self.votes[chosen], features=features)
+
+
+def load_task(root: Path, *, student: bool) -> Task:
+    """Return the task of a run, PRIVATE; without features and test samples unless there is to be a student.
+
+    Raises ``ValueError`` where the teachers of the run in the folder ``root`` have not voted.
+    """
+    run = Run(root)
+    run.require(TEACHERS_VOTE)
+    votes, ids = VoteStore(root / TEACHERS_VOTE.outputs[0]).load(ballots=True)
+    data = load_data(run)
+    names = data.label_names
+    if not student:
+        return Task(
+            votes=votes,
+            features=np.zeros((len(ids), 1)),
+            test_features=np.zeros((0, 1)),
+            test_labels=np.zeros((0, len(names)), dtype=np.uint8),
+            label_names=names,
+            private=True,
+        )
+    public, test = data.records(Role.PUBLIC), data.records(Role.TEST)
+    expect(ids == public.ids.tolist(), "votes on the public samples of the data", samples=len(ids))
+    return Task(
+        votes=votes,
+        features=public.features,  # type: ignore[arg-type]
+        test_features=np.asarray(test.features[np.arange(len(test))]),
+        test_labels=test.labels,
+        label_names=names,
+        private=True,
+    )

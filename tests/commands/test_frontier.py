@@ -1,0 +1,70 @@
+"""`pate frontier`: PRIVATE where the votes are, free where it may be."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from pate import cli
+from pate.accounting.ledger import read_ledger
+
+LISTED = """
+aggregators:
+- {class_path: NoisyVotes, init_args: {sigma_votes: 1}}
+- {class_path: StableMajority, init_args: {sigma_majority: 1, delta_majority: 1.0e-6}}
+- class_path: TauVoting
+  init_args: {tau: 1.5, sigma_tau: 1, threshold_tau: 5, around_predictions: true}
+epsilons: [2, 20]
+delta: 1.0e-3
+seeds: 1
+"""
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    lines = path.read_text().splitlines()
+    assert lines[0].startswith("# ")
+    return list(csv.DictReader(lines[1:]))
+
+
+def test_private_votes_leave_private_files(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = copied
+    config = run.parent / "frontier.yaml"
+    config.write_text(LISTED)
+    before = read_ledger(run / "ledger.sqlite").entries
+    command = ["frontier", "--config", str(config), "--run", str(run), "--num_queries=40", "--student=true"]
+    assert cli.main(command) == 0
+    folder = run / "private" / "frontier"
+    assert {path.name for path in folder.iterdir()} == {"frontier.csv", "frontier.png", "frontier.txt"}
+    out = capsys.readouterr().out
+    assert out.startswith("PRIVATE:") and (folder / "frontier.csv").read_text().startswith("# PRIVATE:")
+    assert "Best by student_macro_f1" in out
+    rows = read(folder / "frontier.csv")
+    assert {row["target_epsilon"] for row in rows} == {"2.0", "20.0"}
+    assert all(float(row["epsilon"]) <= float(row["target_epsilon"]) * (1 + 1e-9) for row in rows)
+    assert (folder / "frontier.png").read_bytes()[:4] == b"\x89PNG"
+    assert read_ledger(run / "ledger.sqlite").entries == before
+
+
+def test_simulated_votes_are_free(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["frontier", "--simulate.num_labels=4", "--simulate.num_teachers=50", "--simulate.num_public=100"]
+    output = tmp_path / "plan"
+    assert cli.main([*command, "--num_queries=50", "--epsilons=[8]", "--seeds=1", f"--output={output}"]) == 0
+    assert "PRIVATE" not in capsys.readouterr().out + (output / "frontier.txt").read_text()
+    names = [row["aggregator"] for row in read(output / "frontier.csv")]
+    assert len(names) == len(set(names)) >= 14
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "either a run or a simulation"),
+        (["--simulate.num_labels=4", "--simulate.num_teachers=20", "--epsilons=[]"], "at least one epsilon"),
+        (["--simulate.num_labels=4", "--simulate.num_teachers=20", "--epsilons=[-1]"], "epsilons[0] > 0"),
+        (["--simulate.num_labels=4", "--simulate.num_teachers=20", "--num_queries=9999"], "num_queries <= 5000"),
+        (["--simulate.num_labels=4", "--simulate.num_teachers=20", "--cutoff=1"], "0 < cutoff < 1"),
+    ],
+)
+def test_bad_input_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["frontier", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1

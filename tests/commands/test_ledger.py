@@ -1,0 +1,89 @@
+"""The commands on ledgers: what they print is what the ledger holds."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from pate.accounting.budget import Budget
+from pate.accounting.calibration import epsilon_of
+from pate.accounting.figures import epsilon_text
+from pate.accounting.ledger import Ledger
+from pate.accounting.relation import NeighboringRelation
+from pate.accounting.statement import Questions, make_statement
+from pate.aggregators import StableTopK
+from pate.commands.ledger import ledger_show, ledger_verify
+from pate.votes import Panel
+
+REPLACE = NeighboringRelation.REPLACE_RECORD
+AGGREGATOR = StableTopK(scale_gap=39.0, sigma_test=60.0, delta_test=1e-9)
+Printed = pytest.CaptureFixture[str]
+
+
+def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Printed) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    events = AGGREGATOR.events(Panel(80, 5))
+    budget = Budget(max_epsilon=8.0, delta=1e-6, neighboring_relation=REPLACE)
+    ledger.settle(ledger.reserve(events, count=40, run="a", description="StableTopK", seeded=False, budget=budget))
+    ledger.reserve(events, count=9, run="b", description="StableTopK", seeded=True)
+    ledger_show(ledger=ledger.path)
+    text = capsys.readouterr().out
+    assert "2 release(s) of 49 queries" in text
+    assert "40 x StableTopK (settled)" in text and "9 x StableTopK (reserved, counts in full, SEEDED" in text
+    expected = epsilon_of(events[REPLACE], count=49, delta=1e-6)
+    assert f"epsilon = {epsilon_text(expected, 4)} at delta = 1e-06 (delta0 = 4.9e-08) under REPLACE_RECORD" in text
+    assert "budget: epsilon <= 8 at delta = 1e-06" in text
+
+    statement = make_statement(
+        ledger.book(),
+        Questions(
+            num_queries=49,
+            num_answered=3,
+            num_teachers=80,
+            num_labels=5,
+            aggregator={"class_path": "x", "init_args": {}},
+        ),
+        delta=1e-6,
+        relation=REPLACE,
+        unit="record",
+        versions={},
+    )
+    file = tmp_path / "privacy.json"
+    file.write_text(json.dumps(statement))
+    ledger_verify(ledger=ledger.path, statement=file)
+    assert len(re.findall("every epsilon follows from the events", capsys.readouterr().out)) == 2
+
+    statement["guarantees"]["replace_record"]["epsilon"] = 0.1
+    file.write_text(json.dumps(statement))
+    with pytest.raises(ValueError, match=r"^Expected epsilon=[^\n]*, got epsilon=0.1$"):
+        ledger_verify(ledger=ledger.path, statement=file)
+    file.write_text("{")
+    with pytest.raises(ValueError, match=r"^Expected a readable statement[^\n]*$"):
+        ledger_verify(ledger=ledger.path, statement=file)
+
+
+def test_the_ledger_shows_what_was_reserved_first(tmp_path: Path, capsys: Printed) -> None:
+    """What a refusal cost is no epsilon of what was released."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    events = AGGREGATOR.events(Panel(80, 5))
+    ledger.reserve(events, count=40, run="a", description="StableTopK", seeded=False, delta=1.00000049e-6)
+    ledger.settle(1, realised=[(events, 3)])
+    delta = 1.00000049e-6
+    texts = {n: epsilon_text(epsilon_of(events[REPLACE], count=n, delta=delta), 4) for n in (40, 3)}
+    for command in (ledger_show, ledger_verify):
+        command(ledger=ledger.path)
+        lines = capsys.readouterr().out.splitlines()
+        shown = [i for i, line in enumerate(lines) if "under REPLACE_RECORD" in line]
+        assert [lines[i].split(" (")[0].strip() for i in shown] == [
+            f"epsilon = {texts[n]} at delta = 1.00000049e-06" for n in (40, 3)
+        ]
+        assert "no guarantee" in lines[shown[1] - 1]
+
+
+def test_a_damaged_ledger_stops_the_commands(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    path.write_bytes(b"damaged")
+    for command in (ledger_show, ledger_verify):
+        with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
+            command(ledger=path)
