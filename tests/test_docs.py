@@ -88,7 +88,7 @@ SMALL = {
     ],
     # labels that are rare, so that teachers of a few steps agree that a face has none of them
     "celeba": [
-        *("--teachers.num_teachers=3", "--teachers.num_steps=3", "--teachers.optimizer.init_args.lr=0.001"),
+        *("--teachers.num_teachers=3", "--teachers.num_steps=1", "--teachers.optimizer.init_args.lr=0.01"),
         *("--data.init_args.size=16", '--data.init_args.labels=["Bald", "Wearing_Hat", "Gray_Hair"]'),
     ],
 }

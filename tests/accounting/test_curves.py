@@ -255,7 +255,7 @@ def test_unknown_events_and_kinds_of_known_ones_raise() -> None:
 
     known = GaussianEvent(noise_multiplier=1.0, neighboring_relation=REPLACE)
     for stranger in (Stranger(neighboring_relation=REPLACE), Heir(epsilon=1.0, neighboring_relation=REPLACE)):
-        with pytest.raises(TypeError, match="Expected events with a known curve, got (Stranger|Heir)"):
+        with pytest.raises(TypeError, match=r"Expected events with a known curve, got (Stranger|Heir)"):
             total_cost((known, stranger))
 
 

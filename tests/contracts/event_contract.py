@@ -4,6 +4,7 @@ A subclass gives events of one kind by how much noise they stand for, and pairs 
 on neighbors that such an event covers.
 """
 
+import itertools
 import json
 import math
 from collections.abc import Sequence
@@ -84,7 +85,7 @@ class EventContract:
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_more_noise_never_costs_more(self, relation: NeighboringRelation) -> None:
         ladder = [cost(self.event(noise, relation)) for noise in sorted(self.noises)]
-        for less, more in zip(ladder[:-1], ladder[1:], strict=True):
+        for less, more in itertools.pairwise(ladder):
             assert (more.rdp <= less.rdp).all()
             assert more.delta0 <= less.delta0
             assert more.mu_squared <= less.mu_squared

@@ -40,9 +40,9 @@ def test_shapes_and_refusals(release: Callable[..., NDArray[np.float64]]) -> Non
     assert release([[1, 2, 3]], scale=1.0, generator=generator).shape == (1, 3)
     unsigned = release(np.array([0, 1], dtype=np.uint8), scale=1e-6, generator=generator)
     np.testing.assert_allclose(unsigned, [0, 1], atol=1e-3)
-    with pytest.raises(ValueError, match="^Expected scale > 0, got scale=-5.0$"):
+    with pytest.raises(ValueError, match=r"^Expected scale > 0, got scale=-5.0$"):
         release([1, 2], scale=-5.0, generator=generator)
-    with pytest.raises(ValueError, match="^Expected finite scores"):
+    with pytest.raises(ValueError, match=r"^Expected finite scores"):
         release([1, np.nan], scale=1.0, generator=generator)
 
 

@@ -187,7 +187,7 @@ def test_k_that_is_refused(select: Select, k: Any) -> None:
 
 @each(PROPER)
 def test_a_canonical_subset_leaves_an_item_out(select: Select) -> None:
-    with pytest.raises(ValueError, match="^Expected k <= 3 for 4 items, got k=4$"):
+    with pytest.raises(ValueError, match=r"^Expected k <= 3 for 4 items, got k=4$"):
         run(select, [1, 2, 3, 4], k=4)
 
 

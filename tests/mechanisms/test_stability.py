@@ -158,7 +158,7 @@ def test_choices_that_are_refused(arguments: dict[str, Any], message: str) -> No
 
 
 def test_gaussian_noise_is_charged_by_the_number_of_candidates() -> None:
-    with pytest.raises(ValueError, match="^Expected num_candidates with Gaussian noise, got num_candidates=None$"):
+    with pytest.raises(ValueError, match=r"^Expected num_candidates with Gaussian noise, got num_candidates=None$"):
         m.choose_gap_event(scale=1.0, noise="gaussian", neighboring_relation=ADD)
     few, many = (
         cost(m.choose_gap_event(scale=50.0, noise="gaussian", num_candidates=n, neighboring_relation=ADD)).rdp
