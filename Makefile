@@ -1,4 +1,4 @@
-# make setup | demo | test | test-all | lint | bench, in .venv or in VENV=<folder>
+# make setup | demo | test | test-all | coverage | lint | bench, in .venv or in VENV=<folder>
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 # one thread per operation: small networks and a suite on all cores are faster with it
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test test-all lint bench
+.PHONY: setup demo test test-all coverage lint bench
 
 setup: $(INSTALLED)
 
@@ -30,6 +30,10 @@ test: lint
 
 test-all: lint
 	$(BIN)/pytest -n auto
+
+# of what runs in the tests' own processes, forked commands left out
+coverage: setup
+	$(BIN)/pytest -n auto -m 'not slow' --cov --cov-report=term
 
 bench: setup
 	for script in scripts/bench_*.py; do echo "== $$script" && PYTHONPATH=. $(BIN)/python $$script || exit 1; done

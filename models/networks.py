@@ -1,5 +1,6 @@
 """Linear and MLP heads, a small CNN, a small ResNet, and torchvision's ResNet-50."""
 
+import itertools
 from collections.abc import Sequence
 from math import prod
 
@@ -23,7 +24,7 @@ class MLP(nn.Sequential):
     ) -> None:
         sizes = [prod(input_shape), *hidden]
         layers: list[nn.Module] = [nn.Flatten()]
-        for before, after in zip(sizes[:-1], sizes[1:], strict=True):
+        for before, after in itertools.pairwise(sizes):
             layers += [nn.Linear(before, after), nn.ReLU(), nn.Dropout(dropout)]
         super().__init__(*layers, nn.Linear(sizes[-1], num_labels))
 
@@ -50,7 +51,7 @@ class SmallCNN(nn.Sequential):
     ) -> None:
         sizes = [input_shape[0], *widths]
         layers: list[nn.Module] = []
-        for before, after in zip(sizes[:-1], sizes[1:], strict=True):
+        for before, after in itertools.pairwise(sizes):
             layers.append(nn.Conv2d(before, after, 3, padding=1))
             layers += [nn.GroupNorm(groups, after)] if groups else []
             # in this order the same function and a quarter of the ReLU's work

@@ -11,6 +11,9 @@ import pytest
 from pate import cli
 from pate.accounting.ledger import Ledger, read_ledger
 from pate.data.faces import write_celeba_folder
+from tests.processes import start
+
+__all__ = ["start"]
 
 # virtual machines may announce AMX, have none and end the process at the first product of bfloat16 matrices
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")

@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -51,27 +52,36 @@ def test_every_command_helps(name: str, capsys: pytest.CaptureFixture[str]) -> N
 LIGHT = ["run", "label", "calibrate", "account", "ledger show", "ledger verify", "frontier", "faces"]
 
 
-def imported_by(*words: str, code: int) -> set[str]:
-    """The modules that a command of its own process ends with."""
+def expect_no_framework(*commands: tuple[list[str], int]) -> None:
+    """Run commands one after the other in one new process: none may fail to end as said, none may import torch."""
     script = (
-        "import sys\nfrom pate.cli import main\n"
-        "try:\n    found = main(sys.argv[1:])\nexcept SystemExit as stop:\n    found = stop.code\n"
-        "print('\\n'.join(sys.modules), file=sys.stderr)\nsys.exit(found)"
+        "import json, sys\nfrom pate.cli import main\n"
+        "for words, code in json.loads(sys.argv[1]):\n"
+        "    try:\n        found = main(words)\n    except SystemExit as stop:\n        found = stop.code\n"
+        "    assert found == code, (words, found)\n"
+        "    heavy = {'torch', 'pytorch_lightning', 'matplotlib'} & set(sys.modules)\n"
+        "    assert not heavy, (words, heavy)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True)
-    assert done.returncode == code, done.stderr
-    return {name.split(".")[0] for name in done.stderr.splitlines()}
+    done = subprocess.run([sys.executable, "-c", script, json.dumps(commands)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", LIGHT)
-def test_commands_that_train_nothing_start_without_torch(name: str) -> None:
-    for option, code in (("--help", 0), ("--num_querys=3", 2)):
-        assert not {"torch", "pytorch_lightning", "matplotlib"} & imported_by(*name.split(), option, code=code)
+def test_commands_that_train_nothing_start_without_torch() -> None:
+    ends = (("--help", 0), ("--num_querys=3", 2))
+    expect_no_framework(*(([*name.split(), option], code) for name in LIGHT for option, code in ends))
 
 
 def test_labelling_needs_no_torch(copied: Path) -> None:
     words = ["label", "--config", f"{copied}/public/label.yaml", "--run", str(copied), "--num_queries=20"]
-    assert not {"torch", "pytorch_lightning", "matplotlib"} & imported_by(*words, "--overwrite", code=0)
+    expect_no_framework(([*words, "--overwrite"], 0))
+
+
+def test_the_command_is_installed() -> None:
+    """The entry point itself, from anywhere."""
+    command = Path(sys.executable).with_name("pate")
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"pate {pate.__version__}\n"
+    assert subprocess.run([command, "teach"], capture_output=True).returncode == 2
 
 
 @pytest.mark.parametrize(

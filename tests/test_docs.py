@@ -84,12 +84,12 @@ SMALL = {
     "faces": [
         "--teachers.num_teachers=12",
         "--teachers.num_steps=5",
-        "--data.init_args.features.init_args.num_components=8",
+        *("--data.init_args.size=12", "--data.init_args.features.init_args.num_components=8"),
     ],
     # labels that are rare, so that teachers of a few steps agree that a face has none of them
     "celeba": [
-        *("--teachers.num_teachers=6", "--teachers.num_steps=4", "--teachers.optimizer.init_args.lr=0.001"),
-        *("--data.init_args.size=32", '--data.init_args.labels=["Bald", "Wearing_Hat", "Gray_Hair"]'),
+        *("--teachers.num_teachers=3", "--teachers.num_steps=1", "--teachers.optimizer.init_args.lr=0.01"),
+        *("--data.init_args.size=16", '--data.init_args.labels=["Bald", "Wearing_Hat", "Gray_Hair"]'),
     ],
 }
 

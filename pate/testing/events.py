@@ -7,19 +7,18 @@ on neighbors that such an event covers.
 import json
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pate.accounting.accountant import RDPAccountant
-from pate.accounting.cost import DEFAULT_ORDERS
 from pate.accounting.events import Event, event_from_dict
 from pate.accounting.gaussian import gaussian_delta
 from pate.accounting.relation import NeighboringRelation
+from pate.testing.laws import ORDERS, RELATIONS
 
-ORDERS = np.concatenate((DEFAULT_ORDERS[::12], DEFAULT_ORDERS[-1:]))
-RELATIONS = tuple(NeighboringRelation)
 Laws = tuple[np.ndarray, np.ndarray]
 
 
@@ -84,7 +83,7 @@ class EventContract:
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_more_noise_never_costs_more(self, relation: NeighboringRelation) -> None:
         ladder = [self.event(noise, relation).cost() for noise in sorted(self.noises)]
-        for less, more in zip(ladder[:-1], ladder[1:], strict=True):
+        for less, more in pairwise(ladder):
             assert (more.rdp <= less.rdp).all()
             assert more.delta0 <= less.delta0
             assert more.mu_squared <= less.mu_squared

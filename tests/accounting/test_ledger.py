@@ -199,7 +199,7 @@ def test_the_budget_of_a_ledger_is_final_and_binds_every_run(path: Path) -> None
         Budget(max_epsilon=2.0, delta=1e-5, neighboring_relation=REPLACE),
         Budget(max_epsilon=2.0, delta=1e-6, neighboring_relation=TEACHER),
     ):
-        with pytest.raises(ValueError, match="Expected the budget of the ledger, max_epsilon=2.0"):
+        with pytest.raises(ValueError, match=r"Expected the budget of the ledger, max_epsilon=2.0"):
             reserve(Ledger(path), gaussian(60), 1, other)
     with pytest.raises(ValueError, match="can be paid"):
         reserve(Ledger(path), gaussian(1), 1)  # names no budget
@@ -230,7 +230,7 @@ def test_a_budget_that_comes_later_holds_what_was_reserved_before_it(path: Path)
     reserve(other, gaussian(60), 1, BUDGET)
     declared, first = bodies(other.path)
     first["stated"] = None
-    with pytest.raises(ValueError, match="Expected row 3 of .* to be within the budget"):
+    with pytest.raises(ValueError, match=r"Expected row 3 of .* to be within the budget"):
         verify_ledger(forge(path.with_name("forged"), [*rows, declared, first]))
 
 

@@ -121,7 +121,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.budget is not None)
     @rule(which=st.integers(0, 1))
     def reserve_under_another_budget(self, which: int) -> None:
-        with pytest.raises(ValueError, match="^Expected the budget of the ledger, max_epsilon=2.0"):
+        with pytest.raises(ValueError, match=r"^Expected the budget of the ledger, max_epsilon=2.0"):
             self.reserve(which, 90.0, 1, OTHER)
 
     @precondition(lambda self: self.releases)

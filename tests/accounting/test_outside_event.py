@@ -152,7 +152,7 @@ def test_a_broken_entry_point_raises_in_one_line(tmp_path: Path, monkeypatch: py
 
 
 def test_two_events_of_one_name_are_refused(kinds: dict[str, type[Event]]) -> None:
-    with pytest.raises(ValueError, match="^Expected one event LaplaceEvent, that of tests.accounting.test_outside"):
+    with pytest.raises(ValueError, match=r"^Expected one event LaplaceEvent, that of tests.accounting.test_outside"):
         type("LaplaceEvent", (Event,), {"__module__": "elsewhere"})
     assert kinds["LaplaceEvent"] is LaplaceEvent
 
@@ -163,5 +163,5 @@ def test_an_event_without_a_cost_cannot_be_made(kinds: dict[str, type[Event]]) -
 
     with pytest.raises(TypeError, match="abstract"):
         Free(neighboring_relation=REPLACE)  # type: ignore[abstract]
-    with pytest.raises(ValueError, match="^Expected an event among BoundedRangeEvent, [^\n]*, got type='Free'$"):
+    with pytest.raises(ValueError, match=r"^Expected an event among BoundedRangeEvent, [^\n]*, got type='Free'$"):
         event_from_dict({"type": "Free", "neighboring_relation": "replace_record"})

@@ -110,14 +110,14 @@ def test_shapes_and_refusals(mechanism: m.Mechanism[NDArray[np.float64]]) -> Non
     assert mechanism([[1, 2, 3]], generator=generator).shape == (1, 3)
     unsigned = mechanism(np.array([0, 1, 0], dtype=np.uint8), generator=generator)
     np.testing.assert_allclose(unsigned, [0, 1, 0], atol=1e-3)
-    with pytest.raises(ValueError, match="^Expected finite scores"):
+    with pytest.raises(ValueError, match=r"^Expected finite scores"):
         mechanism([1, np.nan, 2], generator=generator)
 
 
 def test_laplace_counts_are_as_many_as_are_paid_for() -> None:
-    with pytest.raises(ValueError, match="^Expected 3 scores, got num_items=4$"):
+    with pytest.raises(ValueError, match=r"^Expected 3 scores, got num_items=4$"):
         m.LaplaceCounts(num_items=3, scale=1.0)([1, 2, 3, 4], generator=m.seeded_generator(0))
-    with pytest.raises(ValueError, match="^Expected an integer num_items >= 1, got num_items=0$"):
+    with pytest.raises(ValueError, match=r"^Expected an integer num_items >= 1, got num_items=0$"):
         m.LaplaceCounts(num_items=0, scale=1.0)
 
 

@@ -172,12 +172,12 @@ def test_noise_without_a_proof_is_refused() -> None:
 
 
 def test_a_subset_leaves_an_item_out() -> None:
-    with pytest.raises(ValueError, match="^Expected k <= 3 for 4 items, got k=4$"):
+    with pytest.raises(ValueError, match=r"^Expected k <= 3 for 4 items, got k=4$"):
         m.CanonicalMechanism(k=4, scale=1.0)([1, 2, 3, 4], generator=m.seeded_generator(0))
 
 
 def test_class_probabilities_are_of_one_row_and_gumbel_noise() -> None:
     with pytest.raises(ValueError, match=r"^Expected one row of scores of shape \[d\], got shape=\(2, 40\)$"):
         m.CanonicalMechanism(k=2, scale=1.0).class_probabilities([SCORES, SCORES])
-    with pytest.raises(ValueError, match="^Expected Gumbel noise, got noise='exponential'$"):
+    with pytest.raises(ValueError, match=r"^Expected Gumbel noise, got noise='exponential'$"):
         m.CanonicalMechanism(k=2, scale=1.0, noise="exponential").class_probabilities(SCORES)

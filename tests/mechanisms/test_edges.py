@@ -134,7 +134,7 @@ def test_no_rows_give_no_rows(make: Make) -> None:
 
 @each(ALL)
 def test_scores_and_k_that_are_refused(make: Make) -> None:
-    with pytest.raises(ValueError, match="^Expected finite scores, got minimum=nan, maximum=nan$"):
+    with pytest.raises(ValueError, match=r"^Expected finite scores, got minimum=nan, maximum=nan$"):
         run(make, [1.0, np.nan, 2.0], k=1)
     refused: list[Any] = [0, -1, 5, 1.5, True, None]
     for k in refused:

@@ -1,6 +1,8 @@
 """Gaps between sorted counts, and the choice of one."""
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ class TestChooseGap(MechanismContract):
     max_count = 6
     scale = 1.0
     grid: Grid = ((4, 2, 0), (2, 2, 2), (0, 4, 6))
-    settings: dict[str, Any] = {}
+    settings: Mapping[str, Any] = MappingProxyType({})
 
     def make(self, relation: NeighboringRelation) -> m.GapChoice:
         return m.GapChoice(num_labels=self.num_items, scale=self.scale, **self.settings)
@@ -50,22 +52,22 @@ class TestChooseGap(MechanismContract):
 
 
 class TestChooseGapWithoutSentinels(TestChooseGap):
-    settings = {"allow_empty": False}
+    settings = MappingProxyType({"allow_empty": False})
 
 
 class TestChooseGapExponential(TestChooseGap):
-    settings = {"noise": "exponential", "allow_empty": False}
+    settings = MappingProxyType({"noise": "exponential", "allow_empty": False})
     scale = 0.3
     grid: Grid = ((3, 2, 2), (2, 2, 2), (4, 2, 1))
 
 
 class TestChooseGapLaplace(TestChooseGapExponential):
-    settings = {"noise": "laplace", "allow_empty": False}
+    settings = MappingProxyType({"noise": "laplace", "allow_empty": False})
     scale = 0.2
 
 
 class TestChooseGapGaussian(TestChooseGap):
-    settings = {"noise": "gaussian"}
+    settings = MappingProxyType({"noise": "gaussian"})
     max_count = 3
     scale = 3.0
     grid: Grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3), (2, 0, 1))
@@ -73,11 +75,11 @@ class TestChooseGapGaussian(TestChooseGap):
 
 
 class TestChooseGapRegularized(TestChooseGap):
-    settings = {"regularizer": (-6.0, 0.0, 0.0, -math.inf)}
+    settings = MappingProxyType({"regularizer": (-6.0, 0.0, 0.0, -math.inf)})
 
 
 class TestChooseGapUnknownDomain(TestChooseGap):
-    settings = {"kbar": 2}
+    settings = MappingProxyType({"kbar": 2})
 
 
 def test_gaps_of_sorted_counts() -> None:

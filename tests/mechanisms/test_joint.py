@@ -150,5 +150,5 @@ def test_window_of_one_item_is_that_of_a_count() -> None:
 
 
 def test_noise_that_is_refused() -> None:
-    with pytest.raises(ValueError, match="^Expected a noise among .*, got noise='laplace'$"):
+    with pytest.raises(ValueError, match=r"^Expected a noise among .*, got noise='laplace'$"):
         m.JointMechanism(k=2, scale=1.0, noise="laplace")  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ def test_noise_follows_its_distribution(noise: Noise) -> None:
 
 
 def test_unknown_noise_is_refused() -> None:
-    with pytest.raises(ValueError, match="^Expected a noise among .*, got noise='cauchy'$"):
+    with pytest.raises(ValueError, match=r"^Expected a noise among .*, got noise='cauchy'$"):
         draw("cauchy", seeded_generator(0), 3)  # type: ignore[arg-type]
 
 

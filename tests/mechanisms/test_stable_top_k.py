@@ -215,5 +215,5 @@ def test_fixed_k_reserves_k_rounds_and_settles_what_was_run() -> None:
     assert none == without
     np.testing.assert_allclose(one.cost().rdp, without.cost().rdp + peel)
     np.testing.assert_allclose(all_of_them.cost().rdp, without.cost().rdp + 3 * peel)
-    with pytest.raises(ValueError, match="^Expected rounds <= k = 3, got rounds=4$"):
+    with pytest.raises(ValueError, match=r"^Expected rounds <= k = 3, got rounds=4$"):
         mechanism.event(REPLACE, rounds=4)

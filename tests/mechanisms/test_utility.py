@@ -47,12 +47,12 @@ def test_grades_of_twenty_out_of_a_hundred() -> None:
     for chosen, expected in (
         (top, (True, True, True)),
         (top[::-1], (True, True, True)),
-        (top[:-1] + [21], (False, True, True)),
-        (top[:-1] + [22], (False, False, True)),
+        ([*top[:-1], 21], (False, True, True)),
+        ([*top[:-1], 22], (False, False, True)),
         ([0, *top[2:], 20], (False, False, True)),
-        (top[:-1] + [29], (False, False, True)),
-        (top[:-1] + [30], (False, False, False)),
-        (top[1:] + [20], (False, False, False)),
+        ([*top[:-1], 29], (False, False, True)),
+        ([*top[:-1], 30], (False, False, False)),
+        ([*top[1:], 20], (False, False, False)),
     ):
         assert tuple(bool(g) for g in m.grade(scores, chosen)) == expected
 

@@ -28,7 +28,10 @@ class Other:
         words = [sys.executable, "-c", script, "run", "configs/faces"]
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "locked\n"
+        said = self.process.stdout.readline()
+        if said != "locked\n":
+            self.end()
+            raise AssertionError(f"the other process says {said!r}")
 
     def end(self) -> None:
         self.process.communicate()

@@ -1,45 +1,31 @@
 """A run that is killed at any moment goes on, and ends where an unbroken one ends."""
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from pate.accounting.ledger import Ledger
 from tests.conftest import copy_run, make_arrays, recipe
+from tests.processes import Command, Start
 
 
-def start(folder: Path, root: Path, *more: str, **how: Any) -> subprocess.Popen[Any]:
-    ledger = f"--ledger={root}/ledger.sqlite"
-    words = ["run", str(folder), "--run", str(root), "--label.noise_seed=3", ledger, *more]
-    return subprocess.Popen([sys.executable, "-m", "pate.cli", *words], stdout=subprocess.DEVNULL, **how)
-
-
-def wait_for(root: Path, sign: str, process: subprocess.Popen[Any]) -> bool:
-    """Wait until ``sign`` exists in the run's folder; False if the run ended before."""
-    while not list(root.glob(sign)):
-        if process.poll() is not None:
-            return bool(list(root.glob(sign)))
-        time.sleep(0.002)
-    return True
+def run_words(folder: Path, root: Path, *more: str) -> list[str]:
+    return ["run", str(folder), "--run", str(root), "--label.noise_seed=3", f"--ledger={root}/ledger.sqlite", *more]
 
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nobody disturbed, with enough steps to be caught in."""
+    """A run that nobody disturbed, with enough steps to be caught in, made by a process that was not forked."""
     place = tmp_path_factory.mktemp("unbroken")
     np.savez(place / "data.npz", **make_arrays())  # type: ignore[arg-type]
     folder = recipe(place / "recipe", place / "data.npz", steps=100, chunk_size=2)
-    assert start(folder, place / "run").wait() == 0
+    command = Command(run_words(folder, place / "run"), place, place / "command", fresh=True)
+    assert command.wait() == 0, command.err
     return place
 
 
@@ -59,15 +45,17 @@ FAST = ("between checkpoints", "label")
 @pytest.mark.parametrize(
     "stage", [stage if stage in FAST else pytest.param(stage, marks=pytest.mark.slow) for stage in SIGNS]
 )
-def test_killed_and_started_again(stage: str, unbroken: Path, tmp_path: Path) -> None:
+def test_killed_and_started_again(stage: str, unbroken: Path, tmp_path: Path, start: Start) -> None:
     root = tmp_path / "run"
     (root / "private").mkdir(parents=True)
     shutil.copy(unbroken / "run" / "private" / "partition.json", root / "private")
-    process = start(unbroken / "recipe", root)
-    assert wait_for(root, SIGNS[stage], process)
-    os.kill(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    assert start(unbroken / "recipe", root).wait() == 0
+    words = run_words(unbroken / "recipe", root)
+    killed = start(*words)
+    assert killed.wait_for(root, SIGNS[stage])
+    killed.send(signal.SIGKILL)
+    assert killed.wait() == -signal.SIGKILL
+    again = start(*words)
+    assert again.wait() == 0, again.err
     for name in ("teachers_00000.pt", "teachers_00008.pt"):
         name = f"private/teachers/{name}"
         assert (root / name).read_bytes() == (unbroken / "run" / name).read_bytes()
@@ -82,34 +70,14 @@ def test_killed_and_started_again(stage: str, unbroken: Path, tmp_path: Path) ->
     assert len(statement["releases"]) == len(entries)
 
 
-def fit(place: Path, root: Path, *where: str) -> subprocess.Popen[str]:
-    configs = [f"--config={place / 'recipe' / name}.yaml" for name in ("data", "teachers")]
-    words = ["teachers", "fit", *configs, "--run", str(root), "--num_steps=400", "--checkpoint_steps=40", *where]
-    # in a session of its own, with the signals of a terminal, where Ctrl-C reaches the workers too
-    return subprocess.Popen(
-        [sys.executable, "-m", "pate.cli", *words],
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.default_int_handler),
-    )
-
-
-def is_alive(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def terminate(process: subprocess.Popen[Any]) -> None:
+def terminate(command: Command) -> None:
     """End the command alone, as `timeout` and schedulers do: its workers are its own affair."""
-    process.send_signal(signal.SIGTERM)
+    command.send(signal.SIGTERM)
 
 
-def interrupt(process: subprocess.Popen[Any]) -> None:
-    os.killpg(process.pid, signal.SIGINT)
+def interrupt(command: Command) -> None:
+    """Send what Ctrl-C sends, which reaches the workers too."""
+    command.send(signal.SIGINT, group=True)
 
 
 ENDS = {"interrupted": (interrupt, 130), "terminated": (terminate, 143)}
@@ -119,61 +87,61 @@ ENDS = {"interrupted": (interrupt, 130), "terminated": (terminate, 143)}
 @pytest.mark.parametrize(
     "executor", ["serial", pytest.param("loky", marks=pytest.mark.slow), pytest.param("ray", marks=pytest.mark.slow)]
 )
-def test_ended_and_started_again(executor: str, how: str, unbroken: Path, tmp_path: Path) -> None:
+def test_ended_and_started_again(executor: str, how: str, unbroken: Path, tmp_path: Path, start: Start) -> None:
     end, code = ENDS[how]
     if executor == "ray":
         pytest.importorskip("ray")
-    roots = tmp_path / "unbroken", tmp_path / "interrupted"
-    assert fit(unbroken, roots[0]).wait() == 0
-    (roots[1] / "private").mkdir(parents=True)
-    shutil.copy(roots[0] / "private" / "partition.json", roots[1] / "private")
+    root = tmp_path / "run"
+    (root / "private").mkdir(parents=True)
+    shutil.copy(unbroken / "run" / "private" / "partition.json", root / "private")
+    configs = [f"--config={unbroken / 'recipe' / name}.yaml" for name in ("data", "teachers")]
     where = [f"--executor={executor}", "--workers=2"] if executor != "serial" else []
-    process = fit(unbroken, roots[1], *where)
-    assert wait_for(roots[1], SIGNS["between checkpoints"], process)
-    end(process)
-    said = process.communicate()[1]
-    assert process.returncode == code, said
-    assert said.endswith(f"pate teachers fit: {how}; the same command goes on from here\n")
-    assert "Traceback" not in said
+    words = ["teachers", "fit", *configs, "--run", str(root), *where]
+    # workers import the main module again: that of a new interpreter
+    ended = start(*words, fresh=executor != "serial")
+    assert ended.wait_for(root, SIGNS["between checkpoints"])
+    end(ended)
+    assert ended.wait() == code, ended.err
     deadline = time.monotonic() + 20
-    while is_alive(process.pid):
+    while ended.has_processes():
         assert time.monotonic() < deadline, "workers outlive the command"
-        time.sleep(0.1)
-    done = list((roots[1] / "private" / "teachers").glob("*.pt"))
+        time.sleep(0.01)
+    assert ended.err.endswith(f"pate teachers fit: {how}; the same command goes on from here\n")
+    assert "Traceback" not in ended.err
+    done = list((root / "private" / "teachers").glob("*.pt"))
     assert len(done) < 5, "it was not interrupted in the middle"
-    assert fit(unbroken, roots[1], *where).wait() == 0
-    for path in (roots[0] / "private" / "teachers").glob("teachers_*"):
-        assert (roots[1] / "private" / "teachers" / path.name).read_bytes() == path.read_bytes()
+    again = start(*words, fresh=executor != "serial")
+    assert again.wait() == 0, again.err
+    for path in (unbroken / "run" / "private" / "teachers").glob("teachers_*"):
+        assert (root / "private" / "teachers" / path.name).read_bytes() == path.read_bytes()
 
 
 @pytest.mark.slow
-def test_a_student_that_is_terminated_goes_on(unbroken: Path, tmp_path: Path) -> None:
+def test_a_student_that_is_terminated_goes_on(unbroken: Path, tmp_path: Path, start: Start) -> None:
     root = tmp_path / "run"
     copy_run(unbroken / "run", root)
     for name in ("public/student", "private/student_fit.json"):
         path = root / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    more = "--student.trainer.max_epochs=300"
-    process = start(unbroken / "recipe", root, more, stderr=subprocess.PIPE, text=True)
-    assert wait_for(root, SIGNS["student fit"], process)
-    terminate(process)
-    said = process.communicate()[1]
-    assert process.returncode == 143, said
-    assert said.endswith("pate run: terminated; the same command goes on from here\n")
-    assert "Traceback" not in said
+    words = run_words(unbroken / "recipe", root, "--student.trainer.max_epochs=300")
+    ended = start(*words)
+    assert ended.wait_for(root, SIGNS["student fit"])
+    terminate(ended)
+    assert ended.wait() == 143, ended.err
+    assert ended.err.endswith("pate run: terminated; the same command goes on from here\n")
+    assert "Traceback" not in ended.err
     assert not json.loads((root / "private" / "student_fit.json").read_text())["finished"]
-    assert start(unbroken / "recipe", root, more).wait() == 0
+    assert start(*words).wait() == 0
     assert json.loads((root / "private" / "student_fit.json").read_text())["finished"]
     assert len(Ledger(root / "ledger.sqlite").entries()) == 1
 
 
-def test_two_commands_on_one_run_pay_once(unbroken: Path, tmp_path: Path) -> None:
+def test_two_commands_on_one_run_pay_once(unbroken: Path, tmp_path: Path, start: Start) -> None:
     root = tmp_path / "run"
-    pair = [start(unbroken / "recipe", root, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate()[1] for process in pair]
-    codes = [process.returncode for process in pair]
-    assert sorted(codes) == [0, 2], said
-    refused = said[codes.index(2)]
+    pair = [start(*run_words(unbroken / "recipe", root)) for _ in range(2)]
+    codes = [command.wait() for command in pair]
+    assert sorted(codes) == [0, 2], [command.err for command in pair]
+    refused = pair[codes.index(2)].err
     winner = pair[codes.index(0)].pid
     assert f"Expected a run that nobody else is writing, got {root} in use by process {winner} (pate run " in refused
     assert len(refused.splitlines()) == 1

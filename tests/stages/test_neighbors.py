@@ -7,12 +7,9 @@ of its own, so that no warning is kept back for having been given before.
 import hashlib
 import io
 import json
-import multiprocessing
-import os
 import re
 import shutil
 import stat
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,11 +21,11 @@ import torch
 import yaml
 from PIL import Image
 
-from pate import cli
 from pate.accounting.ledger import read_ledger
 from pate.data.faces import render_faces
 from pate.data.partition import assign_teachers
 from tests.conftest import recipe
+from tests.processes import Start
 
 TEACHERS = 10
 Unit = Literal["record", "group"]
@@ -215,27 +212,7 @@ class Seen:
             return {name: archive[name] for name in archive.files}
 
 
-def walk(folder: str, words: list[str]) -> None:
-    """Run commands in ``folder``, their output into files; end with the code of the last."""
-    os.chdir(folder)
-    for stream, name in ((sys.stdout, "out"), (sys.stderr, "err")):
-        stream.flush()
-        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream.fileno())
-    code = cli.main(words)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-
-
-@pytest.fixture(scope="module")
-def processes() -> Any:
-    """Fresh processes, forked where torch has been imported and nothing else has happened."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pate.cli", "pate.commands.run"])
-    return context
-
-
-def see(place: Path, source: Source, arrays: Arrays, unit: Unit, key: str, more: list[str], processes: Any) -> Seen:
+def see(place: Path, source: Source, arrays: Arrays, unit: Unit, key: str, more: list[str], start: Start) -> Seen:
     """Make a world in ``place``, run the recipe in it, and return what can be seen of it."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
@@ -248,10 +225,8 @@ def see(place: Path, source: Source, arrays: Arrays, unit: Unit, key: str, more:
     (place / "run" / "private").mkdir(parents=True, mode=0o700)
     (place / "run" / "private" / "partition.json").write_text(json.dumps({"key": key}))
     words = ["run", "recipe", "--run", "run", "--label.noise_seed=3", "--label.num_queries=40", *more]
-    process = processes.Process(target=walk, args=(str(place), words))
-    process.start()
-    process.join(120)
-    assert process.exitcode is not None
+    command = start(*words, folder=place)
+    code = command.wait()
     root = place / "run"
     files = {
         path.relative_to(root / "public").as_posix(): (stat.S_IMODE(path.stat().st_mode), path.read_bytes())
@@ -261,9 +236,9 @@ def see(place: Path, source: Source, arrays: Arrays, unit: Unit, key: str, more:
     (ledger,) = (place / "data").glob("*ledger.sqlite")
     entries = [entry.to_dict() | {"at": "", "stated": entry.stated} for entry in read_ledger(ledger).entries]
     return Seen(
-        code=process.exitcode,
-        out=(place / "out").read_text(),
-        err=(place / "err").read_text(),
+        code=code,
+        out=command.out,
+        err=command.err,
         files=files | {"../data.yaml": (0, (root / "data.yaml").read_bytes())},
         modes={path.relative_to(place).as_posix(): path.stat().st_mode for path in (root, *root.iterdir(), ledger)},
         ledger=entries,
@@ -385,18 +360,18 @@ def place(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("name", "unit"), [case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow) for case in CASES]
 )
-def test_whole_commands_on_neighboring_data(name: str, unit: Unit, place: Path, processes: Any) -> None:
+def test_whole_commands_on_neighboring_data(name: str, unit: Unit, place: Path, start: Start) -> None:
     source = SOURCES[name]
     arrays = grouped(source.make()) if unit == "group" else source.make()
     key, lonely = key_with_a_lonely_teacher(units_of(arrays, unit)[arrays["split"] == 0])
-    base = see(place, source, arrays, unit, key, [], processes)
+    base = see(place, source, arrays, unit, key, [], start)
     assert base.code == 0, base.err
     assert base.labels["mask"].any()
     alike = {}
     for change in CHANGES:
         world = neighbor(source, arrays, unit, change, lonely)
         assert len(world["ids"]) != len(arrays["ids"]) or change in ("flipped", "outlier")
-        alike[change] = expect_same(base, see(place, source, world, unit, key, [], processes))
+        alike[change] = expect_same(base, see(place, source, world, unit, key, [], start))
     # the noise is small: of five changes some are heard, and where none is, all bytes were compared
     assert len(alike) == len(CHANGES)
 
@@ -412,23 +387,23 @@ SCREEN = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", ["record", "group"])
-def test_a_screen_may_differ_in_what_it_paid(unit: Unit, place: Path, processes: Any) -> None:
+def test_a_screen_may_differ_in_what_it_paid(unit: Unit, place: Path, start: Start) -> None:
     source = SOURCES["Arrays"]
     arrays = grouped(source.make()) if unit == "group" else source.make()
     key, lonely = key_with_a_lonely_teacher(units_of(arrays, unit)[arrays["split"] == 0])
-    base = see(place, source, arrays, unit, key, SCREEN, processes)
+    base = see(place, source, arrays, unit, key, SCREEN, start)
     assert base.code == 0, base.err
     for change in CHANGES:
         world = neighbor(source, arrays, unit, change, lonely)
-        expect_same(base, see(place, source, world, unit, key, SCREEN, processes), settled=True)
+        expect_same(base, see(place, source, world, unit, key, SCREEN, start), settled=True)
 
 
-def test_a_leak_would_be_noticed(place: Path, processes: Any) -> None:
+def test_a_leak_would_be_noticed(place: Path, start: Start) -> None:
     """Of each part that is compared, one planted difference."""
     source = SOURCES["Arrays"]
     arrays = source.make()
     key, _ = key_with_a_lonely_teacher(arrays["ids"][arrays["split"] == 0])
-    base = see(place, source, arrays, "record", key, [], processes)
+    base = see(place, source, arrays, "record", key, [], start)
     assert expect_same(base, base)
     mode, labels = base.files["labels.npz"]
     released = base.labels

@@ -154,7 +154,7 @@ def _die(teachers: range) -> None:
 
 @pytest.mark.slow
 def test_workers_that_always_die_are_given_up(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="killed 3 times in a row without finishing a chunk; .* 1 chunks are left"):
+    with pytest.raises(RuntimeError, match=r"killed 3 times in a row without finishing a chunk; .* 1 chunks are left"):
         run_jobs(BareJob(_die, tmp_path), [range(2)], Execution(workers=2), lambda steps: None)
 
 

@@ -257,7 +257,7 @@ def test_losses_of_extreme_logits_have_finite_gradients(loss: EntryLoss) -> None
 def test_bad_losses(settings: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):
         AsymmetricLoss(**settings)
-    with pytest.raises(ValueError, match="gamma >= 0, got gamma=-1.0"):
+    with pytest.raises(ValueError, match=r"gamma >= 0, got gamma=-1.0"):
         FocalLoss(-1.0)
 
 

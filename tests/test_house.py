@@ -1,0 +1,117 @@
+"""The house stays as it is planned: short modules, few parameters, no circles."""
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import pate
+
+ROOT = Path(pate.__file__).parents[1]
+FILES = {
+    path.relative_to(ROOT).as_posix(): path.read_text()
+    for package in ("pate", "models")
+    for path in sorted((ROOT / package).rglob("*.py"))
+}
+
+MOST_LINES = 400
+MOST_PARAMETERS = 8
+
+# one contract, long because everything that inherits it is shown as much
+LONG_MODULES = {"pate/testing/aggregators.py"}
+# Lightning's command line takes its options from these constructors
+MANY_PARAMETERS = {"pate/student/data.py:StudentData.__init__", "pate/student/module.py:Student.__init__"}
+
+
+def functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield prefix + node.name, node
+        name = (
+            f"{prefix}{node.name}."
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            else prefix
+        )
+        yield from functions(node, name)
+
+
+def parameters(arguments: ast.arguments) -> int:
+    """Count the parameters of a function, ``self`` and ``cls`` aside."""
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    rest = [each for each in (arguments.vararg, arguments.kwarg) if each is not None]
+    return len([each for each in named if each.arg not in ("self", "cls")]) + len(rest)
+
+
+def module_of(file: str) -> str:
+    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def imports(file: str, text: str, modules: set[str]) -> set[str]:
+    """The modules of the house that a file imports, wherever in it: those inside a function count."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file} imports by dots"
+            # a name that is imported from a package is a module, or something in the package's own module
+            found |= {f"{node.module}.{alias.name}" for alias in node.names if f"{node.module}.{alias.name}" in modules}
+            if any(f"{node.module}.{alias.name}" not in modules for alias in node.names):
+                found.add(str(node.module))
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found & modules
+
+
+def graph_of(files: dict[str, str]) -> dict[str, set[str]]:
+    modules = {module_of(file) for file in files}
+    return {module_of(file): imports(file, text, modules) for file, text in files.items()}
+
+
+def circle(graph: dict[str, set[str]]) -> list[str]:
+    """Return the modules of a circle of imports, the first of them again at the end; nothing where there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        found: list[str] = error.args[1]
+        return found
+    return []
+
+
+def test_modules_are_short() -> None:
+    assert {file for file, text in FILES.items() if len(text.splitlines()) > MOST_LINES} == LONG_MODULES
+
+
+def test_functions_have_few_parameters() -> None:
+    """Settings that belong together travel in a frozen dataclass, whose constructor is written by nobody."""
+    found = {
+        f"{file}:{name}"
+        for file, text in FILES.items()
+        for name, node in functions(ast.parse(text))
+        if parameters(node.args) > MOST_PARAMETERS
+    }
+    assert found == MANY_PARAMETERS
+
+
+def test_parameters_are_counted() -> None:
+    text = """
+def one(a, /, b, *c, d, **e):
+    def inner(f): ...
+class Two:
+    def three(self, g): ...
+"""
+    counts = {name: parameters(node.args) for name, node in functions(ast.parse(text))}
+    assert counts == {"one": 5, "one.inner": 1, "Two.three": 1}
+
+
+def test_imports_make_no_circle() -> None:
+    assert circle(graph_of(FILES)) == []
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_circle_is_found(late: bool) -> None:
+    back = "def name() -> None:\n    from house.room import wall" if late else "from house import room"
+    files = {"house/__init__.py": "", "house/room.py": "import house.door\nwall = 1", "house/door.py": back}
+    found = circle(graph_of(files))
+    assert found[0] == found[-1]
+    assert set(found) == {"house.room", "house.door"}
