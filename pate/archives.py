@@ -27,7 +27,8 @@ def read_arrays(
     """
     expect(path.is_file(), what, missing=str(path))
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # numpy leaves a file open that it cannot read
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     # what is raised depends on where a file ends or was changed
     except (OSError, ValueError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error) as error:

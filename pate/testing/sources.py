@@ -37,11 +37,12 @@ class SourceContract(ABC):
         """Change the features of the last record of a role, and nothing else, in the source in a folder."""
 
     @pytest.fixture(scope="class")
-    def folder(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    @classmethod
+    def folder(cls, tmp_path_factory: pytest.TempPathFactory) -> Path:
         """The source as it was written; not to be changed."""
         folder = tmp_path_factory.mktemp("source") / "source"
         folder.mkdir()
-        self.write(folder)
+        cls().write(folder)
         return folder
 
     @pytest.fixture
