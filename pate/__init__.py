@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     )
     from pate.aggregators import Aggregator, NoisyVotes, Release, StableTopK, TauVoting
     from pate.mechanisms import private_generator
-    from pate.votes import Votes
+    from pate.votes import Panel, Votes
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Aggregator",
@@ -29,6 +29,7 @@ __all__ = [
     "Ledger",
     "NeighboringRelation",
     "NoisyVotes",
+    "Panel",
     "RDPAccountant",
     "Release",
     "StableTopK",
