@@ -44,8 +44,11 @@ class Event(ABC):
     Subclasses are frozen, keyword-only dataclasses, validated when they are made. Their fields hold what JSON does
     (tuples for lists), and events. The name of a class is what stands in a ledger: it is final.
 
+    A kind has no kinds below it: the costs of many events are summed by formulas that know nothing of what a subclass
+    adds.
+
     Raises:
-        ValueError: where a class is defined whose name another class has.
+        ValueError: where a class is defined whose name another class has, or below a class that is a kind itself.
     """
 
     neighboring_relation: NeighboringRelation
@@ -54,6 +57,8 @@ class Event(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        above = [base.__name__ for base in cls.__mro__[1:] if issubclass(base, Event) and not inspect.isabstract(base)]
+        expect(not above, f"an event {cls.__name__} with a cost of its own, below no other kind", below=above)
         other = Event._kinds.setdefault(cls.__name__, cls)
         # `dataclass(slots=True)` and a reloaded module define the same class twice
         same = (other.__module__, other.__qualname__) == (cls.__module__, cls.__qualname__)
@@ -93,7 +98,11 @@ class CompositeEvent(Event):
     neighboring_relation: NeighboringRelation = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        relations = {event.neighboring_relation for event, _ in self.parts()}
+        parts = tuple(self.parts())
+        expect(parts, "at least one event", parts=parts)
+        for _, count in parts:
+            expect_count(1, count=count)
+        relations = {event.neighboring_relation for event, _ in parts}
         if self.neighboring_relation is not None:
             relations.add(NeighboringRelation(self.neighboring_relation))
         expect(len(relations) == 1, "one neighboring relation for all events", relations=sorted(map(str, relations)))
@@ -164,13 +173,14 @@ def total_cost(events: Sequence[Event], counts: ArrayLike = 1, orders: FloatArra
 
     Events of one kind are worked on together.
     """
-    kinds: set[type[Event]] = set(map(type, events))
+    # in the order of the events: sums of the same events are the same bit for bit, in every process
+    kinds: dict[type[Event], None] = dict.fromkeys(map(type, events))
     weights = np.broadcast_to(np.asarray(counts, dtype=np.float64), (len(events),))
     if any(issubclass(kind, CompositeEvent) for kind in kinds):
         flat = [leaf for event, count in zip(events, weights.tolist(), strict=True) for leaf in leaves(event, count)]
         return total_cost([event for event, _ in flat], [count for _, count in flat], orders)
     if len(kinds) == 1 and weights.all():
-        return kinds.pop().total(events, weights, orders)
+        return next(iter(kinds)).total(events, weights, orders)
     total = Cost.nothing(orders)
     for kind in kinds:
         chosen = np.fromiter((type(event) is kind for event in events), dtype=np.bool_, count=len(events))

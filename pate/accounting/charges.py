@@ -9,9 +9,11 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from pate.accounting.accountant import RDPAccountant
 from pate.accounting.base import Event, event_from_dict, total_cost
-from pate.accounting.cost import Cost
+from pate.accounting.cost import DEFAULT_ORDERS, Cost
 from pate.accounting.relation import NeighboringRelation
 from pate.typing import FloatArray
 from pate.validation import expect, expect_count, expect_open_unit
@@ -61,7 +63,8 @@ def expect_events(events: Events) -> None:
             once = event.cost()
         except OverflowError:
             raise ValueError(f"Expected an event whose cost is a float, got {str(event)[:80]}") from None
-        known = bool((once.rdp >= 0).all()) and once.log_survival <= 0 and once.mu_squared >= 0
+        known = np.shape(once.rdp) == DEFAULT_ORDERS.shape and bool((once.rdp >= 0).all())
+        known = known and once.log_survival <= 0 and once.mu_squared >= 0
         expect(known, "an event of known cost", event=event)
 
 

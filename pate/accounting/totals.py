@@ -20,6 +20,7 @@ from pate.accounting.charges import parse_events
 from pate.accounting.cost import Cost
 from pate.accounting.relation import NeighboringRelation
 from pate.typing import BoolArray, FloatArray
+from pate.validation import expect
 
 _DIGITS = 26  # bits of one factor, so that a product of two has no error
 _ENDLESS = 1e250  # counted as infinite: no sum of counts takes anything below it beyond the range of floats
@@ -130,6 +131,9 @@ def _terms(events: str, orders: bytes) -> _Terms:
     grid, parsed = np.frombuffer(orders), parse_events(events)
     costs = [parsed[relation].cost(grid) for relation in NeighboringRelation]
     value = np.stack([np.append(each.rdp, [0.0 - each.log_survival, each.mu_squared]) for each in costs])
+    # an event of another package may know its cost on the usual orders alone
+    known = value.shape[1] == grid.size + 2 and not (value < 0).any()
+    expect(known, f"an event of known cost on all orders up to {grid.max():g}", event=events[:80])
     infinite = ~(value < _ENDLESS)
     finite = np.where(infinite, 0.0, value)
     scaled = finite * (2.0 ** (53 - _DIGITS) + 1)

@@ -35,13 +35,16 @@ OWN: tuple[type[Aggregator], ...] = (
 def load_plugins() -> dict[str, type[Aggregator]]:
     """Import the aggregators that installed packages offer in the group ``pate.aggregators``; by name.
 
-    Raises ``ValueError`` where an entry point is not an aggregator.
+    Raises ``ValueError`` where an entry point is not an aggregator, or has the name of another one.
     """
     found: dict[str, type[Aggregator]] = {}
+    own = {cls.__name__: cls for cls in OWN}
     for entry in entry_points(group=GROUP):
         cls = entry.load()
         right = isinstance(cls, type) and issubclass(cls, Aggregator)
         expect(right, f"an Aggregator at the entry point {entry.name} of {GROUP}", found=cls)
+        other = (own | found).get(entry.name, cls)
+        expect(cls is other, f"one aggregator {entry.name}, that of {other.__module__}", another=entry.value)
         found[entry.name] = cls
     return found
 

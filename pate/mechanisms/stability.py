@@ -44,9 +44,13 @@ class _GapTest(Mechanism[BoolArray]):
         """
         gaps = np.asarray(scores, dtype=np.float64)
         expect(np.isfinite(gaps).all(), "finite gaps", gaps=scores)
+        self._expect_priced(gaps)
         stable = np.maximum(gaps, self.shift)
         passed: BoolArray = stable + self._noise(generator, stable.shape) - self._quantile > self.shift
         return passed
+
+    def _expect_priced(self, gaps: FloatArray) -> None:
+        """Raise ``ValueError`` on gaps that the event does not pay for."""
 
     @abstractmethod
     def _noise(self, generator: np.random.Generator, size: tuple[int, ...]) -> FloatArray:
@@ -103,6 +107,12 @@ class StabilityTest(_GapTest):
             num_teachers=self.num_teachers,
             window=self.window,
         )
+
+    def _expect_priced(self, gaps: FloatArray) -> None:
+        expect((2 * gaps % 1 == 0).all(), "gaps in whole or half votes", gaps=gaps.ravel()[:5].tolist())
+        # the narrower gap of two neighbors is num_teachers at most
+        most = self.num_teachers + (self.window or 0)
+        expect(gaps.max(initial=0) <= most, f"gaps of at most {most} votes", gaps=gaps.ravel()[:5].tolist())
 
     def _noise(self, generator: np.random.Generator, size: tuple[int, ...]) -> FloatArray:
         return self.sigma * np.asarray(generator.standard_normal(size))

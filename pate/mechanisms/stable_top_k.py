@@ -16,7 +16,7 @@ from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.base import Mechanism, Released_co
 from pate.mechanisms.gaps import GapChoice, GapNoise, SortedCounts, as_counts, sort_rows
 from pate.mechanisms.noise import gumbel
-from pate.mechanisms.ranking import ROWS, expect_within
+from pate.mechanisms.ranking import ROWS
 from pate.mechanisms.stability import StabilityTest
 from pate.typing import BoolArray, IntArray
 from pate.validation import expect, expect_count, expect_open_unit
@@ -183,7 +183,7 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
 
     def __post_init__(self) -> None:
         expect_count(1, k=self.k)
-        expect_within(self.num_labels, k=self.k)
+        expect(self.k <= self.num_labels, f"k <= {self.num_labels} for {self.num_labels} labels", k=self.k)
         expect(math.isfinite(self.pull) and self.pull >= 0, "pull >= 0", pull=self.pull)
         super().__post_init__()
 

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.accounting.base import Event, event_from_dict, total_cost
-from pate.accounting.charges import Events, account, parse_events
+from pate.accounting.base import CompositeEvent, Event, event_from_dict, total_cost
+from pate.accounting.charges import Events, account, name_of, parse_events, plain_events
 from pate.accounting.cost import DEFAULT_ORDERS, Cost
 from pate.accounting.curves import pure_dp_mu_squared
+from pate.accounting.events import GaussianEvent
 from pate.accounting.ledger import Ledger, read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import Questions, describe, make_statement, verify_statement
+from pate.accounting.totals import charge_values
 from pate.accounting.verification import verify_ledger
 from pate.testing.events import EventContract, Laws
 from pate.typing import FloatArray
@@ -128,10 +130,12 @@ def test_an_installed_event_is_found_by_its_entry_point(
 ) -> None:
     content = (
         "from dataclasses import dataclass\n"
-        "from pate.accounting import PureDPEvent\n"
+        "from pate.accounting.curves import pure_dp_rdp\n"
+        "from pate.accounting.events import CurveEvent\n"
         "@dataclass(frozen=True, kw_only=True)\n"
-        "class InstalledEvent(PureDPEvent):\n"
-        "    pass\n"
+        "class InstalledEvent(CurveEvent):\n"
+        "    epsilon: float\n"
+        "    rdp = staticmethod(pure_dp_rdp)\n"
     )
     install(tmp_path, "pate_outside", content, "InstalledEvent = pate_outside:InstalledEvent")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -165,3 +169,63 @@ def test_an_event_without_a_cost_cannot_be_made(kinds: dict[str, type[Event]]) -
         Free(neighboring_relation=REPLACE)  # type: ignore[abstract]
     with pytest.raises(ValueError, match=r"^Expected an event among BoundedRangeEvent, [^\n]*, got type='Free'$"):
         event_from_dict({"type": "Free", "neighboring_relation": "replace_record"})
+
+
+def test_a_kind_has_no_kinds_below_it(kinds: dict[str, type[Event]]) -> None:
+    """Sums of Gaussian events know nothing of a cost that a subclass states for itself."""
+    with pytest.raises(ValueError, match=r"^Expected an event DearerEvent [^\n]*, got below=\['GaussianEvent'\]$"):
+        type("DearerEvent", (GaussianEvent,), {"cost": lambda event, orders: Cost(orders, 0.0)})
+    assert "DearerEvent" not in kinds
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5])
+def test_parts_of_an_outside_composite_happen_once_at_least(kinds: dict[str, type[Event]], count: int) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class PairEvent(CompositeEvent):
+        event: Event
+
+        def parts(self) -> Iterator[tuple[Event, int]]:
+            yield from [(self.event, 2), (self.event, count)]
+
+    with pytest.raises(ValueError, match=r"^Expected an integer count >= 1, got count="):
+        PairEvent(event=LaplaceEvent(scale=2.0, neighboring_relation=REPLACE))
+
+
+def test_an_outside_composite_of_nothing_is_refused(kinds: dict[str, type[Event]]) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class EmptyEvent(CompositeEvent):
+        def parts(self) -> tuple[tuple[Event, int], ...]:
+            return ()
+
+    with pytest.raises(ValueError, match=r"^Expected at least one event, got"):
+        EmptyEvent(neighboring_relation=REPLACE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LyingEvent(Event):
+    """A cost that is in order on the usual orders alone, or not even there."""
+
+    how: str
+
+    def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        usual = len(orders) == len(DEFAULT_ORDERS)
+        if self.how == "short":
+            return Cost(np.ones(3), 0.0)
+        if self.how == "rebate" and not usual:
+            return Cost(np.full(orders.shape, -1.0), 0.0)
+        return Cost(np.ones(orders.shape), 0.0)
+
+
+def lie(how: str) -> Events:
+    return {each: LyingEvent(how=how, neighboring_relation=each) for each in NeighboringRelation}
+
+
+def test_a_cost_of_another_shape_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(ValueError, match=r"^Expected an event of known cost, got event="):
+        ledger.reserve(lie("short"), count=1, run="run", description="lie", seeded=False)
+
+
+def test_a_cost_below_zero_on_some_orders_is_never_added() -> None:
+    """A filter looks at orders of its own, on which nothing may give back what others spent."""
+    with pytest.raises(ValueError, match=r"^Expected an event of known cost on all orders up to 2e\+09, got event="):
+        charge_values(name_of(plain_events(lie("rebate"))), 1, np.append(DEFAULT_ORDERS, 2e9))

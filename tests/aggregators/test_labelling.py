@@ -182,13 +182,28 @@ def test_an_outsider_is_calibrated_and_compared_by_name(
     assert [each.title for each in proposed].count("NoisyMean") == 1
 
 
-def test_an_entry_point_that_is_no_aggregator_is_refused(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("Stranger = json:loads", "Expected an Aggregator at the entry point Stranger of pate.aggregators"),
+        (
+            "StableTopK = pate.aggregators:NoisyVotes",
+            "Expected one aggregator StableTopK, that of pate.aggregators.stable_topk, got another=",
+        ),
+    ],
+)
+def test_an_entry_point_that_is_no_aggregator_of_its_own_is_refused(
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    entry: str,
+    message: str,
 ) -> None:
     record = tmp_path / "site" / "stranger-1.0.dist-info"
     record.mkdir(parents=True)
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
-    (record / "entry_points.txt").write_text("[pate.aggregators]\nStranger = json:loads\n")
+    (record / "entry_points.txt").write_text(f"[pate.aggregators]\n{entry}\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     assert relabel(run, {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 3.0}}) == 2
-    assert "Expected an Aggregator at the entry point Stranger of pate.aggregators" in capsys.readouterr().err
+    assert message in capsys.readouterr().err

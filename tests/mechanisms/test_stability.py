@@ -94,7 +94,9 @@ def test_half_the_probability_of_failure_is_refuted(relation: NeighboringRelatio
 
 
 def both(noise: float, **settings: Any) -> tuple[m.Mechanism[BoolArray], ...]:
-    return m.StabilityTest(num_teachers=100, sigma=noise, **settings), m.LaplaceStabilityTest(scale=noise, **settings)
+    return m.StabilityTest(num_teachers=200_000, sigma=noise, **settings), m.LaplaceStabilityTest(
+        scale=noise, **settings
+    )
 
 
 @pytest.mark.parametrize("shift", [1, 2])
@@ -108,9 +110,19 @@ def test_an_unstable_gap_passes_as_often_as_it_may(shift: int) -> None:
 
 @pytest.mark.parametrize("noise", [1e-6, 1e3])
 def test_a_gap_passes_when_it_is_wide_against_the_noise(noise: float) -> None:
-    for gap, expected in ((2 + 100 * noise, True), (2, False)):
+    for gap, expected in ((2.5 + 100 * round(noise), True), (2, False)):
         for test in both(noise, delta_test=1e-9, shift=2):
             assert (test(np.full(100, gap), generator=m.seeded_generator(0)) == expected).all()
+
+
+@pytest.mark.parametrize("gap", [4.6, 5.725, 11.0])
+def test_a_gap_that_the_event_does_not_pay_for_is_refused(gap: float) -> None:
+    """The maximum in its curve runs over half votes up to the number of teachers."""
+    test = m.StabilityTest(num_teachers=10, sigma=0.3, delta_test=1e-9, shift=2)
+    with pytest.raises(ValueError, match=r"^Expected gaps (in whole or half|of at most 10) votes, got gaps=\[3.0, "):
+        test([3.0, gap], generator=m.seeded_generator(0))
+    distances = m.StabilityTest(num_teachers=1, sigma=0.3, delta_test=1e-9, shift=1, window=1)
+    assert distances([0.5, 1.5], generator=m.seeded_generator(0)).shape == (2,)
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def test_fixed_k_with_little_noise_is_the_top() -> None:
     ("arguments", "message"),
     [
         ({"k": 0}, "Expected an integer k >= 1, got k=0"),
-        ({"k": 5}, "Expected k <= 4 for 4 items, got k=5"),
+        ({"k": 5}, "Expected k <= 4 for 4 labels, got k=5"),
         ({"pull": -1.0}, "Expected pull >= 0, got pull=-1.0"),
         ({"pull": math.inf}, "Expected pull >= 0, got pull=inf"),
         ({"scale_peel": 0.0}, "Expected scale_peel > 0, got scale_peel=0.0"),
