@@ -18,6 +18,7 @@ _LOSS_ERROR = 1e-12
 _UNDERFLOW = 1e-60
 _MAX_GAPS = 2**52  # beyond them floats do not tell one gap from the next: the Gaussian bound is the answer
 _PARTS = 8  # that a block of gaps is split into
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
 _MAX_BLOCKS = 400_000  # beyond so many blocks at once, their bounds stand in for the gaps within
 
 
@@ -135,6 +136,5 @@ def log_ndtr_rise(start: FloatArray, width: float) -> FloatArray:
     # the integral of phi / Phi keeps the digits of a small rise
     if width > 1:
         return np.asarray(log_ndtr(start + width) - log_ndtr(start), dtype=np.float64)
-    nodes, weights = np.polynomial.legendre.leggauss(10)
-    at = start[..., None] + width * (nodes + 1) / 2
-    return np.asarray(width / np.sqrt(2 * np.pi) * (1 / erfcx(-at / np.sqrt(2))) @ weights, dtype=np.float64)
+    at = start[..., None] + width * (_NODES + 1) / 2
+    return np.asarray(width / np.sqrt(2 * np.pi) * (1 / erfcx(-at / np.sqrt(2))) @ _WEIGHTS, dtype=np.float64)
