@@ -118,17 +118,24 @@ class _Outcome(NamedTuple):
 
 def _two_outcome_rdp(alpha: FloatArray, *outcomes: _Outcome) -> FloatArray:
     """Return the largest Renyi divergence of P from Q, rounded upwards."""
-    excess, terms, largest = np.zeros(()), [], np.zeros(())
-    for loss, top, p, q, most in outcomes:
+    excess, largest = np.zeros(()), np.zeros(())
+    for loss, _, _, _, most in outcomes:
         # E_Q[r^alpha] - 1 as E_Q[r^alpha - 1 - alpha (r - 1)]: no term is negative, so small ones keep their digits
         curved, linear = np.expm1(alpha * loss), alpha * np.expm1(loss)
         slack = _ROUNDING * (np.abs(curved) + np.abs(linear))
         excess = excess + ndtr(most) * ((curved - linear) * (1 + _LOSS_ERROR * (2 + np.abs(alpha * loss))) + slack)
-        terms.append(alpha * top + log_ndtr(most) - _ROUNDING * alpha * (log_ndtr(p) + log_ndtr(q)))
         largest = np.maximum(largest, np.abs(alpha * loss))
+    total: FloatArray = np.asarray(np.log1p(excess), dtype=np.float64)
     # beyond the range of exp, in log space
-    total = np.where(largest < 600, np.log1p(excess), np.logaddexp(*terms) + _ROUNDING)
-    return np.asarray(total / (alpha - 1), dtype=np.float64)
+    far = ~(largest < 600)
+    terms = [
+        alpha[far] * top[far]
+        + log_ndtr(most[far])
+        - _ROUNDING * alpha[far] * (log_ndtr(p[far]) + log_ndtr(q[far]))
+        for _, top, p, q, most in outcomes
+    ]
+    total[far] = np.logaddexp(*terms) + _ROUNDING
+    return total / (alpha - 1)
 
 
 def log_ndtr_rise(start: FloatArray, width: float) -> FloatArray:
