@@ -18,6 +18,7 @@ _LOSS_ERROR = 1e-12
 _UNDERFLOW = 1e-60
 _MAX_GAPS = 2**52  # beyond them floats do not tell one gap from the next: the Gaussian bound is the answer
 _PARTS = 8  # that a block of gaps is split into
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
 _MAX_BLOCKS = 400_000  # beyond so many blocks at once, their bounds stand in for the gaps within
 
 
@@ -117,17 +118,24 @@ class _Outcome(NamedTuple):
 
 def _two_outcome_rdp(alpha: FloatArray, *outcomes: _Outcome) -> FloatArray:
     """Return the largest Renyi divergence of P from Q, rounded upwards."""
-    excess, terms, largest = np.zeros(()), [], np.zeros(())
-    for loss, top, p, q, most in outcomes:
+    excess, largest = np.zeros(()), np.zeros(())
+    for loss, _, _, _, most in outcomes:
         # E_Q[r^alpha] - 1 as E_Q[r^alpha - 1 - alpha (r - 1)]: no term is negative, so small ones keep their digits
         curved, linear = np.expm1(alpha * loss), alpha * np.expm1(loss)
         slack = _ROUNDING * (np.abs(curved) + np.abs(linear))
         excess = excess + ndtr(most) * ((curved - linear) * (1 + _LOSS_ERROR * (2 + np.abs(alpha * loss))) + slack)
-        terms.append(alpha * top + log_ndtr(most) - _ROUNDING * alpha * (log_ndtr(p) + log_ndtr(q)))
         largest = np.maximum(largest, np.abs(alpha * loss))
+    total: FloatArray = np.asarray(np.log1p(excess), dtype=np.float64)
     # beyond the range of exp, in log space
-    total = np.where(largest < 600, np.log1p(excess), np.logaddexp(*terms) + _ROUNDING)
-    return np.asarray(total / (alpha - 1), dtype=np.float64)
+    far = ~(largest < 600)
+    terms = [
+        alpha[far] * top[far]
+        + log_ndtr(most[far])
+        - _ROUNDING * alpha[far] * (log_ndtr(p[far]) + log_ndtr(q[far]))
+        for _, top, p, q, most in outcomes
+    ]
+    total[far] = np.logaddexp(*terms) + _ROUNDING
+    return total / (alpha - 1)
 
 
 def log_ndtr_rise(start: FloatArray, width: float) -> FloatArray:
@@ -135,6 +143,5 @@ def log_ndtr_rise(start: FloatArray, width: float) -> FloatArray:
     # the integral of phi / Phi keeps the digits of a small rise
     if width > 1:
         return np.asarray(log_ndtr(start + width) - log_ndtr(start), dtype=np.float64)
-    nodes, weights = np.polynomial.legendre.leggauss(10)
-    at = start[..., None] + width * (nodes + 1) / 2
-    return np.asarray(width / np.sqrt(2 * np.pi) * (1 / erfcx(-at / np.sqrt(2))) @ weights, dtype=np.float64)
+    at = start[..., None] + width * (_NODES + 1) / 2
+    return np.asarray(width / np.sqrt(2 * np.pi) * (1 / erfcx(-at / np.sqrt(2))) @ _WEIGHTS, dtype=np.float64)
