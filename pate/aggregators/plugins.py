@@ -5,7 +5,7 @@ from importlib.metadata import entry_points
 from pate.aggregators.base import Aggregator, Outlook
 from pate.aggregators.noisy_votes import GNThreshold, NoisyVotes
 from pate.aggregators.powerset import Powerset
-from pate.aggregators.screens import Confident, Interactive
+from pate.aggregators.screens import ConfidentScreen, InteractiveScreen
 from pate.aggregators.stable_majority import StableMajority
 from pate.aggregators.stable_topk import FixedStableTopK, GaussianStableTopK, StableTopK
 from pate.aggregators.tau_voting import TauVoting
@@ -24,8 +24,8 @@ OWN: tuple[type[Aggregator], ...] = (
     FixedStableTopK,
     Peeling,
     Joint,
-    Confident,
-    Interactive,
+    ConfidentScreen,
+    InteractiveScreen,
     Canonical,
     Powerset,
 )

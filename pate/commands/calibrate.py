@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from enum import Enum
@@ -15,6 +16,7 @@ from pate.accounting.figures import epsilon_text, exact_text
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, registered
 from pate.commands.parsing import call
+from pate.runs.renamed import RENAMED
 from pate.validation import expect, expect_open_unit
 from pate.votes import Panel
 
@@ -88,6 +90,9 @@ def calibrate_kind(
     """
     expect_open_unit(answered=answered)
     known = registered()
+    if aggregator in RENAMED:
+        print(f"pate: {aggregator} is now {RENAMED[aggregator]}", file=sys.stderr)
+        aggregator = RENAMED[aggregator]
     expect(aggregator in known, f"--aggregator among {', '.join(known)}", aggregator=aggregator)
     target = _target(target_epsilon, delta, num_queries, neighboring_relation)
     found = known[aggregator].for_target(target, panel, delta_test=delta_test, answered=answered)

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def test_ballots_are_loaded_where_they_are_needed(run: Path, aggregator: dict[st
 
 def test_a_screen_settles_what_was_asked(run: Path) -> None:
     screen: dict[str, Any] = {
-        "class_path": "Confident",
+        "class_path": "ConfidentScreen",
         "init_args": {
             "answers": {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 2.0}},
             "sigma_confident": 1.0,
@@ -90,9 +91,35 @@ def test_a_screen_settles_what_was_asked(run: Path) -> None:
     assert statement["num_answered"] == asked
 
 
+@pytest.mark.parametrize("name", ["Confident", "pate.aggregators.Confident", "pate.aggregators.ConfidentScreen"])
+def test_labels_that_an_old_name_released_are_this_commands(
+    run: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run of an earlier version goes on under the old and the new name, and pays for nothing twice."""
+    settings = {
+        "answers": {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 2.0}},
+        "sigma_confident": 1.0,
+        "threshold_confident": 4.0,
+    }
+    assert relabel(run, {"class_path": "ConfidentScreen", "init_args": settings}) == 0
+    state, labels = run / "private" / "label.json", run / "public" / "labels.npz"
+    state.write_text(state.read_text().replace("ConfidentScreen", "Confident"))
+    released = ReleasedLabels.load(Run(run))
+    path = "pate.aggregators.screens.Confident"
+    with labels.open("wb") as file:
+        replace(released, aggregator=released.aggregator | {"class_path": path}).save(file, Run(run))
+    kept = labels.read_bytes()
+    capsys.readouterr()
+    assert relabel(run, {"class_path": name, "init_args": settings}) == 0
+    said = capsys.readouterr().err
+    assert said.count("pate.aggregators.Confident is now pate.aggregators.ConfidentScreen") == (name[-6:] != "Screen")
+    assert labels.read_bytes() == kept
+    assert read_ledger(run / "ledger.sqlite").entries[-1].release == released.release
+
+
 def test_a_crash_before_settling_settles_the_same(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     screen: dict[str, Any] = {
-        "class_path": "Confident",
+        "class_path": "ConfidentScreen",
         "init_args": {
             "answers": {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 2.0}},
             "sigma_confident": 1.0,
@@ -116,7 +143,7 @@ def test_a_crash_before_settling_settles_the_same(run: Path, monkeypatch: pytest
 
 def test_a_student_is_asked_before_the_teachers(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     interactive: dict[str, Any] = {
-        "class_path": "Interactive",
+        "class_path": "InteractiveScreen",
         "init_args": {
             "answers": {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 2.0}},
             "sigma_interactive": 0.5,
@@ -125,7 +152,7 @@ def test_a_student_is_asked_before_the_teachers(run: Path, capsys: pytest.Captur
         },
     }
     assert relabel(run, interactive) == 2
-    assert "Expected --predictions, which Interactive needs" in capsys.readouterr().err
+    assert "Expected --predictions, which InteractiveScreen needs" in capsys.readouterr().err
     assert cli.main(["student", "predict", "--run", str(run), "--data.predict_on=public"]) == 0
     student = run / "public" / "student" / "predictions.npz"
     predictions = shutil.copy(student, run.parent / "predictions.npz")

@@ -10,10 +10,11 @@ import pytest
 
 import pate.aggregators
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators import Aggregator, Interactive, NoisyVotes, Outlook, propose, registered
+from pate.aggregators import Aggregator, InteractiveScreen, NoisyVotes, Outlook, propose, registered
 from pate.votes import Panel, Votes
 
-CLASSES = [cls for cls in vars(pate.aggregators).values() if inspect.isclass(cls) and issubclass(cls, Aggregator)]
+EXPORTED = [getattr(pate.aggregators, name) for name in pate.aggregators.__all__]
+CLASSES = [cls for cls in EXPORTED if inspect.isclass(cls) and issubclass(cls, Aggregator)]
 CONCRETE = [cls for cls in CLASSES if cls is not Aggregator]
 
 
@@ -41,8 +42,8 @@ def test_names_tell_aggregators_apart() -> None:
     names = [each.title for each in propose(outlook)]
     assert len(names) == len(set(names))
     noisy = NoisyVotes(sigma_votes=1.0)
-    screen = Interactive(answers=noisy, sigma_interactive=1.0, threshold_interactive=3.0)
-    assert screen.title == "Interactive (NoisyVotes)"
+    screen = InteractiveScreen(answers=noisy, sigma_interactive=1.0, threshold_interactive=3.0)
+    assert screen.title == "InteractiveScreen (NoisyVotes)"
 
 
 def test_every_aggregator_is_registered_and_proposes_itself() -> None:
