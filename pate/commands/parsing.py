@@ -49,7 +49,7 @@ class StageParser(ArgumentParser):
             message += _did_you_mean(found[1], list(self._option_string_actions))
         super().error(message, ex)
 
-    def parse_args(self, *args: Any, **options: Any) -> Namespace:
+    def parse_args(self, *args: Any, **options: Any) -> Namespace:  # type: ignore[override]
         """Return what the options say, with classes by their new names; a line on stderr says which were old."""
         parsed: Namespace = super().parse_args(*args, **options)
         _rename(parsed)

@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from pate import cli
 from pate.accounting.ledger import read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import verify_statement
-from pate.aggregators import Outlook, propose
+from pate.aggregators import Outlook, plugins, propose
 from pate.runs import Run
 from pate.runs.released import ReleasedLabels
 from pate.votes import Panel
@@ -199,23 +200,36 @@ def test_an_outsider_adds_an_aggregator(run: Path, outsider: None, name: str) ->
     assert cli.main(["account", "--aggregator", name, "--aggregator.sigma_mean=2", *sizes]) == 0
 
 
+@pytest.mark.parametrize("name", ["NoisyMean", "outsider.NoisyMean"])
 def test_an_outsider_is_calibrated_and_compared_by_name(
-    outsider: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    outsider: None, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
-    assert cli.main(["calibrate", "--aggregator=NoisyMean", "--target_epsilon=3", *sizes]) == 0
+    assert cli.main(["calibrate", f"--aggregator={name}", "--target_epsilon=3", *sizes]) == 0
     assert "class_path: NoisyMean" in capsys.readouterr().out
     proposed = propose(Outlook(panel=Panel(10, 4), num_queries=9, delta=1e-6, relation=RELATION, labels_per_sample=2))
     assert [each.title for each in proposed].count("NoisyMean") == 1
 
 
-def test_an_entry_point_that_is_no_aggregator_is_refused(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("Stranger = json:loads", "an Aggregator at the entry point Stranger of pate.aggregators, got found="),
+        ("Stranger = json:Stranger", "an Aggregator at the entry point Stranger of pate.aggregators, got json:"),
+        ("Stranger = nowhere_to_be_found:Stranger", "an Aggregator at the entry point Stranger of pate.aggregators"),
+        ("Stranger = pate.aggregators:StableTopK", "the name of the class, StableTopK, at the entry point Stranger"),
+        ("NoisyVotes = pate.aggregators:NoisyVotes", "one aggregator NoisyVotes, that of elsewhere, got another="),
+    ],
+)
+def test_an_entry_point_that_names_no_aggregator_is_refused(
+    entry: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(plugins, "OWN", (SimpleNamespace(__name__="NoisyVotes", __module__="elsewhere"),))
     record = tmp_path / "site" / "stranger-1.0.dist-info"
     record.mkdir(parents=True)
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
-    (record / "entry_points.txt").write_text("[pate.aggregators]\nStranger = json:loads\n")
+    (record / "entry_points.txt").write_text(f"[pate.aggregators]\n{entry}\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    assert relabel(run, {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 3.0}}) == 2
-    assert "Expected an Aggregator at the entry point Stranger of pate.aggregators" in capsys.readouterr().err
+    sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
+    assert cli.main(["account", "--aggregator=NoisyVotes", "--aggregator.sigma_votes=3", *sizes]) == 2
+    assert f"pate account: Expected {message}" in capsys.readouterr().err

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import pate.aggregators
+from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, InteractiveScreen, NoisyVotes, Outlook, propose, registered
 from pate.votes import Panel, Votes
@@ -61,3 +62,12 @@ def test_every_aggregator_is_registered_and_proposes_itself() -> None:
     assert not {type(each).__name__ for each in wide} & {"Canonical", "Powerset"}
     with pytest.raises(ValueError, match="settings of the aggregator, which follow from how many labels"):
         propose(replace(outlook, labels_per_sample=None))
+
+
+def test_a_plugin_that_takes_other_arguments_is_refused_where_it_is_defined() -> None:
+    """Such as one that was written for an earlier version."""
+    message = r"Old.event\(self, panel, relation, tier\), got event\(self, num_teachers, num_labels\)$"
+    with pytest.raises(ValueError, match=r"^Expected tests\.aggregators\.test_package\." + message):
+
+        class Old(Aggregator):
+            def event(self, *, num_teachers: int, num_labels: int) -> Event: ...  # type: ignore[override,empty-body]
