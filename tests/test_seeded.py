@@ -18,11 +18,11 @@ from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import (
     Aggregator,
     Canonical,
-    Confident,
+    ConfidentScreen,
     FixedStableTopK,
     GaussianStableTopK,
     GNThreshold,
-    Interactive,
+    InteractiveScreen,
     Joint,
     NoisyVotes,
     Peeling,
@@ -132,12 +132,12 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
         "joint": Joint(k=2, scale_joint=2.0, **common),
         "canonical": Canonical(k=2, scale_canonical=2.0, **common),
         "powerset": Powerset(scale_powerset=2.0, **common),
-        "confident": Confident(answers=noisy, sigma_confident=2.0, threshold_confident=8.0, **common),
-        "confident worst": Confident(
+        "confident": ConfidentScreen(answers=noisy, sigma_confident=2.0, threshold_confident=8.0, **common),
+        "confident worst": ConfidentScreen(
             answers=stable, sigma_confident=2.0, threshold_confident=4.0, over="worst", **common
         ),
-        "interactive": Interactive(answers=noisy, **screen, **common),
-        "interactive worst": Interactive(answers=stable, over="worst", min_confidence=0.7, **screen, **common),
+        "interactive": InteractiveScreen(answers=noisy, **screen, **common),
+        "interactive worst": InteractiveScreen(answers=stable, over="worst", min_confidence=0.7, **screen, **common),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import MISSING, dataclass, fields, replace
+from inspect import Parameter, signature
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -17,6 +18,9 @@ from pate.accounting.relation import NeighboringRelation
 from pate.typing import BoolArray, FloatArray, IntArray, UInt8Array
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 from pate.votes import Panel, Votes
+
+_METHODS = ("event", "aggregate", "charges", "calibrated", "for_target", "gap_needed", "proposals")
+"""What subclasses override, with the arguments that it is called with."""
 
 
 class Release(NamedTuple):
@@ -118,12 +122,25 @@ class Aggregator(ABC):
 
     Args:
         neighboring_relation: the relation that the mechanism is run for.
+
+    Raises:
+        ValueError: where a class is defined whose methods lack an argument that they are called with.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ()
     """The parameters that are scales of noise, in votes: multiplied by 2, they halve every shift of a vote."""
 
     neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in set(vars(cls)) & set(_METHODS):
+            wanted, found = (signature(getattr(owner, name)).parameters for owner in (Aggregator, cls))
+            takes_all = any(each.kind is Parameter.VAR_KEYWORD for each in found.values())
+            # before 0.3 they took num_teachers and num_labels in place of a panel
+            if not takes_all and not set(wanted) <= set(found):
+                place = f"{cls.__module__}.{cls.__name__}.{name}"
+                raise ValueError(f"Expected {place}({', '.join(wanted)}), got {name}({', '.join(found)})")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))

@@ -5,7 +5,7 @@ from importlib.metadata import entry_points
 from pate.aggregators.base import Aggregator, Outlook
 from pate.aggregators.noisy_votes import GNThreshold, NoisyVotes
 from pate.aggregators.powerset import Powerset
-from pate.aggregators.screens import Confident, Interactive
+from pate.aggregators.screens import ConfidentScreen, InteractiveScreen
 from pate.aggregators.stable_majority import StableMajority
 from pate.aggregators.stable_topk import FixedStableTopK, GaussianStableTopK, StableTopK
 from pate.aggregators.tau_voting import TauVoting
@@ -24,8 +24,8 @@ OWN: tuple[type[Aggregator], ...] = (
     FixedStableTopK,
     Peeling,
     Joint,
-    Confident,
-    Interactive,
+    ConfidentScreen,
+    InteractiveScreen,
     Canonical,
     Powerset,
 )
@@ -35,18 +35,22 @@ OWN: tuple[type[Aggregator], ...] = (
 def load_plugins() -> dict[str, type[Aggregator]]:
     """Import the aggregators that installed packages offer in the group ``pate.aggregators``; by name.
 
-    Raises ``ValueError`` where an entry point is not an aggregator, or has the name of another one.
+    Raises:
+        ValueError: where an entry point is not an aggregator under the name of its class, or has the name of another.
     """
-    found: dict[str, type[Aggregator]] = {}
-    own = {cls.__name__: cls for cls in OWN}
+    found = {cls.__name__: cls for cls in OWN}
     for entry in entry_points(group=GROUP):
-        cls = entry.load()
-        right = isinstance(cls, type) and issubclass(cls, Aggregator)
-        expect(right, f"an Aggregator at the entry point {entry.name} of {GROUP}", found=cls)
-        other = (own | found).get(entry.name, cls)
-        expect(cls is other, f"one aggregator {entry.name}, that of {other.__module__}", another=entry.value)
-        found[entry.name] = cls
-    return found
+        place = f"at the entry point {entry.name} of {GROUP}"
+        try:
+            cls = entry.load()
+        except (ImportError, AttributeError) as error:
+            raise ValueError(f"Expected an Aggregator {place}, got {entry.value}: {error}") from None
+        expect(isinstance(cls, type) and issubclass(cls, Aggregator), f"an Aggregator {place}", found=cls)
+        # classes go by their own names in settings
+        expect(entry.name == cls.__name__, f"the name of the class, {cls.__name__}, {place}", name=entry.name)
+        other = found.setdefault(entry.name, cls)
+        expect(other is cls, f"one aggregator {entry.name}, that of {other.__module__}", another=entry.value)
+    return {name: cls for name, cls in found.items() if cls not in OWN}
 
 
 def registered() -> dict[str, type[Aggregator]]:

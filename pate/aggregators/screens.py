@@ -1,8 +1,9 @@
 """Screens: a cheap noisy check that decides which queries are put to another aggregator."""
 
+import warnings
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
@@ -91,7 +92,7 @@ class Screen(Aggregator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Confident(Screen):
+class ConfidentScreen(Screen):
     """Put to ``answers`` only the queries on which the teachers are confident.
 
     Choose it where some samples are hopeless and ``answers`` is dear: a query that is refused costs the screen alone.
@@ -142,7 +143,7 @@ class Confident(Screen):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Interactive(Screen):
+class InteractiveScreen(Screen):
     """Put to ``answers`` only the queries on which the teachers contradict a student; confirm it on the others.
 
     Choose it to improve a student that an earlier release has trained: where the teachers agree with it, its own
@@ -211,3 +212,21 @@ class Interactive(Screen):
                 neighboring_relation=outlook.relation,
             ),
         )
+
+
+class Confident(ConfidentScreen):
+    """The old name of `ConfidentScreen`, for one more version."""
+
+    def __new__(cls, **settings: Any) -> Any:
+        """Make a `ConfidentScreen`, and warn."""
+        warnings.warn("pate.aggregators.Confident is now ConfidentScreen", DeprecationWarning, stacklevel=2)
+        return ConfidentScreen(**settings)
+
+
+class Interactive(InteractiveScreen):
+    """The old name of `InteractiveScreen`, for one more version."""
+
+    def __new__(cls, **settings: Any) -> Any:
+        """Make an `InteractiveScreen`, and warn."""
+        warnings.warn("pate.aggregators.Interactive is now InteractiveScreen", DeprecationWarning, stacklevel=2)
+        return InteractiveScreen(**settings)

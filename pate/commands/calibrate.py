@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from enum import Enum
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -15,6 +18,7 @@ from pate.accounting.figures import epsilon_text, exact_text
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, registered
 from pate.commands.parsing import call
+from pate.runs.renamed import RENAMED
 from pate.validation import expect, expect_open_unit
 from pate.votes import Panel
 
@@ -69,8 +73,8 @@ def calibrate_kind(
     """Find the noise that meets a target epsilon, print and return it.
 
     Args:
-        aggregator: the mechanism: the name of a class of this package or of an installed one, which chooses its
-            settings by the target; or a class with settings, whose noise may be in any proportion.
+        aggregator: the mechanism: the name of a class of this package or of an installed one, or the path of any other,
+            which chooses its settings by the target; or a class with settings, whose noise may be in any proportion.
         target_epsilon: the largest epsilon of all queries together.
         delta: the delta at which it holds.
         num_queries: how many queries are asked.
@@ -87,11 +91,26 @@ def calibrate_kind(
         ValueError: if no noise meets the target, or the class needs settings that a target does not suggest.
     """
     expect_open_unit(answered=answered)
-    known = registered()
-    expect(aggregator in known, f"--aggregator among {', '.join(known)}", aggregator=aggregator)
     target = _target(target_epsilon, delta, num_queries, neighboring_relation)
-    found = known[aggregator].for_target(target, panel, delta_test=delta_test, answered=answered)
+    found = _kind(aggregator).for_target(target, panel, delta_test=delta_test, answered=answered)
     return _report(found, target, panel, answered)
+
+
+def _kind(name: str) -> type[Aggregator]:
+    """Return the class of a short name or of a class path."""
+    if name in RENAMED:
+        print(f"pate: {name} is now {RENAMED[name]}", file=sys.stderr)
+        name = RENAMED[name]
+    known = registered()
+    module, _, cls = name.rpartition(".")
+    try:
+        found = getattr(import_module(module), cls) if module else known.get(name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"Expected --aggregator with the path of a class, got {name}: {error}") from None
+    right = isinstance(found, type) and issubclass(found, Aggregator)
+    expect(right, f"--aggregator among {', '.join(known)}, or the path of another one", aggregator=name)
+    assert found is not None
+    return found
 
 
 def _target(epsilon: float, delta: float, num_queries: int, relation: NeighboringRelation) -> Target:
@@ -149,5 +168,7 @@ def main(args: Sequence[str]) -> None:
     if given.aggregator is None:
         by_name = not settings and given.config is None
     else:
-        by_name = not settings and given.aggregator.isidentifier()
+        # a path with no settings may be that of a class or of a file
+        by_name = not settings and all(map(str.isidentifier, given.aggregator.split(".")))
+        by_name = by_name and not Path(given.aggregator).is_file()
     call("calibrate", calibrate_kind if by_name else calibrate, args, grouped=_GROUPED)

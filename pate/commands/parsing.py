@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -21,6 +22,7 @@ from pate.data.source import DataSource
 from pate.data_file import expect_described, load_ledger
 from pate.runs import TEACHERS_FIT, Json, Run
 from pate.runs.locks import lock_run
+from pate.runs.renamed import RENAMED, RENAMED_PATHS
 from pate.stages.ledger_file import choose_ledger, expect_ledger
 
 _PLUGINS = (Aggregator, DataSource, FeatureMap)
@@ -41,11 +43,30 @@ class StageParser(ArgumentParser):
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """End with status 2 and ``message``."""
         if found := re.search(r"Expected a dot import path string: (\w+)", message):
-            known = [kind.__name__ for base in _PLUGINS for kind in _subclasses(base)]
-            message += _did_you_mean(found[1], known)
+            known = {kind.__name__ for base in _PLUGINS for kind in _subclasses(base)}
+            message += _did_you_mean(found[1], sorted(known - set(RENAMED)))
         elif found := re.search(r"unrecognized arguments: (--[\w.]+)", message):
             message += _did_you_mean(found[1], list(self._option_string_actions))
         super().error(message, ex)
+
+    def parse_args(self, *args: Any, **options: Any) -> Namespace:  # type: ignore[override]
+        """Return what the options say, with classes by their new names; a line on stderr says which were old."""
+        parsed: Namespace = super().parse_args(*args, **options)
+        _rename(parsed)
+        return parsed
+
+
+def _rename(value: Any) -> None:
+    """Give the classes in parsed options their new names."""
+    if isinstance(value, Namespace):
+        for part in vars(value).values():
+            _rename(part)
+        if (old := value.get("class_path")) in RENAMED_PATHS:
+            value.class_path = RENAMED_PATHS[old]
+            print(f"pate: {old} is now {value.class_path}", file=sys.stderr)
+    elif isinstance(value, list):
+        for part in value:
+            _rename(part)
 
 
 def _subclasses(base: type) -> list[type]:

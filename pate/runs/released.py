@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pate.archives import read_arrays
 from pate.runs.files import Json, digest
+from pate.runs.renamed import with_new_names
 from pate.runs.run import TEACHERS_FIT, Run, key_file, labels_file, read_key
 from pate.typing import BoolArray, FloatArray, IntArray, StrArray, UInt8Array
 from pate.validation import expect
@@ -126,7 +127,7 @@ class ReleasedLabels(Queries):
             label_names=tuple(arrays["label_names"].tolist()),
             num_teachers=int(arrays["num_teachers"]),
             delta=float(arrays["delta"]),
-            aggregator=json.loads(str(arrays["aggregator"])),
+            aggregator=with_new_names(json.loads(str(arrays["aggregator"]))),
             release=int(arrays["release"]),
             labels=arrays["labels"],
             mask=arrays["mask"],

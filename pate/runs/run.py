@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from pate.runs.files import Json, digest, write_json, write_text
+from pate.runs.renamed import with_new_names
 from pate.validation import expect
 
 
@@ -177,7 +178,8 @@ class Run:
         state = self.state(stage)
         if state is None:
             return []
-        return _differences(state["config"], _normal(self.config)) + _differences(state["inputs"], _normal(inputs))
+        begun = with_new_names(state["config"])
+        return _differences(begun, with_new_names(_normal(self.config))) + _differences(state["inputs"], _normal(inputs))
 
     def finish(self, stage: Stage, files: Mapping[Path, str] | None = None) -> None:
         """Record that ``stage`` is finished, and its ``files`` in the run's folder with the `digest` of each."""

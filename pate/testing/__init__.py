@@ -28,7 +28,7 @@ _HOME = {
 
 __all__ = ["AggregatorContract", "EventContract", "MechanismContract", "SoftReleaseContract", "SourceContract"]
 
-pytest.register_assert_rewrite(*_HOME.values(), "pate.testing.laws")
+pytest.register_assert_rewrite(*_HOME.values(), "pate.testing.contract", "pate.testing.laws")
 
 
 def __getattr__(name: str) -> Any:

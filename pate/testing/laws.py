@@ -65,15 +65,17 @@ def clip_excess(p: FloatArray, q: FloatArray, delta0: float) -> FloatArray:
     return kept
 
 
-def chi_square_p_value(observed: IntArray | FloatArray, expected: FloatArray) -> float:
+def chi_square_p_value(observed: IntArray | FloatArray, expected: FloatArray, *, rare: float = 0.0) -> float:
     """Return the p-value of a chi-square test, the rarest outcomes pooled until 5 are expected of them.
 
+    All that are expected less than ``rare`` times are among them: a sum over many such outcomes is no chi-square.
     It is 0 where an outcome was seen that is next to impossible.
     """
     if observed[expected < 1e-6].sum() > 0:
         return 0.0
     ascending = np.argsort(expected, kind="stable")
     pooled = int(np.searchsorted(np.cumsum(expected[ascending]), 5)) + 1
+    pooled = max(pooled, int((expected < rare).sum()))
     seen, wanted = (
         np.append(each[ascending[:pooled]].sum(), each[ascending[pooled:]]) for each in (observed, expected)
     )

@@ -1,6 +1,6 @@
 """What every mechanism must show: its sampler follows its law, and its law costs no more than its event says."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -11,6 +11,13 @@ import pytest
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.base import Mechanism
 from pate.mechanisms.noise import seeded_generator
+from pate.testing.contract import (
+    Contract,
+    assert_drawn_by_law,
+    assert_noise_matters,
+    assert_paid,
+    assert_tight,
+)
 from pate.testing.laws import ORDERS, RELATIONS, chi_square_p_value, neighbors, renyi_divergence
 from pate.typing import FloatArray, IntArray
 
@@ -18,7 +25,7 @@ Outcome = tuple[int, ...]
 Grid = Sequence[Sequence[float]]
 
 
-class MechanismContract(ABC):
+class MechanismContract(Contract):
     """Inherit, fill in what is abstract, and name the class ``Test...``.
 
     A subclass makes the mechanism, lists its outputs and gives their exact law by its plain definition. The law is
@@ -58,24 +65,34 @@ class MechanismContract(ABC):
 
     def test_sampler_follows_the_law(self) -> None:
         for mechanism in {self.make(relation) for relation in RELATIONS}:
-            assert min(self._p_values(mechanism, self.draws, single=False)) > 1e-4
+            assert_drawn_by_law(min(self._p_values(mechanism, self.draws, single=False)), mechanism)
 
     def test_single_rows_follow_the_law(self) -> None:
-        assert min(self._p_values(self.make(RELATIONS[0]), self.single_draws, single=True)) > 1e-4
+        mechanism = self.make(RELATIONS[0])
+        assert_drawn_by_law(min(self._p_values(mechanism, self.single_draws, single=True)), mechanism)
+
+    def test_rows_of_a_batch_are_independent(self) -> None:
+        """What is released of a row follows from its own scores, and from noise that no other row has."""
+        mechanism, rows = self.make(RELATIONS[0]), np.asarray([self.grid[0], self.grid[-1]])
+        drawn = self._drawn(mechanism, np.tile(rows, (self.draws // 2, 1)), seeded_generator(1000))
+        first, second = (self.law(mechanism, row) for row in rows)
+        observed = np.bincount(drawn[::2] * len(first) + drawn[1::2], minlength=len(first) * len(second))
+        p_value = chi_square_p_value(observed, np.outer(first, second).ravel() * (self.draws // 2), rare=5)
+        assert p_value > 1e-4, f"Expected rows of a batch that know nothing of each other, got p = {p_value:.1e}"
 
     def test_a_fifth_less_noise_is_caught(self) -> None:
-        assert min(self._p_values(self.make(RELATIONS[0]), self.draws, single=False, noise=0.8)) < 1e-6
+        mechanism = self.make(RELATIONS[0])
+        assert_noise_matters(min(self._p_values(mechanism, self.draws, single=False, noise=0.8)), mechanism)
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_divergence_between_all_neighbors_is_within_the_curve(self, relation: NeighboringRelation) -> None:
-        worst = self.worst_divergence(relation)
-        rdp = self.make(relation).event(relation).cost(ORDERS).rdp
-        assert (worst <= rdp * (1 + self.tolerance) + 1e-9).all(), (worst / rdp).max()
+        event = self.make(relation).event(relation)
+        assert_paid(self.worst_divergence(relation), event.cost(ORDERS).rdp, event, self.tolerance)
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_curve_is_tight_unless_said_otherwise(self, relation: NeighboringRelation) -> None:
-        reached = (self.worst_divergence(relation) / self.make(relation).event(relation).cost(ORDERS).rdp).max()
-        assert (reached < 0.9) == bool(self.loose_because), reached
+        rdp = self.make(relation).event(relation).cost(ORDERS).rdp
+        assert_tight(self.worst_divergence(relation), rdp, self.loose_because)
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_events_state_their_relation(self, relation: NeighboringRelation) -> None:
@@ -88,8 +105,9 @@ class MechanismContract(ABC):
     def test_parameters_make_the_mechanism(self) -> None:
         """Equal parameters make equal mechanisms, and noise of no width is refused."""
         mechanism, again = self.make(RELATIONS[0]), self.make(RELATIONS[0])
-        assert mechanism == again and hash(mechanism) == hash(again)
-        assert mechanism.noise_parameters
+        same = mechanism == again and hash(mechanism) == hash(again)
+        assert same, f"Expected {type(mechanism).__name__} to be a frozen dataclass, equal where its parameters are"
+        assert mechanism.noise_parameters, "Expected the names of the scales of noise in noise_parameters, got none"
         assert mechanism != mechanism.scaled(2.0)
         for factor in (0.0, -5.0, np.nan, np.inf):
             with pytest.raises(ValueError, match=r"^Expected \w+ > 0, got \w+=[^\n]*$"):
@@ -101,25 +119,35 @@ class MechanismContract(ABC):
 
     def _p_values(self, mechanism: Mechanism[Any], draws: int, *, single: bool, noise: float = 1.0) -> list[float]:
         """Test draws with ``noise`` times the noise against the law of ``mechanism``, for each row of the grid."""
-        outcomes = np.array(self.outcomes())
-        # one number per outcome; an index may be -1
-        digits = (outcomes.max() + 2) ** np.arange(outcomes.shape[1])
-        listed = (outcomes + 1) @ digits
         sampler = mechanism.scaled(noise)
         found = []
         for seed, scores in enumerate(self.grid):
             row = np.asarray(scores)
             generator = seeded_generator(seed)
             if single:
-                drawn = np.array([self.select(sampler, row, generator) for _ in range(draws)])
+                drawn = np.concatenate([self._drawn(sampler, row, generator) for _ in range(draws)])
             else:
-                drawn = np.asarray(self.select(sampler, np.tile(row, (draws, 1)), generator))
-            observed = np.bincount((drawn.reshape(draws, -1) + 1) @ digits, minlength=listed.max() + 1)[listed]
-            assert observed.sum() == draws
+                drawn = self._drawn(sampler, np.tile(row, (draws, 1)), generator)
             law = self.law(mechanism, row)
-            assert law.min() >= 0 and law.sum() == pytest.approx(1, abs=max(1e-6, self.tolerance))
-            found.append(chi_square_p_value(observed, law * draws))
+            whole = law.min() >= 0 and law.sum() == pytest.approx(1, abs=max(1e-6, self.tolerance))
+            assert whole, f"Expected a law of {scores} whose probabilities add up to 1, got {law} of sum {law.sum()}"
+            found.append(chi_square_p_value(np.bincount(drawn, minlength=len(law)), law * draws))
         return found
+
+    def _drawn(self, sampler: Mechanism[Any], scores: Any, generator: np.random.Generator) -> IntArray:
+        """Return which of the outcomes were drawn for ``scores`` ``[n, d]`` or ``[d]``: ``[n]`` or ``[1]``."""
+        outcomes = np.array(self.outcomes())
+        found, num = np.asarray(self.select(sampler, scores, generator)), len(np.atleast_2d(scores))
+        right = found.size == num * outcomes.shape[1]
+        assert right, f"Expected one outcome such as {outcomes[0]} for each of {num} rows, got shape {found.shape}"
+        # one number per outcome; an index may be -1
+        digits = (max(outcomes.max(), found.max(initial=0)) + 2) ** np.arange(outcomes.shape[1])
+        listed, drawn = (outcomes + 1) @ digits, (found.reshape(num, -1) + 1) @ digits
+        order = np.argsort(listed)
+        places: IntArray = order[np.searchsorted(listed[order], drawn).clip(max=len(order) - 1)]
+        unknown = found.reshape(num, -1)[listed[places] != drawn]
+        assert not len(unknown), f"Expected outcomes() to list all that is drawn, got {unknown[0]}"
+        return places
 
 
 @cache

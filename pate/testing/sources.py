@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +11,11 @@ import pytest
 
 from pate.data.records import Features, Records, Role
 from pate.data.source import DataSource
+from pate.testing.contract import Contract
 from pate.typing import Float32Array, IntArray
 
 
-class SourceContract(ABC):
+class SourceContract(Contract):
     """Tests of a `DataSource` on a few records, for a subclass whose name begins with ``Test``.
 
     The source is written once into a folder of its own; what is changed is changed in copies of that folder.

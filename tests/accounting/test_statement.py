@@ -19,7 +19,7 @@ from pate.accounting.figures import epsilon_text, exact_text
 from pate.accounting.ledger import Ledger, read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import Questions, describe, make_statement, recompute, verify_statement
-from pate.aggregators import Confident, Peeling
+from pate.aggregators import ConfidentScreen, Peeling
 from pate.votes import Panel
 from tests.accounting import oracles
 
@@ -219,7 +219,7 @@ def test_what_was_reserved_is_the_guarantee_and_what_was_settled_a_cost(ledger: 
 
 def test_no_epsilon_chosen_after_the_draw_is_printed_as_a_guarantee(tmp_path: Path) -> None:
     """What a refused query cost is far below what an attacker learns from whether it was refused."""
-    aggregator = Confident(
+    aggregator = ConfidentScreen(
         answers=Peeling(k=1, scale_peel=1.0), sigma_confident=20.0, threshold_confident=0.0, over="mean"
     )
     panel = Panel(40, 2)
@@ -227,7 +227,7 @@ def test_no_epsilon_chosen_after_the_draw_is_printed_as_a_guarantee(tmp_path: Pa
     refused = aggregator.events(panel, tier=0)
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.settle(
-        ledger.reserve(events, count=1, run="one", description="Confident", seeded=False), realised=[(refused, 1)]
+        ledger.reserve(events, count=1, run="one", description="ConfidentScreen", seeded=False), realised=[(refused, 1)]
     )
     made = statement(ledger, delta=1e-5)
     promised = made["guarantees"]["replace_record"]["epsilon"]
@@ -241,7 +241,7 @@ def test_no_epsilon_chosen_after_the_draw_is_printed_as_a_guarantee(tmp_path: Pa
     assert sum(max(0.0, p[each] - at_promise * q[each]) for each in p) <= 1e-5
 
 
-def choices(aggregator: Confident, counts: list[int]) -> dict[str, float]:
+def choices(aggregator: ConfidentScreen, counts: list[int]) -> dict[str, float]:
     """Law of what one query releases: nothing, or one of two labels."""
     asked = float(ndtr(sum(abs(count - 20) for count in counts) / 2 / aggregator.sigma_confident))
     first = 1 / (1 + math.exp(counts[1] - counts[0]))

@@ -4,8 +4,10 @@ import json
 import re
 import shutil
 import sys
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from pate import cli
 from pate.accounting.ledger import read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import verify_statement
-from pate.aggregators import Outlook, propose
+from pate.aggregators import Outlook, plugins, propose
 from pate.runs import Run
 from pate.runs.released import ReleasedLabels
 from pate.votes import Panel
@@ -66,7 +68,7 @@ def test_ballots_are_loaded_where_they_are_needed(run: Path, aggregator: dict[st
 
 def test_a_screen_settles_what_was_asked(run: Path) -> None:
     screen: dict[str, Any] = {
-        "class_path": "Confident",
+        "class_path": "ConfidentScreen",
         "init_args": {
             "answers": {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 2.0}},
             "sigma_confident": 1.0,
@@ -90,9 +92,35 @@ def test_a_screen_settles_what_was_asked(run: Path) -> None:
     assert statement["num_answered"] == asked
 
 
+@pytest.mark.parametrize("name", ["Confident", "pate.aggregators.Confident", "pate.aggregators.ConfidentScreen"])
+def test_labels_that_an_old_name_released_are_this_commands(
+    run: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run of an earlier version goes on under the old and the new name, and pays for nothing twice."""
+    settings = {
+        "answers": {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 2.0}},
+        "sigma_confident": 1.0,
+        "threshold_confident": 4.0,
+    }
+    assert relabel(run, {"class_path": "ConfidentScreen", "init_args": settings}) == 0
+    state, labels = run / "private" / "label.json", run / "public" / "labels.npz"
+    state.write_text(state.read_text().replace("ConfidentScreen", "Confident"))
+    released = ReleasedLabels.load(Run(run))
+    path = "pate.aggregators.screens.Confident"
+    with labels.open("wb") as file:
+        replace(released, aggregator=released.aggregator | {"class_path": path}).save(file, Run(run))
+    kept = labels.read_bytes()
+    capsys.readouterr()
+    assert relabel(run, {"class_path": name, "init_args": settings}) == 0
+    said = capsys.readouterr().err
+    assert said.count("pate.aggregators.Confident is now pate.aggregators.ConfidentScreen") == (name[-6:] != "Screen")
+    assert labels.read_bytes() == kept
+    assert read_ledger(run / "ledger.sqlite").entries[-1].release == released.release
+
+
 def test_a_crash_before_settling_settles_the_same(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     screen: dict[str, Any] = {
-        "class_path": "Confident",
+        "class_path": "ConfidentScreen",
         "init_args": {
             "answers": {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 2.0}},
             "sigma_confident": 1.0,
@@ -116,7 +144,7 @@ def test_a_crash_before_settling_settles_the_same(run: Path, monkeypatch: pytest
 
 def test_a_student_is_asked_before_the_teachers(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     interactive: dict[str, Any] = {
-        "class_path": "Interactive",
+        "class_path": "InteractiveScreen",
         "init_args": {
             "answers": {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 2.0}},
             "sigma_interactive": 0.5,
@@ -125,7 +153,7 @@ def test_a_student_is_asked_before_the_teachers(run: Path, capsys: pytest.Captur
         },
     }
     assert relabel(run, interactive) == 2
-    assert "Expected --predictions, which Interactive needs" in capsys.readouterr().err
+    assert "Expected --predictions, which InteractiveScreen needs" in capsys.readouterr().err
     assert cli.main(["student", "predict", "--run", str(run), "--data.predict_on=public"]) == 0
     student = run / "public" / "student" / "predictions.npz"
     predictions = shutil.copy(student, run.parent / "predictions.npz")
@@ -172,11 +200,12 @@ def test_an_outsider_adds_an_aggregator(run: Path, outsider: None, name: str) ->
     assert cli.main(["account", "--aggregator", name, "--aggregator.sigma_mean=2", *sizes]) == 0
 
 
+@pytest.mark.parametrize("name", ["NoisyMean", "outsider.NoisyMean"])
 def test_an_outsider_is_calibrated_and_compared_by_name(
-    outsider: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    outsider: None, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
-    assert cli.main(["calibrate", "--aggregator=NoisyMean", "--target_epsilon=3", *sizes]) == 0
+    assert cli.main(["calibrate", f"--aggregator={name}", "--target_epsilon=3", *sizes]) == 0
     assert "class_path: NoisyMean" in capsys.readouterr().out
     proposed = propose(Outlook(panel=Panel(10, 4), num_queries=9, delta=1e-6, relation=RELATION, labels_per_sample=2))
     assert [each.title for each in proposed].count("NoisyMean") == 1
@@ -185,25 +214,22 @@ def test_an_outsider_is_calibrated_and_compared_by_name(
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("Stranger = json:loads", "Expected an Aggregator at the entry point Stranger of pate.aggregators"),
-        (
-            "StableTopK = pate.aggregators:NoisyVotes",
-            "Expected one aggregator StableTopK, that of pate.aggregators.stable_topk, got another=",
-        ),
+        ("Stranger = json:loads", "an Aggregator at the entry point Stranger of pate.aggregators, got found="),
+        ("Stranger = json:Stranger", "an Aggregator at the entry point Stranger of pate.aggregators, got json:"),
+        ("Stranger = nowhere_to_be_found:Stranger", "an Aggregator at the entry point Stranger of pate.aggregators"),
+        ("Stranger = pate.aggregators:StableTopK", "the name of the class, StableTopK, at the entry point Stranger"),
+        ("NoisyVotes = pate.aggregators:NoisyVotes", "one aggregator NoisyVotes, that of elsewhere, got another="),
     ],
 )
-def test_an_entry_point_that_is_no_aggregator_of_its_own_is_refused(
-    run: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    entry: str,
-    message: str,
+def test_an_entry_point_that_names_no_aggregator_is_refused(
+    entry: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(plugins, "OWN", (SimpleNamespace(__name__="NoisyVotes", __module__="elsewhere"),))
     record = tmp_path / "site" / "stranger-1.0.dist-info"
     record.mkdir(parents=True)
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
     (record / "entry_points.txt").write_text(f"[pate.aggregators]\n{entry}\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    assert relabel(run, {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 3.0}}) == 2
-    assert message in capsys.readouterr().err
+    sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
+    assert cli.main(["account", "--aggregator=NoisyVotes", "--aggregator.sigma_votes=3", *sizes]) == 2
+    assert f"pate account: Expected {message}" in capsys.readouterr().err

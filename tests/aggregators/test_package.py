@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 import pate.aggregators
+from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators import Aggregator, Interactive, NoisyVotes, Outlook, propose, registered
+from pate.aggregators import Aggregator, InteractiveScreen, NoisyVotes, Outlook, propose, registered
 from pate.votes import Panel, Votes
 
-CLASSES = [cls for cls in vars(pate.aggregators).values() if inspect.isclass(cls) and issubclass(cls, Aggregator)]
+EXPORTED = [getattr(pate.aggregators, name) for name in pate.aggregators.__all__]
+CLASSES = [cls for cls in EXPORTED if inspect.isclass(cls) and issubclass(cls, Aggregator)]
 CONCRETE = [cls for cls in CLASSES if cls is not Aggregator]
 
 
@@ -41,8 +43,8 @@ def test_names_tell_aggregators_apart() -> None:
     names = [each.title for each in propose(outlook)]
     assert len(names) == len(set(names))
     noisy = NoisyVotes(sigma_votes=1.0)
-    screen = Interactive(answers=noisy, sigma_interactive=1.0, threshold_interactive=3.0)
-    assert screen.title == "Interactive (NoisyVotes)"
+    screen = InteractiveScreen(answers=noisy, sigma_interactive=1.0, threshold_interactive=3.0)
+    assert screen.title == "InteractiveScreen (NoisyVotes)"
 
 
 def test_every_aggregator_is_registered_and_proposes_itself() -> None:
@@ -60,3 +62,12 @@ def test_every_aggregator_is_registered_and_proposes_itself() -> None:
     assert not {type(each).__name__ for each in wide} & {"Canonical", "Powerset"}
     with pytest.raises(ValueError, match="settings of the aggregator, which follow from how many labels"):
         propose(replace(outlook, labels_per_sample=None))
+
+
+def test_a_plugin_that_takes_other_arguments_is_refused_where_it_is_defined() -> None:
+    """Such as one that was written for an earlier version."""
+    message = r"Old.event\(self, panel, relation, tier\), got event\(self, num_teachers, num_labels\)$"
+    with pytest.raises(ValueError, match=r"^Expected tests\.aggregators\.test_package\." + message):
+
+        class Old(Aggregator):
+            def event(self, *, num_teachers: int, num_labels: int) -> Event: ...  # type: ignore[override,empty-body]

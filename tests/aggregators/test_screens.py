@@ -8,11 +8,20 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+import pate.aggregators
 from pate.accounting.cost import DEFAULT_ORDERS
 from pate.accounting.curves import gaussian_rdp
 from pate.accounting.events import GaussianThresholdEvent
 from pate.accounting.relation import NeighboringRelation as Relation
-from pate.aggregators import Aggregator, Confident, FixedStableTopK, Interactive, NoisyVotes, Peeling, StableTopK
+from pate.aggregators import (
+    Aggregator,
+    ConfidentScreen,
+    FixedStableTopK,
+    InteractiveScreen,
+    NoisyVotes,
+    Peeling,
+    StableTopK,
+)
 from pate.aggregators.screens import Over
 from pate.testing.aggregators import AggregatorContract, Grid, Law, Outcome
 from pate.votes import Panel, Votes
@@ -21,7 +30,7 @@ from tests.aggregators.oracles import counts, fixed_law, gaussian_labels_law, un
 _SIGNS = "the labels that answer tell the signs of noisy counts alone"
 
 
-class TestConfident(AggregatorContract):
+class TestConfidentScreen(AggregatorContract):
     loose_because = _SIGNS
     over: Over = "mean"
     threshold = 1.2
@@ -33,7 +42,7 @@ class TestConfident(AggregatorContract):
         return gaussian_labels_law([h - votes.num_teachers / 2 for h in counts(votes)], 1.5)
 
     def make(self, relation: Relation) -> Aggregator:
-        return Confident(
+        return ConfidentScreen(
             answers=self.answers(relation),
             sigma_confident=0.8,
             threshold_confident=self.threshold,
@@ -60,13 +69,13 @@ class TestConfident(AggregatorContract):
         return [{"over": "median"}, {"answers": NoisyVotes(sigma_votes=1.0, neighboring_relation=other)}]
 
 
-class TestConfidentOfTheWorst(TestConfident):
+class TestConfidentScreenOfTheWorst(TestConfidentScreen):
     over: Over = "worst"
     num_teachers = 3
     grid: Grid = (((1, 1), (1, 1), (1, 1)), ((0, 1), (1, 1), (0, 1)))
 
 
-class TestConfidentBeforeCheapAnswers(TestConfident):
+class TestConfidentScreenBeforeCheapAnswers(TestConfidentScreen):
     """Next to nothing is told but by the screen: its own curve is reached."""
 
     loose_because = ""
@@ -84,11 +93,11 @@ class TestConfidentBeforeCheapAnswers(TestConfident):
         assert min(self._p_values(less, Relation.REPLACE_RECORD, self.draws)) < 1e-6
 
 
-class TestConfidentOfTheWorstBeforeCheapAnswers(TestConfidentBeforeCheapAnswers):
+class TestConfidentScreenOfTheWorstBeforeCheapAnswers(TestConfidentScreenBeforeCheapAnswers):
     over: Over = "worst"
 
 
-class TestConfidentBeforeTiers(TestConfident):
+class TestConfidentScreenBeforeTiers(TestConfidentScreen):
     """Tiers of the screen and of what answers add up."""
 
     loose_because = "the worst case of k rounds of peeling is not what most ranks lead to"
@@ -120,13 +129,13 @@ class TestConfidentBeforeTiers(TestConfident):
         )
 
 
-class TestInteractive(TestConfident):
+class TestInteractiveScreen(TestConfidentScreen):
     predictions = (0.9, 0.35)
     min_confidence = 0.7
     threshold = 1.0
 
     def make(self, relation: Relation) -> Aggregator:
-        return Interactive(
+        return InteractiveScreen(
             answers=self.answers(relation),
             sigma_interactive=0.8,
             threshold_interactive=self.threshold,
@@ -147,17 +156,18 @@ class TestInteractive(TestConfident):
         return [*super().malformed(), {"min_confidence": 0.4}, {"min_confidence": 1.1}]
 
 
-class TestInteractiveOfTheWorst(TestInteractive):
+class TestInteractiveScreenOfTheWorst(TestInteractiveScreen):
     over: Over = "worst"
     threshold = 2.0
 
 
-class TestInteractiveBeforeCheapAnswers(TestInteractive, TestConfidentBeforeCheapAnswers):
+class TestInteractiveScreenBeforeCheapAnswers(TestInteractiveScreen, TestConfidentScreenBeforeCheapAnswers):
     """Next to nothing is told but by the screen."""
 
 
 @pytest.mark.parametrize(
-    "contract", [TestConfident, TestConfidentOfTheWorst, TestInteractive, TestInteractiveOfTheWorst]
+    "contract",
+    [TestConfidentScreen, TestConfidentScreenOfTheWorst, TestInteractiveScreen, TestInteractiveScreenOfTheWorst],
 )
 @pytest.mark.parametrize("relation", Relation)
 def test_an_answer_for_the_price_of_the_screen_is_refuted(
@@ -171,8 +181,8 @@ def test_a_screen_costs_two_over_pi_of_its_noise(relation: Relation) -> None:
     """Sensitivity 1 under either relation, and one bit of it."""
     common: dict[str, Any] = {"answers": NoisyVotes(sigma_votes=1.0, neighboring_relation=relation)}
     common |= {"neighboring_relation": relation}
-    confident = Confident(sigma_confident=7.0, threshold_confident=3.0, **common)
-    interactive = Interactive(sigma_interactive=7.0, threshold_interactive=3.0, **common)
+    confident = ConfidentScreen(sigma_confident=7.0, threshold_confident=3.0, **common)
+    interactive = InteractiveScreen(sigma_interactive=7.0, threshold_interactive=3.0, **common)
     for screen in (confident, interactive):
         for asked in Relation:
             event = screen.screen_event(asked)
@@ -190,10 +200,13 @@ def test_statistics_are_compared_with_the_threshold_itself() -> None:
     votes = replace(votes, predictions=np.tile([1.0, 0.2], (12_000, 1)))
     noisy = NoisyVotes(sigma_votes=1.0)
     for screen, shares in (
-        (Confident(answers=noisy, sigma_confident=0.01, threshold_confident=3.0), (0.5, 0.0, 0.5)),
-        (Confident(answers=noisy, sigma_confident=0.01, threshold_confident=1.0, over="worst"), (0.5, 0.0, 0.5)),
-        (Interactive(answers=noisy, sigma_interactive=0.01, threshold_interactive=1.5), (1.0, 0.5, 0.0)),
-        (Interactive(answers=noisy, sigma_interactive=0.01, threshold_interactive=3.0, over="worst"), (1.0, 0.5, 0.0)),
+        (ConfidentScreen(answers=noisy, sigma_confident=0.01, threshold_confident=3.0), (0.5, 0.0, 0.5)),
+        (ConfidentScreen(answers=noisy, sigma_confident=0.01, threshold_confident=1.0, over="worst"), (0.5, 0.0, 0.5)),
+        (InteractiveScreen(answers=noisy, sigma_interactive=0.01, threshold_interactive=1.5), (1.0, 0.5, 0.0)),
+        (
+            InteractiveScreen(answers=noisy, sigma_interactive=0.01, threshold_interactive=3.0, over="worst"),
+            (1.0, 0.5, 0.0),
+        ),
     ):
         tiers = screen.aggregate(votes, generator=np.random.default_rng(0)).tiers
         assert tiers is not None
@@ -205,7 +218,7 @@ def test_what_a_student_is_sure_of_is_confirmed_with_its_own_share() -> None:
     votes = Votes.from_counts(np.repeat([[9, 1, 6, 5]], 20, axis=0), 10)
     votes = replace(votes, predictions=np.tile([0.9, 0.1, 0.65, 0.5], (20, 1)))
     common: dict[str, Any] = {"answers": NoisyVotes(sigma_votes=1.0), "sigma_interactive": 0.01}
-    release = Interactive(threshold_interactive=2.0, min_confidence=0.65, **common).aggregate(
+    release = InteractiveScreen(threshold_interactive=2.0, min_confidence=0.65, **common).aggregate(
         votes, generator=np.random.default_rng(0)
     )
     assert release.values is not None and release.tiers is not None and not release.tiers.any()
@@ -213,12 +226,12 @@ def test_what_a_student_is_sure_of_is_confirmed_with_its_own_share() -> None:
     np.testing.assert_array_equal(release.labels, np.tile([1, 0, 1, 0], (20, 1)))
     np.testing.assert_allclose(release.values, np.tile([9, 1, 6.5, 0], (20, 1)))
     for min_confidence in (0.5, 1.0):
-        Interactive(threshold_interactive=2.0, min_confidence=min_confidence, **common)
+        InteractiveScreen(threshold_interactive=2.0, min_confidence=min_confidence, **common)
 
 
 def test_only_what_is_asked_is_paid() -> None:
     counts = np.repeat([[40, 0, 39], [20, 21, 19]], 50, axis=0)
-    screen = Confident(answers=Peeling(k=1, scale_peel=3.0), sigma_confident=2.0, threshold_confident=12.0)
+    screen = ConfidentScreen(answers=Peeling(k=1, scale_peel=3.0), sigma_confident=2.0, threshold_confident=12.0)
     release = screen.aggregate(Votes.from_counts(counts, 40), generator=np.random.default_rng(0))
     assert release.tiers is not None
     np.testing.assert_array_equal(release.tiers, np.repeat([1, 0], 50))
@@ -230,8 +243,8 @@ def test_only_what_is_asked_is_paid() -> None:
 
 
 def test_a_screen_of_a_screen_pays_both() -> None:
-    inner = Confident(answers=Peeling(k=1, scale_peel=3.0), sigma_confident=2.0, threshold_confident=12.0)
-    outer = Interactive(answers=inner, sigma_interactive=2.0, threshold_interactive=5.0)
+    inner = ConfidentScreen(answers=Peeling(k=1, scale_peel=3.0), sigma_confident=2.0, threshold_confident=12.0)
+    outer = InteractiveScreen(answers=inner, sigma_interactive=2.0, threshold_interactive=5.0)
     assert outer.needs_predictions and not outer.needs_ballots
     votes = Votes.from_counts(np.array([[40, 0, 39], [20, 21, 19], [40, 0, 40]]), 40)
     votes = replace(votes, predictions=np.array([[0.0, 1.0, 0.0], [0.9, 0.1, 0.9], [0.97, 0.02, 0.99]]))
@@ -248,7 +261,7 @@ def test_a_screen_of_a_screen_pays_both() -> None:
 def test_a_refused_query_and_one_that_fails_the_test_look_alike() -> None:
     """Who is not answered learns no more than the screen's own bit, which it pays for."""
     stable = StableTopK(scale_gap=2.0, sigma_test=3.0, delta_test=1e-6)
-    screen = Confident(answers=stable, sigma_confident=1.0, threshold_confident=0.5)
+    screen = ConfidentScreen(answers=stable, sigma_confident=1.0, threshold_confident=0.5)
     votes = Votes.from_counts(np.repeat([[5, 5, 4]], 300, axis=0), 10)
     release = screen.aggregate(votes, generator=np.random.default_rng(0))
     assert release.tiers is not None and {0, 1} == set(release.tiers.tolist())
@@ -257,7 +270,7 @@ def test_a_refused_query_and_one_that_fails_the_test_look_alike() -> None:
 
 
 def test_scaling_reaches_what_answers() -> None:
-    screen = Confident(answers=Peeling(k=1, scale_peel=3.0), sigma_confident=2.0, threshold_confident=12.0)
+    screen = ConfidentScreen(answers=Peeling(k=1, scale_peel=3.0), sigma_confident=2.0, threshold_confident=12.0)
     twice = screen.scaled(2.0)
     assert (twice.sigma_confident, twice.threshold_confident) == (4.0, 12.0)
     assert twice.answers == Peeling(k=1, scale_peel=6.0)
@@ -265,9 +278,18 @@ def test_scaling_reaches_what_answers() -> None:
 
 def test_a_screen_for_another_relation_is_refused() -> None:
     with pytest.raises(ValueError, match="Expected answers for add_remove_teacher, as the screen, got"):
-        Confident(
+        ConfidentScreen(
             answers=Peeling(k=1, scale_peel=3.0),
             sigma_confident=2.0,
             threshold_confident=12.0,
             neighboring_relation=Relation.ADD_REMOVE_TEACHER,
         )
+
+
+@pytest.mark.parametrize("old", ["Confident", "Interactive"])
+def test_old_names_make_the_same_screens(old: str) -> None:
+    noisy = NoisyVotes(sigma_votes=1.0)
+    settings: dict[str, Any] = {f"sigma_{old.lower()}": 1.0, f"threshold_{old.lower()}": 3.0, "answers": noisy}
+    with pytest.warns(DeprecationWarning, match=f"^pate.aggregators.{old} is now {old}Screen$"):
+        made = getattr(pate.aggregators, old)(**settings)
+    assert made == getattr(pate.aggregators, f"{old}Screen")(**settings)

@@ -105,3 +105,10 @@ def test_calibrated_noise_keeps_its_target_as_printed(capsys: Printed) -> None:
         assert cli.main(["calibrate", "--aggregator=NoisyVotes", f"--target_epsilon={target}", *ASKED]) == 0
         sigma = float(re.search(r"sigma_votes = (\S+)", capsys.readouterr().out)[1])  # type: ignore[index]
         assert epsilon_of(NoisyVotes(sigma_votes=sigma).event(PANEL), count=50, delta=1e-6) <= target
+
+
+def test_an_old_name_is_calibrated_as_the_new_one(capsys: Printed) -> None:
+    assert cli.main(["calibrate", "--aggregator=Confident", "--target_epsilon=2", *ASKED]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == "pate: Confident is now ConfidentScreen\n"
+    assert "class_path: ConfidentScreen" in printed.out

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators import Aggregator, Confident, NoisyVotes
+from pate.aggregators import Aggregator, ConfidentScreen, NoisyVotes
 from pate.commands.frontier import compare
 from pate.planning.comparison import Comparison, Point, best_at
 from pate.planning.simulation import Simulation
@@ -26,7 +26,7 @@ def test_aggregators_of_a_list_are_compared(tmp_path: Path) -> None:
 
 def test_screens_realise_less_than_they_reserve(tmp_path: Path) -> None:
     noisy = NoisyVotes(sigma_votes=1.0)
-    screen = Confident(answers=noisy, sigma_confident=1.0, threshold_confident=22.0)
+    screen = ConfidentScreen(answers=noisy, sigma_confident=1.0, threshold_confident=22.0)
     asked = Comparison(epsilons=(20.0,), num_queries=150)
     (point,) = compare(asked, simulate=SMALL, aggregators=[screen], output=tmp_path).points
     assert 0 < point.answered < 1

@@ -7,7 +7,7 @@ import pytest
 from pate.accounting.calibration import Target
 from pate.accounting.charges import account
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators import Interactive, NoisyVotes, StableMajority, StableTopK, TauVoting
+from pate.aggregators import InteractiveScreen, NoisyVotes, StableMajority, StableTopK, TauVoting
 from pate.planning.plan import plan_for
 from pate.planning.simulation import Simulation, simulated
 
@@ -23,7 +23,7 @@ def test_noise_is_calibrated_on_the_private_side(relation: NeighboringRelation) 
         noisy,
         StableMajority(sigma_majority=1.0, delta_majority=1e-8, **common),
         TauVoting(tau=1.5, sigma_tau=1.0, threshold_tau=30.0, around_predictions=True, **common),
-        Interactive(answers=noisy, sigma_interactive=1.0, threshold_interactive=7.5, **common),
+        InteractiveScreen(answers=noisy, sigma_interactive=1.0, threshold_interactive=7.5, **common),
     ):
         target = Target(epsilon=3.0, delta=1e-5, num_queries=votes.num_queries, neighboring_relation=relation)
         plan = plan_for(aggregator, target, votes.panel)

@@ -14,7 +14,7 @@ import yaml
 from pate import cli
 from pate.accounting.ledger import read_ledger
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators import Confident, NoisyVotes
+from pate.aggregators import ConfidentScreen, NoisyVotes
 from pate.aggregators.base import Release
 from pate.runs import LABEL, Run, digest
 from pate.runs.released import ReleasedLabels
@@ -151,7 +151,7 @@ def expect_consistent(run: Path) -> None:
 
 STEPS = [
     "pate.accounting.ledger.Ledger.reserve",
-    "pate.aggregators.screens.Confident.aggregate",
+    "pate.aggregators.screens.ConfidentScreen.aggregate",
     "pate.runs.released.ReleasedLabels.save",
     "pathlib.Path.unlink",
     "pate.runs.Run.clear",
@@ -186,8 +186,8 @@ def resolve(dotted: str) -> Any:
 
 def release_screened(root: Path) -> None:
     """What `pate label --overwrite` calls."""
-    run = Run(root, overwrite=True, config={"aggregator": "Confident"})
-    screen = Confident(answers=NoisyVotes(sigma_votes=3), sigma_confident=1, threshold_confident=4)
+    run = Run(root, overwrite=True, config={"aggregator": "ConfidentScreen"})
+    screen = ConfidentScreen(answers=NoisyVotes(sigma_votes=3), sigma_confident=1, threshold_confident=4)
     label_stage(run, LabelSettings(screen, num_queries=60, delta=1e-3, noise_seed=5))
 
 
@@ -224,10 +224,10 @@ def test_killed_at_every_step_of_labelling_again(
             assert stopped == (made >= call), (step, after, call)
             expect_consistent(run)
             entries = read_ledger(run / "ledger.sqlite").entries
-            there = (run / "public" / "labels.npz").exists() and name_of(run) == "Confident"
+            there = (run / "public" / "labels.npz").exists() and name_of(run) == "ConfidentScreen"
             release_screened(run)
             expect_consistent(run)
-            assert name_of(run) == "Confident"
+            assert name_of(run) == "ConfidentScreen"
             again = read_ledger(run / "ledger.sqlite").entries
             # labels that are there are never paid for twice
             assert len(again) == max(len(entries), 1) + (0 if there else 1), (step, after, call)

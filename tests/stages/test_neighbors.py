@@ -377,7 +377,7 @@ def test_whole_commands_on_neighboring_data(name: str, unit: Unit, place: Path, 
 
 
 SCREEN = [
-    "--label.aggregator=Confident",
+    "--label.aggregator=ConfidentScreen",
     "--label.aggregator.answers=NoisyVotes",
     "--label.aggregator.answers.sigma_votes=1.0",
     "--label.aggregator.sigma_confident=1.0",

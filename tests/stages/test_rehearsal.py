@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.aggregators import Confident, NoisyVotes, StableTopK
+from pate.aggregators import ConfidentScreen, NoisyVotes, StableTopK
 from pate.aggregators.base import Release
 from pate.stages.rehearsal import rehearse
 from pate.votes import Panel
@@ -34,4 +34,4 @@ def test_what_an_aggregator_refuses_is_raised() -> None:
 
 
 def test_a_screen_is_rehearsed_with_what_it_asks() -> None:
-    rehearse(Confident(answers=NoisyVotes(sigma_votes=1), sigma_confident=1, threshold_confident=2), Panel(8, 3))
+    rehearse(ConfidentScreen(answers=NoisyVotes(sigma_votes=1), sigma_confident=1, threshold_confident=2), Panel(8, 3))

@@ -1,0 +1,25 @@
+"""Classes that have another name now: the old one is understood for one more version, in settings and in older runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+RENAMED = {"Confident": "ConfidentScreen", "Interactive": "InteractiveScreen"}
+"""The new name of each class by its old one."""
+
+RENAMED_PATHS = {
+    f"{module}.{old}": f"{module}.{new}"
+    for module in ("pate.aggregators", "pate.aggregators.screens")
+    for old, new in RENAMED.items()
+}
+"""The same of their class paths."""
+
+
+def with_new_names(content: Any) -> Any:
+    """Return a copy of nested settings in which every class goes by its new path."""
+    if isinstance(content, Mapping):
+        return {key: with_new_names(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [with_new_names(value) for value in content]
+    return RENAMED_PATHS.get(content, content) if isinstance(content, str) else content

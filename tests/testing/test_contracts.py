@@ -1,0 +1,154 @@
+"""The contracts find what is wrong with a mechanism or an aggregator, and say so."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike
+
+from pate.accounting import Event, NeighboringRelation, PureDPEvent
+from pate.aggregators import Aggregator, NoisyVotes, Release
+from pate.mechanisms import Mechanism
+from pate.testing import AggregatorContract, EventContract, MechanismContract, SourceContract
+from pate.testing.aggregators import Law
+from pate.typing import FloatArray, IntArray
+from pate.votes import Votes
+from tests.aggregators.oracles import counts, gaussian_labels_law
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threshold(Mechanism[IntArray]):
+    """Says whether a count with Laplace noise is 2 at least."""
+
+    noise_parameters = ("scale",)
+
+    scale: float
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        column = np.atleast_2d(scores)[:, 0]
+        return (column + generator.laplace(scale=self.scale, size=len(column)) >= 2).astype(np.int64)[:, None]
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        return PureDPEvent(neighboring_relation=relation, epsilon=1 / self.scale)
+
+
+class Sorts(Threshold):
+    """Answers each row for the scores of another one."""
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        return super().__call__(np.sort(np.atleast_2d(scores), axis=0), generator=generator)
+
+
+class Shares(Threshold):
+    """Has one noise for two rows."""
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        column = np.atleast_2d(scores)[:, 0]
+        noise = np.repeat(generator.laplace(scale=self.scale, size=-(-len(column) // 2)), 2)[: len(column)]
+        return (column + noise >= 2).astype(np.int64)[:, None]
+
+
+class Understates(Threshold):
+    """Claims half of what it costs."""
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        return PureDPEvent(neighboring_relation=relation, epsilon=0.5 / self.scale)
+
+
+class Overstates(Threshold):
+    """Claims three times what it costs."""
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        return PureDPEvent(neighboring_relation=relation, epsilon=3 / self.scale)
+
+
+class Flattens(Threshold):
+    """Answers the first row alone."""
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        return super().__call__(scores, generator=generator)[0]
+
+
+class Thresholds(MechanismContract):
+    num_items = 1
+    grid = ((3,), (0,))
+    kind: type[Threshold] = Threshold
+
+    def make(self, relation: NeighboringRelation) -> Threshold:
+        return self.kind(scale=0.8)
+
+    def outcomes(self) -> list[tuple[int, ...]]:
+        return [(0,), (1,)]
+
+    def law(self, mechanism: Threshold, scores: Any) -> FloatArray:
+        above = 0.5 * np.exp(-np.abs(scores[0] - 2) / mechanism.scale)
+        return np.array([above, 1 - above] if scores[0] >= 2 else [1 - above, above])
+
+
+class TestThreshold(Thresholds):
+    pass
+
+
+RELATION = NeighboringRelation.REPLACE_RECORD
+WRONG: list[tuple[type[Threshold], Callable[[MechanismContract], None], str]] = [
+    (Sorts, lambda contract: contract.test_rows_of_a_batch_are_independent(), "know nothing of each other"),
+    (Shares, lambda contract: contract.test_rows_of_a_batch_are_independent(), "know nothing of each other"),
+    (Flattens, lambda contract: contract.test_sampler_follows_the_law(), "Expected one outcome such as"),
+    (
+        Understates,
+        lambda contract: contract.test_divergence_between_all_neighbors_is_within_the_curve(RELATION),
+        "some differ 2.12 times as much",
+    ),
+    (
+        Overstates,
+        lambda contract: contract.test_curve_is_tight_unless_said_otherwise(RELATION),
+        "got 33% of the curve. It costs more than need be",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "check", "message"), WRONG)
+def test_what_is_wrong_with_a_mechanism_is_found(
+    kind: type[Threshold], check: Callable[[MechanismContract], None], message: str
+) -> None:
+    contract = type("Contract", (Thresholds,), {"kind": kind})()
+    with pytest.raises(AssertionError, match=message):
+        check(contract)
+
+
+class Copies(NoisyVotes):
+    """Gives a query the labels of the one before it."""
+
+    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+        shifted = np.roll(np.arange(votes.num_queries), 1)
+        return super().aggregate(votes[shifted], generator=generator)
+
+
+class OfNoisyVotes(AggregatorContract):
+    kind: type[NoisyVotes] = NoisyVotes
+
+    def make(self, relation: NeighboringRelation) -> Aggregator:
+        return self.kind(sigma_votes=1.5, neighboring_relation=relation)
+
+    def law(self, votes: Votes, relation: NeighboringRelation) -> Law:
+        return gaussian_labels_law([h - votes.num_teachers / 2 for h in counts(votes)], 1.5)
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return []
+
+
+def test_an_aggregator_that_mixes_queries_is_found() -> None:
+    contract = OfNoisyVotes()
+    contract.test_queries_of_a_batch_are_independent()
+    contract.kind = Copies
+    with pytest.raises(AssertionError, match="queries of a batch that know nothing of each other"):
+        contract.test_queries_of_a_batch_are_independent()
+
+
+@pytest.mark.parametrize("contract", [AggregatorContract, EventContract, MechanismContract, SourceContract])
+def test_a_test_class_that_leaves_something_out_is_refused(contract: type) -> None:
+    """pytest passes over abstract classes without a word."""
+    with pytest.raises(TypeError, match=r"^Expected TestNothing to define \w+, "):
+        type("TestNothing", (contract,), {})
