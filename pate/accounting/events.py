@@ -15,15 +15,13 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import log_ndtr, ndtri
 
-from pate.accounting.base import (
-    ComposedEvent,
-    CompositeEvent,
-    Event,
-    RepeatedEvent,
-    event_from_dict,
-    leaves,
-    total_cost,
-)
+from pate.accounting.base import ComposedEvent as ComposedEvent
+from pate.accounting.base import CompositeEvent as CompositeEvent
+from pate.accounting.base import Event as Event
+from pate.accounting.base import RepeatedEvent as RepeatedEvent
+from pate.accounting.base import event_from_dict as event_from_dict
+from pate.accounting.base import leaves as leaves
+from pate.accounting.base import total_cost as total_cost
 from pate.accounting.cost import DEFAULT_ORDERS, Cost
 from pate.accounting.curves import (
     bounded_range_mu_squared,
@@ -41,26 +39,6 @@ from pate.accounting.stability_curve import stability_test_rdp
 from pate.accounting.threshold_curve import threshold_bit_rdp
 from pate.typing import FloatArray
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
-
-__all__ = [
-    "BoundedRangeEvent",
-    "ComposedEvent",
-    "CompositeEvent",
-    "CurveEvent",
-    "Event",
-    "FailureEvent",
-    "GaussianEvent",
-    "GaussianNoisyMaxEvent",
-    "GaussianThresholdEvent",
-    "PureDPEvent",
-    "RenyiCurveEvent",
-    "RepeatedEvent",
-    "SmoothSensitivityEvent",
-    "StabilityTestEvent",
-    "event_from_dict",
-    "leaves",
-    "total_cost",
-]
 
 _ROWS = 512  # parameters worked on at once, so that the intermediate arrays stay in cache
 

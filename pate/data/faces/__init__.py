@@ -6,8 +6,7 @@ both are drawn layer by layer (`drawing`) with soft masks (`canvas`), a block of
 writes them as CelebA is laid out.
 """
 
-from pate.data.faces.folder import FolderDiffersError, write_celeba_folder
-from pate.data.faces.rendering import render_faces
-from pate.data.faces.traits import FACE_ATTRIBUTES
-
-__all__ = ["FACE_ATTRIBUTES", "FolderDiffersError", "render_faces", "write_celeba_folder"]
+from pate.data.faces.folder import FolderDiffersError as FolderDiffersError
+from pate.data.faces.folder import write_celeba_folder as write_celeba_folder
+from pate.data.faces.rendering import render_faces as render_faces
+from pate.data.faces.traits import FACE_ATTRIBUTES as FACE_ATTRIBUTES
