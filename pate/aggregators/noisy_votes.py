@@ -68,8 +68,7 @@ class NoisyVotes(Aggregator):
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return soft and hard labels."""
-        relation = outlook.relation
-        return tuple(cls(sigma_votes=1.0, soft=soft, neighboring_relation=relation) for soft in (True, False))
+        return tuple(cls.of_unit_noise(outlook, soft=soft) for soft in (True, False))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +114,7 @@ class GNThreshold(Aggregator):
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return a threshold of a tenth of the teachers."""
-        lead = outlook.panel.num_teachers / 10
-        return (cls(sigma_threshold=1.0, min_lead=lead, neighboring_relation=outlook.relation),)
+        return (cls.of_unit_noise(outlook, min_lead=outlook.panel.num_teachers / 10),)
 
 
 def _noisy_margins(votes: Votes, sigma: float, generator: np.random.Generator) -> FloatArray:

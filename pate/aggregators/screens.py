@@ -1,6 +1,5 @@
 """Screens: a cheap noisy check that decides which queries are put to another aggregator."""
 
-from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self, get_args
 
@@ -56,9 +55,10 @@ class Screen(Aggregator):
         """What ``answers`` needs."""
         return self.answers.needs_predictions
 
-    @abstractmethod
     def screen_event(self, relation: NeighboringRelation) -> Event:
-        """Describe the cost of the check alone."""
+        """Describe the cost of the check alone: whether a distance of sensitivity 1 with noise passes a threshold."""
+        (sigma,) = super().noise.values()
+        return GaussianThresholdEvent(neighboring_relation=relation, noise_multiplier=sigma)
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query: of the screen alone in tier 0, else with tier ``tier - 1`` of ``answers``."""
@@ -116,10 +116,6 @@ class Confident(Screen):
     sigma_confident: float
     threshold_confident: float
 
-    def screen_event(self, relation: NeighboringRelation) -> Event:
-        """Describe the cost of the check alone."""
-        return GaussianThresholdEvent(neighboring_relation=relation, noise_multiplier=self.sigma_confident)
-
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries."""
         distances = np.abs(votes.counts - votes.num_teachers / 2)
@@ -130,15 +126,8 @@ class Confident(Screen):
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one before noisy votes, which are asked where the counts are a third of the teachers from a tie."""
-        answers = NoisyVotes(sigma_votes=1.0, neighboring_relation=outlook.relation)
-        return (
-            cls(
-                answers=answers,
-                sigma_confident=1.0,
-                threshold_confident=outlook.panel.num_teachers / 3,
-                neighboring_relation=outlook.relation,
-            ),
-        )
+        answers, threshold = NoisyVotes.of_unit_noise(outlook), outlook.panel.num_teachers / 3
+        return (cls.of_unit_noise(outlook, answers=answers, threshold_confident=threshold),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,10 +170,6 @@ class Interactive(Screen):
         """The teachers are compared with the student."""
         return True
 
-    def screen_event(self, relation: NeighboringRelation) -> Event:
-        """Describe the cost of the check alone."""
-        return GaussianThresholdEvent(neighboring_relation=relation, noise_multiplier=self.sigma_interactive)
-
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries."""
         predictions = predictions_of(votes)
@@ -202,12 +187,5 @@ class Interactive(Screen):
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one before noisy votes, which are asked where an eighth of the teachers contradicts the student."""
-        answers = NoisyVotes(sigma_votes=1.0, neighboring_relation=outlook.relation)
-        return (
-            cls(
-                answers=answers,
-                sigma_interactive=1.0,
-                threshold_interactive=outlook.panel.num_teachers / 8,
-                neighboring_relation=outlook.relation,
-            ),
-        )
+        answers, threshold = NoisyVotes.of_unit_noise(outlook), outlook.panel.num_teachers / 8
+        return (cls.of_unit_noise(outlook, answers=answers, threshold_interactive=threshold),)
