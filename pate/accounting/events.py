@@ -45,7 +45,16 @@ _ROWS = 512  # parameters worked on at once, so that the intermediate arrays sta
 
 @dataclass(frozen=True, kw_only=True)
 class CurveEvent(Event):
-    """An event without delta0, all of whose parameters are numbers that its formulas broadcast over."""
+    """An event without delta0, all of whose parameters are positive numbers that its formulas broadcast over."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_positive(**{name: getattr(self, name) for name in self.parameters()})
+
+    @classmethod
+    def parameters(cls) -> list[str]:
+        """Return the names of the fields that the cost follows from, in their order."""
+        return [each.name for each in fields(cls) if each.name != "neighboring_relation"]
 
     @staticmethod
     @abstractmethod
@@ -64,7 +73,7 @@ class CurveEvent(Event):
     @classmethod
     def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
         """Return the cost of many events, ``weights`` ``[N]`` times each."""
-        names = [each.name for each in fields(cls) if each.name != "neighboring_relation"]
+        names = cls.parameters()
         parameters = np.stack([_values(events, name) for name in names], axis=1)
         distinct, which = np.unique(parameters, axis=0, return_inverse=True)
         repeats = np.bincount(which.reshape(-1), weights)
@@ -84,10 +93,6 @@ class GaussianEvent(CurveEvent):
 
     rdp = staticmethod(gaussian_rdp)
     mu_squared = staticmethod(gaussian_mu_squared)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_positive(noise_multiplier=self.noise_multiplier)
 
     @classmethod
     def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
@@ -110,10 +115,6 @@ class GaussianThresholdEvent(CurveEvent):
     rdp = staticmethod(threshold_bit_rdp)
     mu_squared = staticmethod(gaussian_mu_squared)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_positive(noise_multiplier=self.noise_multiplier)
-
 
 @dataclass(frozen=True, kw_only=True)
 class BoundedRangeEvent(CurveEvent):
@@ -127,10 +128,6 @@ class BoundedRangeEvent(CurveEvent):
     rdp = staticmethod(bounded_range_rdp)
     mu_squared = staticmethod(bounded_range_mu_squared)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_positive(eta=self.eta)
-
 
 @dataclass(frozen=True, kw_only=True)
 class PureDPEvent(CurveEvent):
@@ -140,10 +137,6 @@ class PureDPEvent(CurveEvent):
 
     rdp = staticmethod(pure_dp_rdp)
     mu_squared = staticmethod(pure_dp_mu_squared)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_positive(epsilon=self.epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,9 +153,8 @@ class GaussianNoisyMaxEvent(CurveEvent):
     mu_squared = staticmethod(gaussian_noisy_max_mu_squared)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_positive(noise_multiplier=self.noise_multiplier)
         expect_count(1, num_candidates=self.num_candidates)
+        super().__post_init__()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,10 +244,6 @@ class SmoothSensitivityEvent(CurveEvent):
     noise_multiplier: float
 
     rdp = staticmethod(smooth_sensitivity_rdp)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_positive(beta=self.beta, noise_multiplier=self.noise_multiplier)
 
 
 @dataclass(frozen=True, kw_only=True)
