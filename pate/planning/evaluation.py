@@ -13,8 +13,9 @@ from pate.aggregators import Aggregator, Release
 from pate.planning.comparison import Comparison, Point
 from pate.planning.plan import Plan, plan_for
 from pate.planning.task import Task
+from pate.student.average_precision import average_precision
 from pate.student.linear import LinearStudent, fit_released
-from pate.typing import BoolArray, FloatArray
+from pate.typing import FloatArray
 from pate.votes import Votes
 
 
@@ -87,19 +88,6 @@ def judge(student: LinearStudent, task: Task, *, cutoff: float) -> dict[str, flo
         "student_macro_f1": float((2 * (given & truth).sum(axis=0) / np.maximum(either, 1)).mean()),
         "student_mAP": float(average_precision(probabilities, truth).mean()),
     }
-
-
-def average_precision(scores: FloatArray, truth: BoolArray) -> FloatArray:
-    """Return the average precision of each label ``[C]`` for scores ``[N, C]``; 0 for a label that nobody has."""
-    found = np.zeros(truth.shape[1])
-    for j in range(truth.shape[1]):
-        order = np.argsort(-scores[:, j], kind="stable")
-        hits = np.cumsum(truth[order, j])
-        # equal scores are one step
-        last = np.append(np.diff(scores[order, j]) != 0, True)
-        gained = np.diff(hits[last], prepend=0)
-        found[j] = gained @ (hits[last] / (np.flatnonzero(last) + 1)) / max(1, hits[-1])
-    return found
 
 
 def label_quality(release: Release, votes: Votes) -> dict[str, float]:
