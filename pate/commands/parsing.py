@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from inspect import getdoc, signature
 from pathlib import Path
@@ -15,13 +15,43 @@ import yaml
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
 from pate.aggregators import Aggregator, load_plugins
-from pate.commands.preset import Preset
 from pate.data.features import FeatureMap
 from pate.data.source import DataSource
 from pate.data_file import expect_described, load_ledger
 from pate.runs import TEACHERS_FIT, Json, Run
 from pate.runs.locks import lock_run
 from pate.stages.ledger_file import choose_ledger, expect_ledger
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """What a command is given beside its options, which override it.
+
+    Attributes:
+        files: YAML files of settings, the later over the earlier.
+        run: folder of the run.
+        overwrite: whether a stage whose settings changed is done again.
+    """
+
+    files: tuple[Path, ...] = ()
+    run: Path | None = None
+    overwrite: bool = False
+
+    def options(self) -> list[str]:
+        """Return the preset as options, to be put before all others.
+
+        Files and options have one order of precedence on a command line only: in ``default_config_files`` jsonargparse
+        does not know short names of classes, `parse_object` refuses what a later option would complete, and
+        LightningCLI takes its subcommand from the command line.
+        """
+        files = [word for file in self.files for word in ("--config", str(file))]
+        run = [] if self.run is None else ["--run", str(self.run)]
+        return [*files, *run, *(["--overwrite"] if self.overwrite else [])]
+
+
+ALONE = Preset()
+"""A command that is given its options and nothing else."""
+
 
 _PLUGINS = (Aggregator, DataSource, FeatureMap)
 _NOT_SETTINGS = ("run", "overwrite", "config", "threads")
