@@ -64,8 +64,7 @@ def convert(
     rest = remaining_delta(delta, cost.log_survival)
     if rest <= 0:
         return np.full(orders.shape, np.inf)
-    epsilons: FloatArray = np.maximum(cost.rdp + conversion_overhead(orders, rest, conversion), 0.0)
-    return epsilons
+    return np.maximum(cost.rdp + conversion_overhead(orders, rest, conversion), 0.0)
 
 
 def conversion_overhead(

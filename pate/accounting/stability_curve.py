@@ -68,8 +68,7 @@ def stability_test_rdp(
         if left.size > _MAX_BLOCKS:
             np.maximum.at(worst, which, highest)
             break
-    result: FloatArray = np.minimum(worst + _UNDERFLOW, bound)
-    return result
+    return np.minimum(worst + _UNDERFLOW, bound)
 
 
 def _largest_rdp(

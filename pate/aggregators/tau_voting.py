@@ -132,5 +132,4 @@ class TauVoting(Aggregator):
     def _weights(self, sizes: IntArray) -> FloatArray:
         """Return the factor by which ballots of ``sizes`` labels are scaled down."""
         norms = np.maximum(sizes, 1) if self.norm == "l1" else np.sqrt(np.maximum(sizes, 1))
-        weights: FloatArray = np.minimum(1.0, self.tau / norms)
-        return weights
+        return np.minimum(1.0, self.tau / norms)

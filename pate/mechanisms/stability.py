@@ -45,8 +45,7 @@ class _GapTest(Mechanism[BoolArray]):
         gaps = np.asarray(scores, dtype=np.float64)
         expect(np.isfinite(gaps).all(), "finite gaps", gaps=scores)
         stable = np.maximum(gaps, self.shift)
-        passed: BoolArray = stable + self._noise(generator, stable.shape) - self._quantile > self.shift
-        return passed
+        return stable + self._noise(generator, stable.shape) - self._quantile > self.shift
 
     @abstractmethod
     def _noise(self, generator: np.random.Generator, size: tuple[int, ...]) -> FloatArray:

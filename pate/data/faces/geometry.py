@@ -107,8 +107,7 @@ def mix(one: Float32Array, other: Float32Array | tuple[float, float, float], sha
     weight = np.asarray(share, dtype=np.float32)
     if weight.ndim == 1:
         weight = weight[:, None]
-    mixed: Float32Array = one + weight * (np.asarray(other, dtype=np.float32) - one)
-    return mixed
+    return one + weight * (np.asarray(other, dtype=np.float32) - one)
 
 
 def sample_geometry(dice: Dice, traits: Traits) -> Geometry:
