@@ -18,7 +18,6 @@ from pate.data.records import Role as Role
 from pate.data.source import DataSource as DataSource
 
 
-
 def __getattr__(name: str) -> Any:
     if name == "DataModule":
         warnings.warn("pate.data.DataModule is now pate.data.DataSource", DeprecationWarning, stacklevel=2)
