@@ -20,7 +20,6 @@ from pate.accounting.charges import epsilon_after
 from pate.accounting.ledger import Ledger
 from pate.accounting.statement import Questions, describe, make_statement
 from pate.aggregators.base import Aggregator, Release
-from pate.archives import read_arrays
 from pate.mechanisms.noise import private_generator, seeded_generator
 from pate.runs import (
     LABEL,
@@ -33,6 +32,7 @@ from pate.runs import (
     write_json,
     write_text,
 )
+from pate.runs.files import read_arrays
 from pate.runs.released import Queries, ReleasedLabels, sealing_key
 from pate.stages.ledger_file import open_ledger
 from pate.stages.rehearsal import rehearse
