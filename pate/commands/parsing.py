@@ -95,11 +95,8 @@ def call(
 
     Parameters that ``grouped`` names are dataclasses, whose fields are options of the command.
     """
-    groups = {} if grouped is None else grouped
-    parser = _parser(name, function)
-    _add_parameters(parser, function, skip=set(groups))
-    for cls in groups.values():
-        _add_parameters(parser, cls, skip=set())
+    groups = grouped or {}
+    parser = _parser(name, function, set(groups), *groups.values())
     made = parser.instantiate(parser.parse_args(list(args)))
     given = {key: value for key, value in made.items() if key != "config"}
     for parameter, cls in groups.items():
@@ -118,10 +115,7 @@ def make_parser(
         skip: parameters of the function that are no options.
         settings: a dataclass whose fields are options, too.
     """
-    parser = _parser(name, function)
-    _add_parameters(parser, function, skip=skip)
-    if settings is not None:
-        _add_parameters(parser, settings, skip=set())
+    parser = _parser(name, function, skip, *(() if settings is None else (settings,)))
     add_run(parser)
     return parser
 
@@ -141,10 +135,14 @@ def add_run(parser: ArgumentParser) -> None:
     )
 
 
-def _parser(name: str, function: Callable[..., Any]) -> StageParser:
+def _parser(name: str, function: Callable[..., Any], skip: set[str | int], *kinds: type) -> StageParser:
+    """Return a parser of the parameters of ``function`` but ``skip``, and of the fields of ``kinds``."""
     # what docstrings say beyond the first paragraphs is of the function, not of the command
-    summary = (getdoc(function) or "").split("\n\nArgs:")[0]
-    return new_parser(name, summary)
+    parser = new_parser(name, (getdoc(function) or "").split("\n\nArgs:")[0])
+    _add_parameters(parser, function, skip=skip)
+    for kind in kinds:
+        _add_parameters(parser, kind, skip=set())
+    return parser
 
 
 def _add_parameters(parser: StageParser, owner: Callable[..., Any], *, skip: set[str | int]) -> None:
