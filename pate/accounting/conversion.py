@@ -49,11 +49,7 @@ def tightest_guarantee(cost: Cost, orders: FloatArray, *, delta: float) -> Guara
     if math.isinf(epsilon):
         return Guarantee(epsilon=epsilon, delta=delta, delta0=cost.delta0)
     return Guarantee(
-        epsilon=epsilon,
-        delta=delta,
-        delta0=cost.delta0,
-        order=float(orders[best]),
-        rdp=float(cost.rdp[best]),
+        epsilon=epsilon, delta=delta, delta0=cost.delta0, order=float(orders[best]), rdp=float(cost.rdp[best])
     )
 
 

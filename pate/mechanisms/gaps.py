@@ -125,9 +125,7 @@ class GapChoice(Mechanism[IntArray]):
         window = 2 * relation.count_window
         if self.noise == "gaussian":
             return GaussianNoisyMaxEvent(
-                neighboring_relation=relation,
-                noise_multiplier=self.scale / window,
-                num_candidates=self.num_candidates,
+                neighboring_relation=relation, noise_multiplier=self.scale / window, num_candidates=self.num_candidates
             )
         return choice_event(relation, eta=window / self.scale, noise=self.noise)
 

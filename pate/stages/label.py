@@ -21,17 +21,7 @@ from pate.accounting.ledger import Ledger
 from pate.accounting.statement import Questions, describe, make_statement
 from pate.aggregators.base import Aggregator, Release
 from pate.mechanisms.noise import private_generator, seeded_generator
-from pate.runs import (
-    LABEL,
-    TEACHERS_FIT,
-    TEACHERS_VOTE,
-    Run,
-    digest,
-    labels_file,
-    replacing,
-    write_json,
-    write_text,
-)
+from pate.runs import LABEL, TEACHERS_FIT, TEACHERS_VOTE, Run, digest, labels_file, replacing, write_json, write_text
 from pate.runs.files import read_arrays
 from pate.runs.released import Queries, ReleasedLabels, sealing_key
 from pate.stages.ledger_file import open_ledger

@@ -144,13 +144,7 @@ def targets_of(released: ReleasedLabels, *, soft: bool = True) -> Float32Array:
 
 
 class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
-    def __init__(
-        self,
-        features: Features,
-        rows: IntArray,
-        labels: NDArray[Any],
-        mask: BoolArray,
-    ) -> None:
+    def __init__(self, features: Features, rows: IntArray, labels: NDArray[Any], mask: BoolArray) -> None:
         self._features, self._rows, self._labels, self._mask = features, rows, labels, mask
 
     def __len__(self) -> int:

@@ -115,13 +115,7 @@ def chunk_bytes(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size
 
 
 def step_seconds(
-    plan: TeacherPlan,
-    shape: tuple[int, ...],
-    num_labels: int,
-    size: int,
-    *,
-    device: torch.device,
-    limit: float = 0.4,
+    plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int, *, device: torch.device, limit: float = 0.4
 ) -> float:
     """Return the median seconds of a step of a chunk of ``size``, tried for about ``limit`` seconds."""
     chunk = _trial_chunk(plan, shape, num_labels, size).to(device)

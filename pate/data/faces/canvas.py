@@ -38,11 +38,7 @@ class Canvas:
         self.u: Float32Array = x * cos + y * sin
         self.v: Float32Array = y * cos - x * sin
 
-    def window(
-        self,
-        box: tuple[PerFace, PerFace, PerFace, PerFace],
-        faces: BoolArray | None = None,
-    ) -> Window:
+    def window(self, box: tuple[PerFace, PerFace, PerFace, PerFace], faces: BoolArray | None = None) -> Window:
         """Return the pixels that may lie in any face's ``box`` (centre u, centre v, half width, half height).
 
         Small features are drawn within such a window and only on the ``faces`` that have them, which is where the
@@ -165,10 +161,7 @@ class Window:
         return np.maximum(np.maximum(skull, jaw, out=skull), cheeks, out=skull)
 
     def paint(
-        self,
-        mask: Float32Array,
-        colour: Float32Array | tuple[float, float, float],
-        opacity: PerFace = 1.0,
+        self, mask: Float32Array, colour: Float32Array | tuple[float, float, float], opacity: PerFace = 1.0
     ) -> None:
         """Lay a colour, ``[num, 3]`` or one for all, over the window where the mask says."""
         if not (isinstance(opacity, float) and opacity == 1.0):
