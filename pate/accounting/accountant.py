@@ -141,11 +141,8 @@ class RDPAccountant:
 
 
 def _expect_renyi(conversion: str) -> None:
-    expect(
-        conversion in ("optimal", "classic"),
-        f"conversion among {', '.join(get_args(Conversion))}",
-        conversion=conversion,
-    )
+    known = ", ".join(get_args(Conversion))
+    expect(conversion in ("optimal", "classic"), f"conversion among {known}", conversion=conversion)
 
 
 def _as_tuple(events: Any) -> tuple[Any, ...]:

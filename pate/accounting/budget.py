@@ -65,6 +65,9 @@ class PrivacyFilter(ABC):
     max_delta0: float
     """Largest delta0 of the sum."""
 
+    def __post_init__(self) -> None:
+        expect(0 <= self.max_delta0 < 1, "0 <= max_delta0 < 1", max_delta0=self.max_delta0)
+
     @property
     @abstractmethod
     def orders(self) -> FloatArray:
@@ -114,7 +117,7 @@ class RenyiFilter(PrivacyFilter):
     def __post_init__(self) -> None:
         expect_positive(**{"order - 1": self.order - 1})
         expect(math.isfinite(self.max_rdp) and self.max_rdp >= 0, "max_rdp >= 0", max_rdp=self.max_rdp)
-        expect(0 <= self.max_delta0 < 1, "0 <= max_delta0 < 1", max_delta0=self.max_delta0)
+        super().__post_init__()
 
     @property
     def orders(self) -> FloatArray:
@@ -161,7 +164,7 @@ class GaussianFilter(PrivacyFilter):
 
     def __post_init__(self) -> None:
         expect_positive(max_mu_squared=self.max_mu_squared)
-        expect(0 <= self.max_delta0 < 1, "0 <= max_delta0 < 1", max_delta0=self.max_delta0)
+        super().__post_init__()
 
     @property
     def orders(self) -> FloatArray:

@@ -45,12 +45,7 @@ class Target:
 
 
 def epsilon_of(
-    event: Event,
-    *,
-    count: int,
-    delta: float,
-    conversion: Conversion = "tightest",
-    orders: FloatArray = DEFAULT_ORDERS,
+    event: Event, *, count: int, delta: float, conversion: Conversion = "tightest", orders: FloatArray = DEFAULT_ORDERS
 ) -> float:
     """Return epsilon at ``delta`` of ``event`` done ``count`` times, under the event's own relation."""
     accountant = RDPAccountant(relation=event.neighboring_relation, orders=orders)
@@ -58,11 +53,7 @@ def epsilon_of(
 
 
 def calibrate_scale(
-    event_of: Callable[[float], Event],
-    target: Target,
-    *,
-    tolerance: float = 1e-6,
-    orders: FloatArray = DEFAULT_ORDERS,
+    event_of: Callable[[float], Event], target: Target, *, tolerance: float = 1e-6, orders: FloatArray = DEFAULT_ORDERS
 ) -> float:
     """Return the smallest scale of the noise at which all queries of a target cost its epsilon at most.
 

@@ -49,11 +49,7 @@ def tightest_guarantee(cost: Cost, orders: FloatArray, *, delta: float) -> Guara
     if math.isinf(epsilon):
         return Guarantee(epsilon=epsilon, delta=delta, delta0=cost.delta0)
     return Guarantee(
-        epsilon=epsilon,
-        delta=delta,
-        delta0=cost.delta0,
-        order=float(orders[best]),
-        rdp=float(cost.rdp[best]),
+        epsilon=epsilon, delta=delta, delta0=cost.delta0, order=float(orders[best]), rdp=float(cost.rdp[best])
     )
 
 
@@ -64,8 +60,7 @@ def convert(
     rest = remaining_delta(delta, cost.log_survival)
     if rest <= 0:
         return np.full(orders.shape, np.inf)
-    epsilons: FloatArray = np.maximum(cost.rdp + conversion_overhead(orders, rest, conversion), 0.0)
-    return epsilons
+    return np.maximum(cost.rdp + conversion_overhead(orders, rest, conversion), 0.0)
 
 
 def conversion_overhead(

@@ -34,8 +34,7 @@ def gaussian_noisy_max_rdp(orders: ArrayLike, noise_multiplier: ArrayLike, num_c
     """
     alpha, m = np.asarray(orders, dtype=np.float64), np.asarray(num_candidates, dtype=np.float64)
     vector = gaussian_rdp(alpha, noise_multiplier)
-    curve: FloatArray = np.minimum(vector + np.log(m) / (alpha - 1), vector * (m / 4))
-    return curve
+    return np.minimum(vector + np.log(m) / (alpha - 1), vector * (m / 4))
 
 
 def bounded_range_rdp(orders: ArrayLike, eta: ArrayLike) -> FloatArray:
@@ -112,8 +111,7 @@ def gaussian_mu_squared(noise_multiplier: ArrayLike) -> FloatArray:
 
 def gaussian_noisy_max_mu_squared(noise_multiplier: ArrayLike, num_candidates: ArrayLike) -> FloatArray:
     """Return ``m / (4 s^2)``: all m noisy scores are released, each moved by half the window of width 1."""
-    squared: FloatArray = gaussian_mu_squared(noise_multiplier) * np.asarray(num_candidates, dtype=np.float64) / 4
-    return squared
+    return gaussian_mu_squared(noise_multiplier) * np.asarray(num_candidates, dtype=np.float64) / 4
 
 
 def pure_dp_mu_squared(epsilon: ArrayLike) -> FloatArray:
@@ -125,8 +123,7 @@ def pure_dp_mu_squared(epsilon: ArrayLike) -> FloatArray:
     eps = np.asarray(epsilon, dtype=np.float64)
     mu = -2 * ndtri(expit(-eps))
     # concave in epsilon: the tangent at 0 is above it, and keeps its digits where the quantile is next to 0
-    squared: FloatArray = np.where(eps < 1e-3, eps * math.sqrt(math.pi / 2), mu) ** 2 * (1 + _LOOSE)
-    return squared
+    return np.where(eps < 1e-3, eps * math.sqrt(math.pi / 2), mu) ** 2 * (1 + _LOOSE)
 
 
 def bounded_range_mu_squared(eta: ArrayLike) -> FloatArray:
@@ -146,5 +143,4 @@ def renyi_curve_rdp(orders: ArrayLike, known_orders: ArrayLike, known_rdp: Array
     """Bound at ``orders`` ``[K]`` on a curve known at ascending ``known_orders``; infinite beyond the last of them."""
     alpha, known, values = (np.asarray(each, dtype=np.float64) for each in (orders, known_orders, known_rdp))
     chord = np.interp(alpha, known, (known - 1) * values) / (alpha - 1)
-    curve: FloatArray = np.where(alpha <= known[0], values[0], np.where(alpha > known[-1], np.inf, chord))
-    return curve
+    return np.where(alpha <= known[0], values[0], np.where(alpha > known[-1], np.inf, chord))

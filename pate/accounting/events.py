@@ -15,15 +15,13 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import log_ndtr, ndtri
 
-from pate.accounting.base import (
-    ComposedEvent,
-    CompositeEvent,
-    Event,
-    RepeatedEvent,
-    event_from_dict,
-    leaves,
-    total_cost,
-)
+from pate.accounting.base import ComposedEvent as ComposedEvent
+from pate.accounting.base import CompositeEvent as CompositeEvent
+from pate.accounting.base import Event as Event
+from pate.accounting.base import RepeatedEvent as RepeatedEvent
+from pate.accounting.base import event_from_dict as event_from_dict
+from pate.accounting.base import leaves as leaves
+from pate.accounting.base import total_cost as total_cost
 from pate.accounting.cost import DEFAULT_ORDERS, Cost
 from pate.accounting.curves import (
     bounded_range_mu_squared,
@@ -42,32 +40,21 @@ from pate.accounting.threshold_curve import threshold_bit_rdp
 from pate.typing import FloatArray
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 
-__all__ = [
-    "BoundedRangeEvent",
-    "ComposedEvent",
-    "CompositeEvent",
-    "CurveEvent",
-    "Event",
-    "FailureEvent",
-    "GaussianEvent",
-    "GaussianNoisyMaxEvent",
-    "GaussianThresholdEvent",
-    "PureDPEvent",
-    "RenyiCurveEvent",
-    "RepeatedEvent",
-    "SmoothSensitivityEvent",
-    "StabilityTestEvent",
-    "event_from_dict",
-    "leaves",
-    "total_cost",
-]
-
 _ROWS = 512  # parameters worked on at once, so that the intermediate arrays stay in cache
 
 
 @dataclass(frozen=True, kw_only=True)
 class CurveEvent(Event):
-    """An event without delta0, all of whose parameters are numbers that its formulas broadcast over."""
+    """An event without delta0, all of whose parameters are positive numbers that its formulas broadcast over."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_positive(**{name: getattr(self, name) for name in self.parameters()})
+
+    @classmethod
+    def parameters(cls) -> list[str]:
+        """Return the names of the fields that the cost follows from, in their order."""
+        return [each.name for each in fields(cls) if each.name != "neighboring_relation"]
 
     @staticmethod
     @abstractmethod
@@ -86,7 +73,7 @@ class CurveEvent(Event):
     @classmethod
     def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
         """Return the cost of many events, ``weights`` ``[N]`` times each."""
-        names = [each.name for each in fields(cls) if each.name != "neighboring_relation"]
+        names = cls.parameters()
         parameters = np.stack([_values(events, name) for name in names], axis=1)
         distinct, which = np.unique(parameters, axis=0, return_inverse=True)
         repeats = np.bincount(which.reshape(-1), weights)
@@ -106,10 +93,6 @@ class GaussianEvent(CurveEvent):
 
     rdp = staticmethod(gaussian_rdp)
     mu_squared = staticmethod(gaussian_mu_squared)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_positive(noise_multiplier=self.noise_multiplier)
 
     @classmethod
     def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
@@ -132,10 +115,6 @@ class GaussianThresholdEvent(CurveEvent):
     rdp = staticmethod(threshold_bit_rdp)
     mu_squared = staticmethod(gaussian_mu_squared)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_positive(noise_multiplier=self.noise_multiplier)
-
 
 @dataclass(frozen=True, kw_only=True)
 class BoundedRangeEvent(CurveEvent):
@@ -149,10 +128,6 @@ class BoundedRangeEvent(CurveEvent):
     rdp = staticmethod(bounded_range_rdp)
     mu_squared = staticmethod(bounded_range_mu_squared)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_positive(eta=self.eta)
-
 
 @dataclass(frozen=True, kw_only=True)
 class PureDPEvent(CurveEvent):
@@ -162,10 +137,6 @@ class PureDPEvent(CurveEvent):
 
     rdp = staticmethod(pure_dp_rdp)
     mu_squared = staticmethod(pure_dp_mu_squared)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_positive(epsilon=self.epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,9 +153,8 @@ class GaussianNoisyMaxEvent(CurveEvent):
     mu_squared = staticmethod(gaussian_noisy_max_mu_squared)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_positive(noise_multiplier=self.noise_multiplier)
         expect_count(1, num_candidates=self.num_candidates)
+        super().__post_init__()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,10 +245,6 @@ class SmoothSensitivityEvent(CurveEvent):
 
     rdp = staticmethod(smooth_sensitivity_rdp)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_positive(beta=self.beta, noise_multiplier=self.noise_multiplier)
-
 
 @dataclass(frozen=True, kw_only=True)
 class RenyiCurveEvent(Event):
@@ -297,9 +263,8 @@ class RenyiCurveEvent(Event):
             values = getattr(self, name)
             expect(isinstance(values, list | tuple) and values, f"{name} as a list of numbers", **{name: values})
             object.__setattr__(self, name, tuple(values))
-        expect(
-            len(self.orders) == len(self.rdp), "as many values as orders", orders=len(self.orders), rdp=len(self.rdp)
-        )
+        sizes = {"orders": len(self.orders), "rdp": len(self.rdp)}
+        expect(sizes["orders"] == sizes["rdp"], "as many values as orders", **sizes)
         expect_positive(**{f"orders[{i}] - 1": order - 1 for i, order in enumerate(self.orders)})
         expect(all(a < b for a, b in pairwise(self.orders)), "ascending orders", orders=self.orders)
         for i, value in enumerate(self.rdp):

@@ -233,7 +233,7 @@ class History:
         if own is None and budget is not None:
             relation = budget.neighboring_relation
             # what was settled for less before is known only since its noise was drawn
-            before = _on_default(as_cost(self.reserved(DEFAULT_ORDERS), relation))
+            before = as_cost(self.reserved(DEFAULT_ORDERS), relation)
             own, bounds = budget, make_filter(budget, before, events[relation].cost())
             totals = totals.on(kept_orders(bounds))
             rows.append({"kind": "budget", "budget": own.to_dict(), "filter": bounds.to_dict()})
@@ -260,10 +260,6 @@ def kept_orders(bounds: PrivacyFilter) -> FloatArray:
     """Return the orders on which sums are kept: `DEFAULT_ORDERS`, and behind them what a filter asks for besides."""
     known = np.isin(bounds.orders, DEFAULT_ORDERS).all()
     return DEFAULT_ORDERS if known else np.append(DEFAULT_ORDERS, bounds.orders)
-
-
-def _on_default(total: Cost) -> Cost:
-    return total._replace(rdp=total.rdp[: DEFAULT_ORDERS.size])
 
 
 def on_filter(total: Cost, bounds: PrivacyFilter) -> Cost:

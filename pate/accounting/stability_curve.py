@@ -69,8 +69,7 @@ def stability_test_rdp(
         if left.size > _MAX_BLOCKS:
             np.maximum.at(worst, which, highest)
             break
-    result: FloatArray = np.minimum(worst + _UNDERFLOW, bound)
-    return result
+    return np.minimum(worst + _UNDERFLOW, bound)
 
 
 def _largest_rdp(
@@ -129,9 +128,7 @@ def _two_outcome_rdp(alpha: FloatArray, *outcomes: _Outcome) -> FloatArray:
     # beyond the range of exp, in log space
     far = ~(largest < 600)
     terms = [
-        alpha[far] * top[far]
-        + log_ndtr(most[far])
-        - _ROUNDING * alpha[far] * (log_ndtr(p[far]) + log_ndtr(q[far]))
+        alpha[far] * top[far] + log_ndtr(most[far]) - _ROUNDING * alpha[far] * (log_ndtr(p[far]) + log_ndtr(q[far]))
         for _, top, p, q, most in outcomes
     ]
     total[far] = np.logaddexp(*terms) + _ROUNDING

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pate.accounting.base import Event, event_from_dict, leaves
+from pate.accounting.base import event_from_dict, leaves
 from pate.accounting.budget import Budget, PrivacyFilter, filter_from_dict
 from pate.accounting.charges import ROUNDING, Charge, account, cost_of_charges
 from pate.accounting.cost import DEFAULT_ORDERS
@@ -24,6 +24,7 @@ _PROTECTS = {
     NeighboringRelation.REPLACE_RECORD: "one {unit} of the private data is added, removed or altered",
     NeighboringRelation.ADD_REMOVE_TEACHER: "one teacher takes part or does not",
 }
+_SAID_BEFORE = ("type", "neighboring_relation")  # of an event, where its parameters are listed
 _CONVERSION = (
     "the smaller of Canonne, Kamath & Steinke (2020), Proposition 12, at the best order, and of"
     " Balle & Wang (2018), Theorem 8, for the Gaussian mechanism that dominates all releases"
@@ -107,13 +108,6 @@ def make_statement(
         "releases": [entry.to_dict() for entry in book.entries],
         "versions": dict(versions),
     }
-
-
-def recompute(statement: Mapping[str, Any], relation: NeighboringRelation, *, delta: float | None = None) -> float:
-    """Return epsilon under ``relation`` of what a statement's releases reserved, at its own delta or another."""
-    own = statement["costs"][relation.value]["delta"]
-    reserved, _ = _charges(statement["releases"])
-    return account(reserved, relation).get_epsilon(delta=own if delta is None else delta)
 
 
 def verify_statement(statement: Mapping[str, Any], book: Book | None = None) -> None:
@@ -225,9 +219,8 @@ def _expect_texts(statement: Mapping[str, Any]) -> None:
     stated = statement["conversion"]
     expect(stated == _CONVERSION, f"conversion={_CONVERSION!r}", conversion=stated)
     for kind in ("guarantees", "costs"):
-        expect(
-            set(statement[kind]) == set(names), f"{kind} under {', '.join(names)}", **{kind: sorted(statement[kind])}
-        )
+        found = sorted(statement[kind])
+        expect(found == sorted(names), f"{kind} under {', '.join(names)}", **{kind: found})
     for relation, text in _PROTECTS.items():
         neighbors = statement["guarantees"][relation.value]["neighbors"]
         before, _, behind = text.partition("{unit}")
@@ -260,9 +253,8 @@ def _expect_no_more_than_reserved(releases: Sequence[Mapping[str, Any]]) -> None
             most, paid = (cost_of_charges(each, relation, DEFAULT_ORDERS) for each in _charges([release]))
             within = bool((paid.rdp <= most.rdp * ROUNDING).all()) and paid.mu_squared <= most.mu_squared * ROUNDING
             within &= -paid.log_survival <= -most.log_survival * ROUNDING
-            expect(
-                within, f"at most what release {release['release']} reserved under {relation.value}", realised="more"
-            )
+            reserved = f"at most what release {release['release']} reserved under {relation.value}"
+            expect(within, reserved, realised="more")
 
 
 def _expect_figures(
@@ -281,11 +273,8 @@ def _expect_figures(
 
 def _expect_of_ledger(statement: Mapping[str, Any], book: Book) -> None:
     head = Head(statement["ledger"]["rows"], statement["ledger"]["digest"])
-    expect(
-        book.follows(head),
-        "a ledger with all rows that it held when the statement was made (it may be an older copy)",
-        **head._asdict(),
-    )
+    whole = "a ledger with all rows that it held when the statement was made (it may be an older copy)"
+    expect(book.follows(head), whole, **head._asdict())
     listed, held = len(statement["releases"]), len(book.entries)
     expect(listed == held, f"a statement on all {held} releases of the ledger", releases=listed)
     for release, entry in zip(statement["releases"], book.entries, strict=True):
@@ -336,8 +325,8 @@ def _sum(charges: Sequence[Charge], figures: Mapping[str, Any], relation: Neighb
     lines = [f"{where}, " + (f"at the Renyi order a = {order!r}:" if by_curve else "in Gaussian differential privacy:")]
     for events, count in charges:
         for leaf, times in leaves(events[relation], count):
-            parameters = {name: value for name, value in leaf.to_dict().items() if name in _parameters(leaf)}
-            shown = ", ".join(f"{name}={value!r}" for name, value in parameters.items())
+            known = {name: value for name, value in leaf.to_dict().items() if value is not None}
+            shown = ", ".join(f"{name}={value!r}" for name, value in known.items() if name not in _SAID_BEFORE)
             once = leaf.cost(np.array([order]))
             each = f"rdp = {float(once.rdp[0])!r}" if by_curve else f"mu^2 = {once.mu_squared!r}"
             lines.append(f"    {times} x {type(leaf).__name__}({shown}): {each}, delta0 = {once.delta0!r} each")
@@ -348,7 +337,3 @@ def _sum(charges: Sequence[Charge], figures: Mapping[str, Any], relation: Neighb
         "    d = (delta - delta0) / (1 - delta0)",
         *(_BY_CURVE if by_curve else _BY_GAUSSIAN),
     ]
-
-
-def _parameters(event: Event) -> set[str]:
-    return {f.name for f in fields(event) if getattr(event, f.name) is not None} - {"neighboring_relation"}

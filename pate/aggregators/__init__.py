@@ -1,36 +1,24 @@
 """Aggregator plug-ins: votes in, released labels out, and the event that they cost."""
 
-from pate.aggregators.base import Aggregator, Gap, Outlook, Release
-from pate.aggregators.noisy_votes import GNThreshold, NoisyVotes
-from pate.aggregators.plugins import load_plugins, propose, registered
-from pate.aggregators.powerset import Powerset
+from pate.aggregators.base import Aggregator as Aggregator
+from pate.aggregators.base import Gap as Gap
+from pate.aggregators.base import Outlook as Outlook
+from pate.aggregators.base import Release as Release
+from pate.aggregators.noisy_votes import GNThreshold as GNThreshold
+from pate.aggregators.noisy_votes import NoisyVotes as NoisyVotes
+from pate.aggregators.plugins import load_plugins as load_plugins
+from pate.aggregators.plugins import propose as propose
+from pate.aggregators.plugins import registered as registered
+from pate.aggregators.powerset import Powerset as Powerset
 from pate.aggregators.screens import Confident as Confident
-from pate.aggregators.screens import ConfidentScreen, InteractiveScreen
+from pate.aggregators.screens import ConfidentScreen as ConfidentScreen
 from pate.aggregators.screens import Interactive as Interactive
-from pate.aggregators.stable_majority import StableMajority
-from pate.aggregators.stable_topk import FixedStableTopK, GaussianStableTopK, StableTopK
-from pate.aggregators.tau_voting import TauVoting
-from pate.aggregators.top_k import Canonical, Joint, Peeling
-
-__all__ = [
-    "Aggregator",
-    "Canonical",
-    "ConfidentScreen",
-    "FixedStableTopK",
-    "GNThreshold",
-    "Gap",
-    "GaussianStableTopK",
-    "InteractiveScreen",
-    "Joint",
-    "NoisyVotes",
-    "Outlook",
-    "Peeling",
-    "Powerset",
-    "Release",
-    "StableMajority",
-    "StableTopK",
-    "TauVoting",
-    "load_plugins",
-    "propose",
-    "registered",
-]
+from pate.aggregators.screens import InteractiveScreen as InteractiveScreen
+from pate.aggregators.stable_majority import StableMajority as StableMajority
+from pate.aggregators.stable_topk import FixedStableTopK as FixedStableTopK
+from pate.aggregators.stable_topk import GaussianStableTopK as GaussianStableTopK
+from pate.aggregators.stable_topk import StableTopK as StableTopK
+from pate.aggregators.tau_voting import TauVoting as TauVoting
+from pate.aggregators.top_k import Canonical as Canonical
+from pate.aggregators.top_k import Joint as Joint
+from pate.aggregators.top_k import Peeling as Peeling

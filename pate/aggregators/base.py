@@ -280,10 +280,13 @@ class Aggregator(ABC):
         required = {
             field.name for field in fields(cls) if field.default is MISSING and field.default_factory is MISSING
         }
-        if not required <= set(cls.noise_parameters):
-            return ()
+        return (cls.of_unit_noise(outlook),) if required <= set(cls.noise_parameters) else ()
+
+    @classmethod
+    def of_unit_noise(cls, outlook: Outlook, **settings: Any) -> Self:
+        """Return one with ``settings`` and noise of 1, under the relation of ``outlook``."""
         noise: dict[str, Any] = dict.fromkeys(cls.noise_parameters, 1.0)
-        return (cls(**noise, neighboring_relation=outlook.relation),)
+        return cls(**noise, neighboring_relation=outlook.relation, **settings)
 
     def describe(self) -> dict[str, Any]:
         """Return the class path and the parameters, in the form that a configuration takes."""

@@ -1,7 +1,6 @@
 """Screens: a cheap noisy check that decides which queries are put to another aggregator."""
 
 import warnings
-from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -31,11 +30,8 @@ class Screen(Aggregator):
     def __post_init__(self) -> None:
         super().__post_init__()
         expect(self.over in get_args(Over), f"over among {get_args(Over)}", over=self.over)
-        expect(
-            self.answers.neighboring_relation is self.neighboring_relation,
-            f"answers for {self.neighboring_relation.value}, as the screen",
-            neighboring_relation=self.answers.neighboring_relation.value,
-        )
+        own, other = self.neighboring_relation, self.answers.neighboring_relation
+        expect(own is other, f"answers for {own.value}, as the screen", neighboring_relation=other.value)
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -57,9 +53,10 @@ class Screen(Aggregator):
         """What ``answers`` needs."""
         return self.answers.needs_predictions
 
-    @abstractmethod
     def screen_event(self, relation: NeighboringRelation) -> Event:
-        """Describe the cost of the check alone."""
+        """Describe the cost of the check alone: whether a distance of sensitivity 1 with noise passes a threshold."""
+        (sigma,) = super().noise.values()
+        return GaussianThresholdEvent(neighboring_relation=relation, noise_multiplier=sigma)
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query: of the screen alone in tier 0, else with tier ``tier - 1`` of ``answers``."""
@@ -117,10 +114,6 @@ class ConfidentScreen(Screen):
     sigma_confident: float
     threshold_confident: float
 
-    def screen_event(self, relation: NeighboringRelation) -> Event:
-        """Describe the cost of the check alone."""
-        return GaussianThresholdEvent(neighboring_relation=relation, noise_multiplier=self.sigma_confident)
-
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries."""
         distances = np.abs(votes.counts - votes.num_teachers / 2)
@@ -131,15 +124,8 @@ class ConfidentScreen(Screen):
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one before noisy votes, which are asked where the counts are a third of the teachers from a tie."""
-        answers = NoisyVotes(sigma_votes=1.0, neighboring_relation=outlook.relation)
-        return (
-            cls(
-                answers=answers,
-                sigma_confident=1.0,
-                threshold_confident=outlook.panel.num_teachers / 3,
-                neighboring_relation=outlook.relation,
-            ),
-        )
+        answers, threshold = NoisyVotes.of_unit_noise(outlook), outlook.panel.num_teachers / 3
+        return (cls.of_unit_noise(outlook, answers=answers, threshold_confident=threshold),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,10 +168,6 @@ class InteractiveScreen(Screen):
         """The teachers are compared with the student."""
         return True
 
-    def screen_event(self, relation: NeighboringRelation) -> Event:
-        """Describe the cost of the check alone."""
-        return GaussianThresholdEvent(neighboring_relation=relation, noise_multiplier=self.sigma_interactive)
-
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries."""
         predictions = predictions_of(votes)
@@ -203,15 +185,8 @@ class InteractiveScreen(Screen):
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one before noisy votes, which are asked where an eighth of the teachers contradicts the student."""
-        answers = NoisyVotes(sigma_votes=1.0, neighboring_relation=outlook.relation)
-        return (
-            cls(
-                answers=answers,
-                sigma_interactive=1.0,
-                threshold_interactive=outlook.panel.num_teachers / 8,
-                neighboring_relation=outlook.relation,
-            ),
-        )
+        answers, threshold = NoisyVotes.of_unit_noise(outlook), outlook.panel.num_teachers / 8
+        return (cls.of_unit_noise(outlook, answers=answers, threshold_interactive=threshold),)
 
 
 class Confident(ConfidentScreen):

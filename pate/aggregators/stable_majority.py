@@ -68,4 +68,4 @@ class StableMajority(Aggregator):
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one whose tests may take half of delta."""
-        return (cls(sigma_majority=1.0, delta_majority=outlook.delta_test, neighboring_relation=outlook.relation),)
+        return (cls.of_unit_noise(outlook, delta_majority=outlook.delta_test),)

@@ -128,8 +128,7 @@ class StableTopK(Aggregator):
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one with equal scales, whose tests may take half of delta."""
-        delta = outlook.delta_test
-        return (cls(scale_gap=1.0, sigma_test=1.0, delta_test=delta, neighboring_relation=outlook.relation),)
+        return (cls.of_unit_noise(outlook, delta_test=outlook.delta_test),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,8 +187,7 @@ class GaussianStableTopK(Aggregator):
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one with equal deviations, whose tests may take half of delta."""
-        delta = outlook.delta_test
-        return (cls(sigma_gap=1.0, sigma_gap_test=1.0, delta_gap_test=delta, neighboring_relation=outlook.relation),)
+        return (cls.of_unit_noise(outlook, delta_gap_test=outlook.delta_test),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,20 +258,10 @@ class FixedStableTopK(Aggregator):
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries; a query is answered for all its labels or for none."""
-        members, passed, rounds = self.mechanism(votes.panel)(votes.counts, generator=generator)
-        return Release.of_rows(members, passed, tiers=rounds)
+        return Release.of_rows(*self.mechanism(votes.panel)(votes.counts, generator=generator))
 
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one for sets of as many labels as a sample has, whose tests may take half of delta."""
-        return (
-            cls(
-                k=outlook.k,
-                pull=outlook.panel.num_teachers / 20,
-                scale_gap_fixed=1.0,
-                sigma_test_fixed=1.0,
-                delta_test_fixed=outlook.delta_test,
-                scale_peel_fixed=1.0,
-                neighboring_relation=outlook.relation,
-            ),
-        )
+        pull = outlook.panel.num_teachers / 20
+        return (cls.of_unit_noise(outlook, k=outlook.k, pull=pull, delta_test_fixed=outlook.delta_test),)

@@ -9,7 +9,7 @@ import numpy as np
 from pate.accounting.events import Event, GaussianEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators.base import Aggregator, Outlook, Release, ballots_of, predictions_of
-from pate.aggregators.gaussian_counts import add_gaussian
+from pate.aggregators.noisy_votes import add_gaussian
 from pate.typing import FloatArray, IntArray
 from pate.validation import expect, expect_positive
 from pate.votes import Panel, Votes
@@ -121,19 +121,15 @@ class TauVoting(Aggregator):
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return three that hardly clip a ballot of k labels, or one that differs from a student in k labels."""
         k, root = outlook.k, math.sqrt(outlook.k)
-        common: dict[str, Any] = {
-            "sigma_tau": 1.0,
-            "threshold_tau": outlook.panel.num_teachers / 2,
-            "neighboring_relation": outlook.relation,
-        }
-        return (
-            cls(tau=1.25 * root, **common),
-            cls(tau=k, norm="l1", **common),
-            cls(tau=root, around_predictions=True, **common),
-        )
+        choices: list[dict[str, Any]] = [
+            {"tau": 1.25 * root},
+            {"tau": k, "norm": "l1"},
+            {"tau": root, "around_predictions": True},
+        ]
+        half = outlook.panel.num_teachers / 2
+        return tuple(cls.of_unit_noise(outlook, threshold_tau=half, **choice) for choice in choices)
 
     def _weights(self, sizes: IntArray) -> FloatArray:
         """Return the factor by which ballots of ``sizes`` labels are scaled down."""
         norms = np.maximum(sizes, 1) if self.norm == "l1" else np.sqrt(np.maximum(sizes, 1))
-        weights: FloatArray = np.minimum(1.0, self.tau / norms)
-        return weights
+        return np.minimum(1.0, self.tau / norms)

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from pate.mechanisms.canonical import CanonicalMechanism
 from pate.mechanisms.joint import JointMechanism
 from pate.mechanisms.noisy_top_k import NoisyTopK
 from pate.typing import IntArray
-from pate.validation import expect, expect_count
+from pate.validation import expect
 from pate.votes import Panel, Votes
 
 
@@ -26,7 +26,7 @@ class _LabelSets(Aggregator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_count(1, k=self.k)
+        self.mechanism()  # which checks its own parameters
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -46,10 +46,8 @@ class _LabelSets(Aggregator):
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one for sets of as many labels as a sample has, where such sets can be chosen."""
-        if outlook.k > cls._largest_k(outlook.panel.num_labels):
-            return ()
-        noise: dict[str, Any] = dict.fromkeys(cls.noise_parameters, 1.0)
-        return (cls(k=outlook.k, **noise, neighboring_relation=outlook.relation),)
+        served = outlook.k <= cls._largest_k(outlook.panel.num_labels)
+        return (cls.of_unit_noise(outlook, k=outlook.k),) if served else ()
 
     @classmethod
     def _largest_k(cls, num_labels: int) -> int:
@@ -83,10 +81,6 @@ class Canonical(_LabelSets):
 
     scale_canonical: float
     gamma: float = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect(0 <= self.gamma <= 1, "0 <= gamma <= 1", gamma=self.gamma)
 
     @classmethod
     def _largest_k(cls, num_labels: int) -> int:

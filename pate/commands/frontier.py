@@ -8,7 +8,7 @@ from pathlib import Path
 from pate.aggregators import Aggregator
 from pate.commands.parsing import call
 from pate.planning.comparison import Comparison, Frontier
-from pate.planning.frontier import frontier
+from pate.planning.evaluation import frontier
 from pate.planning.plots import draw_frontier
 from pate.planning.simulation import Simulation, simulated
 from pate.planning.tables import table, write_csv

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import fields
 
-from pate.commands.parsing import make_parser, open_run, parse, settings
-from pate.commands.preset import ALONE, Preset
+from pate.commands.parsing import ALONE, Preset, make_parser, open_run, parse, settings
 from pate.runs import LABEL
 from pate.stages.label import LabelSettings, label
 

@@ -6,7 +6,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from inspect import getdoc, signature
 from pathlib import Path
@@ -16,7 +16,6 @@ import yaml
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
 from pate.aggregators import Aggregator, load_plugins
-from pate.commands.preset import Preset
 from pate.data.features import FeatureMap
 from pate.data.source import DataSource
 from pate.data_file import expect_described, load_ledger
@@ -24,6 +23,37 @@ from pate.runs import TEACHERS_FIT, Json, Run
 from pate.runs.locks import lock_run
 from pate.runs.renamed import RENAMED, RENAMED_PATHS
 from pate.stages.ledger_file import choose_ledger, expect_ledger
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """What a command is given beside its options, which override it.
+
+    Attributes:
+        files: YAML files of settings, the later over the earlier.
+        run: folder of the run.
+        overwrite: whether a stage whose settings changed is done again.
+    """
+
+    files: tuple[Path, ...] = ()
+    run: Path | None = None
+    overwrite: bool = False
+
+    def options(self) -> list[str]:
+        """Return the preset as options, to be put before all others.
+
+        Files and options have one order of precedence on a command line only: in ``default_config_files`` jsonargparse
+        does not know short names of classes, `parse_object` refuses what a later option would complete, and
+        LightningCLI takes its subcommand from the command line.
+        """
+        files = [word for file in self.files for word in ("--config", str(file))]
+        run = [] if self.run is None else ["--run", str(self.run)]
+        return [*files, *run, *(["--overwrite"] if self.overwrite else [])]
+
+
+ALONE = Preset()
+"""A command that is given its options and nothing else."""
+
 
 _PLUGINS = (Aggregator, DataSource, FeatureMap)
 _NOT_SETTINGS = ("run", "overwrite", "config", "threads")
@@ -86,11 +116,8 @@ def call(
 
     Parameters that ``grouped`` names are dataclasses, whose fields are options of the command.
     """
-    groups = {} if grouped is None else grouped
-    parser = _parser(name, function)
-    _add_parameters(parser, function, skip=set(groups))
-    for cls in groups.values():
-        _add_parameters(parser, cls, skip=set())
+    groups = grouped or {}
+    parser = _parser(name, function, set(groups), *groups.values())
     made = parser.instantiate(parser.parse_args(list(args)))
     given = {key: value for key, value in made.items() if key != "config"}
     for parameter, cls in groups.items():
@@ -109,10 +136,7 @@ def make_parser(
         skip: parameters of the function that are no options.
         settings: a dataclass whose fields are options, too.
     """
-    parser = _parser(name, function)
-    _add_parameters(parser, function, skip=skip)
-    if settings is not None:
-        _add_parameters(parser, settings, skip=set())
+    parser = _parser(name, function, skip, *(() if settings is None else (settings,)))
     add_run(parser)
     return parser
 
@@ -132,10 +156,14 @@ def add_run(parser: ArgumentParser) -> None:
     )
 
 
-def _parser(name: str, function: Callable[..., Any]) -> StageParser:
+def _parser(name: str, function: Callable[..., Any], skip: set[str | int], *kinds: type) -> StageParser:
+    """Return a parser of the parameters of ``function`` but ``skip``, and of the fields of ``kinds``."""
     # what docstrings say beyond the first paragraphs is of the function, not of the command
-    summary = (getdoc(function) or "").split("\n\nArgs:")[0]
-    return new_parser(name, summary)
+    parser = new_parser(name, (getdoc(function) or "").split("\n\nArgs:")[0])
+    _add_parameters(parser, function, skip=skip)
+    for kind in kinds:
+        _add_parameters(parser, kind, skip=set())
+    return parser
 
 
 def _add_parameters(parser: StageParser, owner: Callable[..., Any], *, skip: set[str | int]) -> None:

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from pate.commands.parsing import make_parser, open_run, parse, settings
-from pate.commands.preset import ALONE, Preset
+from pate.commands.parsing import ALONE, Preset, make_parser, open_run, parse, settings
 from pate.commands.teachers import load_plan
 from pate.runs import TEACHERS_FIT
 from pate.stages.references import make_references

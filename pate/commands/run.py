@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from pate.commands.preset import Preset
+from pate.commands.parsing import Preset
 from pate.commands.report import describe_run
 from pate.data_file import load_ledger
 from pate.runs import Run

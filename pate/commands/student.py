@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from pate.commands.parsing import BriefHelp, run_folder, with_saved
-from pate.commands.preset import ALONE, Preset
+from pate.commands.parsing import ALONE, BriefHelp, Preset, run_folder, with_saved
 from pate.runs import STUDENT
 from pate.runs.locks import lock_run
 from pate.stages.student import StudentCLI

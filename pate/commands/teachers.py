@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 from jsonargparse import ArgumentParser, Namespace
 
-from pate.commands.parsing import add_data, add_run, new_parser, open_run, parse, settings, with_saved
-from pate.commands.preset import ALONE, Preset
+from pate.commands.parsing import ALONE, Preset, add_data, add_run, new_parser, open_run, parse, settings, with_saved
 from pate.data_file import load_data
 from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Json, Run
 from pate.teachers.jobs import Execution

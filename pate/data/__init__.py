@@ -3,28 +3,17 @@
 import warnings
 from typing import Any
 
-from pate.data.arrays import Arrays, CelebAAttributes
-from pate.data.celeba import CelebA
-from pate.data.features import FeatureMap, FrozenBackbone, PublicPCA
-from pate.data.partition import assign_teachers, partition_records
-from pate.data.records import ArrayFeatures, Features, Records, Role
-from pate.data.source import DataSource
-
-__all__ = [
-    "ArrayFeatures",
-    "Arrays",
-    "CelebA",
-    "CelebAAttributes",
-    "DataSource",
-    "FeatureMap",
-    "Features",
-    "FrozenBackbone",
-    "PublicPCA",
-    "Records",
-    "Role",
-    "assign_teachers",
-    "partition_records",
-]
+from pate.data.arrays import Arrays as Arrays
+from pate.data.arrays import CelebAAttributes as CelebAAttributes
+from pate.data.celeba import CelebA as CelebA
+from pate.data.features import FeatureMap as FeatureMap
+from pate.data.features import FrozenBackbone as FrozenBackbone
+from pate.data.features import PublicPCA as PublicPCA
+from pate.data.records import ArrayFeatures as ArrayFeatures
+from pate.data.records import Features as Features
+from pate.data.records import Records as Records
+from pate.data.records import Role as Role
+from pate.data.source import DataSource as DataSource
 
 
 def __getattr__(name: str) -> Any:

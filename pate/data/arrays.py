@@ -10,11 +10,11 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from pate.archives import read_arrays
 from pate.data.checks import as_text, check_features, check_labels, select_labels
 from pate.data.features import FeatureMap
 from pate.data.records import ArrayFeatures, Records, Role
 from pate.data.source import DataSource, located
+from pate.runs.files import read_arrays
 from pate.typing import IntArray, StrArray
 from pate.validation import expect, expect_open_unit
 

@@ -84,8 +84,8 @@ class CelebA(DataSource):
     """A folder in CelebA's format.
 
     ``img_align_celeba/`` holds the pictures; ``list_attr_celeba.txt`` the attributes (-1/1 or 0/1, with or without its
-    count line); ``list_eval_partition.txt`` or ``.csv`` the roles (0 private, 1 public, 2 test); ``identity_CelebA.txt``,
-    where there is one, whose picture each is.
+    count line); ``list_eval_partition.txt`` or ``.csv`` the roles (0 private, 1 public, 2 test); and
+    ``identity_CelebA.txt``, where there is one, whose picture each is.
 
     Args:
         root: the folder.

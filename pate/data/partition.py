@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 
@@ -31,9 +32,7 @@ def assign_teachers(units: Iterable[str], *, num_teachers: int, key: bytes) -> I
     return np.fromiter(teachers, dtype=np.int64)
 
 
-def partition_records(
-    ids: StrArray, units: StrArray, *, num_teachers: int, key: bytes
-) -> list[IntArray]:
+def partition_records(ids: StrArray, units: StrArray, *, num_teachers: int, key: bytes) -> list[IntArray]:
     """Return the rows of each teacher's records, sorted by id so that the order of the source does not matter.
 
     Args:
@@ -45,4 +44,4 @@ def partition_records(
     teachers = assign_teachers((str(unit) for unit in units), num_teachers=num_teachers, key=key)
     order = np.lexsort((ids, teachers))
     bounds = np.searchsorted(teachers[order], np.arange(num_teachers + 1))
-    return [order[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [order[start:stop] for start, stop in pairwise(bounds)]

@@ -1,55 +1,33 @@
 """Private selection: each mechanism is an object that is called with scores and a generator and describes its cost."""
 
-from pate.mechanisms.base import Mechanism, TopKMechanism
-from pate.mechanisms.baselines import GammaCounts, LaplaceCounts, OneShotLaplace, one_shot_laplace_scale
-from pate.mechanisms.canonical import CanonicalMechanism, ClassProbabilities
-from pate.mechanisms.gaps import GapChoice, SortedCounts, sort_counts
-from pate.mechanisms.joint import JointMechanism, joint_window
-from pate.mechanisms.limited_domain import LimitedDomain, Listed
-from pate.mechanisms.noise import draw, gumbel, private_generator, seeded_generator
-from pate.mechanisms.noisy_top_k import NoisyMax, NoisyTopK, scale_for_epsilon
-from pate.mechanisms.peeling import GumbelPeeling, PermuteAndFlipPeeling
-from pate.mechanisms.stability import LaplaceStabilityTest, StabilityTest
-from pate.mechanisms.stable_top_k import FixedTopK, FixedTopKMechanism, StableTopKMechanism
-from pate.mechanisms.top_stable import TopStable, unstable_threshold
-from pate.mechanisms.utility import Grade, grade, k_relative_error, l1_error, linf_error, recall
-
-__all__ = [
-    "CanonicalMechanism",
-    "ClassProbabilities",
-    "FixedTopK",
-    "FixedTopKMechanism",
-    "GammaCounts",
-    "GapChoice",
-    "Grade",
-    "GumbelPeeling",
-    "JointMechanism",
-    "LaplaceCounts",
-    "LaplaceStabilityTest",
-    "LimitedDomain",
-    "Listed",
-    "Mechanism",
-    "NoisyMax",
-    "NoisyTopK",
-    "OneShotLaplace",
-    "PermuteAndFlipPeeling",
-    "SortedCounts",
-    "StabilityTest",
-    "StableTopKMechanism",
-    "TopKMechanism",
-    "TopStable",
-    "draw",
-    "grade",
-    "gumbel",
-    "joint_window",
-    "k_relative_error",
-    "l1_error",
-    "linf_error",
-    "one_shot_laplace_scale",
-    "private_generator",
-    "recall",
-    "scale_for_epsilon",
-    "seeded_generator",
-    "sort_counts",
-    "unstable_threshold",
-]
+from pate.mechanisms.base import Mechanism as Mechanism
+from pate.mechanisms.base import TopKMechanism as TopKMechanism
+from pate.mechanisms.baselines import GammaCounts as GammaCounts
+from pate.mechanisms.baselines import LaplaceCounts as LaplaceCounts
+from pate.mechanisms.baselines import OneShotLaplace as OneShotLaplace
+from pate.mechanisms.baselines import one_shot_laplace_scale as one_shot_laplace_scale
+from pate.mechanisms.canonical import CanonicalMechanism as CanonicalMechanism
+from pate.mechanisms.gaps import GapChoice as GapChoice
+from pate.mechanisms.gaps import sort_counts as sort_counts
+from pate.mechanisms.joint import JointMechanism as JointMechanism
+from pate.mechanisms.joint import joint_window as joint_window
+from pate.mechanisms.limited_domain import LimitedDomain as LimitedDomain
+from pate.mechanisms.limited_domain import Listed as Listed
+from pate.mechanisms.noise import private_generator as private_generator
+from pate.mechanisms.noise import seeded_generator as seeded_generator
+from pate.mechanisms.noisy_top_k import NoisyMax as NoisyMax
+from pate.mechanisms.noisy_top_k import NoisyTopK as NoisyTopK
+from pate.mechanisms.noisy_top_k import scale_for_epsilon as scale_for_epsilon
+from pate.mechanisms.peeling import GumbelPeeling as GumbelPeeling
+from pate.mechanisms.peeling import PermuteAndFlipPeeling as PermuteAndFlipPeeling
+from pate.mechanisms.stability import LaplaceStabilityTest as LaplaceStabilityTest
+from pate.mechanisms.stability import StabilityTest as StabilityTest
+from pate.mechanisms.stable_top_k import FixedTopKMechanism as FixedTopKMechanism
+from pate.mechanisms.stable_top_k import StableTopKMechanism as StableTopKMechanism
+from pate.mechanisms.top_stable import TopStable as TopStable
+from pate.mechanisms.top_stable import unstable_threshold as unstable_threshold
+from pate.mechanisms.utility import grade as grade
+from pate.mechanisms.utility import k_relative_error as k_relative_error
+from pate.mechanisms.utility import l1_error as l1_error
+from pate.mechanisms.utility import linf_error as linf_error
+from pate.mechanisms.utility import recall as recall

@@ -116,12 +116,7 @@ class _Candidates:
     """
 
     def __init__(
-        self,
-        below: FloatArray,
-        taken: BoolArray,
-        best: int,
-        scale: float,
-        generator: np.random.Generator,
+        self, below: FloatArray, taken: BoolArray, best: int, scale: float, generator: np.random.Generator
     ) -> None:
         self._below, self._taken, self._scale, self._generator = below, taken, scale, generator
         self._base = float(below[best])

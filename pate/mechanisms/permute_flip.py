@@ -47,9 +47,7 @@ def first_head(
 
 
 def first_heads(
-    log_total: FloatArray,
-    propose: Callable[[IntArray], tuple[IntArray, FloatArray]],
-    generator: np.random.Generator,
+    log_total: FloatArray, propose: Callable[[IntArray], tuple[IntArray, FloatArray]], generator: np.random.Generator
 ) -> IntArray:
     """Draw the winners of many rows at once, ``[B, m]``.
 

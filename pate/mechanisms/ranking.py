@@ -113,5 +113,4 @@ def _exact_deficits(rows: Rows) -> Rows:
         wide = rows.astype(np.int64 if rows.dtype.itemsize < 8 else np.uint64)
     # taken before the conversion: a negative number is a large unsigned one
     largest: Rows = rows.max(axis=1, keepdims=True).astype(wide.dtype)
-    below: Rows = largest - wide
-    return below
+    return largest - wide

@@ -46,8 +46,7 @@ class _GapTest(Mechanism[BoolArray]):
         expect(np.isfinite(gaps).all(), "finite gaps", gaps=scores)
         self._expect_priced(gaps)
         stable = np.maximum(gaps, self.shift)
-        passed: BoolArray = stable + self._noise(generator, stable.shape) - self._quantile > self.shift
-        return passed
+        return stable + self._noise(generator, stable.shape) - self._quantile > self.shift
 
     def _expect_priced(self, gaps: FloatArray) -> None:
         """Raise ``ValueError`` on gaps that the event does not pay for."""

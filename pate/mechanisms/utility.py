@@ -1,9 +1,10 @@
 """How good a selection is, in the measures of the papers, which read the true scores: their results are PRIVATE."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pate.mechanisms.ranking import as_rows, expect_within, rank
 from pate.typing import BoolArray, FloatArray, IntArray
@@ -23,12 +24,8 @@ class Grade(NamedTuple):
 
 def grade(scores: ArrayLike, chosen: ArrayLike) -> Grade:
     """Grade subsets ``[k]`` or ``[B, k]`` of the items of ``scores`` ``[d]`` or ``[B, d]``, ties ranked by index."""
-    rows, picked, single = _pairs(scores, chosen)
-    order = rank(rows).order
-    place = np.empty_like(order)
-    np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
-    ranks = np.sort(np.take_along_axis(place, picked, axis=1), axis=1)
-    k = picked.shape[1]
+    _, found, single = _ranks_of(scores, chosen)
+    ranks, k = np.sort(found, axis=1), found.shape[1]
 
     def within(head: int, tail: int) -> BoolArray:
         found: BoolArray = (ranks[:, head - 1] == head - 1) & (ranks[:, -1] < tail)
@@ -42,8 +39,7 @@ def linf_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
 
     Gillenwater et al. (2022), Section 5.
     """
-    lost, _, single = _losses(scores, chosen)
-    return _shaped(np.abs(lost).max(axis=1), single)
+    return _measured(scores, chosen, lambda lost, short: np.abs(lost).max(axis=1))
 
 
 def l1_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
@@ -51,8 +47,7 @@ def l1_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
 
     Gillenwater et al. (2022), Section 5.
     """
-    lost, _, single = _losses(scores, chosen)
-    return _shaped(np.abs(lost).sum(axis=1), single)
+    return _measured(scores, chosen, lambda lost, short: np.abs(lost).sum(axis=1))
 
 
 def k_relative_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
@@ -60,27 +55,26 @@ def k_relative_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
 
     Gillenwater et al. (2022), Section 5.
     """
-    _, short, single = _losses(scores, chosen)
-    return _shaped(np.maximum(short.max(axis=1), 0.0), single)
+    return _measured(scores, chosen, lambda lost, short: np.maximum(short.max(axis=1), 0.0))
 
 
 def recall(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
     """Return the share of the chosen whose score is among the k largest, ties counting as such; ``[]`` or ``[B]``."""
-    _, short, single = _losses(scores, chosen)
-    return _shaped((short <= 0).mean(axis=1), single)
+    return _measured(scores, chosen, lambda lost, short: (short <= 0).mean(axis=1))
 
 
-def _losses(scores: ArrayLike, chosen: ArrayLike) -> tuple[FloatArray, FloatArray, bool]:
-    rows, picked, single = _pairs(scores, chosen)
-    order, below = rank(rows)
-    place = np.empty_like(order)
-    np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
-    mine = np.take_along_axis(below, np.take_along_axis(place, picked, axis=1), axis=1)
-    k = picked.shape[1]
-    return mine - below[:, :k], mine - below[:, k - 1 : k], single
+def _measured(
+    scores: ArrayLike, chosen: ArrayLike, measure: Callable[[FloatArray, FloatArray], FloatArray]
+) -> FloatArray:
+    """Measure each row by what its choice lost to the i-th largest score and to the k-th, ``[B, k]`` both."""
+    below, ranks, single = _ranks_of(scores, chosen)
+    mine, k = np.take_along_axis(below, ranks, axis=1), ranks.shape[1]
+    values = measure(mine - below[:, :k], mine - below[:, k - 1 : k])
+    return values[0] if single else values
 
 
-def _pairs(scores: ArrayLike, chosen: ArrayLike) -> tuple[NDArray[np.number], IntArray, bool]:
+def _ranks_of(scores: ArrayLike, chosen: ArrayLike) -> tuple[FloatArray, IntArray, bool]:
+    """Return how far below the best the item of each rank is ``[B, d]``, the ranks of the chosen, if it is one row."""
     rows, single = as_rows(scores)
     picked = np.asarray(chosen)
     expect(picked.dtype.kind in "iu", "integer indices", dtype=str(picked.dtype))
@@ -94,8 +88,7 @@ def _pairs(scores: ArrayLike, chosen: ArrayLike) -> tuple[NDArray[np.number], In
     ascending = np.sort(picked, axis=1)
     repeated = ascending[:, 1:][ascending[:, 1:] == ascending[:, :-1]]
     expect(not repeated.size, "distinct indices", repeated=np.unique(repeated).tolist())
-    return rows, picked, single
-
-
-def _shaped(values: FloatArray, single: bool) -> FloatArray:
-    return values[0] if single else values
+    order, below = rank(rows)
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
+    return below, np.take_along_axis(place, picked, axis=1), single

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from tqdm import tqdm
 
 from pate.accounting.charges import account
-from pate.aggregators import Aggregator, Release
-from pate.planning.comparison import Comparison, Point
+from pate.aggregators import Aggregator, Outlook, Release, propose
+from pate.planning.comparison import Comparison, Frontier, Point
 from pate.planning.plan import Plan, plan_for
 from pate.planning.task import Task
+from pate.student.average_precision import average_precision
 from pate.student.linear import LinearStudent, fit_released
-from pate.typing import BoolArray, FloatArray
+from pate.typing import FloatArray
 from pate.votes import Votes
 
 
@@ -89,19 +92,6 @@ def judge(student: LinearStudent, task: Task, *, cutoff: float) -> dict[str, flo
     }
 
 
-def average_precision(scores: FloatArray, truth: BoolArray) -> FloatArray:
-    """Return the average precision of each label ``[C]`` for scores ``[N, C]``; 0 for a label that nobody has."""
-    found = np.zeros(truth.shape[1])
-    for j in range(truth.shape[1]):
-        order = np.argsort(-scores[:, j], kind="stable")
-        hits = np.cumsum(truth[order, j])
-        # equal scores are one step
-        last = np.append(np.diff(scores[order, j]) != 0, True)
-        gained = np.diff(hits[last], prepend=0)
-        found[j] = gained @ (hits[last] / (np.flatnonzero(last) + 1)) / max(1, hits[-1])
-    return found
-
-
 def label_quality(release: Release, votes: Votes) -> dict[str, float]:
     """Return how much was released, and how well it agrees with the noiseless majority; NaN where nothing was."""
     majority = 2 * votes.counts.astype(np.int64) > votes.num_teachers
@@ -122,3 +112,33 @@ def noiseless(task: Task, *, cutoff: float) -> dict[str, float]:
     majority = (2 * task.votes.counts.astype(np.int64) > task.votes.num_teachers).astype(np.uint8)
     release = Release(majority, np.ones(majority.shape, dtype=np.bool_))
     return judge(train(task.features, release, task.votes), task, cutoff=cutoff)
+
+
+def frontier(task: Task, comparison: Comparison, aggregators: Sequence[Aggregator] | None = None) -> Frontier:
+    """Measure the quality of labels, and of a student, against epsilon for a list of aggregators on the same votes.
+
+    Args:
+        task: the votes, and what a student is trained and judged on.
+        comparison: what is the same for all aggregators.
+        aggregators: what is compared, with noise in any proportion: all of it is scaled by one factor to meet each
+            target. None for what all registered aggregators propose.
+
+    Returns:
+        A point for each aggregator and epsilon that it can meet, as PRIVATE as the votes.
+
+    Raises:
+        ValueError: if there are fewer samples than queries, or an aggregator cannot serve the votes.
+    """
+    asked = task.drawn(comparison.num_queries, seed=comparison.query_seed)
+    if aggregators is None:
+        relation = comparison.neighboring_relation
+        aggregators = propose(Outlook.of(asked.votes, delta=comparison.delta, relation=relation))
+    points: list[Point] = []
+    with tqdm(total=len(aggregators) * len(comparison.epsilons), desc="frontier", unit="point") as progress:
+        for aggregator in aggregators:
+            for epsilon in comparison.epsilons:
+                found = measure(asked, aggregator, epsilon, comparison)
+                points += [] if found is None else [found]
+                progress.update()
+    reference = noiseless(asked, cutoff=comparison.cutoff) if comparison.student else {}
+    return Frontier(comparison=comparison, points=tuple(points), reference=reference, private=task.private)

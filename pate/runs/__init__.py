@@ -1,51 +1,23 @@
 """A run on disk: its stages, its files, its lock, and the labels that leave it."""
 
-from pate.runs.files import (
-    Json,
-    Stream,
-    code_version,
-    digest,
-    make_once,
-    replacing,
-    write_arrays,
-    write_json,
-    write_text,
-)
-from pate.runs.run import (
-    LABEL,
-    METRICS,
-    REFERENCES,
-    STUDENT,
-    TEACHERS_FIT,
-    TEACHERS_VOTE,
-    Run,
-    Stage,
-    StageChangedError,
-    key_file,
-    labels_file,
-    read_key,
-)
-
-__all__ = [
-    "LABEL",
-    "METRICS",
-    "REFERENCES",
-    "STUDENT",
-    "TEACHERS_FIT",
-    "TEACHERS_VOTE",
-    "Json",
-    "Run",
-    "Stage",
-    "StageChangedError",
-    "Stream",
-    "code_version",
-    "digest",
-    "key_file",
-    "labels_file",
-    "make_once",
-    "read_key",
-    "replacing",
-    "write_arrays",
-    "write_json",
-    "write_text",
-]
+from pate.runs.files import Json as Json
+from pate.runs.files import Stream as Stream
+from pate.runs.files import code_version as code_version
+from pate.runs.files import digest as digest
+from pate.runs.files import make_once as make_once
+from pate.runs.files import replacing as replacing
+from pate.runs.files import write_arrays as write_arrays
+from pate.runs.files import write_json as write_json
+from pate.runs.files import write_text as write_text
+from pate.runs.run import LABEL as LABEL
+from pate.runs.run import METRICS as METRICS
+from pate.runs.run import REFERENCES as REFERENCES
+from pate.runs.run import STUDENT as STUDENT
+from pate.runs.run import TEACHERS_FIT as TEACHERS_FIT
+from pate.runs.run import TEACHERS_VOTE as TEACHERS_VOTE
+from pate.runs.run import Run as Run
+from pate.runs.run import Stage as Stage
+from pate.runs.run import StageChangedError as StageChangedError
+from pate.runs.run import key_file as key_file
+from pate.runs.run import labels_file as labels_file
+from pate.runs.run import read_key as read_key

@@ -6,16 +6,20 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
+from zipfile import BadZipFile
 
 import numpy as np
+from numpy.typing import NDArray
 
 import pate
+from pate.validation import expect
 
 Json = dict[str, Any]
 
@@ -118,3 +122,29 @@ def make_once(path: Path, make: Callable[[], Json]) -> Json:
             beside.unlink(missing_ok=True)
     content: Json = json.loads(path.read_text())
     return content
+
+
+def read_arrays(
+    path: Path, required: Sequence[str], *, what: str = "an .npz file of plain arrays"
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an ``.npz`` file by name.
+
+    Args:
+        path: the file.
+        required: names of arrays that have to be there.
+        what: what the file is, for errors.
+
+    Raises:
+        ValueError: if the file is missing or damaged, holds pickled objects, or lacks an array.
+    """
+    expect(path.is_file(), what, missing=str(path))
+    try:
+        # numpy leaves a file open that it cannot read
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    # what is raised depends on where a file ends or was changed
+    except (OSError, ValueError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error) as error:
+        raise ValueError(f"Expected {what} in {path}, got: {error}") from None
+    missing = [name for name in required if name not in arrays]
+    expect(not missing, f"the arrays {', '.join(required)} in {path}", missing=missing)
+    return arrays

@@ -15,8 +15,7 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pate.archives import read_arrays
-from pate.runs.files import Json, digest
+from pate.runs.files import Json, digest, read_arrays
 from pate.runs.renamed import with_new_names
 from pate.runs.run import TEACHERS_FIT, Run, key_file, labels_file, read_key
 from pate.typing import BoolArray, FloatArray, IntArray, StrArray, UInt8Array

@@ -178,8 +178,8 @@ class Run:
         state = self.state(stage)
         if state is None:
             return []
-        begun = with_new_names(state["config"])
-        return _differences(begun, with_new_names(_normal(self.config))) + _differences(state["inputs"], _normal(inputs))
+        begun, asked = with_new_names(state["config"]), with_new_names(_normal(self.config))
+        return _differences(begun, asked) + _differences(state["inputs"], _normal(inputs))
 
     def finish(self, stage: Stage, files: Mapping[Path, str] | None = None) -> None:
         """Record that ``stage`` is finished, and its ``files`` in the run's folder with the `digest` of each."""

@@ -20,19 +20,9 @@ from pate.accounting.charges import epsilon_after
 from pate.accounting.ledger import Ledger
 from pate.accounting.statement import Questions, describe, make_statement
 from pate.aggregators.base import Aggregator, Release
-from pate.archives import read_arrays
 from pate.mechanisms.noise import private_generator, seeded_generator
-from pate.runs import (
-    LABEL,
-    TEACHERS_FIT,
-    TEACHERS_VOTE,
-    Run,
-    digest,
-    labels_file,
-    replacing,
-    write_json,
-    write_text,
-)
+from pate.runs import LABEL, TEACHERS_FIT, TEACHERS_VOTE, Run, digest, labels_file, replacing, write_json, write_text
+from pate.runs.files import read_arrays
 from pate.runs.released import Queries, ReleasedLabels, sealing_key
 from pate.stages.ledger_file import open_ledger
 from pate.stages.rehearsal import rehearse
@@ -271,6 +261,8 @@ def _settle_and_state(run: Run, aggregator: Aggregator, released: ReleasedLabels
     panel, realised = released.panel, None
     if released.tiers is not None:
         realised = aggregator.charges(Release(released.labels, released.mask, tiers=released.tiers), panel)
+    begun = run.state(TEACHERS_FIT)
+    assert begun is not None, "teachers come before labels"
     ledger = open_ledger(run)
     ledger.settle(released.release, realised=realised)
     statement = make_statement(
@@ -284,7 +276,7 @@ def _settle_and_state(run: Run, aggregator: Aggregator, released: ReleasedLabels
         ),
         delta=released.delta,
         relation=aggregator.neighboring_relation,
-        unit=_unit(run),
+        unit=str(begun["config"].get("unit", "record")),
         versions={"pate": pate.__version__} | {name: version(name) for name in ("numpy", "scipy", "torch")},
         of_this_run_alone=run.ledger is None,
     )
@@ -299,12 +291,6 @@ def _is_stated(run: Run) -> bool:
     files = [run.root / output for output in LABEL.outputs[1:]]
     state = run.state(LABEL) or {}
     return all(file.is_file() for file in files) and state.get(_STATEMENT) == digest(*files)
-
-
-def _unit(run: Run) -> str:
-    state = run.state(TEACHERS_FIT)
-    assert state is not None
-    return str(state["config"].get("unit", "record"))
 
 
 def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -> FloatArray:

@@ -16,14 +16,13 @@ from pate.data.source import DataSource
 from pate.runs import TEACHERS_FIT, Json, Run, digest, key_file, make_once, read_key, write_text
 from pate.stages.ledger_file import open_ledger
 from pate.teachers.devices import available_bytes, root_device
-from pate.teachers.dry_run import describe_training
 from pate.teachers.executors import run_jobs
 from pate.teachers.jobs import Execution, share_of
 from pate.teachers.log import log_curves, read_losses, teachers_table
 from pate.teachers.partitions import PartitionedRecords, units_of
 from pate.teachers.plan import CurveFormat, TeacherPlan
 from pate.teachers.saved import CHUNK_SIZE, chunk_file, foreign_files
-from pate.teachers.sizing import choose_size
+from pate.teachers.sizing import choose_size, describe_training
 from pate.teachers.training import TrainJob
 from pate.validation import expect
 

@@ -32,8 +32,7 @@ class LinearStudent:
     def predict(self, features: ArrayLike) -> FloatArray:
         """Return probabilities ``[N, C]`` for features ``[N, ...]``."""
         found = _with_intercept(features) @ self.weights
-        probabilities: FloatArray = expit(found) if self.logistic else found.clip(0, 1)
-        return probabilities
+        return expit(found) if self.logistic else found.clip(0, 1)
 
 
 def fit_released(

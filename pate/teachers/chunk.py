@@ -101,10 +101,9 @@ class TeacherChunk(pl.LightningModule):
             return result
 
         shared = features.shape[0] == 1
-        stacked: Tensor = vmap(call, in_dims=(0, 0, None if shared else 0), randomness="different")(
+        return vmap(call, in_dims=(0, 0, None if shared else 0), randomness="different")(
             parameters, buffers, features[0] if shared else features
         )
-        return stacked
 
     @torch.no_grad()
     def is_trained(self) -> Tensor:

@@ -6,7 +6,8 @@ Both are found on random data of the public shape, so that the choice tells noth
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from pate.teachers.chunk import TeacherChunk, make_networks
 from pate.teachers.devices import available_bytes, root_device
+from pate.teachers.jobs import Execution, share_of
 from pate.teachers.plan import TeacherPlan
 
 CHUNK_SIZES = (1, 5, 20, 50, 100)
@@ -36,14 +38,10 @@ class Sizing:
 
     Attributes:
         chunk_size: teachers that are trained at once.
-        needed_bytes: estimated memory of a chunk of this size.
-        seconds: seconds that one step of one teacher took in the trial; NaN without one.
         said: what is to be said to the user, line by line.
     """
 
     chunk_size: int
-    needed_bytes: int
-    seconds: float
     said: tuple[str, ...] = ()
 
 
@@ -67,8 +65,7 @@ def choose_size(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, a
                 f"A chunk of {plan.chunk_size} teachers needs about {gigabytes(needed)} of {gigabytes(available)} GB:"
                 f" halved to {size}."
             )
-        needed = chunk_bytes(plan, shape, num_labels, size)
-        return Sizing(chunk_size=size, needed_bytes=needed, seconds=np.nan, said=tuple(said))
+        return Sizing(chunk_size=size, said=tuple(said))
     best, seconds = 1, np.inf
     for size in CHUNK_SIZES:
         if size > 1 and (
@@ -84,12 +81,7 @@ def choose_size(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, a
         if taken < _GAIN * seconds:
             best, seconds = size, taken
     said.append(f"Teachers are trained {best} at once.")
-    return Sizing(
-        chunk_size=best,
-        needed_bytes=chunk_bytes(plan, shape, num_labels, best),
-        seconds=seconds,
-        said=tuple(said),
-    )
+    return Sizing(chunk_size=best, said=tuple(said))
 
 
 def fitting_size(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int, available: int) -> int:
@@ -123,13 +115,7 @@ def chunk_bytes(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size
 
 
 def step_seconds(
-    plan: TeacherPlan,
-    shape: tuple[int, ...],
-    num_labels: int,
-    size: int,
-    *,
-    device: torch.device,
-    limit: float = 0.4,
+    plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int, *, device: torch.device, limit: float = 0.4
 ) -> float:
     """Return the median seconds of a step of a chunk of ``size``, tried for about ``limit`` seconds."""
     chunk = _trial_chunk(plan, shape, num_labels, size).to(device)
@@ -166,3 +152,60 @@ def _trial_chunk(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, siz
 def gigabytes(size: int) -> str:
     """Return bytes as GB, in three digits."""
     return f"{size / 1e9:.3g}"
+
+
+def describe_training(
+    plan: TeacherPlan,
+    sizes: Sequence[int],
+    *,
+    shape: tuple[int, ...],
+    num_labels: int,
+    execution: Execution,
+    share: str | None,
+) -> str:
+    """Return how large partitions are (PRIVATE), and the memory, the time and the place of training.
+
+    Args:
+        plan: how teachers are trained.
+        sizes: records of each partition, ``[num_teachers]``. PRIVATE.
+        shape: shape of a record's features.
+        num_labels: how many labels.
+        execution: where chunks are trained.
+        share: which of them, as in `share_of`; None for all.
+
+    The time is that of a few steps on random data; reading records and writing files come on top.
+    """
+    device = root_device(plan.accelerator)
+    available = available_bytes(device) // execution.workers
+    sizing = choose_size(plan, shape, num_labels, available=available)
+    at_once = sizing.chunk_size
+    plan = replace(plan, chunk_size=at_once)
+    chunks = share_of(plan.chunks(), share)
+    step = step_seconds(plan, shape, num_labels, min(at_once, plan.num_teachers), device=device)
+    seconds = step * plan.num_steps * -(-len(chunks) // execution.workers)
+    needed = chunk_bytes(plan, shape, num_labels, at_once)
+    smallest, median, largest = (round(float(q)) for q in np.quantile(sizes, [0, 0.5, 1]))
+    lines = [
+        f"PRIVATE: {sum(sizes)} records in {len(sizes)} partitions of {smallest} to {largest}, median {median};"
+        f" {sum(not size for size in sizes)} without a record.",
+        *sizing.said,
+        f"{len(chunks)} chunks of {at_once} teachers, {plan.num_steps} steps of {plan.batch_size} records.",
+        f"Memory: about {gigabytes(needed)} GB per worker, of {gigabytes(available)} GB that it may take.",
+        f"Time: about {_duration(seconds)}, of {step * 1e3:.3g} ms per step of a chunk.",
+        f"Place: {_place(execution)}, on {device.type}" + (f", share {share}." if share else "."),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _place(execution: Execution) -> str:
+    if execution.kind == "serial":
+        return f"this process, {execution.threads} thread(s)"
+    gpus = f", {execution.gpus:g} of a GPU each" if execution.gpus else ""
+    return f"{execution.workers} workers by {execution.kind}, {execution.threads} thread(s) each{gpus}"
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.1f} s"

@@ -12,11 +12,10 @@ from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from torch import Tensor, tensor
 from torch.utils.data import DataLoader
 
-from pate.teachers.batches import ChunkBatches
 from pate.teachers.chunk import TeacherChunk, make_networks, positive_weights
 from pate.teachers.devices import make_trainer, quiet
 from pate.teachers.jobs import ChunkJob, Report
-from pate.teachers.partitions import PartitionedRecords
+from pate.teachers.partitions import ChunkBatches, PartitionedRecords
 from pate.teachers.plan import TeacherPlan
 from pate.teachers.saved import ORIGIN, SavedChunk, chunk_file, read_origin
 from pate.validation import expect

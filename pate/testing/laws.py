@@ -61,8 +61,7 @@ def clip_excess(p: FloatArray, q: FloatArray, delta0: float) -> FloatArray:
         middle = np.sqrt(np.maximum(low, 1e-6) * high)
         taken = np.maximum(p - middle[:, None] * q, 0).sum(axis=1)
         low, high = np.where(taken > delta0, middle, low), np.where(taken > delta0, high, middle)
-    kept: FloatArray = np.minimum(p, high[:, None] * q)
-    return kept
+    return np.minimum(p, high[:, None] * q)
 
 
 def chi_square_p_value(observed: IntArray | FloatArray, expected: FloatArray, *, rare: float = 0.0) -> float:

@@ -12,9 +12,10 @@ import pate.aggregators
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, InteractiveScreen, NoisyVotes, Outlook, propose, registered
+from pate.runs.renamed import RENAMED
 from pate.votes import Panel, Votes
 
-EXPORTED = [getattr(pate.aggregators, name) for name in pate.aggregators.__all__]
+EXPORTED = [value for name, value in vars(pate.aggregators).items() if name not in RENAMED]
 CLASSES = [cls for cls in EXPORTED if inspect.isclass(cls) and issubclass(cls, Aggregator)]
 CONCRETE = [cls for cls in CLASSES if cls is not Aggregator]
 

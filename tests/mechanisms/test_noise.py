@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from pate.mechanisms import draw, gumbel, private_generator, seeded_generator
-from pate.mechanisms.noise import Noise
+from pate.mechanisms.noise import Noise, draw, gumbel, private_generator, seeded_generator
 from tests.mechanisms import oracles
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pate import mechanisms
 
+OFFERED = {name: value for name, value in vars(mechanisms).items() if name[0] != "_" and not inspect.ismodule(value)}
+
 
 def test_importing_it_brings_no_heavy_package() -> None:
     code = "import sys, pate.mechanisms; print(*{name.partition('.')[0] for name in sys.modules})"
@@ -16,15 +18,13 @@ def test_importing_it_brings_no_heavy_package() -> None:
     assert not loaded & {"torch", "torchvision", "lightning", "pytorch_lightning", "autodp", "matplotlib", "pytest"}
 
 
-def test_every_name_is_offered_and_documented() -> None:
-    assert mechanisms.__all__ == sorted(mechanisms.__all__)
-    for name in mechanisms.__all__:
-        assert getattr(mechanisms, name).__doc__
+def test_every_name_that_is_offered_is_documented() -> None:
+    assert [name for name, value in OFFERED.items() if not value.__doc__] == []
 
 
 def test_every_mechanism_has_a_contract() -> None:
     """A mechanism without a contract would be a mechanism without a proof."""
-    offered = {name for name in mechanisms.__all__ if is_mechanism(getattr(mechanisms, name))}
+    offered = {name for name, value in OFFERED.items() if is_mechanism(value)}
     assert len(offered) > 10
     texts = [file.read_text() for file in Path(__file__).parent.glob("test_*.py")]
     for name in offered:

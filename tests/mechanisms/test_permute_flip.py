@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pate.mechanisms import seeded_generator
+from pate.mechanisms.noise import seeded_generator
 from pate.mechanisms.permute_flip import first_head, first_heads
 from pate.testing.laws import chi_square_p_value
 from tests.mechanisms import oracles

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from pate.data.records import ArrayFeatures, Records
-from pate.teachers.batches import ChunkBatches, draw_batches
-from pate.teachers.partitions import PartitionedRecords
+from pate.teachers.partitions import ChunkBatches, PartitionedRecords, draw_batches
 from tests.teachers.test_training import plan
 
 

@@ -10,9 +10,8 @@ from torch import nn
 
 from models import MLP, Linear, SmallCNN
 from pate.teachers import sizing
-from pate.teachers.dry_run import describe_training
 from pate.teachers.jobs import Execution
-from pate.teachers.sizing import choose_size, chunk_bytes, fitting_size, step_seconds
+from pate.teachers.sizing import choose_size, chunk_bytes, describe_training, fitting_size, step_seconds
 from tests.teachers.test_independence import NormedMLP
 from tests.teachers.test_training import plan
 

@@ -1,13 +1,12 @@
 """Rendered faces: the embedded data set.
 
-Cartoon faces with binary attributes, for trying the whole pipeline when CelebA is not at hand. Nothing is downloaded and
-nothing is learned: a face's traits are sampled first (`traits`), its measures and colours given those (`geometry`), and
-both are drawn layer by layer (`drawing`) with soft masks (`canvas`), a block of faces at once (`rendering`). `folder`
-writes them as CelebA is laid out.
+Cartoon faces with binary attributes, for trying the whole pipeline when CelebA is not at hand. Nothing is downloaded
+and nothing is learned: a face's traits are sampled first (`traits`), its measures and colours given those (`geometry`),
+and both are drawn layer by layer (`drawing`) with soft masks (`canvas`), a block of faces at once (`rendering`).
+`folder` writes them as CelebA is laid out.
 """
 
-from pate.data.faces.folder import FolderDiffersError, write_celeba_folder
-from pate.data.faces.rendering import render_faces
-from pate.data.faces.traits import FACE_ATTRIBUTES
-
-__all__ = ["FACE_ATTRIBUTES", "FolderDiffersError", "render_faces", "write_celeba_folder"]
+from pate.data.faces.folder import FolderDiffersError as FolderDiffersError
+from pate.data.faces.folder import write_celeba_folder as write_celeba_folder
+from pate.data.faces.rendering import render_faces as render_faces
+from pate.data.faces.traits import FACE_ATTRIBUTES as FACE_ATTRIBUTES

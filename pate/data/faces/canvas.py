@@ -38,11 +38,7 @@ class Canvas:
         self.u: Float32Array = x * cos + y * sin
         self.v: Float32Array = y * cos - x * sin
 
-    def window(
-        self,
-        box: tuple[PerFace, PerFace, PerFace, PerFace],
-        faces: BoolArray | None = None,
-    ) -> Window:
+    def window(self, box: tuple[PerFace, PerFace, PerFace, PerFace], faces: BoolArray | None = None) -> Window:
         """Return the pixels that may lie in any face's ``box`` (centre u, centre v, half width, half height).
 
         Small features are drawn within such a window and only on the ``faces`` that have them, which is where the
@@ -135,7 +131,7 @@ class Window:
         tilt: PerFace = 0.0,
         taper: float = 0.5,
     ) -> Float32Array:
-        """Return the mask of a stroke along v + tilt x + bend x^2, x in -1..1 over ``2 * wide``, ``2 * weight`` thick."""
+        """Return the mask of a stroke along v + tilt x + bend x^2, x in -1..1 over ``2 wide``, ``2 weight`` thick."""
         half = self.of(wide)
         x = (self.u - self.of(u)) / half
         square = x * x
@@ -165,10 +161,7 @@ class Window:
         return np.maximum(np.maximum(skull, jaw, out=skull), cheeks, out=skull)
 
     def paint(
-        self,
-        mask: Float32Array,
-        colour: Float32Array | tuple[float, float, float],
-        opacity: PerFace = 1.0,
+        self, mask: Float32Array, colour: Float32Array | tuple[float, float, float], opacity: PerFace = 1.0
     ) -> None:
         """Lay a colour, ``[num, 3]`` or one for all, over the window where the mask says."""
         if not (isinstance(opacity, float) and opacity == 1.0):

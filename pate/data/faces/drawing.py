@@ -163,7 +163,7 @@ def _draw_eyebrows(canvas: Canvas, _: Traits) -> None:
 
 
 def _mouth_shape(window: Window, half_width: Float32Array) -> tuple[Float32Array, Float32Array, Float32Array]:
-    """Return half the mouth's width, how full it is (1 in the middle, 0 at its corners), how far below it a pixel is."""
+    """Return half the mouth's width, how full it is (1 in the middle, 0 at its corners), how far below a pixel is."""
     geometry = window.canvas.geometry
     half = window.of(half_width)
     x = window.u / half

@@ -102,13 +102,14 @@ def _pick(dice: Dice, palette: list[tuple[float, float, float]], spread: float) 
     return near
 
 
-def mix(one: Float32Array, other: Float32Array | tuple[float, float, float], share: Float32Array | float) -> Float32Array:
+def mix(
+    one: Float32Array, other: Float32Array | tuple[float, float, float], share: Float32Array | float
+) -> Float32Array:
     """Return colours ``[num, 3]`` with a share of another colour in them, one for all faces or one for each."""
     weight = np.asarray(share, dtype=np.float32)
     if weight.ndim == 1:
         weight = weight[:, None]
-    mixed: Float32Array = one + weight * (np.asarray(other, dtype=np.float32) - one)
-    return mixed
+    return one + weight * (np.asarray(other, dtype=np.float32) - one)
 
 
 def sample_geometry(dice: Dice, traits: Traits) -> Geometry:
