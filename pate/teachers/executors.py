@@ -19,8 +19,7 @@ import torch
 from joblib import Parallel, delayed
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
-from pate.teachers.jobs import ChunkJob, Execution, Report
-from pate.teachers.progress import Progress, forget_steps, steps_writer
+from pate.teachers.jobs import ChunkJob, Execution, Progress, Report, forget_steps, steps_writer
 
 if TYPE_CHECKING:
     from ray import ObjectRef

@@ -1,10 +1,12 @@
-"""Work on chunks of teachers: what a job is, and what says where jobs run."""
+"""Work on chunks of teachers: what a job is, where jobs run, and how far those in other processes are."""
 
 from __future__ import annotations
 
 import os
+import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Self, get_args
@@ -104,3 +106,84 @@ def _rank_share() -> str:
         if number in os.environ and total in os.environ:
             return f"{int(os.environ[number]) - int(os.environ.get(first, 0))}/{os.environ[total]}"
     raise ValueError("Expected RANK and WORLD_SIZE, or SLURM's task variables, for share='rank', got neither")
+
+
+_SECONDS = 1.0
+
+
+class Progress:
+    """Reports the steps of a job as they are done, in whatever process. A context manager.
+
+    Args:
+        report: is told of steps, from one thread at a time, never of fewer than before.
+        job: says how many steps a chunk takes and where they are written.
+        chunks: the teachers of the chunks that are worked on.
+    """
+
+    def __init__(self, report: Report, job: ChunkJob, chunks: Sequence[range]) -> None:
+        self._report, self._job = report, job
+        self._running = set(chunks)
+        self._finished, self._told = 0, 0
+        self._lock = threading.Lock()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Progress:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._end.set()
+        self._thread.join()
+        forget_steps(self._job, self._running)
+
+    def finish(self, teachers: range) -> None:
+        """Count the work on a chunk as done; a second time changes nothing."""
+        with self._lock:
+            if teachers in self._running:
+                self._running.remove(teachers)
+                self._finished += self._job.num_steps
+                forget_steps(self._job, [teachers])
+                self._tell()
+
+    def _watch(self) -> None:
+        while not self._end.wait(_SECONDS):
+            with self._lock:
+                self._tell()
+
+    def _tell(self) -> None:
+        total = self._finished + sum(map(self._steps_of, self._running))
+        # work whose worker was lost goes on from an earlier step
+        if total > self._told:
+            self._report(total - self._told)
+            self._told = total
+
+    def _steps_of(self, teachers: range) -> int:
+        path = self._job.steps_file(teachers)
+        try:
+            return min(int(path.read_text()), self._job.num_steps) if path else 0
+        except (OSError, ValueError):  # none yet, replaced on a shared disk, or in the middle of being written
+            return 0
+
+
+def forget_steps(job: ChunkJob, chunks: Iterable[range]) -> None:
+    """Delete what was written of the steps of ``chunks``."""
+    for teachers in chunks:
+        if path := job.steps_file(teachers):
+            path.unlink(missing_ok=True)
+
+
+def steps_writer(path: Path | None) -> Report:
+    """Return a report that writes the steps so far to ``path`` about once a second, nothing where it is None."""
+    if path is None:
+        return lambda steps: None
+    done, written = 0, time.monotonic()
+
+    def report(steps: int) -> None:
+        nonlocal done, written
+        done += steps
+        if time.monotonic() > written + _SECONDS:
+            path.write_text(str(done))
+            written = time.monotonic()
+
+    return report
