@@ -9,8 +9,6 @@ from pate.data.celeba import CelebA as CelebA
 from pate.data.features import FeatureMap as FeatureMap
 from pate.data.features import FrozenBackbone as FrozenBackbone
 from pate.data.features import PublicPCA as PublicPCA
-from pate.data.partition import assign_teachers as assign_teachers
-from pate.data.partition import partition_records as partition_records
 from pate.data.records import ArrayFeatures as ArrayFeatures
 from pate.data.records import Features as Features
 from pate.data.records import Records as Records

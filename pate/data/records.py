@@ -1,4 +1,4 @@
-"""Records of one role: features that are read when they are asked for, labels, ids and groups."""
+"""Records of one role: features that are read when they are asked for and may be mapped, labels, ids and groups."""
 
 from __future__ import annotations
 
@@ -144,3 +144,15 @@ class Records:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+
+class FeatureMap(ABC):
+    """A map of features fitted on the public samples alone, so that it tells nothing of private records."""
+
+    @abstractmethod
+    def fit(self, public: Features) -> FeatureMap:
+        """Fit on public features ``[N, ...]`` (once; later calls change nothing) and return the map."""
+
+    @abstractmethod
+    def transform(self, features: Features) -> Features | Float32Array:
+        """Map features ``[N, ...]``, each record by itself."""

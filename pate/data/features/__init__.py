@@ -1,5 +1,5 @@
 """Public maps of features: fitted on public samples alone, so that they tell nothing of private records."""
 
 from pate.data.features.backbone import FrozenBackbone as FrozenBackbone
-from pate.data.features.base import FeatureMap as FeatureMap
 from pate.data.features.public_pca import PublicPCA as PublicPCA
+from pate.data.records import FeatureMap as FeatureMap

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pate.data.features.base import FeatureMap
-from pate.data.records import Features, values_of
+from pate.data.records import FeatureMap, Features, values_of
 from pate.runs import Stream, digest, write_text
 from pate.typing import Float32Array as FloatArray
 from pate.validation import expect, expect_count

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pate.data.features.base import FeatureMap
-from pate.data.records import Features
+from pate.data.records import FeatureMap, Features
 from pate.typing import Float32Array
 from pate.validation import expect, expect_count
 
