@@ -39,11 +39,8 @@ def expect_count(minimum: int, **values: int) -> None:
     """
     for name, value in values.items():
         whole = isinstance(value, int) or (hasattr(value, "dtype") and value.dtype.kind in "iu")
-        expect(
-            whole and not isinstance(value, bool) and value >= minimum,
-            f"an integer {name} >= {minimum}",
-            **{name: value},
-        )
+        enough = whole and not isinstance(value, bool) and value >= minimum
+        expect(enough, f"an integer {name} >= {minimum}", **{name: value})
 
 
 def _is_real(value: object) -> bool:

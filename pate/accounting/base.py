@@ -193,9 +193,8 @@ def event_from_dict(description: Mapping[str, Any]) -> Event:
     parameters = dict(description)
     cls = _kind(parameters.pop("type", None))
     known = {f.name for f in fields(cls)}
-    expect(
-        set(parameters) == known, f"{cls.__name__} with the parameters {sorted(known)}", parameters=sorted(parameters)
-    )
+    found = sorted(parameters)
+    expect(set(found) == known, f"{cls.__name__} with the parameters {sorted(known)}", parameters=found)
     relation = parameters["neighboring_relation"]
     names = [each.value for each in NeighboringRelation]
     expect(relation in names, f"neighboring_relation among {', '.join(names)}", neighboring_relation=relation)
@@ -210,11 +209,8 @@ def _kind(name: object) -> type[Event]:
             except (ImportError, AttributeError) as error:
                 raise ValueError(f"Expected {entry.value} to define the event {name}, got: {error}") from None
     known = {each: kind for each, kind in Event._kinds.items() if not inspect.isabstract(kind)}
-    expect(
-        isinstance(name, str) and name in known,
-        f"an event among {', '.join(sorted(known))}, or the package that defines another one to be installed",
-        type=name,
-    )
+    some = f"an event among {', '.join(sorted(known))}, or the package that defines another one to be installed"
+    expect(isinstance(name, str) and name in known, some, type=name)
     return known[str(name)]
 
 

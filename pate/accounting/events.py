@@ -263,9 +263,8 @@ class RenyiCurveEvent(Event):
             values = getattr(self, name)
             expect(isinstance(values, list | tuple) and values, f"{name} as a list of numbers", **{name: values})
             object.__setattr__(self, name, tuple(values))
-        expect(
-            len(self.orders) == len(self.rdp), "as many values as orders", orders=len(self.orders), rdp=len(self.rdp)
-        )
+        sizes = {"orders": len(self.orders), "rdp": len(self.rdp)}
+        expect(sizes["orders"] == sizes["rdp"], "as many values as orders", **sizes)
         expect_positive(**{f"orders[{i}] - 1": order - 1 for i, order in enumerate(self.orders)})
         expect(all(a < b for a, b in pairwise(self.orders)), "ascending orders", orders=self.orders)
         for i, value in enumerate(self.rdp):

@@ -100,9 +100,8 @@ def expect_writable(path: Path) -> None:
     The superuser may write a file that is marked read-only, and a ledger that somebody closed stays closed.
     """
     mode = path.stat().st_mode
-    expect(
-        mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH), f"a writable ledger at {path}", mode=stat.filemode(mode)
-    )
+    writable = mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
+    expect(writable, f"a writable ledger at {path}", mode=stat.filemode(mode))
 
 
 def expect_intact(connection: sqlite3.Connection, path: Path) -> None:

@@ -219,9 +219,8 @@ def _expect_texts(statement: Mapping[str, Any]) -> None:
     stated = statement["conversion"]
     expect(stated == _CONVERSION, f"conversion={_CONVERSION!r}", conversion=stated)
     for kind in ("guarantees", "costs"):
-        expect(
-            set(statement[kind]) == set(names), f"{kind} under {', '.join(names)}", **{kind: sorted(statement[kind])}
-        )
+        found = sorted(statement[kind])
+        expect(found == sorted(names), f"{kind} under {', '.join(names)}", **{kind: found})
     for relation, text in _PROTECTS.items():
         neighbors = statement["guarantees"][relation.value]["neighbors"]
         before, _, behind = text.partition("{unit}")
@@ -254,9 +253,8 @@ def _expect_no_more_than_reserved(releases: Sequence[Mapping[str, Any]]) -> None
             most, paid = (cost_of_charges(each, relation, DEFAULT_ORDERS) for each in _charges([release]))
             within = bool((paid.rdp <= most.rdp * ROUNDING).all()) and paid.mu_squared <= most.mu_squared * ROUNDING
             within &= -paid.log_survival <= -most.log_survival * ROUNDING
-            expect(
-                within, f"at most what release {release['release']} reserved under {relation.value}", realised="more"
-            )
+            reserved = f"at most what release {release['release']} reserved under {relation.value}"
+            expect(within, reserved, realised="more")
 
 
 def _expect_figures(
@@ -275,11 +273,8 @@ def _expect_figures(
 
 def _expect_of_ledger(statement: Mapping[str, Any], book: Book) -> None:
     head = Head(statement["ledger"]["rows"], statement["ledger"]["digest"])
-    expect(
-        book.follows(head),
-        "a ledger with all rows that it held when the statement was made (it may be an older copy)",
-        **head._asdict(),
-    )
+    whole = "a ledger with all rows that it held when the statement was made (it may be an older copy)"
+    expect(book.follows(head), whole, **head._asdict())
     listed, held = len(statement["releases"]), len(book.entries)
     expect(listed == held, f"a statement on all {held} releases of the ledger", releases=listed)
     for release, entry in zip(statement["releases"], book.entries, strict=True):

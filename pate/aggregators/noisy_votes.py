@@ -5,15 +5,32 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from pate.accounting.events import Event, GaussianEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators.base import Aggregator, Gap, Outlook, Release
-from pate.aggregators.gaussian_counts import add_gaussian
 from pate.typing import FloatArray
 from pate.validation import expect_positive
 from pate.votes import Panel, Votes
+
+_ROWS = 1024  # rows worked on at once, so that the intermediate arrays stay in cache
+
+
+def add_gaussian(values: ArrayLike, *, sigma: float, generator: np.random.Generator) -> FloatArray:
+    """Return ``values`` ``[Q, C]`` with Gaussian noise of ``sigma``, rounded to a grid of ``sigma / 2^20`` at least."""
+    exact = np.asarray(values)
+    grid = 2.0 ** math.ceil(math.log2(sigma) - 20)
+    noisy = np.empty(exact.shape)
+    for start in range(0, len(exact), _ROWS):
+        part = noisy[start : start + _ROWS]
+        generator.standard_normal(out=part)
+        part *= sigma / grid
+        part += exact[start : start + _ROWS] / grid
+        np.rint(part, out=part)
+        part *= grid
+    return noisy
 
 
 @dataclass(frozen=True, kw_only=True)

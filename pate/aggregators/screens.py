@@ -29,11 +29,8 @@ class Screen(Aggregator):
     def __post_init__(self) -> None:
         super().__post_init__()
         expect(self.over in get_args(Over), f"over among {get_args(Over)}", over=self.over)
-        expect(
-            self.answers.neighboring_relation is self.neighboring_relation,
-            f"answers for {self.neighboring_relation.value}, as the screen",
-            neighboring_relation=self.answers.neighboring_relation.value,
-        )
+        own, other = self.neighboring_relation, self.answers.neighboring_relation
+        expect(own is other, f"answers for {own.value}, as the screen", neighboring_relation=other.value)
 
     @property
     def marks(self) -> tuple[str, ...]:

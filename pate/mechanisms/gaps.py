@@ -77,21 +77,15 @@ class GapChoice(Mechanism[IntArray]):
         super().__post_init__()
         expect_count(1, num_labels=self.num_labels)
         expect_noise(self.noise, GapNoise)
-        expect(
-            self.allow_empty or self.num_labels > 1,
-            "at least two labels without the empty and the full set",
-            num_labels=self.num_labels,
-        )
+        some = self.allow_empty or self.num_labels > 1
+        expect(some, "at least two labels without the empty and the full set", num_labels=self.num_labels)
         if self.kbar is not None:
             expect_count(1, kbar=self.kbar)
             expect_within(self.num_labels, kbar=self.kbar)
         if self.regularizer is not None:
             values = np.asarray(self.regularizer, dtype=np.float64)
-            expect(
-                values.shape == (self.num_labels + 1,),
-                f"a regularizer of {self.num_labels + 1} numbers",
-                shape=values.shape,
-            )
+            num_gaps = self.num_labels + 1
+            expect(values.shape == (num_gaps,), f"a regularizer of {num_gaps} numbers", shape=values.shape)
             kept = tuple(values.tolist())
             expect((values < np.inf).all(), "a regularizer below infinity", regularizer=kept)
             allowed = (values[self._candidates] > -np.inf).any()
