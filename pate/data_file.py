@@ -34,11 +34,8 @@ def expect_described(run: Run) -> None:
     again = "The same `pate teachers fit` puts it back"
     expect(found is not None, f"the data.yaml of a run. {again}", missing=str(run.data_config))
     same = found is not None and found["data"] == begun["config"].get("data")
-    expect(
-        same,
-        f"the data that `teachers fit` was begun with. {again}, or train other teachers with --overwrite",
-        changed=str(run.data_config),
-    )
+    own = f"the data that `teachers fit` was begun with. {again}, or train other teachers with --overwrite"
+    expect(same, own, changed=str(run.data_config))
 
 
 def load_ledger(root: Path) -> Path | None:

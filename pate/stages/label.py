@@ -261,6 +261,8 @@ def _settle_and_state(run: Run, aggregator: Aggregator, released: ReleasedLabels
     panel, realised = released.panel, None
     if released.tiers is not None:
         realised = aggregator.charges(Release(released.labels, released.mask, tiers=released.tiers), panel)
+    begun = run.state(TEACHERS_FIT)
+    assert begun is not None, "teachers come before labels"
     ledger = open_ledger(run)
     ledger.settle(released.release, realised=realised)
     statement = make_statement(
@@ -274,7 +276,7 @@ def _settle_and_state(run: Run, aggregator: Aggregator, released: ReleasedLabels
         ),
         delta=released.delta,
         relation=aggregator.neighboring_relation,
-        unit=_unit(run),
+        unit=str(begun["config"].get("unit", "record")),
         versions={"pate": pate.__version__} | {name: version(name) for name in ("numpy", "scipy", "torch")},
         of_this_run_alone=run.ledger is None,
     )
@@ -289,12 +291,6 @@ def _is_stated(run: Run) -> bool:
     files = [run.root / output for output in LABEL.outputs[1:]]
     state = run.state(LABEL) or {}
     return all(file.is_file() for file in files) and state.get(_STATEMENT) == digest(*files)
-
-
-def _unit(run: Run) -> str:
-    state = run.state(TEACHERS_FIT)
-    assert state is not None
-    return str(state["config"].get("unit", "record"))
 
 
 def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -> FloatArray:

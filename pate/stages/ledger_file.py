@@ -79,11 +79,8 @@ def open_ledger(run: Run) -> Ledger:
     path = run.ledger_path
     if run.ledger is not None and run.data_config.is_file():
         # data that were moved away leave no folder behind in which a new budget could begin
-        expect(
-            path.parent.is_dir(),
-            f"a folder for the ledger, whose place is `ledger:` in {run.data_config}",
-            path=str(path),
-        )
+        place = f"a folder for the ledger, whose place is `ledger:` in {run.data_config}"
+        expect(path.parent.is_dir(), place, path=str(path))
     return Ledger(path, home=path.resolve())
 
 
@@ -98,8 +95,5 @@ def expect_ledger(run: Run) -> None:
     shared = begun is not None and begun["config"].get("ledger") is not None
     made = run.is_finished(TEACHERS_FIT) and load_ledger(run.root) == run.ledger
     known = (spent or shared) if run.ledger is None else made
-    expect(
-        not known,
-        f"the ledger of {run.root} where it was; if it was moved, name its place by `ledger:` in {run.data_config}",
-        missing=str(path),
-    )
+    moved = f"if it was moved, name its place by `ledger:` in {run.data_config}"
+    expect(not known, f"the ledger of {run.root} where it was; {moved}", missing=str(path))

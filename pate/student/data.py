@@ -67,12 +67,9 @@ class StudentData(pl.LightningDataModule):
         self.input_shape = self.source.input_shape
         self.label_names = self.source.label_names
         released = ReleasedLabels.load(self.run)
-        same = released.label_names == self.label_names
-        expect(
-            same,
-            f"released labels named {', '.join(self.label_names)}, as the data are",
-            label_names=released.label_names,
-        )
+        names = released.label_names
+        named = f"released labels named {', '.join(self.label_names)}, as the data are"
+        expect(names == self.label_names, named, label_names=names)
         public = self.source.records(Role.PUBLIC)
         rows = rows_of(released.ids, public.ids)
         if labels == "truth":
@@ -87,11 +84,8 @@ class StudentData(pl.LightningDataModule):
         kept = order[len(held) :]
         self._val = _Samples(public.features, rows[held], targets[held], mask[held])
         others = np.setdiff1d(np.arange(len(public)), rows) if unlabelled else np.zeros(0, dtype=np.int64)
-        expect(
-            not unlabelled or others.size > 0,
-            "public samples without labels for --data.unlabelled",
-            samples=others.size,
-        )
+        enough = not unlabelled or others.size > 0
+        expect(enough, "public samples without labels for --data.unlabelled", samples=others.size)
         blank = np.zeros((others.size, targets.shape[1]))
         self._train = _Samples(
             public.features,
