@@ -1,4 +1,4 @@
-"""Records of one role: features that are read when they are asked for, labels, ids and groups."""
+"""Records of one role: features that are read when they are asked for and may be mapped, labels, ids and groups."""
 
 from __future__ import annotations
 

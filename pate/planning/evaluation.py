@@ -1,4 +1,4 @@
-"""What an aggregator makes of a task at an epsilon: released labels, and the student that they train."""
+"""The frontier: what each aggregator makes of a task at an epsilon, in released labels and the student they train."""
 
 from __future__ import annotations
 

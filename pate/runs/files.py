@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and digests of what is in them."""
+"""Files that appear whole or not at all, digests of what is in them, and archives that are read with care."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work on chunks of teachers: what a job is, and what says where jobs run."""
+"""Work on chunks of teachers: what a job is, where jobs run, and how far those in other processes are."""
 
 from __future__ import annotations
 

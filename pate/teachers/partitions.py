@@ -1,4 +1,7 @@
-"""Which records each teacher sees: its own partition, and of a chunk's records no others. PRIVATE."""
+"""Which records each teacher sees: its own partition, and of a chunk's records no others. PRIVATE.
+
+At which step it sees which is a function of the seed, the teacher and its own partition alone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many teachers are trained at once: what fits into memory, and of that what is fastest.
+"""How many teachers are trained at once, what fits into memory and of that is fastest, and what training will take.
 
 Both are found on random data of the public shape, so that the choice tells nothing of private records.
 """
