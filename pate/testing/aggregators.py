@@ -156,7 +156,8 @@ class AggregatorContract(Contract):
         self, made_for: NeighboringRelation, asked: NeighboringRelation
     ) -> None:
         """What a ledger's filter rests on: given what was paid for each outcome, nothing more is told on average."""
-        assert self.unpaid(made_for, asked, lambda tier: tier) <= 1e-9
+        unpaid = self.unpaid(made_for, asked, lambda tier: tier)
+        assert unpaid <= 1e-9, f"Expected each tier to pay for what it tells, got {unpaid:.3g} too little"
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_more_noise_never_costs_more(self, relation: NeighboringRelation) -> None:
@@ -487,7 +488,13 @@ def _votes(ballots: Ballots, predictions: tuple[float, ...] | None = None) -> Vo
 
 
 def _outcomes(aggregator: Aggregator, votes: Votes, generator: np.random.Generator) -> IntArray:
-    labels, mask, _, _, tiers = aggregator.aggregate(votes, generator=generator)
+    release = aggregator.aggregate(votes, generator=generator)
+    assert isinstance(release, Release), f"Expected a Release, got {type(release).__name__}"
+    labels, mask, _, _, tiers = release
+    shapes, wanted = {labels.shape, mask.shape}, votes.counts.shape
+    assert shapes == {wanted}, f"Expected labels and mask of shape [Q, C] = {wanted}, got {shapes}"
+    kinds = (labels.dtype, mask.dtype)
+    assert kinds == (np.uint8, np.bool_), f"Expected labels of uint8 and a mask of bool, got {kinds}"
     went = np.zeros(len(labels), dtype=np.int64) if tiers is None else tiers
     return np.column_stack((labels, mask, went)).astype(np.int64)
 
