@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # one thread per operation: small networks and a suite on all cores are faster with it
 export OMP_NUM_THREADS ?= 1
+# compiled tests and modules are kept, whatever the surroundings say: each process saves seconds
+export PYTHONDONTWRITEBYTECODE :=
+PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
 .PHONY: setup demo test test-all coverage lint bench
 
@@ -26,14 +29,14 @@ lint: setup
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/pytest -n auto -m 'not slow'
+	$(PYTEST) -m 'not slow'
 
 test-all: lint
-	$(BIN)/pytest -n auto
+	$(PYTEST)
 
 # of what runs in the tests' own processes, forked commands left out
 coverage: setup
-	$(BIN)/pytest -n auto -m 'not slow' --cov --cov-report=term
+	$(PYTEST) -m 'not slow' --cov --cov-report=term
 
 bench: setup
 	for script in scripts/bench_*.py; do echo "== $$script" && PYTHONPATH=. $(BIN)/python $$script || exit 1; done

@@ -1,5 +1,6 @@
 """Small data sets, and one finished run that tests read."""
 
+import gc
 import os
 import shutil
 from collections.abc import Callable
@@ -19,6 +20,22 @@ __all__ = ["start"]
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 Write = Callable[..., Path]
+
+# tests of whole commands: the longest ones, and those that share a finished run and a server of forks
+WHOLE = ("stages", "commands", "runs", "teachers", "test_docs.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes long, side by side: few processes make what it shares, and none waits for it at the end."""
+    items.sort(key=lambda item: item.path.relative_to(Path(__file__).parent).parts[0] not in WHOLE)
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was imported out of all later collections of garbage: there are a million objects."""
+    gc.collect()
+    gc.freeze()
+
+
 
 
 @pytest.fixture(scope="session")

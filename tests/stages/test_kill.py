@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pate import cli
 from pate.accounting.ledger import Ledger
 from tests.conftest import copy_run, make_arrays, recipe
 from tests.processes import Command, Start
@@ -20,12 +21,11 @@ def run_words(folder: Path, root: Path, *more: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nobody disturbed, with enough steps to be caught in, made by a process that was not forked."""
+    """A run that nobody disturbed, with enough steps to be caught in, made by this process, which was not forked."""
     place = tmp_path_factory.mktemp("unbroken")
     np.savez(place / "data.npz", **make_arrays())  # type: ignore[arg-type]
     folder = recipe(place / "recipe", place / "data.npz", steps=100, chunk_size=2)
-    command = Command(run_words(folder, place / "run"), place, place / "command", fresh=True)
-    assert command.wait() == 0, command.err
+    assert cli.main(run_words(folder, place / "run")) == 0
     return place
 
 

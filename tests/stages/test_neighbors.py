@@ -224,7 +224,8 @@ def see(place: Path, source: Source, arrays: Arrays, unit: Unit, key: str, more:
         file.write(f"unit: {unit}\n")
     (place / "run" / "private").mkdir(parents=True, mode=0o700)
     (place / "run" / "private" / "partition.json").write_text(json.dumps({"key": key}))
-    words = ["run", "recipe", "--run", "run", "--label.noise_seed=3", "--label.num_queries=40", *more]
+    noise = ["--label.noise_seed=3", "--label.num_queries=40"]
+    words = ["run", "recipe", "--run", "run", *noise, "--student.trainer.max_epochs=2", *more]
     command = start(*words, folder=place)
     code = command.wait()
     root = place / "run"
