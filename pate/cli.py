@@ -86,7 +86,6 @@ def _interrupt_behind(stop: BaseException | None) -> KeyboardInterrupt | None:
 @contextmanager
 def _terminable() -> Iterator[None]:
     """Let SIGTERM end what runs inside, once; more of them do not disturb the way out."""
-
     asked = False
 
     def terminate(number: int, frame: FrameType | None) -> None:

@@ -65,6 +65,7 @@ class AggregatorContract:
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_release_follows_the_law(self, relation: NeighboringRelation) -> None:
+        """Frequencies of a batch agree with the enumerated law."""
         assert min(self._p_values(self.make(relation), relation, self.draws)) > 1e-4
 
     @pytest.mark.parametrize("relation", RELATIONS)
@@ -81,19 +82,23 @@ class AggregatorContract:
         assert len(p_values) * min(p_values) > 1e-4
 
     def test_one_query_at_a_time_follows_the_law(self) -> None:
+        """Queries answered one by one follow the same law as a batch."""
         assert min(self._p_values(self.make(RELATIONS[0]), RELATIONS[0], self.single_draws, single=True)) > 1e-4
 
     def test_a_fifth_less_noise_is_caught(self) -> None:
+        """The test of frequencies rejects 80% of the noise."""
         assert min(self._p_values(self.make(RELATIONS[0]).scaled(0.8), RELATIONS[0], self.draws)) < 1e-6
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_divergence_between_all_neighbors_is_within_the_curve(self, relation: NeighboringRelation) -> None:
+        """No pair of neighbors exceeds the event's Renyi curve."""
         worst = self.worst_divergence(relation, relation)
         rdp = self.event(relation, relation).cost(ORDERS).rdp
         assert (worst <= rdp * (1 + 1e-6) + 1e-9).all(), (worst / rdp).max()
 
     @pytest.mark.parametrize("made_for", RELATIONS)
     def test_divergence_under_the_other_relation_is_within_its_curve(self, made_for: NeighboringRelation) -> None:
+        """The event stated under the other relation bounds that relation's neighbors too."""
         (other,) = set(RELATIONS) - {made_for}
         worst = self.worst_divergence(made_for, other)
         rdp = self.event(made_for, other).cost(ORDERS).rdp
@@ -101,6 +106,7 @@ class AggregatorContract:
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_curve_is_tight_unless_said_otherwise(self, relation: NeighboringRelation) -> None:
+        """Some pair of neighbors comes within 10% of the curve, exactly if `loose_because` is empty."""
         rdp = self.event(relation, relation).cost(ORDERS).rdp
         reached = float((self.worst_divergence(relation, relation) / rdp).max())
         assert (reached < 0.9) == bool(self.loose_because), reached
@@ -115,6 +121,7 @@ class AggregatorContract:
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_event_states_the_relation(self, relation: NeighboringRelation) -> None:
+        """Events carry the relation that they were asked for, and the aggregator's own by default."""
         aggregator = self.make(relation)
         assert aggregator.event(self.panel) == self.event(relation, relation)
         assert aggregator.events(self.panel) == {asked: self.event(relation, asked) for asked in RELATIONS}
@@ -123,6 +130,7 @@ class AggregatorContract:
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_realised_cost_is_at_most_what_is_reserved(self, relation: NeighboringRelation) -> None:
+        """No tier costs more than the reserved event, and the dearest tier costs as much."""
         aggregator = self.make(relation)
         tiers = {outcome[-1] for ballots in self.grid for outcome in self.law(self.votes(ballots), relation)}
         for asked in RELATIONS:
@@ -142,12 +150,14 @@ class AggregatorContract:
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_more_noise_never_costs_more(self, relation: NeighboringRelation) -> None:
+        """Twice the noise lowers the curve at some order and raises it at none."""
         less, more = (
             each.event(self.panel).cost(ORDERS) for each in (self.make(relation), self.make(relation).scaled(2.0))
         )
         assert (more.rdp <= less.rdp).all() and (more.rdp < less.rdp).any()
 
     def test_calibrated_noise_meets_a_target_and_hardly_more(self) -> None:
+        """Calibration meets the target, and 0.2% less noise would miss it."""
         aggregator, relation = self.make(RELATIONS[0]), RELATIONS[1]
         delta0 = aggregator.event(self.panel, relation).cost(ORDERS).delta0
         target = Target(epsilon=1.5, delta=(1 + 3 * delta0) / 4, num_queries=1, neighboring_relation=relation)
@@ -163,6 +173,7 @@ class AggregatorContract:
         assert spent[0] <= 1.5 < spent[1]
 
     def test_charges_are_those_of_the_release(self) -> None:
+        """Charges count each query once, by its tier."""
         aggregator, release = self.make(RELATIONS[0]), self._release(50, seed=0)
         charges = aggregator.charges(release, self.panel)
         assert sum(count for _, count in charges) == len(release.labels)
@@ -180,6 +191,7 @@ class AggregatorContract:
             assert len(aggregator.aggregate(told, generator=np.random.default_rng(0)).labels) == 3
 
     def test_what_is_not_released_is_blank(self) -> None:
+        """Labels and values are zero wherever the mask is False."""
         release = self._release(500, seed=0)
         shape = (500 * len(self.grid), self.num_labels)
         assert release.labels.shape == release.mask.shape == shape
@@ -191,16 +203,19 @@ class AggregatorContract:
             assert not release.values[~release.mask].any()
 
     def test_one_seed_gives_one_release(self) -> None:
+        """Equal seeds give equal releases, and different seeds different ones."""
         first, again, other = self._release(200, seed=5), self._release(200, seed=5), self._release(200, seed=6)
         assert _plain(first) == _plain(again)
         assert _plain(first) != _plain(other)
 
     def test_no_queries_no_labels(self) -> None:
+        """A batch of no queries gives arrays of no rows."""
         votes = self.votes(self.grid[0])[np.zeros(0, dtype=np.int64)]
         release = self.make(RELATIONS[0]).aggregate(votes, generator=np.random.default_rng(0))
         assert release.labels.shape == release.mask.shape == (0, self.num_labels)
 
     def test_bad_parameters_raise_in_one_line(self) -> None:
+        """Malformed parameters and panels raise `ValueError` with a one-line message."""
         aggregator = self.make(RELATIONS[0])
         noise = [{name: bad} for name in aggregator.noise_parameters for bad in (0.0, -5.0, float("nan"), True)]
         for change in [*noise, *self.malformed(), {"neighboring_relation": "swap"}]:
@@ -211,12 +226,14 @@ class AggregatorContract:
                 aggregator.event(Panel(num_teachers, num_labels))
 
     def test_noise_has_no_default(self) -> None:
+        """Every noise parameter has to be given."""
         aggregator = self.make(RELATIONS[0])
         assert aggregator.noise_parameters
         declared = {field.name: field for field in fields(aggregator)}
         assert all(declared[name].default is MISSING for name in aggregator.noise_parameters)
 
     def test_votes_that_lack_what_is_needed_are_refused(self) -> None:
+        """Votes without ballots or predictions are refused exactly if the aggregator needs them."""
         aggregator, whole = self.make(RELATIONS[0]), self.votes(self.grid[0])
         generator = np.random.default_rng(0)
         for name, needed in (("ballots", aggregator.needs_ballots), ("predictions", aggregator.needs_predictions)):
@@ -307,14 +324,17 @@ class SoftReleaseContract:
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_noise_is_gaussian_of_the_stated_deviation(self, relation: NeighboringRelation) -> None:
+        """Residuals divided by the stated standard deviation are standard normal."""
         aggregator = self.make(relation)
         assert self._ks(aggregator, aggregator) > 1e-4
 
     def test_a_fifth_less_noise_is_told_from_it(self) -> None:
+        """The test of residuals rejects 80% of the noise."""
         aggregator = self.make(RELATIONS[0])
         assert self._ks(aggregator.scaled(0.8), aggregator) < 1e-6
 
     def test_noise_is_independent_between_labels_and_queries(self) -> None:
+        """Residuals of different labels and of successive queries are uncorrelated."""
         noise = self._noise(self.make(RELATIONS[0]), 20_000)
         lagged = np.column_stack((noise[:-1], noise[1:]))
         correlation = np.corrcoef(lagged.T) - np.eye(lagged.shape[1])
@@ -346,6 +366,7 @@ class SoftReleaseContract:
         assert moves == pytest.approx(noise_std / event.noise_multiplier, rel=1e-6)
 
     def test_values_lie_on_a_public_grid(self) -> None:
+        """Values are multiples of a power of two that depends on the noise alone."""
         aggregator = self.make(RELATIONS[0])
         release = self._release(aggregator, 2_000)
         assert release.values is not None and release.noise_std is not None

@@ -57,28 +57,34 @@ class MechanismContract(ABC):
     # what every subclass inherits
 
     def test_sampler_follows_the_law(self) -> None:
+        """Frequencies of a batch agree with the enumerated law."""
         for mechanism in {self.make(relation) for relation in RELATIONS}:
             assert min(self._p_values(mechanism, self.draws, single=False)) > 1e-4
 
     def test_single_rows_follow_the_law(self) -> None:
+        """Rows selected one by one follow the same law as a batch."""
         assert min(self._p_values(self.make(RELATIONS[0]), self.single_draws, single=True)) > 1e-4
 
     def test_a_fifth_less_noise_is_caught(self) -> None:
+        """The test of frequencies rejects 80% of the noise."""
         assert min(self._p_values(self.make(RELATIONS[0]), self.draws, single=False, noise=0.8)) < 1e-6
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_divergence_between_all_neighbors_is_within_the_curve(self, relation: NeighboringRelation) -> None:
+        """No pair of neighbors exceeds the event's Renyi curve."""
         worst = self.worst_divergence(relation)
         rdp = self.make(relation).event(relation).cost(ORDERS).rdp
         assert (worst <= rdp * (1 + self.tolerance) + 1e-9).all(), (worst / rdp).max()
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_curve_is_tight_unless_said_otherwise(self, relation: NeighboringRelation) -> None:
+        """Some pair of neighbors comes within 10% of the curve, exactly if `loose_because` is empty."""
         reached = (self.worst_divergence(relation) / self.make(relation).event(relation).cost(ORDERS).rdp).max()
         assert (reached < 0.9) == bool(self.loose_because), reached
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_events_state_their_relation(self, relation: NeighboringRelation) -> None:
+        """Events carry the relation that they were asked for."""
         mechanism = self.make(relation)
         assert mechanism.event(relation).neighboring_relation is relation
         assert mechanism.events()[relation] == mechanism.event(relation)
