@@ -76,7 +76,13 @@ class TestAttributes(ArraysContract):
         table = np.random.default_rng(0).integers(0, 2, size=(60, 5)) * 2 - 1
         names = np.array(list("vwxyz"))
         ids = super().arrays()["ids"]
-        return {"attr": table, "partition": np.arange(60) % 3, "identity": np.arange(60) // 3, "attr_names": names, "ids": ids}
+        return {
+            "attr": table,
+            "partition": np.arange(60) % 3,
+            "identity": np.arange(60) // 3,
+            "attr_names": names,
+            "ids": ids,
+        }
 
     def open(self, folder: Path) -> DataSource:
         return CelebAAttributes(folder / "data.npz", labels=["x", "v"])

@@ -97,7 +97,11 @@ PINNED = [
 
 def test_records_of_other_lengths_than_labels() -> None:
     with pytest.raises(ValueError, match="as many features, ids and groups as labels"):
-        Records(features=ArrayFeatures(np.ones((3, 2), dtype=np.float32)), labels=np.ones((2, 1), dtype=np.uint8), ids=np.array(["a", "b"]))
+        Records(
+            features=ArrayFeatures(np.ones((3, 2), dtype=np.float32)),
+            labels=np.ones((2, 1), dtype=np.uint8),
+            ids=np.array(["a", "b"]),
+        )
 
 
 def test_the_ledger_lies_beside_the_data(tmp_path: Path) -> None:
@@ -117,7 +121,9 @@ def test_path_with_a_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 def test_old_names_work_and_say_what_is_new() -> None:
     module = importlib.import_module("pate.data.module")
-    with pytest.warns(DeprecationWarning, match=r"pate\.data\.module\.DataModule is now pate\.data\.source\.DataSource"):
+    with pytest.warns(
+        DeprecationWarning, match=r"pate\.data\.module\.DataModule is now pate\.data\.source\.DataSource"
+    ):
         assert module.DataModule is DataSource
     with pytest.warns(DeprecationWarning, match=r"module\.Records is now pate\.data\.records\.Records"):
         assert module.Records is Records
@@ -144,4 +150,6 @@ def test_features_of_older_sources_are_wrapped(features: Any) -> None:
     assert isinstance(wrapped, Features) and wrapped.shape == (2, 3)
     for each in (wrapped, wrapped.select(np.array([1, 0]))):
         assert each[np.arange(2)].dtype == np.float32 and (each[np.arange(2)] == 1).all()
-    assert Given(wrapped).fingerprint(Role.TEST) == Given(ArrayFeatures(np.ones((2, 3), np.float32))).fingerprint(Role.TEST)
+    assert Given(wrapped).fingerprint(Role.TEST) == Given(ArrayFeatures(np.ones((2, 3), np.float32))).fingerprint(
+        Role.TEST
+    )

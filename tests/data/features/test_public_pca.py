@@ -28,7 +28,9 @@ def test_a_record_s_components_depend_on_that_record_alone(size: int) -> None:
     mapping = PublicPCA(num_components=6).fit(ArrayFeatures(features[:500]))
     whole = mapping.transform(ArrayFeatures(features))
     for row in (0, 2000, 4096):
-        assert np.array_equal(np.delete(whole, row, axis=0), mapping.transform(ArrayFeatures(np.delete(features, row, axis=0))))
+        assert np.array_equal(
+            np.delete(whole, row, axis=0), mapping.transform(ArrayFeatures(np.delete(features, row, axis=0)))
+        )
     altered = features.copy()
     altered[2000] *= 1e6
     assert np.flatnonzero((mapping.transform(ArrayFeatures(altered)) != whole).any(axis=1)).tolist() == [2000]
