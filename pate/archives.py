@@ -19,8 +19,8 @@ def read_arrays(
 
     Args:
         path: the file.
-        required: names of arrays that have to be there.
-        what: what the file is, for errors.
+        required: names of the arrays that it must hold.
+        what: description of the file for error messages.
 
     Raises:
         ValueError: if the file is missing or damaged, holds pickled objects, or lacks an array.
@@ -30,7 +30,7 @@ def read_arrays(
         # numpy leaves a file open that it cannot read
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    # what is raised depends on where a file ends or was changed
+    # the exception depends on where a file is truncated or changed
     except (OSError, ValueError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error) as error:
         raise ValueError(f"Expected {what} in {path}, got: {error}") from None
     missing = [name for name in required if name not in arrays]

@@ -11,7 +11,7 @@ _ROWS = 1024  # rows worked on at once, so that the intermediate arrays stay in 
 
 
 def add_gaussian(values: ArrayLike, *, sigma: float, generator: np.random.Generator) -> FloatArray:
-    """Return ``values`` ``[Q, C]`` with Gaussian noise of ``sigma``, rounded to a grid of ``sigma / 2^20`` at least."""
+    """Return ``values`` ``[Q, C]`` with Gaussian noise of ``sigma``, on a grid of spacing at least ``sigma / 2^20``."""
     exact = np.asarray(values)
     grid = 2.0 ** math.ceil(math.log2(sigma) - 20)
     noisy = np.empty(exact.shape)

@@ -1,4 +1,4 @@
-"""What a command is given beside its options; a module of its own, so that `pate run` starts without the parsers."""
+"""Settings given to a command in addition to its options, in a module of its own so that `pate run` starts fast."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """What a command is given beside its options, which override it.
+    """Settings given to a command in addition to its options, which override them.
 
     Attributes:
-        files: YAML files of settings, the later over the earlier.
+        files: YAML files of settings; later ones override earlier ones.
         run: folder of the run.
         overwrite: whether a stage whose settings changed is done again.
     """
@@ -23,9 +23,9 @@ class Preset:
     def options(self) -> list[str]:
         """Return the preset as options, to be put before all others.
 
-        Files and options have one order of precedence on a command line only: in ``default_config_files`` jsonargparse
-        does not know short names of classes, `parse_object` refuses what a later option would complete, and
-        LightningCLI takes its subcommand from the command line.
+        Only on a command line do files and options have a common order of precedence: in ``default_config_files``
+        jsonargparse does not know short names of classes, `parse_object` refuses values that a later option would
+        complete, and LightningCLI takes its subcommand from the command line.
         """
         files = [word for file in self.files for word in ("--config", str(file))]
         run = [] if self.run is None else ["--run", str(self.run)]
@@ -33,4 +33,4 @@ class Preset:
 
 
 ALONE = Preset()
-"""A command that is given its options and nothing else."""
+"""The preset of a command that is given nothing but its options."""

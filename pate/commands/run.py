@@ -1,4 +1,4 @@
-"""The command `pate run`: the stages of a recipe, one after the other, those that are finished skipped."""
+"""The command `pate run`: all stages of a recipe in order, except those that are finished."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class _Step:
     """A stage of a recipe.
 
     Attributes:
-        name: as it is announced.
-        module: the module of `pate.commands`, imported when its turn comes: what it needs may take seconds.
-        function: the function in it.
+        name: the name that is announced.
+        module: its module of `pate.commands`, imported only when the stage begins, because that may take seconds.
+        function: the function in that module.
         parts: the recipe's files that it reads, and whose overrides it takes.
-        words: what its command is given beside them.
+        words: further arguments of its command.
     """
 
     name: str
@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _by_part(overrides: Sequence[str]) -> dict[str, list[str]]:
-    """Sort ``--part.name=value`` by part of the recipe; what is of the data keeps its prefix."""
+    """Sort overrides ``--part.name=value`` by part of the recipe; those of the data keep their prefix."""
     given: dict[str, list[str]] = {part: [] for part in _PARTS}
     for word in overrides:
         part, _, setting = word.removeprefix("--").partition(".")

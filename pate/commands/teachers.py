@@ -1,7 +1,7 @@
 """The commands `pate teachers fit` and `pate teachers vote`.
 
-A stage is imported once its command line is read: it needs Lightning, which takes seconds to import and of which
-``--help`` needs nothing.
+A stage is imported only after its command line is parsed: it needs Lightning, which takes seconds to import and which
+``--help`` does not need.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def vote(args: Sequence[str], preset: Preset = ALONE) -> None:
         " votes are.",
     )
     add_run(parser)
-    # who is absent is said once
+    # the list of absent teachers is kept from the first call
     parsed = parse(parser, args, with_saved(args, preset, TEACHERS_VOTE.config))
     run = open_run(parsed, _kept(settings(parser, parsed)))
     run.require(TEACHERS_FIT)
@@ -65,11 +65,11 @@ def vote(args: Sequence[str], preset: Preset = ALONE) -> None:
 
 
 def load_plan(run: Run) -> TeacherPlan:
-    """Return how the teachers of a run were trained."""
+    """Return the plan with which the teachers of a run were trained."""
     begun = run.state(TEACHERS_FIT)
     assert begun is not None, "a stage that is required has a state"
     parser = _fit_parser()
-    # what they were trained with, whatever became of the file that tells it to readers
+    # read from the state, because the file for readers may have been edited
     made = parser.instantiate(parser.parse_object(begun["config"] | {"run": str(run.root)}))
     chosen = json.loads((run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE).read_text())
     return replace(_made(TeacherPlan, made), **chosen)
@@ -110,13 +110,13 @@ def _fit_parser() -> ArgumentParser:
 
 
 def _made(kind: type[Settings], made: Namespace) -> Settings:
-    """Return the settings of one kind among those of a command."""
+    """Return the settings of one dataclass among those of a command."""
     chosen: dict[str, Any] = {field.name: made[field.name] for field in fields(kind)}
     return kind(**chosen)
 
 
 def _kept(config: Json) -> Json:
-    """Return the settings without those that change nothing of what is left behind."""
+    """Return the settings without those that do not affect the outputs."""
     return {name: value for name, value in config.items() if name not in _WHERE}
 
 

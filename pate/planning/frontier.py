@@ -1,4 +1,4 @@
-"""The frontier: what each aggregator makes of the same votes at the same epsilon, and so which one to choose."""
+"""The frontier: the results of each aggregator on the same votes at the same epsilons, to choose one by."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def frontier(task: Task, comparison: Comparison, aggregators: Sequence[Aggregato
     """Measure the quality of labels, and of a student, against epsilon for a list of aggregators on the same votes.
 
     Args:
-        task: the votes, and what a student is trained and judged on.
-        comparison: what is the same for all aggregators.
-        aggregators: what is compared, with noise in any proportion: all of it is scaled by one factor to meet each
-            target. None for what all registered aggregators propose.
+        task: the votes, and the data on which a student is trained and evaluated.
+        comparison: the settings common to all aggregators.
+        aggregators: the aggregators to compare. Only the proportions of their noise matter: all of it is scaled by one
+            factor to meet each target. None for the proposals of all registered aggregators.
 
     Returns:
         A point for each aggregator and epsilon that it can meet, as PRIVATE as the votes.

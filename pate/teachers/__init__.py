@@ -25,12 +25,12 @@ __all__ = [
     "run_jobs",
 ]
 
-# those without Lightning, which takes seconds to import, come first
+# modules without Lightning, which takes seconds to import, come first
 _ROOMS = ("plan", "jobs", "partitions", "executors", "chunk", "training", "voting")
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name where it is first used (PEP 562)."""
+    """Import a public name when it is first used (PEP 562)."""
     if name in __all__:
         for room in (import_module(f"pate.teachers.{each}") for each in _ROOMS):
             if hasattr(room, name):

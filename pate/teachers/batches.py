@@ -1,4 +1,4 @@
-"""Which records a teacher sees at which step: a function of the seed, the teacher and its own partition alone."""
+"""The batches of a teacher at each step: a function of the seed, the teacher and its own partition alone."""
 
 import numpy as np
 import torch
@@ -12,8 +12,8 @@ from pate.typing import IntArray
 def draw_batches(size: int, *, seed: int, teacher: int, steps: range, batch_size: int) -> IntArray:
     """Return positions within a partition of ``size`` records, ``[len(steps), batch_size]``.
 
-    The partition is gone through in passes, each in an order that depends only on (seed, teacher, pass), one after the
-    other without padding. So every teacher takes the same number of steps of the same size, whatever its partition.
+    The partition is traversed in passes, one after the other without padding, each in an order that depends only on
+    (seed, teacher, pass). So every teacher takes the same number of steps of the same size, whatever its partition.
     """
     first, last = steps.start * batch_size, steps.stop * batch_size
     passes = range(first // size, -(-last // size))

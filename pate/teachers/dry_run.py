@@ -1,4 +1,4 @@
-"""What training the teachers will take, said before it begins."""
+"""An estimate of the memory and time of training the teachers, before it begins."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def describe_training(
     execution: Execution,
     share: str | None,
 ) -> str:
-    """Return how large partitions are (PRIVATE), and the memory, the time and the place of training.
+    """Describe the sizes of partitions (PRIVATE), and the memory, the time and the place of training.
 
     Args:
         plan: how teachers are trained.
         sizes: records of each partition, ``[num_teachers]``. PRIVATE.
         shape: shape of a record's features.
-        num_labels: how many labels.
+        num_labels: number of labels.
         execution: where chunks are trained.
-        share: which of them, as in `share_of`; None for all.
+        share: the chunks to train, as in `share_of`; None for all.
 
     The time is that of a few steps on random data; reading records and writing files come on top.
     """

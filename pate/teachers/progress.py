@@ -1,4 +1,4 @@
-"""How far jobs in other processes are, which they write to small files now and then."""
+"""Progress of jobs in other processes, which they write to small files now and then."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _SECONDS = 1.0
 
 
 class Progress:
-    """Reports the steps of a job as they are done, in whatever process. A context manager.
+    """A context manager that reports the steps of a job as they are done, in any process.
 
     Args:
-        report: is told of steps, from one thread at a time, never of fewer than before.
-        job: says how many steps a chunk takes and where they are written.
+        report: called with further steps, from one thread at a time; the total never falls.
+        job: the job, which knows the steps of a chunk and the file of its progress.
         chunks: the teachers of the chunks that are worked on.
     """
 
@@ -39,7 +39,7 @@ class Progress:
         forget_steps(self._job, self._running)
 
     def finish(self, teachers: range) -> None:
-        """Count the work on a chunk as done; a second time changes nothing."""
+        """Count the work on a chunk as done; repeating this changes nothing."""
         with self._lock:
             if teachers in self._running:
                 self._running.remove(teachers)
@@ -54,7 +54,7 @@ class Progress:
 
     def _tell(self) -> None:
         total = self._finished + sum(map(self._steps_of, self._running))
-        # work whose worker was lost goes on from an earlier step
+        # work whose worker was lost continues from an earlier step
         if total > self._told:
             self._report(total - self._told)
             self._told = total
@@ -68,14 +68,14 @@ class Progress:
 
 
 def forget_steps(job: ChunkJob, chunks: Iterable[range]) -> None:
-    """Delete what was written of the steps of ``chunks``."""
+    """Delete the files of progress of ``chunks``."""
     for teachers in chunks:
         if path := job.steps_file(teachers):
             path.unlink(missing_ok=True)
 
 
 def steps_writer(path: Path | None) -> Report:
-    """Return a report that writes the steps so far to ``path`` about once a second, nothing where it is None."""
+    """Return a report that writes the steps so far to ``path`` about once a second; it writes nothing for None."""
     if path is None:
         return lambda steps: None
     done, written = 0, time.monotonic()

@@ -102,7 +102,9 @@ def _pick(dice: Dice, palette: list[tuple[float, float, float]], spread: float) 
     return near
 
 
-def mix(one: Float32Array, other: Float32Array | tuple[float, float, float], share: Float32Array | float) -> Float32Array:
+def mix(
+    one: Float32Array, other: Float32Array | tuple[float, float, float], share: Float32Array | float
+) -> Float32Array:
     """Return colours ``[num, 3]`` with a share of another colour in them, one for all faces or one for each."""
     weight = np.asarray(share, dtype=np.float32)
     if weight.ndim == 1:
@@ -112,7 +114,7 @@ def mix(one: Float32Array, other: Float32Array | tuple[float, float, float], sha
 
 
 def sample_geometry(dice: Dice, traits: Traits) -> Geometry:
-    """Sample how faces of given traits are drawn; what is drawn when is part of what a seed means."""
+    """Sample the geometry of faces with given traits; the order of the draws must not change, as seeds rely on it."""
     male = traits.male.astype(np.float32)
     chubby = traits.chubby.astype(np.float32)
     big_nose = traits.big_nose.astype(np.float32)

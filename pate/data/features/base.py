@@ -1,4 +1,4 @@
-"""The contract of a feature map."""
+"""The interface of a feature map."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pate.typing import Float32Array
 
 
 class FeatureMap(ABC):
-    """A map of features fitted on the public samples alone, so that it tells nothing of private records."""
+    """A map of features fitted on the public samples alone, so that it reveals nothing about private records."""
 
     @abstractmethod
     def fit(self, public: Features) -> FeatureMap:
