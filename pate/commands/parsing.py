@@ -107,7 +107,7 @@ def add_run(parser: ArgumentParser) -> None:
     """Add the options ``--run`` and ``--overwrite``."""
     parser.add_argument("--run", type=Path, required=True, help="folder of the run")
     parser.add_argument(
-        "--overwrite", action="store_true", help="do a stage whose settings changed again, deleting what it left"
+        "--overwrite", action="store_true", help="redo a stage whose settings changed, deleting its outputs"
     )
 
 
@@ -145,8 +145,8 @@ def add_data(parser: ArgumentParser) -> None:
         "--ledger",
         type=Path | None,
         default=None,
-        help="ledger of the private data set, shared by all runs on it; where None, the file that the data name beside"
-        " themselves, or ledger.sqlite in the run's folder where there can be none",
+        help="ledger of the private data set, shared by all runs on it; None for the file beside the data, or for"
+        " ledger.sqlite in the run's folder if there can be none",
     )
 
 

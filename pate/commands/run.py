@@ -71,20 +71,20 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="pate run",
         description="Run all stages of a recipe: a folder with data.yaml, teachers.yaml, label.yaml and student.yaml. "
-        "Stages that are finished are skipped; one that was killed goes on where it stopped.",
-        epilog="A setting of a stage is overridden by its name behind that of the stage, such as "
+        "Stages that are finished are skipped; one that was killed continues where it stopped.",
+        epilog="To override a setting of a stage, put the name of the stage before it, such as "
         "--teachers.num_teachers=200, --label.num_queries=100, --student.trainer.max_epochs=20 or "
         "--data.init_args.root=DIR.",
         allow_abbrev=False,
     )
     parser.add_argument("recipe", type=Path, help="the folder, such as configs/faces")
     parser.add_argument("--run", type=Path, help="folder of the run (default: runs/ and the recipe's name)")
-    parser.add_argument("--overwrite", action="store_true", help="do stages whose settings changed again")
+    parser.add_argument("--overwrite", action="store_true", help="redo stages whose settings changed")
     parser.add_argument("--ledger", help="ledger of the private data, in place of the one beside them")
     parser.add_argument(
         "--references",
         action="store_true",
-        help="measure a student of the true labels and the noiseless majority too: PRIVATE, for data that may be seen",
+        help="also measure a student of the true labels and the noiseless majority: PRIVATE, for data that may be seen",
     )
     return parser
 

@@ -1,4 +1,4 @@
-"""How good a selection is, in the measures of the papers, which read the true scores: their results are PRIVATE."""
+"""Measures of the quality of a selection from the papers; they read the true scores, so their results are PRIVATE."""
 
 from typing import NamedTuple
 
@@ -65,7 +65,7 @@ def k_relative_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
 
 
 def recall(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
-    """Return the share of the chosen whose score is among the k largest, ties counting as such; ``[]`` or ``[B]``."""
+    """Return the share of chosen items whose scores are among the k largest, ties included; ``[]`` or ``[B]``."""
     _, short, single = _losses(scores, chosen)
     return _shaped((short <= 0).mean(axis=1), single)
 

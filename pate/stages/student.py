@@ -63,7 +63,7 @@ class StudentCLI(LightningCLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the options of the run, and link arguments of the model to the data."""
         parser.add_argument("--run", type=Path, required=True, help="folder of the run")
-        parser.add_argument("--overwrite", action="store_true", help="train again where the settings changed")
+        parser.add_argument("--overwrite", action="store_true", help="train again if the settings changed")
         parser.link_arguments("run", "data.run")
         parser.link_arguments("data.input_shape", "model.input_shape", apply_on="instantiate")
         parser.link_arguments("data.label_names", "model.label_names", apply_on="instantiate")

@@ -1,9 +1,9 @@
-"""What every aggregator must show: its release follows its law, and its law costs no more than its events say.
+"""The contract of aggregators: a release follows its law, and the law costs no more than the events say.
 
-A subclass gives the aggregator, and the exact law of one query by its plain definition. All ballots of a few teachers
-on a few labels are enumerated, `aggregate` is run on each of them and compared with the law, and the laws are compared
-between all neighbors: a teacher votes differently, or takes no part and casts a row of zeros, among the same nominal
-number of teachers. An outcome is ``(*labels, *mask, tier)``, its tier 0 where the release has none.
+A subclass provides the aggregator, and the exact law of one query by its plain definition. All ballots of a few
+teachers on a few labels are enumerated, `aggregate` is run on each of them and compared with the law, and the laws of
+all neighbors are compared: a teacher votes differently, or takes no part and casts a row of zeros, among the same
+nominal number of teachers. An outcome is ``(*labels, *mask, tier)``, with tier 0 if the release has none.
 """
 
 import itertools
@@ -47,7 +47,7 @@ class AggregatorContract:
     )
     predictions: tuple[float, ...] | None = None
     loose_because = ""
-    """Why no pair of neighbors comes within 10% of the event's curve; empty where one does, at some order."""
+    """Why no pair of neighbors comes within 10% of the event's curve; empty if one does, at some order."""
 
     def make(self, relation: NeighboringRelation) -> Aggregator:
         """Return the aggregator, run for ``relation``."""
@@ -70,7 +70,7 @@ class AggregatorContract:
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_release_follows_the_law_on_all_ballots(self, relation: NeighboringRelation) -> None:
-        """What is compared between neighbors is the law of what is shipped, on either of them."""
+        """The laws that are compared between neighbors are those of the code, on all ballots."""
         laws = _laws(self._contract(), relation)
         ballots = np.array([each for each, _ in laws.values()])
         draws = max(300, 2 * self.draws // len(laws))
@@ -145,7 +145,7 @@ class AggregatorContract:
     def test_realised_costs_hold_between_all_neighbors(
         self, made_for: NeighboringRelation, asked: NeighboringRelation
     ) -> None:
-        """What a ledger's filter rests on: given what was paid for each outcome, nothing more is told on average."""
+        """The basis of a ledger's filter: on average, the outcomes reveal no more than is paid for each of them."""
         assert self.unpaid(made_for, asked, lambda tier: tier) <= 1e-9
 
     @pytest.mark.parametrize("relation", RELATIONS)
@@ -182,7 +182,7 @@ class AggregatorContract:
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_proposals_can_be_run(self, relation: NeighboringRelation) -> None:
-        """On votes such as they are made for, at the noise that they say."""
+        """Proposals label the votes for which they were made, under the relation asked for."""
         votes = self._repeated(self.grid[0], 3)
         for aggregator in type(self.make(relation)).proposals(Outlook.of(votes, delta=1e-3, relation=relation)):
             told = replace(votes, predictions=np.full(votes.counts.shape, 0.5))
@@ -256,7 +256,7 @@ class AggregatorContract:
 
     @property
     def panel(self) -> Panel:
-        """Who votes on what."""
+        """The numbers of teachers and labels."""
         return Panel(self.num_teachers, self.num_labels)
 
     def worst_divergence(self, made_for: NeighboringRelation, asked: NeighboringRelation) -> Array:
@@ -264,11 +264,10 @@ class AggregatorContract:
         return _worst_divergence(self._contract(), made_for, asked)
 
     def unpaid(self, made_for: NeighboringRelation, asked: NeighboringRelation, charged: Callable[[int], int]) -> float:
-        """Return how much more is told than is paid where outcomes of a tier are charged as of another one.
+        """Return by how much outcomes reveal more than is paid if each tier is charged as the tier ``charged`` returns.
 
-        The largest ``log(sum of P^a Q^(1 - a) exp(-(a - 1) rdp)) / (a - 1)`` over orders and pairs of neighbors,
-        ``rdp`` that of what each outcome is charged; at most 0 where enough is paid. What delta0 covers is left
-        out.
+        It is the largest ``log(sum of P^a Q^(1 - a) exp(-(a - 1) rdp)) / (a - 1)`` over orders and pairs of neighbors,
+        with ``rdp`` the charge of each outcome; at most 0 if enough is paid. What delta0 covers is left out.
         """
         first, second, outcomes, delta0 = _pairs(self._contract(), made_for, asked)
         aggregator = self.make(made_for)
@@ -307,12 +306,12 @@ class AggregatorContract:
 
 
 class SoftReleaseContract:
-    """What an aggregator with soft values must show besides: the noise is Gaussian, and as large as its event says."""
+    """Further checks of an aggregator with soft values: its noise is Gaussian, and as large as its event says."""
 
     num_labels = 3
     num_teachers = 4
     guesses: Sequence[tuple[float, ...] | None] = (None,)
-    """Predictions that it may be told of, the worst of them for the sensitivity among them."""
+    """Predictions to test with, including the worst for the sensitivity."""
 
     def make(self, relation: NeighboringRelation) -> Aggregator:
         """Return the aggregator, run for ``relation``."""
@@ -342,9 +341,9 @@ class SoftReleaseContract:
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_sensitivity_is_that_of_the_event(self, relation: NeighboringRelation) -> None:
-        """A Gaussian mechanism costs as much as the largest move of its mean says, and no less.
+        """The event charges exactly the largest move of the mean between neighbors.
 
-        The means are those of `aggregate`, on all ballots: what it releases with next to no noise.
+        The means are releases of `aggregate` with next to no noise, on all ballots.
         """
         aggregator = self.make(relation)
         event = aggregator.event(Panel(self.num_teachers, self.num_labels))
@@ -371,11 +370,11 @@ class SoftReleaseContract:
         release = self._release(aggregator, 2_000)
         assert release.values is not None and release.noise_std is not None
         grid = 2.0 ** np.ceil(np.log2(release.noise_std / 2**20))
-        # what a teacher's count is told in is on the grid too
+        # counts themselves lie on the grid too
         assert (release.values / grid == np.rint(release.values / grid)).all()
 
     def test_labels_follow_from_the_values(self) -> None:
-        """Hard labels are a function of what is released softly, so they cost nothing more."""
+        """Hard labels are a function of the released values, so they cost nothing more."""
         release = self._release(self.make(RELATIONS[0]), 2_000)
         assert release.values is not None
         lowest_given = release.values[release.labels == 1].min(initial=np.inf)
@@ -417,7 +416,7 @@ def neighbors(num_teachers: int, num_labels: int, relation: NeighboringRelation)
 
 
 def _told(contract: Contract) -> Callable[[Ballots], Ballots]:
-    """Return what of ballots the law may depend on: in which order teachers stand is never told."""
+    """Return a function to the part of ballots on which the law may depend, which never includes teachers' order."""
     if contract().make(RELATIONS[0]).needs_ballots:
         return lambda ballots: tuple(sorted(ballots))
     return lambda ballots: (tuple(map(sum, zip(*ballots, strict=True))),)
@@ -425,7 +424,7 @@ def _told(contract: Contract) -> Callable[[Ballots], Ballots]:
 
 @cache
 def _laws(contract: Contract, made_for: NeighboringRelation) -> dict[Ballots, tuple[Ballots, Law]]:
-    """Return the law on all ballots that differ in what is told, by that."""
+    """Return the law on all ballots, keyed by the part of them on which it depends."""
     aggregator, told = contract(), _told(contract)
     kinds = itertools.product((0, 1), repeat=aggregator.num_labels)
     listed = itertools.combinations_with_replacement(kinds, aggregator.num_teachers)
@@ -473,7 +472,7 @@ def _unpaid(p: Array, q: Array, paid: Array, delta0: float) -> float:
 
 
 def _p_value(drawn: IntArray, law: Law) -> float:
-    """Return the p-value of a chi-square test of outcomes ``[n, 2 C + 1]``; one that the law does not know fails."""
+    """Return the p-value of a chi-square test of outcomes ``[n, 2 C + 1]``; outcomes impossible by the law fail."""
     assert sum(law.values()) == pytest.approx(1, abs=1e-6) and min(law.values()) >= 0
     codes = drawn @ (int(drawn.max()) + 2) ** np.arange(drawn.shape[1])
     _, rows, counts = np.unique(codes, return_index=True, return_counts=True)

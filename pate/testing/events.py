@@ -1,7 +1,7 @@
-"""The contract of events: what adds up, survives JSON, costs less with more noise, and bounds what it stands for.
+"""The contract of events: they add up, survive JSON, cost less with more noise, and bound the laws they describe.
 
-A subclass gives events of one kind by how much noise they stand for, and pairs of enumerated laws of a small mechanism
-on neighbors that such an event covers.
+A subclass provides events of one kind for given amounts of noise, and pairs of enumerated laws on neighbors of a small
+mechanism that such an event describes.
 """
 
 import json
@@ -160,7 +160,7 @@ class EventContract:
 
 
 def enumerated_divergence(log_p: np.ndarray, log_q: np.ndarray) -> np.ndarray:
-    """Renyi divergence of one law from another at ORDERS, both log-probabilities, normalised first; ``[ORDERS]``."""
+    """Return the Renyi divergences ``[ORDERS]`` of one law from another, given as unnormalised log-probabilities."""
     first, second = (law - np.logaddexp.reduce(law) for law in (log_p, log_q))
     terms = ORDERS[:, None] * first + (1 - ORDERS[:, None]) * second
     return np.asarray(np.maximum(np.logaddexp.reduce(terms, axis=1), 0) / (ORDERS - 1))

@@ -1,4 +1,4 @@
-"""What every mechanism must show: its sampler follows its law, and its law costs no more than its event says."""
+"""The contract of mechanisms: a sampler follows its law, and the law costs no more than the event says."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -29,12 +29,12 @@ class MechanismContract(ABC):
     num_items = 3
     max_count = 3
     draws = 20_000
-    """How many rows of a batch a law is tested with."""
+    """Number of rows of the batch with which a law is tested."""
     single_draws = 200
-    """How many single rows a law is tested with."""
+    """Number of single rows with which a law is tested."""
     grid: Grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3), (2, 0, 1))
     loose_because = ""
-    """Why no pair of neighbors comes within 10% of the event's curve; empty where one does, at some order."""
+    """Why no pair of neighbors comes within 10% of the event's curve; empty if one does, at some order."""
     tolerance = 1e-7
     """Relative error of the enumerated law."""
 
@@ -130,7 +130,7 @@ class MechanismContract(ABC):
 
 @cache
 def _laws(contract: Callable[[], MechanismContract], mechanism: Mechanism[Any]) -> tuple[IntArray, FloatArray]:
-    """Return all vectors of counts ``[n, d]`` and their laws ``[n, m]``, which relations share where mechanisms do."""
+    """Return all vectors of counts ``[n, d]`` and their laws ``[n, m]``, shared by relations with equal mechanisms."""
     checked = contract()
     counts = np.array(list(np.ndindex((checked.max_count + 1,) * checked.num_items)))
     return counts, np.array([checked.law(mechanism, row) for row in counts])
