@@ -1,6 +1,6 @@
 """Networks, as plain modules. In a configuration they are named ``models.Linear`` and so on.
 
-Every class takes the shape of one sample's features and the number of labels first; the rest are its own choices.
+Every class takes the shape of one sample's features and the number of labels first; other arguments are its own.
 Backbones, such as ``ResNet50Features``, have no labels.
 """
 

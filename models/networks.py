@@ -34,11 +34,11 @@ class SmallCNN(nn.Sequential):
 
     Args:
         input_shape: ``(channels, height, width)``.
-        num_labels: how many labels.
+        num_labels: number of labels.
         widths: channels of each convolution.
         groups: groups of each GroupNorm; 0 for none.
-        channels_last: memory format of the convolutions; faster on processors where ``groups`` is 0 and the network
-            is trained on its own rather than stacked.
+        channels_last: memory format of the convolutions; faster on processors if ``groups`` is 0 and the network is
+            trained on its own rather than stacked.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ResNet8(nn.Sequential):
 
     Args:
         input_shape: ``(channels, height, width)``.
-        num_labels: how many labels.
+        num_labels: number of labels.
         width: channels of the first block, a multiple of ``groups``.
         groups: groups of each GroupNorm.
     """
@@ -109,7 +109,7 @@ class ResNet50(nn.Module):
 
     Args:
         input_shape: ``(3, size, size)``.
-        num_labels: how many labels.
+        num_labels: number of labels.
         weights: torchvision's name of pretrained weights (``DEFAULT``, ``IMAGENET1K_V2`` ...) or a file of a state
             dictionary; None for random weights.
     """

@@ -1,7 +1,7 @@
 """Multi-label classifiers with a differential-privacy guarantee, by Private Aggregation of Teacher Ensembles.
 
-The names below are what most programs need; they are imported when they are first used. ``pate.aggregators``,
-``pate.mechanisms`` and ``pate.accounting`` have the others.
+Most programs need no more than the names below, which are imported when they are first used. ``pate.aggregators``,
+``pate.mechanisms`` and ``pate.accounting`` hold the others.
 """
 
 from importlib import import_module
@@ -45,7 +45,7 @@ _ROOMS = ("pate.accounting", "pate.aggregators", "pate.mechanisms", "pate.votes"
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name of the door where it is first used (PEP 562)."""
+    """Import a public name when it is first used (PEP 562)."""
     if name in __all__:
         for room in map(import_module, _ROOMS):
             if hasattr(room, name):

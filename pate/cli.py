@@ -1,4 +1,4 @@
-"""The command `pate`: finds the stage that is asked for and hands it the rest."""
+"""The command `pate`: finds the subcommand and passes the remaining arguments to it."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "teachers vote": ("teachers", "vote", "let the teachers vote on the public samples (PRIVATE)"),
     "label": ("label", "main", "release labels through a private mechanism"),
     "student fit": ("student", "fit", "train the student on the released labels"),
-    "student validate": ("student", "validate", "judge it on released labels that were held out"),
-    "student test": ("student", "test", "judge it on the test set"),
-    "student predict": ("student", "predict", "write its answers for the test set"),
+    "student validate": ("student", "validate", "evaluate the student on held-out released labels"),
+    "student test": ("student", "test", "evaluate the student on the test set"),
+    "student predict": ("student", "predict", "write the student's predictions"),
     "references": ("references", "main", "measure what a student is compared with (PRIVATE)"),
     "calibrate": ("calibrate", "main", "find the noise for a target epsilon"),
-    "account": ("account", "main", "say what queries would cost, from parameters alone"),
+    "account": ("account", "main", "compute what queries would cost, from parameters alone"),
     "ledger show": ("ledger", "show", "list the releases of a ledger and what they cost"),
-    "ledger verify": ("ledger", "verify", "compute everything that a ledger says again"),
+    "ledger verify": ("ledger", "verify", "check a ledger by computing everything in it again"),
     "frontier": ("frontier", "main", "draw label and student quality against epsilon for many aggregators"),
     "faces": ("faces", "main", "draw faces and write them in CelebA's format"),
 }
 
 
 class _TerminatedError(KeyboardInterrupt):
-    """SIGTERM, which ends a command the way that Ctrl-C does."""
+    """SIGTERM, which ends a command as Ctrl-C does."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run `pate`; return 0, or 2 with one line on what was wrong with the input.
+    """Run `pate` and return its exit status: 0, or 2 with one line on what was wrong with the input.
 
-    130 and 143 say, with a line, that it was interrupted by Ctrl-C or terminated by SIGTERM.
+    130 and 143, each with one line, mean that it was interrupted by Ctrl-C or terminated by SIGTERM.
     """
     words = list(sys.argv[1:] if args is None else args)
     if words[:1] == ["--version"]:
@@ -50,7 +50,7 @@ def main(args: Sequence[str] | None = None) -> int:
     if name is None:
         return _help(words)
     module, function, _ = _COMMANDS[name]
-    # networks and plug-ins of the checkout are named by class path, from where the command is run
+    # class paths in configurations name networks and plug-ins relative to the working directory
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)
     try:
@@ -62,7 +62,7 @@ def main(args: Sequence[str] | None = None) -> int:
             finally:
                 release_locks()
     except (Exception, KeyboardInterrupt, SystemExit) as stop:
-        # Lightning makes an exit of an interrupt, or fails while it clears up after one
+        # Lightning turns an interrupt into an exit, or fails while cleaning up after one
         cause = _interrupt_behind(stop)
         if cause is not None:
             terminated = isinstance(cause, _TerminatedError)
@@ -77,7 +77,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _interrupt_behind(stop: BaseException | None) -> KeyboardInterrupt | None:
-    """Return the interrupt that ``stop`` is, or that was being handled when it was raised."""
+    """Return ``stop`` if it is an interrupt, or the interrupt that was being handled when it was raised."""
     while stop is not None and not isinstance(stop, KeyboardInterrupt):
         stop = stop.__context__
     return stop
@@ -85,8 +85,7 @@ def _interrupt_behind(stop: BaseException | None) -> KeyboardInterrupt | None:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Let SIGTERM end what runs inside, once; more of them do not disturb the way out."""
-
+    """Let the first SIGTERM end what runs inside; further ones do not disturb the cleanup."""
     asked = False
 
     def terminate(number: int, frame: FrameType | None) -> None:
@@ -95,7 +94,7 @@ def _terminable() -> Iterator[None]:
             asked = True
             raise _TerminatedError
 
-    # a program that calls `main` in a thread has signals of its own
+    # a program that calls `main` in a thread handles signals itself
     before = signal.signal(signal.SIGTERM, terminate) if threading.current_thread() is threading.main_thread() else None
     try:
         yield
@@ -105,7 +104,7 @@ def _terminable() -> Iterator[None]:
 
 
 def _help(words: list[str]) -> int:
-    """Print the commands, those of a stage if its name is given."""
+    """Print the commands, or only those of a stage if its name is given."""
     asked = [word for word in words if word not in ("-h", "--help")]
     shown = {name: entry for name, entry in _COMMANDS.items() if name.split()[: len(asked)] == asked}
     unknown = not shown

@@ -1,4 +1,4 @@
-"""A run's ``data.yaml``: where its records and its ledger are, as its first stage left it."""
+"""A run's ``data.yaml``, written by its first stage: the source of its records and the place of its ledger."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pate.validation import expect
 
 
 def load_data(run: Run) -> DataSource:
-    """Make the data source that ``data.yaml`` in the run's folder describes.
+    """Return the data source that ``data.yaml`` in the run's folder describes.
 
-    Raises ``ValueError`` where that file is missing, or says of the data what `teachers fit` did not.
+    Raises ``ValueError`` if that file is missing, or describes other data than those of `teachers fit`.
     """
     expect_described(run)
     parser = ArgumentParser(exit_on_error=False)
@@ -26,7 +26,7 @@ def load_data(run: Run) -> DataSource:
 
 
 def expect_described(run: Run) -> None:
-    """Raise ``ValueError`` where ``data.yaml`` is missing, damaged, or says of the data what `teachers fit` did not."""
+    """Raise ``ValueError`` if ``data.yaml`` is missing, damaged, or describes other data than `teachers fit` had."""
     begun, found = run.state(TEACHERS_FIT), _described(run.root)
     if begun is None:
         expect(found is not None, "a run with a data.yaml", run=str(run.root))
@@ -39,9 +39,9 @@ def expect_described(run: Run) -> None:
 
 
 def load_ledger(root: Path) -> Path | None:
-    """Return the ledger that ``data.yaml`` in a run's folder names, None where it names none or is missing.
+    """Return the ledger that ``data.yaml`` in a run's folder names; None if it names none or is missing.
 
-    Raises ``ValueError`` where that file is damaged.
+    Raises ``ValueError`` if that file is damaged.
     """
     ledger = (_described(root) or {}).get("ledger")
     return Path(ledger) if ledger else None

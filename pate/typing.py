@@ -1,4 +1,4 @@
-"""Arrays by the numbers in them."""
+"""Aliases of array types, named by their entries."""
 
 from typing import TypeAlias
 

@@ -1,4 +1,4 @@
-"""One-line errors for bad input: what was expected and what came."""
+"""One-line errors for bad input: what was expected, and what was given."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Votes on disk: packed ballots of chunks of teachers, and a manifest of what made them."""
+"""Votes on disk: the packed ballots of chunks of teachers, and a manifest that describes them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _MANIFEST = "manifest.json"
 
 @dataclass(frozen=True, kw_only=True)
 class VoteManifest:
-    """What votes on disk are of, and what made them.
+    """A description of votes on disk and of what they were made from.
 
     Attributes:
         num_teachers: the nominal number of teachers, absent ones included.
         label_names: names of the labels, in the order of the ballots' columns.
         made_by: hashes of the ``teachers``, the ``data`` and the ``code``.
-        chunks: digests of the files of votes, by their names. PRIVATE.
-        ids: the samples that were voted on, in the order of the ballots' rows.
+        chunks: digests of the files of votes, by file name. PRIVATE.
+        ids: ids of the samples that were voted on, in the order of the ballots' rows.
     """
 
     num_teachers: int
@@ -37,7 +37,7 @@ class VoteManifest:
 
     @property
     def panel(self) -> Panel:
-        """Who voted on what."""
+        """The numbers of teachers and labels."""
         return Panel(self.num_teachers, len(self.label_names))
 
     def write(self, path: Path) -> None:
@@ -46,7 +46,7 @@ class VoteManifest:
 
     @classmethod
     def read(cls, path: Path) -> VoteManifest:
-        """Read a manifest. Raises ``ValueError`` where it is missing or holds something else."""
+        """Read a manifest. Raises ``ValueError`` if it is missing or malformed."""
         content = _read(path)
         found: Json = {field.name: content.get(field.name) for field in fields(cls)}
         try:
@@ -73,23 +73,23 @@ class VoteStore:
     folder: Path
 
     def chunk_file(self, teachers: range) -> Path:
-        """Return where the packed votes of a chunk are kept, ``[chunk, Q, ceil(C / 8)]`` uint8."""
+        """Return the file of a chunk's packed votes, ``[chunk, Q, ceil(C / 8)]`` uint8."""
         return self.folder / f"votes_{teachers.start:05d}.npy"
 
     def has_chunk(self, teachers: range) -> bool:
-        """Whether the votes of a chunk are all there."""
+        """Whether the votes of a chunk are complete."""
         path = self.chunk_file(teachers)
         return path.is_file() and path.with_suffix(".json").is_file()
 
     def save_chunk(self, teachers: range, packed: UInt8Array, *, made_from: str = "") -> None:
-        """Write the packed votes of a chunk, and beside them what they were made from."""
+        """Write the packed votes of a chunk, and beside them a record of what they were made from."""
         path = self.chunk_file(teachers)
         with replacing(path) as file:
             np.save(file, packed)
         write_json(path.with_suffix(".json"), {"made_from": made_from, "digest": digest(path)})
 
     def origins(self) -> dict[str, str]:
-        """Return what each chunk that is there was made from, by the name of its file; empty where that is damaged."""
+        """Return what each stored chunk was made from, by file name; an empty string if the record is damaged."""
         found = {}
         for path in self._marks():
             try:
@@ -102,10 +102,10 @@ class VoteStore:
     def seal(
         self, *, ids: Sequence[str], label_names: Sequence[str], num_teachers: int, made_by: Mapping[str, str]
     ) -> dict[Path, str]:
-        """Write the manifest of the chunks that are there.
+        """Write the manifest of the stored chunks.
 
-        Return the files of votes and the manifest with their digests. Raises ``ValueError`` where votes were changed
-        since they were cast.
+        Return the files of votes and the manifest with their digests. Raises ``ValueError`` if votes have changed since
+        they were cast.
         """
         chunks = {path.with_suffix(".npy").name: str(_read(path).get("digest", "")) for path in self._marks()}
         self._check(chunks)
@@ -116,7 +116,7 @@ class VoteStore:
         return {self.folder / name: found for name, found in chunks.items()} | {path: digest(path)}
 
     def check(self) -> None:
-        """Raise ``ValueError`` unless all votes are there as they were cast, bit for bit."""
+        """Raise ``ValueError`` unless all votes are stored as they were cast, bit for bit."""
         self._check(self.manifest().chunks)
 
     def _check(self, chunks: Mapping[str, str]) -> None:
@@ -131,20 +131,20 @@ class VoteStore:
         return sorted(self.folder.glob("votes_*.json"))
 
     def manifest(self) -> VoteManifest:
-        """Return the manifest. Raises ``ValueError`` where it is missing or damaged."""
+        """Return the manifest. Raises ``ValueError`` if it is missing or damaged."""
         return VoteManifest.read(self.folder / _MANIFEST)
 
     def load(self, *, rows: IntArray | None = None, ballots: bool = False) -> tuple[Votes, list[str]]:
-        """Return the votes on the samples ``rows`` ``[Q]``, all of them where None, and the samples' ids.
+        """Return the votes on some samples, and the ids of those samples.
 
-        The files stay on disk: of other samples nothing is unpacked or kept.
+        The files stay on disk: nothing of other samples is unpacked or kept.
 
         Args:
-            rows: indices among the samples of the manifest.
-            ballots: whether what each teacher said is returned too, ``[Q, T, C]``.
+            rows: ``[Q]``, indices among the samples of the manifest; None for all samples.
+            ballots: whether to return the ballots ``[Q, T, C]`` too.
 
         Raises:
-            ValueError: where votes are missing, or of another shape than the manifest says.
+            ValueError: if votes are missing, or do not have the shape that the manifest says.
         """
         manifest = self.manifest()
         ids, num_labels, num_teachers = manifest.ids, manifest.panel.num_labels, manifest.num_teachers

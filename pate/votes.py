@@ -1,4 +1,4 @@
-"""Votes: what teachers said of public samples, and the bit-packed form in which they are kept."""
+"""Votes of teachers on public samples, and the bit-packed form in which they are stored."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _ENTRIES = 1 << 22  # votes unpacked at once
 
 @dataclass(frozen=True)
 class Panel:
-    """Who votes on what: public facts that the cost of a query follows from.
+    """The numbers of teachers and labels: the public facts on which the cost of a query depends.
 
     Attributes:
         num_teachers: the nominal number of teachers, at least 2: a public constant, never measured.
-        num_labels: how many labels they vote on, at least 1.
+        num_labels: number of labels that they vote on, at least 1.
     """
 
     num_teachers: int
@@ -39,10 +39,10 @@ class Votes:
     """The votes on a batch of queries.
 
     Attributes:
-        counts: ``[Q, C]`` integers, how many teachers gave each label, in ``[0, num_teachers]``.
-        num_teachers: how many teachers voted.
-        ballots: ``[Q, T, C]`` in {0, 1}, what each teacher said, for the mechanisms that need it; else None.
-        predictions: ``[Q, C]`` in [0, 1], what a student made of earlier releases predicts; public. None without one.
+        counts: ``[Q, C]`` integers in ``[0, num_teachers]``, the number of teachers that gave each label.
+        num_teachers: the nominal number of teachers.
+        ballots: ``[Q, T, C]`` in {0, 1}, the vote of each teacher, for mechanisms that need it; otherwise None.
+        predictions: ``[Q, C]`` in [0, 1], public predictions of a student of earlier releases; None without one.
     """
 
     counts: CountArray
@@ -79,12 +79,12 @@ class Votes:
 
     @classmethod
     def from_counts(cls, counts: ArrayLike, num_teachers: int) -> Votes:
-        """Make votes from counts ``[Q, C]`` alone."""
+        """Return votes that hold counts ``[Q, C]`` alone."""
         return cls(counts=np.asarray(counts), num_teachers=num_teachers)
 
     @classmethod
     def from_ballots(cls, ballots: ArrayLike) -> Votes:
-        """Make votes from what each teacher said, ``[Q, T, C]`` in {0, 1}."""
+        """Return votes with the ballot of each teacher, ``[Q, T, C]`` in {0, 1}."""
         ballots = np.asarray(ballots)
         expect(ballots.ndim == 3, "ballots of shape [Q, T, C]", shape=ballots.shape)
         expect(np.isin(ballots, (0, 1)).all(), "ballots in {0, 1}", values=np.unique(ballots)[:5].tolist())
@@ -93,17 +93,17 @@ class Votes:
 
     @property
     def panel(self) -> Panel:
-        """Who voted on what."""
+        """The numbers of teachers and labels."""
         return Panel(self.num_teachers, self.num_labels)
 
     @property
     def num_queries(self) -> int:
-        """How many queries were voted on."""
+        """The number of queries."""
         return int(self.counts.shape[0])
 
     @property
     def num_labels(self) -> int:
-        """How many labels each query has."""
+        """The number of labels of each query."""
         return int(self.counts.shape[1])
 
 
@@ -118,14 +118,14 @@ def unpack_ballots(packed: UInt8Array, num_labels: int) -> UInt8Array:
 
 
 def teacher_blocks(num_teachers: int, entries: int) -> Iterator[slice]:
-    """Yield blocks of teachers that cast a few million votes each, ``entries`` by one teacher."""
+    """Yield blocks of teachers that cast a few million votes together, at ``entries`` votes per teacher."""
     step = max(1, _ENTRIES // max(1, entries))
     for start in range(0, num_teachers, step):
         yield slice(start, min(start + step, num_teachers))
 
 
 def rows_of(wanted: NDArray[np.str_], ids: NDArray[np.str_]) -> NDArray[np.int64]:
-    """Return the rows of ``ids`` ``[N]`` that hold ``wanted`` ``[Q]``. Raises ``ValueError`` where one is missing."""
+    """Return the rows ``[Q]`` of ``ids`` ``[N]`` that hold ``wanted``. Raises ``ValueError`` if one is missing."""
     order = np.argsort(ids)
     rows: NDArray[np.int64] = order[np.searchsorted(ids, wanted, sorter=order).clip(max=len(ids) - 1)]
     missing = wanted[ids[rows] != wanted]

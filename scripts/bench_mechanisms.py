@@ -38,6 +38,7 @@ Draw = Callable[[], object]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=7, help="runs that a median is taken of")
     runs = parser.parse_args(arguments).runs
@@ -152,6 +153,7 @@ def batch_rows(runs: int) -> list[list[str]]:
 
 
 def loop(mechanism: Callable[[Scores], object], counts: Scores) -> None:
+    """Run a mechanism on the first rows one by one."""
     for row in counts[:SINGLES]:
         mechanism(row)
 
@@ -163,6 +165,7 @@ def median_seconds(draw: Draw, runs: int) -> float:
 
 
 def seconds(draw: Draw) -> float:
+    """Return the seconds that one draw takes."""
     start = time.perf_counter()
     draw()
     return time.perf_counter() - start

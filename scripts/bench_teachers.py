@@ -73,14 +73,17 @@ class OneTeacher(pl.LightningModule):
         self.network = network
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        """Return the loss of a batch."""
         features, labels = batch
         return binary_cross_entropy_with_logits(self.network(features), labels)
 
     def configure_optimizers(self) -> Any:
+        """Return the optimizer of the network."""
         return OPTIMIZER(self.parameters())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="rounds that a median is taken of")
     rounds = parser.parse_args(arguments).rounds
@@ -104,6 +107,7 @@ def row(
     *,
     rounds: int,
 ) -> str:
+    """Time every way of training one network, and return its row of the table."""
     data, parts = make_records(shape, 2 * stacked)
     make = partial(make_plan, network, epochs=epochs)
     few = min(10, max(2, stacked // 4))  # teachers that are trained one by one
@@ -161,6 +165,7 @@ def timed(way: Callable[[], object], device: torch.device) -> float:
 
 
 def make_records(shape: tuple[int, ...], num_teachers: int) -> tuple[Records, list[np.ndarray]]:
+    """Return random records, and the rows of each teacher's partition."""
     generator = np.random.default_rng(0)
     num = num_teachers * RECORDS
     ids = np.arange(num).astype(str)
@@ -171,6 +176,7 @@ def make_records(shape: tuple[int, ...], num_teachers: int) -> tuple[Records, li
 
 
 def make_plan(network: Callable[..., nn.Module], *, chunk_size: int, num_teachers: int, epochs: int) -> TeacherPlan:
+    """Return the plan of teachers that see ``epochs`` passes of their records."""
     return TeacherPlan(
         network=network,
         optimizer=OPTIMIZER,

@@ -21,6 +21,7 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """Print one table for each measure and cutoff."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="folder of the run")
     parser.add_argument("--num_queries", type=int, default=600)

@@ -36,8 +36,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-
-
 @pytest.fixture(scope="session")
 def faces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of 300 faces in CelebA's format."""

@@ -1,4 +1,4 @@
-"""What was released, what it cost, and the sum: events, curves, the accountant, the ledger and its budget."""
+"""Privacy accounting: events, their Renyi curves, the accountant, the budget, and the ledger of all releases."""
 
 from pate.accounting.accountant import RDPAccountant as RDPAccountant
 from pate.accounting.budget import Budget as Budget

@@ -1,4 +1,4 @@
-"""The accountant: the sum of what was released, as epsilon at a delta."""
+"""The accountant: adds up the cost of releases and states it as epsilon at a delta."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class RDPAccountant:
 
     @property
     def events(self) -> tuple[tuple[Event, int], ...]:
-        """What was composed so far, as (event, count), in order."""
+        """The events composed so far, as (event, count) pairs in order."""
         return tuple(pair for events, counts in self._batches for pair in zip(events, counts.tolist(), strict=True))
 
     @property
     def delta0(self) -> float:
-        """The part of delta that the events cost whatever epsilon is."""
+        """The part of delta that the events cost at any epsilon."""
         return self._cost.delta0
 
     @property
@@ -65,7 +65,7 @@ class RDPAccountant:
         return self._cost._replace(rdp=self.rdp)
 
     def compose(self, event: Event | Sequence[Event], count: int | ArrayLike = 1) -> RDPAccountant:
-        """Add ``event``, one or many, each as many times as ``count`` says, and return the accountant.
+        """Add one event or several, each ``count`` times (one count for all, or one each), and return the accountant.
 
         Raises ``TypeError`` or ``ValueError`` and changes nothing on an unknown event, a negative count, or an event
         stated under another relation.
@@ -86,7 +86,7 @@ class RDPAccountant:
         return self
 
     def guarantee(self, *, delta: float) -> Guarantee:
-        """Return the smallest epsilon at ``delta`` and what it follows from."""
+        """Return the smallest proven epsilon at ``delta``, and what proves it."""
         return tightest_guarantee(self._cost, self.orders, delta=delta)
 
     def get_epsilon(self, *, delta: float, conversion: Conversion = "tightest") -> float:
@@ -103,7 +103,7 @@ class RDPAccountant:
     def get_epsilon_and_order(
         self, *, delta: float, conversion: Literal["optimal", "classic"] = "optimal"
     ) -> tuple[float, float]:
-        """Return epsilon by the curve alone, and the Renyi order that gives it."""
+        """Return epsilon from the Renyi curve alone, and the order at which it is reached."""
         expect_open_unit(delta=delta)
         _expect_renyi(conversion)
         if not self._batches:
@@ -113,7 +113,7 @@ class RDPAccountant:
         return float(epsilons[best]), float(self.orders[best] if np.isfinite(epsilons[best]) else self.orders[-1])
 
     def get_delta(self, epsilon: float, *, conversion: Conversion = "tightest") -> float:
-        """Return the smallest delta that the conversion finds for (``epsilon``, delta)-DP of the sum, 1 at most."""
+        """Return the smallest delta, at most 1, for which the conversion finds the sum (``epsilon``, delta)-DP."""
         expect(not math.isnan(epsilon) and epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
         if conversion == "exact":
             return gaussian_delta(epsilon, self._mu())

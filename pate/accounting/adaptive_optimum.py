@@ -1,7 +1,7 @@
-"""What the best adaptive adversary can reach against rounds of two-outcome releases: a certified upper bound.
+"""A certified upper bound on what the best adaptive adversary achieves against rounds of two-outcome releases.
 
-An adversary picks, round after round and after seeing all that was released, a pair of laws ``(P, Q)`` out of the
-family that a mechanism allows. Let ``V_n(gamma)`` be the largest ``P(S) - gamma Q(S)`` over n rounds. Splitting S by
+In each round, after seeing all earlier releases, an adversary picks a pair of laws ``(P, Q)`` from the family that a
+mechanism allows. Let ``V_n(gamma)`` be the largest ``P(S) - gamma Q(S)`` over n rounds. Splitting S by
 the outcome of the first round,
 
     V_0(gamma) = max(0, 1 - gamma),    V_n(gamma) = sup over (P, Q) of  sum_o P(o) V_(n-1)(gamma Q(o) / P(o)),
@@ -15,11 +15,11 @@ so n rounds are (epsilon, V_n(e^epsilon))-DP and no less. Three facts turn this 
    ``(q, p)``, p >= q, lie below a concave arc is bounded by the corners of any polygon around the arc. Here its sides
    are tangents, and its excess falls with the square of their spacing.
 3. Where p < q, exchanging the two outcomes gives ``(1 - q, 1 - p)``, the reflection of ``(p, q)``. The arcs here are
-   their own reflections, so the corners of the lower half, played in both directions, are all there is.
+   their own reflections, so the corners of the lower half, played in both directions, suffice.
 
 V may be replaced by anything larger wherever it is used, so each rounding error is covered by a factor above 1.
-Whatever the adversary may choose is known before the round is drawn; how many rounds there are, and of what kind, is
-fixed beforehand. Statements and budgets do not use this.
+The adversary's choices for a round are made before the round is drawn; the number and the kinds of rounds are fixed
+beforehand. Statements and budgets do not use this bound.
 """
 
 from collections.abc import Sequence
@@ -43,8 +43,8 @@ from pate.accounting.events import (
 from pate.typing import FloatArray, IntArray
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 
-# Above the relative errors of a corner, of half a round (a dozen roundings) and of what is read off; above the error,
-# in cells of the grid, of where a loss falls; and above what is lost to underflow or to probabilities beyond _REACH.
+# Bounds on the relative errors of a corner, of half a round (a dozen roundings) and of reading off the result; on the
+# error, in cells of the grid, of the position of a loss; and on what underflow and probabilities beyond _REACH lose.
 _CORNER_ERROR = 1e-12
 _STEP_ERROR = 1e-13
 _READING_ERROR = 1e-12
@@ -69,7 +69,7 @@ class Profile(NamedTuple):
     delta: FloatArray
 
     def at(self, delta: float) -> float:
-        """Return the smallest epsilon >= 0 that is proven at ``delta``; infinite if it lies beyond the grid."""
+        """Return the smallest epsilon >= 0 proven at ``delta``; infinite if it lies beyond the grid."""
         expect_open_unit(delta=delta)
         enough = np.flatnonzero((self.delta <= delta) & (self.epsilon >= 0))
         if not enough.size:
@@ -84,17 +84,18 @@ class Profile(NamedTuple):
 
 
 def adaptive_epsilon(event: Event, count: int, *, delta: float) -> float:
-    """Return an epsilon at which ``count`` rounds of ``event`` are (epsilon, ``delta``)-DP, whatever pairs are chosen.
+    """Return an epsilon for which ``count`` rounds of ``event`` are (epsilon, ``delta``)-DP against any adversary.
 
-    ``event`` is made of bounded-range choices, pure releases, stability tests and failures, in the order in which they
-    happen. Failures have a probability ``delta0`` that is fixed beforehand; both laws are then mixtures of it and of
-    what is played here, and ``P(S) - gamma Q(S) <= delta0 + (1 - delta0) V(gamma)``. Never more than the Renyi curves
-    prove; infinite if ``delta <= delta0``. Takes seconds for hundreds of rounds. Raises ``ValueError`` on other events.
+    ``event`` consists of bounded-range choices, pure releases, stability tests and failures, in the order in which they
+    happen. Failures have a probability ``delta0`` that is fixed beforehand; both laws are then mixtures of a failure
+    and of the game above, and ``P(S) - gamma Q(S) <= delta0 + (1 - delta0) V(gamma)``. The result is never more than
+    the Renyi curves prove, and infinite if ``delta <= delta0``. Hundreds of rounds take seconds. Raises ``ValueError``
+    on other events.
     """
     expect_count(1, count=count)
     rounds = list(_halves(event))
     cost = total_cost([event], count)
-    # a bound too, and so what the grid has to cover
+    # a valid bound as well, and hence the range that the grid has to cover
     renyi = float(convert(cost, DEFAULT_ORDERS, delta=delta).min())
     if not rounds or not np.isfinite(renyi):
         return renyi
@@ -108,10 +109,10 @@ def adaptive_epsilon(event: Event, count: int, *, delta: float) -> float:
 
 
 def adaptive_profile(rounds: Sequence[Pairs], count: int, *, low: float, high: float, step: float) -> Profile:
-    """Bound ``V`` of ``count`` rounds, each of which plays one pair of every entry of ``rounds``, in this order.
+    """Bound ``V`` of ``count`` rounds, each of which plays one pair from every entry of ``rounds``, in this order.
 
-    The grid runs over epsilon from ``low`` to ``high`` by ``step``; what a grid does not cover is bounded by 1 below it
-    and by the last value above it.
+    The grid runs over epsilon from ``low`` to ``high`` by ``step``. Below the grid V is bounded by 1, above it by the
+    last value.
     """
     expect_count(0, count=count)
     expect(1e-5 <= step <= 0.1, "step in [1e-5, 0.1]", step=step)

@@ -1,7 +1,7 @@
-"""Audits: lower bounds on epsilon from what a mechanism does, to hold against what its events say.
+"""Audits: lower bounds on epsilon from a mechanism's behaviour, to compare with what its events claim.
 
 A mechanism that is (epsilon, delta)-DP has ``P(S) <= exp(epsilon) Q(S) + delta`` for every set S of outcomes and either
-order of two neighbors. Any S refutes too small an epsilon.
+order of two neighbors. A single S therefore refutes an epsilon that is too small.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ Input = TypeVar("Input")
 def exact_epsilon(p: Sequence[float], q: Sequence[float], *, delta: float) -> float:
     """Return the smallest epsilon for which two enumerated laws, ``[m]`` each, are (epsilon, ``delta``)-close.
 
-    Both orders count. It is infinite where one law has more than ``delta`` on outcomes that the other lacks.
+    Both orders of the two laws are taken into account. The result is infinite if one law gives a probability above
+    ``delta`` to outcomes that are impossible under the other.
     """
     first, second = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
     expect(first.shape == second.shape and first.ndim == 1, "two laws of one shape [m]", p=first.shape, q=second.shape)
@@ -50,12 +51,12 @@ def _one_way(p: Any, q: Any, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit by sampling found.
+    """The result of an audit by sampling.
 
     Attributes:
-        epsilon: a lower bound on epsilon, wrong with the probability that the confidence leaves.
-        outcomes: the set of outcomes that gives it.
-        swapped: whether the second input makes these outcomes the likelier.
+        epsilon: a lower bound on epsilon, which holds with the probability ``confidence`` that was asked for.
+        outcomes: the set of outcomes that gives the bound.
+        swapped: whether these outcomes are likelier under the second input than under the first.
     """
 
     epsilon: float
@@ -75,21 +76,21 @@ def sampled_epsilon(
 ) -> Audit:
     """Return a lower bound on epsilon from draws on two neighboring inputs.
 
-    Half of the draws choose a set of outcomes, by the ratio of their frequencies; the other half bound its two
-    probabilities (Clopper & Pearson (1934)).
+    Half of the draws choose a set of outcomes, by the ratio of their frequencies; the other half bound the two
+    probabilities of that set (Clopper & Pearson (1934)).
 
     Args:
-        sample: ``sample(input, n, generator)`` runs the mechanism n times and returns what was released, or any
-            function of it that does not look at the input.
+        sample: ``sample(input, n, generator)`` runs the mechanism n times and returns the n releases, or any function
+            of them that does not depend on the input.
         first: an input.
-        second: a neighbor of it.
+        second: a neighbor of ``first``.
         delta: the delta at which epsilon is bounded.
-        draws: how many times the mechanism runs on either input, at least 4.
+        draws: number of runs of the mechanism on each input, at least 4.
         generator: source of the noise.
         confidence: the probability with which the bound holds.
 
     Raises:
-        ValueError: on too few draws, or ``delta`` or ``confidence`` out of range.
+        ValueError: if there are too few draws, or ``delta`` or ``confidence`` is out of range.
     """
     expect_count(4, draws=draws)
     expect(0 <= delta < 1, "0 <= delta < 1", delta=delta)
@@ -102,7 +103,7 @@ def sampled_epsilon(
         p, q = chosen[::-1] if swapped else chosen
         outcomes = _best_set(p, q, half, delta, confidence)
         hits = [sum(found[outcome] for outcome in outcomes) for found in (tested[::-1] if swapped else tested)]
-        # two orders and two bounds share what the confidence leaves
+        # two orders and two bounds share the probability of error, 1 - confidence
         epsilon = _bound(hits[0], hits[1], half, delta, (1 - confidence) / 4)
         if epsilon > best.epsilon:
             best = Audit(epsilon, outcomes, swapped)
@@ -112,7 +113,7 @@ def sampled_epsilon(
 def _best_set(
     p: Counter[Hashable], q: Counter[Hashable], draws: int, delta: float, confidence: float
 ) -> frozenset[Hashable]:
-    """Return the outcomes that look likelier under p, as many as give the largest bound on the draws at hand."""
+    """Return the outcomes most likely under p relative to q, as many as give the largest bound on these draws."""
     ranked = sorted(p, key=lambda outcome: (-p[outcome] / (q[outcome] + 1), repr(outcome)))
     best, end, hits = -1.0, 0, [0, 0]
     for i, outcome in enumerate(ranked, 1):
@@ -124,7 +125,7 @@ def _best_set(
 
 
 def _bound(hits: int, misses: int, draws: int, delta: float, error: float) -> float:
-    """Return a lower bound on epsilon from how often a set came up under p (``hits``) and under q (``misses``)."""
+    """Return a lower bound on epsilon from the number of draws in a set under p (``hits``) and under q (``misses``)."""
     likely = float(beta.ppf(error, hits, draws - hits + 1)) if hits else 0.0
     unlikely = float(beta.ppf(1 - error, misses + 1, draws - misses)) if misses < draws else 1.0
     return max(0.0, math.log((likely - delta) / unlikely)) if likely > delta else 0.0

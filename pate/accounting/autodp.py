@@ -1,4 +1,4 @@
-"""Mechanisms of autodp as events, and sums of events as mechanisms of autodp, which is imported where it is called."""
+"""Conversion of autodp mechanisms to events and of accountants to autodp; autodp is imported only when needed."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from pate.validation import expect
 def from_autodp(
     mechanism: Any, *, relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS
 ) -> RenyiCurveEvent:
-    """Return the event of an ``autodp`` mechanism: its Renyi-DP curve on those of ``orders`` where it is finite.
+    """Return the event of an ``autodp`` mechanism: its Renyi-DP curve at those ``orders`` at which it is finite.
 
     Args:
         mechanism: an ``autodp.autodp_core.Mechanism``.
-        relation: the one that the noise of the mechanism was chosen for, which autodp does not know of.
+        relation: the relation for which the noise of the mechanism was chosen; autodp does not record it.
         orders: Renyi orders above 1, ascending, ``[K]``.
 
     Raises:
-        ValueError: where there is no curve: autodp loses the delta of an approximate one.
+        ValueError: if there is no curve; autodp loses the delta of an approximate one.
     """
     with np.errstate(all="ignore"):
         values = np.array([float(mechanism.RenyiDP(float(order))) for order in orders])
@@ -39,10 +39,10 @@ def from_autodp(
 
 
 def to_autodp(accountant: RDPAccountant) -> Any:
-    """Return the sum as one ``autodp`` mechanism, whose ``get_approxDP(delta)`` is a cross-check of epsilon.
+    """Return the accountant's sum as one ``autodp`` mechanism, whose ``get_approxDP(delta)`` cross-checks epsilon.
 
-    autodp 0.2.3 asks for the curve at any order and forgets ``delta0``, which is taken off ``delta`` before autodp
-    sees it. Raises ``ImportError`` where autodp is not installed.
+    autodp 0.2.3 evaluates the curve at any order and ignores ``delta0``, which is therefore subtracted from ``delta``
+    before autodp sees it. Raises ``ImportError`` if autodp is not installed.
     """
     from autodp.autodp_core import Mechanism
 

@@ -1,4 +1,4 @@
-"""What an event is: a description of a release that knows its cost and its JSON, and how events compose.
+"""Events: descriptions of releases that know their cost and their JSON form, and how they compose.
 
 The kinds of events are in `pate.accounting.events`. To add one, here or in another package, write one class::
 
@@ -13,8 +13,8 @@ The kinds of events are in `pate.accounting.events`. To add one, here or in anot
         def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
             return Cost(laplace_rdp(orders, self.scale), log_survival=0.0)
 
-and one test class that inherits `pate.testing.events.EventContract`. A package of its own declares the class as an
-entry point of the group ``pate.events``, under the name of the class, so that whoever reads its ledgers finds it.
+and one test class that inherits `pate.testing.events.EventContract`. Another package declares the class as an entry
+point in the group ``pate.events``, under the name of the class, so that its ledgers can be read.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ ENTRY_POINTS = "pate.events"
 
 @dataclass(frozen=True, kw_only=True)
 class Event(ABC):
-    """One release, by the parameters that its cost follows from, under one neighboring relation.
+    """One release, described by the parameters that determine its cost, under one neighboring relation.
 
-    Subclasses are frozen, keyword-only dataclasses, validated when they are made. Their fields hold what JSON does
-    (tuples for lists), and events. The name of a class is what stands in a ledger: it is final.
+    Subclasses are frozen, keyword-only dataclasses, validated on construction. Their fields hold JSON values (tuples in
+    place of lists) and events. Ledgers record the name of the class, so it must never change.
 
     A kind has no kinds below it: the costs of many events are summed by formulas that know nothing of what a subclass
     adds.
 
     Raises:
-        ValueError: where a class is defined whose name another class has, or below a class that is a kind itself.
+        ValueError: if a class is defined under a name that another one already has, or below a class that is a kind
+            itself.
     """
 
     neighboring_relation: NeighboringRelation
@@ -70,13 +71,13 @@ class Event(ABC):
 
     @abstractmethod
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
-        """Return what the release costs on ``orders`` ``[K]``, above 1 and ascending."""
+        """Return the cost of the release on Renyi orders ``[K]``, ascending and above 1."""
 
     @classmethod
     def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
-        """Return the cost of many events of this very class, ``weights`` ``[N] > 0`` times each.
+        """Return the cost of N events of this very class, composed ``weights`` ``[N] > 0`` times each.
 
-        Every distinct event is evaluated once. Kinds whose curve broadcasts can be faster.
+        Every distinct event is evaluated once. Classes whose curves broadcast may override this to be faster.
         """
         often: dict[Self, float] = {}
         for event, weight in zip(events, weights.tolist(), strict=True):
@@ -93,7 +94,7 @@ class Event(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class CompositeEvent(Event):
-    """An event made of others, all under one relation, which need not be given."""
+    """An event composed of other events under one common relation, which need not be given."""
 
     neighboring_relation: NeighboringRelation = None  # type: ignore[assignment]
 
@@ -110,16 +111,16 @@ class CompositeEvent(Event):
 
     @abstractmethod
     def parts(self) -> Iterable[tuple[Event, int]]:
-        """Return the events that it is made of, at least one, each with how often it happens."""
+        """Return the events that it consists of, at least one, each with the number of times it happens."""
 
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
-        """Return the sum of its parts on ``orders`` ``[K]``."""
+        """Return the summed cost of its parts on ``orders`` ``[K]``."""
         return total_cost((self,), 1, orders)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatedEvent(CompositeEvent):
-    """``event``, ``count`` times, each choice free to depend on all earlier releases."""
+    """``event`` repeated ``count`` times; each repetition may be chosen in view of all earlier releases."""
 
     event: Event
     count: int
@@ -130,13 +131,13 @@ class RepeatedEvent(CompositeEvent):
         super().__post_init__()
 
     def parts(self) -> Iterable[tuple[Event, int]]:
-        """Return the event and how often it happens."""
+        """Return the event and the number of times it happens."""
         return ((self.event, self.count),)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComposedEvent(CompositeEvent):
-    """Several events on the same data, each free to depend on what the earlier ones released."""
+    """Several events on the same data; each may be chosen in view of what the earlier ones released."""
 
     events: tuple[Event, ...]
 
@@ -154,7 +155,7 @@ class ComposedEvent(CompositeEvent):
 
 
 def leaves(event: Event, count: int = 1) -> Iterator[tuple[Event, int]]:
-    """Yield the events that ``event`` consists of, each with how often it happens when ``event`` does ``count`` times.
+    """Yield the basic events of ``count`` repetitions of ``event``, each with the number of times it happens.
 
     >>> from pate.accounting.events import PureDPEvent
     >>> choice = PureDPEvent(epsilon=0.1, neighboring_relation=NeighboringRelation.REPLACE_RECORD)
@@ -169,9 +170,9 @@ def leaves(event: Event, count: int = 1) -> Iterator[tuple[Event, int]]:
 
 
 def total_cost(events: Sequence[Event], counts: ArrayLike = 1, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
-    """Return the cost on ``orders`` ``[K]`` of ``events``, each as often as ``counts`` (one for all, or ``[N]``) says.
+    """Return the cost of N events on ``orders`` ``[K]``, repeated ``counts`` times (one number for all, or ``[N]``).
 
-    Events of one kind are worked on together.
+    Events of one class are evaluated together.
     """
     # in the order of the events: sums of the same events are the same bit for bit, in every process
     kinds: dict[type[Event], None] = dict.fromkeys(map(type, events))
@@ -192,9 +193,9 @@ def total_cost(events: Sequence[Event], counts: ArrayLike = 1, orders: FloatArra
 
 
 def event_from_dict(description: Mapping[str, Any]) -> Event:
-    """Make the event that `Event.to_dict` described.
+    """Return the event that `Event.to_dict` described.
 
-    A name that is unknown is looked for among the entry points ``pate.events`` of installed packages.
+    An unknown name is looked up among the entry points ``pate.events`` of installed packages.
 
     Raises:
         ValueError: on an unknown name, a missing or unknown parameter, or a value that the event refuses.
@@ -237,5 +238,5 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, NeighboringRelation):
         return value.value
-    # numpy scalars describe themselves as the Python number they hold
+    # numpy scalars are written as the Python numbers that they hold
     return value.item() if hasattr(value, "item") else value

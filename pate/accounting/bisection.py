@@ -1,12 +1,13 @@
-"""Bisection: where a condition on a number begins or ends to hold, on the safe side."""
+"""Bisection for the point at which a condition starts or stops holding, rounded to the safe side."""
 
 from collections.abc import Callable
 
 
 def smallest_where(holds: Callable[[float], bool], low: float, high: float, *, tolerance: float = 1e-13) -> float:
-    """Return the smallest x in ``low..high`` at which ``holds``, which is false, then true, as x grows.
+    """Return the smallest x in ``low..high`` at which ``holds(x)``, which turns from false to true as x grows.
 
-    It is taken to hold at ``high``. What is returned is too large by ``tolerance``, relative, at most.
+    The condition is assumed to hold at ``high``. The result is never too small, and too large by a relative
+    ``tolerance`` at most.
     """
     width = high - low
     while high - low > tolerance * min(width, max(abs(low), abs(high))):
@@ -18,7 +19,7 @@ def smallest_where(holds: Callable[[float], bool], low: float, high: float, *, t
 
 
 def largest_count_where(holds: Callable[[int], bool], *, limit: int = 2**53) -> int:
-    """Return the largest n in ``0..limit`` at which ``holds``, which is true, then false, as n grows; true at 0."""
+    """Return the largest n in ``0..limit`` at which ``holds(n)``, which is true at 0 and turns false as n grows."""
     low, high = 0, 1
     while high <= limit and holds(high):
         low, high = high, 2 * high

@@ -1,4 +1,4 @@
-"""A budget, and the privacy filters that keep releases within it whatever they are chosen by."""
+"""A privacy budget, and the filters that keep adaptively chosen releases within it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _SLACK = 1e-12  # relative; sums of the same costs in another order differ by le
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What all releases from one private data set may cost together.
+    """The limit on what all releases from one private data set may cost together.
 
     Args:
-        max_epsilon: the largest epsilon.
-        delta: the delta at which it holds.
+        max_epsilon: the largest total epsilon.
+        delta: the delta at which ``max_epsilon`` holds.
         neighboring_relation: the relation under which it holds.
-        max_delta0: the part of ``delta`` that is set aside for the failures of stability tests and the like. None for
-            what the first release would need if it were repeated until the budget is spent.
+        max_delta0: the part of ``delta`` set aside for failures, such as those of stability tests. None for what the
+            first release would need if it were repeated until the budget is spent.
     """
 
     max_epsilon: float
@@ -47,7 +47,7 @@ class Budget:
             expect(0 <= self.max_delta0 < self.delta, f"0 <= max_delta0 < {self.delta}", max_delta0=self.max_delta0)
         for name in ("max_epsilon", "delta", "max_delta0"):
             value = getattr(self, name)
-            object.__setattr__(self, name, None if value is None else float(value))  # numpy's are no JSON
+            object.__setattr__(self, name, None if value is None else float(value))  # JSON has no numpy scalars
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -55,15 +55,14 @@ class Budget:
 
 
 class PrivacyFilter(ABC):
-    """Admits releases while what they cost stays within bounds that were fixed before the first of them.
+    """Admits releases as long as their total cost stays within bounds that were fixed before the first of them.
 
-    The bounds hold on every path that an adversary can take who chooses each release after seeing all earlier ones, so
-    that all releases together are (max_epsilon, delta)-DP for the budget that the filter was made for
-    (`docs/accounting.md` proves it).
+    The bounds hold for every adversary who chooses each release after seeing all earlier ones, so that all releases
+    together are (max_epsilon, delta)-DP for the budget from which the filter was made (proof: `docs/accounting.md`).
     """
 
     max_delta0: float
-    """Largest delta0 of the sum."""
+    """The largest delta0 that the sum may have."""
 
     def __post_init__(self) -> None:
         expect(0 <= self.max_delta0 < 1, "0 <= max_delta0 < 1", max_delta0=self.max_delta0)
@@ -87,7 +86,7 @@ class PrivacyFilter(ABC):
 
     @abstractmethod
     def _within(self, cost: Cost) -> bool:
-        """Whether ``cost`` is within what is bounded besides delta0."""
+        """Whether ``cost`` is within the bounds other than that on delta0."""
 
     def admits(self, cost: Cost) -> bool:
         """Whether the sum of all releases, evaluated on `orders`, is within the bounds."""
@@ -100,14 +99,14 @@ class PrivacyFilter(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class RenyiFilter(PrivacyFilter):
-    """Bounds the curve at one order (Feldman & Zrnic (2021)) and delta0.
+    """Bounds the Renyi curve at one order (Feldman & Zrnic (2021)) and delta0.
 
-    If the order were chosen at the end, all releases together need not be (max_epsilon, delta)-DP.
+    The order is fixed beforehand: were it chosen at the end, all releases together need not be (max_epsilon, delta)-DP.
 
     Args:
         order: the Renyi order.
-        max_rdp: largest value of the summed curve there.
-        max_delta0: largest delta0 of the sum.
+        max_rdp: the largest value of the summed curve at that order.
+        max_delta0: the largest delta0 of the sum.
     """
 
     order: float
@@ -121,7 +120,7 @@ class RenyiFilter(PrivacyFilter):
 
     @property
     def orders(self) -> FloatArray:
-        """The order, as a grid of one, ``[1]``."""
+        """The one order, shape ``[1]``."""
         return np.array([self.order])
 
     def epsilon(self, budget: Budget, cost: Cost) -> float:
@@ -129,10 +128,10 @@ class RenyiFilter(PrivacyFilter):
         return budget.max_epsilon + float(cost.rdp[0]) - self.max_rdp
 
     def expect_follows(self, budget: Budget) -> None:
-        """Raise ``ValueError`` unless ``max_rdp`` is what the conversion leaves of the budget's epsilon."""
+        """Raise ``ValueError`` unless ``max_rdp`` is the budget's epsilon less the overhead of the conversion."""
         _expect_share(budget, self.max_delta0)
         overhead = float(conversion_overhead(self.orders, budget.delta - self.max_delta0)[0])
-        # a difference of two numbers that may both be larger
+        # a difference of two numbers that may both be much larger than it
         follows = abs(budget.max_epsilon - overhead - self.max_rdp) <= _SLACK * (budget.max_epsilon + abs(overhead))
         expect(follows, f"max_rdp={budget.max_epsilon - overhead} from max_epsilon", max_rdp=self.max_rdp)
 
@@ -151,12 +150,12 @@ class RenyiFilter(PrivacyFilter):
 class GaussianFilter(PrivacyFilter):
     """Bounds Gaussian differential privacy, the sum of ``mu^2`` (Koskela, Tobaben & Honkela (2023)), and delta0.
 
-    It admits 11 to 16% more releases of Gaussian noise than `RenyiFilter` for epsilon 0.5 to 8, and other events at the
-    ``mu`` of a Gaussian mechanism that dominates them, which is more than their curve.
+    It admits 11 to 16% more releases of Gaussian noise than `RenyiFilter` for epsilon 0.5 to 8. It charges other events
+    at the ``mu`` of a Gaussian mechanism that dominates them, which is more than their curve.
 
     Args:
-        max_mu_squared: largest sum of ``mu^2``.
-        max_delta0: largest delta0 of the sum.
+        max_mu_squared: the largest sum of ``mu^2``.
+        max_delta0: the largest delta0 of the sum.
     """
 
     max_mu_squared: float
@@ -168,7 +167,7 @@ class GaussianFilter(PrivacyFilter):
 
     @property
     def orders(self) -> FloatArray:
-        """Some order, ``[1]``; the sum of ``mu^2`` is part of a cost at any."""
+        """An arbitrary order, shape ``[1]``: the sum of ``mu^2`` does not depend on it."""
         return DEFAULT_ORDERS[:1]
 
     def epsilon(self, budget: Budget, cost: Cost) -> float:
@@ -176,7 +175,7 @@ class GaussianFilter(PrivacyFilter):
         return gaussian_epsilon(budget.delta - self.max_delta0, math.sqrt(cost.mu_squared))
 
     def expect_follows(self, budget: Budget) -> None:
-        """Raise ``ValueError`` unless ``max_mu_squared`` is that of the Gaussian mechanism that spends the budget."""
+        """Raise ``ValueError`` unless ``max_mu_squared`` is that of a Gaussian mechanism that spends the budget."""
         _expect_share(budget, self.max_delta0)
         largest = largest_mu(budget.max_epsilon, budget.delta - self.max_delta0) ** 2
         follows = math.isclose(self.max_mu_squared, largest, rel_tol=1e-10)
@@ -194,24 +193,24 @@ class GaussianFilter(PrivacyFilter):
 
 
 def filter_from_dict(description: Mapping[str, float]) -> PrivacyFilter:
-    """Make the filter that `PrivacyFilter.to_dict` described."""
+    """Return the filter that `PrivacyFilter.to_dict` described."""
     kind = GaussianFilter if "max_mu_squared" in description else RenyiFilter
     return kind(**description)
 
 
 def affordable(budget: Budget, spent: Cost, query: Cost) -> int:
-    """Return how many queries that cost ``query`` each can follow what was ``spent``; both on `DEFAULT_ORDERS`.
+    """Return how many queries at the cost ``query`` each can still be paid after ``spent``, both on `DEFAULT_ORDERS`.
 
-    Raises ``ValueError`` if what was spent is beyond the budget, and if the queries cost nothing.
+    Raises ``ValueError`` if ``spent`` exceeds the budget already, or if the queries cost nothing.
     """
     return max(_reach(budget, spent, query))
 
 
 def make_filter(budget: Budget, spent: Cost, query: Cost) -> PrivacyFilter:
-    """Return the filter of ``budget`` under which ``query``, repeated after what was ``spent``, goes furthest.
+    """Return the filter of ``budget`` that admits the most repetitions of ``query`` after ``spent``.
 
-    It admits `affordable` many of them. Where a Gaussian filter would admit no more, the Renyi filter keeps the budget,
-    because it has a cost for every event. Raises ``ValueError`` if not even one query can be paid.
+    It admits as many as `affordable` says. Unless a Gaussian filter admits more, the Renyi filter is chosen, because it
+    knows a cost for every event. Raises ``ValueError`` if not even one query can be paid.
     """
     by_renyi, by_gaussian = _reach(budget, spent, query)
     longest = max(by_renyi, by_gaussian)
@@ -234,12 +233,12 @@ def make_filter(budget: Budget, spent: Cost, query: Cost) -> PrivacyFilter:
 
 
 def after(spent: Cost, query: Cost, count: int) -> Cost:
-    """Return ``spent`` and ``count`` times ``query``."""
+    """Return the cost of ``spent`` and ``count`` times ``query`` together."""
     return spent.plus(query.times(count))
 
 
 def refuse(budget: Budget, bounds: PrivacyFilter, total: Cost, affordable: int) -> NoReturn:
-    """Raise the ``ValueError`` of a release that takes all releases to ``total``, on ``bounds.orders``."""
+    """Raise the ``ValueError`` for a release that would raise the total cost, on ``bounds.orders``, to ``total``."""
     if math.isinf(total.mu_squared) and isinstance(bounds, GaussianFilter):
         raise ValueError(
             "Expected a release that a Gaussian mechanism dominates, because the budget of the ledger is kept in"
@@ -254,7 +253,7 @@ def refuse(budget: Budget, bounds: PrivacyFilter, total: Cost, affordable: int) 
 
 
 def _reach(budget: Budget, spent: Cost, query: Cost) -> tuple[int, int]:
-    """Return how many queries a Renyi and a Gaussian filter would admit after what was ``spent``."""
+    """Return how many queries a Renyi and a Gaussian filter would admit after ``spent``."""
     costs = bool(query.rdp.max() > 0 or query.log_survival < 0)
     expect(costs, "a query that costs something", cost=0.0)
     kept = [keeps for keeps in (_renyi_keeps, _gaussian_keeps) if keeps(budget, spent)]
@@ -267,14 +266,14 @@ def _reach(budget: Budget, spent: Cost, query: Cost) -> tuple[int, int]:
 
 
 def _share(budget: Budget, cost: Cost) -> float:
-    """Return the part of delta that is set aside for failures where ``cost`` is the last of what is admitted."""
+    """Return the part of delta to set aside for failures if ``cost`` is the total of all that is admitted."""
     return cost.delta0 if budget.max_delta0 is None else budget.max_delta0
 
 
 def _left(budget: Budget, cost: Cost) -> float:
-    """Return what failures leave of delta; 0 or less if nothing.
+    """Return the part of delta that failures leave; 0 or less if there is none.
 
-    It is no ``(delta - delta0) / (1 - delta0)``, which presumes that delta0 is spent on every path.
+    It is not ``(delta - delta0) / (1 - delta0)``, which presumes that delta0 is spent on every path.
     """
     share = _share(budget, cost)
     return budget.delta - share if cost.delta0 <= share * (1 + _SLACK) else 0.0

@@ -1,4 +1,4 @@
-"""Calibration: the noise that a target epsilon asks for, on the private side of the target."""
+"""Calibration: the noise needed to meet a target epsilon, rounded to the private side."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from pate.typing import FloatArray
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 
 COARSE_ORDERS = DEFAULT_ORDERS[::6]
-"""A subset of the orders errs on the private side, and is six times as fast."""
+"""A subset of the orders: six times as fast, and errs on the private side."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What queries together may cost.
+    """The largest cost that a given number of queries may have together.
 
     Args:
         epsilon: the largest epsilon of all queries together.
         delta: the delta at which it holds.
-        num_queries: how many queries are asked; each is paid, answered or not.
+        num_queries: number of queries asked; each is paid for, answered or not.
         neighboring_relation: the relation under which it holds.
 
     Raises:
@@ -47,7 +47,7 @@ class Target:
 def epsilon_of(
     event: Event, *, count: int, delta: float, conversion: Conversion = "tightest", orders: FloatArray = DEFAULT_ORDERS
 ) -> float:
-    """Return epsilon at ``delta`` of ``event`` done ``count`` times, under the event's own relation."""
+    """Return epsilon at ``delta`` of ``count`` repetitions of ``event``, under the event's own relation."""
     accountant = RDPAccountant(relation=event.neighboring_relation, orders=orders)
     return accountant.compose(event, count).get_epsilon(delta=delta, conversion=conversion)
 
@@ -55,17 +55,17 @@ def epsilon_of(
 def calibrate_scale(
     event_of: Callable[[float], Event], target: Target, *, tolerance: float = 1e-6, orders: FloatArray = DEFAULT_ORDERS
 ) -> float:
-    """Return the smallest scale of the noise at which all queries of a target cost its epsilon at most.
+    """Return the smallest scale of the noise at which all queries of a target cost at most its epsilon.
 
     Args:
-        event_of: the event of one query by the scale of its noise, under the target's relation; more noise must not
-            cost more.
-        target: what all queries together may cost.
-        tolerance: how much larger than need be the scale may be, relative. It is never smaller.
-        orders: Renyi orders that epsilon is computed on.
+        event_of: returns the event of one query, under the target's relation, for a scale of its noise; more noise
+            must not cost more.
+        target: the largest cost of all queries together.
+        tolerance: by what fraction the scale may exceed the smallest one. It is never smaller.
+        orders: Renyi orders on which epsilon is computed.
 
     Raises:
-        ValueError: if no scale reaches the target, as where the failures of tests alone cost its delta.
+        ValueError: if no scale meets the target, for example because the failures of tests alone cost its delta.
     """
     expect_positive(tolerance=tolerance)
     unreached = f"a target that some noise reaches, with delta = {target.delta:g}"
@@ -84,7 +84,7 @@ def calibrate_scale(
         high, low = low, low - step
         step *= 2
         expect(low > -200, "a target that some noise exceeds", target_epsilon=target.epsilon)
-    # epsilon is close to a power of the scale: secants in logarithms close in on the target within a few steps
+    # epsilon is close to a power of the scale: secants in logarithms reach the target within a few steps
     above, below = math.log(epsilon(low) / target.epsilon), _log_ratio(epsilon(high), target.epsilon)
     for _ in range(60):
         if high - low <= tolerance:

@@ -1,4 +1,4 @@
-"""Charges: events under either relation with how often they are paid for, their cost, and their plain forms."""
+"""Charges: the events of a query under both relations, how often they are paid for, their cost and their JSON form."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from pate.typing import FloatArray
 from pate.validation import expect, expect_count, expect_open_unit
 
 Events = Mapping[NeighboringRelation, Event]
-"""The event of one query under either relation."""
+"""The event of one query under each relation."""
 Charge = tuple[Events, int]
-"""The events of one query, and how many such queries are paid for."""
+"""The events of one query, and the number of such queries that are paid for."""
 
 MAX_COUNT = 2**53  # beyond it a float does not hold every integer
 ROUNDING = 1 + 1e-12  # sums of the same costs in another order differ by a smaller factor
@@ -39,10 +39,10 @@ def cost_of_charges(charges: Sequence[Charge], relation: NeighboringRelation, or
 
 
 def epsilon_after(charges: Sequence[Charge], asked: Charge, *, relation: NeighboringRelation, delta: float) -> float:
-    """Return epsilon at ``delta`` under ``relation`` of what was charged and of what is ``asked`` for besides.
+    """Return epsilon at ``delta`` under ``relation`` of the ``charges`` so far and the additional charge ``asked``.
 
     Raises:
-        ValueError: where the stability tests of all these queries alone cost ``delta`` or more.
+        ValueError: if the stability tests of all these queries alone cost ``delta`` or more.
     """
     expect_open_unit(delta=delta)
     accountant = account([*charges, asked], relation)
@@ -52,7 +52,7 @@ def epsilon_after(charges: Sequence[Charge], asked: Charge, *, relation: Neighbo
 
 
 def expect_events(events: Events) -> None:
-    """Raise ``ValueError`` or ``TypeError`` unless ``events`` holds an event of known cost under either relation."""
+    """Raise ``ValueError`` or ``TypeError`` unless ``events`` holds an event of known cost under each relation."""
     expect(isinstance(events, Mapping), "events by relation", events=events)
     expect(set(events) == set(NeighboringRelation), "an event under either relation", events=sorted(map(str, events)))
     for name, event in events.items():
@@ -87,7 +87,7 @@ def plain_charges(charges: Sequence[Charge]) -> list[dict[str, Any]]:
 
 
 def name_of(described: dict[str, Any]) -> str:
-    """Return the JSON text of what `plain_events` returned: the same for the same events, written in the same order."""
+    """Return the JSON text of what `plain_events` returned; equal events in the same order give equal texts."""
     return _name(marshal.dumps(described, 2))  # a tenth of the time, and this version knows no references
 
 
@@ -98,7 +98,7 @@ def _name(described: bytes) -> str:
 
 @lru_cache(maxsize=4096)  # a ledger says the same over and over
 def parse_events(text: str) -> Events:
-    """Return the events that the JSON ``text`` describes, which cannot be changed. Raises like `expect_events`."""
+    """Return the events described by the JSON ``text`` as a read-only mapping. Raises like `expect_events`."""
     events = {NeighboringRelation(name): event_from_dict(event) for name, event in json.loads(text).items()}
     expect_events(events)
     return MappingProxyType(events)

@@ -1,4 +1,4 @@
-"""From a cost to (epsilon, delta)-DP."""
+"""Conversion of a cost to (epsilon, delta)-DP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Conversion = Literal["tightest", "optimal", "classic", "exact"]
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """The (epsilon, delta) that a cost proves, and what from: its curve at ``order``, or its Gaussian ``mu``."""
+    """The (epsilon, delta) that a cost proves, and the proof: its curve at ``order``, or its Gaussian ``mu``."""
 
     epsilon: float
     delta: float
@@ -28,7 +28,7 @@ class Guarantee:
     mu: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types: no more than what it is proven from, and None for an infinite epsilon."""
+        """Return plain JSON types: only the figures that prove it, and None for an infinite epsilon."""
         kept = {name: value for name, value in asdict(self).items() if value is not None}
         return kept | {"epsilon": self.epsilon if math.isfinite(self.epsilon) else None}
 
@@ -36,9 +36,9 @@ class Guarantee:
 def tightest_guarantee(cost: Cost, orders: FloatArray, *, delta: float) -> Guarantee:
     """Return the smallest epsilon at ``delta`` that ``cost`` on ``orders`` ``[K]`` proves.
 
-    It is that of the best order (Canonne, Kamath & Steinke (2020), Proposition 12), or of the trade-off of a Gaussian
-    mechanism of ``mu`` (Balle & Wang (2018), Theorem 8), which dominates all that was composed (Dong, Roth & Su (2022),
-    Corollary 3.3). Events fixed in advance may be judged by the better of the two.
+    It follows from the best Renyi order (Canonne, Kamath & Steinke (2020), Proposition 12), or from the trade-off of a
+    Gaussian mechanism of ``mu`` (Balle & Wang (2018), Theorem 8) that dominates all that was composed (Dong, Roth & Su
+    (2022), Corollary 3.3). For events fixed in advance the better of the two is valid.
     """
     expect_open_unit(delta=delta)
     epsilons = convert(cost, orders, delta=delta)
@@ -56,7 +56,7 @@ def tightest_guarantee(cost: Cost, orders: FloatArray, *, delta: float) -> Guara
 def convert(
     cost: Cost, orders: FloatArray, *, delta: float, conversion: Literal["optimal", "classic"] = "optimal"
 ) -> FloatArray:
-    """Return the epsilon at ``delta`` that each of ``orders`` ``[K]`` proves of ``cost``, ``[K]``."""
+    """Return the epsilons ``[K]`` at ``delta`` that the curve of ``cost`` proves at each of ``orders`` ``[K]``."""
     rest = remaining_delta(delta, cost.log_survival)
     if rest <= 0:
         return np.full(orders.shape, np.inf)
@@ -66,7 +66,7 @@ def convert(
 def conversion_overhead(
     orders: FloatArray, delta: float | FloatArray, conversion: Literal["optimal", "classic"] = "optimal"
 ) -> FloatArray:
-    """Return what the conversion to ``delta``, which broadcasts, adds to a curve at each of ``orders``, ``[K]``."""
+    """Return what the conversion to ``delta`` (broadcast) adds to a curve at each of ``orders`` ``[K]``."""
     far = orders - 1
     if conversion == "classic":
         return np.asarray(-np.log(delta) / far, dtype=np.float64)
@@ -74,7 +74,7 @@ def conversion_overhead(
 
 
 def remaining_delta(delta: float, log_survival: float) -> float:
-    """Return ``(delta - delta0) / (1 - delta0)``, what is left of ``delta`` for the curve; 0 or less if nothing is."""
+    """Return ``(delta - delta0) / (1 - delta0)``, the part of ``delta`` left for the curve; 0 or less if none is."""
     delta0 = -math.expm1(log_survival)
     # a difference of nearly equal numbers is rounded down
     left = delta - delta0 - 4 * np.finfo(np.float64).eps * delta0

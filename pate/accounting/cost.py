@@ -1,4 +1,4 @@
-"""What a release costs: a Renyi curve on a grid of orders, what it leaves out, and a Gaussian that dominates it."""
+"""The cost of a release: a Renyi curve, the probability that it leaves out, and a Gaussian that dominates it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pate.typing import FloatArray
 DEFAULT_ORDERS: FloatArray = np.append(1 + np.geomspace(1e-2, 1e5, 256), 1e9)
 """Orders on which curves are evaluated: within 0.05% of the best order for zCDP-like curves of rho from 1e-6 to 1e3.
 
-The last one stands for pure DP: its conversion adds next to nothing.
+The last one stands for pure DP: at it the conversion adds next to nothing.
 """
 DEFAULT_ORDERS.setflags(write=False)
 
 
 class Cost(NamedTuple):
-    """The cost of one release or of many; all three parts add up under (adaptive) composition.
+    """The cost of one or more releases; each of the three parts adds up under (adaptive) composition.
 
     Attributes:
         rdp: the Renyi-DP curve on a grid of orders, ``[K]``.
         log_survival: ``log(1 - delta0)``, where delta0 is the probability that the curve leaves out: the release is
             delta0-approximate RDP.
-        mu_squared: the square of the smallest known ``mu`` for which what delta0 leaves is ``mu``-GDP (Dong, Roth & Su
-            (2022)); infinite where none is known.
+        mu_squared: the square of the smallest known ``mu`` for which the release, apart from delta0, is ``mu``-GDP
+            (Dong, Roth & Su (2022)); infinite if none is known.
     """
 
     rdp: FloatArray
@@ -34,15 +34,15 @@ class Cost(NamedTuple):
 
     @classmethod
     def nothing(cls, orders: FloatArray) -> Cost:
-        """Return the cost of no release on ``orders`` ``[K]``."""
+        """Return the zero cost of no release on ``orders`` ``[K]``."""
         return cls(np.zeros(orders.shape), 0.0, 0.0)
 
     def plus(self, other: Cost) -> Cost:
-        """Return the cost of both."""
+        """Return the cost of both together."""
         return Cost(self.rdp + other.rdp, self.log_survival + other.log_survival, self.mu_squared + other.mu_squared)
 
     def times(self, count: float) -> Cost:
-        """Return the cost of ``count`` releases of this one."""
+        """Return the cost of ``count`` such releases."""
         if count == 0:
             return Cost(np.zeros(self.rdp.shape), 0.0, 0.0)
         return Cost(self.rdp * count, self.log_survival * count, self.mu_squared * count)

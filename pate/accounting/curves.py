@@ -1,7 +1,7 @@
 """Renyi-DP curves, and the Gaussian mechanisms that dominate them, as pure functions.
 
 They broadcast: ``orders`` of shape ``[K]`` against parameters of shape ``[..., 1]`` give ``[..., K]``. Where a formula
-loses digits, the value is raised by a bound on the rounding error: what comes out is never below the true curve.
+loses digits, the value is raised by a bound on the rounding error, so that it is never below the true curve.
 """
 
 import math
@@ -117,8 +117,8 @@ def gaussian_noisy_max_mu_squared(noise_multiplier: ArrayLike, num_candidates: A
 def pure_dp_mu_squared(epsilon: ArrayLike) -> FloatArray:
     """Return ``mu^2`` of any pure ``epsilon``-DP mechanism, ``mu = 2 Phi^-1(1 / (1 + e^-epsilon))``.
 
-    Its trade-off function is at least that of randomised response, two chords that meet where ``1 + e^epsilon`` errors
-    of either kind are one. ``G_mu`` is convex and passes through the same three points, so that it lies below.
+    Its trade-off function is at least that of randomised response: two chords that meet where both errors are
+    ``1 / (1 + e^epsilon)``. ``G_mu`` is convex and passes through the same three points, so that it lies below.
     """
     eps = np.asarray(epsilon, dtype=np.float64)
     mu = -2 * ndtri(expit(-eps))
@@ -130,7 +130,7 @@ def bounded_range_mu_squared(eta: ArrayLike) -> FloatArray:
     """Return ``mu^2`` of an ``eta``-bounded-range mechanism, ``mu = 2 Phi^-1(1 / (1 + e^(-eta / 2)))``.
 
     Its worst pairs are generalised randomised response: Bernoulli laws of ``p`` and ``q`` whose logits differ by
-    ``eta`` (Dong, Durfee & Rogers (2020)), which ``G_mu`` lies below if ``mu >= Phi^-1(p) - Phi^-1(q)``: the rise of
+    ``eta`` (Dong, Durfee & Rogers (2020)). ``G_mu`` lies below these if ``mu >= Phi^-1(p) - Phi^-1(q)``, the rise of
     ``g(x) = Phi^-1(1 / (1 + e^-x))`` over an interval of length ``eta``. It is largest around 0, as g' falls with
     ``abs(x)``: with ``z = g(x) > 0`` this says ``(2 Phi(z) - 1) phi(z) >= z Phi(z) Phi(-z)``. Both sides agree at 0
     and at infinity, and the slope of their difference, ``2 phi^2 - Phi(z) Phi(-z)``, changes its sign once, because
@@ -140,7 +140,7 @@ def bounded_range_mu_squared(eta: ArrayLike) -> FloatArray:
 
 
 def renyi_curve_rdp(orders: ArrayLike, known_orders: ArrayLike, known_rdp: ArrayLike) -> FloatArray:
-    """Bound at ``orders`` ``[K]`` on a curve known at ascending ``known_orders``; infinite beyond the last of them."""
+    """Bound ``[K]`` at ``orders`` on a curve known at ascending ``known_orders``; infinite beyond the last of them."""
     alpha, known, values = (np.asarray(each, dtype=np.float64) for each in (orders, known_orders, known_rdp))
     chord = np.interp(alpha, known, (known - 1) * values) / (alpha - 1)
     return np.where(alpha <= known[0], values[0], np.where(alpha > known[-1], np.inf, chord))

@@ -1,12 +1,12 @@
-"""Data-dependent cost of noisy votes, and its release by smooth sensitivity.
+"""The data-dependent cost of noisy votes, and its release by smooth sensitivity.
 
-Where teachers agree, a label by noisy votes costs less than its event says: Papernot et al. (2018), Theorem 6, bounds
+When teachers agree, a label by noisy votes costs less than its event says: Papernot et al. (2018), Theorem 6, bounds
 its curve by the probability that the noise overturns the majority. That bound is a function of the votes: it is
-PRIVATE, no guarantee to be shown, and may leave only through `release_rdp`, which has a cost of its own.
+PRIVATE, must not be shown as a guarantee, and may be published only through `release_rdp`, which has its own cost.
 
-One label is released as ``h + N(0, sigma^2) > T / 2``. Nothing here uses more than that ``h`` moves by one vote at most
-and stays in ``0..T``. So all of it holds under REPLACE_RECORD, and under ADD_REMOVE_TEACHER too where T is a nominal
-number of teachers: one that stays away casts zeros and leaves T as it is.
+One label is released as ``h + N(0, sigma^2) > T / 2``. The proofs use only that ``h`` moves by at most one vote and
+stays in ``0..T``. So they hold under REPLACE_RECORD, and under ADD_REMOVE_TEACHER too as T is the nominal number of
+teachers: a teacher that takes no part casts zeros and leaves T unchanged.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from pate.validation import expect, expect_count, expect_positive
 
 
 class NoisyRelease(NamedTuple):
-    """A data-dependent curve value, released."""
+    """A value of a data-dependent curve, released with noise."""
 
     rdp: float
     """The noisy value, which may be below the true one or below 0."""
     events: Mapping[NeighboringRelation, SmoothSensitivityEvent]
-    """What releasing it cost under either relation, beside the labels themselves."""
+    """The cost of releasing it under each relation, in addition to that of the labels themselves."""
 
 
 def private_rdp_table(order: float, *, sigma: float, num_teachers: int) -> FloatArray:
-    """Return the PRIVATE bound at ``order`` on the cost of one label, by its count: ``[num_teachers + 1]``.
+    """Return the PRIVATE bound at ``order`` on the cost of one label for each possible count: ``[num_teachers + 1]``.
 
-    Never more than ``order / (2 sigma^2)``, what the label costs whatever the votes are. The theorem bounds the
+    Never more than ``order / (2 sigma^2)``, the cost of the label for any votes. The theorem bounds the
     divergence of the law on these votes from that on a neighbor. The divergence in the other direction is bounded by
     the theorem at the neighbor, so the larger bound of a count and those next to it holds for both.
     """
@@ -50,7 +50,7 @@ def private_rdp_table(order: float, *, sigma: float, num_teachers: int) -> Float
 
 
 def private_rdp(counts: ArrayLike, order: float, *, sigma: float, num_teachers: int) -> float:
-    """Return the PRIVATE bound at ``order`` on the cost of all labels of all queries, of counts ``[..., C]``."""
+    """Return the PRIVATE bound at ``order`` on the cost of all labels of all queries with counts ``[..., C]``."""
     table = private_rdp_table(order, sigma=sigma, num_teachers=num_teachers)
     return float(table[_checked(counts, num_teachers)].sum())
 
@@ -58,10 +58,10 @@ def private_rdp(counts: ArrayLike, order: float, *, sigma: float, num_teachers: 
 def private_smooth_sensitivity(
     counts: ArrayLike, order: float, *, sigma: float, num_teachers: int, beta: float
 ) -> float:
-    """Return a PRIVATE ``beta``-smooth upper bound on how much one record moves `private_rdp`.
+    """Return a PRIVATE ``beta``-smooth upper bound on the change of `private_rdp` by one record.
 
-    One record moves one teacher, and so every count by one at most: the local sensitivity is at most the sum of those
-    of the labels, and at a distance of d records the sum of their largest ones within d votes.
+    One record changes one teacher, and so every count by at most one. The local sensitivity is at most the sum of those
+    of the labels; at a distance of d records, it is at most the sum of the largest ones within d votes.
     """
     expect_positive(beta=beta)
     table = private_rdp_table(order, sigma=sigma, num_teachers=num_teachers)
@@ -76,7 +76,7 @@ def private_smooth_sensitivity(
 
 
 def release_events(*, beta: float, noise_multiplier: float) -> dict[NeighboringRelation, SmoothSensitivityEvent]:
-    """Return what one `release_rdp` costs, for the ledger to reserve before it is called.
+    """Return the cost of one call of `release_rdp`, for the ledger to reserve before the call.
 
     Neighbors under ADD_REMOVE_TEACHER have counts ``h`` and ``h + v`` or ``h - v`` with v in {0, 1}^C, at the same
     nominal T. Such a pair is one under REPLACE_RECORD, where v is in {-1, 0, 1}^C. A guarantee over all of these pairs
@@ -103,10 +103,10 @@ def release_rdp(
     Args:
         counts: vote counts ``[..., C]``, of the queries that were labelled.
         order: the Renyi order, chosen without looking at the votes.
-        sigma: standard deviation of the noise of the votes.
-        num_teachers: how many teachers voted; under ADD_REMOVE_TEACHER a nominal number, whoever takes part.
+        sigma: standard deviation of the noise on the votes.
+        num_teachers: the nominal number of teachers, whoever took part.
         beta: smoothness, below ``1 / (2 order)`` for a finite cost at that order.
-        noise_multiplier: noise over smooth sensitivity.
+        noise_multiplier: standard deviation of the noise over the smooth sensitivity.
         generator: source of the noise; reserve `release_events` in the ledger before it is drawn.
 
     Privacy: `SmoothSensitivityEvent` under either relation (`release_events`).
@@ -128,7 +128,7 @@ def _bound_of_theorem_6(order: float, log_q: float, slope: float) -> float:
     if second <= 1 or first <= order:
         return independent
     cost_first, cost_second = slope * first, slope * second
-    # where the bound grows with q, so that an upper bound on q will do
+    # the bound grows with q here, so that an upper bound on q suffices
     ceiling = (second - 1) * cost_second - second * (math.log1p(1 / (first - 1)) + math.log1p(1 / (second - 1)))
     if log_q > ceiling or log_q + cost_second >= 0:
         return independent
@@ -140,7 +140,7 @@ def _bound_of_theorem_6(order: float, log_q: float, slope: float) -> float:
 
 
 def _largest_near(values: FloatArray) -> FloatArray:
-    """Return the largest of each value and those next to it."""
+    """Return the largest of each value and its two neighbors."""
     nearest: FloatArray = np.maximum(values, np.maximum(np.append(values[1:], 0), np.append(0, values[:-1])))
     return nearest
 

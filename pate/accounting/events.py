@@ -1,6 +1,6 @@
-"""The kinds of events: what was released, with the parameters that its cost follows from.
+"""The kinds of events: what was released, with the parameters that determine its cost.
 
-`pate.accounting.base` says what an event is and how to add a kind.
+`pate.accounting.base` defines events and explains how to add a kind.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class CurveEvent(Event):
     @staticmethod
     @abstractmethod
     def rdp(*arguments: Any, **named: Any) -> FloatArray:
-        """Return curves ``[N, K]`` from orders ``[K]`` and then the fields in their order, arrays ``[N, 1]`` each."""
+        """Return curves ``[N, K]`` for orders ``[K]`` and the fields in their order, each an array ``[N, 1]``."""
 
     @staticmethod
     def mu_squared(*arguments: Any, **named: Any) -> FloatArray:
-        """Return ``mu^2`` of a Gaussian that dominates each, ``[N]``, from the fields in their order, ``[N]`` each."""
+        """Return ``mu^2`` ``[N]`` of Gaussians that dominate N events, from the fields in order, arrays ``[N]``."""
         return np.full(arguments[0].shape, np.inf)
 
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
@@ -106,8 +106,8 @@ class GaussianEvent(CurveEvent):
 class GaussianThresholdEvent(CurveEvent):
     """One bit: whether a real statistic with Gaussian noise reaches a public threshold, at its exact cost.
 
-    ``noise_multiplier`` is the standard deviation over the sensitivity of the statistic. As a function of what a
-    `GaussianEvent` releases, the bit never costs more than that.
+    ``noise_multiplier`` is the standard deviation over the sensitivity of the statistic. The bit is a function of what
+    a `GaussianEvent` releases, so it never costs more.
     """
 
     noise_multiplier: float
@@ -118,9 +118,9 @@ class GaussianThresholdEvent(CurveEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class BoundedRangeEvent(CurveEvent):
-    """An ``eta``-bounded-range choice, as of the exponential mechanism (Dong, Durfee & Rogers (2020), Lemma 2.4).
+    """An ``eta``-bounded-range choice, such as the exponential mechanism (Dong, Durfee & Rogers (2020), Lemma 2.4).
 
-    With Gumbel noise of scale ``beta`` on scores that move within a window of width ``w``, ``eta = w / beta``.
+    Gumbel noise of scale ``beta`` on scores that move within a window of width ``w`` gives ``eta = w / beta``.
     """
 
     eta: float
@@ -143,7 +143,7 @@ class PureDPEvent(CurveEvent):
 class GaussianNoisyMaxEvent(CurveEvent):
     """The largest of ``num_candidates`` scores with Gaussian noise (Zhu & Wang (2022), Corollary 9).
 
-    ``noise_multiplier`` is the standard deviation over the width of the window within which the scores move together.
+    ``noise_multiplier`` is the standard deviation over the width of the window in which the scores move together.
     """
 
     noise_multiplier: float
@@ -162,11 +162,11 @@ class StabilityTestEvent(Event):
     """A propose-test-release with Gaussian noise on a gap (Zhu & Wang (2022), Algorithm 2), at its exact cost.
 
     The test passes with probability ``Phi((max(shift, q) - shift) / sigma - z)``, ``z = Phi^-1(1 - delta_test)``, for a
-    gap of ``q`` votes. ``shift`` is what the mechanism was run with. ``neighboring_relation`` is what the cost is asked
-    for: under it the gap moves by at most ``window`` votes, and what is released may differ between neighbors only
-    while the gap is at most ``window``. That is `NeighboringRelation.count_window`, which may differ from ``shift``,
-    unless another ``window`` is given. Gaps are multiples of 1/2; ``num_teachers`` votes is the largest of the narrower
-    gaps of two neighbors.
+    gap of ``q`` votes. ``shift`` is the one that the mechanism was run with. ``neighboring_relation`` is the relation
+    under which the cost is stated: under it the gap moves by at most ``window`` votes, and the released set may differ
+    between neighbors only while the gap is at most ``window``. Unless given, ``window`` is
+    `NeighboringRelation.count_window`, which may differ from ``shift``. Gaps are multiples of 1/2; the narrower gap of
+    two neighbors is at most ``num_teachers`` votes.
     """
 
     sigma: float
@@ -185,11 +185,11 @@ class StabilityTestEvent(Event):
 
     @property
     def gap_window(self) -> int:
-        """By how many votes the gap moves at most between neighbors."""
+        """The largest change of the gap between neighbors, in votes."""
         return self.neighboring_relation.count_window if self.window is None else self.window
 
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
-        """Return what the release costs on ``orders`` ``[K]``; remembered, because the curve takes long."""
+        """Return the cost on ``orders`` ``[K]``; cached, because the curve is slow to compute."""
         return _stability_cost(self, orders.tobytes())
 
 
@@ -213,13 +213,13 @@ def _stability_cost(event: StabilityTestEvent, orders: bytes) -> Cost:
         log_delta0 = float(np.log(event.delta_test))
     # the released bit says on which side of a threshold a Gaussian lies, whose mean moves by `window`
     mu_squared = float(gaussian_mu_squared(event.sigma / window))
-    with np.errstate(divide="ignore"):  # a test that any gap passes costs all of delta
+    with np.errstate(divide="ignore"):  # a test that every gap passes costs all of delta
         return Cost(rdp, float(np.log1p(-np.exp(log_delta0))), mu_squared)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FailureEvent(Event):
-    """A probability ``delta`` with which what is composed with this event does not hold; it costs ``delta`` alone."""
+    """A probability ``delta`` that the guarantee of the events composed with this one fails; it costs only delta."""
 
     delta: float
 
@@ -236,8 +236,8 @@ class FailureEvent(Event):
 class SmoothSensitivityEvent(CurveEvent):
     """Gaussian noise of ``noise_multiplier`` times a ``beta``-smooth sensitivity (Papernot et al. (2018), Theorem 23).
 
-    Infinite at orders of ``1 / (2 beta)`` and beyond. No Gaussian is known to dominate it: a variance that differs
-    between neighbors has a likelihood ratio that no shift of a Gaussian has.
+    The curve is infinite at orders of ``1 / (2 beta)`` and above. No Gaussian is known to dominate it: if the variance
+    differs between neighbors, the likelihood ratio is not that of a shifted Gaussian.
     """
 
     beta: float
@@ -248,10 +248,10 @@ class SmoothSensitivityEvent(CurveEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class RenyiCurveEvent(Event):
-    """A release known by its Renyi-DP curve ``rdp`` on ascending ``orders``, as another library gave it.
+    """A release known by its Renyi-DP curve ``rdp`` on ascending ``orders``, for example from another library.
 
-    Between two orders the chord of ``(alpha - 1) rdp(alpha)``, which is convex, bounds the curve from above; below the
-    first order the first value does, and beyond the last nothing is known.
+    Between two orders the chord of ``(alpha - 1) rdp(alpha)``, which is convex, bounds the curve from above. Below the
+    first order the first value does; above the last one nothing is known.
     """
 
     orders: tuple[float, ...]

@@ -1,13 +1,13 @@
-"""How figures of a guarantee are printed: never smaller than they are."""
+"""Formatting of the figures of a guarantee, never rounded down."""
 
 import math
 from decimal import ROUND_CEILING, Context, Decimal
 
-_DIGITS = Context(prec=400)  # more than a float has before and after the point
+_DIGITS = Context(prec=400)  # more digits than a float has before and after the point
 
 
 def epsilon_text(epsilon: float | None, digits: int = 3) -> str:
-    """Return an epsilon in so many digits after the point, rounded up; ``unbounded`` where it is None or infinite.
+    """Return epsilon with ``digits`` digits after the point, rounded up; ``unbounded`` if it is None or infinite.
 
     >>> epsilon_text(8.02042), epsilon_text(0.0004), epsilon_text(None)
     ('8.021', '0.001', 'unbounded')
@@ -19,7 +19,7 @@ def epsilon_text(epsilon: float | None, digits: int = 3) -> str:
 
 
 def exact_text(value: float) -> str:
-    """Return a number, such as a delta, in as many digits as it has.
+    """Return a number, such as a delta, with all of its digits.
 
     >>> exact_text(1e-6), exact_text(1.0000004e-6), exact_text(8.0)
     ('1e-06', '1.0000004e-06', '8')

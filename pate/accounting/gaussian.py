@@ -1,6 +1,6 @@
 """The exact (epsilon, delta) trade-off of composed Gaussian mechanisms.
 
-Gaussian mechanisms of noise multipliers ``s_i`` compose, adaptively too, to one of ``mu = sqrt(sum 1 / s_i^2)``
+Gaussian mechanisms with noise multipliers ``s_i`` compose, even adaptively, to one of ``mu = sqrt(sum 1 / s_i^2)``
 (Dong, Roth & Su (2022), Corollary 3.3), whose delta at epsilon is
 
     Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu / 2 - epsilon / mu)
@@ -28,7 +28,7 @@ def gaussian_log_delta(epsilon: float, mu: float) -> float:
         # Phi(-near) is above 0.8, so the difference keeps its digits unless it is nearly 1 - 1
         lost = epsilon + float(log_ndtr(-far)) - float(log_ndtr(-near))
         return float(log_ndtr(-near)) + math.log(-math.expm1(lost))
-    # exp(epsilon) phi(far) = phi(near): what is left is a difference of Mills ratios m, m' = x m - 1
+    # exp(epsilon) phi(far) = phi(near), which leaves a difference of Mills ratios m, m' = x m - 1
     if mu > 1:
         mills = _mills(near) - _mills(far)
     else:
@@ -70,7 +70,7 @@ def largest_mu(epsilon: float, delta: float) -> float:
     def holds(inverse: float) -> bool:
         return gaussian_log_delta(epsilon, 1 / inverse) <= log_delta
 
-    # delta falls with 1 / mu: what is bisected is the smallest 1 / mu at which it is small enough
+    # delta falls with 1 / mu: bisect for the smallest 1 / mu at which it is small enough
     low, high = 1.0, 1.0
     while holds(low):
         low, high = low / 2, low
@@ -84,7 +84,7 @@ def _mills(x: float) -> float:
 
 
 def _fall(x: FloatArray) -> FloatArray:
-    """Return ``1 - x m(x)``, minus the slope of the Mills ratio; by its series where the difference would cancel."""
+    """Return ``1 - x m(x)``, the negative slope of the Mills ratio, by its series where the difference would cancel."""
     direct = 1 - x * np.sqrt(np.pi / 2) * erfcx(x / np.sqrt(2))
     inverse = 1 / np.maximum(x, 1.0) ** 2
     terms, series = inverse, inverse.copy()

@@ -39,7 +39,7 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One release: ``count`` queries of the event that each cost, under either relation."""
+    """One release: ``count`` queries, each at the cost of ``events`` under the two relations."""
 
     release: int
     at: str
@@ -50,13 +50,13 @@ class Entry:
     seeded: bool
     settled: bool
     realised: tuple[Charge, ...] | None = None
-    """What was paid in the end, where that is less than what was reserved; None where it is the same."""
+    """What was actually paid, if less than was reserved; None if it is the same."""
     stated: Mapping[str, Any] | None = None
-    """``delta`` and the epsilon of each relation that this and all earlier releases came to when it was reserved."""
+    """``delta``, and under each relation the epsilon of this and all earlier releases when this one was reserved."""
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """What the release costs: what was reserved, until it is settled for less."""
+        """What the release costs: what was reserved, unless it was settled for less."""
         return ((self.events, self.count),) if self.realised is None else self.realised
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,15 +76,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class Book:
-    """What a ledger says: its releases, and the budget with its filter where one was declared."""
+    """The content of a ledger: its releases, and its budget and filter if a budget was declared."""
 
     entries: tuple[Entry, ...] = ()
     budget: Budget | None = None
     filter: PrivacyFilter | None = None
     home: Path | None = None
-    """Where the file was when a release was last prepared, where it was said."""
+    """Where the file lay when a release was last prepared; None if it was never recorded."""
     digests: tuple[str, ...] = field(default=(), repr=False)
-    """Of each row; a release has one row or two, a budget and each home have one."""
+    """The digest of each row. A release has one or two rows; a budget and each home have one."""
 
     @property
     def head(self) -> Head:
@@ -92,7 +92,7 @@ class Book:
         return Head(len(self.digests), self.digests[-1] if self.digests else "")
 
     def follows(self, head: Head) -> bool:
-        """Whether the ledger is the one that ended with ``head`` once: that one, or one with more rows after them."""
+        """Whether the ledger once ended at ``head``: it is that ledger, possibly with more rows."""
         rows, digest = head
         return rows == 0 or (0 < rows <= len(self.digests) and self.digests[rows - 1] == digest)
 
@@ -106,7 +106,7 @@ class Book:
 
 
 class History:
-    """The rows of a ledger, folded one after another into what they say and what it costs."""
+    """The state of a ledger, built up from its rows one after another: releases, budget and running sums."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -119,25 +119,28 @@ class History:
 
     @property
     def head(self) -> Head:
+        """Where the ledger ends: its number of rows and the digest of the last one."""
         return Head(len(self._digests), self._digests[-1] if self._digests else "")
 
     def book(self) -> Book:
+        """Return an immutable copy of what the rows say."""
         return Book(tuple(self.entries), self.budget, self.filter, self.home, tuple(self._digests))
 
     def entry(self, release: int, where: object) -> Entry:
+        """Return one release by its number, from 1 on; ``where`` names the ledger in the error if there is none."""
         number = isinstance(release, int | np.integer) and not isinstance(release, bool)
         known = number and 1 <= release <= len(self.entries)
         expect(known, f"a release among the {len(self.entries)} of {where}", release=release)
         return self.entries[release - 1]
 
     def prepare(self, *events: Events) -> None:
-        """Compute what the next row is going to need."""
+        """Compute in advance the costs that the next row will need."""
         for each in events:
             charge_values(name_of(plain_events(each)), 1, self._totals.orders)
         self._totals.values()
 
     def reserved(self, orders: FloatArray) -> FloatArray:
-        """Return what all releases reserved on ``orders`` ``[K]``, also where they were settled for less."""
+        """Return what all releases reserved on ``orders`` ``[K]``, including those later settled for less."""
         totals = Totals(orders)
         for name, entry in zip(self._names, self.entries, strict=True):
             totals.add(name, entry.count)
@@ -146,7 +149,7 @@ class History:
     # reading
 
     def fold_row(self, text: str, digest: str, path: Path) -> list[tuple[str, int]]:
-        """Take in one more row of ``path``, and return what it changed. Raises ``ValueError`` in one line."""
+        """Process the next row of ``path`` and return the changes to the sums; one-line ``ValueError`` if malformed."""
         try:
             return self.fold(text, digest)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ArithmeticError) as error:
@@ -154,7 +157,7 @@ class History:
             raise ValueError(f"Expected an intact ledger at {path}, got row {row}: {error}") from None
 
     def fold(self, text: str, digest: str) -> list[tuple[str, int]]:
-        """Take in one more row, and return what it changed. Raises, and changes nothing, if it is malformed."""
+        """Process the next row and return the changes to the sums. Raises, and changes nothing, if it is malformed."""
         body, end = _DECODER.raw_decode(text)
         expect(end == len(text), "one JSON object", found=text[end : end + 20])
         kind = body["kind"]
@@ -227,7 +230,7 @@ class History:
     def reservation(
         self, events: Events, count: int, budget: Budget | None, delta: float | None
     ) -> list[dict[str, Any]]:
-        """Return the rows that reserve ``count`` times ``events``. Raises ``ValueError`` if that cannot be paid."""
+        """Return the rows that reserve ``count`` times ``events``. Raises ``ValueError`` if the budget cannot pay."""
         plain, rows = plain_events(events), []
         name, own, bounds, totals = name_of(plain), self.budget, self.filter, self._totals
         if own is None and budget is not None:
@@ -257,19 +260,20 @@ class History:
 
 
 def kept_orders(bounds: PrivacyFilter) -> FloatArray:
-    """Return the orders on which sums are kept: `DEFAULT_ORDERS`, and behind them what a filter asks for besides."""
+    """Return the orders on which sums are kept: `DEFAULT_ORDERS`, followed by any others that a filter needs."""
     known = np.isin(bounds.orders, DEFAULT_ORDERS).all()
     return DEFAULT_ORDERS if known else np.append(DEFAULT_ORDERS, bounds.orders)
 
 
 def on_filter(total: Cost, bounds: PrivacyFilter) -> Cost:
+    """Return ``total``, a cost on the `kept_orders`, on the orders of the filter ``bounds`` alone."""
     kept = kept_orders(bounds)
     at = np.searchsorted(DEFAULT_ORDERS, bounds.orders) if kept is DEFAULT_ORDERS else slice(DEFAULT_ORDERS.size, None)
     return total._replace(rdp=total.rdp[at])
 
 
 def epsilons(values: FloatArray, deltas: Sequence[float]) -> FloatArray:
-    """Return epsilon of sums ``[N, 2, K + 2]``, whose curve begins with `DEFAULT_ORDERS`, at N ``deltas``."""
+    """Return epsilons ``[N, 2]`` of N sums ``[N, 2, K + 2]``, whose curves begin with `DEFAULT_ORDERS`, at N deltas."""
     log_survival = (0.0 - values[:, :, -2]).tolist()
     left = [[remaining_delta(delta, each) for each in row] for delta, row in zip(deltas, log_survival, strict=True)]
     rest = np.array(left).reshape(values.shape[:2])

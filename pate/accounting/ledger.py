@@ -1,8 +1,8 @@
 """The ledger: a SQLite file that lists every release made from one private data set.
 
 A release is reserved before its noise is drawn and settled once its labels are on disk. A reservation that was never
-settled counts in full: a crash can waste budget, never hide it. The file is a log: rows are added, never changed, and
-each carries a digest of itself and all rows before it.
+settled counts in full: a crash can waste budget, but never hide a cost. The file is a log: rows are added, never
+changed, and each carries a digest of itself and all rows before it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from pate.validation import expect, expect_open_unit
 class Ledger:
     """The releases from one private data set, in a SQLite file shared by all runs on it.
 
-    Opening reads all rows; from then on only rows that were added since are read, and the one before them is checked
-    to be still what it was. No lock is held while rows are read at opening.
+    Opening reads all rows. Later reads take only the rows added since, after checking that the row before them is
+    unchanged. No lock is held while the rows are read at opening.
 
     Args:
-        path: the file, made where it is missing.
-        home: the absolute path at which the file lies now, without links. The log keeps it, so that a copy is told from
-            a file that was moved. None to look for neither.
+        path: the file, created if it is missing.
+        home: the absolute path of the file now, with links resolved. The log records it, so that a copy can be told
+            from a file that was moved. None to skip this check.
 
     Raises:
-        ValueError: if the file is there but is not an intact ledger, or cannot be written, or if it is a copy of one
-            that is still where this one says it was: two copies would be two budgets.
+        ValueError: if the file exists but is not an intact ledger, if it cannot be written, or if it is a copy of a
+            ledger that still lies in the recorded place: two copies would be two budgets.
     """
 
     def __init__(self, path: Path, *, home: Path | None = None) -> None:
@@ -59,12 +59,12 @@ class Ledger:
 
     @property
     def head(self) -> Head:
-        """How many rows the ledger has, and the digest of the last one."""
+        """The number of rows, and the digest of the last one."""
         with self._reading() as history:
             return history.head
 
     def book(self) -> Book:
-        """Return what the ledger says."""
+        """Return the content of the ledger."""
         with self._reading() as history:
             return history.book()
 
@@ -84,19 +84,20 @@ class Ledger:
         budget: Budget | None = None,
         delta: float | None = None,
     ) -> int:
-        """Write down ``count`` queries before their noise is drawn, and return the number of the release.
+        """Reserve the cost of ``count`` queries before their noise is drawn, and return the number of the release.
 
         Args:
-            events: the cost of one query, under either relation.
-            count: how many queries are answered at most, ``1..2**53``.
-            run: who asks.
+            events: the cost of one query under each relation.
+            count: the largest number of queries that may be answered, ``1..2**53``.
+            run: the run that asks.
             description: what is released.
             seeded: whether the noise comes from a fixed seed, so that nothing is private.
-            budget: what all releases may cost together. The first one given stays the budget of the ledger.
-            delta: the delta at which the epsilon of all releases is written beside this one; the budget's if None.
+            budget: the limit on all releases together. The first one given is final for this ledger.
+            delta: the delta at which the epsilon of all releases is recorded with this one; that of the budget if None.
 
         Raises:
-            ValueError: and writes nothing, if the ledger's budget cannot pay, or is another one than ``budget``.
+            ValueError: if the ledger's budget cannot pay for the release, or differs from ``budget``. Nothing is
+                written then.
         """
         expect_charged_count(1, count)
         expect_events(events)
@@ -112,17 +113,17 @@ class Ledger:
             return len(self._history.entries)
 
     def settle(self, release: int, *, realised: Sequence[Charge] | None = None) -> None:
-        """Write down that what ``release`` reserved was published; once, however often it is said.
+        """Record that a reserved release was published. Repeating a settlement changes nothing.
 
         Args:
-            release: its number.
-            realised: what it cost in the end, as ``(events, count)``. None for what was reserved.
+            release: the number of the release.
+            realised: what it actually cost, as pairs ``(events, count)``. None for what was reserved.
 
         Raises:
-            ValueError: and writes nothing, if nothing was reserved under this number, if ``realised`` costs more than
-                what was reserved at some order, or if it was settled for something else before.
+            ValueError: if nothing was reserved under this number, if ``realised`` costs more than what was reserved at
+                some order, or if the release was settled for another cost before. Nothing is written then.
         """
-        listed = realised is None or isinstance(realised, list | tuple)  # what can be read but once would cost nothing
+        listed = realised is None or isinstance(realised, list | tuple)  # a spent iterator would cost nothing
         expect(listed, "a list of charges or None", realised=realised)
         for charge in realised or ():
             expect(isinstance(charge, tuple | list) and len(charge) == 2, "charges of events and count", charge=charge)
@@ -141,7 +142,7 @@ class Ledger:
             self._append(connection, {"kind": "settle", "at": _now(), "release": entry.release, "realised": plain})
 
     def _prepare(self, *events: Events) -> None:
-        # curves that take long are computed before others have to wait
+        # slow curves are computed before the lock makes others wait
         with self._alone:
             self._history.prepare(*events)
 
@@ -162,7 +163,7 @@ class Ledger:
                     before = self._history.head
                     yield connection
             except BaseException:
-                if self._history.head != before:  # rows that are not in the file
+                if self._history.head != before:  # the history has rows that the file has not
                     self._history = History()
                 raise
 
@@ -183,14 +184,14 @@ class Ledger:
 
     def _append(self, connection: sqlite3.Connection, body: Mapping[str, Any]) -> None:
         text = json.dumps(body, allow_nan=False)
-        # what no reader could read is refused here, before it is written
+        # a row that no reader could read is refused here, before it is written
         head = self._history.head
         self._history.fold(text, log.chained(head.digest, text))
         log.append(connection, head, text)
 
 
 def read_ledger(path: Path) -> Book:
-    """Return what the ledger at ``path`` says, without the right to write it. Raises ``ValueError`` like `Ledger`."""
+    """Return the content of the ledger at ``path``, opened read-only. Raises ``ValueError`` like `Ledger`."""
     path = Path(path)
     expect(path.is_file(), "a ledger", path=str(path))
     history = History()

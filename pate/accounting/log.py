@@ -1,6 +1,6 @@
 """The file of a ledger: a SQLite table to which rows are added, each with a digest of itself and all rows before it.
 
-What a row says is no matter of this module.
+The content of the rows does not concern this module.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _FINAL = tuple(
     for change in ("UPDATE", "DELETE")
 )
 _SCHEMA = (f"PRAGMA application_id = {_APPLICATION}", f"PRAGMA user_version = {_VERSION}", _TABLE, *_FINAL)
-_ROWS = 4096  # read at once: while rows are read, nobody can write
+_ROWS = 4096  # read at once: nobody can write during a read
 
 
 class Head(NamedTuple):
-    """Where a log ends: how many rows it has, and the digest of the last one, which stands for all of them."""
+    """The end of a log: its number of rows, and the digest of the last one, which covers all of them."""
 
     rows: int = 0
     digest: str = ""
 
 
 def make(path: Path) -> None:
-    """Make an empty log beside ``path`` and put it there, unless another process was first."""
+    """Create an empty log at ``path`` in one step, unless another process was faster."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
@@ -54,7 +54,7 @@ def make(path: Path) -> None:
 
 @contextmanager
 def one_line(path: Path) -> Iterator[None]:
-    """Turn what goes wrong with the file into a ``ValueError`` of one line."""
+    """Turn errors of SQLite and of the file system into a one-line ``ValueError``."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -63,16 +63,16 @@ def one_line(path: Path) -> Iterator[None]:
 
 @contextmanager
 def opened(path: Path, *, writable: bool) -> Iterator[sqlite3.Connection]:
-    """Open the log at ``path``. Raises ``ValueError`` if it is none, or has another journal than it was made with.
+    """Open the log at ``path``. Raises ``ValueError`` if it is not a log, or its journal mode was changed.
 
-    Another journal has other files beside it, and other ways to lose the last rows.
+    Another journal mode keeps other files beside the log, and has other ways to lose the last rows.
     """
-    # what a killed process left half written is undone by the next one that may write, before it reads
+    # a transaction that a killed process left half-written is rolled back by the next writer, before it reads
     mode = "rw" if writable or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)) else "ro"
-    # never "rwc": SQLite would make an empty file for one that was deleted meanwhile
+    # never "rwc": SQLite would create an empty file in place of one deleted meanwhile
     address = f"{path.absolute().as_uri()}?mode={mode}"
     with one_line(path), closing(sqlite3.connect(address, uri=True, timeout=60, isolation_level=None)) as connection:
-        # the header says so before any row is read
+        # the header shows it before any row is read
         marks = tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
         # an empty file, which SQLite takes for a new database, has no marks
         expect(marks == (_APPLICATION, _VERSION), f"a ledger of version {_VERSION} at {path}", found=marks)
@@ -83,7 +83,7 @@ def opened(path: Path, *, writable: bool) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the log at ``path`` for one transaction, while which nobody else writes."""
+    """Open the log at ``path`` for one transaction, during which nobody else can write."""
     with one_line(path):
         expect_writable(path)
     with opened(path, writable=True) as connection:
@@ -95,9 +95,9 @@ def locked(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def expect_writable(path: Path) -> None:
-    """Raise ``ValueError`` unless somebody may write ``path``.
+    """Raise ``ValueError`` if ``path`` is marked read-only.
 
-    The superuser may write a file that is marked read-only, and a ledger that somebody closed stays closed.
+    The superuser could write it nevertheless, but a ledger that somebody closed stays closed.
     """
     mode = path.stat().st_mode
     writable = mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
@@ -120,10 +120,10 @@ def expect_final(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def rows_after(connection: sqlite3.Connection, head: Head, path: Path) -> Iterator[tuple[str, str]]:
-    """Yield body and digest of the rows after ``head``.
+    """Yield the body and the digest of each row after ``head``.
 
-    No lock is held between the rows. Raises ``ValueError`` if the row at ``head`` is not what it was, a row does not
-    follow from the rows before it, or rows are missing at the end.
+    No lock is held between the rows. Raises ``ValueError`` if the row at ``head`` was changed, if a row does not follow
+    from the rows before it, or if rows are missing at the end.
     """
     number, previous = head
     while True:
@@ -142,7 +142,7 @@ def rows_after(connection: sqlite3.Connection, head: Head, path: Path) -> Iterat
 
 
 def _some_rows(connection: sqlite3.Connection, number: int) -> tuple[list[tuple[int, str, str]], int]:
-    """Return row ``number`` and some that follow, and the number of the last row that was ever written."""
+    """Return row ``number`` and some rows after it, and the number of the last row ever written."""
     alone = not connection.in_transaction
     if alone:
         connection.execute("BEGIN")
@@ -156,7 +156,7 @@ def _some_rows(connection: sqlite3.Connection, number: int) -> tuple[list[tuple[
 
 
 def append(connection: sqlite3.Connection, head: Head, text: str) -> Head:
-    """Add a row after ``head``, and return where the log ends then."""
+    """Add a row after ``head``, and return the new end of the log."""
     after = Head(head.rows + 1, chained(head.digest, text))
     row = (after.rows, text, after.digest)
     added = connection.execute("INSERT INTO log (row, body, digest) VALUES (?, ?, ?)", row).rowcount

@@ -14,7 +14,7 @@ from pate.typing import FloatArray, IntArray
 _ROUNDING = 16 * np.finfo(np.float64).eps
 # relative error of log(Phi(a) / Phi(b)), which grows with a^2 and is below this for any delta_test above 1e-300
 _LOSS_ERROR = 1e-12
-# above what is lost where a probability is too small for a float
+# bound on what is lost when a probability is too small for a float
 _UNDERFLOW = 1e-60
 _MAX_GAPS = 2**52  # beyond them floats do not tell one gap from the next: the Gaussian bound is the answer
 _PARTS = 8  # that a block of gaps is split into
@@ -27,11 +27,11 @@ def stability_test_rdp(
 ) -> FloatArray:
     """Exact two-outcome curve of a stability test whose released set is the same on both neighbors.
 
-    ``shift`` is what the test subtracts, ``window`` by how many votes the gap moves between neighbors. The maximum runs
+    ``shift`` is what the test subtracts; between neighbors the gap moves by ``window`` votes. The maximum runs
     over all gaps ``q`` in ``{shift, shift + 1/2, ...}`` up to ``num_teachers`` and both directions. Returns ``[K]``;
     never more than the Gaussian ``alpha window^2 / (2 sigma^2)``.
 
-    A block of gaps is left out where a bound on all of them is below a gap that was evaluated. With ``x`` the
+    A block of gaps is skipped if a bound on all of them lies below a gap already evaluated. With ``x`` the
     ``Phi^-1`` of the probability that a gap passes, Q and P the laws at ``x`` and ``x + w`` (or the other way round),
     and ``l`` the losses ``log(P / Q)``, the divergence at order a is ``log(1 + E_Q[g(l)]) / (a - 1)`` with
     ``g(l) = e^(a l) - 1 - a (e^l - 1) >= 0``, which grows with ``abs(l)``. In x the loss of a pass falls and that of a
@@ -48,7 +48,7 @@ def stability_test_rdp(
 
     def divergence(which: IntArray, left: IntArray, right: IntArray) -> FloatArray:
         found = _largest_rdp(alpha[which], left, right, float(ndtri(delta_test)), 1 / (2 * sigma), window / sigma)
-        return np.where(np.isnan(found), np.inf, found)  # beyond the range of floats: the Gaussian bound is the answer
+        return np.where(np.isnan(found), np.inf, found)  # beyond the range of floats: the Gaussian bound is used
 
     # ends of blocks, and the order that each is there for
     left = np.zeros(alpha.size, dtype=np.int64)
@@ -101,7 +101,7 @@ def _largest_rdp(
 
 
 class _Outcome(NamedTuple):
-    """Bounds on one outcome of two laws P and Q, for a block of such pairs."""
+    """Bounds on one outcome of two laws P and Q, for a block of pairs of laws."""
 
     loss: FloatArray
     """``log(P / Q)`` where its absolute value is largest."""

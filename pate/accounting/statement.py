@@ -1,4 +1,4 @@
-"""The privacy statement: what was released, from which events it follows, and what it cost."""
+"""The privacy statement: what was released, what it cost, and the events from which the cost follows."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _BY_GAUSSIAN = (
 
 @dataclass(frozen=True, kw_only=True)
 class Questions:
-    """What the statement of a release says of the queries besides their cost.
+    """What a statement says about the queries of its release, apart from their cost.
 
     Attributes:
-        num_queries: how many were asked.
-        num_answered: how many were answered.
-        num_teachers: how many teachers voted.
-        num_labels: on how many labels.
-        aggregator: what answered, as a ``class_path`` and ``init_args`` in plain JSON types.
+        num_queries: number of queries asked.
+        num_answered: number of queries answered.
+        num_teachers: the nominal number of teachers.
+        num_labels: number of labels of each query.
+        aggregator: the aggregator, as ``class_path`` and ``init_args`` in plain JSON types.
     """
 
     num_queries: int
@@ -70,17 +70,17 @@ def make_statement(
 ) -> dict[str, Any]:
     """Return the statement on all releases of a ledger, in plain JSON types.
 
-    Its guarantees were fixed before any noise was drawn: the ledger's budget under the budget's relation, and else what
-    all releases reserved. ``costs`` is what was settled in the end, which may be less. Both can be computed again from
-    ``releases`` alone.
+    Its guarantees were fixed before any noise was drawn: the ledger's budget under the relation of the budget, and
+    otherwise what all releases reserved. ``costs`` is what was finally settled, which may be less. Both can be computed
+    again from ``releases`` alone.
 
     Args:
-        book: what the ledger says.
-        questions: what was asked in the release that the statement goes with.
+        book: the content of the ledger.
+        questions: the queries of the release that the statement belongs to.
         relation: the relation that is stated first.
         delta: the delta at which epsilons are stated.
-        unit: what one row of the private data is called, in one word.
-        versions: the versions of the libraries that took part, by name.
+        unit: the word for one row of the private data.
+        versions: the versions of the libraries used, by name.
         of_this_run_alone: whether other runs on the same private data have ledgers of their own.
     """
     expect_open_unit(delta=delta)
@@ -113,9 +113,9 @@ def make_statement(
 def verify_statement(statement: Mapping[str, Any], book: Book | None = None) -> None:
     """Raise ``ValueError`` unless every figure of a statement follows from the events that it lists.
 
-    With a ``book``, the statement must also be on all the releases of that ledger, and the ledger must hold all rows
-    that it held when the statement was made. Which aggregator made the labels, and that the ledger is of one run alone,
-    follow from no event and are not looked at.
+    With a ``book``, the statement must also cover all releases of that ledger, and the ledger must still hold all rows
+    that it held when the statement was made. The aggregator and whether the ledger belongs to one run alone do not
+    follow from events and are not checked.
     """
     _expect_texts(statement)
     _expect_counts(statement)
@@ -141,7 +141,7 @@ def verify_statement(statement: Mapping[str, Any], book: Book | None = None) -> 
 
 
 def describe(statement: Mapping[str, Any]) -> str:
-    """Return the statement as a text to read, with all that epsilon can be computed from by hand."""
+    """Return the statement as readable text, with everything needed to compute epsilon by hand."""
     lines = []
     if not statement["private"]:
         lines += ["NOT PRIVATE: the noise of at least one release was drawn from a fixed seed.", ""]
@@ -204,7 +204,7 @@ def _guarantee(
     relation: NeighboringRelation,
     delta: float,
 ) -> dict[str, Any]:
-    """Return what was fixed beforehand under ``relation``, and by what."""
+    """Return the guarantee that was fixed beforehand under ``relation``, and what fixed it."""
     if budget is not None and bounds is not None and budget.neighboring_relation is relation:
         fixed: dict[str, Any] = {"epsilon": budget.max_epsilon, "delta": budget.delta, "delta0": bounds.max_delta0}
         return fixed | {"fixed_by": "budget"}
@@ -212,7 +212,7 @@ def _guarantee(
 
 
 def _expect_texts(statement: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` unless the words that say what the figures mean are those of a statement."""
+    """Raise ``ValueError`` unless the texts that explain the figures are the standard ones."""
     names = [relation.value for relation in NeighboringRelation]
     own = statement["neighboring_relation"]
     expect(own in names, f"neighboring_relation among {', '.join(names)}", neighboring_relation=own)
@@ -231,14 +231,14 @@ def _expect_texts(statement: Mapping[str, Any]) -> None:
 
 
 def _expect_counts(statement: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` unless the statement's numbers fit to its releases and to each other."""
+    """Raise ``ValueError`` unless the statement's numbers agree with its releases and with each other."""
     numbers = {name: statement[name] for name in ("num_queries", "num_answered", "num_teachers", "num_labels")}
     for name, number in numbers.items():
         expect(type(number) is int and number >= 0, f"an integer {name} >= 0", **{name: number})
     answered, queries, rows = numbers["num_answered"], numbers["num_queries"], statement["ledger"]["rows"]
     expect(answered <= queries, f"num_answered <= {queries}", num_answered=answered)
     releases = statement["releases"]
-    if "release" in statement:  # whose labels it goes with
+    if "release" in statement:  # the number of the release that it belongs to
         counts = dict(enumerate((release["count"] for release in releases), 1))
         asked = counts.get(statement["release"])
         expect(asked == queries, f"num_queries={asked} of release {statement['release']}", num_queries=queries)
@@ -286,7 +286,7 @@ def _expect_of_ledger(statement: Mapping[str, Any], book: Book) -> None:
 
 
 def _charges(releases: Sequence[Mapping[str, Any]]) -> tuple[list[Charge], list[Charge]]:
-    """Return what was reserved and what was paid in the end, from ``releases`` in plain types."""
+    """Return what was reserved and what was finally paid, from ``releases`` in plain JSON types."""
 
     def charge(each: Mapping[str, Any]) -> Charge:
         return {name: event_from_dict(each["events"][name.value]) for name in NeighboringRelation}, each["count"]
@@ -301,7 +301,7 @@ def _charges(releases: Sequence[Mapping[str, Any]]) -> tuple[list[Charge], list[
 
 
 def _arithmetic(statement: Mapping[str, Any]) -> list[str]:
-    """Return the lines from which the figures under the statement's own relation follow."""
+    """Return the lines that derive the figures under the statement's own relation."""
     relation = NeighboringRelation(statement["neighboring_relation"])
     reserved, paid = _charges(statement["releases"])
     guarantee, cost = statement["guarantees"][relation.value], statement["costs"][relation.value]

@@ -25,8 +25,8 @@ than a tolerance, which the result then includes. Two bounds hold on a cell ``[x
 Beyond the cells ``E`` is less than 1e-60 as long as ``alpha w <= 30``. To the left of ``-alpha w``, ``log(Phi(a)
 r^alpha)`` has the slope ``m(a) - alpha (m(a) - m(a + w)) >= -a - alpha w``, as ``-1 < m' < 0``, so that 38 further on
 it has fallen by 722, from no more than 450; and ``psi(s)`` increases in ``a``. To the right of 38, ``E <= psi(r(38)) +
-(alpha - 1) Phi(-38)``. For larger ``alpha w`` the curve ``alpha w^2 / 2`` of the Gaussian mechanism, of whose release
-the bit is a function, is the answer: that is less than 2% too much for ``alpha >= 2``.
+(alpha - 1) Phi(-38)``. For larger ``alpha w`` the result is the curve ``alpha w^2 / 2`` of the Gaussian mechanism, of
+whose release the bit is a function; that is less than 2% too much for ``alpha >= 2``.
 
 Where a formula loses digits, the value is raised by a bound on the rounding error.
 """
@@ -45,20 +45,21 @@ _TOLERANCE = 1e-5  # relative, of the logarithm that is searched
 _ROUNDING = 16 * np.finfo(np.float64).eps
 _LOSS_ERROR = 1e-12  # relative error of log r and log s within the cells
 _BEYOND = 1e-60  # above E outside the cells, and above what is lost where a probability is too small for a float
-_LARGEST_EXPONENT = 30.0  # of alpha w, up to which the cells suffice
-_WIDEST = 1e10  # deviation, over the sensitivity, beyond which too few digits of the divergence are left
+_LARGEST_EXPONENT = 30.0  # largest alpha w for which the cells suffice
+_WIDEST = 1e10  # deviation over sensitivity beyond which too few digits of the divergence are left
 _PARTS = 8  # into which a cell is split
 _ROUNDS = 8
 _EDGES = np.concatenate((np.arange(-68.0, -8), np.arange(-8, 2, 1 / 32), np.arange(2.0, 39)))
 
 
 def threshold_bit_rdp(orders: ArrayLike, noise_multiplier: ArrayLike) -> FloatArray:
-    """Curve of one bit: whether a statistic with Gaussian noise reaches a threshold, at the worst of all statistics.
+    """Curve of one bit, whether a statistic with Gaussian noise reaches a threshold, for the worst statistic.
 
-    ``orders`` of shape ``[K]`` against a ``noise_multiplier``, the deviation over the sensitivity, of shape
-    ``[..., 1]`` give ``[..., K]``. About ``2 / pi`` of the Gaussian curve ``alpha / (2 noise_multiplier^2)`` at
-    moderate orders and never more; never below the truth, and above it by 1e-5 of it while
-    ``alpha <= 30 noise_multiplier`` and the multiplier is below 1e5, beyond which digits are lost.
+    ``orders`` of shape ``[K]`` and a ``noise_multiplier`` of shape ``[..., 1]``, the standard deviation over the
+    sensitivity, give ``[..., K]``. The result is about ``2 / pi`` of the Gaussian curve
+    ``alpha / (2 noise_multiplier^2)`` at moderate orders, and never more. It is never below the true curve, and at most
+    a relative 1e-5 above it as long as ``alpha <= 30 noise_multiplier`` and the multiplier is below 1e5; beyond, digits
+    are lost.
     """
     alpha, multiplier = np.atleast_1d(np.asarray(orders, np.float64)), np.asarray(noise_multiplier, np.float64)
     curves = [_curve(alpha.tobytes(), each) for each in multiplier.ravel().tolist()]
@@ -88,7 +89,7 @@ def _supremum(alpha: FloatArray, width: float) -> FloatArray:
         for _ in range(_ROUNDS):
             if not order.size:
                 break
-            # edges and middles of the parts in turn
+            # edges and middles of the parts, alternating
             points = start[:, None] + size[:, None] * (np.arange(2 * _PARTS + 1) / (2 * _PARTS))
             parts, each = _parts_at(points, width), alpha[order][:, None]
             x, c, y = (parts.at((slice(None), slice(i, i - 2 or None, 2))) for i in range(3))
@@ -98,13 +99,13 @@ def _supremum(alpha: FloatArray, width: float) -> FloatArray:
             np.maximum.at(best, order, np.log1p(middle).max(axis=1))
             row, part = np.nonzero(~(upper <= best[order][:, None] * (1 + _TOLERANCE)))
             start, size, order = points[row, 2 * part], size[row] / _PARTS, order[row]
-    best[order] = np.inf  # where cells are left undecided, the Gaussian bound is the answer
+    best[order] = np.inf  # if cells remain undecided, the Gaussian bound is used
     supremum: FloatArray = (best * (1 + _TOLERANCE) * (1 + _ROUNDING) + _BEYOND) / (alpha - 1)
     return supremum
 
 
 class _Parts(NamedTuple):
-    """What the bounds are made of, at points of the line, all of one shape."""
+    """The terms of the bounds, evaluated at points of the line; all of one shape."""
 
     gain: FloatArray
     """``log r``, decreasing."""

@@ -1,10 +1,10 @@
-"""Running sums of costs, from which can be taken away what was added before.
+"""Running sums of costs, from which earlier terms can be subtracted.
 
-A settlement takes away what was reserved and adds what was paid. In plain floats the digits that a large reservation
-pushed out would stay lost, and the sum could end below the truth. Here each product of a cost and a count is exact
-(factors of 26 bits), sums are kept as two floats (error 2^-104 of the largest partial sum in each step), and where so
-much was taken away that this could show, the sum is made again from the counts, which are integers. So a sum of up to
-2^20 costs is exact to 2^-53 or so, relative, which is far below the slack of a filter.
+A settlement subtracts what was reserved and adds what was paid. In plain floats the digits that a large reservation
+pushed out would stay lost, and the sum could end up below the truth. Here each product of a cost and a count is exact
+(factors of 26 bits), and sums are kept as two floats (error 2^-104 of the largest partial sum in each step). If so
+much was subtracted that this error could matter, the sum is computed afresh from the counts, which are integers. So a
+sum of up to 2^20 costs has a relative error of about 2^-53, far below the slack of a filter.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pate.typing import BoolArray, FloatArray
 from pate.validation import expect
 
 _DIGITS = 26  # bits of one factor, so that a product of two has no error
-_ENDLESS = 1e250  # counted as infinite: no sum of counts takes anything below it beyond the range of floats
+_ENDLESS = 1e250  # treated as infinite: no sum of counts takes a smaller value beyond the range of floats
 _LOST = 2.0**-30  # of the largest partial sum
 
 _ROWS = {relation: row for row, relation in enumerate(NeighboringRelation)}
@@ -32,18 +32,18 @@ _ROWS = {relation: row for row, relation in enumerate(NeighboringRelation)}
 class Totals:
     """The sum of charges under either relation on ``orders`` ``[K]``.
 
-    Charges are named by the JSON text of their events, as `parse_events` reads it. Values are arrays ``[2, K + 2]``: by
-    relation, the curve, ``-log_survival`` and ``mu_squared``.
+    Charges are identified by the JSON text of their events, which `parse_events` reads. Values are arrays
+    ``[2, K + 2]``: for each relation the curve, ``-log_survival`` and ``mu_squared``.
     """
 
     def __init__(self, orders: FloatArray) -> None:
         self.orders = orders
         self._key = orders.tobytes()
         self._counts: dict[str, int] = {}
-        self._sums: _Sums | None = None  # until somebody asks, counts will do
+        self._sums: _Sums | None = None  # counts suffice until the sum is asked for
 
     def add(self, events: str, count: int) -> None:
-        """Add ``count`` times ``events``; a negative count takes away what was added."""
+        """Add ``count`` times ``events``; a negative count subtracts what was added before."""
         left = self._counts.get(events, 0) + count
         assert left >= 0
         self._counts[events] = left
@@ -60,7 +60,7 @@ class Totals:
         return self._made().values()
 
     def values_after(self, events: str, count: int) -> FloatArray:
-        """Return what `values` will be after ``count`` times ``events``."""
+        """Return what `values` would be after adding ``count`` times ``events``."""
         sums = self._made().copy()
         sums.add(_terms(events, self._key), count)
         return sums.values()
@@ -76,7 +76,7 @@ class Totals:
         with np.errstate(invalid="ignore"):
             moves = np.stack([start, *(count * term for count, term in zip(counts.tolist(), terms, strict=True))])
             sums: FloatArray = np.cumsum(moves, axis=0)[1:]
-            # what plain sums may have lost of the smallest of them
+            # bound on what plain sums may have lost of the smallest one
             error = len(moves) * np.finfo(np.float64).eps / 2 * np.abs(moves).sum(axis=0)
             exact = bool((error <= 1e-13 * sums.min(axis=0)).all()) and bool((sums[-1] < _ENDLESS).all())
         if not exact:
@@ -108,13 +108,13 @@ class Totals:
 
 
 def as_cost(values: FloatArray, relation: NeighboringRelation) -> Cost:
-    """Return values ``[2, K + 2]`` as the cost under ``relation``."""
+    """Return the cost under ``relation`` that values ``[2, K + 2]`` hold."""
     row = values[_ROWS[relation]]
     return Cost(row[:-2], 0.0 - float(row[-2]), float(row[-1]))
 
 
 def charge_values(events: str, count: int, orders: FloatArray) -> FloatArray:
-    """Return what ``count`` times ``events`` cost: curve, ``-log_survival``, ``mu_squared``, ``[2, K + 2]``."""
+    """Return the values ``[2, K + 2]`` of ``count`` times ``events``: curve, ``-log_survival``, ``mu_squared``."""
     return _terms(events, orders.tobytes()).value * count if count else np.zeros((2, orders.size + 2))
 
 
@@ -145,7 +145,7 @@ def _terms(events: str, orders: bytes) -> _Terms:
 
 
 class _Sums:
-    """Sums of two floats each, ``[2, K + 2]``, with infinities apart."""
+    """Sums ``[2, K + 2]``, each kept as two floats, with infinities counted separately."""
 
     def __init__(self, size: int) -> None:
         shape = (len(NeighboringRelation), size + 2)
@@ -153,7 +153,7 @@ class _Sums:
         self._infinite = np.zeros(shape, dtype=np.bool_)
 
     def add(self, terms: _Terms, count: int) -> bool:
-        """Add ``count`` times ``terms``, and return whether what is left has kept its digits."""
+        """Add ``count`` times ``terms``, and return whether the sum has kept its digits."""
         for factor in _factors(count):
             for part in (terms.high, terms.low):
                 term = factor * part

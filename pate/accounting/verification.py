@@ -1,4 +1,4 @@
-"""Verification of a ledger: everything in it is computed again."""
+"""Verification of a ledger by computing everything in it again."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _BLOCK = 128  # changes verified at once
 
 
 def verify_ledger(path: Path) -> Book:
-    """Return what the ledger at ``path`` says after everything in it was computed again.
+    """Return the content of the ledger at ``path`` after computing everything in it again.
 
-    Besides what every reader checks (an intact file, the chain of digests, well-formed events), each epsilon that was
-    written beside a release is computed again from the events, and all releases are put through the filter again.
+    In addition to what every reader checks (an intact file, the chain of digests, well-formed events), each recorded
+    epsilon is computed again from the events, and all releases pass through the filter again.
 
     Raises:
         ValueError: at the first figure that does not follow from the events.
@@ -41,7 +41,7 @@ def verify_ledger(path: Path) -> Book:
 
 
 class _Verifier:
-    """Computes again what the rows of a ledger say, in blocks."""
+    """Computes the figures in the rows of a ledger again, block by block."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -53,7 +53,7 @@ class _Verifier:
         self._ends: list[int] = []  # of the changes by each release
 
     def take(self, text: str, digest: str) -> None:
-        """Take in one more row. Raises ``ValueError`` where it, or one before it, does not follow."""
+        """Process the next row. Raises ``ValueError`` if it, or one before it, does not follow from the events."""
         releases, bounds = len(self.history.entries), self.history.filter
         self._changes += self.history.fold_row(text, digest, self.path)
         if len(self.history.entries) > releases:
@@ -69,13 +69,13 @@ class _Verifier:
             self.check(declared)
 
     def _expect_begun_within(self, bounds: PrivacyFilter) -> None:
-        """Raise ``ValueError`` unless ``bounds`` admit what was reserved before they were declared."""
+        """Raise ``ValueError`` unless ``bounds`` admit what was reserved before the budget was declared."""
         assert self.history.budget is not None
         reserved, row = self.history.reserved(kept_orders(bounds)), f"row {self.history.head.rows} of {self.path}"
         _expect_admitted(reserved[None], self.history.budget, bounds, [row])
 
     def check(self, bounds: PrivacyFilter | None) -> None:
-        """Raise ``ValueError`` unless ``bounds`` admit all new sums, and what is stated beside them follows."""
+        """Raise ``ValueError`` unless ``bounds`` admit all new sums and the epsilons stated with them follow."""
         if self._changes:
             sums = self._totals.through(self._changes)
             if self._ends:
@@ -90,7 +90,7 @@ class _Verifier:
 def _expect_admitted(after_each: FloatArray, budget: Budget, bounds: PrivacyFilter, rows: Sequence[str]) -> None:
     """Raise ``ValueError`` unless ``bounds`` admit the sums after each release."""
     relation = budget.neighboring_relation
-    # what admits the largest of all sums admits each
+    # bounds that admit the elementwise largest of all sums admit each of them
     if bounds.admits(on_filter(as_cost(after_each.max(axis=0), relation), bounds)):
         return
     for values, row in zip(after_each, rows, strict=True):

@@ -1,4 +1,4 @@
-"""Aggregator plug-ins: votes in, released labels out, and the event that they cost."""
+"""Aggregator plug-ins: they turn votes into released labels and describe the cost as an event."""
 
 from pate.aggregators.base import Aggregator as Aggregator
 from pate.aggregators.base import Gap as Gap

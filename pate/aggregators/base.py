@@ -1,4 +1,4 @@
-"""The contract of an aggregator: votes in, released labels out, and the event that describes their cost."""
+"""The interface of an aggregator: votes in, released labels out, and the event that describes their cost."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _METHODS = ("event", "aggregate", "charges", "calibrated", "for_target", "gap_ne
 
 
 class Release(NamedTuple):
-    """What an aggregator released of a batch of queries. Nothing says why an entry was not released."""
+    """What an aggregator released for a batch of queries; no reason is given for an entry that was not released."""
 
     labels: UInt8Array
     """``[Q, C]`` in {0, 1}; 0 where nothing was released."""
     mask: BoolArray
     """``[Q, C]``: which labels were released."""
     values: FloatArray | None = None
-    """``[Q, C]``: noisy counts of the teachers that gave each label, possibly below 0 or above the number of teachers,
-    from an aggregator that releases them; 0 where nothing was released."""
+    """``[Q, C]``: noisy counts of the teachers that gave each label, possibly below 0 or above the number of teachers;
+    0 where nothing was released. None if the aggregator releases no counts."""
     noise_std: float | None = None
     """Standard deviation of the Gaussian noise in ``values``, in votes."""
     tiers: IntArray | None = None
-    """``[Q]``: which of its prices each query paid, as `Aggregator.event` takes it; None where all cost the same."""
+    """``[Q]``: the price tier of each query, an argument of `Aggregator.event`; None if all queries cost the same."""
 
     @classmethod
     def of_sets(cls, chosen: IntArray, num_labels: int) -> Release:
@@ -53,26 +53,26 @@ class Release(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """How far apart counts must lie for an aggregator to answer as it would without noise."""
+    """How far apart counts must lie for an aggregator to give the same answer as without noise."""
 
     votes: float
-    """How many votes a query needs."""
+    """The gap that a query needs, in votes."""
     available: float
-    """The most votes that the teachers can give it."""
+    """The largest gap that the teachers can produce, in votes."""
     meaning: str
-    """The sentence that says so, without the probability at its end."""
+    """The sentence that explains it to a user, without the probability at its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """What is known of votes before an aggregator is chosen for them.
+    """What is known about votes before an aggregator is chosen for them.
 
     Args:
-        panel: who votes on what.
-        num_queries: how many queries are asked.
+        panel: the numbers of teachers and labels.
+        num_queries: number of queries asked.
         delta: the delta of the guarantee.
         relation: the relation of the guarantee.
-        labels_per_sample: how many labels a sample has on average, rounded; None where that is not known.
+        labels_per_sample: average number of labels of a sample, rounded; None if unknown.
     """
 
     panel: Panel
@@ -87,7 +87,7 @@ class Outlook:
 
     @classmethod
     def of(cls, votes: Votes, *, delta: float, relation: NeighboringRelation) -> Outlook:
-        """Describe votes, as PRIVATE as they are; sets leave out one label at least where there are several."""
+        """Describe given votes; the result is as PRIVATE as they are. With several labels, a set lacks at least one."""
         num_labels = votes.num_labels
         average = round(float(votes.counts.mean()) * num_labels / votes.num_teachers)
         k = min(max(1, average), max(1, num_labels - 1))
@@ -97,7 +97,7 @@ class Outlook:
 
     @property
     def k(self) -> int:
-        """How many labels a set should have. Raises ``ValueError`` where nothing is known of it."""
+        """The number of labels that a set should have. Raises ``ValueError`` if it is unknown."""
         known = "settings of the aggregator, which follow from how many labels a sample has"
         expect(self.labels_per_sample is not None, known, k=None)
         assert self.labels_per_sample is not None
@@ -105,7 +105,7 @@ class Outlook:
 
     @property
     def delta_test(self) -> float:
-        """What one query's stability test may take of delta: all of them together take half of it."""
+        """The delta of one query's stability test, such that all tests together take half of delta."""
         return self.delta / (2 * self.num_queries)
 
 
@@ -113,12 +113,12 @@ class Outlook:
 class Aggregator(ABC):
     """Turns votes into labels through a private mechanism, and knows what that costs.
 
-    Plug-ins are frozen keyword-only dataclasses. Noise parameters have no defaults, and no two classes share the name
-    of one, so that none is carried over silently when the class in a configuration changes.
+    Plug-ins are frozen keyword-only dataclasses. Noise parameters have no defaults, and their names differ between
+    classes, so that none is carried over silently when the class in a configuration changes.
 
     The number of teachers is nominal: a public constant under both relations, never measured. A teacher that takes no
-    part casts a row of zeros, so that neighbors under ADD_REMOVE_TEACHER are ballots ``[T, C]`` and the same with one
-    row zeroed, and nothing that follows from ``T`` changes.
+    part casts a row of zeros. Neighbors under ADD_REMOVE_TEACHER are therefore ballots ``[T, C]`` and the same ballots
+    with one row set to zero, and nothing that depends on ``T`` changes.
 
     Args:
         neighboring_relation: the relation that the mechanism is run for.
@@ -128,7 +128,7 @@ class Aggregator(ABC):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ()
-    """The parameters that are scales of noise, in votes: multiplied by 2, they halve every shift of a vote."""
+    """Names of the parameters that are scales of noise, in votes: doubling all of them halves the weight of a vote."""
 
     neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
 
@@ -148,23 +148,23 @@ class Aggregator(ABC):
 
     @property
     def needs_ballots(self) -> bool:
-        """Whether it reads what each teacher said, `Votes.ballots`, and not the counts alone."""
+        """Whether it needs the ballot of each teacher, `Votes.ballots`, rather than the counts alone."""
         return False
 
     @property
     def needs_predictions(self) -> bool:
-        """Whether it reads what a student predicts of the queries, `Votes.predictions`."""
+        """Whether it needs a student's predictions for the queries, `Votes.predictions`."""
         return False
 
     @property
     def title(self) -> str:
-        """The name of the class, with what sets this instance apart from others of its class."""
+        """The name of the class, with the `marks` of this instance in brackets."""
         marks = [mark for mark in self.marks if mark]
         return type(self).__name__ + (f" ({', '.join(marks)})" if marks else "")
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """What sets this instance apart from others of its class, a word for each; empty words do not count."""
+        """Short words that distinguish this instance from others of its class; empty strings are ignored."""
         return ()
 
     @property
@@ -177,14 +177,14 @@ class Aggregator(ABC):
         """Describe the cost of one query.
 
         Args:
-            panel: who votes on what.
-            relation: the relation that the cost is asked for; the aggregator's own where it is None. Under the other
-                one it is what the same mechanism costs there.
-            tier: what a query cost whose release says this tier; None for the most that a query may cost. No meaning
-                where all queries cost the same.
+            panel: the numbers of teachers and labels.
+            relation: the relation under which the cost is stated; the aggregator's own if None. The mechanism is the
+                same under both.
+            tier: the price tier of the query, as in `Release.tiers`; None for the most that a query may cost. Ignored
+                if all queries cost the same.
 
         Raises:
-            ValueError: if the panel is one that the aggregator cannot serve, or there is no such tier.
+            ValueError: if the aggregator cannot serve the panel, or there is no such tier.
         """
 
     @abstractmethod
@@ -196,7 +196,7 @@ class Aggregator(ABC):
         return {relation: self.event(panel, relation, tier) for relation in NeighboringRelation}
 
     def charges(self, release: Release, panel: Panel) -> tuple[Charge, ...]:
-        """Return what the queries of a release cost in the end: events under both relations, and how often each."""
+        """Return what the queries of a release actually cost: events under both relations, and how often each."""
         if release.tiers is None:
             return ((self.events(panel), len(release.labels)),)
         tiers, counts = np.unique(release.tiers, return_counts=True)
@@ -214,20 +214,20 @@ class Aggregator(ABC):
         """Return the same aggregator with all its noise scaled by the one factor that meets a target.
 
         Args:
-            target: what all queries together may cost.
-            panel: who votes on what.
-            tolerance: how much more noise than need be there may be, relative. There is never less.
-            orders: Renyi orders that epsilon is computed on.
+            target: the largest cost of all queries together.
+            panel: the numbers of teachers and labels.
+            tolerance: by what fraction the noise may exceed the least that is needed. It is never smaller.
+            orders: Renyi orders on which epsilon is computed.
 
         Returns:
-            The calibrated aggregator, or None where no noise meets the target, as where the failures of stability tests
-            alone cost its delta.
+            The calibrated aggregator, or None if no noise meets the target, for example because the failures of
+            stability tests alone cost its delta.
 
         Raises:
-            ValueError: if the panel is one that the aggregator cannot serve.
+            ValueError: if the aggregator cannot serve the panel.
         """
         relation = target.neighboring_relation
-        self.event(panel, relation)  # what it cannot serve at all is no matter of noise
+        self.event(panel, relation)  # raises if it cannot serve the panel, whatever the noise
         try:
             factor = calibrate_scale(
                 lambda scale: self.scaled(scale).event(panel, relation), target, tolerance=tolerance, orders=orders
@@ -240,19 +240,19 @@ class Aggregator(ABC):
     def for_target(
         cls, target: Target, panel: Panel, *, delta_test: float | None = None, answered: float = 0.9
     ) -> Self | None:
-        """Return an instance of this kind that meets a target, where no more is known than who votes.
+        """Return an instance of this class that meets a target, given nothing but the panel.
 
         Args:
-            target: what all queries together may cost.
-            panel: who votes on what.
-            delta_test: what each stability test adds to delta, for a kind that splits its noise by it.
-            answered: the probability with which a query is to be answered, for a kind that splits its noise by it.
+            target: the largest cost of all queries together.
+            panel: the numbers of teachers and labels.
+            delta_test: what each stability test adds to delta, for classes that split their noise by it.
+            answered: the probability with which a query is to be answered, for classes that split their noise by it.
 
         Returns:
-            The first of the `proposals`, calibrated, or None where no noise meets the target.
+            The first of the `proposals`, calibrated, or None if no noise meets the target.
 
         Raises:
-            ValueError: if the kind has settings that nothing suggests.
+            ValueError: if the class proposes no settings.
         """
         name = cls.__name__
         expect(delta_test is None, f"no delta_test for {name}", delta_test=delta_test)
@@ -264,18 +264,18 @@ class Aggregator(ABC):
         return proposed[0].calibrated(target, panel)
 
     def gap_needed(self, panel: Panel, *, probability: float) -> Gap | None:
-        """Return the gap at which a query is answered as without noise, with a probability in (0, 1).
+        """Return the gap at which a query is answered as without noise with the given probability, in (0, 1).
 
-        None where the aggregator has no such figure.
+        None if the aggregator cannot predict one.
         """
         return None
 
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return what of this kind is worth comparing on votes such as ``outlook`` describes, noise in proportion.
+        """Return the instances of this class worth comparing on the votes that ``outlook`` describes.
 
-        Unless a class says otherwise: one instance with noise of 1 where all its other parameters have defaults, and
-        nothing where one has none.
+        Only the proportions of their noise matter. By default, one instance with noise of 1 if all other parameters
+        have defaults, and none otherwise.
         """
         required = {
             field.name for field in fields(cls) if field.default is MISSING and field.default_factory is MISSING
@@ -289,7 +289,7 @@ class Aggregator(ABC):
         return cls(**noise, neighboring_relation=outlook.relation, **settings)
 
     def describe(self) -> dict[str, Any]:
-        """Return the class path and the parameters, in the form that a configuration takes."""
+        """Return the class path and the parameters, in the form used in configurations."""
         cls = type(self)
         parameters = {field.name: getattr(self, field.name) for field in fields(self)}
         plain = {
@@ -298,19 +298,19 @@ class Aggregator(ABC):
         return {"class_path": f"{cls.__module__}.{cls.__name__}", "init_args": plain}
 
     def relation_of(self, asked: NeighboringRelation | None) -> NeighboringRelation:
-        """Return the relation that a cost is asked for: the aggregator's own where ``asked`` is None."""
+        """Return the relation under which a cost is stated: ``asked``, or the aggregator's own if that is None."""
         return self.neighboring_relation if asked is None else NeighboringRelation(asked)
 
 
 def ballots_of(votes: Votes) -> UInt8Array:
-    """Return what each teacher said, ``[Q, T, C]``. Raises ``ValueError`` where the votes are counts alone."""
+    """Return the ballots ``[Q, T, C]`` of votes. Raises ``ValueError`` if they hold counts alone."""
     if votes.ballots is None:
         raise ValueError("Expected votes with what each teacher said, got counts alone")
     return votes.ballots
 
 
 def predictions_of(votes: Votes) -> FloatArray:
-    """Return what a student predicts, ``[Q, C]`` in [0, 1]. Raises ``ValueError`` where no student was asked."""
+    """Return a student's predictions ``[Q, C]`` in [0, 1]. Raises ``ValueError`` if the votes hold none."""
     if votes.predictions is None:
         raise ValueError("Expected votes with a student's predictions, got none")
     return votes.predictions

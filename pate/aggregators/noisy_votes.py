@@ -37,8 +37,8 @@ def add_gaussian(values: ArrayLike, *, sigma: float, generator: np.random.Genera
 class NoisyVotes(Aggregator):
     """Add Gaussian noise to the count of every label: Binary voting, and the noisy counts themselves.
 
-    Choose it where teachers disagree or privacy is tight, and a student learns from many samples at once: the soft
-    counts are unbiased however large the noise. Every query is answered; the cost grows with the number of labels.
+    Choose it if teachers disagree or the budget is small, and a student learns from many samples: the soft counts are
+    unbiased however large the noise. Every query is answered; the cost grows with the number of labels.
 
     Privacy: a Gaussian mechanism on the counts, of L2 sensitivity ``sqrt(C)`` under REPLACE_RECORD and
     ADD_REMOVE_TEACHER alike: one teacher moves every count by one vote at most. Hard labels and soft counts cost the
@@ -47,7 +47,7 @@ class NoisyVotes(Aggregator):
 
     Args:
         sigma_votes: standard deviation of the noise on each count, in votes.
-        neighboring_relation: the relation that a cost is stated for first.
+        neighboring_relation: the relation under which the cost is stated first.
         soft: whether the noisy counts are released with the labels.
 
     Raises:
@@ -61,7 +61,7 @@ class NoisyVotes(Aggregator):
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """Whether labels alone are released."""
+        """Whether only labels are released."""
         return ("" if self.soft else "hard",)
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
@@ -77,7 +77,7 @@ class NoisyVotes(Aggregator):
         return Release(labels, mask, values=margins + votes.num_teachers / 2, noise_std=self.sigma_votes)
 
     def gap_needed(self, panel: Panel, *, probability: float) -> Gap:
-        """Return how far a count must lie from one half of the teachers to keep its label."""
+        """Return how far a count must lie from half of the teachers for its label to survive the noise."""
         votes = max(self.sigma_votes * float(ndtri(probability)), 0.0)
         tie = panel.num_teachers / 2
         return Gap(votes, tie, f"A count {votes:.1f} votes away from {tie:g} keeps its label")
@@ -90,9 +90,9 @@ class NoisyVotes(Aggregator):
 
 @dataclass(frozen=True, kw_only=True)
 class GNThreshold(Aggregator):
-    """Give a label where its noisy count is large, deny it where that is small, and else say nothing of it.
+    """Give a label whose noisy count is large, deny one whose count is small, and withhold all others.
 
-    Choose it where the student cannot use soft counts and a wrong label hurts more than a missing one: labels are
+    Choose it if the student cannot use soft counts and a wrong label hurts more than a missing one: labels are
     released one by one, not all or none.
 
     Privacy: that of `NoisyVotes`, of which what it releases is a function: the Gaussian mechanism of GNMax (Papernot et
@@ -102,7 +102,7 @@ class GNThreshold(Aggregator):
         sigma_threshold: standard deviation of the noise on each count, in votes.
         min_lead: how many votes a noisy count must lie above one half of the teachers for the label to be given, and
             below for it to be denied: a public constant, at least 0.
-        neighboring_relation: the relation that a cost is stated for first.
+        neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
         ValueError: on a deviation that is not positive or ``min_lead < 0``.
@@ -135,10 +135,10 @@ class GNThreshold(Aggregator):
 
 
 def _noisy_margins(votes: Votes, sigma: float, generator: np.random.Generator) -> FloatArray:
-    """Return how far each count lies above one half of the teachers, with noise; ``[Q, C]``."""
+    """Return by how much each count exceeds half of the teachers, with noise; ``[Q, C]``."""
     return add_gaussian(votes.counts - votes.num_teachers / 2, sigma=sigma, generator=generator)
 
 
 def _counts_event(sigma: float, panel: Panel, relation: NeighboringRelation) -> Event:
-    """Describe Gaussian noise on all counts, of which one teacher moves each by one vote at most."""
+    """Describe Gaussian noise on all counts, each of which one teacher moves by one vote at most."""
     return GaussianEvent(neighboring_relation=relation, noise_multiplier=sigma / math.sqrt(panel.num_labels))

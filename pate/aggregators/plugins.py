@@ -1,4 +1,4 @@
-"""Aggregators by name: those of the package, and those that installed packages offer by their entry points."""
+"""Aggregators by name: those of this package, and those that installed packages declare as entry points."""
 
 from importlib.metadata import entry_points
 
@@ -33,7 +33,7 @@ OWN: tuple[type[Aggregator], ...] = (
 
 
 def load_plugins() -> dict[str, type[Aggregator]]:
-    """Import the aggregators that installed packages offer in the group ``pate.aggregators``; by name.
+    """Return the aggregators that installed packages declare in the group ``pate.aggregators``, imported, by name.
 
     Raises:
         ValueError: where an entry point is not an aggregator under the name of its class, or has the name of another.
@@ -59,5 +59,5 @@ def registered() -> dict[str, type[Aggregator]]:
 
 
 def propose(outlook: Outlook) -> list[Aggregator]:
-    """Return what of all registered aggregators is worth comparing, noise in proportion."""
+    """Return the proposals of all registered aggregators; only the proportions of their noise matter."""
     return [aggregator for cls in registered().values() for aggregator in cls.proposals(outlook)]

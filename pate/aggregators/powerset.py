@@ -25,8 +25,8 @@ _ENTRIES = 1 << 22  # ballot entries worked on at once
 class Powerset(Aggregator):
     """Release the set of labels that the most teachers voted for as a whole, with Gumbel noise on all 2^C sets.
 
-    Choose it where labels hang together and are few, so that many teachers cast the very same ballot. Every query is
-    answered, by a set that nobody voted for if the noise says so.
+    Choose it if there are few labels that occur together, so that many teachers cast the very same ballot. Every query
+    is answered, possibly by a set that nobody voted for.
 
     Privacy: one ``eta``-bounded-range choice, ``eta = 2 / scale_powerset``: one set loses the vote that another gains,
     so the counts of the sets move within a window of 2 votes under REPLACE_RECORD, and under ADD_REMOVE_TEACHER too,
@@ -35,7 +35,7 @@ class Powerset(Aggregator):
 
     Args:
         scale_powerset: scale of the Gumbel noise, in votes.
-        neighboring_relation: the relation that a cost is stated for first.
+        neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
         ValueError: on a scale that is not positive.
@@ -47,7 +47,7 @@ class Powerset(Aggregator):
 
     @property
     def needs_ballots(self) -> bool:
-        """Ballots are counted as wholes."""
+        """Always true: whole ballots are counted."""
         return True
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
@@ -68,7 +68,7 @@ class Powerset(Aggregator):
         return Release(labels, np.ones(labels.shape, dtype=np.bool_))
 
     def gap_needed(self, panel: Panel, *, probability: float) -> Gap:
-        """Return by how many votes a set must lead all others, none of which has a vote, to be chosen."""
+        """Return by how many votes a set must lead to be chosen if no other set has a vote."""
         odds = math.log(2) * panel.num_labels + math.log(probability / (1 - probability))
         votes = max(self.scale_powerset * odds, 0.0)
         between = "between the two label sets"
@@ -77,7 +77,7 @@ class Powerset(Aggregator):
 
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return an instance where there are not too many labels."""
+        """Return one instance, unless there are too many labels."""
         return super().proposals(outlook) if outlook.panel.num_labels <= _MOST_LABELS else ()
 
 

@@ -1,4 +1,4 @@
-"""Screens: a cheap noisy check that decides which queries are put to another aggregator."""
+"""Screens: a cheap noisy check that decides which queries are passed on to another aggregator."""
 
 import warnings
 from dataclasses import dataclass, replace
@@ -19,9 +19,9 @@ Over = Literal["mean", "worst"]
 
 @dataclass(frozen=True, kw_only=True)
 class Screen(Aggregator):
-    """A noisy check before ``answers``, paid by every query; ``answers`` is paid by those that are put to it.
+    """A noisy check before the aggregator ``answers``: every query pays for the check, those passed on also for it.
 
-    The ledger reserves both for every query and settles what was paid in the end.
+    The ledger reserves both for every query and settles what was actually paid.
     """
 
     answers: Aggregator
@@ -35,7 +35,7 @@ class Screen(Aggregator):
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """What answers."""
+        """The title of ``answers``."""
         return (self.answers.title,)
 
     @property
@@ -73,7 +73,7 @@ class Screen(Aggregator):
         return replace(super().scaled(factor), answers=self.answers.scaled(factor))
 
     def _ask(self, votes: Votes, asked: BoolArray, generator: np.random.Generator) -> Release:
-        """Put the queries that are ``asked`` ``[Q]`` to ``answers``, and leave the others empty."""
+        """Pass the queries marked in ``asked`` ``[Q]`` on to ``answers``, and leave the others empty."""
         found = self.answers.aggregate(votes[asked], generator=generator)
         labels = np.zeros(votes.counts.shape, dtype=np.uint8)
         mask = np.zeros(votes.counts.shape, dtype=np.bool_)
@@ -90,20 +90,20 @@ class Screen(Aggregator):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfidentScreen(Screen):
-    """Put to ``answers`` only the queries on which the teachers are confident.
+    """Pass on to ``answers`` only the queries on which the teachers are confident.
 
-    Choose it where some samples are hopeless and ``answers`` is dear: a query that is refused costs the screen alone.
+    Choose it if some samples are hopeless and ``answers`` is expensive: a query that is refused costs the screen alone.
 
     Privacy: a noisy threshold on the mean, or the least, of the distances ``abs(h_j - T / 2)``, of sensitivity 1 under
-    REPLACE_RECORD and ADD_REMOVE_TEACHER alike, then that of ``answers`` where it is asked (Papernot et al. (2018),
-    Confident-GNMax, at the exact cost of its released bit).
+    REPLACE_RECORD and ADD_REMOVE_TEACHER alike; then that of ``answers`` if the query is passed on (Papernot et al.
+    (2018), Confident-GNMax, at the exact cost of its released bit).
 
     Args:
         answers: the aggregator that answers, for the same relation.
         sigma_confident: standard deviation of the noise on the screen, in votes.
         threshold_confident: the noisy distance from a tie at which a query is answered, in votes.
         over: ``mean`` over the labels, or ``worst``, the least certain of them.
-        neighboring_relation: the relation that a cost is stated for first.
+        neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
         ValueError: on a deviation that is not positive, or ``answers`` for another relation.
@@ -130,23 +130,23 @@ class ConfidentScreen(Screen):
 
 @dataclass(frozen=True, kw_only=True)
 class InteractiveScreen(Screen):
-    """Put to ``answers`` only the queries on which the teachers contradict a student; confirm it on the others.
+    """Pass on to ``answers`` only the queries on which the teachers contradict a student; confirm it on the others.
 
-    Choose it to improve a student that an earlier release has trained: where the teachers agree with it, its own
-    confident predictions become labels, for the price of the screen alone.
+    Choose it to improve a student that was trained on an earlier release: if the teachers agree with it, its own
+    confident predictions become labels, at the price of the screen alone.
 
     Privacy: the predictions are public. A noisy threshold on the mean, or the largest, of the distances
-    ``abs(h_j - T p_j)`` to predictions ``p``, of sensitivity 1 under REPLACE_RECORD and ADD_REMOVE_TEACHER alike, then
-    that of ``answers`` where it is asked (Papernot et al. (2018), Interactive-GNMax, at the exact cost of its released
-    bit).
+    ``abs(h_j - T p_j)`` to predictions ``p``, of sensitivity 1 under REPLACE_RECORD and ADD_REMOVE_TEACHER alike; then
+    that of ``answers`` if the query is passed on (Papernot et al. (2018), Interactive-GNMax, at the exact cost of its
+    released bit).
 
     Args:
         answers: the aggregator that answers, for the same relation.
         sigma_interactive: standard deviation of the noise on the screen, in votes.
         threshold_interactive: the noisy distance from the student at which a query is answered, in votes.
-        min_confidence: the probability, of a label or of its absence, from which on a prediction is confirmed.
+        min_confidence: the least probability, of a label or of its absence, at which a prediction is confirmed.
         over: ``mean`` over the labels, or ``worst``, the one most contradicted.
-        neighboring_relation: the relation that a cost is stated for first.
+        neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
         ValueError: on a deviation that is not positive, ``min_confidence`` outside [1/2, 1], or ``answers`` for another
@@ -165,7 +165,7 @@ class InteractiveScreen(Screen):
 
     @property
     def needs_predictions(self) -> bool:
-        """The teachers are compared with the student."""
+        """Always true: the teachers are compared with a student."""
         return True
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:

@@ -1,4 +1,4 @@
-"""All labels by majority, where no single teacher can turn any of them."""
+"""All labels by majority, if no single teacher can turn any of them."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -19,17 +19,17 @@ _SHIFT = 1  # votes by which one teacher moves a distance from a tie, under eith
 class StableMajority(Aggregator):
     """Release the majority of every label if the least certain of them is far from a tie.
 
-    Choose it where teachers agree on all labels of a sample: one test is all that a query costs, however many the
-    labels, about half of `StableTopK`. One label in doubt, and the query is answered with nothing.
+    Choose it if teachers agree on all labels of a sample: a query costs a single test, however many labels there are,
+    about half of `StableTopK`. If one label is in doubt, the query is not answered.
 
     Privacy: a Gaussian propose-test-release (the test of Zhu & Wang (2022), Algorithm 2) on the least of the distances
     ``abs(h_j - T / 2)``, which moves by 1 vote under REPLACE_RECORD and ADD_REMOVE_TEACHER alike. A majority may turn
-    only within that distance. The test is told distances in votes, multiples of 1/2 up to ``T / 2``.
+    only within that distance. The test works on distances in votes, multiples of 1/2 up to ``T / 2``.
 
     Args:
         sigma_majority: standard deviation of the noise of the test, in votes.
         delta_majority: probability that an unstable majority passes the test, paid by every query.
-        neighboring_relation: the relation that a cost is stated for first.
+        neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
         ValueError: on a deviation that is not positive, or ``delta_majority`` outside (0, 1).

@@ -21,8 +21,8 @@ from pate.votes import Panel, Votes
 class StableTopK(Aggregator):
     """Release the exact set of the k most voted labels, k chosen by the widest noisy gap, if that gap is stable.
 
-    Choose it where the labels of a sample are many and the teachers agree: the cost of a query does not grow with
-    the number of labels. A query whose gap is narrow is answered with nothing.
+    Choose it if samples have many labels and the teachers agree: the cost of a query does not grow with the number of
+    labels. A query whose gap is narrow is not answered.
 
     Privacy: an ``eta``-bounded-range choice (Gumbel noise on gaps that move within a window of 2 votes under
     ADD_REMOVE_TEACHER, 4 under REPLACE_RECORD; ``eta = window / scale_gap``) composed with a Gaussian
@@ -71,10 +71,10 @@ class StableTopK(Aggregator):
         return Release.of_rows(*self.mechanism(votes.panel)(votes.counts, generator=generator))
 
     def gap_needed(self, panel: Panel, *, probability: float) -> Gap:
-        """Return the gap between counts at which a query is answered, and answered right.
+        """Return the gap between counts at which a query is answered correctly.
 
         The gap has to win against gaps of 0 above and below each label, with the odds of the exponential mechanism,
-        and then to pass the test. Real votes leave other gaps above 0 only by as much as teachers disagree.
+        and then to pass the test. In real votes, other gaps exceed 0 only by as much as teachers disagree.
         """
         expect_open_unit(probability=probability)
         shift = self.neighboring_relation.count_window
@@ -95,11 +95,11 @@ class StableTopK(Aggregator):
     def for_target(
         cls, target: Target, panel: Panel, *, delta_test: float | None = None, answered: float = 0.9
     ) -> Self | None:
-        """Return the one that meets a target with its noise split so that a query needs the narrowest gap.
+        """Return the instance that meets a target, its noise split so that the gap that a query needs is narrowest.
 
         Args:
-            target: what all queries together may cost.
-            panel: who votes on what.
+            target: the largest cost of all queries together.
+            panel: the numbers of teachers and labels.
             delta_test: what each test adds to delta. None for half of the target's delta over all queries.
             answered: the probability with which a query of the predicted gap is answered.
 
@@ -120,7 +120,7 @@ class StableTopK(Aggregator):
             found = unequal.calibrated(target, panel, tolerance=1e-3, orders=COARSE_ORDERS)
             return math.inf if found is None else found.gap_needed(panel, probability=answered).votes
 
-        # the gap is flat around its minimum: a ratio of the two scales to a twentieth loses nothing that could be seen
+        # the gap is flat around its minimum: the ratio of the scales to within a twentieth loses nothing noticeable
         centre = min(np.arange(-2.0, 2.01, 0.25).tolist(), key=gap)
         best = min((centre + np.arange(-0.2, 0.21, 0.05)).tolist(), key=gap)
         return replace(equal, scale_gap=math.exp(best)).calibrated(target, panel)
@@ -137,8 +137,8 @@ class GaussianStableTopK(Aggregator):
 
     Choose it to compare with the paper. Gumbel noise of the same standard deviation costs far less: `StableTopK`.
 
-    Privacy: the largest of C + 1 gaps (C - 1 without the empty and the full set) with Gaussian noise, at the cost that
-    is proven (Zhu & Wang (2022), Corollary 9; the gaps move within 2 votes under ADD_REMOVE_TEACHER, 4 under
+    Privacy: the largest of C + 1 gaps (C - 1 without the empty and the full set) with Gaussian noise, at the proven
+    cost (Zhu & Wang (2022), Corollary 9; the gaps move within 2 votes under ADD_REMOVE_TEACHER, 4 under
     REPLACE_RECORD), composed with the test of `StableTopK`. The smaller cost behind the paper's figures is refuted.
 
     Args:
@@ -192,14 +192,14 @@ class GaussianStableTopK(Aggregator):
 
 @dataclass(frozen=True, kw_only=True)
 class FixedStableTopK(Aggregator):
-    """Release a set of exactly k labels, most of it by a stable gap near k, the rest peeled off.
+    """Release a set of exactly k labels, most of them by a stable gap near k and the rest by peeling.
 
-    Choose it where k is public and the teachers are nearly agreed on the k labels. Where they are not, `Canonical` does
-    without tests that fail.
+    Choose it if k is public and the teachers nearly agree on the k labels. If they do not, `Canonical` has no test that
+    could fail.
 
     Privacy: the choice of a gap and the test of `StableTopK`, then one bounded-range choice (counts that move within a
     window of 1 vote under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD) for every label that is peeled, k at most: a
-    query costs what it took in the end (Zhu & Wang (2022), Algorithm 3).
+    query costs the rounds that it took (Zhu & Wang (2022), Algorithm 3).
 
     Args:
         k: how many labels every sample has.
@@ -234,7 +234,7 @@ class FixedStableTopK(Aggregator):
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """How many labels a set has."""
+        """The number of labels of a set."""
         return (f"k={self.k}",)
 
     def mechanism(self, panel: Panel) -> FixedTopKMechanism:
@@ -253,7 +253,7 @@ class FixedStableTopK(Aggregator):
         )
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
-        """Describe the cost of one query for which ``tier`` labels are peeled, k at most."""
+        """Describe the cost of one query for which ``tier`` labels are peeled, k if None."""
         return self.mechanism(panel).event(self.relation_of(relation), tier)
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:

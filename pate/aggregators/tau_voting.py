@@ -1,4 +1,4 @@
-"""Tau voting: no teacher's ballot weighs more than tau."""
+"""Tau voting: no ballot has a norm above tau."""
 
 import math
 from dataclasses import dataclass
@@ -21,16 +21,17 @@ _ENTRIES = 1 << 22  # ballot entries worked on at once
 
 @dataclass(frozen=True, kw_only=True)
 class TauVoting(Aggregator):
-    """Scale every ballot down to a norm of tau at most, add them up, and add Gaussian noise.
+    """Scale every ballot down to a norm of at most tau, add them up, and add Gaussian noise.
 
-    Choose it where most ballots have few labels, or few that differ from a public student's predictions: the noise
-    follows tau, not the number of labels. Ballots of a larger norm are scaled down, so the soft counts are too low.
+    Choose it if most ballots have few labels, or few that differ from a public student's predictions: the noise
+    depends on tau, not on the number of labels. Ballots of a larger norm are scaled down, so the soft counts are too
+    low.
 
     Privacy: a Gaussian mechanism on the clipped sums. Its L2 sensitivity is the largest norm of a clipped ballot under
     ADD_REMOVE_TEACHER, and of the difference of two under REPLACE_RECORD, taken exactly over all ballots: at most
     ``tau`` and ``min(sqrt(2) tau, sqrt(C))`` for the L2 norm (Dziedzic et al. (2023), tau voting). Around predictions
-    it is that of REPLACE_RECORD under both: a teacher that takes no part differs from the student wherever the student
-    gives a label, so that any two clipped ballots may be neighbors.
+    it is that of REPLACE_RECORD under both: a teacher that takes no part differs from the student in every label that
+    the student gives, so that any two clipped ballots may be neighbors.
 
     Args:
         tau: the largest norm of a ballot.
@@ -38,7 +39,7 @@ class TauVoting(Aggregator):
         threshold_tau: the noisy sum above which a label is given, in votes: a public constant, such as half the
             number of teachers.
         norm: ``l2`` or ``l1``, the norm that is clipped.
-        neighboring_relation: the relation that a cost is stated for first.
+        neighboring_relation: the relation under which the cost is stated first.
         around_predictions: whether ballots are read as what differs from the student's predictions (rounded), a label
             keeping its prediction unless ``threshold_tau`` teachers differ.
         soft: whether the noisy counts are released with the labels.
@@ -63,7 +64,7 @@ class TauVoting(Aggregator):
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """Whether labels alone are released, how ballots are clipped, and around what."""
+        """Whether only labels are released, how ballots are clipped, and around what."""
         return (
             "" if self.soft else "hard",
             "L1" if self.norm == "l1" else "",
@@ -72,12 +73,12 @@ class TauVoting(Aggregator):
 
     @property
     def needs_ballots(self) -> bool:
-        """Ballots are clipped one by one."""
+        """Always true: ballots are clipped one by one."""
         return True
 
     @property
     def needs_predictions(self) -> bool:
-        """Whether ballots are compared with a student's."""
+        """Whether ballots are compared with a student's predictions."""
         return self.around_predictions
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
@@ -87,7 +88,7 @@ class TauVoting(Aggregator):
         return GaussianEvent(neighboring_relation=asked, noise_multiplier=self.sigma_tau / sensitivity)
 
     def sensitivity(self, num_labels: int, relation: NeighboringRelation) -> float:
-        """Return the largest L2 distance that one teacher moves the clipped sums, over all ballots."""
+        """Return the largest L2 distance by which one teacher can move the clipped sums."""
         sizes = np.arange(num_labels + 1)
         weights = self._weights(sizes)
         squares = sizes * weights**2

@@ -1,4 +1,4 @@
-"""Sets of k labels, k public: canonical, peeling and joint. Every query is answered."""
+"""Sets of k labels for a public k: canonical, peeling and joint. Every query is answered."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class _LabelSets(Aggregator):
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """How many labels a set has."""
+        """The number of labels of a set."""
         return (f"k={self.k}",)
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
@@ -55,14 +55,14 @@ class _LabelSets(Aggregator):
 
     @abstractmethod
     def mechanism(self) -> Mechanism[IntArray]:
-        """Return what chooses labels ``[Q, k]`` by vote counts ``[Q, C]``."""
+        """Return the mechanism that chooses labels ``[Q, k]`` from vote counts ``[Q, C]``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Canonical(_LabelSets):
     """Release one set of k labels, chosen among all of them at the cost of a single choice.
 
-    Choose it where every sample has k labels: the cost of a query grows neither with k nor with the number of labels.
+    Choose it if every sample has k labels: the cost of a query grows neither with k nor with the number of labels.
 
     Privacy: one ``eta``-bounded-range choice, ``eta = window / scale_canonical`` with a window of 1 vote under
     ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD (Shekelyan & Loukides (2022)).
@@ -70,8 +70,8 @@ class Canonical(_LabelSets):
     Args:
         k: how many labels every sample has, below the number of labels.
         scale_canonical: scale of the Gumbel noise, in votes.
-        neighboring_relation: the relation that a cost is stated for first.
-        gamma: weight of the least voted label inside the set against the most voted one outside, in [0, 1].
+        neighboring_relation: the relation under which the cost is stated first.
+        gamma: weight of the least voted label in the set against the most voted one outside it, in [0, 1].
 
     Raises:
         ValueError: on a scale that is not positive, ``k < 1`` or ``gamma`` outside [0, 1].
@@ -95,7 +95,7 @@ class Canonical(_LabelSets):
 class Peeling(_LabelSets):
     """Release the k labels of the largest noisy counts.
 
-    Choose it for k of one or two. `Canonical` is cheaper beyond: this costs k choices.
+    Choose it for k of one or two. For larger k `Canonical` is cheaper: this costs k choices.
 
     Privacy: k ``eta``-bounded-range choices, ``eta = window / scale_peel`` with a window of 1 vote under
     ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD (Durfee & Rogers (2019), Lemma 4.2).
@@ -103,7 +103,7 @@ class Peeling(_LabelSets):
     Args:
         k: how many labels every sample has.
         scale_peel: scale of the Gumbel noise, in votes.
-        neighboring_relation: the relation that a cost is stated for first.
+        neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
         ValueError: on a scale that is not positive or ``k < 1``.
@@ -114,15 +114,15 @@ class Peeling(_LabelSets):
     scale_peel: float
 
     def mechanism(self) -> NoisyTopK:
-        """Return the choice of the largest noisy counts, whose set is that of a peeling."""
+        """Return the choice of the k largest noisy counts, which has the law of a peeling's set."""
         return NoisyTopK(k=self.k, scale=self.scale_peel)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Joint(_LabelSets):
-    """Release the set of a sequence of k labels, chosen among all sequences at the cost of a single choice.
+    """Release the labels of a sequence of k, chosen among all sequences at the cost of a single choice, as a set.
 
-    Choose it to compare with the paper: `Canonical` makes one choice too, on scores that move half as far.
+    Choose it to compare with the paper: `Canonical` makes a single choice too, on scores that move half as far.
 
     Privacy: one ``eta``-bounded-range choice, ``eta = window / scale_joint`` with a window of 2 votes under
     ADD_REMOVE_TEACHER and 4 under REPLACE_RECORD, half of that for k = 1 (Gillenwater et al. (2022)).
@@ -130,7 +130,7 @@ class Joint(_LabelSets):
     Args:
         k: how many labels every sample has.
         scale_joint: scale of the Gumbel noise, in votes.
-        neighboring_relation: the relation that a cost is stated for first.
+        neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
         ValueError: on a scale that is not positive or ``k < 1``.

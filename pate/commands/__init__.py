@@ -1,1 +1,1 @@
-"""Commands: their arguments, what they print, and how they end. Each is a module that calls typed functions."""
+"""The commands: one module each, which parses arguments, calls typed functions and prints the results."""

@@ -20,13 +20,13 @@ def account(
 
     Args:
         aggregator: the mechanism.
-        num_queries: how many queries are asked.
+        num_queries: number of queries asked.
         delta: the delta of every epsilon.
-        panel: who votes on what.
-        plot: a file for a picture of epsilon against the number of queries.
+        panel: the numbers of teachers and labels.
+        plot: a file for a plot of epsilon against the number of queries.
 
     Returns:
-        What `costs_of` returns.
+        The result of `costs_of`.
 
     Raises:
         ValueError: on parameters out of range.

@@ -39,17 +39,17 @@ def calibrate(
     """Find the noise that meets a target epsilon, print and return it.
 
     Args:
-        aggregator: the mechanism: a name alone, or a class with settings, whose noise may be in any proportion and is
-            scaled by one factor.
+        aggregator: the mechanism: a name alone, or a class with settings. Only the proportions of its noise matter: all
+            of it is scaled by one factor.
         target_epsilon: the largest epsilon of all queries together.
         delta: the delta at which it holds.
-        num_queries: how many queries are asked.
-        panel: who votes on what.
+        num_queries: number of queries asked.
+        panel: the numbers of teachers and labels.
         neighboring_relation: the relation under which the target holds.
         answered: the probability with which a query of the predicted gap is answered, or labelled as without noise.
 
     Returns:
-        The parameters of the noise, ``epsilon`` and, where the aggregator predicts one, the ``gap`` in votes.
+        The parameters of the noise, ``epsilon`` and, if the aggregator predicts one, the ``gap`` in votes.
 
     Raises:
         ValueError: if no noise meets the target.
@@ -77,15 +77,15 @@ def calibrate_kind(
             which chooses its settings by the target; or a class with settings, whose noise may be in any proportion.
         target_epsilon: the largest epsilon of all queries together.
         delta: the delta at which it holds.
-        num_queries: how many queries are asked.
-        panel: who votes on what.
+        num_queries: number of queries asked.
+        panel: the numbers of teachers and labels.
         neighboring_relation: the relation under which the target holds.
         delta_test: what each stability test of ``StableTopK`` adds to delta. None for half of ``delta`` over all
             queries.
         answered: the probability with which a query of the predicted gap is answered, or labelled as without noise.
 
     Returns:
-        The parameters of the noise, ``epsilon`` and, where the aggregator predicts one, the ``gap`` in votes.
+        The parameters of the noise, ``epsilon`` and, if the aggregator predicts one, the ``gap`` in votes.
 
     Raises:
         ValueError: if no noise meets the target, or the class needs settings that a target does not suggest.
@@ -118,7 +118,7 @@ def _target(epsilon: float, delta: float, num_queries: int, relation: Neighborin
 
 
 def _report(aggregator: Aggregator | None, target: Target, panel: Panel, answered: float) -> dict[str, float]:
-    """Print and return the noise of a calibrated aggregator, what it costs and what a query needs."""
+    """Print and return the noise of a calibrated aggregator, its epsilon and the gap that a query needs."""
     reached = f"a target that some noise reaches, with delta = {target.delta:g}"
     expect(aggregator is not None, reached, target_epsilon=target.epsilon)
     assert aggregator is not None
@@ -142,7 +142,7 @@ def _report(aggregator: Aggregator | None, target: Target, panel: Panel, answere
 
 
 def _settings(aggregator: Aggregator) -> dict[str, Any]:
-    """Return an aggregator as YAML takes it: by its short name where it has one, without what is the default."""
+    """Return an aggregator as written in YAML: by its short name if it has one, without default values."""
     described = aggregator.describe()
     given: dict[str, Any] = {}
     for field in fields(aggregator):

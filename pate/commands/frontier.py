@@ -24,25 +24,25 @@ def compare(
     aggregators: list[Aggregator] | None = None,
     output: Path | None = None,
 ) -> Frontier:
-    """Draw the quality of labels, and of a student, against epsilon for a list of aggregators on the same votes.
+    """Plot the quality of labels, and of a student, against epsilon for a list of aggregators on the same votes.
 
-    A planning tool. On the votes of a run what it shows is PRIVATE, and so is a choice that is made by it; simulated
-    votes are free.
+    A planning tool. On the votes of a run its results are PRIVATE, and so is a choice based on them; simulated votes
+    are free.
 
     Args:
-        comparison: what is the same for all aggregators.
+        comparison: the settings common to all aggregators.
         run: the run whose teachers have voted.
         simulate: teachers to simulate in place of a run.
-        aggregators: what is compared, with noise in any proportion: all of it is scaled by one factor to meet each
-            target. None for what all aggregators of this package and of installed ones propose.
-        output: folder of ``frontier.csv``, ``frontier.png`` and ``frontier.txt``. None for ``private/frontier`` in the
+        aggregators: the aggregators to compare. Only the proportions of their noise matter: all of it is scaled by one
+            factor to meet each target. None for the proposals of all aggregators of this package and of installed ones.
+        output: folder for ``frontier.csv``, ``frontier.png`` and ``frontier.txt``. None for ``private/frontier`` in the
             run, or ``frontier`` for simulated votes.
 
     Returns:
-        What is written.
+        The figures that are written.
 
     Raises:
-        ValueError: unless there is a run or a simulation, and on parameters out of range.
+        ValueError: unless either a run or a simulation is given, and on parameters out of range.
     """
     expect((run is None) != (simulate is None), "either a run or a simulation", run=run, simulate=simulate)
     if simulate is not None:

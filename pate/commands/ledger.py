@@ -23,7 +23,7 @@ def ledger_show(*, ledger: Path, delta: float | None = None) -> None:
 
     Args:
         ledger: the file.
-        delta: the delta of epsilon; that of the ledger's budget, or of its last release, or 1e-6, where it is None.
+        delta: the delta of epsilon. None for that of the ledger's budget, or else of its last release, or else 1e-6.
 
     Raises:
         ValueError: if the file is not an intact ledger.
@@ -39,7 +39,7 @@ def ledger_show(*, ledger: Path, delta: float | None = None) -> None:
 
 
 def ledger_verify(*, ledger: Path, statement: Path | None = None) -> None:
-    """Compute everything that a ledger says again from its events, and print that it holds.
+    """Check a ledger by computing everything in it again from its events.
 
     Args:
         ledger: the file.

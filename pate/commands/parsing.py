@@ -1,4 +1,4 @@
-"""What commands share: from YAML files and options to the arguments of one typed function."""
+"""Parsing shared by all commands: from YAML files and options to the arguments of one typed function."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class BriefHelp(DefaultHelpFormatter):
 
 
 class StageParser(ArgumentParser):
-    """A parser that names the plug-in or the option that was probably meant."""
+    """A parser that suggests the plug-in or the option that was probably meant."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """End with status 2 and ``message``."""
@@ -112,9 +112,9 @@ def _did_you_mean(word: str, known: Sequence[str]) -> str:
 def call(
     name: str, function: Callable[..., Any], args: Sequence[str], grouped: Mapping[str, type] | None = None
 ) -> None:
-    """Call ``function`` with the arguments of the command ``name``, which has no run.
+    """Call ``function`` with the parsed arguments of the command ``name``, which has no run.
 
-    Parameters that ``grouped`` names are dataclasses, whose fields are options of the command.
+    The parameters named in ``grouped`` are dataclasses, whose fields become options of the command.
     """
     groups = grouped or {}
     parser = _parser(name, function, set(groups), *groups.values())
@@ -132,9 +132,9 @@ def make_parser(
 
     Args:
         name: the command.
-        function: what it calls; its docstring says what the command does.
-        skip: parameters of the function that are no options.
-        settings: a dataclass whose fields are options, too.
+        function: the function that it calls, whose docstring describes the command.
+        skip: parameters of the function that are not options.
+        settings: a dataclass whose fields become options, too.
     """
     parser = _parser(name, function, skip, *(() if settings is None else (settings,)))
     add_run(parser)
@@ -142,17 +142,17 @@ def make_parser(
 
 
 def new_parser(name: str, summary: str) -> StageParser:
-    """Return the parser of the command ``name``, which takes files of settings and nothing else yet."""
+    """Return the parser of the command ``name``, so far with the option ``--config`` alone."""
     parser = StageParser(prog=f"pate {name}", description=summary, formatter_class=BriefHelp)
     parser.add_argument("--config", action="config", help="YAML file of settings; may be given several times")
     return parser
 
 
 def add_run(parser: ArgumentParser) -> None:
-    """Add the run's folder, and whether what is in it may be replaced."""
+    """Add the options ``--run`` and ``--overwrite``."""
     parser.add_argument("--run", type=Path, required=True, help="folder of the run")
     parser.add_argument(
-        "--overwrite", action="store_true", help="do a stage whose settings changed again, deleting what it left"
+        "--overwrite", action="store_true", help="redo a stage whose settings changed, deleting its outputs"
     )
 
 
@@ -168,7 +168,7 @@ def _parser(name: str, function: Callable[..., Any], skip: set[str | int], *kind
 
 def _add_parameters(parser: StageParser, owner: Callable[..., Any], *, skip: set[str | int]) -> None:
     if any("Aggregator" in str(each.annotation) for each in signature(owner).parameters.values()):
-        load_plugins()  # those of other packages go by their short names, too
+        load_plugins()  # so that plug-ins of other packages have short names, too
     if isinstance(owner, type):
         parser.add_class_arguments(owner, as_group=False, skip=skip)
     else:
@@ -176,12 +176,12 @@ def _add_parameters(parser: StageParser, owner: Callable[..., Any], *, skip: set
 
 
 def parse(parser: ArgumentParser, args: Sequence[str], preset: Preset) -> Namespace:
-    """Return what the options ``args`` and, where they say nothing, ``preset`` say."""
+    """Return the parsed options ``args``, completed by those of ``preset``."""
     return parser.parse_args([*preset.options(), *args])
 
 
 def with_saved(args: Sequence[str], preset: Preset, *saved: Path) -> Preset:
-    """Return ``preset`` with files of settings that the run has ``saved``, where they are there, before its own."""
+    """Return ``preset`` with those of the run's ``saved`` files of settings that exist placed before its own."""
     run = run_folder(args) or preset.run
     files = [run / place for place in saved if (run / place).is_file()] if run is not None else []
     return replace(preset, files=(*files, *preset.files))
@@ -194,13 +194,13 @@ def add_data(parser: ArgumentParser) -> None:
         "--ledger",
         type=Path | None,
         default=None,
-        help="ledger of the private data set, shared by all runs on it; where None, the file that the data name beside"
-        " themselves, or ledger.sqlite in the run's folder where there can be none",
+        help="ledger of the private data set, shared by all runs on it; None for the file beside the data, or for"
+        " ledger.sqlite in the run's folder if there can be none",
     )
 
 
 def run_folder(args: Sequence[str]) -> Path | None:
-    """Return the run's folder that a command was given, None where it was given none."""
+    """Return the value of ``--run`` in the arguments of a command, or None."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     early.add_argument("--run", type=Path)
     folder: Path | None = early.parse_known_args(args)[0].run
@@ -208,17 +208,17 @@ def run_folder(args: Sequence[str]) -> Path | None:
 
 
 def settings(parser: ArgumentParser, parsed: Namespace) -> Json:
-    """Return parsed arguments as plain data, in the form that ``--config`` takes."""
+    """Return parsed arguments as plain data, in the form of a file for ``--config``."""
     content: Json = yaml.safe_load(parser.dump(parsed, skip_unset=False))
     return {name: value for name, value in content.items() if name not in _NOT_SETTINGS}
 
 
 def open_run(parsed: Namespace, config: Json, data: DataSource | None = None) -> Run:
-    """Return the run that a command was given, with its ledger, which the stage that brings ``data`` chooses.
+    """Return the run of a command with its ledger, which is chosen by the stage that brings ``data``.
 
     The run is locked until the command ends. Processes that train shares of the teachers share the lock; a dry run
-    needs none. Raises ``ValueError`` where somebody else has it, or where the ledger is not the one that the run was
-    begun with or is missing.
+    needs none. Raises ``ValueError`` if another process holds the lock, or if the ledger is missing or not that with
+    which the run was begun.
     """
     if not parsed.get("dry_run"):
         lock_run(Path(parsed.run), shared=parsed.get("share") is not None)

@@ -1,4 +1,4 @@
-"""The table at the end of a run: the student, what it is measured against, and what it cost."""
+"""The report at the end of a run: the student, what it is compared with, and what it cost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROWS = {
 
 
 def describe_run(run: Run) -> str:
-    """Return the metrics on the test set as a table, the privacy statement, and where the files are."""
+    """Return the metrics on the test set as a table, the privacy statement, and the places of the files."""
     found: Json = {}
     for stage in (STUDENT, REFERENCES):
         path = run.root / stage.outputs[0] / METRICS
@@ -50,6 +50,6 @@ def describe_run(run: Run) -> str:
 
 
 def _from_here(path: Path) -> Path:
-    """Return a path as a reader in the working directory would write it."""
+    """Return a path relative to the working directory if it lies within."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path

@@ -1,4 +1,4 @@
-"""The command `pate run`: the stages of a recipe, one after the other, those that are finished skipped."""
+"""The command `pate run`: all stages of a recipe in order, except those that are finished."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class _Step:
     """A stage of a recipe.
 
     Attributes:
-        name: as it is announced.
-        module: the module of `pate.commands`, imported when its turn comes: what it needs may take seconds.
-        function: the function in it.
+        name: the name that is announced.
+        module: its module of `pate.commands`, imported only when the stage begins, because that may take seconds.
+        function: the function in that module.
         parts: the recipe's files that it reads, and whose overrides it takes.
-        words: what its command is given beside them.
+        words: further arguments of its command.
     """
 
     name: str
@@ -71,26 +71,26 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="pate run",
         description="Run all stages of a recipe: a folder with data.yaml, teachers.yaml, label.yaml and student.yaml. "
-        "Stages that are finished are skipped; one that was killed goes on where it stopped.",
-        epilog="A setting of a stage is overridden by its name behind that of the stage, such as "
+        "Stages that are finished are skipped; one that was killed continues where it stopped.",
+        epilog="To override a setting of a stage, put the name of the stage before it, such as "
         "--teachers.num_teachers=200, --label.num_queries=100, --student.trainer.max_epochs=20 or "
         "--data.init_args.root=DIR.",
         allow_abbrev=False,
     )
     parser.add_argument("recipe", type=Path, help="the folder, such as configs/faces")
     parser.add_argument("--run", type=Path, help="folder of the run (default: runs/ and the recipe's name)")
-    parser.add_argument("--overwrite", action="store_true", help="do stages whose settings changed again")
+    parser.add_argument("--overwrite", action="store_true", help="redo stages whose settings changed")
     parser.add_argument("--ledger", help="ledger of the private data, in place of the one beside them")
     parser.add_argument(
         "--references",
         action="store_true",
-        help="measure a student of the true labels and the noiseless majority too: PRIVATE, for data that may be seen",
+        help="also measure a student of the true labels and the noiseless majority: PRIVATE, for data that may be seen",
     )
     return parser
 
 
 def _by_part(overrides: Sequence[str]) -> dict[str, list[str]]:
-    """Sort ``--part.name=value`` by part of the recipe; what is of the data keeps its prefix."""
+    """Sort overrides ``--part.name=value`` by part of the recipe; those of the data keep their prefix."""
     given: dict[str, list[str]] = {part: [] for part in _PARTS}
     for word in overrides:
         part, _, setting = word.removeprefix("--").partition(".")

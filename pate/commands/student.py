@@ -14,7 +14,7 @@ def main(command: str, args: Sequence[str], preset: Preset = ALONE) -> None:
     root = run_folder(args) or preset.run
     if root is not None and command != "validate":  # which writes nothing
         lock_run(root)
-    # what a student was trained with is said once
+    # the settings of the training apply to all other subcommands
     known = preset if command == "fit" else with_saved(args, preset, STUDENT.config)
     StudentCLI([command, *known.options(), *args], formatter_class=BriefHelp)
 

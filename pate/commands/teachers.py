@@ -1,7 +1,7 @@
 """The commands `pate teachers fit` and `pate teachers vote`.
 
-A stage is imported once its command line is read: it needs Lightning, which takes seconds to import and of which
-``--help`` needs nothing.
+A stage is imported only after its command line is parsed: it needs Lightning, which takes seconds to import and which
+``--help`` does not need.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ def vote(args: Sequence[str], preset: Preset = ALONE) -> None:
     parser = new_parser(
         "teachers vote",
         "Let the teachers vote on every public sample; each teacher's votes are kept bit-packed.\n\nThe number of"
-        " teachers is a public constant: one that is absent, such as a silo that stays away, casts no vote but counts"
-        " among them.",
+        " teachers is a public constant: an absent teacher, such as a silo that stays away, casts no vote but is still"
+        " counted.",
     )
     parser.add_class_arguments(Execution, as_group=False)
     parser.add_argument(
         "--absent",
         type=list[int] | None,
         default=None,
-        help="numbers of the teachers, from 0 on, that take no part: their ballots are rows of zeros. PRIVATE, as the"
-        " votes are.",
+        help="numbers, from 0, of the teachers that take no part: their ballots are rows of zeros. Like the votes, this"
+        " list is PRIVATE.",
     )
     add_run(parser)
-    # who is absent is said once
+    # the list of absent teachers is kept from the first call
     parsed = parse(parser, args, with_saved(args, preset, TEACHERS_VOTE.config))
     run = open_run(parsed, _kept(settings(parser, parsed)))
     run.require(TEACHERS_FIT)
@@ -64,11 +64,11 @@ def vote(args: Sequence[str], preset: Preset = ALONE) -> None:
 
 
 def load_plan(run: Run) -> TeacherPlan:
-    """Return how the teachers of a run were trained."""
+    """Return the plan with which the teachers of a run were trained."""
     begun = run.state(TEACHERS_FIT)
     assert begun is not None, "a stage that is required has a state"
     parser = _fit_parser()
-    # what they were trained with, whatever became of the file that tells it to readers
+    # read from the state, because the file for readers may have been edited
     made = parser.instantiate(parser.parse_object(begun["config"] | {"run": str(run.root)}))
     chosen = json.loads((run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE).read_text())
     return replace(_made(TeacherPlan, made), **chosen)
@@ -77,9 +77,9 @@ def load_plan(run: Run) -> TeacherPlan:
 def _fit_parser() -> ArgumentParser:
     parser = new_parser(
         "teachers fit",
-        "Train the teachers, each on its own partition of the private data.\n\nKilled and started again, the stage"
-        " goes on where it stopped and ends bit for bit where an unbroken one ends. Where it runs (threads, workers,"
-        " executor, gpus, share) changes nothing of what it leaves, and may change on the way.",
+        "Train the teachers, each on its own partition of the private data.\n\nIf it is killed and started again, the"
+        " stage continues where it stopped, and its result is bit for bit that of an uninterrupted one. Where it runs"
+        " (threads, workers, executor, gpus, share) does not affect the result, and may change in between.",
     )
     parser.add_class_arguments(TeacherPlan, as_group=False)
     parser.add_class_arguments(Execution, as_group=False)
@@ -87,14 +87,14 @@ def _fit_parser() -> ArgumentParser:
         "--share",
         type=str | None,
         default=None,
-        help="``i/n`` trains every n-th chunk from the i-th on, ``rank`` takes i and n from torchrun or SLURM. Whoever"
-        " trains the last chunk finishes the stage.",
+        help="``i/n`` trains every n-th chunk, starting with number i from 0; ``rank`` takes i and n from torchrun or"
+        " SLURM. The process that trains the last chunk finishes the stage.",
     )
     parser.add_argument(
         "--logger",
         type=CurveFormat,
         default="csv",
-        help="where curves of losses go in the teachers' folder, ``csv`` or ``tensorboard``; loggers that send them"
+        help="format of the loss curves in the teachers' folder, ``csv`` or ``tensorboard``; loggers that send them"
         " elsewhere are not offered, because they are PRIVATE.",
     )
     add_run(parser)
@@ -102,20 +102,20 @@ def _fit_parser() -> ArgumentParser:
     parser.add_argument(
         "--dry_run",
         action="store_true",
-        help="say how large partitions are (PRIVATE), what memory and time it will take and where it will run, and"
-        " write nothing",
+        help="print the sizes of partitions (PRIVATE), the memory and time that training will take and where it will"
+        " run; write nothing",
     )
     return parser
 
 
 def _made(kind: type[Settings], made: Namespace) -> Settings:
-    """Return the settings of one kind among those of a command."""
+    """Return the settings of one dataclass among those of a command."""
     chosen: dict[str, Any] = {field.name: made[field.name] for field in fields(kind)}
     return kind(**chosen)
 
 
 def _kept(config: Json) -> Json:
-    """Return the settings without those that change nothing of what is left behind."""
+    """Return the settings without those that do not affect the outputs."""
     return {name: value for name, value in config.items() if name not in _WHERE}
 
 

@@ -20,23 +20,23 @@ from pate.validation import expect, expect_open_unit
 
 SPLIT_OF_ROLE = {Role.PRIVATE: 0, Role.PUBLIC: 1, Role.TEST: 2}
 _OFFICIAL = {0: 162_770, 1: 19_867, 2: 19_962}
-"""CelebA's evaluation partition: how many rows of each part, one part after the other."""
+"""CelebA's evaluation partition: the number of rows of each part, one part after the other."""
 _GIVE_IDS = "given once where they are collected, such as ids=np.arange(len(X)).astype(str)"
 
 
 class Arrays(DataSource):
     """An ``.npz`` file with ``X`` ``[N, ...]``, ``Y`` ``[N, C]`` (0/1 or -1/1) and ``ids`` ``[N]``.
 
-    An id names a record for good: it is given once, where the records are collected, and stays when others come and go.
-    Row numbers do not: a record that is removed would rename all that follow and so reach all teachers.
+    An id names a record for good: it is assigned once, when the records are collected, and stays when others come and
+    go. Row numbers do not: removing a record would renumber all later ones and so affect all teachers.
 
-    Optional arrays: ``split`` ``[N]`` (0 private, 1 public, 2 test), ``group`` ``[N]`` (whose record it is),
-    ``label_names`` ``[C]``.
+    Optional arrays: ``split`` ``[N]`` (0 private, 1 public, 2 test), ``group`` ``[N]`` (the person to whom a record
+    belongs), ``label_names`` ``[C]``.
 
     Args:
         path: the file.
-        labels: names of the labels to learn, all of them where None.
-        public_fraction: share of public records where the file has no ``split``; a hash of the id decides.
+        labels: names of the labels to learn; None for all.
+        public_fraction: share of public records if the file has no ``split``; a hash of the id decides.
         test_fraction: share of test records, likewise.
         features: a public map of the features.
     """
@@ -161,7 +161,7 @@ class CelebAAttributes(DataSource):
 
 
 def _beside(path: Path) -> Path:
-    # links lead to the same records, and so to the same ledger
+    # a link leads to the same records, and so to the same ledger
     return path.resolve().with_suffix(".ledger.sqlite")
 
 
@@ -177,6 +177,6 @@ def _expect_official(partition: NDArray[Any], *, source: str) -> None:
 
 
 def _split_by_hash(groups: StrArray, public_fraction: float, test_fraction: float) -> IntArray:
-    """Split by a public hash of the group or id, so that no record decides where another goes and no group is torn."""
+    """Split by a public hash of the group or id, so that no record affects another's role and no group is divided."""
     places = np.array([crc32(str(group).encode()) / 2**32 for group in groups])
     return np.where(places < public_fraction, 1, np.where(places < public_fraction + test_fraction, 2, 0))

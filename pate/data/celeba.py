@@ -18,7 +18,7 @@ from pate.data.source import DataSource, located
 from pate.typing import BoolArray, Float32Array, IntArray, UInt8Array
 from pate.validation import expect, expect_count
 
-# Pictures of a role that decode to less than this are read once and kept.
+# Pictures of a role that take less than this when decoded are read once and kept.
 _KEEP_BYTES = 2 * 2**30
 
 
@@ -61,7 +61,7 @@ class ImageFiles(Features):
         return ImageFiles([self.paths[row] for row in rows], self.size)
 
     def identity(self) -> str:
-        """Return the names, sizes and times of change of the files."""
+        """Return the names, sizes and modification times of the files."""
         return repr([(path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in self.paths])
 
 
@@ -84,13 +84,13 @@ class CelebA(DataSource):
     """A folder in CelebA's format.
 
     ``img_align_celeba/`` holds the pictures; ``list_attr_celeba.txt`` the attributes (-1/1 or 0/1, with or without its
-    count line); ``list_eval_partition.txt`` or ``.csv`` the roles (0 private, 1 public, 2 test); and
-    ``identity_CelebA.txt``, where there is one, whose picture each is.
+    count line); ``list_eval_partition.txt`` or ``.csv`` the roles (0 private, 1 public, 2 test);
+    ``identity_CelebA.txt``, if there is one, the person on each picture.
 
     Args:
         root: the folder.
         size: pictures are cut to their central square and resized to this many pixels.
-        labels: the attributes to learn, all of them where None.
+        labels: the attributes to learn; None for all.
         features: a public map of the pictures.
     """
 

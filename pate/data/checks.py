@@ -1,4 +1,4 @@
-"""Checks of what a source reads: labels, their names, ids and features."""
+"""Checks of the labels, their names, ids and features that a source reads."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from pate.validation import expect
 
 
 def as_text(values: NDArray[Any]) -> StrArray:
-    """Return ids or groups ``[N]`` as strings, as wide as the longest of them and not as those of other roles."""
+    """Return ids or groups ``[N]`` as strings, as wide as the longest of them, independently of other roles."""
     return np.array([str(value) for value in values.tolist()], dtype=np.str_)
 
 
@@ -29,7 +29,7 @@ def check_labels(labels: NDArray[Any], *, source: str) -> UInt8Array:
 
 
 def select_labels(names: Sequence[str], wanted: Sequence[str] | None, *, source: str) -> IntArray:
-    """Return the columns of ``wanted`` names, or all of them. Raises ``ValueError`` on a name that is not there."""
+    """Return the columns of the ``wanted`` names, or all if None. Raises ``ValueError`` on an unknown name."""
     if wanted is None:
         return np.arange(len(names))
     expect(wanted, "at least one label", labels=list(wanted))

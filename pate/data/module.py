@@ -1,4 +1,4 @@
-"""The old names of what sources are made of, for one more version; use those of `pate.data`."""
+"""Deprecated names, kept for one more version; use those of `pate.data`."""
 
 import warnings
 from typing import Any

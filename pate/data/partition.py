@@ -1,4 +1,4 @@
-"""Which teacher a record goes to: a keyed hash of its own id, so that no record moves another."""
+"""Assignment of records to teachers by a keyed hash of their own ids, so that no record affects another."""
 
 import hashlib
 from collections.abc import Iterable
@@ -13,10 +13,10 @@ from pate.validation import expect, expect_count
 def assign_teachers(units: Iterable[str], *, num_teachers: int, key: bytes) -> IntArray:
     """Return the teacher of each record, ``[N]`` integers in ``[0, num_teachers)``.
 
-    It is a keyed BLAKE2b of 64 bits modulo ``num_teachers``: even to one part in 2^64 / num_teachers.
+    The teacher is a keyed 64-bit BLAKE2b hash modulo ``num_teachers``: uniform to one part in 2^64 / num_teachers.
 
     Args:
-        units: what is assigned: the records' ids, or their groups where a person has several records.
+        units: the units of assignment: the records' ids, or their groups if a person has several records.
         num_teachers: the number of teachers, at least 2.
         key: a secret of 16 to 64 bytes. Without it nobody can tell which teacher saw a record.
 
@@ -36,8 +36,8 @@ def partition_records(ids: StrArray, units: StrArray, *, num_teachers: int, key:
     """Return the rows of each teacher's records, sorted by id so that the order of the source does not matter.
 
     Args:
-        ids: of the records, ``[N]``.
-        units: what is assigned, ``[N]``; see `assign_teachers`.
+        ids: ids of the records, ``[N]``.
+        units: units of assignment, ``[N]``; see `assign_teachers`.
         num_teachers: the number of teachers.
         key: the secret of the partition.
     """

@@ -1,4 +1,4 @@
-"""Records of one role: features that are read when they are asked for and may be mapped, labels, ids and groups."""
+"""Records of one role: lazily read features, labels, ids and groups."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _BLOCK_BYTES = 1 << 24
 
 
 class Role(StrEnum):
-    """What records are for."""
+    """The purpose of records."""
 
     PRIVATE = "private"
-    """Records that teachers train on. What is computed from them is PRIVATE."""
+    """Records on which teachers are trained. Everything computed from them is PRIVATE."""
     PUBLIC = "public"
-    """Samples that teachers vote on. Their features are public; their labels, where known, are not used."""
+    """Samples on which teachers vote. Their features are public; their labels, if known, are not used."""
     TEST = "test"
-    """Held-out records with their truth, on which a student is judged."""
+    """Held-out records with true labels, on which a student is evaluated."""
 
 
 class Features(ABC):
-    """Features of ``N`` records, read when they are asked for.
+    """Features of ``N`` records, read when they are needed.
 
-    A new kind needs `shape` and `__getitem__`. It is always read in blocks or batches, never as a whole, except by a
-    feature map that says so.
+    A subclass implements `shape` and `__getitem__`. Features are read in blocks or batches, never as a whole, except by
+    feature maps that say so.
     """
 
     @property
@@ -45,13 +45,13 @@ class Features(ABC):
         """Return the rows ``index``, integers of any shape ``[...]``, as a new float32 array ``[..., *shape[1:]]``."""
 
     def select(self, rows: IntArray) -> Features:
-        """Return the features of some ``rows`` ``[M]`` alone, read when they are asked for unless overridden."""
+        """Return the features of some ``rows`` ``[M]``, read lazily unless a subclass overrides this."""
         return _SelectedFeatures(self, rows)
 
     def identity(self) -> str | None:
-        """Return a text that differs wherever the features do, None (the default) where only their values tell.
+        """Return a text that identifies the features; None (the default) if only their values do.
 
-        Files are named by it without reading them, such as by their names, sizes and times of change.
+        It allows to identify files without reading them, for example by names, sizes and modification times.
         """
         return None
 
@@ -77,7 +77,7 @@ class ArrayFeatures(Features):
         return rows
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """Return the array itself, for numpy's functions."""
+        """Return the array itself, so that numpy's functions take it."""
         return np.array(self.values, dtype=dtype, copy=copy)
 
     def select(self, rows: IntArray) -> ArrayFeatures:
@@ -98,7 +98,7 @@ class _SelectedFeatures(Features):
 
 
 def as_features(features: Any) -> Features:
-    """Return ``features``, wrapped where they are an array or another object with a shape that reads rows by index."""
+    """Return ``features``, wrapped if they are an array or another object with a shape that reads rows by index."""
     if isinstance(features, Features):
         return features
     if isinstance(features, np.ndarray):
@@ -119,12 +119,11 @@ class Records:
     """Records of one role.
 
     Attributes:
-        features: ``[N, ...]`` float32, by index; an array is wrapped.
+        features: ``[N, ...]`` float32, read by index; an array is wrapped.
         labels: ``[N, C]`` in {0, 1}.
-        ids: ``[N]`` strings, unique over all roles. An id is the record's own: it stays when other records come and
+        ids: ``[N]`` strings, unique over all roles. An id belongs to its record: it stays when other records come and
             go, and so is never a row number.
-        groups: ``[N]`` strings, whose record it is, for teachers that are assigned by person; None where the source
-            does not say.
+        groups: ``[N]`` strings, the person that each record belongs to, for assignment by person; None if unknown.
     """
 
     features: Features

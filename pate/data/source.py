@@ -1,4 +1,4 @@
-"""The contract of a data source: one source of records in three roles."""
+"""The interface of a data source: records in three roles."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from pate.validation import expect
 class DataSource(ABC):
     """One source of records in the three roles of `Role`.
 
-    Subclass it with the paths and choices of a source as arguments, and name it by class path in ``data.yaml``. The
-    private records are read by the stages `teachers` alone. `pate.testing.sources.SourceContract` tests a subclass.
+    Write a subclass whose arguments are the paths and options of the source, and name it by class path in
+    ``data.yaml``. Only the stages `teachers` read the private records. `pate.testing.sources.SourceContract` tests a
+    subclass.
 
     Args:
-        features: a public map of the raw features that teachers and student alike see, or None for the raw ones.
+        features: a public map of the raw features, applied for teachers and student alike; None for the raw features.
     """
 
     def __init__(self, *, features: FeatureMap | None = None) -> None:
@@ -38,7 +39,7 @@ class DataSource(ABC):
     def load(self, role: Role) -> Records:
         """Read the raw records of a role.
 
-        What is read of public and test records, their ids and order included, is a function of those records alone.
+        The content, ids and order of public and test records must depend on those records alone.
 
         Raises:
             ValueError: in one line, if the source cannot be used.
@@ -46,19 +47,19 @@ class DataSource(ABC):
 
     @property
     def feature_map(self) -> FeatureMap | None:
-        """The public map of the features, None where teachers and student see the raw ones."""
+        """The public map of the features, or None if teachers and student see the raw ones."""
         return self._feature_map
 
     @property
     def ledger_path(self) -> Path | None:
         """The file of the ledger, beside the private data, so that all runs on them share it.
 
-        None where the source names no place; the ledger then counts what one run releases and nothing else.
+        None if the source names no place; the ledger then counts the releases of one run alone.
         """
         return None
 
     def records(self, role: Role) -> Records:
-        """Return the records of a role, their features mapped; read once."""
+        """Return the records of a role with mapped features; they are read only once."""
         if role not in self._records:
             records = self.load(role)
             if self._feature_map is not None:
@@ -69,9 +70,9 @@ class DataSource(ABC):
         return self._records[role]
 
     def fingerprint(self, role: Role) -> str:
-        """Return a hash of the raw records of a role, read in blocks; pictures count by name, size and time of change.
+        """Return a hash of the raw records of a role, read in blocks; of pictures, names, sizes and times are hashed.
 
-        It changes when a record of the role does. That of private records is PRIVATE.
+        It changes when a record of the role does. The hash of private records is PRIVATE.
         """
         raw = self.load(role)
         groups = None if raw.groups is None else raw.groups.tolist()
@@ -92,7 +93,7 @@ class DataSource(ABC):
 
 
 def located(path: Path | str) -> Path:
-    """Return a path with its environment variables filled in. Raises ``ValueError`` where one is not set."""
+    """Return a path with its environment variables expanded. Raises ``ValueError`` if one is not set."""
     filled = os.path.expandvars(path)
     expect("$" not in filled, "the environment variables of a path to be set", path=str(path))
     return Path(filled).expanduser()

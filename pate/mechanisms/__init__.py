@@ -1,4 +1,4 @@
-"""Private selection: each mechanism is an object that is called with scores and a generator and describes its cost."""
+"""Private selection: mechanisms are objects that select when called with scores, and that describe their cost."""
 
 from pate.mechanisms.base import Mechanism as Mechanism
 from pate.mechanisms.base import TopKMechanism as TopKMechanism

@@ -1,4 +1,4 @@
-"""What a mechanism is: how it selects and what that costs, on one object."""
+"""The interface of a mechanism: one object that both selects and describes the cost of selecting."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ Released_co = TypeVar("Released_co", covariant=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism(ABC, Generic[Released_co]):
-    """A private mechanism: call it with scores and a generator to select; `event` is what a call costs.
+    """A private mechanism: call it with scores and a generator to select; `event` describes the cost of a call.
 
-    Subclasses are frozen keyword-only dataclasses whose parameters are checked once, when they are made. Every constant
-    that the cost follows from is a field, so that a cost cannot be stated for another mechanism than the one that ran.
+    Subclasses are frozen keyword-only dataclasses whose parameters are checked once, on construction. Every constant
+    on which the cost depends is a field, so that a cost always belongs to the mechanism that ran.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ()
-    """The fields that are scales of noise, in votes: multiplied by 2, they halve every shift of a vote."""
+    """Names of the fields that are scales of noise, in votes: doubling all of them halves the weight of a vote."""
 
     def __post_init__(self) -> None:
         expect_positive(**{name: getattr(self, name) for name in self.noise_parameters})
 
     @abstractmethod
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> Released_co:
-        """Release something of ``scores``, ``[d]`` or a batch ``[B, d]``, with noise from ``generator``."""
+        """Release a selection from ``scores``, ``[d]`` or a batch ``[B, d]``, with noise from ``generator``."""
 
     @abstractmethod
     def event(self, relation: NeighboringRelation) -> Event:
@@ -56,16 +56,16 @@ class TopKMechanism(Mechanism[IntArray]):
     """Select k of d items with noise of one scale.
 
     Attributes:
-        k: how many items, 1..d (at most ``d - spare``).
+        k: number of items, 1..d (at most ``d - spare``).
         scale: scale of the noise, in votes.
 
     Raises:
-        ValueError: on ``k < 1``, ``scale <= 0`` or, where there is a choice of noise, an unknown one.
+        ValueError: on ``k < 1``, ``scale <= 0`` or, if there is a choice of noise, an unknown one.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
     spare: ClassVar[int] = 0
-    """How many items must be left out at least."""
+    """The least number of items that must be left out."""
 
     k: int
     scale: float
@@ -75,7 +75,7 @@ class TopKMechanism(Mechanism[IntArray]):
         expect_count(1, k=self.k)
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        """Select from ``scores`` ``[d]`` or ``[B, d]``: indices of items, int64 ``[k]`` or ``[B, k]``.
+        """Select from ``scores`` ``[d]`` or ``[B, d]``; return indices of items, int64 ``[k]`` or ``[B, k]``.
 
         Raises:
             ValueError: on scores that are not finite numbers, or too few for k.
@@ -87,11 +87,11 @@ class TopKMechanism(Mechanism[IntArray]):
 
     @abstractmethod
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
-        """Select from scores ``[B, d]``: indices ``[B, k]``."""
+        """Select from scores ``[B, d]``; return indices ``[B, k]``."""
 
 
 def choice_event(relation: NeighboringRelation, *, eta: float, noise: Noise, count: int = 1) -> Event:
-    """Describe ``count`` choices of the largest noisy score, each among scores that move within ``eta`` scales.
+    """Describe ``count`` choices of the largest noisy score, whose scores move within ``eta`` times the noise scale.
 
     One choice is ``eta``-bounded range with Gumbel noise (Durfee & Rogers (2019); Dong, Durfee & Rogers (2020)) and
     ``eta``-pure DP with any other noise of `pate.mechanisms.noise.Noise` (Shekelyan & Loukides (2022)).

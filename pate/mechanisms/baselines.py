@@ -21,9 +21,9 @@ from pate.validation import expect, expect_count, expect_open_unit, expect_posit
 class OneShotLaplace(TopKMechanism):
     """Release the k largest scores with Laplace noise, in order (Qiao, Su & Zhang (2021), Algorithm 1).
 
-    Privacy: pure DP of ``k w / scale``, ``w`` 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD. Against the
-    largest noisy score that is left out, each of the k moves by w at most, and the density of its noise by a factor of
-    ``exp(w / scale)``: this covers the order too.
+    Privacy: pure DP of ``k w / scale``, with ``w`` 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD. Relative
+    to the largest noisy score that is left out, each of the k moves by at most w, which changes the density of its
+    noise by at most a factor of ``exp(w / scale)``: this covers the order too.
 
     Args:
         k: length of the list, 1..d.
@@ -58,9 +58,9 @@ def one_shot_laplace_scale(*, k: int, num_items: int, epsilon: float, delta: flo
 class LaplaceCounts(Mechanism[FloatArray]):
     """Release every score with Laplace noise (Dwork et al. (2006)).
 
-    What is released are floating-point numbers: round them to a public grid before they leave.
+    It returns floating-point numbers: round them to a public grid before releasing them.
 
-    Privacy: pure DP of ``num_items / scale`` under both relations, no count moving by more than one vote.
+    Privacy: pure DP of ``num_items / scale`` under both relations, because no count moves by more than one vote.
 
     Args:
         num_items: the number of scores d, at least 1.
@@ -100,10 +100,10 @@ class GammaCounts(Mechanism[FloatArray]):
     """Release every score with noise of density proportional to ``exp(-max_i abs(z_i) / scale)``.
 
     The mechanism of Hardt & Talwar (2010) for the largest norm (Steinke & Ullman (2017), Theorem 1.2): a radius from a
-    gamma law of shape d + 1, and a uniform point of the cube. What is released are floating-point numbers: round them
-    to a public grid before they leave.
+    gamma law of shape d + 1, and a uniform point of the cube. It returns floating-point numbers: round them to a public
+    grid before releasing them.
 
-    Privacy: pure DP of ``1 / scale`` under both relations, whatever d, no count moving by more than one vote.
+    Privacy: pure DP of ``1 / scale`` under both relations for any d, because no count moves by more than one vote.
 
     Args:
         scale: scale of the noise, in votes.

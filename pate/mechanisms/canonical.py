@@ -1,10 +1,10 @@
-"""The canonical mechanism: one choice among all subsets of size k, at the cost of a single choice whatever k.
+"""The canonical mechanism: a choice among all subsets of size k, at the cost of a single choice for any k.
 
-Shekelyan & Loukides (2022). A subset is as good as
+Shekelyan & Loukides (2022). The utility of a subset is
 ``gamma * (its smallest score) - (1 - gamma) * (the largest score left out)``. With ranks from 1, all subsets
-with the same head h (ranks 1..h are in, h + 1 is out) and tail t (t is in, all beyond are out) are equally
-good; there are ``binom(t - h - 2, k - h - 1)`` of them, and the top-k itself. So a class (h, t) is drawn
-first, a uniform member of it after.
+with the same head h (ranks 1..h are in, h + 1 is out) and tail t (t is in, all beyond are out) have the same
+utility; there are ``binom(t - h - 2, k - h - 1)`` of them, and the top-k itself. So a class (h, t) is drawn
+first, and then a uniform member of it.
 """
 
 import math
@@ -45,21 +45,21 @@ class ClassProbabilities(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CanonicalMechanism(TopKMechanism):
-    """Choose one subset of size k among all of them; it is released in ascending order of index.
+    """Choose one subset among all subsets of size k; it is released in ascending order of index.
 
     Gumbel noise: with probability proportional to ``exp(u / scale)`` for the utility
     ``u(S) = gamma min_S x - (1 - gamma) max_{not S} x``. Exponential noise: by permute-and-flip over all subsets with
     the same utility.
 
-    Privacy: for any k and gamma one choice of ``w / scale``, bounded range with Gumbel noise and pure DP with
+    Privacy: for any k and gamma a single choice of ``w / scale``, bounded range with Gumbel noise and pure DP with
     exponential noise; ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD. All scores move within a
-    window w, so ``u`` moves within ``gamma`` times that window minus ``1 - gamma`` times it, whose width is w for every
-    subset at once (Shekelyan & Loukides (2022)).
+    window of width w, so the utilities of all subsets move together within ``gamma`` times that window minus
+    ``1 - gamma`` times it, which has width w (Shekelyan & Loukides (2022)).
 
     Args:
         k: size of the subset, 1..d-1.
         scale: scale of the noise, in votes.
-        gamma: weight of the smallest score chosen, in [0, 1]; 1 costs O(d) once sorted.
+        gamma: weight of the smallest score chosen, in [0, 1]; 1 takes O(d) time after sorting.
         noise: ``gumbel`` or ``exponential``.
 
     Raises:
@@ -90,7 +90,7 @@ class CanonicalMechanism(TopKMechanism):
         return chosen
 
     def event(self, relation: NeighboringRelation) -> Event:
-        """Describe one choice, whatever k and gamma."""
+        """Describe a single choice, for any k and gamma."""
         return choice_event(relation, eta=relation.count_window / self.scale, noise=self.noise)
 
     def class_probabilities(self, scores: ArrayLike) -> ClassProbabilities:
@@ -300,7 +300,7 @@ def _locate(
     generator: np.random.Generator,
 ) -> tuple[IntArray, IntArray]:
     """Find the column at which the cumulative mass of a row passes ``mass``, and draw a head given it."""
-    # rounding may put the mass at the very end: the last column that holds any takes it
+    # rounding may put the mass at the very end, which counts as the last column that holds any
     mass = np.minimum(mass, np.nextafter(cumulative[rows, -1], 0))
     tail = np.argmax(cumulative[rows] > mass[:, None], axis=1)
     given = np.cumsum(heads[rows] * table.T[tail], axis=1)

@@ -33,7 +33,7 @@ def sort_counts(counts: ArrayLike, *, upper: int) -> SortedCounts:
 
     Args:
         counts: ``[C]`` or ``[B, C]`` integers in ``[0, upper]``.
-        upper: the public largest count, the number of teachers, below 2^53.
+        upper: the largest possible count, which is the public number of teachers, below 2^53.
 
     Raises:
         ValueError: on counts of another shape, kind or range, or ``upper`` that is not a positive integer.
@@ -57,7 +57,7 @@ class GapChoice(Mechanism[IntArray]):
         noise: ``gumbel``, ``exponential``, ``laplace`` or ``gaussian``.
         allow_empty: whether k may be 0 or C, at the public sentinels. Otherwise it lies in 1..C-1.
         regularizer: public numbers ``[C + 1]`` added to the gaps, kept as a tuple; minus infinity rules a k out.
-        kbar: largest k, for a domain that is unknown: counts of rank beyond ``kbar + 1`` have no influence.
+        kbar: largest k, for an unknown domain: counts of rank beyond ``kbar + 1`` have no influence.
 
     Raises:
         ValueError: on ``scale <= 0``, an unknown noise, ``kbar`` outside 1..C, a regulariser that is not of shape
@@ -94,11 +94,11 @@ class GapChoice(Mechanism[IntArray]):
 
     @property
     def num_candidates(self) -> int:
-        """How many ranks there are to choose from."""
+        """The number of ranks to choose from."""
         return len(range(self.num_labels + 1)[self._candidates])
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        """Choose a rank by gaps ``[C + 1]`` or ``[B, C + 1]``: int64 ``[]`` or ``[B]``.
+        """Choose a rank by gaps ``[C + 1]`` or ``[B, C + 1]``; return it as int64 ``[]`` or ``[B]``.
 
         Raises:
             ValueError: on gaps that are not finite numbers, or not C + 1 of them.
@@ -130,7 +130,7 @@ class GapChoice(Mechanism[IntArray]):
 
 
 def as_counts(counts: ArrayLike, upper: int) -> tuple[IntArray, bool]:
-    """Return counts as ``[B, C]``, and whether they came as one row ``[C]``.
+    """Return counts as ``[B, C]``, and whether they were given as one row ``[C]``.
 
     Raises:
         ValueError: unless they are integers of shape ``[C]`` or ``[B, C]`` in ``[0, upper]``, ``0 < upper < 2^53``.

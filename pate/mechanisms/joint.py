@@ -1,4 +1,4 @@
-"""The joint mechanism: one choice among all ordered k-sequences.
+"""The joint mechanism: a single choice among all ordered k-sequences.
 
 Gillenwater, Joseph, Medina & Ribero (2022), "A joint exponential mechanism for differentially private top-k".
 A sequence s loses ``L(s) = max_i (x_(i) - x_{s_i})`` against the sorted scores. With ``n_i(v)`` the number of
@@ -26,8 +26,8 @@ from pate.validation import expect_count
 JointNoise = Literal["gumbel", "exponential"]
 
 _BLOCKS = 13  # blocks of the first envelope
-_LEVEL_BLOCKS = 32  # blocks of the losses of a batch: many take time to bound, few have more candidates rejected
-_PARTS = 8  # into how many a block is split
+_LEVEL_BLOCKS = 32  # blocks of the losses of a batch: more take longer to bound, fewer reject more candidates
+_PARTS = 8  # into which a block is split
 _REJECTED = 0.9  # share of candidates that may be rejected: one costs as much as a bound at one more loss
 _TABLE = 1 << 16  # largest number of losses times k that is tabulated for every row of a batch of counts
 _CHUNK = 1 << 18  # entries of the tables worked on at once
@@ -74,9 +74,9 @@ class JointMechanism(TopKMechanism):
 
 
 def joint_window(*, k: int, relation: NeighboringRelation) -> int:
-    """Return the width of the window in which the losses of all sequences move together, in votes.
+    """Return the width of the window within which the losses of all sequences move together, in votes.
 
-    Twice the count window: ``x_(i)`` and ``x_{s_i}`` move within it independently of one another. For k = 1 it is the
+    It is twice the count window, because ``x_(i)`` and ``x_{s_i}`` move within that independently. For k = 1 it is the
     count window itself, because ``x_(1)`` is common to all sequences.
     """
     expect_count(1, k=k)
@@ -84,7 +84,7 @@ def joint_window(*, k: int, relation: NeighboringRelation) -> int:
 
 
 def _rows_at_once(rows: Rows, k: int) -> int:
-    """Return how many rows of a batch of counts are tabulated together; 1 where they are not."""
+    """Return how many rows of a batch of counts are tabulated together; 1 if they are not."""
     if len(rows) == 1 or rows.dtype.kind == "f" or not rows.size:
         return 1
     spread = int(rows.max()) - int(rows.min())
@@ -92,7 +92,7 @@ def _rows_at_once(rows: Rows, k: int) -> int:
 
 
 def _reach(below: FloatArray, k: int, losses: FloatArray) -> IntArray:
-    """Return ``n_i(v)`` for every v in ``losses``, ``[V, k]``: how many items may stand at place i."""
+    """Return ``n_i(v)`` for every v in ``losses``, ``[V, k]``: the number of items that may take place i."""
     return np.searchsorted(below, below[:k] + losses[:, None], side="right")
 
 
@@ -217,10 +217,10 @@ def _draw_batch(below: IntArray, k: int, scale: float, noise: JointNoise, genera
 
 
 def _draw_levels(below: IntArray, reach: IntArray, k: int, scale: float, generator: np.random.Generator) -> IntArray:
-    """Draw per row the level ``[B]`` that the loss of the sequence stays within.
+    """Draw for each row the level ``[B]`` that bounds the loss of the sequence.
 
-    Levels are proposed in blocks, weighted as if all of a block had the sequences of its last level, and accepted in
-    proportion to those that they have.
+    Levels are proposed in blocks, weighted as if every level of a block had as many sequences as its last level, and
+    accepted in proportion to the number that they really have.
     """
     num_rows, width = reach.shape
     edges = np.unique(np.linspace(0, width, min(width, _LEVEL_BLOCKS) + 1).astype(np.int64))

@@ -22,16 +22,16 @@ class Listed(NamedTuple):
     """At most k items."""
 
     items: IntArray
-    """``[k]`` or ``[B, k]``: indices, -1 where nothing is listed."""
+    """``[k]`` or ``[B, k]``: indices of the listed items, then -1."""
     listed: BoolArray
     """Same shape: which places hold an item."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DomainMechanism(Mechanism[Listed]):
-    """List at most k of the kbar largest items, run for one relation, which a threshold in it follows from.
+    """List at most k of the kbar largest items, with a threshold that is set for one relation.
 
-    Only the ``kbar + 1`` largest scores have any influence. What it costs is known for ``relation`` alone.
+    Only the ``kbar + 1`` largest scores have any influence. The cost is known for ``relation`` alone.
 
     Args:
         k: largest length of the list, 1..kbar.
@@ -71,14 +71,14 @@ class DomainMechanism(Mechanism[Listed]):
         return Listed(found.items[0], found.listed[0]) if single else found
 
     def event(self, relation: NeighboringRelation) -> Event:
-        """Describe the cost of one row. Raises ``ValueError`` under another relation than that of the run."""
+        """Describe the cost of one row. Raises ``ValueError`` under a relation other than the mechanism's own."""
         expect(relation is self.relation, f"a cost under {self.relation}, which it is run for", relation=str(relation))
         return ComposedEvent(
             events=(*self._parts(), FailureEvent(neighboring_relation=self.relation, delta=self.delta))
         )
 
     def events(self) -> Mapping[NeighboringRelation, Event]:
-        """Describe the cost of one row under the relation of the run, the only one for which it is known."""
+        """Describe the cost of one row under the mechanism's own relation, the only one for which it is known."""
         return {self.relation: self.event(self.relation)}
 
     @abstractmethod
@@ -87,21 +87,21 @@ class DomainMechanism(Mechanism[Listed]):
 
     @abstractmethod
     def _parts(self) -> tuple[Event, ...]:
-        """Describe what one row costs apart from ``delta``."""
+        """Describe the cost of one row apart from ``delta``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LimitedDomain(DomainMechanism):
-    """Peel at most k of the kbar largest with Gumbel noise, until a noisy threshold comes first.
+    """Peel at most k of the kbar largest items with Gumbel noise, until a noisy threshold comes first.
 
     The threshold has the score ``h_(kbar+1) + w + scale log(kbar / delta)``, ``w`` the count window. The paper has
     ``w = 1``, which is ADD_REMOVE_TEACHER; the same proof holds with ``w = 2`` under REPLACE_RECORD. Items are listed
     in the order of choice.
 
-    Privacy: k bounded-range choices of ``w / scale``, but for the probability ``delta``. Items that enter the domain of
-    a neighbor can be paired with those that leave it so that each pair moves within the window; and when every such
-    item is counted as the end of the list, a list is at most ``1 + delta`` times as likely as before. Neighbors are
-    then k bounded-range choices apart.
+    Privacy: k bounded-range choices of ``w / scale``, except with probability ``delta``. Items that enter the domain of
+    a neighbor can be paired with those that leave it so that each pair moves within the window; and if every such item
+    is counted as the end of the list, a list is at most ``1 + delta`` times as likely as before. Neighbors are then k
+    bounded-range choices apart.
 
     Args:
         k: largest length of the list, 1..kbar.

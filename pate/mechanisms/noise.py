@@ -1,4 +1,4 @@
-"""Random streams and noise, all of it float64: float32 exponentials are exactly zero now and then."""
+"""Random streams and noise, all in float64: float32 exponentials are exactly zero now and then."""
 
 import secrets
 from typing import Literal, get_args
@@ -21,7 +21,7 @@ def private_generator() -> np.random.Generator:
 
 
 def seeded_generator(seed: int, *, release: int = 0) -> np.random.Generator:
-    """Return a repeatable generator for tests and teaching. What it noises is NOT private.
+    """Return a repeatable generator for tests and teaching. Releases with its noise are NOT private.
 
     ``release`` numbers the releases made with one seed, so that no two of them share a stream.
     """

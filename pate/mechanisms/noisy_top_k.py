@@ -23,8 +23,8 @@ class NoisyTopK(TopKMechanism):
     """Release the SET of the k largest of ``scores + scale * noise``, the noise drawn once, as ascending indices.
 
     Given the noise of the items left out, each member must exceed a threshold that moves by at most the count window
-    ``w`` against it, and the chance of that changes by a factor of ``exp(w / scale)`` at most. The order of the noisy
-    scores is not released: this proof is for the set.
+    ``w`` relative to it, so the probability of that changes by a factor of at most ``exp(w / scale)``. The order of the
+    noisy scores is not released: this proof is for the set.
 
     Privacy: with Gumbel noise, k bounded-range choices of ``w / scale`` (the set of `GumbelPeeling`); with any other
     noise, pure DP of ``k w / scale`` (Shekelyan & Loukides (2022)). ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2
@@ -90,7 +90,7 @@ class NoisyMax(Mechanism[IntArray]):
         expect_noise(self.noise)
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        """Choose from ``scores`` ``[d]`` or ``[B, d]``: one index, int64 ``[]`` or ``[B]``.
+        """Choose from ``scores`` ``[d]`` or ``[B, d]``; return one index per row, int64 ``[]`` or ``[B]``.
 
         Raises:
             ValueError: on scores that are not finite numbers.
@@ -111,9 +111,9 @@ def scale_for_epsilon(epsilon: float, *, window: float, draws: int = 1) -> float
 
     Args:
         epsilon: the guarantee, above 0.
-        window: width of the window in which scores move, in votes: the count window, or that of
-            `pate.mechanisms.joint.joint_window`.
-        draws: k for the one-shot and peeling mechanisms, 1 for the canonical and the joint one.
+        window: width of the window within which scores move, in votes: the count window, or
+            `pate.mechanisms.joint.joint_window` for the joint mechanism.
+        draws: k for the one-shot and peeling mechanisms, 1 for the canonical and the joint mechanism.
 
     Raises:
         ValueError: on a number that is not positive.

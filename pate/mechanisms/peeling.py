@@ -1,4 +1,4 @@
-"""Peeling: k rounds of choosing one item without replacement. The output is ordered."""
+"""Peeling: choosing one item without replacement in each of k rounds; the output is ordered."""
 
 import math
 from bisect import bisect_right
@@ -15,14 +15,14 @@ from pate.mechanisms.ranking import ROWS, Rows, deficits, k_smallest, noisy_defi
 from pate.typing import BoolArray, FloatArray, IntArray
 
 _REACH = 30.0  # items further than this many scales below the best share one envelope
-_MANY_ROWS, _FEW_ITEMS = 4, 1024  # at least so many rows of fewer items than this are peeled together, turn by turn
+_MANY_ROWS, _FEW_ITEMS = 4, 1024  # at least so many rows of fewer items than this are peeled together, round by round
 
 
 @dataclass(frozen=True, kw_only=True)
 class GumbelPeeling(TopKMechanism):
     """Peel k items by the exponential mechanism: the k largest scores with Gumbel noise drawn once, in order.
 
-    Durfee & Rogers (2019), Lemma 4.2: the two have one law.
+    Both have the same law (Durfee & Rogers (2019), Lemma 4.2).
 
     Privacy: k bounded-range choices of ``w / scale`` for the ordered output (Dong, Durfee & Rogers (2020)); ``w`` is 1
     vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
@@ -91,7 +91,7 @@ def _peel_batch(rows: Rows, k: int, scale: float, generator: np.random.Generator
 
 
 def _peel_row(below: FloatArray, k: int, scale: float, generator: np.random.Generator) -> list[int]:
-    """Peel ranks from ascending deficits ``[d]`` by a table of candidates, made anew when too many are taken."""
+    """Peel ranks from ascending deficits ``[d]`` by a table of candidates, rebuilt when too many are taken."""
     taken = np.zeros(below.size, dtype=np.bool_)
     chosen: list[int] = []
     best = 0  # the first rank that is left
@@ -109,10 +109,10 @@ def _peel_row(below: FloatArray, k: int, scale: float, generator: np.random.Gene
 
 
 class _Candidates:
-    """Draws ranks in proportion to ``exp(-deficit / scale)``, rejecting those taken since the table was made.
+    """Draws ranks in proportion to ``exp(-deficit / scale)``, rejecting those taken since the table was built.
 
-    Masses are in units of the best rank's when the table was made. The items too far below it to be worth a place
-    in the table share one envelope.
+    Masses are in units of the mass that the best rank had when the table was built. Items too far below it to be worth
+    a place in the table share one envelope.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class _Candidates:
         return math.exp((self._base - float(self._below[rank])) / self._scale)
 
     def reaches(self, best: int) -> bool:
-        """Tell whether ``best`` is near enough for its mass to be more than rounding."""
+        """Whether ``best`` is near enough for its mass to exceed rounding errors."""
         return best < self._below.size and float(self._below[best]) - self._base <= _REACH * self._scale
 
     def relative_to(self, best: int) -> float:

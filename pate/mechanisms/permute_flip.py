@@ -6,8 +6,8 @@ visiting time s: item i is then taken at time s with hazard ``p_i / (1 - p_i s)`
 Up to a time e below 1 that hazard is at most ``p_i / (1 - e)``, a Poisson stream whose members are draws of
 the exponential mechanism. So the race is simulated exactly by thinning: a candidate of chance p at time s is
 kept with probability ``(1 - e) / (1 - p s)``, with e = 1/2, 3/4, 7/8 and so on. About two candidates are
-needed, however many items there are. A candidate may come from an envelope of larger total mass, when it is
-itself thinned to the right law.
+needed, however many items there are. A candidate may also come from an envelope of larger total mass, if it
+is itself thinned to the right law.
 """
 
 import math
@@ -53,7 +53,7 @@ def first_heads(
 
     Args:
         log_total: ``[B]``, as for `first_head`.
-        propose: returns a candidate ``[n, m]`` and its chance ``[n]`` for each of the rows ``[n]`` that it is given.
+        propose: returns a candidate ``[n, m]`` and its chance ``[n]`` for each of the given rows ``[n]``.
         generator: source of the times and coins.
     """
     rows = np.arange(log_total.size)

@@ -1,4 +1,4 @@
-"""Scores as all mechanisms read them: checked once, ranked, and as exact distances below the largest."""
+"""Preparation of scores for all mechanisms: checks, ranks, and exact distances below the largest."""
 
 import math
 from typing import NamedTuple, TypeAlias
@@ -22,11 +22,11 @@ class Ranked(NamedTuple):
     order: IntArray
     """``[B, d]``: ``order[:, j]`` is the index of the item of rank j."""
     deficits: FloatArray
-    """``[B, d]``, ascending from 0: how far the score of rank j lies below the largest."""
+    """``[B, d]``, ascending from 0: the distance of the score of rank j below the largest."""
 
 
 def as_rows(scores: ArrayLike) -> tuple[Rows, bool]:
-    """Return scores as ``[B, d]``, and whether they came as one row ``[d]``.
+    """Return scores as ``[B, d]``, and whether they were given as one row ``[d]``.
 
     Raises:
         ValueError: unless they are finite real numbers of shape ``[d]`` or ``[B, d]``, ``d > 0``, whose spread is
@@ -52,7 +52,7 @@ def expect_within(num_items: int, *, spare: int = 0, **values: int) -> None:
 
 
 def deficits(rows: Rows) -> FloatArray:
-    """Return how far each score lies below the largest of its row, ``[B, d]``.
+    """Return the distance of each score below the largest of its row, ``[B, d]``.
 
     Integers are subtracted as integers, so that unsigned ones do not wrap and large ones keep their last digits.
     """

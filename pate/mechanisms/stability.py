@@ -1,4 +1,4 @@
-"""Tests whether a gap proves that the set above it is the same on every neighbor (Zhu & Wang (2022))."""
+"""Tests of whether a gap proves that the set above it is the same on every neighbor (Zhu & Wang (2022))."""
 
 import math
 from abc import abstractmethod
@@ -24,8 +24,8 @@ class _GapTest(Mechanism[BoolArray]):
     Args:
         delta_test: probability that an unstable set passes, in (0, 1).
         shift: the largest gap at which a neighbor may hold another set, in votes: 1 under ADD_REMOVE_TEACHER and 2
-            under REPLACE_RECORD, for a gap between two counts. The cost is known under both relations, whichever the
-            shift is set for.
+            under REPLACE_RECORD, for a gap between two counts. The cost is known under both relations, for whichever
+            the shift is set.
     """
 
     delta_test: float
@@ -37,7 +37,7 @@ class _GapTest(Mechanism[BoolArray]):
         expect_count(1, shift=self.shift)
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> BoolArray:
-        """Test gaps of any shape, one for each query, in votes: booleans of that shape.
+        """Test gaps of any shape, one for each query, in votes; return booleans of that shape.
 
         Raises:
             ValueError: on gaps that are not finite.
@@ -73,11 +73,11 @@ class StabilityTest(_GapTest):
         delta_test: probability that an unstable set passes, in (0, 1).
         shift: the largest gap at which a neighbor may hold another set, in votes: 1 under ADD_REMOVE_TEACHER and 2
             under REPLACE_RECORD, for a gap between two counts.
-        num_teachers: the nominal number of teachers, the largest gap that can be; more generally the largest of the
-            narrower gaps of two neighbors.
+        num_teachers: the nominal number of teachers, which is the largest possible gap; more generally the largest
+            value of the narrower of two neighbors' gaps.
         sigma: standard deviation of the noise, in votes.
-        window: by how many votes the tested number moves between neighbors; None for a gap between two counts, which
-            moves within the count window of the relation.
+        window: the number of votes by which the tested number moves between neighbors; None for a gap between two
+            counts, which moves within the count window of the relation.
 
     Raises:
         ValueError: on ``sigma <= 0``, ``delta_test`` outside (0, 1), or ``shift``, ``num_teachers`` or ``window``
@@ -125,9 +125,9 @@ class StabilityTest(_GapTest):
 class LaplaceStabilityTest(_GapTest):
     """Test gaps with Laplace noise (Zhu & Wang (2022), Algorithm 5).
 
-    Privacy: pure DP of ``w / scale``, ``w`` the count window by which a gap moves, but for a probability:
-    ``delta_test``, or that of passing a gap of w where a test run with a smaller ``shift`` is accounted under another
-    relation. This is for the outcome together with the exact set above the gap.
+    Privacy: pure DP of ``w / scale``, with ``w`` the count window by which a gap moves, except with a certain
+    probability: ``delta_test``, or the probability of passing a gap of w if a test with a smaller ``shift`` is
+    accounted under another relation. This covers the outcome together with the exact set above the gap.
 
     Args:
         delta_test: probability that an unstable set passes, in (0, 1).

@@ -24,10 +24,10 @@ from pate.validation import expect, expect_count, expect_open_unit
 
 @dataclass(frozen=True, kw_only=True)
 class _TestedGap(Mechanism[Released_co]):
-    """The choice of a rank by its gap, and the test of that gap, in turn.
+    """The choice of a rank by its gap, followed by the test of that gap.
 
     Args:
-        num_teachers: the nominal number of teachers, the public largest count.
+        num_teachers: the nominal number of teachers, which is the largest possible count.
         num_labels: the number of labels C.
         scale_gap: scale of the noise of the choice, in votes.
         sigma_test: standard deviation of the noise of the test, in votes.
@@ -49,7 +49,7 @@ class _TestedGap(Mechanism[Released_co]):
     def __post_init__(self) -> None:
         super().__post_init__()
         expect_open_unit(delta_test=self.delta_test)
-        _ = self.choice, self.test  # which check their parameters
+        _ = self.choice, self.test  # both check their parameters
 
     @cached_property
     def choice(self) -> GapChoice:
@@ -87,7 +87,7 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
     Privacy: a `GapChoice` composed with a `StabilityTest` (Zhu & Wang (2022), Theorem 10).
 
     Args:
-        num_teachers: the nominal number of teachers, the public largest count.
+        num_teachers: the nominal number of teachers, which is the largest possible count.
         num_labels: the number of labels C.
         scale_gap: scale of the noise of the choice (its standard deviation for ``gaussian``), in votes.
         sigma_test: standard deviation of the noise of the test, in votes.
@@ -142,8 +142,8 @@ class FixedTopK(NamedTuple):
     released: BoolArray
     """``[]`` or ``[B]``: whether the test passed."""
     rounds: IntArray
-    """``[]`` or ``[B]``: how many rounds of peeling were run, 0 in a row that failed. It follows from the rank that was
-    chosen, for which the event of the choice and the test pays.
+    """``[]`` or ``[B]``: number of rounds of peeling, 0 in a row that failed. It is a function of the chosen rank, for
+    which the event of the choice and the test pays.
     """
 
 
@@ -151,15 +151,15 @@ class FixedTopK(NamedTuple):
 class FixedTopKMechanism(_TestedGap[FixedTopK]):
     """Release a set of exactly k labels, most of it by a stable gap near k (Zhu & Wang (2022), Algorithm 3).
 
-    A rank j is chosen by the gaps less ``pull * abs(j - k)`` and tested as in `StableTopKMechanism`. If it passes, what
-    the j largest lack for k is peeled from the rest; if they are too many, the surplus is peeled off or the k are
-    peeled from them, whichever takes fewer rounds. Rows that fail release nothing.
+    A rank j is chosen by the gaps less ``pull * abs(j - k)`` and tested as in `StableTopKMechanism`. If it passes and j
+    is below k, the missing labels are peeled from the rest; if j is above k, the surplus is peeled off or the k are
+    peeled from the j largest, whichever takes fewer rounds. Rows that fail release nothing.
 
     Privacy: a `GapChoice` composed with a `StabilityTest`, then one bounded-range choice of ``w / scale_peel`` for
     every round of peeling, k at most; ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
 
     Args:
-        num_teachers: the nominal number of teachers, the public largest count.
+        num_teachers: the nominal number of teachers, which is the largest possible count.
         num_labels: the number of labels C.
         scale_gap: scale of the Gumbel noise of the choice, in votes.
         sigma_test: standard deviation of the noise of the test, in votes.
@@ -224,8 +224,8 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
     def event(self, relation: NeighboringRelation, rounds: int | None = None) -> Event:
         """Describe the choice, the test and ``rounds`` rounds of peeling, for one row of counts.
 
-        Reserve the event of k rounds (None), which is the most that is run; the realised `FixedTopK.rounds` may be
-        settled after the release.
+        Reserve the event of k rounds (None), the largest possible number; the actual `FixedTopK.rounds` may be settled
+        after the release.
 
         Raises:
             ValueError: on ``rounds`` outside 0..k.

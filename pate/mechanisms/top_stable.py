@@ -1,4 +1,4 @@
-"""Top Stable: the sparse vector technique finds a stable gap (Carvalho, Wang, Gondara & Miao (2020))."""
+"""Top Stable: a stable gap found by the sparse vector technique (Carvalho, Wang, Gondara & Miao (2020))."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How good a selection is, in the measures of the papers, which read the true scores: their results are PRIVATE."""
+"""Measures of the quality of a selection from the papers; they read the true scores, so their results are PRIVATE."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,1 +1,1 @@
-"""What to choose before anything is paid: simulated votes, noise for a target, quality against epsilon, and costs."""
+"""Planning before anything is spent: simulated votes, noise for a target, quality against epsilon, and costs."""

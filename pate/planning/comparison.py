@@ -1,4 +1,4 @@
-"""What aggregators are compared by, and the figures that come of it."""
+"""The settings and the results of a comparison of aggregators."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ STUDENT_FIGURES = ("student_accuracy", "student_macro_f1", "student_mAP")
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What is the same for all aggregators that are compared.
+    """Settings common to all aggregators that are compared.
 
     Args:
         epsilons: the targets.
         delta: the delta at which they hold.
-        num_queries: how many public samples are labelled, each aggregator the same.
-        neighboring_relation: the relation under which the targets hold, and for which the aggregators that are proposed
-            are made.
-        student: whether a linear student is trained on what is released and judged on the test set.
-        cutoff: the probability from which on the student gives a label.
-        seeds: how many times the noise is drawn; medians are shown.
-        query_seed: seed of the public order in which samples are taken, as of ``pate label``.
+        num_queries: number of public samples to label, the same ones for each aggregator.
+        neighboring_relation: the relation under which the targets hold, and for which proposed aggregators are made.
+        student: whether a linear student is trained on the released labels and evaluated on the test set.
+        cutoff: the lowest probability at which the student gives a label.
+        seeds: number of times that the noise is drawn; medians are shown.
+        query_seed: seed of the public order in which samples are taken, as in ``pate label``.
 
     Raises:
-        ValueError: on parameters out of range, and without an epsilon.
+        ValueError: on parameters out of range, or without an epsilon.
     """
 
     epsilons: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -59,11 +58,11 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """What was asked, in a line."""
+        """The settings in one line."""
         return f"{self.num_queries} queries, delta {self.delta:g}, {self.neighboring_relation.value.upper()}"
 
     def target(self, epsilon: float) -> Target:
-        """Return what all queries may cost at one of the epsilons."""
+        """Return the target of all queries together at one of the epsilons."""
         return Target(
             epsilon=epsilon,
             delta=self.delta,
@@ -74,7 +73,7 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """An aggregator at one epsilon, the median over seeds of the noise. Figures of the student are NaN without one."""
+    """One aggregator at one epsilon: medians over seeds of the noise; figures of the student are NaN without one."""
 
     aggregator: str
     target_epsilon: float
@@ -91,13 +90,13 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Frontier:
-    """What came of a comparison.
+    """The results of a comparison.
 
     Attributes:
-        comparison: what was asked.
+        comparison: the settings.
         points: a point for each aggregator and epsilon that it can meet.
         reference: figures of a student of the noiseless majority by name; empty without a student.
-        private: whether the votes are, and so is everything here.
+        private: whether the votes, and so all results, are private.
     """
 
     comparison: Comparison
@@ -107,12 +106,12 @@ class Frontier:
 
     @property
     def notice(self) -> str:
-        """Whether it may be published, in a line."""
+        """One line on whether the results may be published."""
         return PRIVATE if self.private else FREE
 
 
 def best_at(points: Sequence[Point], measured: str) -> dict[float, Point]:
-    """Return the best point at each target by one figure; a figure that is missing never wins."""
+    """Return the best point at each target by one figure; a missing figure never wins."""
     best: dict[float, Point] = {}
     for point in points:
         value = getattr(point, measured)

@@ -1,4 +1,4 @@
-"""What queries cost by several accountants, from parameters alone."""
+"""The cost of queries by several accountants, from parameters alone."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ EPSILONS = ("tightest", "optimal", "classic", "exact", "autodp", "dp_accounting"
 
 
 def costs_of(events: Events, *, num_queries: int, delta: float) -> dict[str, dict[str, float | None]]:
-    """Return what equal queries cost together.
+    """Return what several equal queries cost together.
 
     Args:
         events: the event of one query under each relation.
-        num_queries: how many queries are asked.
+        num_queries: number of queries asked.
         delta: the delta of every epsilon.
 
     Returns:
-        For each relation, the ``tightest`` epsilon, which statements give, epsilon of the curve by the ``optimal`` and
-        the ``classic`` conversion, the ``exact`` one where all events are Gaussian, that of ``autodp`` for the same
-        curve, and that of ``dp_accounting`` from curves of its own, if it is installed; None where there is no such
-        figure. ``delta0`` is what tests and the like cost of delta.
+        For each relation: the ``tightest`` epsilon, as given in statements; epsilon of the curve by the ``optimal`` and
+        the ``classic`` conversion; the ``exact`` one if all events are Gaussian; that of ``autodp`` for the same curve;
+        and that of ``dp_accounting`` from its own curves, if it is installed. A figure that does not exist is None.
+        ``delta0`` is the part of delta that failures, such as those of stability tests, cost.
 
     Raises:
         ValueError: on parameters out of range.
@@ -52,14 +52,14 @@ def costs_of(events: Events, *, num_queries: int, delta: float) -> dict[str, dic
 
 
 def _by_autodp(total: RDPAccountant, delta: float) -> float:
-    """Return the epsilon that autodp finds for the same curve, with its own conversion and search."""
+    """Return the epsilon that autodp finds for the same curve by its own conversion and search."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return float(to_autodp(total).get_approxDP(delta))
 
 
 def _by_dp_accounting(event: Event, count: int, delta: float) -> float | None:
-    """Return epsilon from dp_accounting: by privacy-loss distribution, or by Renyi DP where it has zCDP alone."""
+    """Return epsilon from dp_accounting: by privacy-loss distribution, or by Renyi DP if it only knows zCDP."""
     if find_spec("dp_accounting") is None:
         return None
     import dp_accounting

@@ -22,7 +22,7 @@ from pate.votes import Votes
 
 
 def measure(task: Task, aggregator: Aggregator, epsilon: float, comparison: Comparison) -> Point | None:
-    """Return what an aggregator makes of a task at a target epsilon, or None where no noise meets it."""
+    """Return the results of an aggregator on a task at a target epsilon, or None if no noise meets it."""
     panel = task.votes.panel
     target = replace(comparison.target(epsilon), num_queries=task.votes.num_queries)
     plan = plan_for(aggregator, target, panel)
@@ -60,7 +60,7 @@ def _figures_of(task: Task, plan: Plan, allowed: float, comparison: Comparison, 
 
 
 def joined(earlier: Release | None, release: Release) -> Release:
-    """Return a release with what an earlier one adds to it: counts averaged by their noise, labels filled in."""
+    """Return a release combined with an earlier one: counts averaged by their noise, missing labels filled in."""
     if earlier is None or earlier.values is None or earlier.noise_std is None:
         return release
     if release.values is None or release.noise_std is None or not release.mask.all() or release.tiers is not None:
@@ -71,7 +71,7 @@ def joined(earlier: Release | None, release: Release) -> Release:
 
 
 def train(features: FloatArray, release: Release, votes: Votes) -> LinearStudent:
-    """Return the linear student of a release; one that says no to everything where nothing was released."""
+    """Return the linear student of a release; one that denies all labels if nothing was released."""
     if not release.mask.any():
         return LinearStudent(np.zeros((features[0].size + 1, votes.num_labels)), logistic=False)
     if release.values is None or release.noise_std is None:
@@ -81,7 +81,7 @@ def train(features: FloatArray, release: Release, votes: Votes) -> LinearStudent
 
 
 def judge(student: LinearStudent, task: Task, *, cutoff: float) -> dict[str, float]:
-    """Return how good a student is on the test set."""
+    """Return the metrics of a student on the test set."""
     probabilities, truth = student.predict(task.test_features), task.test_labels > 0
     given = probabilities > cutoff
     either = given.sum(axis=0) + truth.sum(axis=0)
@@ -93,7 +93,7 @@ def judge(student: LinearStudent, task: Task, *, cutoff: float) -> dict[str, flo
 
 
 def label_quality(release: Release, votes: Votes) -> dict[str, float]:
-    """Return how much was released, and how well it agrees with the noiseless majority; NaN where nothing was."""
+    """Return how much was released, and its agreement with the noiseless majority; NaN if nothing was released."""
     majority = 2 * votes.counts.astype(np.int64) > votes.num_teachers
     given, seen = release.labels > 0, release.mask
     right = (given == majority) & seen
@@ -108,7 +108,7 @@ def label_quality(release: Release, votes: Votes) -> dict[str, float]:
 
 
 def noiseless(task: Task, *, cutoff: float) -> dict[str, float]:
-    """Return how good a student of the noiseless majority is."""
+    """Return the metrics of a student of the noiseless majority."""
     majority = (2 * task.votes.counts.astype(np.int64) > task.votes.num_teachers).astype(np.uint8)
     release = Release(majority, np.ones(majority.shape, dtype=np.bool_))
     return judge(train(task.features, release, task.votes), task, cutoff=cutoff)

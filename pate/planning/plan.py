@@ -1,4 +1,4 @@
-"""A plan: an aggregator whose noise meets a target, and what comes before it."""
+"""A plan: an aggregator whose noise meets a target, and the release that must precede it, if any."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, NoisyVotes, Release
 from pate.votes import Panel
 
-_TOLERANCE = 1e-4  # noise that is larger than need be by less shows in no figure
+_TOLERANCE = 1e-4  # a smaller excess of noise shows in no figure
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """An aggregator whose noise meets a target, with what trains the student that it asks, if it asks one.
+    """An aggregator whose noise meets a target, with the first release that trains its student if it needs one.
 
     Attributes:
         aggregator: the calibrated aggregator.
-        first: soft noisy votes on the same queries, whose student predicts what the aggregator is told; None without.
+        first: soft noisy votes on the same queries, which train the student whose predictions the aggregator needs;
+            None if it needs none.
     """
 
     aggregator: Aggregator
@@ -41,21 +42,21 @@ class Plan:
         return ComposedEvent(events=(*first, self.aggregator.event(panel, asked)))
 
     def charges(self, release: Release, panel: Panel) -> tuple[Charge, ...]:
-        """Return what the queries of a release of the aggregator cost in the end, with what came first."""
+        """Return what the queries of a release actually cost, including the first release."""
         charges = self.aggregator.charges(release, panel)
         return charges if self.first is None else (*charges, (self.first.events(panel), len(release.labels)))
 
     def epsilon(self, target: Target, panel: Panel) -> float:
-        """Return what all queries of a target may cost."""
+        """Return the largest epsilon of all queries of a target."""
         relation = target.neighboring_relation
         charge = ({relation: self.event(panel, relation)}, target.num_queries)
         return account([charge], relation).get_epsilon(delta=target.delta)
 
 
 def plan_for(aggregator: Aggregator, target: Target, panel: Panel) -> Plan | None:
-    """Scale the noise of an aggregator so that all queries meet a target; None where no noise does.
+    """Scale the noise of an aggregator so that all queries meet a target; None if no noise does.
 
-    One that asks a student gets soft noisy votes first, at a quarter of what they alone would take.
+    An aggregator that needs a student is preceded by soft noisy votes, at a quarter of what they alone would cost.
     """
     if not aggregator.needs_predictions:
         alone = aggregator.calibrated(target, panel, tolerance=_TOLERANCE)

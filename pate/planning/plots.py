@@ -1,4 +1,4 @@
-"""Pictures: quality against epsilon, and epsilon against queries. matplotlib is imported when one is drawn."""
+"""Plots of quality against epsilon, and of epsilon against queries; matplotlib is imported when one is drawn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TITLES = {
 
 
 def draw_frontier(path: Path, frontier: Frontier) -> None:
-    """Draw each figure against epsilon, one line per aggregator, the noiseless majority as a dashed line."""
+    """Plot each figure against epsilon, with one line per aggregator and a dashed line for the noiseless majority."""
     from matplotlib import colormaps
     from matplotlib.figure import Figure  # without pyplot there is no window and no state
 
@@ -63,7 +63,7 @@ def draw_frontier(path: Path, frontier: Frontier) -> None:
 def draw_epsilons(
     path: Path, events: Mapping[NeighboringRelation, Event], own: NeighboringRelation, num_queries: int, delta: float
 ) -> None:
-    """Draw epsilon against the number of queries under both relations, by two conversions."""
+    """Plot epsilon against the number of queries under both relations, by two conversions."""
     from matplotlib.figure import Figure
 
     counts = np.unique(np.linspace(1, num_queries, 60).astype(int))

@@ -1,4 +1,4 @@
-"""Simulated teachers, to plan with before there are any; nothing private is touched."""
+"""Simulated teachers for planning before any are trained; nothing private is touched."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from pate.votes import Votes
 
 @dataclass(frozen=True, kw_only=True)
 class Simulation:
-    """Teachers to plan with, before there are any.
+    """Simulated teachers, for planning before any are trained.
 
-    A sample's features are Gaussian, and a label is given where a random direction of them lies far enough out. A
-    teacher sees that distance with noise of its own, so that teachers err where a sample is hard.
+    A sample's features are Gaussian, and it has a label if they extend far enough in a random direction. Each teacher
+    sees that distance with noise of its own, so that teachers err on hard samples.
 
     Args:
-        num_labels: how many labels there are.
-        num_teachers: how many teachers vote.
+        num_labels: number of labels.
+        num_teachers: number of teachers.
         label_density: the share of samples that have a label.
         teacher_accuracy: the share of labels that one teacher gets right, above one half.
-        num_features: how many features a sample has.
-        num_public: how many public samples there are to ask about.
+        num_features: number of features of a sample.
+        num_public: number of public samples that can be queried.
         seed: seed of the samples and the votes.
     """
 
@@ -49,7 +49,7 @@ class Simulation:
 
 
 def simulated(simulation: Simulation) -> Task:
-    """Make a task of simulated teachers."""
+    """Return a task with simulated teachers."""
     generator = np.random.default_rng(simulation.seed)
     directions = generator.standard_normal((simulation.num_features, simulation.num_labels))
     directions /= np.linalg.norm(directions, axis=0)

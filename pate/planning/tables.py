@@ -33,7 +33,7 @@ def table(frontier: Frontier) -> str:
 
 
 def write_csv(path: Path, frontier: Frontier) -> None:
-    """Write all points, below a comment that says what they are."""
+    """Write all points, below a comment on whether they may be published."""
     with replacing(path, "w") as file:
         file.write(f"# {frontier.notice}\n")
         writer = csv.DictWriter(file, fieldnames=list(Point.__dataclass_fields__))

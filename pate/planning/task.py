@@ -1,4 +1,4 @@
-"""A task: votes on public samples, and what a student is trained and judged on."""
+"""A task: votes on public samples, and the data on which a student is trained and evaluated."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from pate.votes import Votes
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """Votes on public samples, and what a student is trained and judged on.
+    """Votes on public samples, and the data on which a student is trained and evaluated.
 
     Attributes:
-        votes: on ``N`` public samples, with ballots.
-        features: of the public samples, ``[N, ...]``.
-        test_features: ``[M, ...]``.
-        test_labels: ``[M, C]`` in {0, 1}.
+        votes: votes on ``N`` public samples, with ballots.
+        features: features of the public samples, ``[N, ...]``.
+        test_features: features of the test samples, ``[M, ...]``.
+        test_labels: true labels of the test samples, ``[M, C]`` in {0, 1}.
         label_names: names of the labels.
-        private: whether the votes are.
+        private: whether the votes are private.
     """
 
     votes: Votes
@@ -37,9 +37,9 @@ class Task:
     private: bool
 
     def drawn(self, num_queries: int, *, seed: int) -> Task:
-        """Return the task of the first samples in the public order of ``seed``, as `pate label` takes them.
+        """Return the task on the first samples in the public order of ``seed``, as `pate label` takes them.
 
-        Raises ``ValueError`` where there are not as many.
+        Raises ``ValueError`` if there are not enough samples.
         """
         available = self.votes.num_queries
         expect(num_queries <= available, f"num_queries <= {available}", num_queries=num_queries)
@@ -49,9 +49,9 @@ class Task:
 
 
 def load_task(root: Path, *, student: bool) -> Task:
-    """Return the task of a run, PRIVATE; without features and test samples unless there is to be a student.
+    """Return the task of a run, PRIVATE; features and test samples are included only for a student.
 
-    Raises ``ValueError`` where the teachers of the run in the folder ``root`` have not voted.
+    Raises ``ValueError`` if the teachers of the run in the folder ``root`` have not voted.
     """
     run = Run(root)
     run.require(TEACHERS_VOTE)

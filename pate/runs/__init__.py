@@ -1,4 +1,4 @@
-"""A run on disk: its stages, its files, its lock, and the labels that leave it."""
+"""A run on disk: its stages, files and lock, and the labels that leave it."""
 
 from pate.runs.files import Json as Json
 from pate.runs.files import Stream as Stream

@@ -65,7 +65,7 @@ class Stream:
     """Bytes that are read while they are hashed.
 
     Attributes:
-        size: how many bytes there are.
+        size: number of bytes.
         blocks: the bytes, in blocks.
     """
 
@@ -76,7 +76,7 @@ class Stream:
 def digest(*parts: bytes | str | Path | Stream) -> str:
     """Return one hash of bytes, texts, the contents of files, and streams, in order.
 
-    Files and streams may be larger than memory. A stream counts as its bytes do.
+    Files and streams may be larger than memory. A stream has the hash of its bytes.
     """
     total = hashlib.blake2b(digest_size=16)
     for part in parts:
@@ -103,9 +103,9 @@ def code_version() -> str:
 
 
 def make_once(path: Path, make: Callable[[], Json]) -> Json:
-    """Return the JSON content of ``path``, which is made first if it is missing.
+    """Return the JSON content of ``path``, which is created by ``make`` if it is missing.
 
-    If several processes make it at the same time, on one machine or on many, all return the content of the first.
+    If several processes create it at the same time, on one machine or on many, all return the content of the first.
     """
     if not path.is_file():
         beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")

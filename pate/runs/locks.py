@@ -12,7 +12,7 @@ from pathlib import Path
 from textwrap import shorten
 
 LOCK = ".lock"
-"""Name of the file in the run's folder while a command works on it; it names the process."""
+"""Name of the file that is in a run's folder while a command works on it; it names the process."""
 
 _WIDTH = 80
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)
@@ -32,11 +32,11 @@ _held: dict[Path, _Held] = {}
 def lock_run(root: Path, *, shared: bool = False) -> None:
     """Keep other processes from writing the run in ``root`` until `release_locks`, or until this process ends.
 
-    A process that holds the lock may ask for it again: `pate run` holds it through all its stages. The system releases
-    it when the process is killed.
+    A process that holds the lock may take it again: `pate run` holds it through all stages. The operating system
+    releases it when the process is killed.
 
     Args:
-        root: the run's folder, made if it is missing.
+        root: the run's folder, created if it is missing.
         shared: whether other processes that ask for a shared lock may work on the run at the same time.
 
     Raises:
@@ -69,7 +69,7 @@ def release_locks() -> None:
     while _held:
         _, held = _held.popitem()
         with suppress(OSError):
-            # who shares it goes on with the file
+            # another process that shares the lock still uses the file
             fcntl.flock(held.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             held.path.unlink()
             if held.made_folder:
@@ -82,7 +82,7 @@ def _open(path: Path, *, shared: bool) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             _take(descriptor, path, shared=shared)
-            # whoever had it may have deleted the file on leaving
+            # the previous holder may have deleted the file on release
             if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor
         except BaseException:

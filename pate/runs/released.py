@@ -1,7 +1,7 @@
-"""The labels of a run, in one file that says what they are, what released them and under which number of the ledger.
+"""The released labels of a run, in one file with the aggregator and the ledger's number of the release.
 
-`ReleasedLabels` is the border between PRIVATE and PUBLIC: what is in it may be published, and nothing else that follows
-from a vote may.
+`ReleasedLabels` is the border between PRIVATE and PUBLIC: its content may be published, and nothing else that is
+computed from votes may.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _NEEDED = ("ids", "label_names", "num_teachers", "delta", "aggregator", "release
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Queries:
-    """What is asked in a release: public facts that are fixed before any vote is read.
+    """The queries of a release: public facts that are fixed before any vote is read.
 
     Attributes:
-        ids: ``[Q]``, the public samples, in the order in which they are asked.
+        ids: ``[Q]``, ids of the public samples in the order of the queries.
         label_names: names of the ``C`` labels.
         num_teachers: the nominal number of teachers.
         delta: the delta of the statement.
@@ -46,26 +46,26 @@ class Queries:
 
     @property
     def panel(self) -> Panel:
-        """Who votes on what."""
+        """The numbers of teachers and labels."""
         return Panel(self.num_teachers, len(self.label_names))
 
     def differences(self, other: Queries) -> list[str]:
-        """Return the names of what is not the same in ``other``."""
+        """Return the names of the fields that differ from ``other``."""
         names = [field.name for field in fields(Queries)]
         return [name for name in names if not np.array_equal(getattr(self, name), getattr(other, name))]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReleasedLabels(Queries):
-    """The answers to `Queries`, as they are in ``labels.npz``. PUBLIC.
+    """The answers to `Queries`, the content of ``labels.npz``. PUBLIC.
 
     Attributes:
         release: number of the release in the ledger.
         labels: ``[Q, C]`` in {0, 1}; 0 where nothing was released.
         mask: ``[Q, C]``, which labels were released.
-        values: ``[Q, C]``, noisy numbers of teachers; None where the aggregator released none.
-        noise_std: standard deviation of the Gaussian noise in ``values``, in votes; None without them.
-        tiers: ``[Q]``, which of its prices each query paid; None where all cost the same. ``steps`` in the file.
+        values: ``[Q, C]``, noisy counts of teachers; None if the aggregator released none.
+        noise_std: standard deviation of the Gaussian noise in ``values``, in votes; None without ``values``.
+        tiers: ``[Q]``, the price tier of each query; None if all queries cost the same. Named ``steps`` in the file.
     """
 
     release: int
@@ -77,17 +77,17 @@ class ReleasedLabels(Queries):
 
     @property
     def answered(self) -> BoolArray:
-        """``[Q]``: of which queries at least one label was released."""
+        """``[Q]``: whether at least one label of each query was released."""
         return np.asarray(self.mask.any(axis=1))
 
     def save(self, file: IO[bytes], run: Run) -> None:
         """Write an ``.npz`` with a seal that only ``run`` can make.
 
-        The seal is a hash of all arrays, keyed by the run's partition key. It says nothing of votes or records.
+        The seal is a hash of all arrays, keyed by the run's partition key. It reveals nothing about votes or records.
 
         Args:
-            file: open for writing, at its start.
-            run: the run.
+            file: the file, open for writing at its start.
+            run: the run that the labels belong to.
 
         Raises:
             ValueError: as `sealing_key` does.

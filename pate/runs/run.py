@@ -1,4 +1,4 @@
-"""A run on disk: its folders, its stages, and how far each stage is."""
+"""A run on disk: its folders, its stages and the progress of each stage."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from pate.validation import expect
 
 @dataclass(frozen=True)
 class Stage:
-    """What a stage leaves behind. All paths are relative to the run's folder.
+    """The files of a stage. All paths are relative to the run's folder.
 
     Attributes:
-        name: as on the command line.
-        state: the file that records how far the stage is.
-        config: the resolved configuration, in the form that ``--config`` takes.
-        outputs: files and folders that the stage makes, moved aside when it is overwritten.
-        paid: the outputs that cost privacy; if they are lost, they are not made again unasked.
+        name: the stage's name on the command line.
+        state: the file that records the progress of the stage.
+        config: the resolved configuration, a file for ``--config``.
+        outputs: files and folders that the stage writes, moved aside when it is overwritten.
+        paid: the outputs that cost privacy; if they are lost, they are not made again unless asked for.
         marked: whether each output records what it was made from, so that it can be trusted without the state.
     """
 
@@ -57,7 +57,7 @@ METRICS = "metrics.json"
 
 
 class StageChangedError(ValueError):
-    """A stage was begun with another configuration or other inputs, or its outputs were changed since."""
+    """A stage was begun with another configuration or other inputs, or its outputs have changed since."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Run:
     Args:
         root: the folder.
         overwrite: whether to redo a stage whose configuration changed, deleting its outputs.
-        config: the resolved configuration of the current stage, compared with the one that it was begun with.
+        config: the resolved configuration of the current stage, compared with that with which it was begun.
         ledger: the ledger of the private data set; None for ``ledger.sqlite`` in the run's folder.
     """
 
@@ -105,7 +105,7 @@ class Run:
 
         Raises:
             StageChangedError: unless ``overwrite``, if the stage was begun with another configuration or other inputs,
-                or if its outputs were changed since, or are lost and cost privacy.
+                or if its outputs have changed since, or are lost and cost privacy.
         """
         state = self.state(stage)
         if state is None:
@@ -119,7 +119,7 @@ class Run:
         if changes or not state["finished"]:
             return True
         lost = self.lost(stage)
-        # what is left is used again, and where it was changed, not noticed afterwards
+        # what is left would be used again, and a change in it would go unnoticed later
         damaged = self._damaged(stage, contents=bool(stage.paid or lost))
         bought = sorted(set(lost) & {path.as_posix() for path in stage.paid})
         if (bought or damaged) and not self.overwrite:
@@ -132,8 +132,8 @@ class Run:
         Args:
             stage: the stage.
             inputs: digests of the stage's inputs, by name.
-            foreign: names of files in its folder that were made from other settings, keys or data. They are refused,
-                or deleted with all other outputs if the stage is to be overwritten.
+            foreign: names of files in its folder that were made from other settings, keys or data. They are refused, or
+                deleted with all other outputs if the stage is overwritten.
 
         Returns:
             False if the stage is finished already.
@@ -167,14 +167,14 @@ class Run:
 
     def _say_where_data_are(self, stage: Stage) -> None:
         if stage is TEACHERS_FIT:
-            # all later stages read there which data and which ledger they work on
+            # all later stages read their data and their ledger from it
             source = {"data": _normal(self.config).get("data"), "ledger": self.ledger and str(self.ledger)}
             text = yaml.safe_dump(source, sort_keys=False)
             if not self.data_config.is_file() or self.data_config.read_text() != text:
                 write_text(self.data_config, text)
 
     def changes(self, stage: Stage, inputs: Mapping[str, Any]) -> list[str]:
-        """Return what differs from the configuration and inputs that ``stage`` was begun with; empty if it was not."""
+        """Return how configuration and inputs differ from those that ``stage`` was begun with; empty if not begun."""
         state = self.state(stage)
         if state is None:
             return []
@@ -182,7 +182,7 @@ class Run:
         return _differences(begun, asked) + _differences(state["inputs"], _normal(inputs))
 
     def finish(self, stage: Stage, files: Mapping[Path, str] | None = None) -> None:
-        """Record that ``stage`` is finished, and its ``files`` in the run's folder with the `digest` of each."""
+        """Record that ``stage`` is finished, with its ``files`` in the run's folder and the `digest` of each."""
         state = self.state(stage)
         assert state is not None, "a stage begins before it finishes"
         left = {
@@ -197,7 +197,7 @@ class Run:
         return state is not None and bool(state["finished"])
 
     def require(self, stage: Stage) -> None:
-        """Raise ``ValueError`` unless ``stage`` is finished and all its files are there unchanged."""
+        """Raise ``ValueError`` unless ``stage`` is finished and all its files exist unchanged."""
         if not self.is_finished(stage):
             raise ValueError(f"Expected `pate {stage.name}` to be finished in {self.root}: run it first")
         wrong = [f"{name} missing" for name in self.lost(stage)] or self._damaged(stage, contents=True)
@@ -205,7 +205,7 @@ class Run:
             raise StageChangedError(self._what_is_wrong(stage, wrong))
 
     def state(self, stage: Stage) -> Json | None:
-        """Return how far a stage is, None if it was never begun. Raises ``ValueError`` if the record is damaged."""
+        """Return the recorded progress of a stage, None if it was never begun; ``ValueError`` if it is damaged."""
         path = self.root / stage.state
         if not path.is_file():
             return None
@@ -256,7 +256,7 @@ class Run:
         return files
 
     def _damaged(self, stage: Stage, *, contents: bool) -> list[str]:
-        """Return which files of a finished stage have another size, or, if asked for, other ``contents``."""
+        """Return the files of a finished stage that differ in size or, if asked for, in ``contents``."""
         wrong = []
         for name, left in self._files(stage).items():
             path = self.root / name
@@ -287,7 +287,7 @@ def key_file(run: Run) -> Path:
 
 
 def read_key(run: Run) -> bytes | None:
-    """Return the key of the partitions, None if there is none yet.
+    """Return the key of the partitions, or None if there is none yet.
 
     Raises:
         ValueError: if the file is damaged; the message does not reveal the key.

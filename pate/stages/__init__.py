@@ -1,1 +1,1 @@
-"""The stages of a run: typed functions."""
+"""The stages of a run as typed functions."""

@@ -31,26 +31,26 @@ from pate.validation import expect, expect_count, expect_open_unit
 from pate.vote_store import VoteStore
 from pate.votes import Votes, rows_of
 
-_RELEASE = "release"  # in the stage's state and in the statement: the number of the labels that they speak of
-_STATEMENT = "statement"  # in the stage's state: the digest of the statement
+_RELEASE = "release"  # key in the stage's state and in the statement: the number of their release
+_STATEMENT = "statement"  # key in the stage's state: the digest of the statement
 _STATEMENT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class LabelSettings:
-    """What is asked of the teachers, through which mechanism and at what price.
+    """The queries to the teachers, the mechanism that answers them, and the budget.
 
     Args:
         aggregator: the mechanism.
-        num_queries: how many public samples are labelled.
+        num_queries: number of public samples to label.
         delta: the delta of the statement, above what the mechanism's tests cost.
         max_epsilon: the budget of the ledger, at this delta and under the aggregator's relation. A release that would
-            take all of them together beyond it is refused before anything is spent. The first one given is final.
+            take the total of all releases beyond it is refused before anything is spent. The first one given is final.
         query_seed: seed of the public order in which samples are taken.
         noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private. None for noise from
             the operating system's entropy.
-        predictions: an ``.npz`` with ``ids`` and ``probabilities``, what a student that was trained on an earlier
-            release predicts of public samples, for an aggregator that asks for it.
+        predictions: an ``.npz`` with ``ids`` and ``probabilities``: predictions for public samples by a student of an
+            earlier release, for an aggregator that needs them.
 
     Raises:
         ValueError: if a number is outside its range, or predictions are missing or of no use to the aggregator.
@@ -76,7 +76,7 @@ class LabelSettings:
 
     @property
     def budget(self) -> Budget | None:
-        """The budget that is asked for, None where none is."""
+        """The budget asked for, or None."""
         if self.max_epsilon is None:
             return None
         relation = self.aggregator.neighboring_relation
@@ -86,11 +86,11 @@ class LabelSettings:
 def label(run: Run, settings: LabelSettings) -> None:
     """Label public samples through a private mechanism, and state what all releases from the private data cost.
 
-    The cost is written to the ledger before the noise is drawn. Labelling again is a new release, and adds up.
+    The cost is written to the ledger before the noise is drawn. Labelling again is a new release, whose cost adds up.
 
     Args:
         run: the run, whose teachers have voted.
-        settings: what is asked, through which mechanism and at what price.
+        settings: the queries, the mechanism and the budget.
 
     Raises:
         ValueError: if the votes are missing, the release would exceed the budget, or it cannot be made; nothing is
@@ -124,7 +124,7 @@ def label(run: Run, settings: LabelSettings) -> None:
 
 
 def _find_labels(run: Run, queries: Queries) -> ReleasedLabels | None:
-    """Return the labels that this command left before, None where it left none yet.
+    """Return the labels that this command wrote before, or None if there are none.
 
     Raises ``ValueError`` on any others, unless they are to be overwritten.
     """
@@ -146,17 +146,17 @@ def _find_labels(run: Run, queries: Queries) -> ReleasedLabels | None:
 def _pay_and_release(
     run: Run, settings: LabelSettings, queries: Queries, store: VoteStore, rows: IntArray, made_by: Mapping[str, str]
 ) -> ReleasedLabels:
-    """Reserve a release, draw its noise and leave its labels; return them as they are on disk.
+    """Reserve a release, draw its noise and write its labels; return them as read back from disk.
 
-    Whatever can fail is tried before the reservation. The old statement goes before the old labels, and those before
-    the new ones come: nothing ever speaks of labels that are not there.
+    Whatever can fail is tried before the reservation. The old statement is removed before the old labels, and those
+    before the new ones appear, so that no statement ever describes labels that do not exist.
 
     Args:
         run: the run.
-        settings: what is asked.
-        queries: the same, as it is published.
+        settings: the queries, the mechanism and the budget.
+        queries: the queries as published.
         store: the votes.
-        rows: ``[Q]``, the queries' places among the votes.
+        rows: ``[Q]``, the rows of the queries among the votes.
         made_by: digests of what the votes were made from.
     """
     aggregator, budget, panel = settings.aggregator, settings.budget, queries.panel
@@ -205,30 +205,30 @@ def _pay_and_release(
             (run.root / statement).unlink(missing_ok=True)
         run.clear(LABEL)
         run.begin(LABEL, made_by)
-        # labels count as this command's only under the number that it reserved
+        # labels are recognised as this command's only by the number that it reserved
         write_json(run.root / LABEL.state, (run.state(LABEL) or {}) | {_RELEASE: release})
-        # leaving renames the file to labels.npz
+        # leaving the context renames the file to labels.npz
     return ReleasedLabels.load(run)
 
 
 def _reserve_room(stack: ExitStack, run: Run, queries: Queries) -> IO[bytes]:
-    """Open the file that becomes labels.npz once ``stack`` is left, with room on disk for all that will be in it.
+    """Open the file that becomes labels.npz when ``stack`` is closed, with enough space reserved on disk.
 
-    Raises ``ValueError`` where the folders cannot be written, their files not be replaced, or the disk is full.
+    Raises ``ValueError`` if the folders cannot be written, their files cannot be replaced, or the disk is full.
     """
     # labels, mask, noisy counts and steps, what was asked, and the statement
     names = queries.ids.nbytes + len(json.dumps([queries.label_names, queries.aggregator]))
     size = 18 * len(queries.ids) * len(queries.label_names) + names + _STATEMENT_BYTES
     try:
         for old in run.public.glob(f".{labels_file(run).name}.*"):
-            old.unlink()  # what a killed command was writing; nobody else has the lock
+            old.unlink()  # left half-written by a killed command; nobody else has the lock
         for folder in (run.private, run.public, run.root):
             probe = folder / f".probe.{secrets.token_hex(8)}"
             probe.touch()
             probe.unlink()
         for left in (LABEL.state, LABEL.config, *LABEL.outputs):
             if (run.root / left).exists():
-                # a second name is refused where the first may not be taken away
+                # a second name can be made only where the first one may be removed
                 probe = (run.root / left).with_name(f".probe.{secrets.token_hex(8)}")
                 os.link(run.root / left, probe)
                 probe.unlink()
@@ -242,7 +242,7 @@ def _reserve_room(stack: ExitStack, run: Run, queries: Queries) -> IO[bytes]:
 
 @contextmanager
 def _naming_ledger(ledger: Ledger) -> Iterator[None]:
-    """Add to an error which ledger refused the release, and on whose account."""
+    """Add to an error which ledger refused the release, and which earlier runs it counts."""
     try:
         yield
     except ValueError as error:
@@ -287,14 +287,14 @@ def _settle_and_state(run: Run, aggregator: Aggregator, released: ReleasedLabels
 
 
 def _is_stated(run: Run) -> bool:
-    """Whether the statement is there as it was written of the labels that are there."""
+    """Whether the statement exists unchanged and belongs to the labels on disk."""
     files = [run.root / output for output in LABEL.outputs[1:]]
     state = run.state(LABEL) or {}
     return all(file.is_file() for file in files) and state.get(_STATEMENT) == digest(*files)
 
 
 def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -> FloatArray:
-    """Return the probabilities ``[Q, C]`` that a student gives to the samples ``wanted`` ``[Q]``.
+    """Return a student's probabilities ``[Q, C]`` for the samples with the ids ``wanted`` ``[Q]``.
 
     Raises:
         ValueError: if the file, a sample or a label is missing.

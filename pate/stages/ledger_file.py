@@ -1,4 +1,4 @@
-"""Which file is the ledger of a run: one for all runs on the same private data, wherever possible."""
+"""The choice of a run's ledger file: one for all runs on the same private data, wherever possible."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from pate.validation import expect
 
 
 def choose_ledger(root: Path, asked: Path | None, data: DataSource, *, overwrite: bool = False) -> Path | None:
-    """Return the ledger of the run at ``root``, an absolute path; None for the run's own. Writes nothing.
+    """Return the absolute path of the ledger of the run at ``root``; None for the run's own. Writes nothing.
 
-    A run keeps the ledger that it was begun with. A new run takes the one that is asked for, else the file beside the
-    data, unless no file can be made there.
+    A run keeps the ledger with which it was begun. A new run takes the one asked for, or else the file beside the data,
+    unless no file can be created there.
 
     Args:
         root: the run's folder.
-        asked: the ledger that the user names, None for no wish.
+        asked: the ledger that the user names, or None.
         data: the source of the records.
         overwrite: whether the run's teachers are trained again.
 
     Raises:
-        ValueError: if a ledger is asked for that is not the one the run was begun with, unless it is overwritten; if it
-            is overwritten with records that another ledger counts; or if the ledger beside the data is read-only.
+        ValueError: if the ledger asked for is not that with which the run was begun, unless the run is overwritten; if
+            it is overwritten with records that another ledger counts; or if the ledger beside the data is read-only.
     """
     own = root / "ledger.sqlite"
     begun, recorded = (root / "data.yaml").is_file(), load_ledger(root)
@@ -39,7 +39,7 @@ def choose_ledger(root: Path, asked: Path | None, data: DataSource, *, overwrite
         )
         state = Run(root).state(TEACHERS_FIT)
         if overwrite and state is not None and _beside(data) != recorded:
-            # what is released of other records is nothing that this ledger may count alone
+            # releases from other records belong into another ledger as well
             known = state["inputs"].get(Role.PRIVATE.value) == data.fingerprint(Role.PRIVATE)
             expect(
                 known,
@@ -57,7 +57,7 @@ def _beside(data: DataSource) -> Path | None:
         return None
     beside = beside.absolute()
     if beside.exists():
-        # a new budget is never begun because an old ledger is out of reach
+        # a ledger that cannot be reached never leads to a new budget
         writable = _may_write(beside) and _may_write(beside.parent)
         expect(writable, "a writable ledger of the private data; --ledger names another", path=str(beside))
         return beside
@@ -65,15 +65,15 @@ def _beside(data: DataSource) -> Path | None:
 
 
 def _may_write(path: Path) -> bool:
-    # the superuser may write what is marked read-only, and leaves it as it is
+    # the superuser could write a file that is marked read-only, but must not
     return os.access(path, os.W_OK) and bool(path.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH))
 
 
 def open_ledger(run: Run) -> Ledger:
-    """Open the run's ledger, which is made if the run has not used it yet.
+    """Open the run's ledger, which is created if the run has not used it yet.
 
     Raises:
-        ValueError: if it existed and is missing, is a copy of another that is still in its place, or cannot be used.
+        ValueError: if the ledger existed and is missing, is a copy of one that is still in its place, or is unusable.
     """
     expect_ledger(run)
     path = run.ledger_path
@@ -85,13 +85,13 @@ def open_ledger(run: Run) -> Ledger:
 
 
 def expect_ledger(run: Run) -> None:
-    """Raise ``ValueError`` if the ledger that a run was begun with is missing, and with it what was spent."""
+    """Raise ``ValueError`` if the ledger with which a run was begun is missing, and with it the record of its cost."""
     path = run.ledger_path
     if path.exists():
         return
     spent = labels_file(run).exists() or run.state(LABEL) is not None
     begun = run.state(TEACHERS_FIT)
-    # a run that was begun with the ledger of its data does not turn to one of its own
+    # a run that was begun with the ledger of its data does not switch to one of its own
     shared = begun is not None and begun["config"].get("ledger") is not None
     made = run.is_finished(TEACHERS_FIT) and load_ledger(run.root) == run.ledger
     known = (spent or shared) if run.ledger is None else made

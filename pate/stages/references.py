@@ -1,4 +1,4 @@
-"""The stage `references`: what a student is measured against. All that it leaves is PRIVATE."""
+"""The stage `references`: figures to compare a student with. All its outputs are PRIVATE."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pate.teachers.plan import TeacherPlan
 
 
 def make_references(run: Run, plan: TeacherPlan) -> None:
-    """Measure, on the test set, a student of the true labels and the noiseless majority of the teachers. PRIVATE.
+    """Evaluate, on the test set, a student of the true labels and the noiseless majority of the teachers. PRIVATE.
 
-    Neither has any privacy: they show a user of data that may be seen what privacy costs. The student of the true
-    labels is trained like the private one, on all samples that were queried.
+    Neither is private: on data that may be looked at, they show the price of privacy. The student of the true labels is
+    trained like the private one, on all samples that were queried.
 
     Args:
         run: the run, whose student is trained.

@@ -1,4 +1,4 @@
-"""A rehearsal of an aggregator on constant votes: what it refuses is refused before anything is spent."""
+"""A rehearsal of an aggregator on constant votes, so that it fails, if it does, before anything is spent."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pate.votes import Panel, Votes
 
 
 def rehearse(aggregator: Aggregator, panel: Panel, *, predictions: FloatArray | None = None) -> None:
-    """Put constant votes to an aggregator and drop its answers.
+    """Run an aggregator on constant votes and discard its answers.
 
-    No vote and no noise of a release is touched. No query, one and several are put, because a screen may leave any
-    number of them.
+    Neither real votes nor the noise of a release are touched. Batches of zero, one and several queries are tried,
+    because a screen may pass on any number of them.
 
     Args:
         aggregator: the aggregator.
-        panel: who votes on what.
-        predictions: ``[Q, C]``, what a student predicts of the queries, for an aggregator that reads it.
+        panel: the numbers of teachers and labels.
+        predictions: ``[Q, C]``, a student's predictions for the queries, for an aggregator that needs them.
 
     Raises:
-        ValueError: what the aggregator raises, or if its release has not the shape of the votes.
+        ValueError: if the aggregator raises it, or if its release does not have the shape of the votes.
     """
     levels = np.array([0, panel.num_teachers, panel.num_teachers // 2] * 2)
     for count in (0, 1, len(levels)):

@@ -1,4 +1,4 @@
-"""The stage `student`: LightningCLI, with a run in place of a log folder."""
+"""The stage `student`: LightningCLI, with a run's folder in place of a log folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pate.student.module import Student
 from pate.validation import expect
 
 _CHECKPOINT = "last"
-# what Lightning warns of here is intended
+# warnings of Lightning about what is intended here
 _KNOWN = (
     "LightningCLI's args parameter",
     "Checkpoint directory .* exists and is not empty",
@@ -37,11 +37,11 @@ _SETTINGS = ("seed_everything", "trainer", "model", "data")
 class StudentCLI(LightningCLI):
     """`pate student`: LightningCLI on the released labels of a run.
 
-    Checkpoints, logs and results go to ``public/student``. A training that was killed goes on from its last checkpoint.
+    Checkpoints, logs and results go to ``public/student``. Training that was killed continues from its last checkpoint.
 
     Args:
-        args: a subcommand and its options, the one form in which LightningCLI takes a subcommand; or a whole
-            configuration as plain data, from which the parts are made and nothing is run.
+        args: a subcommand and its options, the only form in which LightningCLI takes a subcommand; or a whole
+            configuration as plain data, from which the parts are instantiated without running anything.
         parser_kwargs: further arguments of the parsers.
     """
 
@@ -66,16 +66,16 @@ class StudentCLI(LightningCLI):
         return {name: skipped for name, skipped in LightningCLI.subcommands().items() if name == self._asked}
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Add the run, and link what the data say of the model."""
+        """Add the options of the run, and link arguments of the model to the data."""
         parser.add_argument("--run", type=Path, required=True, help="folder of the run")
-        parser.add_argument("--overwrite", action="store_true", help="train again where the settings changed")
+        parser.add_argument("--overwrite", action="store_true", help="train again if the settings changed")
         parser.link_arguments("run", "data.run")
         parser.link_arguments("data.input_shape", "model.input_shape", apply_on="instantiate")
         parser.link_arguments("data.label_names", "model.label_names", apply_on="instantiate")
 
     @cached_property
     def run(self) -> Run:
-        """The run, with the settings of the student."""
+        """The run, with the student's settings as its configuration."""
         parsed = self.config if self.subcommand is None else self.config[self.subcommand]
         content: Json = yaml.safe_load(self._parser(self.subcommand).dump(parsed, skip_unset=False))
         chosen = {name: content[name] for name in _SETTINGS}
@@ -87,7 +87,7 @@ class StudentCLI(LightningCLI):
         return self.run.root / STUDENT.outputs[0]
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
-        """Make the trainer, with its files in the run's folder."""
+        """Return the trainer, whose files go to the run's folder."""
         asked = self._get(self.config_init, "trainer")
         if asked["default_root_dir"] is None:
             kwargs["default_root_dir"] = self.folder
@@ -141,7 +141,7 @@ class StudentCLI(LightningCLI):
 
 
 def student_of_truth(run: Run, folder: Path) -> StudentCLI:
-    """Make the parts of a student like the one of ``run``, which learns the true labels and leaves nothing. PRIVATE.
+    """Return the parts of a student like that of ``run`` that learns the true labels and writes nothing. PRIVATE.
 
     Args:
         run: a run whose student is trained.

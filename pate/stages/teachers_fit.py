@@ -41,19 +41,21 @@ def fit_teachers(
 ) -> None:
     """Train the teachers, each on its own partition of the private data.
 
-    Killed and started again, the stage goes on where it stopped and ends bit for bit where an unbroken one ends.
+    If it is killed and started again, the stage continues where it stopped, and its result is bit for bit that of an
+    uninterrupted one.
 
     Args:
         run: the run's folder.
-        data: where the records come from.
+        data: the source of the records.
         plan: how teachers are trained.
-        execution: where.
-        share: the chunks that are trained, as in `share_of`; None for all. Whoever trains the last finishes the stage.
-        logger: the format of the curves of losses.
-        dry_run: whether to say what training will take, and train and write nothing.
+        execution: where chunks are trained.
+        share: the chunks to train, as in `share_of`; None for all. The process that trains the last chunk finishes the
+            stage.
+        logger: the format of the loss curves.
+        dry_run: whether to print what training will take, and train and write nothing.
 
     Raises:
-        ValueError: where settings, records or earlier files do not allow it.
+        ValueError: if settings, records or earlier files do not allow it.
     """
     installed = logger != "tensorboard" or find_spec("tensorboard") is not None
     expect(installed, "the package of pip install 'pate[tensorboard]'", logger=logger)
@@ -62,7 +64,7 @@ def fit_teachers(
     torch.set_num_threads(execution.threads)
     private, public = data.records(Role.PRIVATE), data.records(Role.PUBLIC)
     check_disjoint(private, public)
-    units_of(private, plan)  # raises where there are none
+    units_of(private, plan)  # raises if there are none
     if dry_run:
         sizes = PartitionedRecords.by_key(private, plan, read_key(run) or secrets.token_bytes(_KEY_BYTES)).sizes
         text = describe_training(
@@ -90,7 +92,7 @@ def fit_teachers(
             print(line, flush=True)
         return {"chunk_size": sizing.chunk_size}
 
-    # chosen once and kept, because a teacher's chunk is part of how it is trained
+    # chosen once and kept, because training depends on the chunk of a teacher
     chosen = replace(plan, chunk_size=make_once(folder / CHUNK_SIZE, choose)["chunk_size"])
     job = TrainJob(plan=chosen, data=partitioned, folder=folder, made_from=made_from)
     chunks = chosen.chunks()
@@ -112,26 +114,26 @@ def fit_teachers(
 
 
 def check_disjoint(private: Records, public: Records) -> None:
-    """Raise ``ValueError`` where a public sample has the id of a private record."""
+    """Raise ``ValueError`` if a public sample has the id of a private record."""
     shared = np.intersect1d(private.ids, public.ids)
     expect(shared.size == 0, "public samples that are no private records", shared_ids=shared[:3].tolist())
 
 
 def training_inputs(data: DataSource) -> dict[str, str]:
-    """Return hashes of what teachers are trained on: private records, and public ones where features are fitted."""
+    """Return hashes of the teachers' training data: private records, and public ones if a feature map is fitted."""
     roles = (Role.PRIVATE,) if data.feature_map is None else (Role.PRIVATE, Role.PUBLIC)
     return {role.value: data.fingerprint(role) for role in roles}
 
 
 def _plan_of(run: Run) -> Json:
-    """Return the settings that say how teachers are trained; where releases are booked is not among them."""
+    """Return the settings that determine how teachers are trained; the place of the ledger is not among them."""
     return {name: value for name, value in run.config.items() if name != "ledger"}
 
 
 def _partition_key(run: Run) -> bytes:
-    """Return the key of the partition, made where no teacher was trained with another.
+    """Return the key of the partition, generated if no teacher has been trained yet.
 
-    Raises ``ValueError`` where the key of a stage that was begun is lost.
+    Raises ``ValueError`` if the stage was begun with a key that is now lost.
     """
     key = read_key(run)
     if key is None:

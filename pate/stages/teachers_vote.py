@@ -1,4 +1,4 @@
-"""The stage `teachers vote`: what each teacher says of each public sample. All of it is PRIVATE."""
+"""The stage `teachers vote`: the vote of each teacher on each public sample. All its outputs are PRIVATE."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def vote_teachers(
 
     Args:
         run: the run's folder.
-        data: where the samples come from.
+        data: the source of the samples.
         plan: how the teachers were trained.
-        execution: where they vote.
-        absent: numbers of the teachers, from 0 on, that take no part: their ballots are rows of zeros, and they still
-            count among the teachers, whose number is a public constant. PRIVATE, as the votes are.
+        execution: where the teachers vote.
+        absent: numbers, from 0, of the teachers that take no part: their ballots are rows of zeros, and they still
+            count among the teachers, whose number is a public constant. Like the votes, this list is PRIVATE.
 
     Raises:
-        ValueError: where teachers, records or earlier votes are not those of this run.
+        ValueError: if teachers, records or earlier votes are not those of this run.
     """
     away = sorted(absent or [])
     right = len(set(away)) == len(away) and all(0 <= teacher < plan.num_teachers for teacher in away)
@@ -58,7 +58,7 @@ def vote_teachers(
     files = [chunk_file(folder, teachers) for teachers in chunks]
     made_by = {"teachers": digest(*files), "data": data.fingerprint(Role.PUBLIC), "code": code_version()}
     store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
-    # votes stay what they are when only the code around them changes
+    # votes remain valid when only the code around them changes
     inputs = {name: made_by[name] for name in ("teachers", "data")}
     made_from = digest(json.dumps([inputs, away], sort_keys=True))
     foreign = [name for name, found in store.origins().items() if found != made_from]
@@ -83,7 +83,7 @@ def vote_teachers(
 
 
 def count_votes(run: Run, data: DataSource, plan: TeacherPlan, role: Role) -> IntArray:
-    """Return the vote counts of the teachers that took part, on the records of a role, ``[N, C]``. PRIVATE."""
+    """Return the vote counts ``[N, C]`` of the teachers that took part, on the records of a role. PRIVATE."""
     records = data.records(role)
     voted = run.state(TEACHERS_VOTE)
     away = (voted["config"].get("absent") if voted is not None else None) or []

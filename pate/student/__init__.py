@@ -1,1 +1,1 @@
-"""The student: a Lightning module, the data that it sees, how it is judged, and a linear one in closed form."""
+"""The student: a Lightning module, its data and its metrics; and a linear student for planning."""

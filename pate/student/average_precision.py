@@ -1,4 +1,4 @@
-"""Average precision of a ranking, as numpy computes it: students of both kinds are judged by it."""
+"""Average precision of a ranking in numpy, the metric of both kinds of students."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +10,11 @@ def average_precision(scores: NDArray[np.floating], truth: BoolArray) -> FloatAr
     """Return the exact average precision of each label.
 
     Args:
-        scores: ``[N, C]``, the higher the surer; equal scores are one step of the ranking.
-        truth: ``[N, C]``.
+        scores: ``[N, C]``, higher if more certain; equal scores are one step of the ranking.
+        truth: ``[N, C]``, whether each sample has each label.
 
     Returns:
-        ``[C]`` in [0, 1]; 0 for a label that nobody has.
+        ``[C]`` in [0, 1]; 0 for a label that no sample has.
     """
     found = np.zeros(truth.shape[1])
     for j in range(truth.shape[1]):

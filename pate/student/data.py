@@ -30,15 +30,15 @@ class StudentData(pl.LightningDataModule):
         batch_size: samples per batch.
         val_fraction: share of the labelled samples held out for validation.
         labels: ``released`` for the released labels; ``truth`` for the true labels of the same queries, from which the
-            reference student learns: all that follows from them is PRIVATE.
+            reference student learns: everything computed from these is PRIVATE.
         num_workers: worker processes of the loaders.
         seed: seed of the split and of the order of the samples.
         soft: whether to learn from noisy counts in place of labels, if the aggregator released them: as shares of the
-            teachers, which may lie below 0 and above 1.
+            teachers, which may lie below 0 or above 1.
         unlabelled: number of unlabelled samples shown with each labelled one, drawn anew every epoch from the rest of
-            the public pool and from the queries without an answer. A student with ``pseudo_confidence`` learns from
-            them.
-        predict_on: ``test`` or ``public``, the samples that ``pate student predict`` answers for.
+            the public pool and from the queries that were not answered. A student with ``pseudo_confidence`` learns
+            from them.
+        predict_on: ``test`` or ``public``, the samples for which ``pate student predict`` writes predictions.
 
     Raises:
         ValueError: if a number is outside its range, the labels are missing, or there is nothing to learn from.
@@ -97,7 +97,7 @@ class StudentData(pl.LightningDataModule):
         self._role = Role(predict_on)
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """Return the labelled samples, in a new order every epoch that depends on the seed and the epoch alone."""
+        """Return the labelled samples, every epoch in a new order that depends on the seed and the epoch alone."""
         return self._loader(self._train, sampler=self._order)
 
     def val_dataloader(self) -> DataLoader[Any]:
@@ -128,7 +128,7 @@ class StudentData(pl.LightningDataModule):
 
 
 def targets_of(released: ReleasedLabels, *, soft: bool = True) -> Float32Array:
-    """Return what a student learns, ``[Q, C]``: shares of the teachers if there are noisy counts, else labels.
+    """Return the targets of a student, ``[Q, C]``: shares of the teachers if there are noisy counts, else labels.
 
     The noise in a share has mean 0, so that a loss linear in its target is right on average (see `Student`).
     """
@@ -156,7 +156,7 @@ class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
 
 
 class _Shuffle(Sampler[int]):
-    """A new order of ``size`` samples every epoch, with ``extra`` ones drawn from the ``others`` behind them.
+    """A new order of ``size`` samples every epoch, with ``extra`` ones drawn from the ``others`` after them.
 
     Lightning sets the epoch.
     """

@@ -23,7 +23,7 @@ class LinearStudent:
 
     Attributes:
         weights: ``[F + 1, C]``, the intercepts last.
-        logistic: whether ``x @ weights`` is the logit of a label, or else its probability.
+        logistic: whether ``x @ weights`` is the logit of a label rather than its probability.
     """
 
     weights: FloatArray
@@ -38,7 +38,7 @@ class LinearStudent:
 def fit_released(
     features: ArrayLike, targets: ArrayLike, mask: ArrayLike, *, noise_std: float | None = None
 ) -> LinearStudent:
-    """Fit the linear student that suits a release: `fit_logistic`, or `fit_shares` if it predicts shares better.
+    """Fit a linear student to a release, by `fit_logistic` or, if that predicts shares better, by `fit_shares`.
 
     The two are compared by three-fold cross-validation: the expected squared error against a noisy share exceeds that
     against the share itself by the variance of the noise, which is the same for both.
@@ -134,7 +134,7 @@ def _fit(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the weights ``[F + 1, C]`` at one ridge, and the leave-one-out loss of each label ``[C]``."""
     penalty = np.full(x.shape[1], ridge)
-    penalty[-1] = 1e-3  # keeps the intercept of a label that nobody has finite
+    penalty[-1] = 1e-3  # keeps the intercept finite for a label that no sample has
     weights = start.copy()
     loss = _loss(x, y, seen, penalty, weights)
     for _ in range(_STEPS):

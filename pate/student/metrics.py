@@ -1,4 +1,4 @@
-"""Metrics of multi-label answers, the rare labels counted as much as the common ones."""
+"""Metrics of multi-label predictions that count rare labels as much as common ones."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ PER_LABEL = ("f1", "recall", "specificity", "average_precision")
 
 
 class AveragePrecision(Metric):
-    """The exact `average_precision` ``[C]`` of all batches, whose scores it keeps until it is computed."""
+    """The exact `average_precision` ``[C]`` over all batches, whose scores are kept until it is computed."""
 
     full_state_update = False
     scores: list[Tensor]
@@ -37,7 +37,7 @@ class AveragePrecision(Metric):
 
 
 def make_metrics(num_labels: int) -> MetricCollection:
-    """Return the metrics of ``num_labels`` labels, fed with probabilities ``[B, C]`` and truth ``[B, C]``."""
+    """Return the metrics for ``num_labels`` labels, to be updated with probabilities and truth, ``[B, C]`` each."""
     metrics: dict[str, Metric | MetricCollection] = {
         "macro_f1": MultilabelF1Score(num_labels, average="macro"),
         "micro_f1": MultilabelF1Score(num_labels, average="micro"),
@@ -51,7 +51,7 @@ def make_metrics(num_labels: int) -> MetricCollection:
 
 
 def summarise(values: dict[str, Tensor]) -> dict[str, float]:
-    """Return each metric over all labels, from what `make_metrics` computed."""
+    """Return each metric over all labels from the values that `make_metrics` computed."""
     balanced = (values["recall"] + values["specificity"]) / 2
     return {
         "macro_f1": float(values["macro_f1"]),
@@ -63,13 +63,13 @@ def summarise(values: dict[str, Tensor]) -> dict[str, float]:
 
 
 def report(values: dict[str, Tensor], label_names: tuple[str, ...]) -> dict[str, Any]:
-    """Return what `summarise` does and, under ``per_label``, the metrics `PER_LABEL` of each label."""
+    """Return the result of `summarise` and, under ``per_label``, the metrics `PER_LABEL` of each label."""
     table = {name: {metric: float(values[metric][j]) for metric in PER_LABEL} for j, name in enumerate(label_names)}
     return summarise(values) | {"per_label": table}
 
 
 def evaluate(probabilities: Tensor, truth: Tensor, label_names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the `report` of answers ``[N, C]``, as probabilities or as 0/1, against the truth ``[N, C]``."""
+    """Return the `report` on predictions ``[N, C]``, probabilities or 0/1, against the truth ``[N, C]``."""
     metrics = make_metrics(len(label_names))
     metrics.update(probabilities.float(), truth.long())
     return report(metrics.compute(), label_names)

@@ -28,8 +28,8 @@ class Student(pl.LightningModule):
     loss and in its gradient, in training and in validation. ``val_loss`` compares models without a private label. The
     effect of the noise shrinks with the number of samples, and weight decay limits it.
 
-    Entries that were not released can teach, too: with ``pseudo_confidence``, a running average of the network labels
-    those that it is sure of.
+    A student can learn from entries that were not released, too: with ``pseudo_confidence``, a running average of the
+    network labels those of which it is certain.
 
     Args:
         network: makes the network for an input shape and a number of labels.
@@ -40,7 +40,7 @@ class Student(pl.LightningModule):
         seed: seed of the initial weights and of randomness in training, such as dropout.
         pseudo_confidence: lowest probability, of a label or of its absence, at which the running average labels an
             entry that was not released; None for no such labels. ``data.unlabelled`` adds samples without any label.
-        average_decay: share of the running average that is kept at each step.
+        average_decay: share of the running average kept at each step.
         pseudo_weight: weight of these labels in the loss.
 
     Raises:

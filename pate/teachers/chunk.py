@@ -1,4 +1,4 @@
-"""A chunk of teachers as one LightningModule: trained at once, sharing nothing."""
+"""A chunk of teachers as one LightningModule: trained together, sharing nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _POINTS = 100
 
 
 def make_networks(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, teachers: range) -> list[nn.Module]:
-    """Make one network per teacher, initial weights depending only on (seed, teacher)."""
+    """Return one network per teacher, whose initial weights depend only on (seed, teacher)."""
     networks = []
     for teacher in teachers:
         with torch.random.fork_rng(devices=[]):
@@ -36,14 +36,15 @@ def make_networks(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *,
 
 
 class TeacherChunk(pl.LightningModule):
-    """Teachers trained side by side, each on its own batches, by the backward pass of the sum of their mean losses.
+    """Teachers trained side by side, each on its own batches, by one backward pass of the sum of their mean losses.
 
     The gradient of that sum with respect to one teacher's weights involves its own batch alone, and the optimizer works
-    by entry: no teacher's weights depend on another's data. Buffers, such as those of batch norm, are stacked like
-    weights.
+    entry by entry: no teacher's weights depend on another's data. Buffers, such as those of batch norm, are stacked
+    like weights.
 
     Args:
-        networks: one network per teacher, all of one architecture. One is trained as it is, several are stacked.
+        networks: one network per teacher, all of one architecture. A single one is trained as it is; several are
+            stacked.
         plan: how they are trained: optimizer, loss, schedule, clipping and number of steps.
         positive_weights: ``[chunk, C]`` float32 weights of positive labels in the loss, each from its own partition.
         has_records: ``[chunk]`` booleans; a teacher without records is not trained.
@@ -88,7 +89,7 @@ class TeacherChunk(pl.LightningModule):
         self._template = [deepcopy(networks[0]).to("meta")]
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return logits ``[chunk, B, C]`` for ``[chunk, B, ...]`` features, or ``[1, B, ...]`` that all share."""
+        """Return logits ``[chunk, B, C]`` for features ``[chunk, B, ...]``, or ``[1, B, ...]`` that all share."""
         if self.chunk == 1:
             logits: Tensor = self.network(features[0])[None]
             return logits
@@ -118,7 +119,7 @@ class TeacherChunk(pl.LightningModule):
     def teacher_losses(self, features: Tensor, labels: Tensor) -> Tensor:
         """Return each teacher's mean loss ``[chunk]`` on ``[chunk, B, ...]`` features and ``[chunk, B, C]`` labels."""
         logits = self(features)
-        # of bfloat16 logits too, losses are those of float32
+        # losses are computed in float32, even from bfloat16 logits
         logits = logits.to(torch.promote_types(logits.dtype, labels.dtype))
         return self._loss(logits, labels, self.positive_weights).flatten(1).mean(1)
 
@@ -129,7 +130,7 @@ class TeacherChunk(pl.LightningModule):
         return (losses * self.has_records).sum()
 
     def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        """Seed what is random in the networks by the step, so that a resumed chunk goes on like an unbroken one."""
+        """Seed randomness in the networks by the step, so that a resumed chunk continues as if uninterrupted."""
         _seed(self._seed * 1_000_003 + self.global_step, self.device)
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
@@ -138,7 +139,7 @@ class TeacherChunk(pl.LightningModule):
             clip_gradients(self.parameters(), self._plan.clip_norm, stacked=self.chunk > 1)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """Make the optimizer, and its schedule by step."""
+        """Return the optimizer, and its schedule by step."""
         optimizer = self._plan.optimizer(self.parameters())
         if self._plan.scheduler is None:
             return optimizer
@@ -148,19 +149,19 @@ class TeacherChunk(pl.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep the curves of losses."""
+        """Store the loss curves in the checkpoint."""
         checkpoint["losses"] = self.losses
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Go on with the curves of losses."""
+        """Restore the loss curves from the checkpoint."""
         self.losses.copy_(checkpoint["losses"])
 
 
 @torch.no_grad()
 def clip_gradients(parameters: Iterable[Tensor], norm: float, *, stacked: bool) -> None:
-    """Scale each teacher's gradient, over all its parameters together, down to ``norm`` where it is longer.
+    """Scale down each teacher's gradient, over all its parameters together, if its norm exceeds ``norm``.
 
-    ``stacked`` parameters are ``[chunk, ...]``; otherwise all are those of one teacher.
+    ``stacked`` parameters are ``[chunk, ...]``; otherwise all belong to one teacher.
     """
     gradients = [p.grad if stacked else p.grad[None] for p in parameters if p.grad is not None]
     squares = [gradient.reshape(len(gradient), -1).square().sum(1) for gradient in gradients]

@@ -1,4 +1,4 @@
-"""Which processor or GPU this process works on, and how much of its memory."""
+"""The processor or GPU that this process works on, and the memory that it may use."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 
-# what the estimate of a chunk leaves out: temporary results of an operation, fragmentation
+# for what the estimate of a chunk leaves out: temporary results of operations, fragmentation
 _HEADROOM = 0.6
 
 
 def make_trainer(accelerator: str, **settings: object) -> pl.Trainer:
-    """Return a trainer of this process alone: on the processor, or on the GPU of its number on this machine.
+    """Return a trainer for this process alone, on the processor or on the GPU with its number on this machine.
 
-    Teachers never talk to each other, so that a rank of torchrun or SLURM trains its share by itself.
+    Teachers never communicate, so that each rank of torchrun or SLURM trains its share by itself.
     """
-    # under Ray, and in SLURM tasks that are bound to a GPU, one alone is visible
+    # under Ray, and in SLURM tasks that are bound to a GPU, only one is visible
     gpus = torch.cuda.device_count() if accelerator in ("auto", "gpu", "cuda") else 0
     return pl.Trainer(
         accelerator=accelerator,
@@ -37,7 +37,7 @@ def make_trainer(accelerator: str, **settings: object) -> pl.Trainer:
 
 
 def local_rank() -> int:
-    """Return the number of this process on its machine: by torchrun, by SLURM, or among loky's workers."""
+    """Return the number of this process on its machine, as given by torchrun or SLURM or among loky's workers."""
     for name in ("LOCAL_RANK", "SLURM_LOCALID"):
         if name in os.environ:
             return int(os.environ[name])
@@ -53,7 +53,7 @@ def root_device(accelerator: str) -> torch.device:
 
 
 def available_bytes(device: torch.device) -> int:
-    """Return how much memory a chunk may take on ``device``, in bytes, with some left over."""
+    """Return the memory that a chunk may take on ``device``, in bytes, with a margin left over."""
     if device.type == "cuda":
         return int(_HEADROOM * torch.cuda.mem_get_info(device)[0])
     lines = Path("/proc/meminfo")
@@ -65,7 +65,7 @@ def available_bytes(device: torch.device) -> int:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep Lightning from introducing itself with every trainer."""
+    """Suppress the messages that Lightning prints for every trainer."""
     logger = logging.getLogger("pytorch_lightning")
     rank_zero = logging.getLogger("pytorch_lightning.utilities.rank_zero")
     levels = logger.level, rank_zero.level

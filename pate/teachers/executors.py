@@ -1,7 +1,7 @@
 """Runs jobs on chunks of teachers: in this process, on local workers, or on Ray.
 
-The work on a chunk leaves a file: what was lost with its worker is done again, from its last checkpoint, and nothing is
-done twice where the file is there.
+The work on each chunk writes a file. If a worker is lost, its chunk is done again from the last checkpoint; a chunk
+whose file exists is not done twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pate.teachers.jobs import ChunkJob, Execution, Progress, Report, forget_ste
 if TYPE_CHECKING:
     from ray import ObjectRef
 
-# how often in a row all workers may be lost before a single chunk is done
+# how often in a row all workers may be lost without finishing a single chunk
 _PATIENCE = 3
 # glibc's malloc.h; larger blocks than this are given back to the system
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -32,17 +32,17 @@ _KEPT_BYTES = 1 << 30
 
 
 def run_jobs(job: ChunkJob, chunks: Sequence[range], execution: Execution, report: Report) -> None:
-    """Do ``job`` for every chunk that is not done.
+    """Do ``job`` for every chunk that is not done yet.
 
     Args:
-        job: what is done.
+        job: the job.
         chunks: the teachers of each chunk.
-        execution: where.
-        report: is told of steps as they are done, of chunks that are done already too.
+        execution: where the job runs.
+        report: called with the number of steps as they are done, including those of chunks done before.
 
     Raises:
-        RuntimeError: where workers are lost again and again.
-        ValueError: where Ray is asked for and not installed, and what the job raises.
+        RuntimeError: if workers are lost again and again.
+        ValueError: if Ray is asked for and not installed, or if the job raises it.
     """
     missing = [teachers for teachers in chunks if not job.is_done(teachers)]
     report(job.num_steps * (len(chunks) - len(missing)))
@@ -119,7 +119,7 @@ def _run_on_ray(job: ChunkJob, missing: list[range], execution: Execution, progr
             own = job.only(teachers)
             if own is not job:
                 return own
-            # what is the same for all chunks is stored once
+            # data common to all chunks are stored once
             stored = ray.put(job) if stored is None else stored
             return stored
 

@@ -14,52 +14,52 @@ from typing import ClassVar, Literal, Self, get_args
 from pate.validation import expect, expect_count
 
 Report = Callable[[int], object]
-"""Is told how many steps more are done."""
+"""Called with the number of further steps that are done."""
 Kind = Literal["serial", "loky", "ray"]
 
 
 class ChunkJob(ABC):
-    """What is to be done for each of many chunks of teachers, picklable.
+    """Work to be done for each of many chunks of teachers; picklable.
 
-    The work on a chunk leaves a file, and is done again without harm where it was lost half-way.
+    The work on a chunk writes a file, and can safely be repeated if it was lost halfway.
     """
 
     public: ClassVar[bool] = False
-    """Whether large arrays of the job are public, so that they may lie in a file that all local workers map."""
+    """Whether the job's large arrays are public, so that they may be put in a file that all local workers map."""
 
     @property
     @abstractmethod
     def num_steps(self) -> int:
-        """How many steps the work on one chunk reports in all."""
+        """The total number of steps that the work on one chunk reports."""
 
     @abstractmethod
     def is_done(self, teachers: range) -> bool:
-        """Whether the file of a chunk is there."""
+        """Whether the file of a chunk exists."""
 
     @abstractmethod
     def work(self, teachers: range, report: Report) -> None:
-        """Work on the chunk of ``teachers`` and leave its file; tell ``report`` of steps as they are done."""
+        """Work on the chunk of ``teachers`` and write its file, calling ``report`` as steps are done."""
 
     def only(self, teachers: range) -> Self:
-        """Return the job with what the work on one chunk needs and no more; this is what a worker is sent."""
+        """Return the job with only the data that the work on one chunk needs, to be sent to a worker."""
         return self
 
     def steps_file(self, teachers: range) -> Path | None:
-        """Return where a worker writes now and then how far a chunk is, None where it is told at the end alone."""
+        """Return the file to which a worker writes the progress of a chunk; None if it reports only at the end."""
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """Where jobs run. It changes nothing of what they leave.
+    """Where jobs run; this does not affect their results.
 
-    Workers read and write the run's folder. On a Ray cluster its resources say how many of them there are.
+    Workers read and write the run's folder. The resources of a Ray cluster determine how many workers it runs.
 
     Args:
-        threads: processor threads of one operation; more than one costs small networks time.
-        workers: how many chunks are worked on at a time.
-        executor: ``serial`` in this process, ``loky`` on local workers, ``ray`` on Ray; loky where there are several
-            workers.
+        threads: processor threads per operation; more than one slows small networks down.
+        workers: number of chunks worked on at a time.
+        executor: ``serial`` in this process, ``loky`` on local workers, ``ray`` on Ray; by default loky if there are
+            several workers.
         gpus: share of a GPU that each worker on Ray takes.
     """
 
@@ -77,14 +77,14 @@ class Execution:
 
     @property
     def kind(self) -> Kind:
-        """The executor, chosen by the number of workers where none is given."""
+        """The executor, chosen by the number of workers if none is given."""
         return self.executor or ("loky" if self.workers > 1 else "serial")
 
 
 def share_of(chunks: Sequence[range], share: str | None) -> list[range]:
-    """Return the chunks of a share ``i/n`` with ``0 <= i < n``, all of them for None.
+    """Return the chunks of a share ``i/n`` with ``0 <= i < n``; all chunks if it is None.
 
-    ``rank`` is the share of a process started by torchrun or of a task of a SLURM array or job. Raises ``ValueError``
+    ``rank`` is the share of a process started by torchrun, or of a task of a SLURM array or job. Raises ``ValueError``
     on anything else.
     """
     if share is None:

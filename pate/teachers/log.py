@@ -1,4 +1,4 @@
-"""What is logged of trained teachers: a table with a line per teacher, and curves of their losses. PRIVATE."""
+"""Logs of trained teachers: a table with a line per teacher, and loss curves. PRIVATE."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pate.typing import Float32Array
 
 
 def read_losses(plan: TeacherPlan, folder: Path) -> Float32Array:
-    """Return the curves of losses of all teachers, ``[points, num_teachers]``."""
+    """Return the loss curves of all teachers, ``[points, num_teachers]``."""
     files = [chunk_file(folder, teachers) for teachers in plan.chunks()]
     return np.concatenate([SavedChunk.read(file).losses.numpy() for file in files], axis=1)
 
 
 def teachers_table(data: PartitionedRecords, final_losses: Float32Array) -> str:
-    """Return a table in CSV: records, labels of both classes, final loss and kind of votes of each teacher."""
+    """Return a CSV table: number of records, labels with both classes, final loss and kind of votes of each teacher."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["teacher", "records", "labels_of_both_classes", "final_loss", "votes"])
@@ -36,7 +36,7 @@ def teachers_table(data: PartitionedRecords, final_losses: Float32Array) -> str:
 
 
 def log_curves(losses: Float32Array, num_steps: int, folder: Path, kind: CurveFormat) -> None:
-    """Log how losses ``[points, num_teachers]`` spread over teachers, by the step at the end of each span of steps."""
+    """Log the spread over teachers of losses ``[points, num_teachers]``, at the last step of each span of steps."""
     rmtree(folder, ignore_errors=True)
     logger = (TensorBoardLogger if kind == "tensorboard" else CSVLogger)(folder, name="", version="")
     shares = {"min": 0.0, "q10": 0.1, "median": 0.5, "q90": 0.9, "max": 1.0}

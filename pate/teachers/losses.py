@@ -12,7 +12,7 @@ from pate.validation import expect
 
 
 class EntryLoss(ABC):
-    """A loss of each entry of a batch by itself."""
+    """A loss that treats each entry of a batch by itself."""
 
     @abstractmethod
     def __call__(self, logits: Tensor, labels: Tensor, positive_weights: Tensor) -> Tensor:
@@ -31,15 +31,15 @@ class BinaryCrossEntropy(EntryLoss):
 
 
 class AsymmetricLoss(EntryLoss):
-    """Cross-entropy that makes less of what is already answered well, of negatives more than of positives.
+    """Cross-entropy that gives less weight to well-predicted labels, and to negatives in particular.
 
-    A positive label of probability p costs ``-(1 - p)^gamma_positive log p``; a negative one, with
+    With p the predicted probability, a positive label costs ``-(1 - p)^gamma_positive log p``; a negative one, with
     ``q = max(p - margin, 0)``, costs ``-q^gamma_negative log(1 - q)`` (Ridnik et al. 2021).
 
     Args:
         gamma_positive: exponent of positive labels, at least 0.
         gamma_negative: exponent of negative labels, at least 0.
-        margin: probabilities of negative labels up to this one cost nothing; in [0, 1).
+        margin: probability up to which a negative label costs nothing, in [0, 1).
     """
 
     def __init__(self, gamma_positive: float = 0.0, gamma_negative: float = 4.0, margin: float = 0.05) -> None:

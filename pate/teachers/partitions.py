@@ -1,7 +1,4 @@
-"""Which records each teacher sees: its own partition, and of a chunk's records no others. PRIVATE.
-
-At which step it sees which is a function of the seed, the teacher and its own partition alone.
-"""
+"""The records of each teacher, its own partition and no others, and the batches drawn from them. PRIVATE."""
 
 from __future__ import annotations
 
@@ -21,11 +18,11 @@ from pate.validation import expect
 
 @dataclass(frozen=True)
 class PartitionedRecords:
-    """Records, and the rows of them that each teacher is trained on. PRIVATE.
+    """Records, and the rows on which each teacher is trained. PRIVATE.
 
     Attributes:
-        records: the records of all partitions, and perhaps others.
-        rows: the rows of a teacher's records ``[n]``, by the teacher's number.
+        records: the records of all partitions, and possibly others.
+        rows: the rows of each teacher's records ``[n]``, by the teacher's number.
     """
 
     records: Records
@@ -33,20 +30,20 @@ class PartitionedRecords:
 
     @classmethod
     def by_key(cls, records: Records, plan: TeacherPlan, key: bytes) -> PartitionedRecords:
-        """Give each record to the teacher that a keyed hash of its unit names. Raises like `units_of`."""
+        """Assign each record to a teacher by a keyed hash of its unit. Raises like `units_of`."""
         units = units_of(records, plan)
         rows = partition_records(records.ids, units, num_teachers=plan.num_teachers, key=key)
         return cls(records, dict(enumerate(rows)))
 
     @property
     def sizes(self) -> list[int]:
-        """How many records each teacher has, in the order of ``rows``."""
+        """The number of records of each teacher, in the order of ``rows``."""
         return [len(rows) for rows in self.rows.values()]
 
     def only(self, teachers: range) -> PartitionedRecords:
-        """Return the records of some teachers alone, without groups.
+        """Return only the records of some teachers, without groups.
 
-        Arrays are copied into one block, pictures are still read when they are asked for.
+        Arrays are copied into one block; pictures are still read when they are needed.
         """
         chosen = [self.rows[teacher] for teacher in teachers]
         rows = np.concatenate(chosen)
@@ -57,9 +54,9 @@ class PartitionedRecords:
 
 
 def units_of(records: Records, plan: TeacherPlan) -> StrArray:
-    """Return what each record is assigned by, ``[N]``: its own id, or its group where groups are protected.
+    """Return the unit ``[N]`` by which each record is assigned: its own id, or its group if groups are protected.
 
-    Raises ``ValueError`` where there are no groups.
+    Raises ``ValueError`` if groups are protected and the records have none.
     """
     if plan.unit == "record":
         return records.ids

@@ -1,4 +1,4 @@
-"""How teachers are trained: what `teachers.yaml` says, without Lightning."""
+"""How teachers are trained: the content of `teachers.yaml`, without Lightning."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ NetworkFactory = Callable[[tuple[int, ...], int], nn.Module]
 """Makes a network for an input shape (without the batch) and a number of labels."""
 # jsonargparse takes an optimizer's class for a factory of one argument of any type alone
 OptimizerFactory = Callable[[Any], Optimizer]
-"""Makes an optimizer of parameters. It must work entry by entry, as SGD, Adam and AdamW do."""
+"""Makes an optimizer of given parameters. It must work entry by entry, as SGD, Adam and AdamW do."""
 SchedulerFactory = Callable[[Optimizer], LRScheduler]
-"""Makes a learning-rate schedule of an optimizer, stepped once per optimizer step."""
+"""Makes a learning-rate schedule for an optimizer, stepped once per optimizer step."""
 Unit = Literal["record", "group"]
 Precision = Literal["32-true", "bf16-mixed"]
 CurveFormat = Literal["csv", "tensorboard"]
@@ -28,28 +28,28 @@ CurveFormat = Literal["csv", "tensorboard"]
 
 @dataclass(frozen=True, kw_only=True)
 class TeacherPlan:
-    """How every teacher is trained. All of it is public, and the same whatever is in a partition.
+    """How every teacher is trained. These settings are public and do not depend on the partitions.
 
     The seed is no secret: privacy does not rest on it.
 
     Args:
         network: makes a teacher's network for an input shape and a number of labels.
-        num_teachers: how many teachers, at least 2.
+        num_teachers: number of teachers, at least 2.
         num_steps: optimizer steps of every teacher, a public constant.
         batch_size: records per step.
         optimizer: makes a teacher's optimizer, which must work entry by entry (SGD, Adam, AdamW ...).
         unit: what privacy protects, a ``record`` or a ``group`` of records such as those of one person.
-        chunk_size: how many teachers are trained at once, halved until they fit into memory; ``auto`` tries what is
-            fastest and keeps to it.
-        checkpoint_steps: steps between the checkpoints that a killed chunk goes on from.
-        positive_weight_power: 0 to 1; more weighs rare positive labels more, within each partition.
+        chunk_size: number of teachers trained at once, halved until they fit into memory; ``auto`` measures which
+            number is fastest and keeps it.
+        checkpoint_steps: steps between the checkpoints from which a killed chunk continues.
+        positive_weight_power: 0 to 1; larger values give rare positive labels more weight, within each partition.
         loss: the loss of a label: ``BinaryCrossEntropy`` (default), ``FocalLoss`` or ``AsymmetricLoss``.
-        scheduler: makes the learning-rate schedule, stepped once per optimizer step; it may look at no loss.
-        clip_norm: longest gradient of a teacher.
+        scheduler: makes the learning-rate schedule, stepped once per optimizer step; it must not depend on a loss.
+        clip_norm: largest norm of a teacher's gradient.
         seed: seed of initial weights, batch orders and dropout.
         accelerator: Lightning's accelerator.
-        precision: ``32-true``, or ``bf16-mixed`` where the device is fast with it. ``16-mixed`` is not offered: its
-            gradient scaler would let stacked teachers see each other.
+        precision: ``32-true``, or ``bf16-mixed`` if the device is fast with it. ``16-mixed`` is not offered: its
+            gradient scaler would let stacked teachers influence each other.
     """
 
     network: NetworkFactory
@@ -84,7 +84,7 @@ class TeacherPlan:
                 check_entrywise(self.optimizer)
 
     def chunks(self) -> list[range]:
-        """Return the teachers of each chunk, by number alone. Raises ``ValueError`` while the size is ``auto``."""
+        """Return the numbers of the teachers of each chunk. Raises ``ValueError`` while the size is ``auto``."""
         size = self.chunk_size
         if size == "auto":
             raise ValueError("Expected a chunk_size that was chosen, as `choose_size` does, got chunk_size='auto'")
@@ -92,9 +92,9 @@ class TeacherPlan:
 
 
 def check_entrywise(make_optimizer: OptimizerFactory) -> None:
-    """Raise ``ValueError`` unless an optimizer leaves one teacher's weights alone when another's gradients change.
+    """Raise ``ValueError`` if one teacher's weights would depend on another's gradients through the optimizer.
 
-    LBFGS, Adafactor and others that look at a whole tensor would let stacked teachers see each other.
+    LBFGS, Adafactor and others that look at whole tensors would let stacked teachers influence each other.
     """
     ended = []
     # not a multiple: Adafactor would cancel it

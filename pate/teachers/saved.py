@@ -1,4 +1,4 @@
-"""The file that the training of a chunk leaves, and its checkpoint. PRIVATE."""
+"""The file of a trained chunk, and its checkpoint. PRIVATE."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pate.runs import replacing
 from pate.validation import expect
 
 CHUNK_SIZE = "chunk_size.json"
-"""In the teachers' folder: how many are trained at once, after `auto` and the memory guard."""
+"""File in the teachers' folder with the final chunk size, after `auto` and the memory guard."""
 ORIGIN = "made_from"
-"""In files and checkpoints of chunks: the digest of the key, the plan and the data that they were made from."""
+"""Key in files and checkpoints of chunks: the digest of the key, the plan and the data that they were made from."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavedChunk:
-    """What is kept of a trained chunk.
+    """The stored content of a trained chunk.
 
     Attributes:
         made_from: digest of the key, the plan and the data.
         state: weights and buffers of the teachers, by name.
-        sizes: ``[chunk]`` integers, how many records each teacher had.
-        losses: ``[points, chunk]`` float32, the curves of losses.
+        sizes: ``[chunk]`` integers, the number of records of each teacher.
+        losses: ``[points, chunk]`` float32, the loss curves.
     """
 
     made_from: str
@@ -44,7 +44,7 @@ class SavedChunk:
     def read(cls, path: Path) -> SavedChunk:
         """Read a chunk's file; large arrays are read when they are used.
 
-        Raises ``ValueError`` where it cannot be read.
+        Raises ``ValueError`` if it cannot be read.
         """
         content = _load(path)
         state, sizes, losses = content.get("state"), content.get("sizes"), content.get("losses")
@@ -55,14 +55,14 @@ class SavedChunk:
 
 
 def chunk_file(folder: Path, teachers: range) -> Path:
-    """Return where a chunk's weights are kept. The file's existence means that the chunk is done."""
+    """Return the file of a chunk's weights. Its existence means that the chunk is done."""
     return folder / f"teachers_{teachers.start:05d}.pt"
 
 
 def read_origin(path: Path) -> str:
-    """Return the ``made_from`` of a chunk's file or checkpoint, empty where it has none.
+    """Return the ``made_from`` of a chunk's file or checkpoint, empty if it has none.
 
-    Raises ``ValueError`` where it cannot be read.
+    Raises ``ValueError`` if it cannot be read.
     """
     return str(_load(path).get(ORIGIN, ""))
 
@@ -76,7 +76,7 @@ def foreign_files(folder: Path, made_from: str) -> list[str]:
 def _load(path: Path) -> dict[str, object]:
     try:
         content: dict[str, object] = torch.load(path, weights_only=True, map_location="cpu", mmap=True)
-    # what torch raises depends on where the file ends
+    # the exception that torch raises depends on where the file is truncated
     except (RuntimeError, OSError, EOFError, ValueError, KeyError, UnpicklingError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(

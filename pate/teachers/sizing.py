@@ -1,6 +1,6 @@
 """How many teachers are trained at once, what fits into memory and of that is fastest, and what training will take.
 
-Both are found on random data of the public shape, so that the choice tells nothing of private records.
+It is measured on random data of the public shape, so that the choice reveals nothing about private records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pate.teachers.jobs import Execution, share_of
 from pate.teachers.plan import TeacherPlan
 
 CHUNK_SIZES = (1, 5, 20, 50, 100)
-"""Sizes that are tried, small ones first."""
+"""Sizes to try, in ascending order."""
 
 # weights, gradients and the two moments of Adam
 _COPIES = 4
@@ -46,13 +46,13 @@ class Sizing:
 
 
 def choose_size(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, available: int | None = None) -> Sizing:
-    """Choose a chunk size: ``plan.chunk_size`` halved until it fits, or where that is ``auto`` the fastest.
+    """Choose a chunk size: ``plan.chunk_size`` halved until it fits, or the fastest if that is ``auto``.
 
     Args:
         plan: how teachers are trained.
         shape: shape of a record's features.
-        num_labels: how many labels.
-        available: bytes of memory that one chunk may take; what is free where None.
+        num_labels: number of labels.
+        available: bytes of memory that one chunk may take; None for the free memory.
     """
     device = root_device(plan.accelerator)
     available = available_bytes(device) if available is None else available
@@ -85,18 +85,18 @@ def choose_size(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, a
 
 
 def fitting_size(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int, available: int) -> int:
-    """Return ``size``, halved until a chunk fits into ``available`` bytes; 1 is not asked whether it fits."""
+    """Return ``size``, halved until a chunk fits into ``available`` bytes; 1 is returned without a check."""
     while size > 1 and chunk_bytes(plan, shape, num_labels, size) > available:
         size //= 2
     return size
 
 
 def chunk_bytes(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int) -> int:
-    """Estimate the memory of a chunk of ``size`` while it trains, bytes: weights and what backward needs.
+    """Estimate the memory, in bytes, that a chunk of ``size`` needs in training: weights and saved activations.
 
-    A forward pass on torch's ``meta`` device, which computes shapes alone.
+    It runs a forward pass on torch's ``meta`` device, which computes shapes alone.
     """
-    # stacked networks are alike: what two of them need says what many do
+    # stacked networks are alike: what many need follows from what two need
     stacked = min(size, 2)
     chunk = _trial_chunk(plan, shape, num_labels, stacked).to("meta")
     state = sum(p.numel() * p.element_size() for p in chunk.parameters())
@@ -135,7 +135,7 @@ def step_seconds(
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
             taken.append(time.perf_counter() - start)
-    # the first step makes the optimizer's state
+    # the first step creates the optimizer's state
     return float(np.median(taken[1:]))
 
 
@@ -150,7 +150,7 @@ def _trial_chunk(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, siz
 
 
 def gigabytes(size: int) -> str:
-    """Return bytes as GB, in three digits."""
+    """Return a number of bytes as GB, with three digits."""
     return f"{size / 1e9:.3g}"
 
 

@@ -1,4 +1,4 @@
-"""Training of chunks of teachers, each a job that leaves one file."""
+"""Training of chunks of teachers, each a job that writes one file."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from pate.validation import expect
 
 @dataclass(frozen=True, kw_only=True)
 class TrainJob(ChunkJob):
-    """Trains the teachers of a chunk, from its last checkpoint if it has one, and leaves its `chunk_file`.
+    """Trains the teachers of a chunk, from its last checkpoint if it has one, and writes its `chunk_file`.
 
     Attributes:
         plan: how teachers are trained.
-        data: the records of at least the teachers at hand. PRIVATE.
-        folder: where files and checkpoints of chunks are.
+        data: the records of the teachers of the chunk, and possibly of others. PRIVATE.
+        folder: the folder of the chunks' files and checkpoints.
         made_from: a digest of the key, the plan and the data, kept in the file and in the checkpoint.
     """
 
@@ -47,17 +47,17 @@ class TrainJob(ChunkJob):
         return chunk_file(self.folder, teachers).is_file()
 
     def only(self, teachers: range) -> TrainJob:
-        """Return the job with the records of ``teachers`` and no others."""
+        """Return the job with only the records of ``teachers``."""
         return replace(self, data=self.data.only(teachers))
 
     def steps_file(self, teachers: range) -> Path:
-        """Return where a worker writes how far a chunk is."""
+        """Return the file to which a worker writes the progress of a chunk."""
         return chunk_file(self.folder, teachers).with_suffix(".steps")
 
     def work(self, teachers: range, report: Report) -> None:
         """Train the chunk of ``teachers``.
 
-        Raises ``ValueError`` where its file or checkpoint cannot be read or was made from something else.
+        Raises ``ValueError`` if its file or checkpoint cannot be read or was made from something else.
         """
         target = chunk_file(self.folder, teachers)
         checkpoint = target.with_suffix(".ckpt")
@@ -105,7 +105,7 @@ class TrainJob(ChunkJob):
 
 
 def make_chunk(plan: TeacherPlan, teachers: range, data: PartitionedRecords) -> TeacherChunk:
-    """Make the module of a chunk from its teachers' partitions alone."""
+    """Return the module of a chunk, made from its teachers' partitions alone."""
     labels = [data.records.labels[data.rows[teacher]] for teacher in teachers]
     shape, num_labels = tuple(data.records.features.shape[1:]), data.records.labels.shape[1]
     return TeacherChunk(
@@ -120,7 +120,7 @@ def make_chunk(plan: TeacherPlan, teachers: range, data: PartitionedRecords) -> 
 def load_chunk(
     plan: TeacherPlan, teachers: range, shape: tuple[int, ...], num_labels: int, folder: Path
 ) -> TeacherChunk:
-    """Load the trained teachers of a chunk. Raises ``ValueError`` where its file cannot be read or holds others."""
+    """Load the trained teachers of a chunk. Raises ``ValueError`` if its file cannot be read or holds others."""
     saved = SavedChunk.read(chunk_file(folder, teachers))
     expect(len(saved.sizes) == len(teachers), f"{len(teachers)} teachers in a chunk", found=len(saved.sizes))
     module = TeacherChunk(
@@ -149,7 +149,7 @@ class _ChunkData(pl.LightningDataModule):
 
 
 class _Origin(Callback):
-    """Keeps in checkpoints what they were made from."""
+    """Records in checkpoints what they were made from."""
 
     def __init__(self, made_from: str) -> None:
         self._made_from = made_from
@@ -161,7 +161,7 @@ class _Origin(Callback):
 
 
 class _Steps(Callback):
-    """Reports steps, those before the checkpoint included."""
+    """Reports steps, including those before the checkpoint."""
 
     def __init__(self, report: Report) -> None:
         self._report = report

@@ -22,16 +22,16 @@ from pate.votes import pack_ballots
 
 @dataclass(frozen=True, kw_only=True)
 class VoteJob(ChunkJob):
-    """Lets the teachers of a chunk vote on all samples, and keeps their packed votes.
+    """Lets the teachers of a chunk vote on all samples, and stores their packed votes.
 
     Attributes:
         plan: how the teachers were trained.
-        teachers_folder: where the chunks' files are.
+        teachers_folder: the folder of the chunks' files.
         samples: features of the public samples, ``[Q, ...]``.
-        num_labels: how many labels a sample has.
-        store: where the votes are kept.
+        num_labels: number of labels of a sample.
+        store: where the votes are stored.
         absent: numbers of the teachers that cast no vote: their rows are zeros. PRIVATE.
-        made_from: a digest of the teachers, the samples and who is absent, kept beside the votes.
+        made_from: a digest of the teachers, the samples and the absent teachers, stored beside the votes.
     """
 
     public: ClassVar[bool] = True
@@ -46,15 +46,15 @@ class VoteJob(ChunkJob):
 
     @property
     def num_steps(self) -> int:
-        """One: a chunk votes at once."""
+        """Always one: a chunk votes in one step."""
         return 1
 
     def is_done(self, teachers: range) -> bool:
-        """Whether the votes of the chunk are kept."""
+        """Whether the votes of the chunk are stored."""
         return self.store.has_chunk(teachers)
 
     def work(self, teachers: range, report: Report) -> None:
-        """Cast and keep the votes of the chunk of ``teachers``. Raises ``ValueError`` like `load_chunk`."""
+        """Cast and store the votes of the chunk of ``teachers``. Raises ``ValueError`` like `load_chunk`."""
         shape = tuple(self.samples.shape[1:])
         chunk = load_chunk(self.plan, teachers, shape, self.num_labels, self.teachers_folder)
         packed = cast_votes(chunk.to(root_device(self.plan.accelerator)), self.samples)
@@ -67,8 +67,8 @@ class VoteJob(ChunkJob):
 def cast_votes(chunk: TeacherChunk, features: Features, *, batch_size: int = 256) -> UInt8Array:
     """Return the packed votes of a chunk's teachers, ``[chunk, Q, ceil(C / 8)]``.
 
-    A teacher says yes where its logit is above zero. One that had no records or whose weights are not finite says no to
-    everything: a public constant, not an error.
+    A teacher gives a label if its logit is above zero. A teacher without records, or whose weights are not finite,
+    gives no label at all: a public rule, not an error.
     """
     chunk.eval()
     trained = chunk.is_trained()[:, None, None]

@@ -1,4 +1,4 @@
-"""Checks to inherit: what every mechanism, event, aggregator and source must show, ours and yours.
+"""Test classes to inherit, with the checks that every mechanism, event, aggregator and source must pass.
 
     from pate.testing import AggregatorContract
 
@@ -32,7 +32,7 @@ pytest.register_assert_rewrite(*_HOME.values(), "pate.testing.contract", "pate.t
 
 
 def __getattr__(name: str) -> Any:
-    """Import a contract when it is asked for, once pytest knows that its assertions are to be explained."""
+    """Import a contract when it is first used, after registering it for pytest's assertion rewriting."""
     if name not in _HOME:
         raise AttributeError(f"module 'pate.testing' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

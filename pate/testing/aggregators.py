@@ -1,9 +1,9 @@
-"""What every aggregator must show: its release follows its law, and its law costs no more than its events say.
+"""The contract of aggregators: a release follows its law, and the law costs no more than the events say.
 
-A subclass gives the aggregator, and the exact law of one query by its plain definition. All ballots of a few teachers
-on a few labels are enumerated, `aggregate` is run on each of them and compared with the law, and the laws are compared
-between all neighbors: a teacher votes differently, or takes no part and casts a row of zeros, among the same nominal
-number of teachers. An outcome is ``(*labels, *mask, tier)``, its tier 0 where the release has none.
+A subclass provides the aggregator, and the exact law of one query by its plain definition. All ballots of a few
+teachers on a few labels are enumerated, `aggregate` is run on each of them and compared with the law, and the laws of
+all neighbors are compared: a teacher votes differently, or takes no part and casts a row of zeros, among the same
+nominal number of teachers. An outcome is ``(*labels, *mask, tier)``, with tier 0 if the release has none.
 """
 
 import itertools
@@ -56,7 +56,7 @@ class AggregatorContract(Contract):
     )
     predictions: tuple[float, ...] | None = None
     loose_because = ""
-    """Why no pair of neighbors comes within 10% of the event's curve; empty where one does, at some order."""
+    """Why no pair of neighbors comes within 10% of the event's curve; empty if one does, at some order."""
 
     @abstractmethod
     def make(self, relation: NeighboringRelation) -> Aggregator:
@@ -74,12 +74,13 @@ class AggregatorContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_release_follows_the_law(self, relation: NeighboringRelation) -> None:
+        """Frequencies of a batch agree with the enumerated law."""
         aggregator = self.make(relation)
         assert_drawn_by_law(min(self._p_values(aggregator, relation, self.draws)), aggregator)
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_release_follows_the_law_on_all_ballots(self, relation: NeighboringRelation) -> None:
-        """What is compared between neighbors is the law of what is shipped, on either of them."""
+        """The laws that are compared between neighbors are those of the code, on all ballots."""
         laws = _laws(self._contract(), relation)
         ballots = np.array([each for each, _ in laws.values()])
         draws = max(300, 2 * self.draws // len(laws))
@@ -91,6 +92,7 @@ class AggregatorContract(Contract):
         assert_drawn_by_law(len(p_values) * min(p_values), self.make(relation))
 
     def test_one_query_at_a_time_follows_the_law(self) -> None:
+        """Queries answered one by one follow the same law as a batch."""
         aggregator = self.make(RELATIONS[0])
         assert_drawn_by_law(min(self._p_values(aggregator, RELATIONS[0], self.single_draws, single=True)), aggregator)
 
@@ -104,22 +106,26 @@ class AggregatorContract(Contract):
         assert p_value > 1e-4, f"Expected queries of a batch that know nothing of each other, got p = {p_value:.1e}"
 
     def test_a_fifth_less_noise_is_caught(self) -> None:
+        """The test of frequencies rejects 80% of the noise."""
         aggregator = self.make(RELATIONS[0]).scaled(0.8)
         assert_noise_matters(min(self._p_values(aggregator, RELATIONS[0], self.draws)), aggregator)
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_divergence_between_all_neighbors_is_within_the_curve(self, relation: NeighboringRelation) -> None:
+        """No pair of neighbors exceeds the event's Renyi curve."""
         event = self.event(relation, relation)
         assert_paid(self.worst_divergence(relation, relation), event.cost(ORDERS).rdp, event)
 
     @pytest.mark.parametrize("made_for", RELATIONS)
     def test_divergence_under_the_other_relation_is_within_its_curve(self, made_for: NeighboringRelation) -> None:
+        """The event stated under the other relation bounds that relation's neighbors too."""
         (other,) = set(RELATIONS) - {made_for}
         event = self.event(made_for, other)
         assert_paid(self.worst_divergence(made_for, other), event.cost(ORDERS).rdp, event)
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_curve_is_tight_unless_said_otherwise(self, relation: NeighboringRelation) -> None:
+        """Some pair of neighbors comes within 10% of the curve, exactly if `loose_because` is empty."""
         rdp = self.event(relation, relation).cost(ORDERS).rdp
         assert_tight(self.worst_divergence(relation, relation), rdp, self.loose_because)
 
@@ -133,6 +139,7 @@ class AggregatorContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_event_states_the_relation(self, relation: NeighboringRelation) -> None:
+        """Events carry the relation that they were asked for, and the aggregator's own by default."""
         aggregator = self.make(relation)
         assert aggregator.event(self.panel) == self.event(relation, relation)
         assert aggregator.events(self.panel) == {asked: self.event(relation, asked) for asked in RELATIONS}
@@ -141,6 +148,7 @@ class AggregatorContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_realised_cost_is_at_most_what_is_reserved(self, relation: NeighboringRelation) -> None:
+        """No tier costs more than the reserved event, and the dearest tier costs as much."""
         aggregator = self.make(relation)
         tiers = {outcome[-1] for ballots in self.grid for outcome in self.law(self.votes(ballots), relation)}
         for asked in RELATIONS:
@@ -161,12 +169,14 @@ class AggregatorContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_more_noise_never_costs_more(self, relation: NeighboringRelation) -> None:
+        """Twice the noise lowers the curve at some order and raises it at none."""
         less, more = (
             each.event(self.panel).cost(ORDERS) for each in (self.make(relation), self.make(relation).scaled(2.0))
         )
         assert (more.rdp <= less.rdp).all() and (more.rdp < less.rdp).any()
 
     def test_calibrated_noise_meets_a_target_and_hardly_more(self) -> None:
+        """Calibration meets the target, and 0.2% less noise would miss it."""
         aggregator, relation = self.make(RELATIONS[0]), RELATIONS[1]
         delta0 = aggregator.event(self.panel, relation).cost(ORDERS).delta0
         target = Target(epsilon=1.5, delta=(1 + 3 * delta0) / 4, num_queries=1, neighboring_relation=relation)
@@ -182,6 +192,7 @@ class AggregatorContract(Contract):
         assert spent[0] <= 1.5 < spent[1]
 
     def test_charges_are_those_of_the_release(self) -> None:
+        """Charges count each query once, by its tier."""
         aggregator, release = self.make(RELATIONS[0]), self._release(50, seed=0)
         charges = aggregator.charges(release, self.panel)
         assert sum(count for _, count in charges) == len(release.labels)
@@ -190,7 +201,7 @@ class AggregatorContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_proposals_can_be_run(self, relation: NeighboringRelation) -> None:
-        """On votes such as they are made for, at the noise that they say."""
+        """Proposals label the votes for which they were made, under the relation asked for."""
         votes = self._repeated(self.grid[0], 3)
         for aggregator in type(self.make(relation)).proposals(Outlook.of(votes, delta=1e-3, relation=relation)):
             told = replace(votes, predictions=np.full(votes.counts.shape, 0.5))
@@ -199,6 +210,7 @@ class AggregatorContract(Contract):
             assert len(aggregator.aggregate(told, generator=np.random.default_rng(0)).labels) == 3
 
     def test_what_is_not_released_is_blank(self) -> None:
+        """Labels and values are zero wherever the mask is False."""
         release = self._release(500, seed=0)
         shape = (500 * len(self.grid), self.num_labels)
         assert release.labels.shape == release.mask.shape == shape
@@ -210,16 +222,19 @@ class AggregatorContract(Contract):
             assert not release.values[~release.mask].any()
 
     def test_one_seed_gives_one_release(self) -> None:
+        """Equal seeds give equal releases, and different seeds different ones."""
         first, again, other = self._release(200, seed=5), self._release(200, seed=5), self._release(200, seed=6)
         assert _plain(first) == _plain(again)
         assert _plain(first) != _plain(other)
 
     def test_no_queries_no_labels(self) -> None:
+        """A batch of no queries gives arrays of no rows."""
         votes = self.votes(self.grid[0])[np.zeros(0, dtype=np.int64)]
         release = self.make(RELATIONS[0]).aggregate(votes, generator=np.random.default_rng(0))
         assert release.labels.shape == release.mask.shape == (0, self.num_labels)
 
     def test_bad_parameters_raise_in_one_line(self) -> None:
+        """Malformed parameters and panels raise `ValueError` with a one-line message."""
         aggregator = self.make(RELATIONS[0])
         noise = [{name: bad} for name in aggregator.noise_parameters for bad in (0.0, -5.0, float("nan"), True)]
         for change in [*noise, *self.malformed(), {"neighboring_relation": "swap"}]:
@@ -229,12 +244,14 @@ class AggregatorContract(Contract):
                 aggregator.event(Panel(num_teachers, num_labels))
 
     def test_noise_has_no_default(self) -> None:
+        """Every noise parameter has to be given."""
         aggregator = self.make(RELATIONS[0])
         assert aggregator.noise_parameters
         declared = {field.name: field for field in fields(aggregator)}
         assert all(declared[name].default is MISSING for name in aggregator.noise_parameters)
 
     def test_votes_that_lack_what_is_needed_are_refused(self) -> None:
+        """Votes without ballots or predictions are refused exactly if the aggregator needs them."""
         aggregator, whole = self.make(RELATIONS[0]), self.votes(self.grid[0])
         generator = np.random.default_rng(0)
         for name, needed in (("ballots", aggregator.needs_ballots), ("predictions", aggregator.needs_predictions)):
@@ -257,7 +274,7 @@ class AggregatorContract(Contract):
 
     @property
     def panel(self) -> Panel:
-        """Who votes on what."""
+        """The numbers of teachers and labels."""
         return Panel(self.num_teachers, self.num_labels)
 
     def worst_divergence(self, made_for: NeighboringRelation, asked: NeighboringRelation) -> Array:
@@ -265,11 +282,10 @@ class AggregatorContract(Contract):
         return _worst_divergence(self._contract(), made_for, asked)
 
     def unpaid(self, made_for: NeighboringRelation, asked: NeighboringRelation, charged: Callable[[int], int]) -> float:
-        """Return how much more is told than is paid where outcomes of a tier are charged as of another one.
+        """Return by how much outcomes reveal more than is paid if each tier is charged as the tier ``charged`` returns.
 
-        The largest ``log(sum of P^a Q^(1 - a) exp(-(a - 1) rdp)) / (a - 1)`` over orders and pairs of neighbors,
-        ``rdp`` that of what each outcome is charged; at most 0 where enough is paid. What delta0 covers is left
-        out.
+        It is the largest ``log(sum of P^a Q^(1 - a) exp(-(a - 1) rdp)) / (a - 1)`` over orders and pairs of neighbors,
+        with ``rdp`` the charge of each outcome; at most 0 if enough is paid. What delta0 covers is left out.
         """
         first, second, outcomes, delta0 = _pairs(self._contract(), made_for, asked)
         aggregator = self.make(made_for)
@@ -313,7 +329,7 @@ class SoftReleaseContract(Contract):
     num_labels = 3
     num_teachers = 4
     guesses: Sequence[tuple[float, ...] | None] = (None,)
-    """Predictions that it may be told of, the worst of them for the sensitivity among them."""
+    """Predictions to test with, including the worst for the sensitivity."""
 
     @abstractmethod
     def make(self, relation: NeighboringRelation) -> Aggregator:
@@ -325,14 +341,17 @@ class SoftReleaseContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_noise_is_gaussian_of_the_stated_deviation(self, relation: NeighboringRelation) -> None:
+        """Residuals divided by the stated standard deviation are standard normal."""
         aggregator = self.make(relation)
         assert self._ks(aggregator, aggregator) > 1e-4
 
     def test_a_fifth_less_noise_is_told_from_it(self) -> None:
+        """The test of residuals rejects 80% of the noise."""
         aggregator = self.make(RELATIONS[0])
         assert self._ks(aggregator.scaled(0.8), aggregator) < 1e-6
 
     def test_noise_is_independent_between_labels_and_queries(self) -> None:
+        """Residuals of different labels and of successive queries are uncorrelated."""
         noise = self._noise(self.make(RELATIONS[0]), 20_000)
         lagged = np.column_stack((noise[:-1], noise[1:]))
         correlation = np.corrcoef(lagged.T) - np.eye(lagged.shape[1])
@@ -340,9 +359,9 @@ class SoftReleaseContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_sensitivity_is_that_of_the_event(self, relation: NeighboringRelation) -> None:
-        """A Gaussian mechanism costs as much as the largest move of its mean says, and no less.
+        """The event charges exactly the largest move of the mean between neighbors.
 
-        The means are those of `aggregate`, on all ballots: what it releases with next to no noise.
+        The means are releases of `aggregate` with next to no noise, on all ballots.
         """
         aggregator = self.make(relation)
         event = aggregator.event(Panel(self.num_teachers, self.num_labels))
@@ -364,15 +383,16 @@ class SoftReleaseContract(Contract):
         assert moves == pytest.approx(noise_std / event.noise_multiplier, rel=1e-6)
 
     def test_values_lie_on_a_public_grid(self) -> None:
+        """Values are multiples of a power of two that depends on the noise alone."""
         aggregator = self.make(RELATIONS[0])
         release = self._release(aggregator, 2_000)
         assert release.values is not None and release.noise_std is not None
         grid = 2.0 ** np.ceil(np.log2(release.noise_std / 2**20))
-        # what a teacher's count is told in is on the grid too
+        # counts themselves lie on the grid too
         assert (release.values / grid == np.rint(release.values / grid)).all()
 
     def test_labels_follow_from_the_values(self) -> None:
-        """Hard labels are a function of what is released softly, so they cost nothing more."""
+        """Hard labels are a function of the released values, so they cost nothing more."""
         release = self._release(self.make(RELATIONS[0]), 2_000)
         assert release.values is not None
         lowest_given = release.values[release.labels == 1].min(initial=np.inf)

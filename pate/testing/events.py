@@ -1,7 +1,7 @@
-"""The contract of events: what adds up, survives JSON, costs less with more noise, and bounds what it stands for.
+"""The contract of events: they add up, survive JSON, cost less with more noise, and bound the laws they describe.
 
-A subclass gives events of one kind by how much noise they stand for, and pairs of enumerated laws of a small mechanism
-on neighbors that such an event covers.
+A subclass provides events of one kind for given amounts of noise, and pairs of enumerated laws on neighbors of a small
+mechanism that such an event describes.
 """
 
 import json
@@ -54,6 +54,7 @@ class EventContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_repetition_is_multiplication(self, relation: NeighboringRelation) -> None:
+        """Composing an event seven times costs seven times as much, in one call or in seven."""
         once = self._accountant(relation).compose(self.event(1.0, relation))
         many = self._accountant(relation).compose(self.event(1.0, relation), 7)
         one_by_one = self._accountant(relation)
@@ -65,6 +66,7 @@ class EventContract(Contract):
         assert many.delta0 == pytest.approx(1 - (1 - once.delta0) ** 7, rel=1e-6)
 
     def test_a_batch_is_what_its_events_are_in_any_order(self) -> None:
+        """A batch costs what its events cost one by one, in any order."""
         relation = RELATIONS[0]
         events = [self.event(noise, relation) for noise in self.noises]
         counts = [3, 0, 5]
@@ -78,6 +80,7 @@ class EventContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_json_round_trip(self, relation: NeighboringRelation) -> None:
+        """An event survives JSON with its type, parameters and relation."""
         event = self.event(1.0, relation)
         again = event_from_dict(json.loads(json.dumps(event.to_dict(), allow_nan=False)))
         assert again == event and hash(again) == hash(event) and type(again) is type(event)
@@ -85,6 +88,7 @@ class EventContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_more_noise_never_costs_more(self, relation: NeighboringRelation) -> None:
+        """No part of the cost rises with the noise, and some part falls."""
         ladder = [self.event(noise, relation).cost() for noise in sorted(self.noises)]
         for less, more in pairwise(ladder):
             assert (more.rdp <= less.rdp).all()
@@ -94,6 +98,7 @@ class EventContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_curve_is_a_curve(self, relation: NeighboringRelation) -> None:
+        """A curve is not negative and does not fall with the order."""
         for noise in self.noises:
             rdp, log_survival, mu_squared = self.event(noise, relation).cost(ORDERS)
             assert np.shape(rdp) == ORDERS.shape, f"Expected a curve on the orders given, got shape {np.shape(rdp)}"
@@ -105,6 +110,7 @@ class EventContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_curve_bounds_the_enumerated_divergence(self, relation: NeighboringRelation) -> None:
+        """The curve bounds the divergence of the given laws, and closely if `tight`."""
         closest = 0.0
         for noise in self.noises:
             rdp = self.event(noise, relation).cost(ORDERS).rdp
@@ -119,6 +125,7 @@ class EventContract(Contract):
             assert closest > 0.98, f"Expected laws within 2% of the curve, got {100 * closest:.0f}%: set tight = False"
 
     def test_less_noise_than_the_event_says_is_caught(self) -> None:
+        """Laws of half the noise exceed the curve."""
         if not self.tight:
             pytest.skip("nothing that small is near the curve")
         relation = RELATIONS[0]
@@ -128,6 +135,7 @@ class EventContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_gaussian_trade_off_bounds_the_enumerated_one(self, relation: NeighboringRelation) -> None:
+        """The Gaussian of the event's ``mu`` bounds the trade-off of the given laws, and closely if `tight_mu`."""
         refuted, epsilons = False, np.array([0.0, 0.1, 0.5, 1.0, 2.0])
         for noise in self.noises:
             mu = math.sqrt(self.event(noise, relation).cost().mu_squared)
@@ -143,6 +151,7 @@ class EventContract(Contract):
         assert refuted or not self.tight_mu
 
     def test_malformed_events_raise_in_one_line(self) -> None:
+        """Wrong, surplus and missing fields raise `ValueError` with a one-line message."""
         whole = self.event(1.0, RELATIONS[0]).to_dict()
         cases = [*self.malformed(), {"neighboring_relation": "swap"}, {"surplus": 1}]
         for change in cases:
@@ -156,7 +165,7 @@ class EventContract(Contract):
 
 
 def enumerated_divergence(log_p: np.ndarray, log_q: np.ndarray) -> np.ndarray:
-    """Renyi divergence of one law from another at ORDERS, both log-probabilities, normalised first; ``[ORDERS]``."""
+    """Return the Renyi divergences ``[ORDERS]`` of one law from another, given as unnormalised log-probabilities."""
     first, second = (law - np.logaddexp.reduce(law) for law in (log_p, log_q))
     terms = ORDERS[:, None] * first + (1 - ORDERS[:, None]) * second
     return np.asarray(np.maximum(np.logaddexp.reduce(terms, axis=1), 0) / (ORDERS - 1))

@@ -1,4 +1,4 @@
-"""Laws on few outcomes: tests of samples against them, and divergences between those of neighbors."""
+"""Laws on few outcomes: tests of samples against them, and divergences between the laws of neighbors."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from pate.accounting.relation import NeighboringRelation
 from pate.typing import FloatArray, IntArray
 
 ORDERS: FloatArray = np.concatenate((DEFAULT_ORDERS[::12], DEFAULT_ORDERS[-1:]))
-"""The Renyi orders at which divergences are held against curves."""
+"""The Renyi orders at which divergences are compared with curves."""
 RELATIONS = tuple(NeighboringRelation)
 
 
@@ -32,9 +32,9 @@ def neighbors(counts: IntArray, relation: NeighboringRelation, shape: tuple[int,
 def renyi_divergence(p: FloatArray, q: FloatArray, delta0: float = 0.0) -> FloatArray:
     """Return the divergences at `ORDERS` of rows of p from rows of q, ``[n, m]`` each: ``[n, ORDERS]``.
 
-    With ``delta0``, the divergence that is left when events of probability ``1 - delta0`` are singled out on both
-    sides: each law gives up at most that much mass where it exceeds a multiple of the other. Infinite where that is
-    not enough.
+    With ``delta0``, it is the divergence that remains when both laws are restricted to events of probability
+    ``1 - delta0``: each law gives up at most that much mass, where it exceeds a multiple of the other. Infinite if that
+    is not enough.
     """
     hopeless = np.zeros(len(p), dtype=np.bool_)
     if delta0 > 0:

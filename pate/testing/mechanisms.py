@@ -1,4 +1,4 @@
-"""What every mechanism must show: its sampler follows its law, and its law costs no more than its event says."""
+"""The contract of mechanisms: a sampler follows its law, and the law costs no more than the event says."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -36,12 +36,12 @@ class MechanismContract(Contract):
     num_items = 3
     max_count = 3
     draws = 20_000
-    """How many rows of a batch a law is tested with."""
+    """Number of rows of the batch with which a law is tested."""
     single_draws = 200
-    """How many single rows a law is tested with."""
+    """Number of single rows with which a law is tested."""
     grid: Grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3), (2, 0, 1))
     loose_because = ""
-    """Why no pair of neighbors comes within 10% of the event's curve; empty where one does, at some order."""
+    """Why no pair of neighbors comes within 10% of the event's curve; empty if one does, at some order."""
     tolerance = 1e-7
     """Relative error of the enumerated law."""
 
@@ -64,10 +64,12 @@ class MechanismContract(Contract):
     # what every subclass inherits
 
     def test_sampler_follows_the_law(self) -> None:
+        """Frequencies of a batch agree with the enumerated law."""
         for mechanism in {self.make(relation) for relation in RELATIONS}:
             assert_drawn_by_law(min(self._p_values(mechanism, self.draws, single=False)), mechanism)
 
     def test_single_rows_follow_the_law(self) -> None:
+        """Rows one by one follow the same law as a batch."""
         mechanism = self.make(RELATIONS[0])
         assert_drawn_by_law(min(self._p_values(mechanism, self.single_draws, single=True)), mechanism)
 
@@ -81,21 +83,25 @@ class MechanismContract(Contract):
         assert p_value > 1e-4, f"Expected rows of a batch that know nothing of each other, got p = {p_value:.1e}"
 
     def test_a_fifth_less_noise_is_caught(self) -> None:
+        """The test of frequencies rejects 80% of the noise."""
         mechanism = self.make(RELATIONS[0])
         assert_noise_matters(min(self._p_values(mechanism, self.draws, single=False, noise=0.8)), mechanism)
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_divergence_between_all_neighbors_is_within_the_curve(self, relation: NeighboringRelation) -> None:
+        """No pair of neighbors exceeds the event's Renyi curve."""
         event = self.make(relation).event(relation)
         assert_paid(self.worst_divergence(relation), event.cost(ORDERS).rdp, event, self.tolerance)
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_curve_is_tight_unless_said_otherwise(self, relation: NeighboringRelation) -> None:
+        """Some pair of neighbors comes within 10% of the curve, exactly if `loose_because` is empty."""
         rdp = self.make(relation).event(relation).cost(ORDERS).rdp
         assert_tight(self.worst_divergence(relation), rdp, self.loose_because)
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_events_state_their_relation(self, relation: NeighboringRelation) -> None:
+        """Events carry the relation that they were asked for."""
         mechanism = self.make(relation)
         assert mechanism.event(relation).neighboring_relation is relation
         assert mechanism.events()[relation] == mechanism.event(relation)
@@ -152,7 +158,7 @@ class MechanismContract(Contract):
 
 @cache
 def _laws(contract: Callable[[], MechanismContract], mechanism: Mechanism[Any]) -> tuple[IntArray, FloatArray]:
-    """Return all vectors of counts ``[n, d]`` and their laws ``[n, m]``, which relations share where mechanisms do."""
+    """Return all vectors of counts ``[n, d]`` and their laws ``[n, m]``, shared by relations with equal mechanisms."""
     checked = contract()
     counts = np.array(list(np.ndindex((checked.max_count + 1,) * checked.num_items)))
     return counts, np.array([checked.law(mechanism, row) for row in counts])

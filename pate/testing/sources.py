@@ -1,4 +1,4 @@
-"""What a source of records must show, to be inherited by the test class of each."""
+"""The contract of sources of records, to be inherited by the test class of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pate.typing import Float32Array, IntArray
 class SourceContract(Contract):
     """Tests of a `DataSource` on a few records, for a subclass whose name begins with ``Test``.
 
-    The source is written once into a folder of its own; what is changed is changed in copies of that folder.
+    The source is written once into a folder of its own; changes are made to copies of that folder.
     """
 
     @abstractmethod
@@ -31,7 +31,7 @@ class SourceContract(Contract):
 
     @abstractmethod
     def remove(self, folder: Path, row: int) -> None:
-        """Remove record ``row`` of the private ones (in the order of ``load``) from the source in a folder."""
+        """Remove private record number ``row``, in the order of ``load``, from the source in a folder."""
 
     @abstractmethod
     def alter(self, folder: Path, role: Role) -> None:
@@ -83,7 +83,7 @@ class SourceContract(Contract):
             assert few.dtype == whole.dtype == np.float32
             assert whole.shape == features.shape and np.isfinite(whole).all()
             assert np.array_equal(few, whole[index])
-            few[...] = -1  # what was read is the reader's own
+            few[...] = -1  # the result belongs to the reader
             assert np.array_equal(_read(features), whole)
             rows = np.arange(num)[::-2].copy()
             assert np.array_equal(_read(features.select(rows)), whole[rows])
@@ -127,7 +127,7 @@ class SourceContract(Contract):
 
 
 def expect_same(found: Records, wanted: Records, rows: IntArray | None = None) -> None:
-    """Assert that records are those in ``rows`` of others, in that order; of all rows, of the same types too."""
+    """Assert that records equal those in ``rows`` of others, in order; for all rows (None), also the types."""
     chosen = np.arange(len(wanted)) if rows is None else rows
     assert found.ids.tolist() == wanted.ids[chosen].tolist()
     assert np.array_equal(found.labels, wanted.labels[chosen])

@@ -131,7 +131,7 @@ class Window:
         tilt: PerFace = 0.0,
         taper: float = 0.5,
     ) -> Float32Array:
-        """Return the mask of a stroke along v + tilt x + bend x^2, x in -1..1 over ``2 wide``, ``2 weight`` thick."""
+        """Return the mask of a stroke, ``2 * weight`` thick, along v + tilt x + bend x^2 for x in -1..1."""
         half = self.of(wide)
         x = (self.u - self.of(u)) / half
         square = x * x

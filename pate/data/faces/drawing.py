@@ -1,4 +1,4 @@
-"""Drawing of faces: one function a layer, from the wall behind them to the earrings."""
+"""Drawing of faces: one function per layer, from the wall behind them to the earrings."""
 
 from collections.abc import Callable
 
@@ -163,7 +163,7 @@ def _draw_eyebrows(canvas: Canvas, _: Traits) -> None:
 
 
 def _mouth_shape(window: Window, half_width: Float32Array) -> tuple[Float32Array, Float32Array, Float32Array]:
-    """Return half the mouth's width, how full it is (1 in the middle, 0 at its corners), how far below a pixel is."""
+    """Return half the mouth's width, its fullness (1 in the middle, 0 at the corners), and pixels' distances below."""
     geometry = window.canvas.geometry
     half = window.of(half_width)
     x = window.u / half

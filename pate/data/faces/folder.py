@@ -39,13 +39,13 @@ def write_celeba_folder(
     """Write rendered faces as a folder laid out like CelebA's.
 
     The folder gets `img_align_celeba/000001.jpg` and so on, `list_attr_celeba.txt`, `list_eval_partition.txt`
-    and, last, `faces.json` with the parameters: where that says the same parameters nothing is done, and a
-    folder left half-written is written anew. The first faces are the private ones (partition 0, CelebA's
-    train), the next the public ones (1, valid), the rest the test set (2).
+    and, last, `faces.json` with the parameters. If that file holds the same parameters already, nothing is done; a
+    folder left half-written is written anew. The first faces are the private ones (partition 0, CelebA's train), the
+    next the public ones (1, valid), the rest the test set (2).
 
     Args:
-        output: the folder, made where it is missing.
-        num: how many faces.
+        output: the folder, created if it is missing.
+        num: number of faces.
         seed: any integer >= 0.
         size: the pictures' width and height, 32 to 64.
         private_fraction: share of the faces in partition 0.
@@ -54,8 +54,8 @@ def write_celeba_folder(
 
     Raises:
         ValueError: for a negative num or seed, a size outside 32..64, or fractions that are not shares of 1.
-        FolderDiffersError: (a FileExistsError and a ValueError) where the folder holds other faces, or a data
-            set that this function did not write.
+        FolderDiffersError: (a FileExistsError and a ValueError) if the folder holds other faces, or a data set that
+            this function did not write.
     """
     expect_request(num, seed=seed, size=size)
     fractions = {"private_fraction": private_fraction, "public_fraction": public_fraction}
@@ -96,9 +96,9 @@ def write_celeba_folder(
 
 
 def _is_written(output: Path, wanted: Json) -> bool:
-    """Say whether the folder is finished with these parameters.
+    """Return whether the folder is complete with these parameters.
 
-    Raises `FolderDiffersError` where it is another data set.
+    Raises `FolderDiffersError` if it is another data set.
     """
     finished, begun = output / _FINISHED, output / _BEGUN
     if finished.exists():

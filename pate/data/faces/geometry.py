@@ -113,7 +113,7 @@ def mix(
 
 
 def sample_geometry(dice: Dice, traits: Traits) -> Geometry:
-    """Sample how faces of given traits are drawn; what is drawn when is part of what a seed means."""
+    """Sample the geometry of faces with given traits; the order of the draws must not change, as seeds rely on it."""
     male = traits.male.astype(np.float32)
     chubby = traits.chubby.astype(np.float32)
     big_nose = traits.big_nose.astype(np.float32)

@@ -23,7 +23,7 @@ def render_faces(num: int, *, seed: int, size: int = 32, start: int = 0) -> tupl
     Face i depends on (seed, i) only, so that a longer data set begins with a shorter one.
 
     Args:
-        num: how many faces.
+        num: number of faces.
         seed: any integer >= 0.
         size: the pictures' width and height, 32 to 64.
         start: index of the first face.
@@ -55,7 +55,7 @@ def expect_request(num: int, *, seed: int, size: int, start: int = 0) -> None:
 
 
 def iter_faces(num: int, *, seed: int, size: int, start: int = 0) -> Iterator[tuple[UInt8Array, UInt8Array]]:
-    """Yield images and attributes as of `render_faces`, at most a hundred faces at a time."""
+    """Yield images and attributes as `render_faces` returns them, at most a hundred faces at a time."""
     stop = start + num
     for block in range(start // _BLOCK, -(-stop // _BLOCK) if num else 0):
         images, attributes = _render_block(seed, block, size)

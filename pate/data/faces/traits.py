@@ -1,4 +1,4 @@
-"""Traits of rendered faces: what is true of a face, and with what probability."""
+"""Traits of rendered faces: their attributes, and the probabilities of these."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class Dice:
     """Draws of one value per face, float32 or bool ``[num]``.
 
     Attributes:
-        rng: where the draws come from.
+        rng: source of the draws.
         num: the number of faces.
     """
 
@@ -50,12 +50,12 @@ class Dice:
 
 @dataclass(frozen=True)
 class Traits:
-    """What is true of each face, ``[num]``: attributes, by their names, and what lies behind them.
+    """The traits of each face, ``[num]`` each: attributes by name, and the variables behind them.
 
     Attributes:
         age: from 0 (young) to 1 (old).
-        tone: of the skin, from 0 (dark) to 1 (pale).
-        hair: its colour, `BLACK` to `GRAY`, of bald heads too.
+        tone: skin tone, from 0 (dark) to 1 (pale).
+        hair: colour of the hair, `BLACK` to `GRAY`, for bald heads too.
     """
 
     age: Float32Array
@@ -98,7 +98,7 @@ def either(condition: BoolArray, yes: Float32Array | float, no: Float32Array | f
 
 
 def sample_traits(dice: Dice) -> Traits:
-    """Sample the traits of faces; what is drawn when is part of what a seed means."""
+    """Sample the traits of faces; the order of the draws must not change, as seeds rely on it."""
     male = dice.chance(0.48)
     young = dice.chance(0.60)
     # A gap between the young and the others, so that age can be told from its signs.
@@ -137,7 +137,7 @@ def sample_traits(dice: Dice) -> Traits:
 
 
 def _sample_hair(dice: Dice, young: BoolArray, tone: Float32Array) -> IntArray:
-    """Sample colours of hair: age brings grey, a darker skin mostly black or brown."""
+    """Sample colours of hair: grey comes with age, and darker skin mostly has black or brown hair."""
     dark = tone < 0.35
     black = either(dark, 0.66, 0.30)
     brown = black + either(dark, 0.28, 0.40)

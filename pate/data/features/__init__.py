@@ -1,4 +1,4 @@
-"""Public maps of features: fitted on public samples alone, so that they tell nothing of private records."""
+"""Public maps of features: fitted on public samples alone, so that they reveal nothing about private records."""
 
 from pate.data.features.backbone import FrozenBackbone as FrozenBackbone
 from pate.data.features.public_pca import PublicPCA as PublicPCA

@@ -14,10 +14,10 @@ _ROWS = 4096
 class PublicPCA(FeatureMap):
     """Whitened principal components of the public samples: a short description that weak teachers can learn from.
 
-    All public samples are in memory while it is fitted.
+    All public samples are held in memory while it is fitted.
 
     Args:
-        num_components: the number of components, less than that of the features and of the public samples.
+        num_components: number of components, less than the numbers of features and of public samples.
     """
 
     def __init__(self, num_components: int) -> None:
@@ -42,8 +42,8 @@ class PublicPCA(FeatureMap):
         """Map features ``[N, ...]`` to ``[N, num_components]``, each row by itself."""
         assert self._mean is not None, "fit comes before transform"
         mapped = np.empty((features.shape[0], self.num_components), dtype=np.float32)
-        # a product of many rows rounds a row by its place among them and by how many there are, so that a record which
-        # comes or goes would move its neighbors: one row at a time, always from the same place in memory
+        # in a product of many rows, rounding depends on a row's position and on their number, so that a record that
+        # comes or goes would affect its neighbors: one row at a time, always from the same place in memory
         row = np.empty_like(self._mean)
         for start in range(0, len(mapped), _ROWS):
             index = np.arange(start, min(start + _ROWS, len(mapped)))
