@@ -513,8 +513,8 @@ def _outcomes(aggregator: Aggregator, votes: Votes, generator: np.random.Generat
     labels, mask, _, _, tiers = release
     shapes, wanted = {labels.shape, mask.shape}, votes.counts.shape
     assert shapes == {wanted}, f"Expected labels and mask of shape [Q, C] = {wanted}, got {shapes}"
-    kinds = (labels.dtype, mask.dtype)
-    assert kinds == (np.uint8, np.bool_), f"Expected labels of uint8 and a mask of bool, got {kinds}"
+    right = labels.dtype == np.uint8 and mask.dtype == np.bool_
+    assert right, f"Expected labels of uint8 and a mask of bool, got {labels.dtype} and {mask.dtype}"
     went = np.zeros(len(labels), dtype=np.int64) if tiers is None else tiers
     return np.column_stack((labels, mask, went)).astype(np.int64)
 

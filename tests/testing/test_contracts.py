@@ -68,8 +68,8 @@ class Flattens(Threshold):
     """Answers the first row alone."""
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        first: IntArray = super().__call__(scores, generator=generator)[0]
-        return first
+        whole: IntArray = super().__call__(scores, generator=generator)
+        return whole[:1, 0]
 
 
 class Thresholds(MechanismContract):
