@@ -100,8 +100,8 @@ class GNThreshold(Aggregator):
 
     Args:
         sigma_threshold: standard deviation of the noise on each count, in votes.
-        min_lead: how many votes a noisy count must lie above one half of the teachers for the label to be given, and
-            below for it to be denied: a public constant, at least 0.
+        min_lead: number of votes by which a noisy count must exceed half of the teachers for the label to be given, or
+            fall short of it for the label to be denied: a public constant, at least 0.
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:

@@ -202,7 +202,7 @@ class FixedStableTopK(Aggregator):
     query costs the rounds that it took (Zhu & Wang (2022), Algorithm 3).
 
     Args:
-        k: how many labels every sample has.
+        k: number of labels of every sample.
         pull: public preference for gaps near k, in votes per label, at least 0.
         scale_gap_fixed: scale of the Gumbel noise on the gaps, in votes.
         sigma_test_fixed: standard deviation of the noise of the stability test, in votes.

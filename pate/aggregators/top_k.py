@@ -68,7 +68,7 @@ class Canonical(_LabelSets):
     ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD (Shekelyan & Loukides (2022)).
 
     Args:
-        k: how many labels every sample has, below the number of labels.
+        k: number of labels of every sample, below the number of labels.
         scale_canonical: scale of the Gumbel noise, in votes.
         neighboring_relation: the relation under which the cost is stated first.
         gamma: weight of the least voted label in the set against the most voted one outside it, in [0, 1].
@@ -101,7 +101,7 @@ class Peeling(_LabelSets):
     ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD (Durfee & Rogers (2019), Lemma 4.2).
 
     Args:
-        k: how many labels every sample has.
+        k: number of labels of every sample.
         scale_peel: scale of the Gumbel noise, in votes.
         neighboring_relation: the relation under which the cost is stated first.
 
@@ -128,7 +128,7 @@ class Joint(_LabelSets):
     ADD_REMOVE_TEACHER and 4 under REPLACE_RECORD, half of that for k = 1 (Gillenwater et al. (2022)).
 
     Args:
-        k: how many labels every sample has.
+        k: number of labels of every sample.
         scale_joint: scale of the Gumbel noise, in votes.
         neighboring_relation: the relation under which the cost is stated first.
 

@@ -189,7 +189,7 @@ def with_saved(args: Sequence[str], preset: Preset, *saved: Path) -> Preset:
 
 def add_data(parser: ArgumentParser) -> None:
     """Add the settings of ``data.yaml``."""
-    parser.add_argument("--data", type=DataSource, required=True, help="where the records come from")
+    parser.add_argument("--data", type=DataSource, required=True, help="source of the records")
     parser.add_argument(
         "--ledger",
         type=Path | None,
@@ -231,7 +231,7 @@ def open_run(parsed: Namespace, config: Json, data: DataSource | None = None) ->
         asked = Path(config["ledger"]) if config.get("ledger") else None
         ledger = choose_ledger(run.root, asked, data, overwrite=run.overwrite)
         begun = run.state(TEACHERS_FIT)
-        # where the ledger lies changes nothing of what teachers learn, and it may have been moved since
+        # the place of the ledger does not affect what teachers learn, and it may have been moved since
         kept = begun is not None and ledger == run.ledger
         named = begun["config"].get("ledger") if begun is not None and kept else ledger and str(ledger)
         run = replace(run, config=config | {"ledger": named}, ledger=ledger)

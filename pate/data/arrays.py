@@ -21,7 +21,7 @@ from pate.validation import expect, expect_open_unit
 SPLIT_OF_ROLE = {Role.PRIVATE: 0, Role.PUBLIC: 1, Role.TEST: 2}
 _OFFICIAL = {0: 162_770, 1: 19_867, 2: 19_962}
 """CelebA's evaluation partition: the number of rows of each part, one part after the other."""
-_GIVE_IDS = "given once where they are collected, such as ids=np.arange(len(X)).astype(str)"
+_GIVE_IDS = "given once when they are collected, such as ids=np.arange(len(X)).astype(str)"
 
 
 class Arrays(DataSource):

@@ -28,7 +28,7 @@ def table(frontier: Frontier) -> str:
         for target, point in best_at(points, measured).items():
             lines.append(f"    epsilon {target:g}: {point.aggregator} ({getattr(point, measured):.4f})")
     if not asked.student:
-        lines.append("An aggregator that answers little can be right where it does: look at `answered` too.")
+        lines.append("An aggregator can be right on the few queries that it answers: look at `answered` too.")
     return "\n".join(lines) + "\n"
 
 

@@ -118,7 +118,7 @@ class SourceContract(Contract):
         assert after.fingerprint(Role.PRIVATE) != before.fingerprint(Role.PRIVATE)
 
     def test_private_features_reach_no_public_record(self, folder: Path, copy: Path) -> None:
-        """Public and test records are what they were when a private one is another, whatever was read before."""
+        """Changing a private record leaves public and test records unchanged, whatever was read before."""
         self.alter(copy, Role.PRIVATE)
         before, after = self.open(folder), self.open(copy)
         after.records(Role.PRIVATE)
