@@ -129,9 +129,7 @@ def _two_outcome_rdp(alpha: FloatArray, *outcomes: _Outcome) -> FloatArray:
     # beyond the range of exp, in log space
     far = ~(largest < 600)
     terms = [
-        alpha[far] * top[far]
-        + log_ndtr(most[far])
-        - _ROUNDING * alpha[far] * (log_ndtr(p[far]) + log_ndtr(q[far]))
+        alpha[far] * top[far] + log_ndtr(most[far]) - _ROUNDING * alpha[far] * (log_ndtr(p[far]) + log_ndtr(q[far]))
         for _, top, p, q, most in outcomes
     ]
     total[far] = np.logaddexp(*terms) + _ROUNDING
