@@ -1,6 +1,5 @@
 """Small data sets, and one finished run that tests read."""
 
-import gc
 import os
 import shutil
 from collections.abc import Callable
@@ -28,12 +27,6 @@ WHOLE = ("stages", "commands", "runs", "teachers", "test_docs.py")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes long, side by side: few processes make what it shares, and none waits for it at the end."""
     items.sort(key=lambda item: item.path.relative_to(Path(__file__).parent).parts[0] not in WHOLE)
-
-
-def pytest_collection_finish() -> None:
-    """Keep what was imported out of all later collections of garbage: there are a million objects."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(scope="session")

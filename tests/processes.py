@@ -26,7 +26,7 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _ROOT = Path(pate.__file__).parent
 _MODULES = [".".join(path.relative_to(_ROOT.parent).with_suffix("").parts) for path in sorted(_ROOT.rglob("*.py"))]
 # what the commands import when their turn comes
-_CONTEXT.set_forkserver_preload(["torch._dynamo", "pytorch_lightning.cli", *_MODULES, "tests.frozen"])
+_CONTEXT.set_forkserver_preload(["torch._dynamo", "pytorch_lightning.cli", *_MODULES])
 
 
 def _run(words: list[str], folder: Path, output: Path) -> None:
