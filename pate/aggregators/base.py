@@ -30,11 +30,11 @@ class Release(NamedTuple):
     """``[Q, C]`` in {0, 1}; 0 where nothing was released."""
     mask: BoolArray
     """``[Q, C]``: which labels were released."""
-    values: FloatArray | None = None
+    noisy_counts: FloatArray | None = None
     """``[Q, C]``: noisy counts of the teachers that gave each label, possibly below 0 or above the number of teachers;
     0 where nothing was released. None if the aggregator releases no counts."""
     noise_std: float | None = None
-    """Standard deviation of the Gaussian noise in ``values``, in votes."""
+    """Standard deviation of the Gaussian noise in ``noisy_counts``, in votes."""
     tiers: IntArray | None = None
     """``[Q]``: the price tier of each query, an argument of `Aggregator.event`; None if all queries cost the same."""
 
@@ -98,7 +98,7 @@ class Outlook:
     @property
     def k(self) -> int:
         """The number of labels that a set should have. Raises ``ValueError`` if it is unknown."""
-        known = "settings of the aggregator, which follow from how many labels a sample has"
+        known = "k (--aggregator.k), which follows from how many labels a sample has"
         expect(self.labels_per_sample is not None, known, k=None)
         assert self.labels_per_sample is not None
         return self.labels_per_sample

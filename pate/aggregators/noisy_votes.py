@@ -74,7 +74,7 @@ class NoisyVotes(Aggregator):
         labels, mask = (margins > 0).astype(np.uint8), np.ones(margins.shape, dtype=np.bool_)
         if not self.soft:
             return Release(labels, mask)
-        return Release(labels, mask, values=margins + votes.num_teachers / 2, noise_std=self.sigma_votes)
+        return Release(labels, mask, noisy_counts=margins + votes.num_teachers / 2, noise_std=self.sigma_votes)
 
     def gap_needed(self, panel: Panel, *, probability: float) -> Gap:
         """Return how far a count must lie from half of the teachers for its label to survive the noise."""

@@ -82,10 +82,10 @@ class Screen(Aggregator):
         if found.tiers is not None:
             tiers[asked] += found.tiers
         values = None
-        if found.values is not None:
+        if found.noisy_counts is not None:
             values = np.zeros(votes.counts.shape)
-            values[asked] = found.values
-        return Release(labels, mask, values=values, noise_std=found.noise_std, tiers=tiers)
+            values[asked] = found.noisy_counts
+        return Release(labels, mask, noisy_counts=values, noise_std=found.noise_std, tiers=tiers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,8 +178,8 @@ class InteractiveScreen(Screen):
         release = self._ask(votes, asked, generator)
         sure = ~asked[:, None] & (np.maximum(predictions, 1 - predictions) >= self.min_confidence)
         release.labels[sure], release.mask[sure] = predictions[sure] > 0.5, True
-        if release.values is not None:
-            release.values[sure] = votes.num_teachers * predictions[sure]
+        if release.noisy_counts is not None:
+            release.noisy_counts[sure] = votes.num_teachers * predictions[sure]
         return release
 
     @classmethod

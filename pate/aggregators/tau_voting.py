@@ -116,7 +116,9 @@ class TauVoting(Aggregator):
             labels ^= guess
             noisy = np.where(guess > 0, votes.num_teachers - noisy, noisy)
         mask = np.ones(labels.shape, dtype=np.bool_)
-        return Release(labels, mask, values=noisy, noise_std=self.sigma_tau) if self.soft else Release(labels, mask)
+        if not self.soft:
+            return Release(labels, mask)
+        return Release(labels, mask, noisy_counts=noisy, noise_std=self.sigma_tau)
 
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:

@@ -61,23 +61,23 @@ def _figures_of(task: Task, plan: Plan, allowed: float, comparison: Comparison, 
 
 def joined(earlier: Release | None, release: Release) -> Release:
     """Return a release combined with an earlier one: counts averaged by their noise, missing labels filled in."""
-    if earlier is None or earlier.values is None or earlier.noise_std is None:
+    if earlier is None or earlier.noisy_counts is None or earlier.noise_std is None:
         return release
-    if release.values is None or release.noise_std is None or not release.mask.all() or release.tiers is not None:
+    if release.noisy_counts is None or release.noise_std is None or not release.mask.all() or release.tiers is not None:
         return release
     first, second = earlier.noise_std**-2, release.noise_std**-2
-    values = (first * earlier.values + second * release.values) / (first + second)
-    return release._replace(values=values, noise_std=(first + second) ** -0.5)
+    values = (first * earlier.noisy_counts + second * release.noisy_counts) / (first + second)
+    return release._replace(noisy_counts=values, noise_std=(first + second) ** -0.5)
 
 
 def train(features: FloatArray, release: Release, votes: Votes) -> LinearStudent:
     """Return the linear student of a release; one that denies all labels if nothing was released."""
     if not release.mask.any():
         return LinearStudent(np.zeros((features[0].size + 1, votes.num_labels)), logistic=False)
-    if release.values is None or release.noise_std is None:
+    if release.noisy_counts is None or release.noise_std is None:
         return fit_released(features, release.labels, release.mask)
     share = 1 / votes.num_teachers
-    return fit_released(features, release.values * share, release.mask, noise_std=release.noise_std * share)
+    return fit_released(features, release.noisy_counts * share, release.mask, noise_std=release.noise_std * share)
 
 
 def judge(student: LinearStudent, task: Task, *, cutoff: float) -> dict[str, float]:

@@ -63,15 +63,16 @@ class ReleasedLabels(Queries):
         release: number of the release in the ledger.
         labels: ``[Q, C]`` in {0, 1}; 0 where nothing was released.
         mask: ``[Q, C]``, which labels were released.
-        values: ``[Q, C]``, noisy counts of teachers; None if the aggregator released none.
-        noise_std: standard deviation of the Gaussian noise in ``values``, in votes; None without ``values``.
+        noisy_counts: ``[Q, C]``, noisy counts of teachers; None if the aggregator released none.
+        noise_std: standard deviation of the Gaussian noise in ``noisy_counts``, in votes; None without them.
+            In the file they are ``values``.
         tiers: ``[Q]``, the price tier of each query; None if all queries cost the same. Named ``steps`` in the file.
     """
 
     release: int
     labels: UInt8Array
     mask: BoolArray
-    values: FloatArray | None = None
+    noisy_counts: FloatArray | None = None
     noise_std: float | None = None
     tiers: IntArray | None = None
 
@@ -102,8 +103,8 @@ class ReleasedLabels(Queries):
             "labels": np.asarray(self.labels),
             "mask": np.asarray(self.mask),
         }
-        if self.values is not None:
-            arrays |= {"values": np.asarray(self.values), "noise_std": np.asarray(self.noise_std)}
+        if self.noisy_counts is not None:
+            arrays |= {"values": np.asarray(self.noisy_counts), "noise_std": np.asarray(self.noise_std)}
         if self.tiers is not None:
             arrays["steps"] = np.asarray(self.tiers)
         named: dict[str, Any] = arrays
@@ -130,7 +131,7 @@ class ReleasedLabels(Queries):
             release=int(arrays["release"]),
             labels=arrays["labels"],
             mask=arrays["mask"],
-            values=arrays.get("values"),
+            noisy_counts=arrays.get("values"),
             noise_std=float(arrays["noise_std"]) if "values" in arrays else None,
             tiers=arrays.get("steps"),
         )

@@ -194,7 +194,7 @@ def _pay_and_release(
             release=release,
             labels=answers.labels,
             mask=answers.mask,
-            values=answers.values,
+            noisy_counts=answers.noisy_counts,
             noise_std=answers.noise_std,
             tiers=answers.tiers,
         ).save(file, run)

@@ -40,7 +40,7 @@ def rehearse(aggregator: Aggregator, panel: Panel, *, predictions: FloatArray | 
         found = aggregator.aggregate(votes, generator=np.random.Generator(np.random.Philox(key=0)))
         shapes = {
             name: np.shape(array)
-            for name in ("labels", "mask", "values")
+            for name in ("labels", "mask", "noisy_counts")
             if (array := getattr(found, name)) is not None
         }
         expect(set(shapes.values()) == {shape}, f"a release of {count} queries and {panel.num_labels} labels", **shapes)

@@ -132,8 +132,8 @@ def targets_of(released: ReleasedLabels, *, soft: bool = True) -> Float32Array:
 
     The noise in a share has mean 0, so that a loss linear in its target is right on average (see `Student`).
     """
-    if soft and released.values is not None:
-        return np.asarray(released.values / released.num_teachers, dtype=np.float32)
+    if soft and released.noisy_counts is not None:
+        return np.asarray(released.noisy_counts / released.num_teachers, dtype=np.float32)
     return released.labels.astype(np.float32)
 
 

@@ -217,9 +217,9 @@ class AggregatorContract(Contract):
         assert release.labels.dtype == np.uint8 and release.mask.dtype == np.bool_
         assert set(np.unique(release.labels)) <= {0, 1}
         assert not release.labels[~release.mask].any()
-        if release.values is not None:
-            assert release.values.shape == shape and release.noise_std is not None and release.noise_std > 0
-            assert not release.values[~release.mask].any()
+        if release.noisy_counts is not None:
+            assert release.noisy_counts.shape == shape and release.noise_std is not None and release.noise_std > 0
+            assert not release.noisy_counts[~release.mask].any()
 
     def test_one_seed_gives_one_release(self) -> None:
         """Equal seeds give equal releases, and different seeds different ones."""
@@ -373,7 +373,7 @@ class SoftReleaseContract(Contract):
         for guess in self.guesses:
             votes = Votes.from_ballots(np.array(list(rows)))
             votes = replace(votes, predictions=None if guess is None else np.tile(guess, (len(rows), 1)))
-            bare = aggregator.scaled(1e-9).aggregate(votes, generator=np.random.default_rng(0)).values
+            bare = aggregator.scaled(1e-9).aggregate(votes, generator=np.random.default_rng(0)).noisy_counts
             assert bare is not None
             means = [self.mean(votes[row : row + 1]) for row in range(len(rows))]
             np.testing.assert_allclose(bare, means, atol=1e-6)
@@ -386,17 +386,17 @@ class SoftReleaseContract(Contract):
         """Values are multiples of a power of two that depends on the noise alone."""
         aggregator = self.make(RELATIONS[0])
         release = self._release(aggregator, 2_000)
-        assert release.values is not None and release.noise_std is not None
+        assert release.noisy_counts is not None and release.noise_std is not None
         grid = 2.0 ** np.ceil(np.log2(release.noise_std / 2**20))
         # counts themselves lie on the grid too
-        assert (release.values / grid == np.rint(release.values / grid)).all()
+        assert (release.noisy_counts / grid == np.rint(release.noisy_counts / grid)).all()
 
     def test_labels_follow_from_the_values(self) -> None:
         """Hard labels are a function of the released values, so they cost nothing more."""
         release = self._release(self.make(RELATIONS[0]), 2_000)
-        assert release.values is not None
-        lowest_given = release.values[release.labels == 1].min(initial=np.inf)
-        highest_denied = release.values[release.labels == 0].max(initial=-np.inf)
+        assert release.noisy_counts is not None
+        lowest_given = release.noisy_counts[release.labels == 1].min(initial=np.inf)
+        highest_denied = release.noisy_counts[release.labels == 0].max(initial=-np.inf)
         assert highest_denied <= lowest_given
 
     def _ks(self, aggregator: Aggregator, claimed: Aggregator) -> float:
@@ -405,8 +405,8 @@ class SoftReleaseContract(Contract):
 
     def _noise(self, aggregator: Aggregator, draws: int) -> Array:
         release = self._release(aggregator, draws)
-        assert release.values is not None
-        return np.asarray(release.values - self.mean(_votes(self._ballots(), self.guesses[0])))
+        assert release.noisy_counts is not None
+        return np.asarray(release.noisy_counts - self.mean(_votes(self._ballots(), self.guesses[0])))
 
     def _ballots(self) -> Ballots:
         return tuple(tuple(int(j <= t) for j in range(self.num_labels)) for t in range(self.num_teachers))

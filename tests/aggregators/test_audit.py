@@ -12,9 +12,9 @@ from scipy.stats import binom
 
 import tests.aggregators
 from pate.accounting import NeighboringRelation, RDPAccountant
-from pate.accounting.audit import exact_epsilon
 from pate.aggregators.plugins import OWN
 from pate.testing.aggregators import AggregatorContract, Ballots, Law, neighbors
+from pate.testing.audit import exact_epsilon
 
 Contract = Callable[[], AggregatorContract]
 RELATIONS = tuple(NeighboringRelation)

@@ -41,9 +41,9 @@ def relabel(run: Path, aggregator: dict[str, Any], *more: str) -> int:
 def test_soft_values_are_kept_with_their_noise(run: Path) -> None:
     assert relabel(run, {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 3.0}}) == 0
     released = ReleasedLabels.load(Run(run))
-    assert released.values is not None and released.values.shape == released.labels.shape == (60, 4)
+    assert released.noisy_counts is not None and released.noisy_counts.shape == released.labels.shape == (60, 4)
     assert released.noise_std == 3.0 and released.num_teachers == 10
-    np.testing.assert_array_equal(released.labels, released.values > 5)
+    np.testing.assert_array_equal(released.labels, released.noisy_counts > 5)
 
 
 def test_a_query_with_one_label_of_several_counts_as_answered(run: Path) -> None:

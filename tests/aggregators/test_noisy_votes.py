@@ -37,7 +37,7 @@ class TestNoisyVotes(AggregatorContract):
             for soft in (True, False)
         )
         np.testing.assert_array_equal(soft.labels, hard.labels)
-        assert hard.values is None and hard.noise_std is None
+        assert hard.noisy_counts is None and hard.noise_std is None
 
 
 class TestSoftNoisyVotes(SoftReleaseContract):
@@ -86,9 +86,9 @@ def test_a_teacher_that_stays_away_costs_what_its_ballot_moves() -> None:
     ballots[0, 0] = 1
     votes = Votes.from_ballots(np.repeat(ballots, queries, axis=0))
     release = noisy.aggregate(votes, generator=np.random.default_rng(0))
-    assert release.values is not None
+    assert release.noisy_counts is not None
     # the sum of all values tells the two apart as well as all of them do
-    sums = release.values.reshape(2, -1).sum(axis=1)
+    sums = release.noisy_counts.reshape(2, -1).sum(axis=1)
     deviation = sigma * (queries * num_labels) ** 0.5
     moved = queries * num_labels / deviation
     assert abs(sums[0] - sums[1] - queries * num_labels) < 5 * 2**0.5 * deviation
@@ -110,8 +110,8 @@ def test_a_tie_gives_no_label() -> None:
     votes = Votes.from_counts([[1, 2, 3, 4, 5]], 6)
     silent = _Silent(np.random.PCG64(0))
     release = NoisyVotes(sigma_votes=1.0).aggregate(votes, generator=silent)
-    assert release.labels.tolist() == [[0, 0, 0, 1, 1]] and release.values is not None
-    np.testing.assert_array_equal(release.values, votes.counts)
+    assert release.labels.tolist() == [[0, 0, 0, 1, 1]] and release.noisy_counts is not None
+    np.testing.assert_array_equal(release.noisy_counts, votes.counts)
     release = GNThreshold(sigma_threshold=1.0, min_lead=1.0).aggregate(votes, generator=silent)
     # a count at the lead above one half is not given, one at the lead below is denied
     assert release.labels.tolist() == [[0, 0, 0, 0, 1]]

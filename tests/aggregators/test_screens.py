@@ -221,10 +221,10 @@ def test_what_a_student_is_sure_of_is_confirmed_with_its_own_share() -> None:
     release = InteractiveScreen(threshold_interactive=2.0, min_confidence=0.65, **common).aggregate(
         votes, generator=np.random.default_rng(0)
     )
-    assert release.values is not None and release.tiers is not None and not release.tiers.any()
+    assert release.noisy_counts is not None and release.tiers is not None and not release.tiers.any()
     np.testing.assert_array_equal(release.mask, np.tile([True, True, True, False], (20, 1)))
     np.testing.assert_array_equal(release.labels, np.tile([1, 0, 1, 0], (20, 1)))
-    np.testing.assert_allclose(release.values, np.tile([9, 1, 6.5, 0], (20, 1)))
+    np.testing.assert_allclose(release.noisy_counts, np.tile([9, 1, 6.5, 0], (20, 1)))
     for min_confidence in (0.5, 1.0):
         InteractiveScreen(threshold_interactive=2.0, min_confidence=min_confidence, **common)
 

@@ -152,7 +152,7 @@ class TestFixedStableTopK(AggregatorContract):
 
     def test_too_large_a_set_or_too_many_rounds_are_refused(self) -> None:
         fixed = replace(self.make(Relation.REPLACE_RECORD), k=2)  # type: ignore[call-arg]
-        with pytest.raises(ValueError, match="Expected k <= 1 for 1 items, got k=2"):
+        with pytest.raises(ValueError, match="Expected k <= 1 for 1 labels, got k=2"):
             fixed.event(Panel(4, 1))
         for tier in (-1, 3):
             with pytest.raises(ValueError, match=rf"^Expected .*rounds.*, got rounds={tier}$"):

@@ -95,8 +95,8 @@ class TestSoftTauVotingAroundPredictions(TestSoftTauVoting):
     def test_labels_follow_from_the_values(self) -> None:
         """Of each label by itself: a guess turns which side of the threshold gives it."""
         release = self._release(self.make(Relation.REPLACE_RECORD), 2_000)
-        assert release.values is not None
-        np.testing.assert_array_equal(release.labels, release.values > 2.0)
+        assert release.noisy_counts is not None
+        np.testing.assert_array_equal(release.labels, release.noisy_counts > 2.0)
 
 
 class TestSoftTauVotingL1(TestSoftTauVoting):
@@ -146,8 +146,8 @@ def test_values_around_predictions_count_teachers() -> None:
     votes = Votes(counts=counts, num_teachers=40, ballots=ballots, predictions=predictions)
     voting = TauVoting(tau=3.0, sigma_tau=1e-3, threshold_tau=20.0, around_predictions=True)
     release = voting.aggregate(votes, generator=generator)
-    assert release.values is not None
-    np.testing.assert_allclose(release.values, counts, atol=0.01)
+    assert release.noisy_counts is not None
+    np.testing.assert_allclose(release.noisy_counts, counts, atol=0.01)
     np.testing.assert_array_equal(release.labels[counts != 20], (counts > 20)[counts != 20])
 
 
@@ -156,10 +156,10 @@ def test_an_undecided_prediction_predicts_no_label() -> None:
     ballots = np.ones((1, 40, 5), dtype=np.uint8)
     votes = replace(Votes.from_ballots(ballots), predictions=np.full((1, 5), 0.5))
     voting = TauVoting(tau=1.0, sigma_tau=1e-6, threshold_tau=10.0, around_predictions=True)
-    values = voting.aggregate(votes, generator=np.random.default_rng(0)).values
+    values = voting.aggregate(votes, generator=np.random.default_rng(0)).noisy_counts
     assert values is not None
     np.testing.assert_allclose(values, np.full((1, 5), 40 / 5**0.5), atol=1e-4)
     decided = replace(votes, predictions=np.full((1, 5), 0.5 + 1e-9))
-    values = voting.aggregate(decided, generator=np.random.default_rng(0)).values
+    values = voting.aggregate(decided, generator=np.random.default_rng(0)).noisy_counts
     assert values is not None
     np.testing.assert_allclose(values, np.full((1, 5), 40.0), atol=1e-4)

@@ -84,7 +84,7 @@ def test_gaps_say_what_they_are_of() -> None:
         (["--mechanism", "powerset"], "Expected --aggregator Powerset in place of --mechanism powerset"),
         (["--aggregator=Powersets"], "Expected --aggregator among NoisyVotes, "),
         (["--aggregator=Powerset", "--delta_test=1e-9"], "Expected no delta_test for Powerset"),
-        (["--aggregator=Peeling"], "Expected settings of the aggregator, which follow from"),
+        (["--aggregator=Peeling"], "Expected k (--aggregator.k), which follows from"),
         (["--aggregator=StableTopK", "--delta_test=1e-6"], "Expected delta_test < 2e-08"),
         (["--aggregator=NoisyVotes", "--answered=1.5"], "Expected 0 < answered < 1"),
         (

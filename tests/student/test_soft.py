@@ -25,7 +25,7 @@ def soft_run(copied: Path) -> Path:
     values = np.where(mask, 5 + 20 * generator.standard_normal(mask.shape), 0)
     labels = ((values > 5) & mask).astype(np.uint8)
     with labels_file(Run(copied)).open("wb") as file:
-        replace(released, mask=mask, labels=labels, values=values, noise_std=20.0).save(file, Run(copied))
+        replace(released, mask=mask, labels=labels, noisy_counts=values, noise_std=20.0).save(file, Run(copied))
     return copied
 
 
@@ -48,9 +48,10 @@ def test_shares_are_learned_unrounded(soft_run: Path) -> None:
     released = ReleasedLabels.load(Run(soft_run))
     _, targets, mask = rows(StudentData(soft_run, val_fraction=0.0).train_dataloader())
     answered = released.answered
-    assert released.values is not None
+    assert released.noisy_counts is not None
     assert len(targets) == answered.sum() and mask.all()
-    np.testing.assert_allclose(np.sort(targets.ravel()), np.sort(released.values[answered].ravel() / 10), rtol=1e-6)
+    shares = released.noisy_counts[answered] / 10
+    np.testing.assert_allclose(np.sort(targets.ravel()), np.sort(shares.ravel()), rtol=1e-6)
     assert targets.min() < 0 and targets.max() > 1
     _, hard, _ = rows(StudentData(soft_run, val_fraction=0.0, soft=False).train_dataloader())
     assert set(np.unique(hard)) == {0, 1}

@@ -10,11 +10,11 @@ from scipy.special import ndtr, ndtri, softmax
 from scipy.stats import binom
 
 from pate.accounting.accountant import RDPAccountant
-from pate.accounting.audit import exact_epsilon, sampled_epsilon
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators.base import Release
 from pate.aggregators.stable_topk import StableTopK
 from pate.mechanisms.noise import seeded_generator
+from pate.testing.audit import exact_epsilon, sampled_epsilon
 from pate.votes import Panel, Votes
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
