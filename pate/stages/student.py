@@ -34,6 +34,14 @@ _KNOWN = (
 _SETTINGS = ("seed_everything", "trainer", "model", "data")
 
 
+class _Parser(LightningArgumentParser):
+    """A parser whose usage names all subcommands, whichever of them are there."""
+
+    def add_subcommands(self, *args: Any, **options: Any) -> Any:
+        """Add the subcommands, as jsonargparse does."""
+        return super().add_subcommands(*args, metavar=f"{{{','.join(LightningCLI.subcommands())}}}", **options)
+
+
 class StudentCLI(LightningCLI):
     """`pate student`: LightningCLI on the released labels of a run.
 
@@ -58,6 +66,7 @@ class StudentCLI(LightningCLI):
             auto_configure_optimizers=False,
             save_config_callback=None,
             seed_everything_default=0,
+            parser_class=_Parser,
             parser_kwargs={"prog": "pate student", **parser_kwargs},
         )
 
