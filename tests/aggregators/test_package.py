@@ -61,7 +61,7 @@ def test_every_aggregator_is_registered_and_proposes_itself() -> None:
     assert {each.neighboring_relation for each in proposed} == {outlook.relation}
     wide = propose(replace(outlook, panel=Panel(60, 65), labels_per_sample=65))
     assert not {type(each).__name__ for each in wide} & {"Canonical", "Powerset"}
-    with pytest.raises(ValueError, match="k .--aggregator.k., which follows from how many labels"):
+    with pytest.raises(ValueError, match=r"k \(--aggregator\.k\), which follows from how many labels"):
         propose(replace(outlook, labels_per_sample=None))
 
 
