@@ -119,7 +119,9 @@ def test_a_gap_passes_when_it_is_wide_against_the_noise(noise: float) -> None:
 def test_a_gap_that_the_event_does_not_pay_for_is_refused(gap: float) -> None:
     """The maximum in its curve runs over half votes up to the number of teachers."""
     test = m.StabilityTest(num_teachers=10, sigma=0.3, delta_test=1e-9, shift=2)
-    with pytest.raises(ValueError, match=r"^Expected gaps (in whole or half|of at most 10) votes, got gaps=\[3.0, "):
+    with pytest.raises(
+        ValueError, match=r"^Expected gaps (in whole or half|of at most 10) votes, got gaps='(others|larger ones)'$"
+    ):
         test([3.0, gap], generator=m.seeded_generator(0))
     distances = m.StabilityTest(num_teachers=1, sigma=0.3, delta_test=1e-9, shift=1, window=1)
     assert distances([0.5, 1.5], generator=m.seeded_generator(0)).shape == (2,)
@@ -152,7 +154,7 @@ def test_gaussian_tests_that_are_refused(name: str) -> None:
 
 def test_gaps_that_are_refused() -> None:
     for test in both(1.0, delta_test=0.1, shift=1):
-        with pytest.raises(ValueError, match=r"^Expected finite gaps, got gaps=\[1.0, inf\]$"):
+        with pytest.raises(ValueError, match=r"^Expected finite gaps, got gaps='others'$"):
             test([1.0, np.inf], generator=m.seeded_generator(0))
 
 
