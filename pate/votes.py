@@ -43,12 +43,14 @@ class Votes:
         num_teachers: the nominal number of teachers.
         ballots: ``[Q, T, C]`` in {0, 1}, the vote of each teacher, for mechanisms that need it; otherwise None.
         predictions: ``[Q, C]`` in [0, 1], public predictions of a student of earlier releases; None without one.
+        features: ``[Q, F]`` float64, public features of the queries, flattened; None unless they are needed.
     """
 
     counts: CountArray
     num_teachers: int
     ballots: UInt8Array | None = None
     predictions: NDArray[np.float64] | None = None
+    features: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         expect_count(2, num_teachers=self.num_teachers)
@@ -67,6 +69,12 @@ class Votes:
             expect(predictions.shape == counts.shape, f"predictions of {counts.shape}", shape=predictions.shape)
             expect(((predictions >= 0) & (predictions <= 1)).all(), "predictions in [0, 1]", predictions="others")
             object.__setattr__(self, "predictions", predictions)
+        if self.features is not None:
+            features = np.asarray(self.features, dtype=np.float64)
+            flat = features.ndim == 2 and len(features) == len(counts)
+            expect(flat, f"features of shape [{len(counts)}, F]", shape=features.shape)
+            expect(np.isfinite(features).all(), "finite features", features="others")
+            object.__setattr__(self, "features", features)
 
     def __getitem__(self, rows: NDArray[Any] | slice) -> Votes:
         """Return the votes on some of the queries, by index ``[n]``, mask ``[Q]`` or slice."""
@@ -75,6 +83,7 @@ class Votes:
             num_teachers=self.num_teachers,
             ballots=None if self.ballots is None else self.ballots[rows],
             predictions=None if self.predictions is None else self.predictions[rows],
+            features=None if self.features is None else self.features[rows],
         )
 
     @classmethod

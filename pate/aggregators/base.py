@@ -157,6 +157,11 @@ class Aggregator(ABC):
         return False
 
     @property
+    def needs_features(self) -> bool:
+        """Whether it needs the public features of the queries, `Votes.features`."""
+        return False
+
+    @property
     def title(self) -> str:
         """The name of the class, with the `marks` of this instance in brackets."""
         marks = [mark for mark in self.marks if mark]
@@ -314,3 +319,10 @@ def predictions_of(votes: Votes) -> FloatArray:
     if votes.predictions is None:
         raise ValueError("Expected votes with a student's predictions, got none")
     return votes.predictions
+
+
+def features_of(votes: Votes) -> FloatArray:
+    """Return the public features ``[Q, F]`` of the queries. Raises ``ValueError`` if the votes hold none."""
+    if votes.features is None:
+        raise ValueError("Expected votes with the public features of their queries, got none")
+    return votes.features

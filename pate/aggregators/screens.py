@@ -53,6 +53,11 @@ class Screen(Aggregator):
         """What ``answers`` needs."""
         return self.answers.needs_predictions
 
+    @property
+    def needs_features(self) -> bool:
+        """What ``answers`` needs."""
+        return self.answers.needs_features
+
     def screen_event(self, relation: NeighboringRelation) -> Event:
         """Describe the cost of the check alone: whether a distance of sensitivity 1 with noise passes a threshold."""
         (sigma,) = super().noise.values()

@@ -20,6 +20,8 @@ from pate.accounting.charges import epsilon_after
 from pate.accounting.ledger import Ledger
 from pate.accounting.statement import Questions, describe, make_statement
 from pate.aggregators.base import Aggregator, Release
+from pate.data.records import Role
+from pate.data_file import load_data
 from pate.mechanisms.noise import private_generator, seeded_generator
 from pate.runs import LABEL, TEACHERS_FIT, TEACHERS_VOTE, Run, digest, labels_file, replacing, write_json, write_text
 from pate.runs.files import read_arrays
@@ -161,9 +163,11 @@ def _pay_and_release(
     """
     aggregator, budget, panel = settings.aggregator, settings.budget, queries.panel
     events = aggregator.events(panel)
-    predictions = None
+    predictions = features = None
     if settings.predictions is not None:
         predictions = read_predictions(settings.predictions, queries.ids, queries.label_names)
+    if aggregator.needs_features:
+        features = read_features(run, queries.ids, made_by)
     with ExitStack() as stack:
         ledger = open_ledger(run)
         with _naming_ledger(ledger):
@@ -173,8 +177,8 @@ def _pay_and_release(
                 most = f"epsilon <= {settings.max_epsilon} (--max_epsilon) with all earlier releases"
                 expect(epsilon <= budget.max_epsilon, most, epsilon=epsilon)
         votes, _ = store.load(rows=rows, ballots=aggregator.needs_ballots)
-        asked: Votes = replace(votes, predictions=predictions)
-        rehearse(aggregator, panel, predictions=predictions)
+        asked: Votes = replace(votes, predictions=predictions, features=features)
+        rehearse(aggregator, panel, predictions=predictions, features=features)
         file = _reserve_room(stack, run, queries)
         with _naming_ledger(ledger):
             release = ledger.reserve(
@@ -304,3 +308,17 @@ def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -
     found = [str(name) for name in arrays["label_names"]]
     expect(found == list(label_names), f"--predictions of the labels {', '.join(label_names)}", label_names=found)
     return np.asarray(arrays["probabilities"][rows_of(wanted, arrays["ids"])], dtype=np.float64)
+
+
+def read_features(run: Run, wanted: StrArray, made_by: Mapping[str, str]) -> FloatArray:
+    """Return the public features ``[Q, F]`` of the samples with the ids ``wanted`` ``[Q]``, flattened.
+
+    Raises:
+        ValueError: if the run names no data, or their public records are not those that were voted on.
+    """
+    data = load_data(run)
+    same = data.fingerprint(Role.PUBLIC) == made_by.get("data")
+    expect(same, f"the public records that the teachers of {run.root} voted on", found="others")
+    public = data.records(Role.PUBLIC)
+    rows = public.features[rows_of(wanted, public.ids)]
+    return np.asarray(rows, dtype=np.float64).reshape(len(wanted), -1)

@@ -10,7 +10,13 @@ from pate.validation import expect
 from pate.votes import Panel, Votes
 
 
-def rehearse(aggregator: Aggregator, panel: Panel, *, predictions: FloatArray | None = None) -> None:
+def rehearse(
+    aggregator: Aggregator,
+    panel: Panel,
+    *,
+    predictions: FloatArray | None = None,
+    features: FloatArray | None = None,
+) -> None:
     """Run an aggregator on constant votes and discard its answers.
 
     Neither real votes nor the noise of a release are touched. Batches of zero, one and several queries are tried,
@@ -20,6 +26,7 @@ def rehearse(aggregator: Aggregator, panel: Panel, *, predictions: FloatArray | 
         aggregator: the aggregator.
         panel: the numbers of teachers and labels.
         predictions: ``[Q, C]``, a student's predictions for the queries, for an aggregator that needs them.
+        features: ``[Q, F]``, the public features of the queries, for an aggregator that needs them.
 
     Raises:
         ValueError: if the aggregator raises it, or if its release does not have the shape of the votes.
@@ -36,6 +43,7 @@ def rehearse(aggregator: Aggregator, panel: Panel, *, predictions: FloatArray | 
             num_teachers=panel.num_teachers,
             ballots=ballots,
             predictions=None if predictions is None else np.resize(predictions, shape),
+            features=None if features is None else np.resize(features, (count, features.shape[1])),
         )
         found = aggregator.aggregate(votes, generator=np.random.Generator(np.random.Philox(key=0)))
         shapes = {

@@ -55,6 +55,8 @@ class AggregatorContract(Contract):
         ((1, 0), (0, 1), (1, 0), (0, 1)),
     )
     predictions: tuple[float, ...] | None = None
+    features: tuple[float, ...] | None = None
+    """Public features of every query, for an aggregator that needs them."""
     loose_because = ""
     """Why no pair of neighbors comes within 10% of the event's curve; empty if one does, at some order."""
 
@@ -84,7 +86,7 @@ class AggregatorContract(Contract):
         laws = _laws(self._contract(), relation)
         ballots = np.array([each for each, _ in laws.values()])
         draws = max(300, 2 * self.draws // len(laws))
-        votes = self._with_predictions(Votes.from_ballots(np.repeat(ballots, draws, axis=0)))
+        votes = self._with_public(Votes.from_ballots(np.repeat(ballots, draws, axis=0)))
         drawn = _outcomes(self.make(relation), votes, np.random.default_rng(len(laws)))
         p_values = []
         for start, (_, law) in zip(range(0, len(drawn), draws), laws.values(), strict=True):
@@ -99,7 +101,7 @@ class AggregatorContract(Contract):
     def test_queries_of_a_batch_are_independent(self) -> None:
         """What is released of a query follows from its own votes, and from noise that no other query has."""
         aggregator, pairs = self.make(RELATIONS[0]), self.draws // 2
-        votes = self._with_predictions(Votes.from_ballots(np.tile([self.grid[0], self.grid[-1]], (pairs, 1, 1))))
+        votes = self._with_public(Votes.from_ballots(np.tile([self.grid[0], self.grid[-1]], (pairs, 1, 1))))
         drawn = _outcomes(aggregator, votes, np.random.default_rng(pairs)).reshape(pairs, -1)
         first, second = (self.law(self.votes(ballots), RELATIONS[0]) for ballots in (self.grid[0], self.grid[-1]))
         p_value = _p_value(drawn, {(*a, *b): first[a] * second[b] for a in first for b in second}, rare=5)
@@ -251,12 +253,13 @@ class AggregatorContract(Contract):
         assert all(declared[name].default is MISSING for name in aggregator.noise_parameters)
 
     def test_votes_that_lack_what_is_needed_are_refused(self) -> None:
-        """Votes without ballots or predictions are refused exactly if the aggregator needs them."""
+        """Votes without ballots, predictions or features are refused exactly if the aggregator needs them."""
         aggregator, whole = self.make(RELATIONS[0]), self.votes(self.grid[0])
         generator = np.random.default_rng(0)
-        for name, needed in (("ballots", aggregator.needs_ballots), ("predictions", aggregator.needs_predictions)):
-            poor = replace(whole, ballots=None) if name == "ballots" else replace(whole, predictions=None)
-            if needed:
+        for name in ("ballots", "predictions", "features"):
+            bare: dict[str, Any] = {name: None}
+            poor = replace(whole, **bare)
+            if getattr(aggregator, f"needs_{name}"):
                 with pytest.raises(ValueError, match=r"^Expected votes with [^\n]*$"):
                     aggregator.aggregate(poor, generator=generator)
             else:
@@ -266,7 +269,7 @@ class AggregatorContract(Contract):
 
     def votes(self, ballots: Ballots) -> Votes:
         """Return the votes on one query."""
-        return self._with_predictions(Votes.from_ballots(np.array(ballots)[None]))
+        return self._with_public(Votes.from_ballots(np.array(ballots)[None]))
 
     def event(self, made_for: NeighboringRelation, asked: NeighboringRelation) -> Event:
         """Return the event under ``asked`` of the aggregator made for another relation."""
@@ -296,13 +299,16 @@ class AggregatorContract(Contract):
     def _contract(self) -> _Checked:
         return type(self)
 
-    def _with_predictions(self, votes: Votes) -> Votes:
-        told = None if self.predictions is None else np.tile(self.predictions, (votes.num_queries, 1))
-        return replace(votes, predictions=told)
+    def _with_public(self, votes: Votes) -> Votes:
+        told, features = (
+            None if each is None else np.tile(np.asarray(each, dtype=np.float64), (votes.num_queries, 1))
+            for each in (self.predictions, self.features)
+        )
+        return replace(votes, predictions=told, features=features)
 
     def _release(self, draws: int, seed: int) -> Release:
         rows = np.concatenate([self._repeated(ballots, draws).ballots for ballots in self.grid])
-        votes = self._with_predictions(Votes.from_ballots(rows))
+        votes = self._with_public(Votes.from_ballots(rows))
         return self.make(RELATIONS[0]).aggregate(votes, generator=np.random.default_rng(seed))
 
     def _repeated(self, ballots: Ballots, draws: int) -> Votes:
