@@ -76,6 +76,11 @@ class VoteStore:
         """Return the file of a chunk's packed votes, ``[chunk, Q, ceil(C / 8)]`` uint8."""
         return self.folder / f"votes_{teachers.start:05d}.npy"
 
+    @property
+    def manifest_file(self) -> Path:
+        """The file of the manifest."""
+        return self.folder / _MANIFEST
+
     def has_chunk(self, teachers: range) -> bool:
         """Whether the votes of a chunk are complete."""
         path = self.chunk_file(teachers)
@@ -109,7 +114,7 @@ class VoteStore:
         """
         chunks = {path.with_suffix(".npy").name: str(_read(path).get("digest", "")) for path in self._marks()}
         self._check(chunks)
-        path = self.folder / _MANIFEST
+        path = self.manifest_file
         VoteManifest(num_teachers=num_teachers, label_names=label_names, made_by=made_by, chunks=chunks, ids=ids).write(
             path
         )
@@ -132,7 +137,7 @@ class VoteStore:
 
     def manifest(self) -> VoteManifest:
         """Return the manifest. Raises ``ValueError`` if it is missing or damaged."""
-        return VoteManifest.read(self.folder / _MANIFEST)
+        return VoteManifest.read(self.manifest_file)
 
     def load(self, *, rows: IntArray | None = None, ballots: bool = False) -> tuple[Votes, list[str]]:
         """Return the votes on some samples, and the ids of those samples.

@@ -53,6 +53,8 @@ class Entry:
     """What was actually paid, if less than was reserved; None if it is the same."""
     stated: Mapping[str, Any] | None = None
     """``delta``, and under each relation the epsilon of this and all earlier releases when this one was reserved."""
+    token: str | None = None
+    """What its owner recognises the reservation by; None if it has no such mark."""
 
     @property
     def charges(self) -> tuple[Charge, ...]:
@@ -133,6 +135,10 @@ class History:
         expect(known, f"a release among the {len(self.entries)} of {where}", release=release)
         return self.entries[release - 1]
 
+    def with_token(self, token: str | None) -> Entry | None:
+        """Return the release that was reserved with ``token``; None without a token, or if no release has it."""
+        return None if token is None else next((each for each in self.entries if each.token == token), None)
+
     def prepare(self, *events: Events) -> None:
         """Compute in advance the costs that the next row will need."""
         for each in events:
@@ -187,6 +193,7 @@ class History:
     def _fold_reserve(self, body: Mapping[str, Any]) -> list[tuple[str, int]]:
         expect_charged_count(1, body["count"])
         _expect_stated(body["stated"])
+        expect(isinstance(body.get("token"), str | None), "a token as a text", token=body.get("token"))
         name = name_of(body["events"])
         entry = Entry(
             release=len(self.entries) + 1,
@@ -198,6 +205,7 @@ class History:
             seeded=bool(body["seeded"]),
             settled=False,
             stated=body["stated"],
+            token=body.get("token"),
         )
         self.entries.append(entry)
         self._names.append(name)

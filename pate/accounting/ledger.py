@@ -1,8 +1,8 @@
 """The ledger: a SQLite file that lists every release made from one private data set.
 
 A release is reserved before its noise is drawn and settled once its labels are on disk. A reservation that was never
-settled counts in full: a crash can waste budget, but never hide a cost. The file is a log: rows are added, never
-changed, and each carries a digest of itself and all rows before it.
+settled counts in full, so that a crash never hides a cost; whoever made it finds it again by its token. The file is a
+log: rows are added, never changed, and each carries a digest of itself and all rows before it.
 """
 
 from __future__ import annotations
@@ -83,8 +83,12 @@ class Ledger:
         seeded: bool,
         budget: Budget | None = None,
         delta: float | None = None,
+        token: str | None = None,
     ) -> int:
         """Reserve the cost of ``count`` queries before their noise is drawn, and return the number of the release.
+
+        With a token that is in the ledger already, nothing is written, and its release is returned: whoever was killed
+        before learning the number asks again.
 
         Args:
             events: the cost of one query under each relation.
@@ -94,20 +98,28 @@ class Ledger:
             seeded: whether the noise comes from a fixed seed, so that nothing is private.
             budget: the limit on all releases together. The first one given is final for this ledger.
             delta: the delta at which the epsilon of all releases is recorded with this one; that of the budget if None.
+            token: a text that no other release has, by which this one is recognised; None for none.
 
         Raises:
-            ValueError: if the ledger's budget cannot pay for the release, or differs from ``budget``. Nothing is
-                written then.
+            ValueError: if the ledger's budget cannot pay for the release, or differs from ``budget``, or if the token
+                is that of a release of another cost. Nothing is written then.
         """
         expect_charged_count(1, count)
         expect_events(events)
         expect(isinstance(run, str) and isinstance(description, str), "texts", run=run, description=description)
         if delta is not None:
             expect_open_unit(delta=delta)
+        expect(token is None or (isinstance(token, str) and token), "a token as a text", token=token)
         self._prepare(events)
         with self._transaction() as connection:
+            known = self._history.with_token(token)
+            if known is not None:
+                same = (known.events, known.count, known.seeded) == (dict(events), int(count), bool(seeded))
+                expect(same, f"the cost that release {known.release} reserved with this token", reserved="another")
+                return known.release
             bodies = self._history.reservation(events, int(count), budget, None if delta is None else float(delta))
             bodies[-1] |= {"run": run, "description": description, "seeded": bool(seeded)}
+            bodies[-1] |= {} if token is None else {"token": token}
             for body in bodies:
                 self._append(connection, {"kind": body["kind"], "at": _now()} | body)
             return len(self._history.entries)

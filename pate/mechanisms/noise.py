@@ -12,12 +12,19 @@ Noise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic"]
 """Noise laws F whose survival function is log-Lipschitz: ``log(1 - F)`` changes by at most 1 per unit."""
 
 
-def private_generator() -> np.random.Generator:
-    """Return a generator keyed by the operating system's entropy: 128 bits of key and 256 bits of counter.
+def draw_seed() -> tuple[int, int]:
+    """Return 128 bits of key and 256 bits of counter from the operating system's entropy.
 
-    Philox is counter-based: the probability that two of these generators share a position of a stream is negligible.
+    Philox is counter-based: the probability that generators of two such seeds share a position of a stream is
+    negligible.
     """
-    return np.random.Generator(np.random.Philox(key=secrets.randbits(128), counter=secrets.randbits(256)))
+    return secrets.randbits(128), secrets.randbits(256)
+
+
+def private_generator(seed: tuple[int, int] | None = None) -> np.random.Generator:
+    """Return the generator of a key and a counter that `draw_seed` drew; newly drawn ones if None."""
+    key, counter = draw_seed() if seed is None else seed
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
 def seeded_generator(seed: int, *, release: int = 0) -> np.random.Generator:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
@@ -20,18 +21,18 @@ from pate.accounting.charges import epsilon_after
 from pate.accounting.ledger import Ledger
 from pate.accounting.statement import Questions, describe, make_statement
 from pate.aggregators.base import Aggregator, Release
-from pate.data.records import Role
-from pate.data_file import load_data
-from pate.mechanisms.noise import private_generator, seeded_generator
+from pate.mechanisms.noise import draw_seed, private_generator, seeded_generator
 from pate.runs import LABEL, TEACHERS_FIT, TEACHERS_VOTE, Run, digest, labels_file, replacing, write_json, write_text
-from pate.runs.files import read_arrays
+from pate.runs.files import code_version
 from pate.runs.released import Queries, ReleasedLabels, sealing_key
 from pate.stages.ledger_file import open_ledger
+from pate.stages.pending import destroy_others, destroy_settled, pending_release
 from pate.stages.rehearsal import rehearse
-from pate.typing import FloatArray, IntArray, StrArray
+from pate.stages.side_information import read_features, read_predictions
+from pate.typing import IntArray
 from pate.validation import expect, expect_count, expect_open_unit
 from pate.vote_store import VoteStore
-from pate.votes import Votes, rows_of
+from pate.votes import Votes
 
 _RELEASE = "release"  # key in the stage's state and in the statement: the number of their release
 _STATEMENT = "statement"  # key in the stage's state: the digest of the statement
@@ -88,7 +89,9 @@ class LabelSettings:
 def label(run: Run, settings: LabelSettings) -> None:
     """Label public samples through a private mechanism, and state what all releases from the private data cost.
 
-    The cost is written to the ledger before the noise is drawn. Labelling again is a new release, whose cost adds up.
+    The cost is written to the ledger before the noise is drawn. A command that was killed goes on with what it
+    reserved and the noise that it began with: it neither pays nor draws twice. Labelling again after that is a new
+    release, whose cost adds up.
 
     Args:
         run: the run, whose teachers have voted.
@@ -150,7 +153,8 @@ def _pay_and_release(
 ) -> ReleasedLabels:
     """Reserve a release, draw its noise and write its labels; return them as read back from disk.
 
-    Whatever can fail is tried before the reservation. The old statement is removed before the old labels, and those
+    Whatever can fail is tried before the reservation. If the same command was killed before its labels were written,
+    its reservation and its noise are taken up again. The old statement is removed before the old labels, and those
     before the new ones appear, so that no statement ever describes labels that do not exist.
 
     Args:
@@ -170,16 +174,19 @@ def _pay_and_release(
         features = read_features(run, queries.ids, made_by)
     with ExitStack() as stack:
         ledger = open_ledger(run)
-        with _naming_ledger(ledger):
-            charged, relation = ledger.book().charges(), aggregator.neighboring_relation
-            epsilon = epsilon_after(charged, (events, len(rows)), relation=relation, delta=queries.delta)
-            if budget is not None:
-                most = f"epsilon <= {settings.max_epsilon} (--max_epsilon) with all earlier releases"
-                expect(epsilon <= budget.max_epsilon, most, epsilon=epsilon)
         votes, _ = store.load(rows=rows, ballots=aggregator.needs_ballots)
         asked: Votes = replace(votes, predictions=predictions, features=features)
         rehearse(aggregator, panel, predictions=predictions, features=features)
         file = _reserve_room(stack, run, queries)
+        pending = pending_release(run, _digest_of(settings, queries, store, asked), draw_seed())
+        with _naming_ledger(ledger):
+            book, relation = ledger.book(), aggregator.neighboring_relation
+            paid = any(entry.token == pending.token for entry in book.entries)
+            if budget is not None and not paid:
+                epsilon = epsilon_after(book.charges(), (events, len(rows)), relation=relation, delta=queries.delta)
+                most = f"epsilon <= {settings.max_epsilon} (--max_epsilon) with all earlier releases"
+                expect(epsilon <= budget.max_epsilon, most, epsilon=epsilon)
+        pending.write()
         with _naming_ledger(ledger):
             release = ledger.reserve(
                 events,
@@ -189,9 +196,12 @@ def _pay_and_release(
                 seeded=settings.noise_seed is not None,
                 budget=budget,
                 delta=queries.delta,
+                token=pending.token,
             )
-        seed = settings.noise_seed
-        generator = private_generator() if seed is None else seeded_generator(seed, release=release)
+        destroy_others(run, pending)
+        generator = private_generator((pending.key, pending.counter))
+        if settings.noise_seed is not None:
+            generator = seeded_generator(settings.noise_seed, release=release)
         answers = aggregator.aggregate(asked, generator=generator)
         ReleasedLabels(
             **{field.name: getattr(queries, field.name) for field in fields(queries)},
@@ -213,6 +223,34 @@ def _pay_and_release(
         write_json(run.root / LABEL.state, (run.state(LABEL) or {}) | {_RELEASE: release})
         # leaving the context renames the file to labels.npz
     return ReleasedLabels.load(run)
+
+
+def _digest_of(settings: LabelSettings, queries: Queries, store: VoteStore, asked: Votes) -> str:
+    """Return a digest of all that the answers follow from but for the noise, and of the budget. PRIVATE.
+
+    The manifest holds the digests of all votes, which were compared with their files. Other code may make other answers
+    of the same noise, and so is asked for another release.
+    """
+    facts = {field.name: getattr(queries, field.name) for field in fields(queries) if field.name != "ids"}
+    budget = settings.budget
+    facts |= {
+        "ids": queries.ids.tolist(),
+        "budget": None if budget is None else budget.to_dict(),
+        "noise_seed": settings.noise_seed,
+        "code": [code_version(), np.__version__],
+    }
+    told = (b"" if each is None else each.tobytes() for each in (asked.predictions, asked.features))
+    return digest(json.dumps(facts, sort_keys=True), store.manifest_file, *told, *_code_of(settings.aggregator))
+
+
+def _code_of(aggregator: Aggregator) -> Iterator[Path]:
+    """Yield the files of the classes of an aggregator and of those within it, which may be another package's."""
+    file = getattr(sys.modules[type(aggregator).__module__], "__file__", None)
+    if file is not None:
+        yield Path(file)
+    for field in fields(aggregator):
+        if isinstance(value := getattr(aggregator, field.name), Aggregator):
+            yield from _code_of(value)
 
 
 def _reserve_room(stack: ExitStack, run: Run, queries: Queries) -> IO[bytes]:
@@ -269,6 +307,7 @@ def _settle_and_state(run: Run, aggregator: Aggregator, released: ReleasedLabels
     assert begun is not None, "teachers come before labels"
     ledger = open_ledger(run)
     ledger.settle(released.release, realised=realised)
+    destroy_settled(run, ledger)
     statement = make_statement(
         ledger.book(),
         Questions(
@@ -295,30 +334,3 @@ def _is_stated(run: Run) -> bool:
     files = [run.root / output for output in LABEL.outputs[1:]]
     state = run.state(LABEL) or {}
     return all(file.is_file() for file in files) and state.get(_STATEMENT) == digest(*files)
-
-
-def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -> FloatArray:
-    """Return a student's probabilities ``[Q, C]`` for the samples with the ids ``wanted`` ``[Q]``.
-
-    Raises:
-        ValueError: if the file, a sample or a label is missing.
-    """
-    expect(path.is_file(), "--predictions, a file that `pate student predict` wrote", missing=str(path))
-    arrays = read_arrays(path, ("ids", "probabilities", "label_names"))
-    found = [str(name) for name in arrays["label_names"]]
-    expect(found == list(label_names), f"--predictions of the labels {', '.join(label_names)}", label_names=found)
-    return np.asarray(arrays["probabilities"][rows_of(wanted, arrays["ids"])], dtype=np.float64)
-
-
-def read_features(run: Run, wanted: StrArray, made_by: Mapping[str, str]) -> FloatArray:
-    """Return the public features ``[Q, F]`` of the samples with the ids ``wanted`` ``[Q]``, flattened.
-
-    Raises:
-        ValueError: if the run names no data, or their public records are not those that were voted on.
-    """
-    data = load_data(run)
-    same = data.fingerprint(Role.PUBLIC) == made_by.get("data")
-    expect(same, f"the public records that the teachers of {run.root} voted on", found="others")
-    public = data.records(Role.PUBLIC)
-    rows = public.features[rows_of(wanted, public.ids)]
-    return np.asarray(rows, dtype=np.float64).reshape(len(wanted), -1)

@@ -823,6 +823,7 @@ def test_a_filter_that_does_not_follow_from_its_budget_stops(
         {"events": {}},
         {"events": None},
         {"kind": "gift"},
+        {"token": 3},
     ],
 )
 def test_a_malformed_row_stops(path: Path, changes: dict[str, Any]) -> None:
@@ -863,6 +864,30 @@ def test_a_malformed_settlement_stops(path: Path, changes: dict[str, Any]) -> No
         changes = {"realised": [{"events": plain(noise), "count": count} for count, noise in changes["realised"]]}
     expect_stop(forge(path.with_name("malformed"), [row, settled | changes]))
     expect_stop(forge(path.with_name("twice"), [row, settled, settled]))
+
+
+def test_a_reservation_is_found_by_its_token(path: Path) -> None:
+    """Whoever was killed before learning the number asks again, and pays once."""
+
+    def ask(token: str | None, noise: float = 60, count: int = 10) -> int:
+        options = {"run": "run", "description": "", "seeded": False, "budget": BUDGET}
+        return Ledger(path).reserve(gaussian(noise), count=count, token=token, **options)  # type: ignore[arg-type]
+
+    assert [ask("a"), ask("b"), ask("a"), ask(None), ask(None), ask("b")] == [1, 2, 1, 3, 4, 2]
+    assert [entry.token for entry in verify_ledger(path).entries] == ["a", "b", None, None]
+    assert "token" not in bodies(path)[3]  # a row without one is what it was
+    for noise, count in ((60, 11), (61, 10)):
+        with pytest.raises(ValueError, match=r"^Expected the cost that release 1 reserved with this token, got"):
+            ask("a", noise, count)
+    for token in ("", 3):
+        with pytest.raises(ValueError, match=r"^Expected a token as a text, got"):
+            ask(token)  # type: ignore[arg-type]
+    Ledger(path).settle(1)
+    assert ask("a") == 1 and len(read_ledger(path).entries) == 4
+    # what is paid already is never refused
+    with pytest.raises(ValueError, match="can be paid"):
+        ask("c", count=100_000)
+    assert ask("b") == 2
 
 
 def test_any_number_holds_a_budget(path: Path) -> None:

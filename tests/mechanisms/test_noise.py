@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from pate.mechanisms.noise import Noise, draw, gumbel, private_generator, seeded_generator
+from pate.mechanisms.noise import Noise, draw, draw_seed, gumbel, private_generator, seeded_generator
 from tests.mechanisms import oracles
 
 
@@ -40,3 +40,12 @@ def test_seeded_streams_repeat_and_differ_between_releases() -> None:
 def test_seed_that_is_refused(seed: int) -> None:
     with pytest.raises(ValueError, match=f"^Expected an integer seed >= 0, got seed={seed}$"):
         seeded_generator(seed)
+
+
+def test_a_seed_of_the_system_gives_its_noise_again() -> None:
+    seeds = [draw_seed() for _ in range(4)]
+    assert len(set(seeds)) == 4
+    first, again, other = (private_generator(seed).random(8) for seed in (seeds[0], seeds[0], seeds[1]))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).all()
+    assert max(key for key, _ in seeds) >> 100 and max(counter for _, counter in seeds) >> 230

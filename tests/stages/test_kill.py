@@ -34,12 +34,13 @@ SIGNS = {
     "between checkpoints": "private/teachers/*.ckpt",
     "teachers vote": "private/teachers_vote.json",
     "label": "public/.labels.npz.*",
+    "label reserved": "private/label/*.json",
     "label written": "public/labels.npz",
     "student fit": "public/student/last.ckpt",
 }
 
 
-FAST = ("between checkpoints", "label")
+FAST = ("between checkpoints", "label", "label reserved")
 
 
 @pytest.mark.parametrize(
@@ -62,12 +63,12 @@ def test_killed_and_started_again(stage: str, unbroken: Path, tmp_path: Path, st
     for path in (unbroken / "run" / "private" / "votes").glob("*.npy"):
         assert (root / "private" / "votes" / path.name).read_bytes() == path.read_bytes()
     entries = Ledger(root / "ledger.sqlite").entries()
-    assert entries[-1].settled
-    if len(entries) == 1:  # killed after the reservation and before the labels, a second release is paid for
-        for name in ("labels.npz", "student/metrics.json"):
-            assert (root / "public" / name).read_bytes() == (unbroken / "run" / "public" / name).read_bytes()
+    assert [entry.settled for entry in entries] == [True]
+    for name in ("labels.npz", "student/metrics.json"):
+        assert (root / "public" / name).read_bytes() == (unbroken / "run" / "public" / name).read_bytes()
+    assert not list((root / "private" / "label").iterdir())
     statement = json.loads((root / "public" / "privacy.json").read_text())
-    assert len(statement["releases"]) == len(entries)
+    assert len(statement["releases"]) == 1
 
 
 def terminate(command: Command) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,9 @@ import yaml
 from pate import cli
 from pate.accounting.ledger import read_ledger
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators import ConfidentScreen, NoisyVotes
+from pate.aggregators import NoisyVotes
 from pate.aggregators.base import Release
-from pate.runs import LABEL, Run, digest
-from pate.runs.released import ReleasedLabels
-from pate.stages.label import LabelSettings
-from pate.stages.label import label as label_stage
+from pate.runs import LABEL, digest
 from tests.conftest import copy_run
 
 Aggregators = dict[str, Any]
@@ -127,116 +123,6 @@ def test_a_full_disk_and_files_that_must_stay_spend_nothing(
     assert spent(copied) == 1
     assert public(copied) == before
     assert not [name for name in os.listdir(copied / "public") if name.startswith(".")]
-
-
-# The order of writes
-
-
-def name_of(run: Path) -> str:
-    return str(ReleasedLabels.load(Run(run)).aggregator["class_path"]).rpartition(".")[2]
-
-
-def expect_consistent(run: Path) -> None:
-    """A statement that is there is of the labels that are there."""
-    for name in ("privacy.json", "privacy.txt"):
-        if (run / "public" / name).exists():
-            assert name_of(run) in (run / "public" / name).read_text()
-    statement = run / "public" / "privacy.json"
-    if statement.exists():
-        said, released = json.loads(statement.read_text()), ReleasedLabels.load(Run(run))
-        assert said["release"] == released.release
-        assert said["num_queries"] == len(released.ids)
-        assert said["num_answered"] == released.mask.any(axis=1).sum()
-
-
-STEPS = [
-    "pate.accounting.ledger.Ledger.reserve",
-    "pate.aggregators.screens.ConfidentScreen.aggregate",
-    "pate.runs.released.ReleasedLabels.save",
-    "pathlib.Path.unlink",
-    "pate.runs.Run.clear",
-    "pate.runs.Run.begin",
-    "pathlib.Path.replace",
-    "pate.stages.label.write_json",
-    "pate.accounting.ledger.Ledger.settle",
-    "pate.stages.label.make_statement",
-    "pate.stages.label.write_text",
-    "pate.runs.Run.finish",
-]
-
-
-class Killed(KeyboardInterrupt):
-    pass
-
-
-def resolve(dotted: str) -> Any:
-    import importlib
-
-    parts = dotted.split(".")
-    for n in range(len(parts) - 1, 0, -1):
-        try:
-            found: Any = importlib.import_module(".".join(parts[:n]))
-        except ImportError:
-            continue
-        for part in parts[n:]:
-            found = getattr(found, part)
-        return found
-    raise LookupError(dotted)
-
-
-def release_screened(root: Path) -> None:
-    """What `pate label --overwrite` calls."""
-    run = Run(root, overwrite=True, config={"aggregator": "ConfidentScreen"})
-    screen = ConfidentScreen(answers=NoisyVotes(sigma_votes=3), sigma_confident=1, threshold_confident=4)
-    label_stage(run, LabelSettings(screen, num_queries=60, delta=1e-3, noise_seed=5))
-
-
-@pytest.mark.parametrize("after", [False, True])
-def test_killed_at_every_step_of_labelling_again(
-    after: bool, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every call that changes a file is cut before or after, each time that it is made."""
-    cuts, run, kept = 0, copy_run(finished, tmp_path / "run"), tmp_path / "kept"
-    shutil.copytree(run, kept)
-    for step in STEPS:
-        for call in range(1, 9):
-            shutil.rmtree(run)
-            shutil.copytree(kept, run)  # to where it was, which its ledger knows
-            original, made = resolve(step), 0
-
-            def cut(*args: Any, original: Any = original, call: int = call, after: bool = after, **kwargs: Any) -> Any:
-                nonlocal made
-                made += 1
-                if made == call and not after:
-                    raise Killed
-                found = original(*args, **kwargs)
-                if made == call:
-                    raise Killed
-                return found
-
-            stopped = False
-            with monkeypatch.context() as patch:
-                patch.setattr(step, cut)
-                try:
-                    release_screened(run)
-                except Killed:
-                    stopped = True
-            assert stopped == (made >= call), (step, after, call)
-            expect_consistent(run)
-            entries = read_ledger(run / "ledger.sqlite").entries
-            there = (run / "public" / "labels.npz").exists() and name_of(run) == "ConfidentScreen"
-            release_screened(run)
-            expect_consistent(run)
-            assert name_of(run) == "ConfidentScreen"
-            again = read_ledger(run / "ledger.sqlite").entries
-            # labels that are there are never paid for twice
-            assert len(again) == max(len(entries), 1) + (0 if there else 1), (step, after, call)
-            assert again[-1].settled and again[-1].release == ReleasedLabels.load(Run(run)).release
-            assert (run / "public" / "privacy.txt").is_file()
-            cuts += 1
-            if not stopped:
-                break
-    assert cuts > 20
 
 
 def test_labels_that_are_gone_or_are_not_of_this_command_are_told(

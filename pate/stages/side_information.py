@@ -1,0 +1,43 @@
+"""What an aggregator knows of its queries beside the votes: a student's predictions, and their public features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pate.data.records import Role
+from pate.data_file import load_data
+from pate.runs import Run
+from pate.runs.files import read_arrays
+from pate.typing import FloatArray, StrArray
+from pate.validation import expect
+from pate.votes import rows_of
+
+
+def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -> FloatArray:
+    """Return a student's probabilities ``[Q, C]`` for the samples with the ids ``wanted`` ``[Q]``.
+
+    Raises:
+        ValueError: if the file, a sample or a label is missing.
+    """
+    expect(path.is_file(), "--predictions, a file that `pate student predict` wrote", missing=str(path))
+    arrays = read_arrays(path, ("ids", "probabilities", "label_names"))
+    found = [str(name) for name in arrays["label_names"]]
+    expect(found == list(label_names), f"--predictions of the labels {', '.join(label_names)}", label_names=found)
+    return np.asarray(arrays["probabilities"][rows_of(wanted, arrays["ids"])], dtype=np.float64)
+
+
+def read_features(run: Run, wanted: StrArray, made_by: Mapping[str, str]) -> FloatArray:
+    """Return the public features ``[Q, F]`` of the samples with the ids ``wanted`` ``[Q]``, flattened.
+
+    Raises:
+        ValueError: if the run names no data, or their public records are not those that were voted on.
+    """
+    data = load_data(run)
+    same = data.fingerprint(Role.PUBLIC) == made_by.get("data")
+    expect(same, f"the public records that the teachers of {run.root} voted on", found="others")
+    public = data.records(Role.PUBLIC)
+    rows = public.features[rows_of(wanted, public.ids)]
+    return np.asarray(rows, dtype=np.float64).reshape(len(wanted), -1)
