@@ -2,17 +2,40 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import Any
 
+from pate.aggregators import Aggregator
 from pate.commands.parsing import ALONE, Preset, make_parser, open_run, parse, settings
-from pate.runs import LABEL
+from pate.commands.unscaled import completed
+from pate.runs import TEACHERS_VOTE
 from pate.stages.label import LabelSettings, label
+from pate.vote_store import VoteStore
 
 
 def main(args: Sequence[str], preset: Preset = ALONE) -> None:
-    """Run `pate label`."""
+    """Run `pate label`.
+
+    With a target epsilon, the noise that meets it is found first: the run's settings hold what is found, and so mean
+    the same when they are read again.
+    """
     parser = make_parser("label", label, skip={"run", "settings"}, settings=LabelSettings)
-    parsed = parse(parser, args, preset)
+    seen = {"-h", "--help"} & set(args)
+    parsed = parse(parser, args, preset, before=[] if seen else completed(args, preset))
     made = parser.instantiate(parsed)
+    asked = LabelSettings(**{field.name: made[field.name] for field in fields(LabelSettings)})
     run = open_run(parsed, settings(parser, parsed))
-    label(run, LabelSettings(**{field.name: made[field.name] for field in fields(LabelSettings)}))
-    print((run.root / LABEL.outputs[-1]).read_text(), end="")
+    if asked.target_epsilon is not None:
+        run.require(TEACHERS_VOTE)
+        asked = asked.meeting_target(VoteStore(run.root / TEACHERS_VOTE.outputs[0]).manifest().panel)
+        _write_noise(run.config["aggregator"]["init_args"], asked.aggregator)
+    label(run, asked)
+
+
+def _write_noise(settings: dict[str, Any], aggregator: Aggregator) -> None:
+    """Put the scales of an aggregator's noise, and of those within it, into its settings."""
+    for field in fields(aggregator):
+        value = getattr(aggregator, field.name)
+        if isinstance(value, Aggregator):
+            _write_noise(settings[field.name]["init_args"], value)
+        elif field.name in aggregator.noise_parameters:
+            settings[field.name] = value

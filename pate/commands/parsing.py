@@ -175,9 +175,9 @@ def _add_parameters(parser: StageParser, owner: Callable[..., Any], *, skip: set
         parser.add_function_arguments(owner, as_group=False, skip=skip)
 
 
-def parse(parser: ArgumentParser, args: Sequence[str], preset: Preset) -> Namespace:
-    """Return the parsed options ``args``, completed by those of ``preset``."""
-    return parser.parse_args([*preset.options(), *args])
+def parse(parser: ArgumentParser, args: Sequence[str], preset: Preset, *, before: Sequence[str] = ()) -> Namespace:
+    """Return the parsed options ``args``, completed by those of ``preset``, and those by ``before``."""
+    return parser.parse_args([*before, *preset.options(), *args])
 
 
 def with_saved(args: Sequence[str], preset: Preset, *saved: Path) -> Preset:

@@ -17,6 +17,7 @@ import numpy as np
 
 import pate
 from pate.accounting.budget import Budget
+from pate.accounting.calibration import Target
 from pate.accounting.charges import epsilon_after
 from pate.accounting.ledger import Ledger
 from pate.accounting.statement import Questions, describe, make_statement
@@ -29,10 +30,11 @@ from pate.stages.ledger_file import open_ledger
 from pate.stages.pending import destroy_others, destroy_settled, pending_release
 from pate.stages.rehearsal import rehearse
 from pate.stages.side_information import read_features, read_predictions
+from pate.stages.target import meeting
 from pate.typing import IntArray
 from pate.validation import expect, expect_count, expect_open_unit
 from pate.vote_store import VoteStore
-from pate.votes import Votes
+from pate.votes import Panel, Votes
 
 _RELEASE = "release"  # key in the stage's state and in the statement: the number of their release
 _STATEMENT = "statement"  # key in the stage's state: the digest of the statement
@@ -52,6 +54,8 @@ class LabelSettings:
         query_seed: seed of the public order in which samples are taken.
         noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private. None for noise from
             the operating system's entropy.
+        target_epsilon: what this release may cost at most, at this delta and under the aggregator's relation: its noise
+            is scaled by the one factor that meets it. None for noise as it is given.
         predictions: an ``.npz`` with ``ids`` and ``probabilities``: predictions for public samples by a student of an
             earlier release, for an aggregator that needs them.
 
@@ -65,6 +69,7 @@ class LabelSettings:
     max_epsilon: float | None = None
     query_seed: int = 0
     noise_seed: int | None = None
+    target_epsilon: float | None = None
     predictions: Path | None = None
 
     def __post_init__(self) -> None:
@@ -76,6 +81,21 @@ class LabelSettings:
         name, needed = type(self.aggregator).__name__, self.aggregator.needs_predictions
         use = f"--predictions, which {name} needs" if needed else f"no --predictions, of which {name} makes no use"
         expect(needed == (self.predictions is not None), use, predictions=self.predictions and str(self.predictions))
+
+    def meeting_target(self, panel: Panel) -> LabelSettings:
+        """Return the settings with the noise that meets their target on a panel; as they are without a target.
+
+        Repeating it changes nothing. Raises ``ValueError`` if no noise meets the target, or the budget is below it.
+        """
+        if self.target_epsilon is None:
+            return self
+        target = Target(
+            epsilon=self.target_epsilon,
+            delta=self.delta,
+            num_queries=self.num_queries,
+            neighboring_relation=self.aggregator.neighboring_relation,
+        )
+        return replace(self, aggregator=meeting(self.aggregator, target, panel, self.budget))
 
     @property
     def budget(self) -> Budget | None:
@@ -106,6 +126,7 @@ def label(run: Run, settings: LabelSettings) -> None:
     sealing_key(run)
     store = VoteStore(run.root / TEACHERS_VOTE.outputs[0])
     manifest = store.manifest()
+    settings = settings.meeting_target(manifest.panel)
     size = len(manifest.ids)
     expect(settings.num_queries <= size, f"num_queries <= {size}", num_queries=settings.num_queries)
     rows = np.random.default_rng(settings.query_seed).permutation(size)[: settings.num_queries]

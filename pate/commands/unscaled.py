@@ -1,0 +1,198 @@
+"""An aggregator without its noise: with a target epsilon its name is enough, or its name and some settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from enum import Enum
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pate.accounting.calibration import Target
+from pate.accounting.relation import NeighboringRelation
+from pate.aggregators import Aggregator, registered
+from pate.aggregators.base import Outlook
+from pate.commands.parsing import Preset, run_folder
+from pate.runs import TEACHERS_VOTE, Json, Run
+from pate.runs.renamed import RENAMED
+from pate.validation import expect
+from pate.vote_store import VoteStore
+from pate.votes import Panel
+
+
+def completed(args: Sequence[str], preset: Preset) -> list[str]:
+    """Return options, to be put before all others, that give an aggregator what it lacks to be scaled.
+
+    Args:
+        args: the options of `pate label`.
+        preset: what they are given beside.
+
+    Returns:
+        ``--aggregator`` in one word with a unit of noise, or with what its class chooses for the target; nothing if all
+        its noise is given, or if no class is known, which the parser says better.
+
+    Raises:
+        ValueError: if noise is missing and there is no target, if some noise is given but not all, or if the class
+            needs settings that a target does not suggest.
+    """
+    given = _given([*preset.options(), *args])
+    epsilon, asked = given.get("target_epsilon"), given.get("aggregator") or {}
+    name = asked.get("class_path")
+    if name is None:
+        known = ", ".join(registered())
+        expect(epsilon is None, f"--aggregator with --target_epsilon, one of {known}", aggregator=None)
+        return []
+    cls = _kind(name)
+    if cls is None:
+        return []
+    settings, noise = asked["init_args"], cls.noise_parameters
+    missing = [each for each in noise if each not in settings]
+    if not missing:
+        return []
+    options = ", ".join(f"--aggregator.{each}" for each in missing)
+    if epsilon is None:
+        expect(False, f"the noise of {cls.__name__} ({options}), or --target_epsilon, which finds it", noise=None)
+    expect(len(missing) == len(noise), f"all noise of {cls.__name__} or none of it", missing=options)
+    required = set(_required(cls))
+    relation = _relation(settings.get("neighboring_relation"))
+    if required <= {*settings, *noise} and not _splits(cls):
+        return _word(name, dict.fromkeys(noise, 1.0))
+    run = Run(run_folder(args) or preset.run or Path())
+    if not run.is_finished(TEACHERS_VOTE):
+        run.require(TEACHERS_VOTE)
+    panel = VoteStore(run.root / TEACHERS_VOTE.outputs[0]).manifest().panel
+    target = Target(
+        epsilon=_number(given, "target_epsilon"),
+        delta=_number(given, "delta"),
+        num_queries=int(_number(given, "num_queries")),
+        neighboring_relation=relation,
+    )
+    start = _start(cls, settings, target, panel)
+    return _word(name, {key: value for key, value in _plain(start).items() if key in required | set(noise)})
+
+
+def _start(cls: type[Aggregator], settings: Mapping[str, Any], target: Target, panel: Panel) -> Aggregator:
+    """Return what a class chooses for a target, given some of its settings."""
+    if _splits(cls):
+        share = settings.get("delta_test")
+        found = cls.for_target(target, panel, delta_test=None if share is None else float(share))
+        reached = f"a target that some noise reaches, with delta = {target.delta:g}"
+        expect(found is not None, reached, target_epsilon=target.epsilon)
+        assert found is not None
+        return found
+    outlook = Outlook(
+        panel=panel,
+        num_queries=target.num_queries,
+        delta=target.delta,
+        relation=target.neighboring_relation,
+        labels_per_sample=int(settings["k"]) if "k" in settings else None,
+    )
+    try:
+        proposed = cls.proposals(outlook)
+    except ValueError:
+        lacking = [each for each in _required(cls) if each not in (*settings, *cls.noise_parameters)]
+        said = ", ".join(f"{each} (--aggregator.{each})" for each in lacking)
+        expect(not lacking, f"{said} of {cls.__name__}, which no target suggests", **dict.fromkeys(lacking))
+        raise
+    expect(proposed, f"settings of {cls.__name__}, which proposes none for {panel.num_labels} labels", aggregator=None)
+    return proposed[0]
+
+
+def _splits(cls: type[Aggregator]) -> bool:
+    """Whether a class chooses the proportions of its noise by the target."""
+    own: Any = cls.for_target
+    default: Any = Aggregator.for_target
+    return own.__func__ is not default.__func__
+
+
+def _given(words: Sequence[str]) -> Json:
+    """Return what files and options say, the later over the earlier: numbers as they stand, and the aggregator."""
+    given: Json = {}
+    left = list(words)
+    while left:
+        name, equals, value = left.pop(0).partition("=")
+        if not name.startswith("--"):
+            continue
+        if not equals:
+            value = left.pop(0) if left and not left[0].startswith("--") else ""
+        key = name.removeprefix("--")
+        if key == "config" and Path(value).is_file():
+            _merge(given, _loaded(Path(value).read_text()))
+        elif key in ("target_epsilon", "delta", "num_queries", "aggregator"):
+            _merge(given, {key: _file_or_value(value)})
+        elif key.startswith("aggregator."):
+            inner = key.removeprefix("aggregator.").removeprefix("init_args.")
+            _merge(given, {"aggregator": {inner: _loaded(value)}})
+    return given
+
+
+def _merge(given: Json, content: Any) -> None:
+    for key, value in (content if isinstance(content, dict) else {}).items():
+        if key != "aggregator":
+            given[key] = value
+            continue
+        said = {"class_path": value} if isinstance(value, str) else value if isinstance(value, dict) else {}
+        before = given.get("aggregator") or {"class_path": None, "init_args": {}}
+        path = said.get("class_path", before["class_path"])
+        kept = before["init_args"] if path == before["class_path"] else {}
+        inner = said.get("init_args", {name: each for name, each in said.items() if name != "class_path"})
+        given["aggregator"] = {"class_path": path, "init_args": kept | (inner or {})}
+
+
+def _file_or_value(value: str) -> Any:
+    return _loaded(Path(value).read_text() if value.endswith((".yaml", ".yml")) and Path(value).is_file() else value)
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return None  # the parser says what is wrong with it
+
+
+def _number(given: Json, name: str) -> float:
+    value = given.get(name)
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise ValueError(f"Expected a number --{name}, got {name}={value!r}") from None
+
+
+def _relation(value: Any) -> NeighboringRelation:
+    names = {each.name: each for each in NeighboringRelation}
+    return names.get(str(value), NeighboringRelation.REPLACE_RECORD)
+
+
+def _kind(name: str) -> type[Aggregator] | None:
+    """Return the class of a short name or of a path; None if there is no such aggregator."""
+    module, _, cls = name.rpartition(".")
+    try:
+        found = getattr(import_module(module), cls) if module else registered().get(RENAMED.get(name, name))
+    except (ImportError, AttributeError, ValueError):
+        return None
+    return found if isinstance(found, type) and issubclass(found, Aggregator) else None
+
+
+def _required(cls: type[Aggregator]) -> list[str]:
+    return [each.name for each in fields(cls) if each.default is MISSING and each.default_factory is MISSING]
+
+
+def _plain(aggregator: Aggregator) -> Json:
+    """Return the settings of an aggregator as they are read from a file."""
+    found: Json = {}
+    for field in fields(aggregator):
+        value = getattr(aggregator, field.name)
+        if isinstance(value, Aggregator):
+            path = f"{type(value).__module__}.{type(value).__name__}"
+            found[field.name] = {"class_path": path, "init_args": _plain(value)}
+        else:
+            found[field.name] = value.name if isinstance(value, Enum) else value
+    return found
+
+
+def _word(name: str, settings: Json) -> list[str]:
+    return [f"--aggregator={json.dumps({'class_path': name, 'init_args': settings})}"]
