@@ -19,29 +19,37 @@ if TYPE_CHECKING:
     )
     from pate.aggregators import Aggregator, NoisyVotes, Release, StableTopK, TauVoting
     from pate.mechanisms import private_generator
+    from pate.runs.released import ReleasedLabels
+    from pate.stages.label import LabelSettings
+    from pate.stages.votes_label import label
     from pate.votes import Panel, Votes
+    from pate.votes_file import NamedVotes
 
 __version__ = "0.3.0"
 
 __all__ = [
     "Aggregator",
     "Budget",
+    "LabelSettings",
     "Ledger",
+    "NamedVotes",
     "NeighboringRelation",
     "NoisyVotes",
     "Panel",
     "RDPAccountant",
     "Release",
+    "ReleasedLabels",
     "StableTopK",
     "TauVoting",
     "Votes",
+    "label",
     "private_generator",
     "read_ledger",
     "verify_ledger",
     "verify_statement",
 ]
 
-_ROOMS = ("pate.accounting", "pate.aggregators", "pate.mechanisms", "pate.votes")
+_ROOMS = ("pate.accounting", "pate.aggregators", "pate.mechanisms", "pate.votes", "pate.stages.votes_label")
 
 
 def __getattr__(name: str) -> Any:

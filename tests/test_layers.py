@@ -34,6 +34,7 @@ ALLOWED = {
     "aggregators": {"accounting", "mechanisms", "votes"},
     "runs": {"votes"},
     "vote_store": {"runs", "votes"},
+    "votes_file": {"runs", "votes"},
     "data": {"runs"},
     "data_file": {"data", "runs"},
     "teachers": {"data", "runs", "vote_store", "votes"},

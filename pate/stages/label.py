@@ -21,7 +21,18 @@ from pate.accounting.ledger import Ledger
 from pate.accounting.statement import Questions, describe, make_statement
 from pate.aggregators.base import Aggregator, Release
 from pate.mechanisms.noise import private_generator, seeded_generator
-from pate.runs import LABEL, TEACHERS_FIT, TEACHERS_VOTE, Run, digest, labels_file, replacing, write_json, write_text
+from pate.runs import (
+    LABEL,
+    TEACHERS_VOTE,
+    Run,
+    digest,
+    first_stage,
+    labels_file,
+    replacing,
+    voting_stage,
+    write_json,
+    write_text,
+)
 from pate.runs.files import read_arrays
 from pate.runs.released import Queries, ReleasedLabels, sealing_key
 from pate.stages.ledger_file import open_ledger
@@ -96,7 +107,7 @@ def label(run: Run, settings: LabelSettings) -> None:
         ValueError: if the votes are missing, the release would exceed the budget, or it cannot be made; nothing is
             spent then.
     """
-    run.require(TEACHERS_VOTE)
+    run.require(voting_stage(run))
     # labels that could not be sealed would be paid for and lost
     sealing_key(run)
     store = VoteStore(run.root / TEACHERS_VOTE.outputs[0])
@@ -261,8 +272,8 @@ def _settle_and_state(run: Run, aggregator: Aggregator, released: ReleasedLabels
     panel, realised = released.panel, None
     if released.tiers is not None:
         realised = aggregator.charges(Release(released.labels, released.mask, tiers=released.tiers), panel)
-    begun = run.state(TEACHERS_FIT)
-    assert begun is not None, "teachers come before labels"
+    begun = run.state(first_stage(run))
+    assert begun is not None, "teachers or their votes come before labels"
     ledger = open_ledger(run)
     ledger.settle(released.release, realised=realised)
     statement = make_statement(
