@@ -7,6 +7,8 @@ Most programs need no more than the names below, which are imported when they ar
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pate.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from pate.accounting import (
         Budget,
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
     from pate.stages.votes_label import label
     from pate.votes import Panel, Votes
     from pate.votes_file import NamedVotes
-
-__version__ = "0.3.0"
 
 __all__ = [
     "Aggregator",

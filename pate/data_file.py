@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import yaml
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentError, ArgumentParser
 
 from pate.data.source import DataSource
 from pate.runs import VOTES_IMPORT, Json, Run, first_stage
@@ -24,11 +24,32 @@ def load_data(run: Run) -> DataSource:
         known = begun is not None and begun["config"].get("data") is not None
         give = "the run's public and test records; the same `pate label --votes`, with --config data.yaml, adds them"
         expect(known, give, data=None, run=str(run.root))
+    parser = _parser()
+    source: DataSource = parser.instantiate(parser.parse_path(run.data_config)).data
+    return source
+
+
+def read_data(path: Path) -> tuple[Json, DataSource]:
+    """Return what a ``data.yaml`` says of its data, in the resolved form that a run keeps, and their source.
+
+    Raises ``ValueError`` if the file is missing or describes no source.
+    """
+    expect(path.is_file(), "a data.yaml that names public and test records", missing=str(path))
+    parser = _parser()
+    try:
+        parsed = parser.parse_path(path)
+        source: DataSource = parser.instantiate(parsed).data
+    except ArgumentError as error:
+        raise ValueError(f"Expected a source of records under `data:` in {path}, got {error}") from None
+    described: Json = yaml.safe_load(parser.dump(parsed, skip_unset=False))["data"]
+    return described, source
+
+
+def _parser() -> ArgumentParser:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--data", type=DataSource, required=True)
     parser.add_argument("--ledger", type=str | None, default=None)
-    source: DataSource = parser.instantiate(parser.parse_path(run.data_config)).data
-    return source
+    return parser
 
 
 def expect_described(run: Run) -> None:

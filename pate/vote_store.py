@@ -166,8 +166,8 @@ class VoteStore:
         found = 0
         for path in sorted(self.folder.glob("votes_*.npy"), key=_first_teacher):
             if (behind := _teachers_behind(path)) is not None:
-                give = "the ballots [N, T, C] of all teachers, which the aggregator needs"
-                expect(not ballots, give, counts_alone=f"{behind} teachers")
+                give = "ballots [N, T, C] of every teacher, which are needed here, in place of counts"
+                expect(not ballots, give, teachers_with_counts_alone=behind)
                 expect(found + behind <= num_teachers, f"votes of {num_teachers} teachers", found=found + behind)
                 counts += _counts_in(path, (len(ids), counts.shape[1]), behind)[chosen]
                 found += behind

@@ -32,7 +32,7 @@ def add_votes(parser: ArgumentParser) -> None:
         "--unit",
         type=str | None,
         default=None,
-        help="with --votes: the statement's word for what reaches one teacher alone (default: that of the run, or record)",
+        help="with --votes: the statement's word for what reaches one teacher alone (default: the run's, or record)",
     )
     parser.add_argument(
         "--data",

@@ -14,7 +14,6 @@ from typing import IO
 
 import numpy as np
 
-import pate
 from pate.accounting.budget import Budget
 from pate.accounting.charges import epsilon_after
 from pate.accounting.ledger import Ledger
@@ -39,6 +38,7 @@ from pate.stages.ledger_file import open_ledger
 from pate.stages.rehearsal import rehearse
 from pate.typing import FloatArray, IntArray, StrArray
 from pate.validation import expect, expect_count, expect_open_unit
+from pate.version import __version__
 from pate.vote_store import VoteStore
 from pate.votes import Votes, rows_of
 
@@ -288,7 +288,7 @@ def _settle_and_state(run: Run, aggregator: Aggregator, released: ReleasedLabels
         delta=released.delta,
         relation=aggregator.neighboring_relation,
         unit=str(begun["config"].get("unit", "record")),
-        versions={"pate": pate.__version__} | {name: version(name) for name in ("numpy", "scipy", "torch")},
+        versions={"pate": __version__} | {name: version(name) for name in ("numpy", "scipy", "torch")},
         of_this_run_alone=run.ledger is None,
     )
     write_json(run.root / LABEL.outputs[1], statement | {_RELEASE: released.release})

@@ -10,6 +10,7 @@ from typing import Any
 
 from pate.accounting.statement import describe
 from pate.aggregators.base import Aggregator
+from pate.data_file import read_data
 from pate.runs import LABEL, Json
 from pate.runs.locks import lock_run, release_locks
 from pate.runs.released import ReleasedLabels
@@ -39,6 +40,7 @@ def label(
     settings: LabelSettings,
     *,
     run: Path | str,
+    data: Path | str | None = None,
     unit: str | None = None,
     ledger: Path | str | None = None,
     overwrite: bool = False,
@@ -52,6 +54,7 @@ def label(
         votes: the votes, those of each silo, or a file or folder of them as for `pate label --votes`.
         settings: the queries, the mechanism, delta and the budget.
         run: the folder of the run, made if it is missing.
+        data: a ``data.yaml`` that names public and test records, which `pate student` needs; None for that of the run.
         unit: the word for what reaches one teacher alone, such as ``patient``; None for that of the run, or ``record``.
         ledger: the ledger of the private data behind the votes. None for the file beside the votes; for votes from
             memory the run then has its own, which counts this run alone.
@@ -66,11 +69,12 @@ def label(
     else:
         silos = (votes,) if isinstance(votes, NamedVotes) else tuple(votes)
         source = VotesFrom(silos=silos, unit=unit, ledger=place)
+    described, records = (None, None) if data is None else read_data(Path(data))
     root = Path(run)
     lock_run(root)
     try:
-        opened = open_votes_run(root, source, overwrite=overwrite)
-        import_votes(opened, source)
+        opened = open_votes_run(root, source, data=described, overwrite=overwrite)
+        import_votes(opened, source, records)
         labelled = replace(opened, config=_config_of(settings))
         stage.label(labelled, settings)
         released = ReleasedLabels.load(labelled)
