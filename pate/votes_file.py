@@ -99,10 +99,10 @@ class NamedVotes:
         except ValueError as error:
             raise ValueError(f"{error} ({path})") from None
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path | str) -> None:
         """Write the ``.npz`` that `read` reads, whole or not at all."""
         found = {name: getattr(self, name) for name in _NAMES}
-        write_arrays(path, **{name: np.asarray(value) for name, value in found.items() if value is not None})
+        write_arrays(Path(path), **{name: np.asarray(value) for name, value in found.items() if value is not None})
 
     def packed(self) -> UInt8Array | None:
         """Return the ballots as bits by teacher, ``[T, N, ceil(C / 8)]``; None if only counts are known."""
