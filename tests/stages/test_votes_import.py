@@ -385,3 +385,43 @@ def test_a_run_that_is_gone_leaves_its_ledger(place: Path) -> None:
     shutil.rmtree("runs")
     assert label("--votes=votes.npz") == 0
     assert spent() == 2
+
+
+# Neighbors
+
+
+def world(place: Path, votes: NamedVotes, capsys: Captured) -> dict[str, bytes]:
+    """Label the votes in the same place with the same key and noise; return all that is published or printed."""
+    shutil.rmtree(place, ignore_errors=True)
+    (place / "run" / "private").mkdir(parents=True)
+    (place / "run" / "private" / "partition.json").write_text(json.dumps({"key": "5a" * 32}))
+    votes.save(place / "votes.npz")
+    capsys.readouterr()
+    words = ("--config=recipe/data.yaml", "--noise_seed=3", "--max_epsilon=50")
+    assert label(f"--votes={place}/votes.npz", *words, run=str(place / "run")) == 0
+    out = capsys.readouterr()
+    seen = {"out": out.out.encode(), "err": out.err.encode()}
+    files = [path for path in (place / "run").rglob("*") if path.is_file() and "private" not in path.parts]
+    seen |= {path.name: path.read_bytes() for path in files}
+    statement = json.loads(seen.pop("privacy.json"))
+    # the hour differs, and with it the digest of the ledger's rows
+    del statement["ledger"]["digest"]
+    for release in statement["releases"]:
+        del release["at"]
+    return seen | {"privacy.json": json.dumps(statement).encode()}
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_one_teacher_who_votes_otherwise_changes_only_what_is_released(
+    counts: bool, place: Path, capsys: Captured
+) -> None:
+    before = made_votes()
+    assert before.ballots is not None
+    ballots = before.ballots.copy()
+    ballots[:, 3] ^= 1
+    after = NamedVotes(ids=before.ids, label_names=NAMES, ballots=ballots)
+    worlds = [world(place / "here", part(votes, slice(0, 20), counts=counts), capsys) for votes in (before, after)]
+    released = [one.pop("labels.npz") for one in worlds]
+    assert released[0] != released[1]
+    assert worlds[0] == worlds[1]
+    assert {"label.yaml", "privacy.txt", "data.yaml", "out"} <= worlds[0].keys()
