@@ -7,6 +7,8 @@ Most programs need no more than the names below, which are imported when they ar
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pate.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from pate.accounting import (
         Budget,
@@ -19,29 +21,35 @@ if TYPE_CHECKING:
     )
     from pate.aggregators import Aggregator, NoisyVotes, Release, StableTopK, TauVoting
     from pate.mechanisms import private_generator
+    from pate.runs.released import ReleasedLabels
+    from pate.stages.label import LabelSettings
+    from pate.stages.votes_label import label
     from pate.votes import Panel, Votes
-
-__version__ = "0.3.0"
+    from pate.votes_file import NamedVotes
 
 __all__ = [
     "Aggregator",
     "Budget",
+    "LabelSettings",
     "Ledger",
+    "NamedVotes",
     "NeighboringRelation",
     "NoisyVotes",
     "Panel",
     "RDPAccountant",
     "Release",
+    "ReleasedLabels",
     "StableTopK",
     "TauVoting",
     "Votes",
+    "label",
     "private_generator",
     "read_ledger",
     "verify_ledger",
     "verify_statement",
 ]
 
-_ROOMS = ("pate.accounting", "pate.aggregators", "pate.mechanisms", "pate.votes")
+_ROOMS = ("pate.accounting", "pate.aggregators", "pate.mechanisms", "pate.votes", "pate.stages.votes_label")
 
 
 def __getattr__(name: str) -> Any:

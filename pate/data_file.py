@@ -5,36 +5,65 @@ from __future__ import annotations
 from pathlib import Path
 
 import yaml
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentError, ArgumentParser
 
 from pate.data.source import DataSource
-from pate.runs import TEACHERS_FIT, Json, Run
+from pate.runs import VOTES_IMPORT, Json, Run, first_stage
 from pate.validation import expect
 
 
 def load_data(run: Run) -> DataSource:
     """Return the data source that ``data.yaml`` in the run's folder describes.
 
-    Raises ``ValueError`` if that file is missing, or describes other data than those of `teachers fit`.
+    Raises ``ValueError`` if that file is missing, names no data, or describes other data than those that the run was
+    begun with.
     """
     expect_described(run)
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_argument("--data", type=DataSource, required=True)
-    parser.add_argument("--ledger", type=str | None, default=None)
+    if first_stage(run) is VOTES_IMPORT:
+        begun = run.state(VOTES_IMPORT)
+        known = begun is not None and begun["config"].get("data") is not None
+        give = "the run's public and test records; the same `pate label --votes`, with --config data.yaml, adds them"
+        expect(known, give, data=None, run=str(run.root))
+    parser = _parser()
     source: DataSource = parser.instantiate(parser.parse_path(run.data_config)).data
     return source
 
 
+def read_data(path: Path) -> tuple[Json, DataSource]:
+    """Return what a ``data.yaml`` says of its data, in the resolved form that a run keeps, and their source.
+
+    Raises ``ValueError`` if the file is missing or describes no source.
+    """
+    expect(path.is_file(), "a data.yaml that names public and test records", missing=str(path))
+    parser = _parser()
+    try:
+        parsed = parser.parse_path(path)
+        source: DataSource = parser.instantiate(parsed).data
+    except ArgumentError as error:
+        raise ValueError(f"Expected a source of records under `data:` in {path}, got {error}") from None
+    described: Json = yaml.safe_load(parser.dump(parsed, skip_unset=False))["data"]
+    return described, source
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--data", type=DataSource, required=True)
+    parser.add_argument("--ledger", type=str | None, default=None)
+    return parser
+
+
 def expect_described(run: Run) -> None:
-    """Raise ``ValueError`` if ``data.yaml`` is missing, damaged, or describes other data than `teachers fit` had."""
-    begun, found = run.state(TEACHERS_FIT), _described(run.root)
+    """Raise ``ValueError`` if ``data.yaml`` is missing, damaged, or describes other data than the first stage had."""
+    first = first_stage(run)
+    begun, found = run.state(first), _described(run.root)
     if begun is None:
         expect(found is not None, "a run with a data.yaml", run=str(run.root))
         return
-    again = "The same `pate teachers fit` puts it back"
+    again = f"The same `pate {first.name}` puts it back"
     expect(found is not None, f"the data.yaml of a run. {again}", missing=str(run.data_config))
     same = found is not None and found["data"] == begun["config"].get("data")
-    own = f"the data that `teachers fit` was begun with. {again}, or train other teachers with --overwrite"
+    other = "import the votes again" if first is VOTES_IMPORT else "train other teachers"
+    own = f"the data that `{first.name}` was begun with. {again}, or {other} with --overwrite"
     expect(same, own, changed=str(run.data_config))
 
 
@@ -55,8 +84,11 @@ def _described(root: Path) -> Json | None:
         found = yaml.safe_load(path.read_text())
     except (yaml.YAMLError, ValueError):
         found = None
-    whole = isinstance(found, dict) and found.get("data") and isinstance(found.get("ledger"), str | None)
-    again = "Delete it, and the same `pate teachers fit` puts it back"
+    first = first_stage(Run(root))
+    # votes from elsewhere need no data
+    named = isinstance(found, dict) and (found.get("data") or (first is VOTES_IMPORT and "data" in found))
+    whole = named and isinstance(found.get("ledger"), str | None)
+    again = f"Delete it, and the same `pate {first.name}` puts it back"
     expect(whole, f"where data and ledger lie. {again}", damaged=str(path))
     described: Json = found
     return described

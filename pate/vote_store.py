@@ -1,4 +1,4 @@
-"""Votes on disk: the packed ballots of chunks of teachers, and a manifest that describes them."""
+"""Votes on disk: packed ballots or counts of chunks of teachers, and a manifest that describes them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pate.runs import Json, digest, replacing, write_json
+from pate.runs import TEACHERS_VOTE, Json, Run, digest, replacing, voting_stage, write_json
 from pate.typing import IntArray, UInt8Array
 from pate.validation import expect
 from pate.votes import Panel, Votes, teacher_blocks, unpack_ballots
 
 _MANIFEST = "manifest.json"
+_COUNTS = "_counts_"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +70,8 @@ class VoteStore:
     """Votes on disk: one ``.npy`` of packed ballots per chunk, and a `VoteManifest`.
 
     Beside each ``votes_00000.npy`` lies ``votes_00000.json`` with what it was made from and a digest of its content;
-    the manifest holds all digests.
+    the manifest holds all digests. Where only the counts of teachers are known, as of 20 from number 10 on, they lie in
+    ``votes_00010_counts_20.npy``.
     """
 
     folder: Path
@@ -88,9 +92,16 @@ class VoteStore:
 
     def save_chunk(self, teachers: range, packed: UInt8Array, *, made_from: str = "") -> None:
         """Write the packed votes of a chunk, and beside them a record of what they were made from."""
-        path = self.chunk_file(teachers)
+        self._save(self.chunk_file(teachers), packed, made_from)
+
+    def save_counts(self, teachers: range, counts: IntArray, *, made_from: str = "") -> None:
+        """Write the counts ``[Q, C]`` of teachers whose ballots are not known, and a record as `save_chunk` does."""
+        path = self.folder / f"{self.chunk_file(teachers).stem}{_COUNTS}{len(teachers)}.npy"
+        self._save(path, counts, made_from)
+
+    def _save(self, path: Path, array: NDArray[Any], made_from: str) -> None:
         with replacing(path) as file:
-            np.save(file, packed)
+            np.save(file, array)
         write_json(path.with_suffix(".json"), {"made_from": made_from, "digest": digest(path)})
 
     def origins(self) -> dict[str, str]:
@@ -149,21 +160,30 @@ class VoteStore:
             ballots: whether to return the ballots ``[Q, T, C]`` too.
 
         Raises:
-            ValueError: if votes are missing, or do not have the shape that the manifest says.
+            ValueError: if votes are missing, or do not have the shape that the manifest says; or if ballots are asked
+                for where only counts are known.
         """
         manifest = self.manifest()
-        ids, num_labels, num_teachers = manifest.ids, manifest.panel.num_labels, manifest.num_teachers
+        ids, num_teachers = manifest.ids, manifest.num_teachers
         chosen = np.arange(len(ids)) if rows is None else np.asarray(rows)
-        counts = np.zeros((len(chosen), num_labels), dtype=np.int64)
-        said = np.empty((len(chosen), num_teachers if ballots else 0, num_labels), dtype=np.uint8)
-        found, width = 0, -(-num_labels // 8)
-        files = sorted(self.folder.glob("votes_*.npy"), key=_first_teacher)
-        for path, packed in ((path, np.load(path, mmap_mode="r")) for path in files):
+        counts = np.zeros((len(chosen), manifest.panel.num_labels), dtype=np.int64)
+        said = np.empty((len(chosen), num_teachers if ballots else 0, counts.shape[1]), dtype=np.uint8)
+        found = 0
+        for path in sorted(self.folder.glob("votes_*.npy"), key=_first_teacher):
+            if (behind := _teachers_behind(path)) is not None:
+                give = "ballots [N, T, C] of every teacher, which are needed here, in place of counts"
+                expect(not ballots, give, teachers_with_counts_alone=behind)
+                expect(found + behind <= num_teachers, f"votes of {num_teachers} teachers", found=found + behind)
+                counts += _counts_in(path, (len(ids), counts.shape[1]), behind)[chosen]
+                found += behind
+                continue
+            packed = np.load(path, mmap_mode="r")
+            width = -(-counts.shape[1] // 8)
             wanted = packed.dtype == np.uint8 and packed.ndim == 3 and packed.shape[1:] == (len(ids), width)
             expect(wanted, f"votes on {len(ids)} samples, {width} bytes each, in {path.name}", found=packed.shape)
             expect(found + len(packed) <= num_teachers, f"votes of {num_teachers} teachers", found=found + len(packed))
             for block in teacher_blocks(len(packed), counts.size):
-                own = unpack_ballots(packed[block] if rows is None else packed[block, chosen], num_labels)
+                own = unpack_ballots(packed[block] if rows is None else packed[block, chosen], counts.shape[1])
                 counts += own.sum(axis=0, dtype=np.int64)
                 if ballots:
                     said[:, found : found + len(own)] = own.transpose(1, 0, 2)
@@ -171,6 +191,12 @@ class VoteStore:
         expect(found == num_teachers, f"votes of {num_teachers} teachers", found=found)
         votes = Votes(counts=counts, num_teachers=num_teachers, ballots=said if ballots else None)
         return votes, [ids[row] for row in chosen]
+
+
+def finished_votes(run: Run) -> VoteStore:
+    """Return the votes of a run. Raises ``ValueError`` unless all of them were cast, or imported, and are unchanged."""
+    run.require(voting_stage(run))
+    return VoteStore(run.root / TEACHERS_VOTE.outputs[0])
 
 
 def _read(path: Path) -> Json:
@@ -188,4 +214,20 @@ def _damaged(path: Path, error: Exception) -> ValueError:
 
 
 def _first_teacher(path: Path) -> int:
-    return int(path.stem.removeprefix("votes_"))
+    return int(path.stem.removeprefix("votes_").split(_COUNTS)[0])
+
+
+def _teachers_behind(path: Path) -> int | None:
+    """Return of how many teachers a file holds counts; None if it holds ballots."""
+    _, counts, number = path.stem.partition(_COUNTS)
+    return int(number) if counts else None
+
+
+def _counts_in(path: Path, shape: tuple[int, int], num_teachers: int) -> IntArray:
+    counts: IntArray = np.load(path, mmap_mode="r")
+    right = counts.dtype == np.int64 and counts.shape == shape
+    expect(right, f"counts of {shape[0]} samples and {shape[1]} labels in {path.name}", found=counts.shape)
+    # what lies outside is PRIVATE, and not to be printed
+    inside = counts.min(initial=0) >= 0 and counts.max(initial=0) <= num_teachers
+    expect(inside, f"counts in 0..{num_teachers} in {path.name}", found="others")
+    return counts

@@ -5,11 +5,12 @@ from dataclasses import fields
 from typing import Any
 
 from pate.aggregators import Aggregator
-from pate.commands.parsing import ALONE, Preset, make_parser, open_run, parse, settings
+from pate.commands.parsing import ALONE, Preset, make_parser, open_run, settings
 from pate.commands.unscaled import completed
-from pate.runs import TEACHERS_VOTE
+from pate.commands.votes import add_votes, bring_votes, parse_with_votes, without_votes
+from pate.runs import LABEL
 from pate.stages.label import LabelSettings, label
-from pate.vote_store import VoteStore
+from pate.vote_store import finished_votes
 
 
 def main(args: Sequence[str], preset: Preset = ALONE) -> None:
@@ -19,16 +20,18 @@ def main(args: Sequence[str], preset: Preset = ALONE) -> None:
     the same when they are read again.
     """
     parser = make_parser("label", label, skip={"run", "settings"}, settings=LabelSettings)
+    add_votes(parser)
     seen = {"-h", "--help"} & set(args)
-    parsed = parse(parser, args, preset, before=[] if seen else completed(args, preset))
+    parsed = parse_with_votes(parser, args, preset, before=[] if seen else completed(args, preset))
     made = parser.instantiate(parsed)
     asked = LabelSettings(**{field.name: made[field.name] for field in fields(LabelSettings)})
-    run = open_run(parsed, settings(parser, parsed))
+    bring_votes(parser, parsed, made.data)
+    run = open_run(parsed, without_votes(settings(parser, parsed)))
     if asked.target_epsilon is not None:
-        run.require(TEACHERS_VOTE)
-        asked = asked.meeting_target(VoteStore(run.root / TEACHERS_VOTE.outputs[0]).manifest().panel)
+        asked = asked.meeting_target(finished_votes(run).manifest().panel)
         _write_noise(run.config["aggregator"]["init_args"], asked.aggregator)
     label(run, asked)
+    print((run.root / LABEL.outputs[-1]).read_text(), end="")
 
 
 def _write_noise(settings: dict[str, Any], aggregator: Aggregator) -> None:

@@ -19,10 +19,11 @@ from pate.aggregators import Aggregator, load_plugins
 from pate.data.features import FeatureMap
 from pate.data.source import DataSource
 from pate.data_file import expect_described, load_ledger
-from pate.runs import TEACHERS_FIT, Json, Run
+from pate.runs import VOTES_IMPORT, Json, Run, first_stage
 from pate.runs.locks import lock_run
 from pate.runs.renamed import RENAMED, RENAMED_PATHS
-from pate.stages.ledger_file import choose_ledger, expect_ledger
+from pate.stages.ledger_file import choose_ledger, expect_ledger, with_ledger
+from pate.validation import expect
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,16 +225,13 @@ def open_run(parsed: Namespace, config: Json, data: DataSource | None = None) ->
         lock_run(Path(parsed.run), shared=parsed.get("share") is not None)
     run = Run(Path(parsed.run), overwrite=parsed.overwrite, config=config, ledger=load_ledger(Path(parsed.run)))
     if data is None:
-        if run.state(TEACHERS_FIT) is not None:
+        if run.state(first_stage(run)) is not None:
             # which ledger counts is said there
             expect_described(run)
     else:
+        of_votes = first_stage(run) is VOTES_IMPORT
+        expect(not of_votes, "a run folder of their own for teachers, without imported votes", run=str(run.root))
         asked = Path(config["ledger"]) if config.get("ledger") else None
-        ledger = choose_ledger(run.root, asked, data, overwrite=run.overwrite)
-        begun = run.state(TEACHERS_FIT)
-        # the place of the ledger does not affect what teachers learn, and it may have been moved since
-        kept = begun is not None and ledger == run.ledger
-        named = begun["config"].get("ledger") if begun is not None and kept else ledger and str(ledger)
-        run = replace(run, config=config | {"ledger": named}, ledger=ledger)
+        run = with_ledger(run, choose_ledger(run.root, asked, data, overwrite=run.overwrite))
     expect_ledger(run)
     return run

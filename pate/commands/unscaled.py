@@ -17,11 +17,13 @@ from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, registered
 from pate.aggregators.base import Outlook
 from pate.commands.parsing import Preset, run_folder
-from pate.runs import TEACHERS_VOTE, Json, Run
+from pate.data.source import located
+from pate.runs import Json, Run
 from pate.runs.renamed import RENAMED
 from pate.validation import expect
-from pate.vote_store import VoteStore
+from pate.vote_store import finished_votes
 from pate.votes import Panel
+from pate.votes_file import panel_of, read_silos
 
 
 def completed(args: Sequence[str], preset: Preset) -> list[str]:
@@ -61,10 +63,12 @@ def completed(args: Sequence[str], preset: Preset) -> list[str]:
     relation = _relation(settings.get("neighboring_relation"))
     if required <= {*settings, *noise} and not _splits(cls):
         return _word(name, dict.fromkeys(noise, 1.0))
-    run = Run(run_folder(args) or preset.run or Path())
-    if not run.is_finished(TEACHERS_VOTE):
-        run.require(TEACHERS_VOTE)
-    panel = VoteStore(run.root / TEACHERS_VOTE.outputs[0]).manifest().panel
+    votes = given.get("votes")
+    if votes is not None:
+        # those that are about to be imported; the parser says what is wrong with another kind of value
+        panel = panel_of(read_silos(located(Path(str(votes)))))
+    else:
+        panel = finished_votes(Run(run_folder(args) or preset.run or Path())).manifest().panel
     target = Target(
         epsilon=_number(given, "target_epsilon"),
         delta=_number(given, "delta"),
@@ -122,7 +126,7 @@ def _given(words: Sequence[str]) -> Json:
         key = name.removeprefix("--")
         if key == "config" and Path(value).is_file():
             _merge(given, _loaded(Path(value).read_text()))
-        elif key in ("target_epsilon", "delta", "num_queries", "aggregator"):
+        elif key in ("target_epsilon", "delta", "num_queries", "aggregator", "votes"):
             _merge(given, {key: _file_or_value(value)})
         elif key.startswith("aggregator."):
             inner = key.removeprefix("aggregator.").removeprefix("init_args.")

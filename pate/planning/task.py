@@ -9,11 +9,11 @@ import numpy as np
 
 from pate.data.records import Role
 from pate.data_file import load_data
-from pate.runs import TEACHERS_VOTE, Run
+from pate.runs import Run
 from pate.typing import FloatArray, UInt8Array
 from pate.validation import expect
-from pate.vote_store import VoteStore
-from pate.votes import Votes
+from pate.vote_store import finished_votes
+from pate.votes import Votes, rows_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +51,13 @@ class Task:
 def load_task(root: Path, *, student: bool) -> Task:
     """Return the task of a run, PRIVATE; features and test samples are included only for a student.
 
-    Raises ``ValueError`` if the teachers of the run in the folder ``root`` have not voted.
+    Raises ``ValueError`` if the teachers of the run in the folder ``root`` have not voted, or only their counts are
+    known.
     """
     run = Run(root)
-    run.require(TEACHERS_VOTE)
-    votes, ids = VoteStore(root / TEACHERS_VOTE.outputs[0]).load(ballots=True)
-    data = load_data(run)
-    names = data.label_names
+    store = finished_votes(run)
+    votes, ids = store.load(ballots=True)
+    names = tuple(store.manifest().label_names)
     if not student:
         return Task(
             votes=votes,
@@ -67,11 +67,12 @@ def load_task(root: Path, *, student: bool) -> Task:
             label_names=names,
             private=True,
         )
+    data = load_data(run)
     public, test = data.records(Role.PUBLIC), data.records(Role.TEST)
-    expect(ids == public.ids.tolist(), "votes on the public samples of the data", samples=len(ids))
+    rows = rows_of(np.array(ids), public.ids)
     return Task(
         votes=votes,
-        features=public.features,  # type: ignore[arg-type]
+        features=public.features.select(rows),  # type: ignore[arg-type]
         test_features=np.asarray(test.features[np.arange(len(test))]),
         test_labels=test.labels,
         label_names=names,

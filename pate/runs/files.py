@@ -18,8 +18,8 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-import pate
 from pate.validation import expect
+from pate.version import __version__
 
 Json = dict[str, Any]
 
@@ -98,8 +98,8 @@ def digest(*parts: bytes | str | Path | Stream) -> str:
 @cache
 def code_version() -> str:
     """Return the package's version and a hash of its source."""
-    root = Path(pate.__file__).parent
-    return f"{pate.__version__}+{digest(*sorted(root.rglob('*.py')))}"
+    root = Path(__file__).parents[1]
+    return f"{__version__}+{digest(*sorted(root.rglob('*.py')))}"
 
 
 def make_once(path: Path, make: Callable[[], Json]) -> Json:

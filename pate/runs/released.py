@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pate.runs.files import Json, digest, read_arrays
 from pate.runs.renamed import with_new_names
-from pate.runs.run import TEACHERS_FIT, Run, key_file, labels_file, read_key
+from pate.runs.run import TEACHERS_FIT, Run, first_stage, key_file, labels_file, read_key
 from pate.typing import BoolArray, FloatArray, IntArray, StrArray, UInt8Array
 from pate.validation import expect
 from pate.votes import Panel
@@ -141,14 +141,16 @@ def sealing_key(run: Run) -> bytes:
     """Return the key of the run's partitions, which seals its labels.
 
     Raises:
-        ValueError: if it is missing, damaged or not the one that `pate teachers fit` used.
+        ValueError: if it is missing, damaged or not the one that the run was begun with.
     """
     key, path = read_key(run), str(key_file(run))
     expect(key is not None, "the key of the run's partitions. Put it back", missing=path)
     assert key is not None
-    begun = run.state(TEACHERS_FIT)
+    first = first_stage(run)
+    begun = run.state(first)
     same = begun is None or begun["inputs"].get("partition") == digest(key)
-    expect(same, "the key that `pate teachers fit` partitioned with. Put it back", changed=path)
+    did = "partitioned" if first is TEACHERS_FIT else "began"
+    expect(same, f"the key that `pate {first.name}` {did} with. Put it back", changed=path)
     return key
 
 

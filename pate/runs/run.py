@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from pate.runs.files import Json, digest, write_json, write_text
+from pate.runs.files import Json, digest, make_once, write_json, write_text
 from pate.runs.renamed import with_new_names
 from pate.validation import expect
 
@@ -48,9 +48,16 @@ def _stage(name: str, place: str, *outputs: str, paid: tuple[str, ...] = (), mar
 
 TEACHERS_FIT = _stage("teachers fit", "private", "teachers", marked=True)
 TEACHERS_VOTE = _stage("teachers vote", "private", "votes", marked=True)
+VOTES_IMPORT = Stage(
+    "label --votes", Path("private/votes_import.json"), Path("private/votes_import.yaml"), (Path("private/votes"),)
+)
+"""The import of votes that were cast elsewhere, in place of both stages of teachers."""
 LABEL = _stage("label", "public", "labels.npz", "privacy.json", "privacy.txt", paid=("labels.npz",))
 STUDENT = _stage("student fit", "public", "student")
 REFERENCES = _stage("references", "private", "references")
+
+KEY_BYTES = 32
+"""Length of the key of the partitions."""
 
 METRICS = "metrics.json"
 """Name of the file with test-set metrics, in the folders of the student and of the references."""
@@ -166,7 +173,7 @@ class Run:
         return True
 
     def _say_where_data_are(self, stage: Stage) -> None:
-        if stage is TEACHERS_FIT:
+        if stage in (TEACHERS_FIT, VOTES_IMPORT):
             # all later stages read their data and their ledger from it
             source = {"data": _normal(self.config).get("data"), "ledger": self.ledger and str(self.ledger)}
             text = yaml.safe_dump(source, sort_keys=False)
@@ -281,6 +288,16 @@ def _trash(path: Path) -> str:
     return f".{path.name}.trash-"
 
 
+def first_stage(run: Run) -> Stage:
+    """Return the stage that a run begins with: the import of its votes, or else the training of its teachers."""
+    return VOTES_IMPORT if (run.root / VOTES_IMPORT.state).is_file() else TEACHERS_FIT
+
+
+def voting_stage(run: Run) -> Stage:
+    """Return the stage that leaves the votes of a run."""
+    return VOTES_IMPORT if first_stage(run) is VOTES_IMPORT else TEACHERS_VOTE
+
+
 def key_file(run: Run) -> Path:
     """Return the file of the key that a run's partitions depend on."""
     return run.private / "partition.json"
@@ -300,6 +317,24 @@ def read_key(run: Run) -> bytes | None:
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"Expected a key of hexadecimal digits, got another content of {path}: put it back") from None
     expect(16 <= len(key) <= 64, f"a key of 16 to 64 bytes in {path}", length=len(key))
+    return key
+
+
+def made_key(run: Run, stage: Stage) -> bytes:
+    """Return the key of the partitions, generated if the first ``stage`` of the run has not begun yet.
+
+    Raises ``ValueError`` if the stage was begun with a key that is now lost.
+    """
+    key = read_key(run)
+    if key is None:
+        fresh = run.overwrite or run.state(stage) is None
+        again = "train all teachers again" if stage is TEACHERS_FIT else "import the votes again"
+        lost = f"the key that `{stage.name}` was begun with. Put it back, or {again} with --overwrite"
+        expect(fresh, lost, missing=str(key_file(run)))
+        run.private.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_once(key_file(run), lambda: {"key": secrets.token_hex(KEY_BYTES)})
+        key = read_key(run)
+    assert key is not None, "it was made once"
     return key
 
 

@@ -15,7 +15,6 @@ from typing import IO
 
 import numpy as np
 
-import pate
 from pate.accounting.budget import Budget
 from pate.accounting.calibration import Target
 from pate.accounting.charges import epsilon_after
@@ -23,7 +22,7 @@ from pate.accounting.ledger import Ledger
 from pate.accounting.statement import Questions, describe, make_statement
 from pate.aggregators.base import Aggregator, Release
 from pate.mechanisms.noise import draw_seed, private_generator, seeded_generator
-from pate.runs import LABEL, TEACHERS_FIT, TEACHERS_VOTE, Run, digest, labels_file, replacing, write_json, write_text
+from pate.runs import LABEL, Run, digest, first_stage, labels_file, replacing, write_json, write_text
 from pate.runs.files import code_version
 from pate.runs.released import Queries, ReleasedLabels, sealing_key
 from pate.stages.ledger_file import open_ledger
@@ -33,7 +32,8 @@ from pate.stages.side_information import read_features, read_predictions
 from pate.stages.target import meeting
 from pate.typing import IntArray
 from pate.validation import expect, expect_count, expect_open_unit
-from pate.vote_store import VoteStore
+from pate.version import __version__
+from pate.vote_store import VoteStore, finished_votes
 from pate.votes import Panel, Votes
 
 _RELEASE = "release"  # key in the stage's state and in the statement: the number of their release
@@ -121,10 +121,9 @@ def label(run: Run, settings: LabelSettings) -> None:
         ValueError: if the votes are missing, the release would exceed the budget, or it cannot be made; nothing is
             spent then.
     """
-    run.require(TEACHERS_VOTE)
+    store = finished_votes(run)
     # labels that could not be sealed would be paid for and lost
     sealing_key(run)
-    store = VoteStore(run.root / TEACHERS_VOTE.outputs[0])
     manifest = store.manifest()
     settings = settings.meeting_target(manifest.panel)
     size = len(manifest.ids)
@@ -325,8 +324,8 @@ def _settle_and_state(run: Run, aggregator: Aggregator, released: ReleasedLabels
     panel, realised = released.panel, None
     if released.tiers is not None:
         realised = aggregator.charges(Release(released.labels, released.mask, tiers=released.tiers), panel)
-    begun = run.state(TEACHERS_FIT)
-    assert begun is not None, "teachers come before labels"
+    begun = run.state(first_stage(run))
+    assert begun is not None, "teachers or their votes come before labels"
     ledger = open_ledger(run)
     ledger.settle(released.release, realised=realised)
     destroy_settled(run, ledger)
@@ -342,7 +341,7 @@ def _settle_and_state(run: Run, aggregator: Aggregator, released: ReleasedLabels
         delta=released.delta,
         relation=aggregator.neighboring_relation,
         unit=str(begun["config"].get("unit", "record")),
-        versions={"pate": pate.__version__} | {name: version(name) for name in ("numpy", "scipy", "torch")},
+        versions={"pate": __version__} | {name: version(name) for name in ("numpy", "scipy", "torch")},
         of_this_run_alone=run.ledger is None,
     )
     write_json(run.root / LABEL.outputs[1], statement | {_RELEASE: released.release})

@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pate.accounting.ledger import Ledger
 from pate.data.records import Role
 from pate.data.source import DataSource, located
 from pate.data_file import load_ledger
-from pate.runs import LABEL, TEACHERS_FIT, Run, labels_file
+from pate.runs import LABEL, Json, Run, first_stage, labels_file
 from pate.validation import expect
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Something private whose releases a ledger counts.
+
+    Attributes:
+        what: the word for it in errors, a plural.
+        ledger: the file beside it, or None if it has no place.
+        same: tells from the inputs that the run's first stage recorded whether it is what the run was begun with.
+    """
+
+    what: str
+    ledger: Path | None
+    same: Callable[[Json], bool]
 
 
 def choose_ledger(root: Path, asked: Path | None, data: DataSource, *, overwrite: bool = False) -> Path | None:
@@ -30,6 +47,16 @@ def choose_ledger(root: Path, asked: Path | None, data: DataSource, *, overwrite
         ValueError: if the ledger asked for is not that with which the run was begun, unless the run is overwritten; if
             it is overwritten with records that another ledger counts; or if the ledger beside the data is read-only.
     """
+
+    def same_records(inputs: Json) -> bool:
+        return bool(inputs.get(Role.PRIVATE.value) == data.fingerprint(Role.PRIVATE))
+
+    kept = Kept("private records", data.ledger_path, same_records)
+    return choose_ledger_of(root, asked, kept, overwrite=overwrite)
+
+
+def choose_ledger_of(root: Path, asked: Path | None, kept: Kept, *, overwrite: bool = False) -> Path | None:
+    """Return the ledger of the run at ``root``, as `choose_ledger` does, for whatever is ``kept`` private."""
     own = root / "ledger.sqlite"
     begun, recorded = (root / "data.yaml").is_file(), load_ledger(root)
     same = asked is None or located(asked).resolve() == (recorded or own).resolve()
@@ -37,25 +64,35 @@ def choose_ledger(root: Path, asked: Path | None, data: DataSource, *, overwrite
         expect(
             same, f"--ledger left out, or the ledger that {root} was begun with, {recorded or own}", ledger=str(asked)
         )
-        state = Run(root).state(TEACHERS_FIT)
-        if overwrite and state is not None and _beside(data) != recorded:
-            # releases from other records belong into another ledger as well
-            known = state["inputs"].get(Role.PRIVATE.value) == data.fingerprint(Role.PRIVATE)
+        run = Run(root)
+        state = run.state(first_stage(run))
+        if overwrite and state is not None and _usable(kept) != recorded:
+            # releases from others belong into another ledger as well
             expect(
-                known,
-                f"the private records that {root} was begun with, whose releases {recorded or own} counts. Choose"
+                kept.same(state["inputs"]),
+                f"the {kept.what} that {root} was begun with, whose releases {recorded or own} counts. Choose"
                 " another run folder with --run, or name the ledger of these by --ledger",
                 found="others",
             )
         return recorded
-    return _beside(data) if asked is None else located(asked).absolute()
+    return _usable(kept) if asked is None else located(asked).absolute()
 
 
-def _beside(data: DataSource) -> Path | None:
-    beside = data.ledger_path
-    if beside is None:
+def with_ledger(run: Run, ledger: Path | None) -> Run:
+    """Return a run about to begin its first stage, with the ``ledger`` chosen for it also in its configuration.
+
+    The place of the ledger affects nothing that the stage makes, and the ledger may have been moved since.
+    """
+    begun = run.state(first_stage(run))
+    kept = begun is not None and ledger == run.ledger
+    named = begun["config"].get("ledger") if begun is not None and kept else ledger and str(ledger)
+    return replace(run, config=run.config | {"ledger": named}, ledger=ledger)
+
+
+def _usable(kept: Kept) -> Path | None:
+    if kept.ledger is None:
         return None
-    beside = beside.absolute()
+    beside = kept.ledger.absolute()
     if beside.exists():
         # a ledger that cannot be reached never leads to a new budget
         writable = _may_write(beside) and _may_write(beside.parent)
@@ -90,10 +127,11 @@ def expect_ledger(run: Run) -> None:
     if path.exists():
         return
     spent = labels_file(run).exists() or run.state(LABEL) is not None
-    begun = run.state(TEACHERS_FIT)
+    first = first_stage(run)
+    begun = run.state(first)
     # a run that was begun with the ledger of its data does not switch to one of its own
     shared = begun is not None and begun["config"].get("ledger") is not None
-    made = run.is_finished(TEACHERS_FIT) and load_ledger(run.root) == run.ledger
+    made = run.is_finished(first) and load_ledger(run.root) == run.ledger
     known = (spent or shared) if run.ledger is None else made
     moved = f"if it was moved, name its place by `ledger:` in {run.data_config}"
     expect(not known, f"the ledger of {run.root} where it was; {moved}", missing=str(path))

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from pate.data.records import Records, Role
 from pate.data.source import DataSource
-from pate.runs import TEACHERS_FIT, Json, Run, digest, key_file, make_once, read_key, write_text
+from pate.runs import KEY_BYTES, TEACHERS_FIT, Json, Run, digest, made_key, make_once, read_key, write_text
 from pate.stages.ledger_file import open_ledger
 from pate.teachers.devices import available_bytes, root_device
 from pate.teachers.executors import run_jobs
@@ -25,8 +25,6 @@ from pate.teachers.saved import CHUNK_SIZE, chunk_file, foreign_files
 from pate.teachers.sizing import choose_size, describe_training
 from pate.teachers.training import TrainJob
 from pate.validation import expect
-
-_KEY_BYTES = 32
 
 
 def fit_teachers(
@@ -66,7 +64,7 @@ def fit_teachers(
     check_disjoint(private, public)
     units_of(private, plan)  # raises if there are none
     if dry_run:
-        sizes = PartitionedRecords.by_key(private, plan, read_key(run) or secrets.token_bytes(_KEY_BYTES)).sizes
+        sizes = PartitionedRecords.by_key(private, plan, read_key(run) or secrets.token_bytes(KEY_BYTES)).sizes
         text = describe_training(
             plan, sizes, shape=data.input_shape, num_labels=data.num_labels, execution=execution, share=share
         )
@@ -75,7 +73,7 @@ def fit_teachers(
     if run.overwrite or not run.is_finished(TEACHERS_FIT):
         # a copy of another ledger is refused before the run is begun with it
         open_ledger(run)
-    key = _partition_key(run)
+    key = made_key(run, TEACHERS_FIT)
     partitioned = PartitionedRecords.by_key(private, plan, key)
     inputs = training_inputs(data) | {"partition": digest(key)}
     made_from = digest(json.dumps([_plan_of(run), inputs], sort_keys=True, default=str))
@@ -128,20 +126,3 @@ def training_inputs(data: DataSource) -> dict[str, str]:
 def _plan_of(run: Run) -> Json:
     """Return the settings that determine how teachers are trained; the place of the ledger is not among them."""
     return {name: value for name, value in run.config.items() if name != "ledger"}
-
-
-def _partition_key(run: Run) -> bytes:
-    """Return the key of the partition, generated if no teacher has been trained yet.
-
-    Raises ``ValueError`` if the stage was begun with a key that is now lost.
-    """
-    key = read_key(run)
-    if key is None:
-        fresh = run.overwrite or run.state(TEACHERS_FIT) is None
-        again = "Put it back, or train all teachers again with --overwrite"
-        expect(fresh, f"the key that `teachers fit` was begun with. {again}", missing=str(key_file(run)))
-        run.private.mkdir(mode=0o700, parents=True, exist_ok=True)
-        make_once(key_file(run), lambda: {"key": secrets.token_hex(_KEY_BYTES)})
-        key = read_key(run)
-    assert key is not None, "it was made once"
-    return key

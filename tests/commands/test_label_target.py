@@ -161,19 +161,20 @@ def test_another_target_says_what_changed(copied: Path, capsys: Printed) -> None
 
 @pytest.mark.parametrize("name", ["NoisyVotes", "StableTopK", "ConfidentScreen"])
 def test_what_calibrate_prints_is_what_labelling_takes(
-    name: str, copied: Path, tmp_path: Path, capsys: Printed
+    name: str, copied: Path, finished: Path, tmp_path: Path, capsys: Printed
 ) -> None:
     sizes = ["--num_queries=50", "--delta=1e-3", "--num_teachers=10", "--num_labels=4"]
     assert cli.main(["calibrate", f"--aggregator={name}", "--target_epsilon=1", *sizes]) == 0
     pasted = tmp_path / "pasted.yaml"
     pasted.write_text(capsys.readouterr().out.split("# label.yaml\n")[1])
-    words = ["label", "--config", str(pasted), "--run", str(copied), "--overwrite"]
-    assert cli.main(words) == 0
+    words = ["label", "--config", str(pasted), "--overwrite"]
+    assert cli.main([*words, "--run", str(copied)]) == 0
     assert 0.9999 < spent(copied) <= 1
     noise = {key: value for key, value in said(copied).items() if key.startswith(("scale", "sigma"))}
     # with the target beside it, it is the same noise
-    assert cli.main([*words, "--target_epsilon=1"]) == 0
-    assert noise.items() <= said(copied).items()
+    other = copy_run(finished, tmp_path / "other")
+    assert cli.main([*words, "--run", str(other), "--target_epsilon=1"]) == 0
+    assert noise.items() <= said(other).items()
 
 
 def test_a_recipe_may_give_a_target_in_place_of_noise(finished: Path, tmp_path: Path) -> None:

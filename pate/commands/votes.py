@@ -1,0 +1,83 @@
+"""The options of `pate label` that bring votes from elsewhere into a run, before its labels are released."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from jsonargparse import ArgumentParser, Namespace
+
+from pate.commands.parsing import Preset, parse, settings, with_saved
+from pate.data.source import DataSource, located
+from pate.runs import Json
+from pate.runs.locks import lock_run
+from pate.stages.votes_import import VotesFrom, import_votes, open_votes_run
+from pate.validation import expect
+from pate.votes_file import read_silos
+
+_OPTIONS = ("votes", "unit", "data", "ledger")
+
+
+def add_votes(parser: ArgumentParser) -> None:
+    """Add the options of votes from elsewhere."""
+    parser.add_argument(
+        "--votes",
+        type=Path | None,
+        default=None,
+        help="votes that were cast elsewhere, in place of those of `pate teachers vote`: an .npz with ids [N],"
+        " label_names [C] and either ballots [N, T, C] or counts [N, C] with num_teachers, or a folder with one such"
+        " file for each silo. PRIVATE; copied into the run's private folder",
+    )
+    parser.add_argument(
+        "--unit",
+        type=str | None,
+        default=None,
+        help="with --votes: the statement's word for what reaches one teacher alone (default: the run's, or record)",
+    )
+    parser.add_argument(
+        "--data",
+        type=DataSource | None,
+        default=None,
+        help="with --votes: source of the public and test records for a student, as in --config data.yaml; private"
+        " ones are not needed",
+    )
+    parser.add_argument(
+        "--ledger",
+        type=Path | None,
+        default=None,
+        help="with --votes: ledger of the private data behind the votes, shared by all runs on them; None for"
+        " votes.ledger.sqlite beside votes.npz, and ledger.sqlite in a folder",
+    )
+
+
+def parse_with_votes(
+    parser: ArgumentParser, args: Sequence[str], preset: Preset, *, before: Sequence[str] = ()
+) -> Namespace:
+    """Return the parsed options as `parse` does; for votes from elsewhere, completed by the data that the run has.
+
+    Raises ``ValueError`` if options of votes are given without votes.
+    """
+    parsed = parse(parser, args, preset, before=before)
+    if parsed.votes is not None:
+        return parse(parser, args, with_saved(args, preset, Path("data.yaml")), before=before)
+    given = [f"--{name}" for name in _OPTIONS if parsed.get(name) is not None]
+    expect(not given, "--votes with options that are for votes from elsewhere", given=given)
+    return parsed
+
+
+def bring_votes(parser: ArgumentParser, parsed: Namespace, data: DataSource | None) -> None:
+    """Import the votes that are asked for into the run, which is locked until the command ends."""
+    if parsed.votes is None:
+        return
+    path = located(parsed.votes)
+    asked = {name: parsed.get(name) for name in ("unit", "ledger") if parsed.get(name) is not None}
+    votes = VotesFrom(silos=read_silos(path), path=path, **asked)
+    root = Path(parsed.run)
+    lock_run(root)
+    described: Json | None = settings(parser, parsed)["data"]
+    import_votes(open_votes_run(root, votes, data=described, overwrite=parsed.overwrite), votes, data)
+
+
+def without_votes(content: Json) -> Json:
+    """Return the settings of `pate label` alone, by which its labels are known again."""
+    return {name: value for name, value in content.items() if name not in _OPTIONS}

@@ -1,0 +1,154 @@
+"""The import of votes that were cast elsewhere, as `pate teachers vote` would have left them. All of it is PRIVATE."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from pate.data.records import Role
+from pate.data.source import DataSource
+from pate.data_file import load_ledger
+from pate.runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Json, Run, digest, made_key, read_key, write_json
+from pate.stages.ledger_file import Kept, choose_ledger_of, expect_ledger, open_ledger, with_ledger
+from pate.validation import expect
+from pate.vote_store import VoteStore
+from pate.votes_file import NamedVotes, expect_joined, total_teachers
+
+
+@dataclass(frozen=True, kw_only=True)
+class VotesFrom:
+    """Where votes come from, and whom the statement protects.
+
+    Attributes:
+        silos: the votes of each silo, in the order in which their teachers are counted.
+        unit: the word for what reaches one teacher alone, such as ``patient``; None for that of the run, or ``record``.
+        path: the file or folder of the votes, beside or in which their ledger lies; None for votes from memory.
+        ledger: the ledger to use in place of that one, or None.
+
+    Raises:
+        ValueError: if silos disagree, or the unit is no word.
+    """
+
+    silos: Sequence[NamedVotes]
+    unit: str | None = None
+    path: Path | None = None
+    ledger: Path | None = None
+
+    def __post_init__(self) -> None:
+        expect_joined(self.silos)
+        word = self.unit is None or re.fullmatch(r"\w+", self.unit)
+        expect(word, "unit as one word, such as record or patient", unit=self.unit)
+
+    @property
+    def ledger_path(self) -> Path | None:
+        """Where the ledger lies unless one is asked for: ``votes.ledger.sqlite``, in a folder ``ledger.sqlite``."""
+        if self.path is None:
+            return None
+        # a link leads to the same votes, and so to the same ledger
+        place = self.path.resolve()
+        return place / "ledger.sqlite" if place.is_dir() else place.with_suffix(".ledger.sqlite")
+
+    def fingerprint(self, key: bytes) -> str:
+        """Return a hash of all votes that confirms no guess to those who do not have the ``key`` of the run."""
+        return digest(key, *(silo.fingerprint() for silo in self.silos))
+
+
+def open_votes_run(root: Path, votes: VotesFrom, *, data: Json | None = None, overwrite: bool = False) -> Run:
+    """Return the run at ``root`` with the ledger of its votes. Writes nothing.
+
+    Args:
+        root: the run's folder.
+        votes: the votes.
+        data: the description of the public and test records, as in ``data.yaml``; None for those that the run has.
+        overwrite: whether other votes may take the place of those that the run has.
+
+    Raises:
+        ValueError: if the run has teachers, or its ledger is missing or not that with which it was begun.
+    """
+    run = Run(root, overwrite=overwrite, ledger=load_ledger(root))
+    expect(run.state(TEACHERS_FIT) is None, "a run folder of their own for votes, without teachers", run=str(root))
+
+    def same_votes(inputs: Json) -> bool:
+        key = read_key(run)
+        return key is not None and inputs.get("votes") == votes.fingerprint(key)
+
+    kept = Kept("votes", votes.ledger_path, same_votes)
+    ledger = choose_ledger_of(root, votes.ledger, kept, overwrite=overwrite)
+    known = {"unit": "record", "data": None} | (run.state(VOTES_IMPORT) or {"config": {}})["config"]
+    asked = {name: value for name, value in (("unit", votes.unit), ("data", data)) if value is not None}
+    run = with_ledger(replace(run, config=known | asked), ledger)
+    expect_ledger(run)
+    return run
+
+
+def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> None:
+    """Import votes into the run's private folder, in the form that `pate label` reads.
+
+    Importing the same votes again changes nothing, except that records for a student may be added.
+
+    Args:
+        run: what `open_votes_run` returned.
+        votes: the votes.
+        data: the source of the public and test records for a student, if any is described.
+
+    Raises:
+        ValueError: if the run was begun with other votes and is not overwritten, if the votes are on other samples or
+            labels than the public records have, or if the ledger cannot be used.
+    """
+    if data is not None:
+        expect_of_data(votes.silos[0], data)
+    if run.overwrite or not run.is_finished(VOTES_IMPORT):
+        # a copy of another ledger is refused before the run is begun with it
+        open_ledger(run)
+    key = made_key(run, VOTES_IMPORT)
+    inputs = {"votes": votes.fingerprint(key), "partition": digest(key)}
+    _add_data(run, inputs)
+    _forget_unit(run)
+    if not run.begin(VOTES_IMPORT, inputs):
+        return
+    store, first = VoteStore(run.root.resolve() / VOTES_IMPORT.outputs[0]), 0
+    for silo in votes.silos:
+        teachers = range(first, first + (silo.num_teachers or 0))
+        packed = silo.packed()
+        if packed is not None:
+            store.save_chunk(teachers, packed)
+        else:
+            assert silo.counts is not None
+            store.save_counts(teachers, silo.counts)
+        first = teachers.stop
+    left = store.seal(
+        ids=votes.silos[0].ids.tolist(),
+        label_names=votes.silos[0].label_names,
+        num_teachers=total_teachers(votes.silos),
+        made_by={"votes": inputs["votes"]},
+    )
+    run.finish(VOTES_IMPORT, left)
+
+
+def expect_of_data(votes: NamedVotes, data: DataSource) -> None:
+    """Raise ``ValueError`` unless votes are on public records of ``data`` and on its labels."""
+    names = data.label_names
+    expect(votes.label_names == names, f"votes on the labels of the data, {', '.join(names)}", found=votes.label_names)
+    unknown = np.setdiff1d(votes.ids, data.load(Role.PUBLIC).ids)
+    expect(unknown.size == 0, "votes on ids of the public records", unknown=unknown[:3].tolist())
+
+
+def _add_data(run: Run, inputs: Json) -> None:
+    """Record the data of a run that had none, which is no change in what was voted or released."""
+    begun, data = run.state(VOTES_IMPORT), run.config["data"]
+    if begun is None or begun["config"].get("data") is not None or data is None:
+        return
+    replace(run, config=run.config | {"data": None}).needs(VOTES_IMPORT, inputs)  # raises on any other change
+    write_json(run.root / VOTES_IMPORT.state, begun | {"config": begun["config"] | {"data": data}})
+
+
+def _forget_unit(run: Run) -> None:
+    """Remove statements that speak of another unit; `label` makes them again at no cost."""
+    begun = run.state(VOTES_IMPORT)
+    if run.overwrite and begun is not None and begun["config"].get("unit") != run.config["unit"]:
+        for statement in LABEL.outputs[1:]:
+            (run.root / statement).unlink(missing_ok=True)

@@ -1,0 +1,94 @@
+"""Labels from votes that a program holds: the private step in one call, as `pate label --votes` takes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from pate.accounting.statement import describe
+from pate.aggregators.base import Aggregator
+from pate.data_file import read_data
+from pate.runs import LABEL, Json
+from pate.runs.locks import lock_run, release_locks
+from pate.runs.released import ReleasedLabels
+from pate.stages import label as stage
+from pate.stages.label import LabelSettings
+from pate.stages.votes_import import VotesFrom, import_votes, open_votes_run
+from pate.vote_store import finished_votes
+from pate.votes_file import NamedVotes, read_silos
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StatedLabels(ReleasedLabels):
+    """Released labels with the statement of what they and all earlier releases cost. PUBLIC.
+
+    Attributes:
+        statement: the content of ``privacy.json``; `pate.verify_statement` computes its figures again.
+    """
+
+    statement: Mapping[str, Any]
+
+    def describe(self) -> str:
+        """Return the statement as text, the content of ``privacy.txt``."""
+        return describe(self.statement)
+
+
+def label(
+    votes: NamedVotes | Sequence[NamedVotes] | Path | str,
+    settings: LabelSettings,
+    *,
+    run: Path | str,
+    data: Path | str | None = None,
+    unit: str | None = None,
+    ledger: Path | str | None = None,
+    overwrite: bool = False,
+) -> StatedLabels:
+    """Label public samples from votes through a private mechanism, and state what all releases so far cost.
+
+    The cost is in the ledger before the noise is drawn. The same call again returns the labels that are there. Other
+    settings are refused unless ``overwrite``; labels are then released anew and paid for again.
+
+    Args:
+        votes: the votes, those of each silo, or a file or folder of them as for `pate label --votes`.
+        settings: the queries, the mechanism, delta and the budget.
+        run: the folder of the run, made if it is missing.
+        data: a ``data.yaml`` that names public and test records, which `pate student` needs; None for that of the run.
+        unit: the word for what reaches one teacher alone, such as ``patient``; None for that of the run, or ``record``.
+        ledger: the ledger of the private data behind the votes. None for the file beside the votes; for votes from
+            memory the run then has its own, which counts this run alone.
+        overwrite: whether a run that was begun with other votes or settings is done again.
+
+    Raises:
+        ValueError: in one line, if anything does not fit; nothing is spent then.
+    """
+    place = None if ledger is None else Path(ledger)
+    if isinstance(votes, str | Path):
+        source = VotesFrom(silos=read_silos(Path(votes)), unit=unit, path=Path(votes), ledger=place)
+    else:
+        silos = (votes,) if isinstance(votes, NamedVotes) else tuple(votes)
+        source = VotesFrom(silos=silos, unit=unit, ledger=place)
+    described, records = (None, None) if data is None else read_data(Path(data))
+    root = Path(run)
+    lock_run(root)
+    try:
+        opened = open_votes_run(root, source, data=described, overwrite=overwrite)
+        import_votes(opened, source, records)
+        # as with `pate label`, the run's settings hold the noise that is found
+        asked = settings.meeting_target(finished_votes(opened).manifest().panel)
+        labelled = replace(opened, config=_config_of(asked))
+        stage.label(labelled, asked)
+        released = ReleasedLabels.load(labelled)
+        statement = json.loads((root / LABEL.outputs[1]).read_text())
+    finally:
+        release_locks()
+    found = {field.name: getattr(released, field.name) for field in fields(ReleasedLabels)}
+    return StatedLabels(**found, statement=statement)
+
+
+def _config_of(settings: LabelSettings) -> Json:
+    """Return settings as plain data, as `pate label` keeps them."""
+    found = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    return {name: value.describe() if isinstance(value, Aggregator) else value for name, value in found.items()}

@@ -1,0 +1,193 @@
+"""Votes that were cast elsewhere: what the teachers of one silo gave to samples and labels that have names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pate.runs import digest, write_arrays
+from pate.runs.files import read_arrays
+from pate.typing import IntArray, StrArray, UInt8Array
+from pate.validation import expect, expect_count
+from pate.votes import Panel, Votes, pack_ballots
+
+_GIVE = "ballots [N, T, C], or counts [N, C] with num_teachers"
+_NAMES = ("ids", "label_names", "ballots", "counts", "num_teachers")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NamedVotes:
+    """The votes of teachers from anywhere, with the names of what they voted on. PRIVATE.
+
+    Samples are kept in the order of their ids, so that the order in which they were given, which may have come from
+    something private, reaches nothing.
+
+    Args:
+        ids: ``[N]``, the ids of public samples, each once.
+        label_names: names of the ``C`` labels, each once.
+        ballots: ``[N, T, C]`` in {0, 1}, the vote of each teacher, or ``[N, C]`` of one teacher; None for counts.
+        counts: ``[N, C]`` integers in ``[0, num_teachers]``, the number of teachers that gave each label; None for
+            ballots, from which they follow.
+        num_teachers: the nominal number of teachers, a public constant; with ballots it may be left out.
+
+    Raises:
+        ValueError: in one line, if shapes disagree, an id or a label name occurs twice, or a vote is out of range.
+    """
+
+    ids: StrArray
+    label_names: tuple[str, ...]
+    ballots: UInt8Array | None = None
+    counts: IntArray | None = None
+    num_teachers: int | None = None
+
+    def __post_init__(self) -> None:
+        ids, names = _texts("ids", self.ids), _texts("label_names", self.label_names)
+        ballots, counts = self.ballots, self.counts
+        expect(
+            (ballots is None) != (counts is None),
+            f"either {_GIVE}",
+            ballots=ballots is not None,
+            counts=counts is not None,
+        )
+        order = np.argsort(ids)
+        shape = (len(ids), len(names))
+        if ballots is not None:
+            ballots = _checked_ballots(ballots, shape)
+            teachers = ballots.shape[1] if self.num_teachers is None else self.num_teachers
+            expect(
+                teachers == ballots.shape[1], f"num_teachers={ballots.shape[1]}, as in ballots", num_teachers=teachers
+            )
+            ballots = ballots[order]
+        else:
+            assert counts is not None
+            expect(
+                self.num_teachers is not None, "num_teachers, the public number behind the counts", num_teachers=None
+            )
+            assert self.num_teachers is not None
+            teachers = self.num_teachers
+            expect_count(1, num_teachers=teachers)
+            counts = _checked_counts(counts, shape, teachers)[order]
+        canonical = {"ids": ids[order], "label_names": tuple(names.tolist()), "ballots": ballots, "counts": counts}
+        for name, value in (canonical | {"num_teachers": int(teachers)}).items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def of(cls, votes: Votes, *, ids: ArrayLike, label_names: Sequence[str]) -> Self:
+        """Return votes ``[Q, C]`` with names; their ballots are kept if they have them."""
+        given: dict[str, Any] = {"counts": votes.counts} if votes.ballots is None else {"ballots": votes.ballots}
+        return cls(ids=np.asarray(ids), label_names=tuple(label_names), num_teachers=votes.num_teachers, **given)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read one ``.npz`` with the arrays that the constructor takes. Raises ``ValueError`` in one line."""
+        arrays = read_arrays(path, ("ids", "label_names"), what="an .npz file of votes without pickled objects")
+        unknown = sorted(set(arrays) - set(_NAMES))
+        expect(not unknown, f"arrays among {', '.join(_NAMES)} in {path}", unknown=unknown)
+        teachers = arrays.pop("num_teachers", None)
+        try:
+            if teachers is not None:
+                whole = teachers.ndim == 0 and teachers.dtype.kind in "iu"
+                expect(whole, "one integer num_teachers", shape=teachers.shape, dtype=str(teachers.dtype))
+            given: dict[str, Any] = dict(arrays)
+            return cls(**given, num_teachers=None if teachers is None else int(teachers))
+        except ValueError as error:
+            raise ValueError(f"{error} ({path})") from None
+
+    def save(self, path: Path | str) -> None:
+        """Write the ``.npz`` that `read` reads, whole or not at all."""
+        found = {name: getattr(self, name) for name in _NAMES}
+        write_arrays(Path(path), **{name: np.asarray(value) for name, value in found.items() if value is not None})
+
+    def packed(self) -> UInt8Array | None:
+        """Return the ballots as bits by teacher, ``[T, N, ceil(C / 8)]``; None if only counts are known."""
+        return None if self.ballots is None else pack_ballots(self.ballots.transpose(1, 0, 2))
+
+    def fingerprint(self) -> str:
+        """Return a hash of all names and votes. PRIVATE."""
+        packed = self.packed()
+        votes = self.counts if packed is None else packed
+        assert votes is not None
+        head = json.dumps([self.ids.tolist(), self.label_names, self.num_teachers, packed is None])
+        return digest(head, np.ascontiguousarray(votes).tobytes())
+
+
+def read_silos(path: Path) -> tuple[NamedVotes, ...]:
+    """Return the votes of one file, or of all ``.npz`` files of a folder, one for each silo, by their names' order.
+
+    Raises ``ValueError`` in one line, as `expect_joined` does, or if there is no file.
+    """
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.glob("*.npz") if not file.name.startswith("."))
+        expect(files, f"an .npz file of votes for each silo in {path}", files=0)
+    silos = tuple(NamedVotes.read(file) for file in files)
+    expect_joined(silos, names=[str(file) for file in files])
+    return silos
+
+
+def expect_joined(silos: Sequence[NamedVotes], *, names: Sequence[str] | None = None) -> None:
+    """Raise ``ValueError`` unless silos voted on the same samples and labels, with two teachers or more in all.
+
+    Args:
+        silos: the votes of each silo.
+        names: what each silo is called in errors; None for their numbers, from 0.
+    """
+    expect(silos, "the votes of at least one silo", silos=0)
+    called = [f"silo {number}" for number in range(len(silos))] if names is None else list(names)
+    first = silos[0]
+    for silo, name in zip(silos[1:], called[1:], strict=True):
+        same = silo.label_names == first.label_names
+        expect(same, f"label_names in {name} as in {called[0]}: {', '.join(first.label_names)}", found=silo.label_names)
+        others = np.setxor1d(silo.ids, first.ids)
+        expect(others.size == 0, f"the same ids in {name} as in {called[0]}", in_one_alone=others[:3].tolist())
+    expect_count(2, num_teachers=total_teachers(silos))
+
+
+def total_teachers(silos: Sequence[NamedVotes]) -> int:
+    """Return the nominal number of teachers of all silos."""
+    return sum(silo.num_teachers or 0 for silo in silos)
+
+
+def panel_of(silos: Sequence[NamedVotes]) -> Panel:
+    """Return the numbers of teachers and labels of all silos."""
+    return Panel(total_teachers(silos), len(silos[0].label_names))
+
+
+def _texts(name: str, values: ArrayLike) -> StrArray:
+    """Return names ``[N]`` as strings. Raises ``ValueError`` unless they are texts or integers, each once."""
+    found = np.asarray(values)
+    expect(found.ndim == 1 and found.size > 0, f"{name} of shape [N] with N > 0", shape=found.shape)
+    expect(found.dtype.kind in "Uiu", f"{name} that are texts or integers", dtype=str(found.dtype))
+    texts = found.astype(np.str_)
+    distinct, times = np.unique(texts, return_counts=True)
+    expect(len(distinct) == len(texts), f"{name} that occur once", twice=distinct[times > 1][:3].tolist())
+    return texts
+
+
+def _checked_ballots(ballots: NDArray[Any], shape: tuple[int, int]) -> UInt8Array:
+    """Return ballots ``[N, T, C]`` as uint8, T = 1 if they are ``[N, C]``."""
+    found = np.asarray(ballots)
+    found = found[:, None] if found.ndim == 2 else found
+    size, labels = shape
+    right = found.ndim == 3 and (found.shape[0], found.shape[2]) == shape and found.shape[1] > 0
+    expect(right, f"ballots of shape [{size}, T, {labels}], as ids and label_names say", shape=found.shape)
+    expect(found.dtype.kind in "buif", "ballots in {0, 1}", dtype=str(found.dtype))
+    wrong = found[(found != 0) & (found != 1)]
+    expect(wrong.size == 0, "ballots in {0, 1}", values=np.unique(wrong)[:3].tolist())
+    return found.astype(np.uint8)
+
+
+def _checked_counts(counts: NDArray[Any], shape: tuple[int, int], num_teachers: int) -> IntArray:
+    """Return counts ``[N, C]`` as int64 in ``[0, num_teachers]``."""
+    found = np.asarray(counts)
+    expect(found.shape == shape, f"counts of shape {list(shape)}, as ids and label_names say", shape=found.shape)
+    expect(found.dtype.kind in "iu", "integer counts", dtype=str(found.dtype))
+    inside = found.min() >= 0 and found.max() <= num_teachers
+    expect(inside, f"counts in 0..{num_teachers}", minimum=int(found.min()), maximum=int(found.max()))
+    return found.astype(np.int64)

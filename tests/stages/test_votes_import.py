@@ -1,0 +1,427 @@
+"""`pate label --votes`: teachers from anywhere, with the ledger, the statement and the student of any other run."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from pate import cli
+from pate.accounting.ledger import read_ledger
+from pate.accounting.verification import verify_ledger
+from pate.runs import VOTES_IMPORT, Run
+from pate.runs.released import ReleasedLabels
+from pate.stages.votes_import import VotesFrom, import_votes, open_votes_run
+from pate.vote_store import VoteStore
+from pate.votes_file import NamedVotes
+from tests.conftest import make_arrays, recipe
+
+Captured = pytest.CaptureFixture[str]
+
+NAMES = ("a", "b", "c", "d")
+QUERIES = ("--num_queries=40", "--delta=1e-3")
+NOISY = ("--aggregator=NoisyVotes", "--aggregator.sigma_votes=2")
+TAU = ("--aggregator=TauVoting", "--aggregator.sigma_tau=1", "--aggregator.tau=2", "--aggregator.threshold_tau=10")
+
+
+def made_votes(num_teachers: int = 20, *, seed: int = 1) -> NamedVotes:
+    """Teachers who give the public samples of `make_arrays` their labels, most of the time."""
+    arrays = make_arrays()
+    public = arrays["split"] == 1
+    right = np.random.default_rng(seed).random((public.sum(), num_teachers, len(NAMES))) < 0.9
+    ballots = np.where(right, arrays["Y"][public][:, None], 1 - arrays["Y"][public][:, None]).astype(np.uint8)
+    return NamedVotes(ids=arrays["ids"][public], label_names=NAMES, ballots=ballots)
+
+
+def part(votes: NamedVotes, teachers: slice, *, counts: bool = False) -> NamedVotes:
+    assert votes.ballots is not None
+    own = votes.ballots[:, teachers]
+    given: dict[str, Any] = {"ballots": own}
+    if counts:
+        given = {"counts": own.sum(axis=1, dtype=np.int64), "num_teachers": own.shape[1]}
+    return NamedVotes(ids=votes.ids, label_names=votes.label_names, **given)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with votes, and public and test records that they were cast on; no private ones."""
+    monkeypatch.chdir(tmp_path)
+    made_votes().save(Path("votes.npz"))
+    arrays = make_arrays()
+    shown = arrays["split"] > 0
+    rows = {name: array[shown] if len(array) == len(shown) else array for name, array in arrays.items()}
+    np.savez("data.npz", **rows)  # type: ignore[arg-type]
+    recipe(tmp_path / "recipe", Path("data.npz"))
+    return tmp_path
+
+
+def label(*words: str, run: str = "runs/mine", aggregator: tuple[str, ...] = NOISY) -> int:
+    return cli.main(["label", *aggregator, *QUERIES, "--run", run, *words])
+
+
+def refused(capsys: Captured, *words: str, run: str = "runs/mine", aggregator: tuple[str, ...] = NOISY) -> str:
+    """Run a command that has to fail, and return its one line."""
+    capsys.readouterr()
+    assert label(*words, run=run, aggregator=aggregator) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1, error
+    return error
+
+
+def spent(ledger: str = "votes.ledger.sqlite") -> int:
+    return len(read_ledger(Path(ledger)).entries) if Path(ledger).exists() else 0
+
+
+def released(run: str = "runs/mine") -> ReleasedLabels:
+    return ReleasedLabels.load(Run(Path(run)))
+
+
+def test_votes_become_labels_with_a_ledger_beside_them(place: Path, capsys: Captured) -> None:
+    assert label("--votes=votes.npz", "--unit=patient", "--noise_seed=1") == 0
+    out = capsys.readouterr().out
+    assert "one patient of the private data is added, removed or altered" in out
+    assert "under REPLACE_RECORD" in out and "under ADD_REMOVE_TEACHER" in out
+    assert "voted by 20 teachers" in out and "The ledger of the private data holds 1 release(s)" in out
+    found = released()
+    votes = made_votes()
+    assert found.label_names == NAMES and set(found.ids) <= set(votes.ids)
+    assert votes.ballots is not None
+    rows = np.searchsorted(votes.ids, found.ids)
+    majority = votes.ballots[rows].sum(axis=1) > 10
+    assert (found.labels == majority).mean() > 0.95
+    verify_ledger(Path("votes.ledger.sqlite"))
+    assert oct(os.stat("runs/mine/private").st_mode)[-3:] == "700"
+    said = yaml.safe_load(Path("runs/mine/data.yaml").read_text())
+    assert said == {"data": None, "ledger": str(place / "votes.ledger.sqlite")}
+    # nothing of the import is a setting of the labels
+    assert set(yaml.safe_load(Path("runs/mine/public/label.yaml").read_text())) >= {"aggregator", "delta"}
+    assert "votes" not in Path("runs/mine/public/label.yaml").read_text().replace("sigma_votes", "")
+
+
+def test_the_same_votes_again_change_nothing(place: Path, capsys: Captured) -> None:
+    assert label("--votes=votes.npz", "--unit=patient") == 0
+    before = {path: path.read_bytes() for path in Path("runs/mine").rglob("*") if path.is_file()}
+    for words in (("--votes=votes.npz",), ("--votes=votes.npz", "--unit=patient"), ()):
+        assert label(*words) == 0
+        after = {path: path.read_bytes() for path in Path("runs/mine").rglob("*") if path.is_file()}
+        assert after == before
+    assert spent() == 1
+    # another place and another order of rows, with the ledger that the run has
+    votes = made_votes()
+    assert votes.ballots is not None
+    NamedVotes(ids=votes.ids[::-1], label_names=NAMES, ballots=votes.ballots[::-1]).save(Path("moved/votes.npz"))
+    assert label("--votes=moved/votes.npz") == 0
+    assert spent() == 1 and not Path("moved/votes.ledger.sqlite").exists()
+
+
+def test_changed_votes_are_refused_unless_overwritten(place: Path, capsys: Captured) -> None:
+    assert label("--votes=votes.npz") == 0
+    made_votes(seed=2).save(Path("votes.npz"))
+    error = refused(capsys, "--votes=votes.npz")
+    assert "that `label --votes` of runs/mine was begun with, got votes=" in error and "--overwrite" in error
+    assert (spent(), released().release) == (1, 1)
+    assert label("--votes=votes.npz", "--overwrite") == 0
+    assert (spent(), released().release) == (2, 2)
+    # votes that lie elsewhere belong to another ledger
+    made_votes(seed=3).save(Path("other/votes.npz"))
+    error = refused(capsys, "--votes=other/votes.npz", "--overwrite")
+    assert "the votes that runs/mine was begun with, whose releases" in error and "--ledger" in error
+    assert label("--votes=other/votes.npz", "--overwrite", "--ledger=other/votes.ledger.sqlite") == 0
+    assert (spent(), spent("other/votes.ledger.sqlite")) == (2, 1)
+
+
+def test_all_runs_on_the_votes_share_one_budget(place: Path, capsys: Captured) -> None:
+    assert label("--votes=votes.npz", "--max_epsilon=60") == 0
+    os.symlink("votes.npz", "linked.npz")
+    for path in ("votes.npz", "linked.npz"):
+        error = refused(capsys, f"--votes={path}", "--max_epsilon=60", "--num_queries=100", run="runs/two")
+        assert "epsilon <= 60" in error and "(mine)" in error
+    assert label("--votes=votes.npz", "--num_queries=1", run="runs/two") == 0
+    assert [entry.run for entry in read_ledger(Path("votes.ledger.sqlite")).entries] == ["mine", "two"]
+    # a ledger of one's own choice
+    assert label("--votes=votes.npz", "--ledger=all.sqlite", run="runs/three") == 0
+    assert spent("all.sqlite") == 1
+    Path("all.sqlite").unlink()
+    assert "the ledger of runs/three where it was" in refused(capsys, "--num_queries=3", run="runs/three")
+
+
+def test_a_folder_of_silos_has_its_ledger_inside(place: Path) -> None:
+    """Ballots of one, of many and counts: what is drawn is what one file of all ballots gives."""
+    whole = made_votes()
+    assert whole.ballots is not None
+    NamedVotes(ids=whole.ids, label_names=NAMES, ballots=whole.ballots[:, 0]).save(Path("silos/a.npz"))
+    part(whole, slice(1, 8)).save(Path("silos/b.npz"))
+    part(whole, slice(8, 20), counts=True).save(Path("silos/c.npz"))
+    assert label("--votes=silos", "--noise_seed=4", run="runs/silos") == 0
+    assert label("--votes=votes.npz", "--noise_seed=4", run="runs/whole") == 0
+    assert spent("silos/ledger.sqlite") == 1
+    for name in ("ids", "labels", "mask", "noisy_counts"):
+        assert np.array_equal(getattr(released("runs/silos"), name), getattr(released("runs/whole"), name)), name
+    assert released("runs/silos").num_teachers == 20
+
+
+@pytest.mark.parametrize("aggregator", [NOISY, TAU])
+def test_silos_with_ballots_serve_every_aggregator(aggregator: tuple[str, ...], place: Path) -> None:
+    whole = made_votes()
+    part(whole, slice(0, 5)).save(Path("silos/1.npz"))
+    part(whole, slice(5, 20)).save(Path("silos/2.npz"))
+    for path, run in (("silos", "runs/silos"), ("votes.npz", "runs/whole")):
+        assert label(f"--votes={path}", "--noise_seed=4", run=run, aggregator=aggregator) == 0
+    assert np.array_equal(released("runs/silos").labels, released("runs/whole").labels)
+
+
+def test_counts_do_not_serve_an_aggregator_that_needs_ballots(place: Path, capsys: Captured) -> None:
+    part(made_votes(), slice(0, 20), counts=True).save(Path("votes.npz"))
+    error = refused(capsys, "--votes=votes.npz", aggregator=TAU)
+    assert "Expected ballots [N, T, C] of every teacher" in error and spent() == 0
+    assert label() == 0
+    assert spent() == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--votes=nowhere.npz",), "an .npz file of votes without pickled objects, got missing='nowhere.npz'"),
+        (("--votes=votes.npz", "--unit=two words"), "unit as one word"),
+        (("--votes=votes.npz", "--num_queries=101"), "num_queries <= 100"),
+        (("--votes=votes.npz", "--delta=2"), "0 < delta < 1"),
+        (("--votes=$NOWHERE_AT_ALL/votes.npz",), "environment variables"),
+        (("--unit=patient",), "Expected --votes with options that are for votes from elsewhere, got given=['--unit']"),
+        (("--config=recipe/data.yaml",), "given=['--data']"),
+        ((), "`pate teachers vote` to be finished"),
+    ],
+)
+def test_bad_settings_spend_nothing(words: tuple[str, ...], message: str, place: Path, capsys: Captured) -> None:
+    assert message in refused(capsys, *words)
+    assert spent() == 0
+
+
+@pytest.mark.parametrize("settings", [("--votes=nowhere.npz",), ("--votes=votes.npz", "--delta=2")])
+def test_what_is_refused_at_once_leaves_no_run(settings: tuple[str, ...], place: Path, capsys: Captured) -> None:
+    refused(capsys, *settings)
+    assert not Path("runs/mine").exists()
+
+
+def test_teachers_and_votes_from_elsewhere_do_not_share_a_run(place: Path, copied: Path, capsys: Captured) -> None:
+    assert "a run folder of their own for votes" in refused(capsys, "--votes=votes.npz", run=str(copied))
+    assert label("--votes=votes.npz") == 0
+    configs = [f"--config=recipe/{name}.yaml" for name in ("data", "teachers")]
+    assert cli.main(["teachers", "fit", *configs, "--run=runs/mine", "--overwrite"]) == 2
+    assert "a run folder of their own for teachers, without imported votes" in capsys.readouterr().err
+    assert spent() == 1
+
+
+# The student
+
+
+def test_a_student_learns_from_votes_from_elsewhere(place: Path, capsys: Captured) -> None:
+    """No private record is needed; the data may be named at once or later."""
+    student = ["--config=recipe/student.yaml", "--run=runs/mine"]
+    assert label("--votes=votes.npz") == 0
+    for command in ("fit", "predict"):
+        assert cli.main(["student", command, *student]) == 2
+        error = capsys.readouterr().err
+        assert "public and test records; the same `pate label --votes`, with --config data.yaml, adds them" in error
+    before = Path("runs/mine/public/labels.npz").read_bytes()
+    assert label("--votes=votes.npz", "--config=recipe/data.yaml") == 0
+    assert Path("runs/mine/public/labels.npz").read_bytes() == before and spent() == 1
+    assert cli.main(["student", "fit", *student]) == 0
+    assert cli.main(["student", "test", "--run=runs/mine"]) == 0
+    metrics = json.loads(Path("runs/mine/public/student/metrics.json").read_text())
+    assert metrics["student"]["micro_f1"] > 0.8 > metrics["all_majority"]["micro_f1"]
+    assert cli.main(["student", "predict", "--run=runs/mine"]) == 0
+    assert (Path("runs/mine/public/student") / "predictions.npz").is_file()
+    # the data are kept: the same votes without them are the same
+    assert label("--votes=votes.npz") == 0
+    # other data would be others
+    changed = ("--votes=votes.npz", "--config=recipe/data.yaml", "--data.init_args.test_fraction=0.2")
+    assert "data.init_args.test_fraction=0.2 (was 0.1)" in refused(capsys, *changed)
+    path = Path("runs/mine/data.yaml")
+    path.write_text(path.read_text().replace("data.npz", "other.npz"))
+    assert "the data that `label --votes` was begun with" in refused(capsys, "--num_queries=3")
+    path.unlink()
+    assert "The same `pate label --votes` puts it back" in refused(capsys, "--num_queries=3")
+
+
+def test_votes_are_on_the_public_records(place: Path, capsys: Captured) -> None:
+    votes = made_votes()
+    assert votes.ballots is not None
+    ids = votes.ids.copy()
+    ids[0] = "r9999"
+    NamedVotes(ids=ids, label_names=NAMES, ballots=votes.ballots).save(Path("ids.npz"))
+    NamedVotes(ids=votes.ids, label_names=(*NAMES[:3], "x"), ballots=votes.ballots).save(Path("names.npz"))
+    for name, message in (("ids", "ids of the public records, got unknown=['r9999']"), ("names", "labels of the data")):
+        assert message in refused(capsys, f"--votes={name}.npz", "--config=recipe/data.yaml")
+        assert spent(f"{name}.ledger.sqlite") == 0
+    # some of them will do
+    NamedVotes(ids=votes.ids[:50], label_names=NAMES, ballots=votes.ballots[:50]).save(Path("some.npz"))
+    assert label("--votes=some.npz", "--config=recipe/data.yaml") == 0
+    words = ["--num_queries=20", "--student=true", "--epsilons=[50]", "--seeds=1"]
+    one = '--aggregators=[{"class_path": "NoisyVotes", "init_args": {"sigma_votes": 1.0}}]'
+    assert cli.main(["frontier", "--run=runs/mine", *words, one]) == 0
+    assert "NoisyVotes" in Path("runs/mine/private/frontier/frontier.csv").read_text()
+
+
+# Files that are lost or changed
+
+
+def test_another_unit_is_another_statement_of_the_same_labels(place: Path, capsys: Captured) -> None:
+    assert label("--votes=votes.npz") == 0
+    assert "unit='patient' (was 'record')" in refused(capsys, "--votes=votes.npz", "--unit=patient")
+    assert "one record of" in Path("runs/mine/public/privacy.txt").read_text()
+    assert label("--votes=votes.npz", "--unit=patient", "--overwrite") == 0
+    assert "one patient of" in Path("runs/mine/public/privacy.txt").read_text()
+    assert spent() == 1
+
+
+def test_a_lost_key_is_told(place: Path, capsys: Captured) -> None:
+    assert label("--votes=votes.npz") == 0
+    key = Path("runs/mine/private/partition.json")
+    kept = key.read_text()
+    key.unlink()
+    assert "the key that `label --votes` was begun with. Put it back" in refused(capsys, "--votes=votes.npz")
+    assert "Put it back" in refused(capsys)
+    key.write_text(json.dumps({"key": "5a" * 32}))
+    assert "the key that `pate label --votes` began with. Put it back" in refused(capsys)
+    key.write_text(kept)
+    assert label("--votes=votes.npz") == 0
+    assert spent() == 1
+
+
+@pytest.mark.parametrize("name", ["votes_00000.npy", "votes_00000.json", "manifest.json"])
+def test_imported_votes_that_are_lost_are_imported_again(name: str, place: Path, capsys: Captured) -> None:
+    assert label("--votes=votes.npz") == 0
+    path = Path("runs/mine/private/votes") / name
+    before, digests = path.read_bytes(), Path("runs/mine/private/votes/manifest.json").read_bytes()
+    path.write_bytes(before[:-1] + b"#")
+    if name != "votes_00000.json":  # which the manifest repeats
+        assert "`pate label --votes` makes it again" in refused(capsys, "--num_queries=3", "--overwrite")
+    path.unlink()
+    assert label("--votes=votes.npz") == 0
+    assert Path("runs/mine/private/votes/manifest.json").read_bytes() == digests
+    if name == "votes_00000.npy":
+        assert path.read_bytes() == before
+    assert spent() == 1
+
+
+def test_a_missing_ledger_is_told(place: Path, capsys: Captured) -> None:
+    assert label("--votes=votes.npz") == 0
+    Path("votes.ledger.sqlite").rename("elsewhere.sqlite")
+    for words in (("--votes=votes.npz",), ("--num_queries=3", "--overwrite")):
+        assert "the ledger of runs/mine where it was" in refused(capsys, *words)
+    assert not Path("votes.ledger.sqlite").exists()
+
+
+# Killed anywhere
+
+
+class Killed(KeyboardInterrupt):
+    pass
+
+
+STEPS: dict[str, tuple[Any, str]] = {
+    "key": (Run, "begin"),
+    "chunk": (VoteStore, "save_chunk"),
+    "counts": (VoteStore, "save_counts"),
+    "manifest": (VoteStore, "seal"),
+    "state": (Run, "finish"),
+}
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("step", list(STEPS))
+def test_an_import_that_was_killed_goes_on(
+    step: str, after: bool, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = made_votes()
+    silos = (part(whole, slice(0, 8)), part(whole, slice(8, 20), counts=True))
+    votes = VotesFrom(silos=silos)
+    owner, name = STEPS[step]
+    original: Callable[..., Any] = getattr(owner, name)
+
+    def cut(*args: Any, **kwargs: Any) -> Any:
+        if after:
+            original(*args, **kwargs)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, cut)
+        with pytest.raises(Killed):
+            import_votes(open_votes_run(Path("runs/mine"), votes), votes)
+    run = open_votes_run(Path("runs/mine"), votes)
+    assert run.is_finished(VOTES_IMPORT) == (step == "state" and after)
+    import_votes(run, votes)
+    run.require(VOTES_IMPORT)
+    found, ids = VoteStore(Path("runs/mine/private/votes")).load()
+    assert whole.ballots is not None
+    assert ids == whole.ids.tolist() and (found.counts == whole.ballots.sum(axis=1)).all()
+
+
+def test_killed_after_the_reservation_the_same_release_goes_on(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for any run: what was reserved is used up, and labels that are there are not paid for again."""
+
+    def cut(*args: Any, **kwargs: Any) -> Any:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pate.aggregators.noisy_votes.NoisyVotes.aggregate", cut)
+        patch.setattr("pate.stages.label.rehearse", lambda *_, **__: None)
+        assert label("--votes=votes.npz") == 130
+    assert spent() == 1 and not Path("runs/mine/public/labels.npz").exists()
+    for _ in range(2):
+        assert label("--votes=votes.npz") == 0
+        assert released().release == 1 and spent() == 1
+    statement = json.loads(Path("runs/mine/public/privacy.json").read_text())
+    assert [release["settled"] for release in statement["releases"]] == [True]
+
+
+def test_a_run_that_is_gone_leaves_its_ledger(place: Path) -> None:
+    assert label("--votes=votes.npz") == 0
+    shutil.rmtree("runs")
+    assert label("--votes=votes.npz") == 0
+    assert spent() == 2
+
+
+# Neighbors
+
+
+def world(place: Path, votes: NamedVotes, capsys: Captured) -> dict[str, bytes]:
+    """Label the votes in the same place with the same key and noise; return all that is published or printed."""
+    shutil.rmtree(place, ignore_errors=True)
+    (place / "run" / "private").mkdir(parents=True)
+    (place / "run" / "private" / "partition.json").write_text(json.dumps({"key": "5a" * 32}))
+    votes.save(place / "votes.npz")
+    capsys.readouterr()
+    words = ("--config=recipe/data.yaml", "--noise_seed=3", "--max_epsilon=50")
+    assert label(f"--votes={place}/votes.npz", *words, run=str(place / "run")) == 0
+    out = capsys.readouterr()
+    seen = {"out": out.out.encode(), "err": out.err.encode()}
+    files = [path for path in (place / "run").rglob("*") if path.is_file() and "private" not in path.parts]
+    seen |= {path.name: path.read_bytes() for path in files}
+    statement = json.loads(seen.pop("privacy.json"))
+    # the hour differs, and with it the digest of the ledger's rows
+    del statement["ledger"]["digest"]
+    for release in statement["releases"]:
+        del release["at"]
+    return seen | {"privacy.json": json.dumps(statement).encode()}
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_one_teacher_who_votes_otherwise_changes_only_what_is_released(
+    counts: bool, place: Path, capsys: Captured
+) -> None:
+    before = made_votes()
+    assert before.ballots is not None
+    ballots = before.ballots.copy()
+    ballots[:, 3] ^= 1
+    after = NamedVotes(ids=before.ids, label_names=NAMES, ballots=ballots)
+    worlds = [world(place / "here", part(votes, slice(0, 20), counts=counts), capsys) for votes in (before, after)]
+    released = [one.pop("labels.npz") for one in worlds]
+    assert released[0] != released[1]
+    assert worlds[0] == worlds[1]
+    assert {"label.yaml", "privacy.txt", "data.yaml", "out"} <= worlds[0].keys()

@@ -1,0 +1,104 @@
+"""`pate.label`: the private step on votes that a program holds."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pate
+from pate import cli
+from pate.accounting.ledger import read_ledger
+from pate.stages.votes_label import StatedLabels
+from tests.stages.test_votes_import import NAMES, made_votes, part, place
+
+__all__ = ["place"]
+
+
+def settings(sigma: float = 2.0, *, seed: int | None = None) -> pate.LabelSettings:
+    return pate.LabelSettings(pate.NoisyVotes(sigma_votes=sigma), num_queries=40, delta=1e-3, noise_seed=seed)
+
+
+def test_labels_come_with_their_statement(place: Path) -> None:
+    votes = made_votes()
+    released = pate.label(votes, settings(), run="runs/mine", unit="patient")
+    assert isinstance(released, StatedLabels) and isinstance(released, pate.ReleasedLabels)
+    assert released.labels.shape == (40, 4) and released.mask.all() and released.label_names == NAMES
+    pate.verify_statement(released.statement)
+    assert released.describe() == Path("runs/mine/public/privacy.txt").read_text()
+    assert "one patient of" in released.describe() and "ledger of this run alone" in released.describe()
+    assert not Path("runs/mine/.lock").exists()
+    # the same again is what is there
+    again = pate.label(votes, settings(), run="runs/mine")
+    assert (again.labels == released.labels).all() and again.release == released.release == 1
+    with pytest.raises(ValueError, match=r"that `label` of runs/mine was begun with, got .*sigma_votes=3.0 \(was 2.0"):
+        pate.label(votes, settings(3.0), run="runs/mine")
+    assert pate.label(votes, settings(3.0), run="runs/mine", overwrite=True).release == 2
+    assert len(read_ledger(Path("runs/mine/ledger.sqlite")).entries) == 2
+
+
+def test_it_is_what_the_command_releases(place: Path) -> None:
+    """The same votes, queries and seed: in memory, as silos, from a file and on the command line."""
+    votes = made_votes()
+    silos = [part(votes, slice(0, 5)), part(votes, slice(5, 20), counts=True)]
+    found = [
+        pate.label(votes, settings(seed=7), run="runs/whole"),
+        pate.label(silos, settings(seed=7), run="runs/silos", ledger="own.sqlite"),
+        pate.label("votes.npz", settings(seed=7), run="runs/file"),
+    ]
+    assert [Path(name).exists() for name in ("own.sqlite", "votes.ledger.sqlite")] == [True, True]
+    words = ["--aggregator=NoisyVotes", "--aggregator.sigma_votes=2", "--num_queries=40", "--delta=1e-3"]
+    own = ["--votes=votes.npz", "--ledger=other.sqlite", "--noise_seed=7", "--run=runs/command"]
+    assert cli.main(["label", *words, *own]) == 0
+    with np.load("runs/command/public/labels.npz") as archive:
+        for labels in found:
+            assert (labels.labels == archive["labels"]).all() and (labels.ids == archive["ids"]).all()
+            assert labels.statement["private"] is False
+
+
+def test_a_student_is_trained_on_what_it_released(place: Path) -> None:
+    votes = made_votes()
+    pate.label(votes, settings(), run="runs/mine")
+    released = pate.label(votes, settings(), run="runs/mine", data="recipe/data.yaml")
+    assert released.release == 1
+    assert cli.main(["student", "fit", "--config=recipe/student.yaml", "--run=runs/mine"]) == 0
+    assert Path("runs/mine/public/student/last.ckpt").is_file()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "a data.yaml that names public and test records, got missing='data.yaml'"),
+        ("data: 3\n", "a source of records under `data:` in data.yaml"),
+        ("other: 3\n", "a source of records under `data:` in data.yaml"),
+    ],
+)
+def test_data_that_are_none_leave_nothing(content: str | None, message: str, place: Path) -> None:
+    if content is not None:
+        Path("data.yaml").write_text(content)
+    with pytest.raises(ValueError, match=message):
+        pate.label("votes.npz", settings(), run="runs/mine", data="data.yaml")
+    assert not Path("runs").exists() and not Path("votes.ledger.sqlite").exists()
+
+
+def test_a_refusal_releases_the_lock(place: Path) -> None:
+    first, second = made_votes(), made_votes(seed=2)
+    pate.label(first, settings(), run="runs/mine")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="was begun with, got votes="):
+            pate.label(second, settings(), run="runs/mine")
+        assert not Path("runs/mine/.lock").exists()
+    assert len(read_ledger(Path("runs/mine/ledger.sqlite")).entries) == 1
+
+
+def test_it_needs_no_framework(place: Path) -> None:
+    script = (
+        "import sys, pate\n"
+        "settings = pate.LabelSettings(pate.NoisyVotes(sigma_votes=2.0), num_queries=40, delta=1e-3)\n"
+        "assert pate.label('votes.npz', settings, run='runs/mine', data='recipe/data.yaml').labels.shape == (40, 4)\n"
+        "heavy = {'torch', 'pytorch_lightning', 'matplotlib', 'sklearn'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
