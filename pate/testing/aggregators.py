@@ -48,7 +48,7 @@ class AggregatorContract(Contract):
     num_labels = 2
     num_teachers = 4
     draws = 20_000
-    single_draws = 200
+    single_draws = 400
     grid: Grid = (
         ((1, 1), (1, 1), (1, 1), (1, 0)),
         ((0, 0), (0, 0), (1, 0), (0, 0)),
