@@ -25,14 +25,14 @@ WHOLE = ("stages", "commands", "runs", "teachers", "test_docs.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what shares a server of forks or a finished run, side by side: then one process makes what is shared.
+    """Begin with what shares a server of forks, a finished run or many faces: then one process makes what is shared.
 
     What takes long comes next, so that no process waits for it at the end.
     """
 
     def place(item: pytest.Item) -> int:
         asked = getattr(item, "fixturenames", ())
-        for order, shared in enumerate(("start", "finished")):
+        for order, shared in enumerate(("start", "finished", "rendered")):
             if shared in asked:
                 return order
         return 2 if item.path.relative_to(Path(__file__).parent).parts[0] in WHOLE else 3
