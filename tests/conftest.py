@@ -20,13 +20,24 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 Write = Callable[..., Path]
 
-# tests of whole commands: the longest ones, and those that share a finished run and a server of forks
+# tests of whole commands, the longest ones
 WHOLE = ("stages", "commands", "runs", "teachers", "test_docs.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes long, side by side: few processes make what it shares, and none waits for it at the end."""
-    items.sort(key=lambda item: item.path.relative_to(Path(__file__).parent).parts[0] not in WHOLE)
+    """Begin with what shares a server of forks, a finished run or many faces: then one process makes what is shared.
+
+    What takes long comes next, so that no process waits for it at the end.
+    """
+
+    def place(item: pytest.Item) -> int:
+        asked = getattr(item, "fixturenames", ())
+        for order, shared in enumerate(("start", "finished", "rendered")):
+            if shared in asked:
+                return order
+        return 2 if item.path.relative_to(Path(__file__).parent).parts[0] in WHOLE else 3
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")

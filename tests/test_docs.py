@@ -94,7 +94,7 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(SMALL))
+@pytest.mark.parametrize("name", [pytest.param("celeba", marks=pytest.mark.slow), "faces"])
 def test_shipped_configs(name: str, faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A recipe runs as it is shipped but for sizes, and for noise that twelve teachers can be heard through."""
     words = [

@@ -16,6 +16,8 @@ FILES = {
     for path in sorted((ROOT / package).rglob("*.py"))
 }
 
+TREES = {file: ast.parse(text) for file, text in FILES.items()}
+
 MOST_LINES = 400
 MOST_PARAMETERS = 8
 
@@ -48,10 +50,10 @@ def module_of(file: str) -> str:
     return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def imports(file: str, text: str, modules: set[str]) -> set[str]:
+def imports(file: str, tree: ast.AST, modules: set[str]) -> set[str]:
     """The modules of the house that a file imports, wherever in it: those inside a function count."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file} imports by dots"
             # a name that is imported from a package is a module, or something in the package's own module
@@ -63,9 +65,9 @@ def imports(file: str, text: str, modules: set[str]) -> set[str]:
     return found & modules
 
 
-def graph_of(files: dict[str, str]) -> dict[str, set[str]]:
+def graph_of(files: dict[str, ast.Module]) -> dict[str, set[str]]:
     modules = {module_of(file) for file in files}
-    return {module_of(file): imports(file, text, modules) for file, text in files.items()}
+    return {module_of(file): imports(file, tree, modules) for file, tree in files.items()}
 
 
 def circle(graph: dict[str, set[str]]) -> list[str]:
@@ -86,8 +88,8 @@ def test_functions_have_few_parameters() -> None:
     """Settings that belong together travel in a frozen dataclass, whose constructor is written by nobody."""
     found = {
         f"{file}:{name}"
-        for file, text in FILES.items()
-        for name, node in functions(ast.parse(text))
+        for file, tree in TREES.items()
+        for name, node in functions(tree)
         if parameters(node.args) > MOST_PARAMETERS
     }
     assert found == MANY_PARAMETERS
@@ -105,13 +107,13 @@ class Two:
 
 
 def test_imports_make_no_circle() -> None:
-    assert circle(graph_of(FILES)) == []
+    assert circle(graph_of(TREES)) == []
 
 
 @pytest.mark.parametrize("late", [False, True])
 def test_a_circle_is_found(late: bool) -> None:
     back = "def name() -> None:\n    from house.room import wall" if late else "from house import room"
     files = {"house/__init__.py": "", "house/room.py": "import house.door\nwall = 1", "house/door.py": back}
-    found = circle(graph_of(files))
+    found = circle(graph_of({file: ast.parse(text) for file, text in files.items()}))
     assert found[0] == found[-1]
     assert set(found) == {"house.room", "house.door"}

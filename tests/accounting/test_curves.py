@@ -1,8 +1,5 @@
 """Curves against fifty (or more) digits on extreme parameters, and what they must never do."""
 
-import subprocess
-import sys
-
 import mpmath as mp
 import numpy as np
 import pytest
@@ -122,11 +119,3 @@ def test_known_curve_is_bounded_by_its_chords() -> None:
     np.testing.assert_allclose(renyi_curve_rdp(known, known, pure_dp_rdp(known, 1.0)), pure_dp_rdp(known, 1.0))
     assert renyi_curve_rdp(101.0, known, pure_dp_rdp(known, 1.0)) == np.inf
     assert renyi_curve_rdp(1.01, known, pure_dp_rdp(known, 1.0)) == pure_dp_rdp(1.5, 1.0)
-
-
-def test_accounting_imports_neither_torch_nor_autodp() -> None:
-    code = "import sys, pate.accounting; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    heavy = {"torch", "lightning", "pytorch_lightning", "autodp", "dp_accounting", "matplotlib", "jsonargparse"}
-    assert "pate.accounting.ledger" in loaded
-    assert not heavy & set(loaded)

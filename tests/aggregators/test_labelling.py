@@ -189,7 +189,7 @@ def outsider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [entry.name for entry in entry_points(group="pate.aggregators")] == ["NoisyMean"]
 
 
-@pytest.mark.parametrize("name", ["NoisyMean", "outsider.NoisyMean"])
+@pytest.mark.parametrize("name", ["NoisyMean", pytest.param("outsider.NoisyMean", marks=pytest.mark.slow)])
 def test_an_outsider_adds_an_aggregator(run: Path, outsider: None, name: str) -> None:
     """An installed package is found by its entry point, by the short name of the class or by its path."""
     assert relabel(run, {"class_path": name, "init_args": {"sigma_mean": 2.0}}) == 0

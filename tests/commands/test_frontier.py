@@ -45,6 +45,7 @@ def test_private_votes_leave_private_files(copied: Path, capsys: pytest.CaptureF
     assert read_ledger(run / "ledger.sqlite").entries == before
 
 
+@pytest.mark.slow
 def test_simulated_votes_are_free(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["frontier", "--simulate.num_labels=4", "--simulate.num_teachers=50", "--simulate.num_public=100"]
     output = tmp_path / "plan"

@@ -73,16 +73,16 @@ def test_a_window_half_as_wide_is_refuted(relation: NeighboringRelation) -> None
         Halved().test_divergence_between_all_neighbors_is_within_the_curve(relation)
 
 
-@pytest.mark.parametrize("rejected", [0.9, 0.999])
+@pytest.mark.parametrize("rejected", [0.2, 0.9])
 @pytest.mark.parametrize("noise", ["gumbel", "exponential"])
 def test_single_rows_of_many_items_follow_the_law(
     noise: JointNoise, rejected: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The more candidates may be rejected, the looser the envelope."""
+    """The fewer candidates may be rejected, the more often the envelope is split."""
     monkeypatch.setattr(joint, "_REJECTED", rejected)
     listing = oracles.sequences(len(SCORES), 2)
     index = {sequence: i for i, sequence in enumerate(listing)}
-    draws, scale = 1500, 4.0
+    draws, scale = 800, 4.0
     mechanism = m.JointMechanism(k=2, scale=scale, noise=noise)
     generator = m.seeded_generator(0)
     observed = np.zeros(len(listing))

@@ -24,7 +24,7 @@ def test_winner_follows_the_law_through_an_envelope(envelope: float) -> None:
         item = int(np.searchsorted(cumulative, generator.random() * total, side="right"))
         return (item, chance[item]) if item < chance.size else None
 
-    draws = 20_000
+    draws = 8_000
     won = [first_head(np.log(total), propose, generator) for _ in range(draws)]
     law = oracles.flip_law(np.log(chance))
     assert chi_square_p_value(np.bincount(won, minlength=4), draws * law) > 1e-4

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.stats import binom, laplace
+from scipy.stats import binom
 
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation
@@ -130,11 +130,15 @@ def test_threshold_is_exceeded_with_its_probability(ratio: float, probability: f
 
 
 def chance_to_exceed(t: float, scale_threshold: float, scale_gap: float) -> float:
-    gap, threshold = laplace(scale=scale_gap), laplace(scale=scale_threshold)
+    def density(z: float) -> float:
+        return math.exp(-abs(z) / scale_threshold) / (2 * scale_threshold)
+
+    def beyond(z: float) -> float:
+        return 0.5 * math.exp(-z / scale_gap) if z > 0 else 1 - 0.5 * math.exp(z / scale_gap)
+
     far = 40 * min(scale_threshold, scale_gap)
     ends = sorted({-math.inf, -t - far, -t, -t + far, -far, 0.0, far, math.inf})
-    pieces = [quad(lambda z: threshold.pdf(z) * gap.sf(t + z), *piece, epsabs=0)[0] for piece in pairwise(ends)]
-    return float(sum(pieces))
+    return float(sum(quad(lambda z: density(z) * beyond(t + z), *piece, epsabs=0)[0] for piece in pairwise(ends)))
 
 
 def test_threshold_of_a_far_tail_is_finite() -> None:

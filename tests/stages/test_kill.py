@@ -40,7 +40,8 @@ SIGNS = {
 }
 
 
-FAST = ("between checkpoints", "label", "label reserved")
+# the other stages are cut at every step by tests within one process
+FAST = ("between checkpoints", "label reserved")
 
 
 @pytest.mark.parametrize(
@@ -137,6 +138,7 @@ def test_a_student_that_is_terminated_goes_on(unbroken: Path, tmp_path: Path, st
     assert len(Ledger(root / "ledger.sqlite").entries()) == 1
 
 
+@pytest.mark.slow
 def test_two_commands_on_one_run_pay_once(unbroken: Path, tmp_path: Path, start: Start) -> None:
     root = tmp_path / "run"
     pair = [start(*run_words(unbroken / "recipe", root)) for _ in range(2)]

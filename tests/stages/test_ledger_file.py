@@ -264,7 +264,9 @@ def test_a_link_to_the_data_leads_to_their_ledger(place: Path) -> None:
     assert choose_ledger(place / "run", None, CelebA(Path("linked"))) == place / "data" / "ledger.sqlite"
 
 
-@pytest.mark.parametrize("damage", ["missing", "", "[]", "data: [", "no ledger"])
+@pytest.mark.parametrize(
+    "damage", ["missing", "no ledger", *(pytest.param(text, marks=pytest.mark.slow) for text in ("", "[]", "data: ["))]
+)
 def test_a_run_that_lost_where_its_ledger_is_begins_no_new_one(damage: str, place: Path, capsys: Captured) -> None:
     assert teach("runs/one") == 0
     data = place / "runs" / "one" / "data.yaml"

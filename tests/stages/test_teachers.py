@@ -343,6 +343,7 @@ def test_a_truncated_chunk_is_noticed_on_the_way(
     one_line(capsys, "teachers_00000.pt, got a damaged file", "delete it, and `pate teachers fit` makes it again")
 
 
+@pytest.mark.slow
 def test_help_needs_no_lightning() -> None:
     """It takes longer to import than all else together."""
     script = (
