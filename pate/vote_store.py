@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate.runs import TEACHERS_VOTE, Json, Run, digest, replacing, voting_stage, write_json
-from pate.typing import IntArray, UInt8Array
+from pate.typing import FloatArray, IntArray, UInt8Array
 from pate.validation import expect
 from pate.votes import Panel, Votes, teacher_blocks, unpack_ballots
 
@@ -98,6 +98,22 @@ class VoteStore:
         """Write the counts ``[Q, C]`` of teachers whose ballots are not known, and a record as `save_chunk` does."""
         path = self.folder / f"{self.chunk_file(teachers).stem}{_COUNTS}{len(teachers)}.npy"
         self._save(path, counts, made_from)
+
+    def save_features(self, features: FloatArray) -> dict[Path, str]:
+        """Write the features ``[N, F]`` that came with votes, in the order of their ids; return the file's digest."""
+        path = self._features_file
+        with replacing(path) as file:
+            np.save(file, features)
+        return {path: digest(path)}
+
+    def features(self, rows: IntArray) -> FloatArray | None:
+        """Return the features ``[Q, F]`` of some samples; None if none came with the votes."""
+        path = self._features_file
+        return np.array(np.load(path, mmap_mode="r")[rows]) if path.is_file() else None
+
+    @property
+    def _features_file(self) -> Path:
+        return self.folder / "features.npy"
 
     def _save(self, path: Path, array: NDArray[Any], made_from: str) -> None:
         with replacing(path) as file:

@@ -13,12 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate.runs import digest, write_arrays
 from pate.runs.files import read_arrays
-from pate.typing import IntArray, StrArray, UInt8Array
+from pate.typing import FloatArray, IntArray, StrArray, UInt8Array
 from pate.validation import expect, expect_count
 from pate.votes import Panel, Votes, pack_ballots
 
 _GIVE = "ballots [N, T, C], or counts [N, C] with num_teachers"
-_NAMES = ("ids", "label_names", "ballots", "counts", "num_teachers")
+_NAMES = ("ids", "label_names", "ballots", "counts", "num_teachers", "features")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,6 +35,7 @@ class NamedVotes:
         counts: ``[N, C]`` integers in ``[0, num_teachers]``, the number of teachers that gave each label; None for
             ballots, from which they follow.
         num_teachers: the nominal number of teachers, a public constant; with ballots it may be left out.
+        features: ``[N, F]`` finite public features of the samples, for an aggregator that needs them; None without.
 
     Raises:
         ValueError: in one line, if shapes disagree, an id or a label name occurs twice, or a vote is out of range.
@@ -45,6 +46,7 @@ class NamedVotes:
     ballots: UInt8Array | None = None
     counts: IntArray | None = None
     num_teachers: int | None = None
+    features: FloatArray | None = None
 
     def __post_init__(self) -> None:
         ids, names = _texts("ids", self.ids), _texts("label_names", self.label_names)
@@ -74,14 +76,22 @@ class NamedVotes:
             expect_count(1, num_teachers=teachers)
             counts = _checked_counts(counts, shape, teachers)[order]
         canonical = {"ids": ids[order], "label_names": tuple(names.tolist()), "ballots": ballots, "counts": counts}
+        if self.features is not None:
+            canonical["features"] = _checked_features(self.features, len(ids))[order]
         for name, value in (canonical | {"num_teachers": int(teachers)}).items():
             object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, votes: Votes, *, ids: ArrayLike, label_names: Sequence[str]) -> Self:
-        """Return votes ``[Q, C]`` with names; their ballots are kept if they have them."""
+        """Return votes ``[Q, C]`` with names; ballots and features are kept if they have them."""
         given: dict[str, Any] = {"counts": votes.counts} if votes.ballots is None else {"ballots": votes.ballots}
-        return cls(ids=np.asarray(ids), label_names=tuple(label_names), num_teachers=votes.num_teachers, **given)
+        return cls(
+            ids=np.asarray(ids),
+            label_names=tuple(label_names),
+            num_teachers=votes.num_teachers,
+            features=votes.features,
+            **given,
+        )
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -109,12 +119,13 @@ class NamedVotes:
         return None if self.ballots is None else pack_ballots(self.ballots.transpose(1, 0, 2))
 
     def fingerprint(self) -> str:
-        """Return a hash of all names and votes. PRIVATE."""
+        """Return a hash of all names, votes and features. PRIVATE."""
         packed = self.packed()
         votes = self.counts if packed is None else packed
         assert votes is not None
         head = json.dumps([self.ids.tolist(), self.label_names, self.num_teachers, packed is None])
-        return digest(head, np.ascontiguousarray(votes).tobytes())
+        told = () if self.features is None else (np.ascontiguousarray(self.features).tobytes(),)
+        return digest(head, np.ascontiguousarray(votes).tobytes(), *told)
 
 
 def read_silos(path: Path) -> tuple[NamedVotes, ...]:
@@ -134,6 +145,8 @@ def read_silos(path: Path) -> tuple[NamedVotes, ...]:
 def expect_joined(silos: Sequence[NamedVotes], *, names: Sequence[str] | None = None) -> None:
     """Raise ``ValueError`` unless silos voted on the same samples and labels, with two teachers or more in all.
 
+    Features that some silos bring are the same.
+
     Args:
         silos: the votes of each silo.
         names: what each silo is called in errors; None for their numbers, from 0.
@@ -146,6 +159,9 @@ def expect_joined(silos: Sequence[NamedVotes], *, names: Sequence[str] | None = 
         expect(same, f"label_names in {name} as in {called[0]}: {', '.join(first.label_names)}", found=silo.label_names)
         others = np.setxor1d(silo.ids, first.ids)
         expect(others.size == 0, f"the same ids in {name} as in {called[0]}", in_one_alone=others[:3].tolist())
+    brought = [(silo.features, name) for silo, name in zip(silos, called, strict=True) if silo.features is not None]
+    for features, name in brought[1:]:
+        expect(np.array_equal(features, brought[0][0]), f"features in {name} as in {brought[0][1]}", found="others")
     expect_count(2, num_teachers=total_teachers(silos))
 
 
@@ -157,6 +173,11 @@ def total_teachers(silos: Sequence[NamedVotes]) -> int:
 def panel_of(silos: Sequence[NamedVotes]) -> Panel:
     """Return the numbers of teachers and labels of all silos."""
     return Panel(total_teachers(silos), len(silos[0].label_names))
+
+
+def features_in(silos: Sequence[NamedVotes]) -> FloatArray | None:
+    """Return the features ``[N, F]`` that some silo brings; None if none does."""
+    return next((silo.features for silo in silos if silo.features is not None), None)
 
 
 def _texts(name: str, values: ArrayLike) -> StrArray:
@@ -181,6 +202,15 @@ def _checked_ballots(ballots: NDArray[Any], shape: tuple[int, int]) -> UInt8Arra
     wrong = found[(found != 0) & (found != 1)]
     expect(wrong.size == 0, "ballots in {0, 1}", values=np.unique(wrong)[:3].tolist())
     return found.astype(np.uint8)
+
+
+def _checked_features(features: NDArray[Any], size: int) -> FloatArray:
+    """Return features ``[N, F]`` as float64."""
+    found = np.asarray(features)
+    expect(found.ndim == 2 and len(found) == size, f"features of shape [{size}, F], as ids say", shape=found.shape)
+    expect(found.dtype.kind in "buif", "features that are numbers", dtype=str(found.dtype))
+    expect(np.isfinite(found).all(), "finite features", features="others")
+    return found.astype(np.float64)
 
 
 def _checked_counts(counts: NDArray[Any], shape: tuple[int, int], num_teachers: int) -> IntArray:

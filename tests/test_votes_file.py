@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ IDS = np.array(["s3", "s1", "s2"])
 NAMES = ("hat", "beard")
 BALLOTS = np.array([[[1, 0], [1, 1]], [[0, 0], [1, 0]], [[0, 1], [0, 1]]], dtype=np.uint8)
 COUNTS = BALLOTS.sum(axis=1).astype(np.int64)
+FEATURES = np.array([[3.0, 0.5], [1.0, 0.5], [2.0, 0.5]])
 
 
 def named(**changes: Any) -> NamedVotes:
@@ -37,7 +39,7 @@ def test_the_order_of_samples_is_that_of_their_ids() -> None:
     assert counts.fingerprint() != votes.fingerprint()
 
 
-@pytest.mark.parametrize("change", ["vote", "name", "id", "count", "teachers"])
+@pytest.mark.parametrize("change", ["vote", "name", "id", "count", "teachers", "features", "feature"])
 def test_the_fingerprint_is_of_everything(change: str) -> None:
     counts = {"ballots": None, "counts": COUNTS, "num_teachers": 2}
     flipped = BALLOTS.copy()
@@ -50,6 +52,8 @@ def test_the_fingerprint_is_of_everything(change: str) -> None:
         "id": (named(), named(ids=np.array(["s3", "s1", "s9"]))),
         "count": (named(**counts), named(**(counts | {"counts": more}))),
         "teachers": (named(**counts), named(**(counts | {"num_teachers": 3}))),
+        "features": (named(), named(features=FEATURES)),
+        "feature": (named(features=FEATURES), named(features=FEATURES[::-1])),
     }
     before, after = pairs[change]
     assert before.fingerprint() != after.fingerprint()
@@ -60,6 +64,9 @@ def test_votes_in_memory_get_names() -> None:
     assert whole.fingerprint() == named().fingerprint()
     counted = NamedVotes.of(Votes.from_counts(COUNTS, num_teachers=9), ids=IDS, label_names=NAMES)
     assert counted.ballots is None and counted.num_teachers == 9
+    known = replace(Votes.from_ballots(BALLOTS), features=FEATURES)
+    found = NamedVotes.of(known, ids=IDS, label_names=NAMES).features
+    assert found is not None and found[:, 0].tolist() == [1.0, 2.0, 3.0]
 
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.int64, np.float32])
@@ -89,6 +96,10 @@ MALFORMED: list[tuple[dict[str, Any], str]] = [
     ({"ballots": None, "counts": COUNTS * 1.0, "num_teachers": 4}, "integer counts, got dtype='float64'"),
     ({"ballots": None, "counts": COUNTS[:2], "num_teachers": 4}, "counts of shape [3, 2]"),
     ({"ballots": None, "counts": COUNTS, "num_teachers": 0}, "an integer num_teachers >= 1"),
+    ({"features": FEATURES[:2]}, "features of shape [3, F], as ids say, got shape=(2, 2)"),
+    ({"features": FEATURES[:, 0]}, "features of shape [3, F], as ids say, got shape=(3,)"),
+    ({"features": FEATURES * np.inf}, "finite features"),
+    ({"features": FEATURES.astype(np.str_)}, "features that are numbers, got dtype="),
 ]
 
 
@@ -100,7 +111,7 @@ def test_malformed_votes_are_one_line(changes: dict[str, Any], message: str) -> 
 
 
 def test_a_file_comes_back_as_it_was_saved(tmp_path: Path) -> None:
-    for votes in (named(), named(ballots=None, counts=COUNTS, num_teachers=7)):
+    for votes in (named(), named(ballots=None, counts=COUNTS, num_teachers=7), named(features=FEATURES)):
         votes.save(tmp_path / "votes.npz")
         found = NamedVotes.read(tmp_path / "votes.npz")
         assert found.fingerprint() == votes.fingerprint()
@@ -176,11 +187,12 @@ def test_silos_are_joined_by_the_order_of_their_files(tmp_path: Path) -> None:
     [
         ({"ids": np.array(["s1", "s2", "s4"])}, "the same ids in silo 1 as in silo 0, got in_one_alone=['s3', 's4']"),
         ({"label_names": ("beard", "hat")}, "label_names in silo 1 as in silo 0: hat, beard"),
+        ({"features": FEATURES + 1}, "features in silo 1 as in silo 0, got found='others'"),
     ],
 )
 def test_silos_that_disagree_are_told(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as raised:
-        expect_joined([named(), named(**changes)])
+        expect_joined([named(features=FEATURES), named(**changes)])
     assert message in str(raised.value)
 
 

@@ -126,7 +126,10 @@ def _given(words: Sequence[str]) -> Json:
         key = name.removeprefix("--")
         if key == "config" and Path(value).is_file():
             _merge(given, _loaded(Path(value).read_text()))
-        elif key in ("target_epsilon", "delta", "num_queries", "aggregator", "votes"):
+        elif key == "votes":
+            # a path is taken by its letters, but for null
+            _merge(given, {key: _loaded(value) and value})
+        elif key in ("target_epsilon", "delta", "num_queries", "aggregator"):
             _merge(given, {key: _file_or_value(value)})
         elif key.startswith("aggregator."):
             inner = key.removeprefix("aggregator.").removeprefix("init_args.")

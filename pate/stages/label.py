@@ -191,7 +191,8 @@ def _pay_and_release(
     if settings.predictions is not None:
         predictions = read_predictions(settings.predictions, queries.ids, queries.label_names)
     if aggregator.needs_features:
-        features = read_features(run, queries.ids, made_by)
+        brought = store.features(rows)
+        features = read_features(run, queries.ids, made_by) if brought is None else brought
     with ExitStack() as stack:
         ledger = open_ledger(run)
         votes, _ = store.load(rows=rows, ballots=aggregator.needs_ballots)

@@ -16,7 +16,7 @@ from pate.runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Json, Run, digest, made
 from pate.stages.ledger_file import Kept, choose_ledger_of, expect_ledger, open_ledger, with_ledger
 from pate.validation import expect
 from pate.vote_store import VoteStore
-from pate.votes_file import NamedVotes, expect_joined, total_teachers
+from pate.votes_file import NamedVotes, expect_joined, features_in, total_teachers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,13 +120,15 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
             assert silo.counts is not None
             store.save_counts(teachers, silo.counts)
         first = teachers.stop
+    features = features_in(votes.silos)
+    brought = {} if features is None else store.save_features(features)
     left = store.seal(
         ids=votes.silos[0].ids.tolist(),
         label_names=votes.silos[0].label_names,
         num_teachers=total_teachers(votes.silos),
         made_by={"votes": inputs["votes"]},
     )
-    run.finish(VOTES_IMPORT, left)
+    run.finish(VOTES_IMPORT, left | brought)
 
 
 def expect_of_data(votes: NamedVotes, data: DataSource) -> None:

@@ -1,0 +1,138 @@
+"""`pate label --votes` with a target epsilon, and with aggregators that see features of the queries."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate import cli
+from pate.votes_file import NamedVotes
+from tests.stages.test_votes_import import NAMES, Captured, label, made_votes, part, place, refused, released, spent
+
+__all__ = ["place"]
+
+KNOWN = (
+    "--aggregator=tests.aggregators.test_features.VotesWhereKnown",
+    "--aggregator.init_args.sigma_votes=0.1",
+    "--noise_seed=1",
+)
+
+
+# A target
+
+
+@pytest.mark.parametrize("votes", ["votes.npz", "silos"])
+@pytest.mark.parametrize(
+    "aggregator",
+    [("NoisyVotes",), ("StableTopK",), ("Peeling", "k=2"), ("ConfidentScreen",), ("pate.aggregators.Powerset",)],
+    ids=lambda words: words[0],
+)
+def test_a_name_and_a_target_are_enough(aggregator: tuple[str, ...], votes: str, place: Path) -> None:
+    whole = made_votes()
+    for name, teachers in (("a", slice(0, 8)), ("b", slice(8, 20))):
+        part(whole, teachers).save(Path(f"silos/{name}.npz"))
+    name, *given = aggregator
+    words = (f"--aggregator={name}", *(f"--aggregator.{each}" for each in given))
+    # the same command, with the votes and without
+    for asked in (f"--votes={votes}",), (f"--votes={votes}",), ():
+        assert label("--target_epsilon=2", *asked, aggregator=words) == 0
+    statement = json.loads(Path("runs/mine/public/privacy.json").read_text())
+    assert 2 * (1 - 1e-4) < statement["guarantees"]["replace_record"]["epsilon"] <= 2
+    assert released().release == 1 and released().num_teachers == 20
+    # the settings that it wrote find these labels
+    assert cli.main(["label", "--config=runs/mine/public/label.yaml", "--run=runs/mine"]) == 0
+    assert spent("silos/ledger.sqlite" if votes == "silos" else "votes.ledger.sqlite") == 1
+
+
+def test_votes_and_target_may_be_settings_of_a_file(place: Path) -> None:
+    Path("label.yaml").write_text("votes: votes.npz\ntarget_epsilon: 2\naggregator: StableTopK\n")
+    assert label("--config=label.yaml", aggregator=()) == 0
+    assert label("--votes=null", "--target_epsilon=2", aggregator=("--aggregator=StableTopK",)) == 0
+    assert spent() == 1
+
+
+def test_the_path_of_votes_is_taken_by_its_letters(place: Path) -> None:
+    made_votes().save(Path("007/votes.npz"))
+    assert label("--votes=007", "--target_epsilon=2", aggregator=("--aggregator=StableTopK",)) == 0
+    assert spent("007/ledger.sqlite") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--votes=nowhere.npz",), "an .npz file of votes without pickled objects, got missing='nowhere.npz'"),
+        (("--votes=$NOWHERE_AT_ALL/votes.npz",), "environment variables"),
+        (("--votes=votes.npz", "--target_epsilon=0"), "target_epsilon > 0"),
+        (("--votes=votes.npz", "--delta=2"), "0 < delta < 1"),
+        (("--votes=votes.npz", "--aggregator.delta_test=1e-3"), "delta_test < "),
+    ],
+)
+def test_what_is_refused_at_once_leaves_no_run(
+    words: tuple[str, ...], message: str, place: Path, capsys: Captured
+) -> None:
+    error = refused(capsys, "--target_epsilon=2", *words, aggregator=("--aggregator=StableTopK",))
+    assert message in error and not Path("runs").exists() and spent() == 0
+
+
+# Features
+
+
+def features_of(ids: np.ndarray) -> np.ndarray:
+    """Two features, the first of which is above 0 for every third id."""
+    numbers = np.array([int(name.strip("r")) for name in ids.tolist()])
+    return np.stack([np.where(numbers % 3 == 0, 1.0, -1.0), numbers], axis=1)
+
+
+def bringing(votes: NamedVotes, features: np.ndarray | None) -> NamedVotes:
+    return replace(votes, features=features)
+
+
+def in_one_file(votes: NamedVotes) -> None:
+    bringing(votes, features_of(votes.ids)).save(Path("votes.npz"))
+
+
+def in_one_silo(votes: NamedVotes) -> None:
+    """Of three silos, the second brings them."""
+    Path("votes.npz").unlink()
+    for number, teachers in enumerate((slice(0, 5), slice(5, 9), slice(9, 20))):
+        silo = part(votes, teachers)
+        bringing(silo, features_of(votes.ids) if number == 1 else None).save(Path(f"votes.npz/{number}.npz"))
+
+
+@pytest.mark.parametrize("bring", [in_one_file, in_one_silo])
+def test_features_may_come_with_the_votes(bring: Callable[[NamedVotes], Any], place: Path) -> None:
+    """No data are named; the features of each query reach the aggregator."""
+    bring(made_votes())
+    assert label("--votes=votes.npz", aggregator=KNOWN) == 0
+    found = released()
+    known = features_of(found.ids)[:, 0] > 0
+    assert not found.labels[~known].any() and found.labels[known].any() and found.label_names == NAMES
+    # lost ones are told, and brought again
+    file = Path("runs/mine/private/votes/features.npy")
+    file.unlink()
+    assert label("--votes=votes.npz", aggregator=KNOWN) == 0
+    assert file.is_file() and released().release == 1
+
+
+def test_features_that_were_changed_are_told(place: Path, capsys: Captured) -> None:
+    in_one_file(made_votes())
+    assert label("--votes=votes.npz", aggregator=KNOWN) == 0
+    file = Path("runs/mine/private/votes/features.npy")
+    np.save(file, np.load(file) + 1)
+    assert "features.npy" in refused(capsys, "--num_queries=3", "--overwrite", aggregator=KNOWN)
+    assert spent() == 1
+
+
+def test_features_of_the_public_records_serve_as_well(place: Path, capsys: Captured) -> None:
+    error = refused(capsys, "--votes=votes.npz", aggregator=KNOWN)
+    assert "public and test records" in error and "--config data.yaml" in error and spent() == 0
+    assert label("--votes=votes.npz", "--config=recipe/data.yaml", aggregator=KNOWN) == 0
+    with np.load("data.npz") as data:
+        first = dict(zip(data["ids"].tolist(), data["X"][:, 0].tolist(), strict=True))
+    found = released()
+    known = np.array([first[name] > 0 for name in found.ids.tolist()])
+    assert not found.labels[~known].any() and found.labels[known].any() and spent() == 1
