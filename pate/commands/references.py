@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from pate.commands.parsing import ALONE, Preset, make_parser, open_run, parse, settings
 from pate.commands.teachers import load_plan
-from pate.runs import TEACHERS_FIT
+from pate.runs import TEACHERS_FIT, first_stage
 from pate.stages.references import make_references
+from pate.validation import expect
 
 
 def main(args: Sequence[str], preset: Preset = ALONE) -> None:
@@ -13,5 +14,7 @@ def main(args: Sequence[str], preset: Preset = ALONE) -> None:
     parser = make_parser("references", make_references, skip={"run", "plan"})
     parsed = parse(parser, args, preset)
     run = open_run(parsed, settings(parser, parsed))
+    trained = first_stage(run) is TEACHERS_FIT
+    expect(trained, "a run whose teachers were trained here, which references measure", imported_votes=str(run.root))
     run.require(TEACHERS_FIT)
     make_references(run, load_plan(run))

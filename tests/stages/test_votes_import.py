@@ -213,6 +213,8 @@ def test_teachers_and_votes_from_elsewhere_do_not_share_a_run(place: Path, copie
     configs = [f"--config=recipe/{name}.yaml" for name in ("data", "teachers")]
     assert cli.main(["teachers", "fit", *configs, "--run=runs/mine", "--overwrite"]) == 2
     assert "a run folder of their own for teachers, without imported votes" in capsys.readouterr().err
+    assert cli.main(["references", "--run=runs/mine"]) == 2
+    assert "a run whose teachers were trained here" in capsys.readouterr().err
     assert spent() == 1
 
 
