@@ -73,7 +73,9 @@ class Directions:
         inner = features - centre
         wide = inner.shape[0] < inner.shape[1]
         values, vectors = np.linalg.eigh(inner @ inner.T if wide else inner.T @ inner)
-        held = values > 1e-9 * max(float(values[-1]), np.finfo(np.float64).tiny)
+        # what subtracting a rounded mean leaves of constant features is no direction
+        rounding = len(inner) ** 3 * (np.finfo(np.float64).eps * np.abs(centre).max(initial=0.0)) ** 2
+        held = values > max(1e-9 * float(values[-1:].max(initial=0.0)), rounding)
         spread, known = np.sqrt(values[held][::-1]), vectors[:, held][:, ::-1]
         if wide:
             return cls(centre, known, spread, inner.T @ known / spread)

@@ -18,6 +18,7 @@ _DOUBLINGS = 4  # candidates for the median between a number and its double
 _SPARE = 1.2  # of the clip over the median, so that few ballots are clipped at all
 _ERRORS = 6.0  # the noise of a comparison in the search, as a fraction of the teachers: three deviations from a half
 _MOST = 0.25  # the share of the budget above which the search is not worth it
+_BITS = 20  # of the factors by which ballots are scaled: sums over 2^33 teachers are exact in float64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +37,10 @@ class ClippedVotes(Aggregator):
 
     Privacy: an adaptive composition of Gaussian mechanisms (Dong et al. (2022), Corollary 3.3), whose squared inverse
     multipliers add up to ``num_queries / multiplier_clipped^2`` for a batch of any size, so that a batch costs what its
-    queries cost one by one. Under REPLACE_RECORD and ADD_REMOVE_TEACHER alike a teacher moves each comparison by one, and the sum by at most
-    ``sqrt(2 clip)``: two clipped ballots have no negative entry, so that their squared distance is at most the sum of
-    their squared norms. No entry moves by more than one, which bounds it by ``sqrt(num_queries num_labels)`` too.
+    queries cost one by one. Under REPLACE_RECORD and ADD_REMOVE_TEACHER alike a teacher moves each comparison by one at
+    most, and the sum by at most ``sqrt(2 clip)``: two clipped ballots have no negative entry, so that their squared
+    distance is at most the sum of their squared norms. No entry moves by more than one, which bounds it by
+    ``sqrt(num_queries num_labels)`` too. Sums are exact: ballots are scaled by multiples of ``2^-20``, rounded down.
 
     Args:
         multiplier_clipped: noise multiplier of one query. That of a release of ``n`` queries is smaller by ``sqrt(n)``.
@@ -147,16 +149,30 @@ def sizes_of(ballots: UInt8Array, guess: UInt8Array) -> IntArray:
 
 
 def clipped_sums(votes: Votes, guess: UInt8Array, sizes: IntArray, clip: int) -> FloatArray:
-    """Return the sums ``[Q, C]`` over teachers of what differs from ``guess``, ballots clipped to ``sqrt(clip)``."""
+    """Return the sums ``[Q, C]`` over teachers of what differs from ``guess``, ballots clipped to ``sqrt(clip)``.
+
+    Exact multiples of ``2^-20``, in whatever order they are added up: `factors_of` says by what ballots are scaled.
+    """
     ballots, counts = ballots_of(votes), votes.counts.astype(np.float64)
     sums = np.where(guess > 0, votes.num_teachers - counts, counts)
     scaled = np.flatnonzero(sizes > clip)
-    excess = 1 - np.sqrt(clip / np.maximum(sizes[scaled], 1))
-    for rows in _blocks(ballots[:, : len(scaled)]):
-        differs = (ballots[rows][:, scaled] ^ guess[rows, None]).astype(np.float64)
-        sums[rows] -= (excess @ differs) if len(scaled) else 0.0
-    # a sum of float64 terms may end a rounding error below 0
-    return np.maximum(sums, 0)
+    if len(scaled):
+        excess = 1 - factors_of(sizes[scaled], clip)
+        for rows in _blocks(ballots[:, : len(scaled)]):
+            sums[rows] -= excess @ (ballots[rows][:, scaled] ^ guess[rows, None]).astype(np.float64)
+    return sums
+
+
+def factors_of(sizes: IntArray, clip: int) -> FloatArray:
+    """Return by what ballots of ``sizes`` ``[n]`` above ``clip`` are scaled: ``sqrt(clip / size)``, rounded down.
+
+    The squared norm of a scaled ballot, ``size factor^2``, is at most ``clip``, with no rounding error.
+    """
+    known, which = np.unique(sizes, return_inverse=True)
+    # integers of any length: the product is beyond 64 bits where ballots are long
+    units = [math.isqrt((clip << 2 * _BITS) // size) for size in known.tolist()]
+    found: FloatArray = np.array(units, dtype=np.float64)[which.ravel()] / (1 << _BITS)
+    return found
 
 
 def _blocks(ballots: UInt8Array) -> list[slice]:

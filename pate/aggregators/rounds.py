@@ -6,7 +6,6 @@ from typing import Self
 import numpy as np
 
 from pate.accounting.calibration import COARSE_ORDERS, Target
-from pate.accounting.charges import Charge
 from pate.accounting.events import ComposedEvent, Event
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators.base import Aggregator, Outlook, Release, features_of
@@ -98,12 +97,6 @@ class Rounds(Aggregator):
             release = joined(release, found, votes.num_teachers)
         return release
 
-    def charges(self, release: Release, panel: Panel) -> tuple[Charge, ...]:
-        """Return what the queries actually cost: rounds before the last in full, the last as it says."""
-        *before, last = self.rounds
-        full = tuple((each.events(panel), len(release.labels)) for each in before)
-        return (*full, *last.charges(release, panel))
-
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return the default: two rounds of `ClippedVotes`, the first for a quarter of the budget."""
@@ -152,13 +145,19 @@ def student_of(release: Release, features: FloatArray, num_teachers: int) -> Lin
 def joined(earlier: Release, release: Release, num_teachers: int) -> Release:
     """Return a release combined with an earlier one of the same queries: counts averaged by their noise.
 
-    Without counts, or where not all entries were released, the later one stands alone.
+    The later one stands alone unless both have noisy counts of all entries. One of several tiers never has: a screen
+    that confirms a student writes the student's opinion beside the counts.
     """
-    if earlier.noisy_counts is None or earlier.noise_std is None or not earlier.mask.all():
+    if not (_has_all_counts(earlier) and _has_all_counts(release)):
         return release
-    if release.noisy_counts is None or release.noise_std is None or not release.mask.all() or release.tiers is not None:
-        return release
+    assert earlier.noisy_counts is not None and earlier.noise_std is not None
+    assert release.noisy_counts is not None and release.noise_std is not None
     first, second = earlier.noise_std**-2, release.noise_std**-2
     counts = (first * earlier.noisy_counts + second * release.noisy_counts) / (first + second)
     labels = (2 * counts > num_teachers).astype(np.uint8)
     return release._replace(labels=labels, noisy_counts=counts, noise_std=(first + second) ** -0.5)
+
+
+def _has_all_counts(release: Release) -> bool:
+    known = release.noisy_counts is not None and release.noise_std is not None and release.tiers is None
+    return known and bool(release.mask.all())
