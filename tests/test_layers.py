@@ -34,17 +34,18 @@ EVERYWHERE = {"typing", "validation", "version"}
 ALLOWED = {
     "accounting": set(),
     "votes": set(),
+    "linear": set(),
     "mechanisms": {"accounting"},
-    "aggregators": {"accounting", "mechanisms", "votes"},
+    "aggregators": {"accounting", "linear", "mechanisms", "votes"},
     "runs": {"votes"},
     "vote_store": {"runs", "votes"},
     "votes_file": {"runs", "votes"},
     "data": {"runs"},
     "data_file": {"data", "runs"},
     "teachers": {"data", "runs", "vote_store", "votes"},
-    "student": {"data", "data_file", "runs", "votes"},
+    "student": {"data", "data_file", "linear", "runs", "votes"},
     "testing": {"accounting", "aggregators", "data", "mechanisms", "votes"},
-    "planning": {"accounting", "aggregators", "data", "data_file", "runs", "student", "vote_store", "votes"},
+    "planning": {"accounting", "aggregators", "data", "data_file", "linear", "runs", "student", "vote_store", "votes"},
 }
 ALLOWED["stages"] = set(ALLOWED) - {"planning", "testing"}
 ALLOWED["commands"] = set(ALLOWED) - {"testing"}

@@ -4,12 +4,14 @@ from pate.aggregators.base import Aggregator as Aggregator
 from pate.aggregators.base import Gap as Gap
 from pate.aggregators.base import Outlook as Outlook
 from pate.aggregators.base import Release as Release
+from pate.aggregators.clipped_votes import ClippedVotes as ClippedVotes
 from pate.aggregators.noisy_votes import GNThreshold as GNThreshold
 from pate.aggregators.noisy_votes import NoisyVotes as NoisyVotes
 from pate.aggregators.plugins import load_plugins as load_plugins
 from pate.aggregators.plugins import propose as propose
 from pate.aggregators.plugins import registered as registered
 from pate.aggregators.powerset import Powerset as Powerset
+from pate.aggregators.rounds import Rounds as Rounds
 from pate.aggregators.screens import Confident as Confident
 from pate.aggregators.screens import ConfidentScreen as ConfidentScreen
 from pate.aggregators.screens import Interactive as Interactive

@@ -3,8 +3,10 @@
 from importlib.metadata import entry_points
 
 from pate.aggregators.base import Aggregator, Outlook
+from pate.aggregators.clipped_votes import ClippedVotes
 from pate.aggregators.noisy_votes import GNThreshold, NoisyVotes
 from pate.aggregators.powerset import Powerset
+from pate.aggregators.rounds import Rounds
 from pate.aggregators.screens import ConfidentScreen, InteractiveScreen
 from pate.aggregators.stable_majority import StableMajority
 from pate.aggregators.stable_topk import FixedStableTopK, GaussianStableTopK, StableTopK
@@ -15,6 +17,8 @@ from pate.validation import expect
 GROUP = "pate.aggregators"
 
 OWN: tuple[type[Aggregator], ...] = (
+    Rounds,
+    ClippedVotes,
     NoisyVotes,
     GNThreshold,
     TauVoting,
@@ -59,5 +63,14 @@ def registered() -> dict[str, type[Aggregator]]:
 
 
 def propose(outlook: Outlook) -> list[Aggregator]:
-    """Return the proposals of all registered aggregators; only the proportions of their noise matter."""
-    return [aggregator for cls in registered().values() for aggregator in cls.proposals(outlook)]
+    """Return the proposals of all registered aggregators; only the proportions of their noise matter.
+
+    Those that need predictions come as the last of two `Rounds`.
+    """
+    proposed = [aggregator for cls in registered().values() for aggregator in cls.proposals(outlook)]
+    return [preceded(aggregator, outlook) for aggregator in proposed]
+
+
+def preceded(aggregator: Aggregator, outlook: Outlook) -> Aggregator:
+    """Return an aggregator with a round before it if it needs predictions."""
+    return Rounds.before(aggregator, outlook) if aggregator.needs_predictions else aggregator

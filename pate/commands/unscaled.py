@@ -14,7 +14,7 @@ import yaml
 
 from pate.accounting.calibration import Target
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators import Aggregator, registered
+from pate.aggregators import Aggregator, Rounds, registered
 from pate.aggregators.base import Outlook
 from pate.commands.parsing import Preset, run_folder
 from pate.data.source import located
@@ -34,8 +34,9 @@ def completed(args: Sequence[str], preset: Preset) -> list[str]:
         preset: what they are given beside.
 
     Returns:
-        ``--aggregator`` in one word with a unit of noise, or with what its class chooses for the target; nothing if all
-        its noise is given, or if no class is known, which the parser says better.
+        ``--aggregator`` in one word with a unit of noise, or with what its class chooses for the target, that of
+        `Rounds` if no class is named; nothing if all its noise is given, or if no class is known, which the parser says
+        better.
 
     Raises:
         ValueError: if noise is missing and there is no target, if some noise is given but not all, or if the class
@@ -45,21 +46,21 @@ def completed(args: Sequence[str], preset: Preset) -> list[str]:
     epsilon, asked = given.get("target_epsilon"), given.get("aggregator") or {}
     name = asked.get("class_path")
     if name is None:
-        known = ", ".join(registered())
-        expect(epsilon is None, f"--aggregator with --target_epsilon, one of {known}", aggregator=None)
-        return []
+        if epsilon is None:
+            return []
+        name, asked = Rounds.__name__, {"init_args": {}}
     cls = _kind(name)
     if cls is None:
         return []
     settings, noise = asked["init_args"], cls.noise_parameters
     missing = [each for each in noise if each not in settings]
-    if not missing:
+    required = set(_required(cls))
+    if not missing and (noise or required <= set(settings) or epsilon is None):
         return []
     options = ", ".join(f"--aggregator.{each}" for each in missing)
     if epsilon is None:
         expect(False, f"the noise of {cls.__name__} ({options}), or --target_epsilon, which finds it", noise=None)
     expect(len(missing) == len(noise), f"all noise of {cls.__name__} or none of it", missing=options)
-    required = set(_required(cls))
     relation = _relation(settings.get("neighboring_relation"))
     if required <= {*settings, *noise} and not _splits(cls):
         return _word(name, dict.fromkeys(noise, 1.0))
@@ -192,13 +193,16 @@ def _plain(aggregator: Aggregator) -> Json:
     """Return the settings of an aggregator as they are read from a file."""
     found: Json = {}
     for field in fields(aggregator):
-        value = getattr(aggregator, field.name)
-        if isinstance(value, Aggregator):
-            path = f"{type(value).__module__}.{type(value).__name__}"
-            found[field.name] = {"class_path": path, "init_args": _plain(value)}
-        else:
-            found[field.name] = value.name if isinstance(value, Enum) else value
+        found[field.name] = _as_read(getattr(aggregator, field.name))
     return found
+
+
+def _as_read(value: Any) -> Any:
+    if isinstance(value, Aggregator):
+        return {"class_path": f"{type(value).__module__}.{type(value).__name__}", "init_args": _plain(value)}
+    if isinstance(value, tuple):
+        return [_as_read(each) for each in value]
+    return value.name if isinstance(value, Enum) else value
 
 
 def _word(name: str, settings: Json) -> list[str]:

@@ -271,8 +271,10 @@ def _code_of(aggregator: Aggregator) -> Iterator[Path]:
     if file is not None:
         yield Path(file)
     for field in fields(aggregator):
-        if isinstance(value := getattr(aggregator, field.name), Aggregator):
-            yield from _code_of(value)
+        value = getattr(aggregator, field.name)
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, Aggregator):
+                yield from _code_of(each)
 
 
 def _reserve_room(stack: ExitStack, run: Run, queries: Queries) -> IO[bytes]:

@@ -14,19 +14,28 @@ import pytest
 
 if TYPE_CHECKING:
     from pate.testing.aggregators import AggregatorContract, SoftReleaseContract
+    from pate.testing.batches import BatchContract
     from pate.testing.events import EventContract
     from pate.testing.mechanisms import MechanismContract
     from pate.testing.sources import SourceContract
 
 _HOME = {
     "AggregatorContract": "pate.testing.aggregators",
+    "BatchContract": "pate.testing.batches",
     "EventContract": "pate.testing.events",
     "MechanismContract": "pate.testing.mechanisms",
     "SoftReleaseContract": "pate.testing.aggregators",
     "SourceContract": "pate.testing.sources",
 }
 
-__all__ = ["AggregatorContract", "EventContract", "MechanismContract", "SoftReleaseContract", "SourceContract"]
+__all__ = [
+    "AggregatorContract",
+    "BatchContract",
+    "EventContract",
+    "MechanismContract",
+    "SoftReleaseContract",
+    "SourceContract",
+]
 
 pytest.register_assert_rewrite(*_HOME.values(), "pate.testing.contract", "pate.testing.laws")
 

@@ -48,6 +48,8 @@ class AggregatorContract(Contract):
     num_labels = 2
     num_teachers = 4
     draws = 20_000
+    least_draws = 300
+    """Number of queries with each of all ballots, at least."""
     single_draws = 400
     grid: Grid = (
         ((1, 1), (1, 1), (1, 1), (1, 0)),
@@ -85,12 +87,12 @@ class AggregatorContract(Contract):
         """The laws that are compared between neighbors are those of the code, on all ballots."""
         laws = _laws(self._contract(), relation)
         ballots = np.array([each for each, _ in laws.values()])
-        draws = max(300, 2 * self.draws // len(laws))
+        draws = max(self.least_draws, 2 * self.draws // len(laws))
         votes = self._with_public(Votes.from_ballots(np.repeat(ballots, draws, axis=0)))
-        drawn = _outcomes(self.make(relation), votes, np.random.default_rng(len(laws)))
+        drawn = self.drawn(self.make(relation), votes, np.random.default_rng(len(laws)))
         p_values = []
         for start, (_, law) in zip(range(0, len(drawn), draws), laws.values(), strict=True):
-            p_values.append(_p_value(drawn[start : start + draws], law))
+            p_values.append(p_value_of(drawn[start : start + draws], law))
         assert_drawn_by_law(len(p_values) * min(p_values), self.make(relation))
 
     def test_one_query_at_a_time_follows_the_law(self) -> None:
@@ -102,9 +104,9 @@ class AggregatorContract(Contract):
         """What is released of a query follows from its own votes, and from noise that no other query has."""
         aggregator, pairs = self.make(RELATIONS[0]), self.draws // 2
         votes = self._with_public(Votes.from_ballots(np.tile([self.grid[0], self.grid[-1]], (pairs, 1, 1))))
-        drawn = _outcomes(aggregator, votes, np.random.default_rng(pairs)).reshape(pairs, -1)
+        drawn = outcomes_of(aggregator, votes, np.random.default_rng(pairs)).reshape(pairs, -1)
         first, second = (self.law(self.votes(ballots), RELATIONS[0]) for ballots in (self.grid[0], self.grid[-1]))
-        p_value = _p_value(drawn, {(*a, *b): first[a] * second[b] for a in first for b in second}, rare=5)
+        p_value = p_value_of(drawn, {(*a, *b): first[a] * second[b] for a in first for b in second}, rare=5)
         assert p_value > 1e-4, f"Expected queries of a batch that know nothing of each other, got p = {p_value:.1e}"
 
     def test_a_fifth_less_noise_is_caught(self) -> None:
@@ -248,7 +250,7 @@ class AggregatorContract(Contract):
     def test_noise_has_no_default(self) -> None:
         """Every noise parameter has to be given."""
         aggregator = self.make(RELATIONS[0])
-        assert aggregator.noise_parameters
+        assert aggregator.noise
         declared = {field.name: field for field in fields(aggregator)}
         assert all(declared[name].default is MISSING for name in aggregator.noise_parameters)
 
@@ -266,6 +268,10 @@ class AggregatorContract(Contract):
                 assert len(aggregator.aggregate(poor, generator=generator).labels) == 1
 
     # helpers
+
+    def drawn(self, aggregator: Aggregator, votes: Votes, generator: np.random.Generator) -> IntArray:
+        """Return outcomes ``[Q, 2 C + 1]`` that follow the law of one query, of a batch that knows it query by query."""
+        return outcomes_of(aggregator, votes, generator)
 
     def votes(self, ballots: Ballots) -> Votes:
         """Return the votes on one query."""
@@ -322,10 +328,10 @@ class AggregatorContract(Contract):
             generator = np.random.default_rng([seed, draws])
             if single:
                 one = self.votes(ballots)
-                drawn = np.concatenate([_outcomes(aggregator, one, generator) for _ in range(draws)])
+                drawn = np.concatenate([outcomes_of(aggregator, one, generator) for _ in range(draws)])
             else:
-                drawn = _outcomes(aggregator, self._repeated(ballots, draws), generator)
-            found.append(_p_value(drawn, self.law(self.votes(ballots), relation)))
+                drawn = self.drawn(aggregator, self._repeated(ballots, draws), generator)
+            found.append(p_value_of(drawn, self.law(self.votes(ballots), relation)))
         return found
 
 
@@ -495,8 +501,8 @@ def _unpaid(p: Array, q: Array, paid: Array, delta0: float) -> float:
     return float(max(found))
 
 
-def _p_value(drawn: IntArray, law: Law, *, rare: float = 0.0) -> float:
-    """Return the p-value of a chi-square test of outcomes ``[n, 2 C + 1]``; one that the law does not know fails."""
+def p_value_of(drawn: IntArray, law: Law, *, rare: float = 0.0) -> float:
+    """Return the p-value of a chi-square test of outcomes ``[n, m]`` against a law; one that it does not know fails."""
     whole = sum(law.values()) == pytest.approx(1, abs=1e-6) and min(law.values()) >= 0
     assert whole, f"Expected a law whose probabilities add up to 1, got {dict(law)}"
     codes = drawn @ (int(drawn.max()) + 2) ** np.arange(drawn.shape[1])
@@ -513,7 +519,8 @@ def _votes(ballots: Ballots, predictions: tuple[float, ...] | None = None) -> Vo
     return replace(votes, predictions=None if predictions is None else np.array([predictions]))
 
 
-def _outcomes(aggregator: Aggregator, votes: Votes, generator: np.random.Generator) -> IntArray:
+def outcomes_of(aggregator: Aggregator, votes: Votes, generator: np.random.Generator) -> IntArray:
+    """Return the outcomes ``[Q, 2 C + 1]`` of one call of `aggregate`, whose release is what it should be."""
     release = aggregator.aggregate(votes, generator=generator)
     assert isinstance(release, Release), f"Expected a Release, got {type(release).__name__}"
     labels, mask, _, _, tiers = release
