@@ -13,13 +13,13 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit, logit
+from scipy.special import expit, gammaln, logit
 
 from pate.typing import BoolArray, FloatArray
 from pate.validation import expect, expect_positive
 
 _RATIOS = np.geomspace(1e-3, 1e5, 25)  # of a label's signal to its noise along the widest direction
-_WORTH = 1.0  # log-likelihood that a label's model must gain over a constant
+_WORTH = 2.0  # log-likelihood that a label's model must gain over a constant
 _STEPS = 40  # of accelerated gradient descent
 _RIDGE = 1e-4  # of the link, relative to the widest direction: keeps separable labels finite
 _SIGNIFICANT = 2.0  # standard errors
@@ -90,7 +90,7 @@ def fit_linear(
     Label by label, in the coordinates of one factorisation:
 
     1. Weights have a Gaussian prior whose size is that of the greatest likelihood, beside noise of at least
-       ``noise_std``; a constant is kept unless a prior gains more than a unit of log-likelihood. Means of labels are
+       ``noise_std``; a constant is kept unless a prior gains two units of log-likelihood. Means of labels are
        shrunk towards each other by their known noise (Efron & Morris (1973)).
     2. A logistic model takes on the moments of the posterior mean, so that rare labels are not underestimated.
     3. Answers of the model with one sample left out are compared with the constant answer on that sample's own target,
@@ -124,7 +124,9 @@ def departures(gains: FloatArray, squares: FloatArray) -> BoolArray:
     """Return which labels ``[C]`` may depart from a constant answer: as many as are better than it all together.
 
     A label that is worse by more than a standard error stays constant. Of the others, the most convincing first, as
-    many depart as leave the sum of their gains at two standard errors or more.
+    many depart as leave the sum of their gains significant: at ``sqrt(4 + 2 log n)`` standard errors or more, where
+    ``n`` is the number of ways to choose so many labels. Of labels that hold nothing but noise, few sets ever pass:
+    ``exp(-2) / n`` bounds the chance of each.
 
     Args:
         gains: ``[C]``, by how many answers a model agrees better with held-out targets than the constant answer: the
@@ -134,7 +136,10 @@ def departures(gains: FloatArray, squares: FloatArray) -> BoolArray:
     errors = np.sqrt(np.maximum(squares, np.finfo(np.float64).tiny))
     order = np.argsort(-gains / errors, kind="stable")
     order = order[(gains >= -errors)[order]]
-    enough = np.flatnonzero(np.cumsum(gains[order]) >= _SIGNIFICANT * np.sqrt(np.cumsum(squares[order])))
+    some = np.arange(1, len(order) + 1)
+    ways = gammaln(len(gains) + 1) - gammaln(some + 1) - gammaln(len(gains) - some + 1)
+    needed = np.sqrt((_SIGNIFICANT**2 + 2 * ways) * np.cumsum(squares[order]))
+    enough = np.flatnonzero(np.cumsum(gains[order]) >= needed)
     kept = np.zeros(len(gains), dtype=np.bool_)
     kept[order[: enough[-1] + 1 if enough.size else 0]] = True
     return kept
@@ -156,7 +161,7 @@ def _fit(x: FloatArray, y: FloatArray, noise_std: float) -> FloatArray:
     # leaving a sample out moves its own posterior mean by a known share of its residual
     leverage = 1 / num + space.left**2 @ kept[:, live]
     moved = leverage / np.maximum(1 - leverage, 1e-3) * (y[:, live] - raw[live] - fitted)
-    answers = expit(intercepts + space.left @ slopes) - moved > 0.5
+    answers = means[live] + fitted - moved > 0.5
     terms = (answers.astype(np.float64) - (means[live] > 0.5)) * (2 * y[:, live] - 1)
     chosen = departures(terms.sum(axis=0), (terms**2).sum(axis=0))
     labels, inner = live[chosen], space.right @ (slopes[:, chosen] / space.spread[:, None])
