@@ -34,7 +34,8 @@ def compare(
         run: the run whose teachers have voted.
         simulate: teachers to simulate in place of a run.
         aggregators: the aggregators to compare. Only the proportions of their noise matter: all of it is scaled by one
-            factor to meet each target. None for the proposals of all aggregators of this package and of installed ones.
+            factor to meet each target. Those that need a student come as the last of two `Rounds`. None for the
+            proposals of all aggregators of this package and of installed ones.
         output: folder for ``frontier.csv``, ``frontier.png`` and ``frontier.txt``. None for ``private/frontier`` in the
             run, or ``frontier`` for simulated votes.
 
@@ -46,10 +47,11 @@ def compare(
     """
     expect((run is None) != (simulate is None), "either a run or a simulation", run=run, simulate=simulate)
     if simulate is not None:
-        task, default = simulated(simulate), Path("frontier")
+        task = simulated(simulate).drawn(comparison.num_queries, seed=comparison.query_seed)
+        default = Path("frontier")
     else:
         assert run is not None
-        task, default = load_task(Path(run), student=comparison.student), Run(Path(run)).private / "frontier"
+        task, default = load_task(Path(run), comparison, aggregators), Run(Path(run)).private / "frontier"
     found = frontier(task, comparison, aggregators)
     folder = default if output is None else Path(output)
     text = table(found)

@@ -95,13 +95,13 @@ class Frontier:
     Attributes:
         comparison: the settings.
         points: a point for each aggregator and epsilon that it can meet.
-        reference: figures of a student of the noiseless majority by name; empty without a student.
+        references: figures by name of what aggregators are compared with, such as a constant answer.
         private: whether the votes, and so all results, are private.
     """
 
     comparison: Comparison
     points: tuple[Point, ...]
-    reference: dict[str, float]
+    references: dict[str, dict[str, float]]
     private: bool
 
     @property

@@ -10,79 +10,81 @@ from dataclasses import replace
 import numpy as np
 from tqdm import tqdm
 
+from pate.accounting.calibration import COARSE_ORDERS, Target, epsilon_of
 from pate.accounting.charges import account
+from pate.accounting.cost import DEFAULT_ORDERS
 from pate.aggregators import Aggregator, Outlook, Release, propose
+from pate.aggregators.base import features_of
+from pate.aggregators.plugins import preceded
+from pate.aggregators.rounds import student_of
+from pate.linear import LinearStudent, fit_linear
 from pate.planning.comparison import Comparison, Frontier, Point
-from pate.planning.plan import Plan, plan_for
 from pate.planning.task import Task
 from pate.student.average_precision import average_precision
-from pate.student.linear import LinearStudent, fit_released
-from pate.typing import FloatArray
-from pate.votes import Votes
+from pate.typing import BoolArray, FloatArray
+from pate.validation import expect
+from pate.votes import Panel, Votes
+
+_TOLERANCE = 1e-4  # a smaller excess of noise shows in no figure
+_SHORT = 1e-3  # by what fraction epsilon may fall short of its target
 
 
 def measure(task: Task, aggregator: Aggregator, epsilon: float, comparison: Comparison) -> Point | None:
     """Return the results of an aggregator on a task at a target epsilon, or None if no noise meets it."""
-    panel = task.votes.panel
-    target = replace(comparison.target(epsilon), num_queries=task.votes.num_queries)
-    plan = plan_for(aggregator, target, panel)
-    if plan is None:
+    panel, target = task.votes.panel, comparison.target(epsilon)
+    found = _calibrated(aggregator, target, panel)
+    if found is None:
         return None
-    allowed = plan.epsilon(target, panel)
-    drawn = [_figures_of(task, plan, allowed, comparison, seed) for seed in range(comparison.seeds)]
+    calibrated, allowed = found
+    drawn = [_figures_of(task, calibrated, allowed, comparison, seed) for seed in range(comparison.seeds)]
     medians = {name: float(np.median([each[name] for each in drawn])) for name in drawn[0]}
     return Point(
         aggregator=aggregator.title,
         target_epsilon=epsilon,
         epsilon=allowed,
-        parameters=json.dumps(plan.noise),
+        parameters=json.dumps({name: round(scale, 4) for name, scale in calibrated.noise.items()}),
         **medians,
     )
 
 
-def _figures_of(task: Task, plan: Plan, allowed: float, comparison: Comparison, seed: int) -> dict[str, float]:
-    """Draw the noise of a plan once, and return its figures by name."""
-    generator, votes = np.random.default_rng(seed), task.votes
-    earlier = None
-    if plan.first is not None:
-        earlier = plan.first.aggregate(votes, generator=generator)
-        votes = replace(votes, predictions=train(task.features, earlier, votes).predict(task.features))
-    release = plan.aggregator.aggregate(votes, generator=generator)
+def _calibrated(aggregator: Aggregator, target: Target, panel: Panel) -> tuple[Aggregator, float] | None:
+    """Return an aggregator with the noise that meets a target, and its epsilon; None if no noise does.
+
+    A few orders are enough for most aggregators. They err on the private side: where that shows, all are used.
+    """
+    relation, best = target.neighboring_relation, None
+    for orders in (COARSE_ORDERS, DEFAULT_ORDERS):
+        found = aggregator.calibrated(target, panel, tolerance=_TOLERANCE, orders=orders)
+        if found is not None:
+            event = found.event(panel, relation)
+            best = (found, epsilon_of(event, count=target.num_queries, delta=target.delta))
+            if best[1] > (1 - _SHORT) * target.epsilon:
+                break
+    return best
+
+
+def _figures_of(
+    task: Task, aggregator: Aggregator, allowed: float, comparison: Comparison, seed: int
+) -> dict[str, float]:
+    """Draw the noise of a calibrated aggregator once, and return its figures by name."""
+    votes = task.votes
+    release = aggregator.aggregate(votes, generator=np.random.default_rng(seed))
     paid = allowed
     if release.tiers is not None:
-        charges = plan.charges(release, votes.panel)
+        charges = aggregator.charges(release, votes.panel)
         paid = account(charges, comparison.neighboring_relation).get_epsilon(delta=comparison.delta)
     found = {"realised_epsilon": paid} | label_quality(release, votes)
     if comparison.student:
-        student = train(task.features, joined(earlier, release), votes)
-        found |= judge(student, task, cutoff=comparison.cutoff)
+        found |= judge(student_of(release, features_of(votes), votes.num_teachers), task, cutoff=comparison.cutoff)
     return found
-
-
-def joined(earlier: Release | None, release: Release) -> Release:
-    """Return a release combined with an earlier one: counts averaged by their noise, missing labels filled in."""
-    if earlier is None or earlier.noisy_counts is None or earlier.noise_std is None:
-        return release
-    if release.noisy_counts is None or release.noise_std is None or not release.mask.all() or release.tiers is not None:
-        return release
-    first, second = earlier.noise_std**-2, release.noise_std**-2
-    values = (first * earlier.noisy_counts + second * release.noisy_counts) / (first + second)
-    return release._replace(noisy_counts=values, noise_std=(first + second) ** -0.5)
-
-
-def train(features: FloatArray, release: Release, votes: Votes) -> LinearStudent:
-    """Return the linear student of a release; one that denies all labels if nothing was released."""
-    if not release.mask.any():
-        return LinearStudent(np.zeros((features[0].size + 1, votes.num_labels)), logistic=False)
-    if release.noisy_counts is None or release.noise_std is None:
-        return fit_released(features, release.labels, release.mask)
-    share = 1 / votes.num_teachers
-    return fit_released(features, release.noisy_counts * share, release.mask, noise_std=release.noise_std * share)
 
 
 def judge(student: LinearStudent, task: Task, *, cutoff: float) -> dict[str, float]:
     """Return the metrics of a student on the test set."""
-    probabilities, truth = student.predict(task.test_features), task.test_labels > 0
+    return _agreement(student.predict(task.test_features), task.test_labels > 0, cutoff=cutoff)
+
+
+def _agreement(probabilities: FloatArray, truth: BoolArray, *, cutoff: float) -> dict[str, float]:
     given = probabilities > cutoff
     either = given.sum(axis=0) + truth.sum(axis=0)
     return {
@@ -94,8 +96,7 @@ def judge(student: LinearStudent, task: Task, *, cutoff: float) -> dict[str, flo
 
 def label_quality(release: Release, votes: Votes) -> dict[str, float]:
     """Return how much was released, and its agreement with the noiseless majority; NaN if nothing was released."""
-    majority = 2 * votes.counts.astype(np.int64) > votes.num_teachers
-    given, seen = release.labels > 0, release.mask
+    majority, given, seen = majority_of(votes), release.labels > 0, release.mask
     right = (given == majority) & seen
     both = (given & majority & seen).sum(axis=0)
     either = (given & seen).sum(axis=0) + (majority & seen).sum(axis=0)
@@ -107,38 +108,70 @@ def label_quality(release: Release, votes: Votes) -> dict[str, float]:
     }
 
 
-def noiseless(task: Task, *, cutoff: float) -> dict[str, float]:
-    """Return the metrics of a student of the noiseless majority."""
-    majority = (2 * task.votes.counts.astype(np.int64) > task.votes.num_teachers).astype(np.uint8)
-    release = Release(majority, np.ones(majority.shape, dtype=np.bool_))
-    return judge(train(task.features, release, task.votes), task, cutoff=cutoff)
+def majority_of(votes: Votes) -> BoolArray:
+    """Return ``[Q, C]``, which labels more than half of the teachers gave."""
+    return np.asarray(2 * votes.counts.astype(np.int64) > votes.num_teachers)
+
+
+def references(task: Task, *, student: bool, cutoff: float) -> dict[str, dict[str, float]]:
+    """Return the figures of what aggregators are compared with, by name.
+
+    The ``constant answer`` gives each label its more common value: that of the noiseless majority for released labels,
+    that of the true test labels for a student. It is what a student must be better than, and the most that anyone could
+    reach without looking at a sample. The ``noiseless majority`` releases the majority of the teachers' votes, the
+    ``noiseless counts`` their exact numbers; both would cost an infinite epsilon.
+    """
+    votes, majority = task.votes, majority_of(task.votes)
+    seen = np.ones(majority.shape, dtype=np.bool_)
+    common = np.broadcast_to(majority.mean(axis=0) > 0.5, majority.shape)
+    constant = label_quality(Release(common.astype(np.uint8), seen), votes)
+    exact = label_quality(Release(majority.astype(np.uint8), seen), votes)
+    found = {"constant answer": constant, "noiseless majority": exact}
+    if not student:
+        return found
+    truth, features = task.test_labels > 0, features_of(votes)
+    usual = np.broadcast_to(truth.mean(axis=0) > 0.5, truth.shape).astype(np.float64)
+    found["constant answer"] |= _agreement(usual, truth, cutoff=cutoff)
+    found["noiseless majority"] |= judge(fit_linear(features, majority, seen), task, cutoff=cutoff)
+    shares = votes.counts / votes.num_teachers
+    found["noiseless counts"] = exact | judge(fit_linear(features, shares, seen), task, cutoff=cutoff)
+    return found
 
 
 def frontier(task: Task, comparison: Comparison, aggregators: Sequence[Aggregator] | None = None) -> Frontier:
     """Measure the quality of labels, and of a student, against epsilon for a list of aggregators on the same votes.
 
     Args:
-        task: the votes, and what a student is trained and judged on.
+        task: the votes on the queries, and what a student is trained and judged on.
         comparison: what is the same for all aggregators.
         aggregators: what is compared, with noise in any proportion: all of it is scaled by one factor to meet each
-            target. None for what all registered aggregators propose.
+            target. Those that need predictions come as the last of two `Rounds`. None for what all registered
+            aggregators propose.
 
     Returns:
         A point for each aggregator and epsilon that it can meet, as PRIVATE as the votes.
 
     Raises:
-        ValueError: if there are fewer samples than queries, or an aggregator cannot serve the votes.
+        ValueError: if the votes are on another number of queries, or an aggregator cannot serve them.
     """
-    asked = task.drawn(comparison.num_queries, seed=comparison.query_seed)
+    asked = task.votes.num_queries
+    expect(asked == comparison.num_queries, f"votes on {comparison.num_queries} queries", num_queries=asked)
+    outlook = Outlook.of(task.votes, delta=comparison.delta, relation=comparison.neighboring_relation)
     if aggregators is None:
-        relation = comparison.neighboring_relation
-        aggregators = propose(Outlook.of(asked.votes, delta=comparison.delta, relation=relation))
+        aggregators = propose(outlook)
+    else:
+        aggregators = [preceded(each, replace(outlook, relation=each.neighboring_relation)) for each in aggregators]
     points: list[Point] = []
     with tqdm(total=len(aggregators) * len(comparison.epsilons), desc="frontier", unit="point") as progress:
         for aggregator in aggregators:
+            progress.set_postfix_str(aggregator.title)
             for epsilon in comparison.epsilons:
-                found = measure(asked, aggregator, epsilon, comparison)
+                found = measure(task, aggregator, epsilon, comparison)
                 points += [] if found is None else [found]
                 progress.update()
-    reference = noiseless(asked, cutoff=comparison.cutoff) if comparison.student else {}
-    return Frontier(comparison=comparison, points=tuple(points), reference=reference, private=task.private)
+    return Frontier(
+        comparison=comparison,
+        points=tuple(points),
+        references=references(task, student=comparison.student, cutoff=comparison.cutoff),
+        private=task.private,
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from pate.accounting.calibration import epsilon_of
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.planning.comparison import LABEL_FIGURES, STUDENT_FIGURES, Frontier
+from pate.planning.comparison import LABEL_FIGURES, STUDENT_FIGURES, Frontier, Point, best_at
 from pate.runs import replacing
 
 _TITLES = {
@@ -24,29 +24,38 @@ _TITLES = {
 
 
 def draw_frontier(path: Path, frontier: Frontier) -> None:
-    """Plot each figure against epsilon, with one line per aggregator and a dashed line for the noiseless majority."""
+    """Plot each figure against epsilon, a line for each aggregator and a level for each reference.
+
+    An aggregator that is the best somewhere has a thick line and comes first in the legend; the others are thin. What
+    lies far below the constant answer leaves the picture.
+    """
     from matplotlib import colormaps
     from matplotlib.figure import Figure  # without pyplot there is no window and no state
 
-    points, reference = frontier.points, frontier.reference
+    points, references = frontier.points, frontier.references
     shown = STUDENT_FIGURES if frontier.comparison.student else LABEL_FIGURES
-    names = list(dict.fromkeys(point.aggregator for point in points))
+    best = {point.aggregator for measured in shown for point in best_at(points, measured).values()}
+    names = sorted(dict.fromkeys(point.aggregator for point in points), key=lambda name: name not in best)
     figure = Figure(figsize=(4.4 * len(shown) + 3.2, 4.8), layout="constrained")
-    colours, markers = colormaps["tab20"].colors, "osD^vPX*"  # type: ignore[attr-defined]
+    # the even colours of the palette are strong, the odd ones pale
+    palette = colormaps["tab20"].colors  # type: ignore[attr-defined]
+    colours, markers = (*palette[::2], *palette[1::2]), "osD^vPX*"
     targets = sorted({point.target_epsilon for point in points})
     for axes, measured in zip(np.atleast_1d(figure.subplots(1, len(shown))), shown, strict=True):
         for i, name in enumerate(names):
             line = sorted((p.target_epsilon, getattr(p, measured)) for p in points if p.aggregator == name)
             axes.plot(
                 *zip(*line, strict=True),
-                color=colours[i % 20],
+                color=colours[i % len(colours)],
                 marker=markers[i % len(markers)],
-                markersize=5,
-                linewidth=1.4,
+                markersize=6 if name in best else 4,
+                linewidth=2.4 if name in best else 0.9,
+                zorder=3 if name in best else 2,
                 label=name,
             )
-        if measured in reference:
-            axes.axhline(reference[measured], color="black", linestyle="--", linewidth=1, label="noiseless majority")
+        for (name, found), style in zip(references.items(), (":", "--", "-."), strict=False):
+            axes.axhline(found[measured], color="black", linestyle=style, linewidth=1, label=name)
+        axes.set_ylim(bottom=_bottom(points, measured, references["constant answer"][measured]))
         axes.set_xscale("log", base=2)
         axes.set_xticks(targets, [f"{target:g}" for target in targets])
         axes.minorticks_off()
@@ -58,6 +67,14 @@ def draw_frontier(path: Path, frontier: Frontier) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         figure.savefig(file, format="png", dpi=130)
+
+
+def _bottom(points: Sequence[Point], measured: str, constant: float) -> float | None:
+    """Return where a plot begins: a little below the constant answer; None for below all points, if these are above."""
+    values = np.array([getattr(point, measured) for point in points])
+    top = float(np.nanmax(values, initial=constant))
+    bottom = constant - 0.1 * (top - constant)
+    return bottom if measured != "answered" and top > constant and np.nanmin(values) < bottom else None
 
 
 def draw_epsilons(

@@ -70,8 +70,7 @@ def simulated(simulation: Simulation) -> Task:
     ballots = (generator.random(size, dtype=np.float32) < ndtr(margins / blur)[:, None]).view(np.uint8)
     counts = ballots.sum(axis=1, dtype=np.int64)
     return Task(
-        votes=Votes(counts=counts, num_teachers=simulation.num_teachers, ballots=ballots),
-        features=features,
+        votes=Votes(counts=counts, num_teachers=simulation.num_teachers, ballots=ballots, features=features),
         test_features=test_features,
         test_labels=(test_margins > 0).astype(np.uint8),
         label_names=tuple(f"label_{j}" for j in range(simulation.num_labels)),

@@ -11,18 +11,19 @@ from pate.runs import replacing
 
 
 def table(frontier: Frontier) -> str:
-    """Return all points as text, and the best aggregator at each epsilon."""
+    """Return all points and references as text, and the best aggregator at each epsilon."""
     points, asked = frontier.points, frontier.comparison
-    width = max([len(point.aggregator) for point in points] + [len("noiseless majority")]) + 2
+    width = max(map(len, [*(point.aggregator for point in points), *frontier.references])) + 2
     lines = [frontier.notice, asked.title, ""]
     head = "".join(f"{name:>18}" for name in asked.figures)
     lines.append(f"{'aggregator':<{width}}{'epsilon':>9}{'realised':>10}{head}")
     for point in points:
         figures = "".join(f"{getattr(point, name):>18.4f}" for name in asked.figures)
         lines.append(f"{point.aggregator:<{width}}{point.epsilon:>9.3f}{point.realised_epsilon:>10.3f}{figures}")
-    if frontier.reference:
-        figures = "".join(f"{frontier.reference.get(name, 1.0):>18.4f}" for name in asked.figures)
-        lines.append(f"{'noiseless majority':<{width}}{'inf':>9}{'inf':>10}{figures}")
+    lines.append("")
+    for name, found in frontier.references.items():
+        figures = "".join(f"{found[each]:>18.4f}" for each in asked.figures)
+        lines.append(f"{name:<{width}}{'':>9}{'':>10}{figures}")
     for measured in STUDENT_FIGURES if asked.student else ("label_accuracy",):
         lines += ["", f"Best by {measured}:"]
         for target, point in best_at(points, measured).items():
@@ -33,9 +34,10 @@ def table(frontier: Frontier) -> str:
 
 
 def write_csv(path: Path, frontier: Frontier) -> None:
-    """Write all points, below a comment on whether they may be published."""
+    """Write all points, then the references, without epsilons, below a comment on whether they may be published."""
     with replacing(path, "w") as file:
         file.write(f"# {frontier.notice}\n")
         writer = csv.DictWriter(file, fieldnames=list(Point.__dataclass_fields__))
         writer.writeheader()
         writer.writerows(asdict(point) for point in frontier.points)
+        writer.writerows({"aggregator": name, **found} for name, found in frontier.references.items())

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from pate.aggregators import Aggregator
 from pate.data.records import Role
 from pate.data_file import load_data
+from pate.planning.comparison import Comparison
 from pate.runs import Run
-from pate.typing import FloatArray, UInt8Array
+from pate.typing import FloatArray, IntArray, UInt8Array
 from pate.validation import expect
 from pate.vote_store import finished_votes
 from pate.votes import Votes, rows_of
@@ -21,60 +24,72 @@ class Task:
     """Votes on public samples, and the data on which a student is trained and evaluated.
 
     Attributes:
-        votes: votes on ``N`` public samples, with ballots.
-        features: features of the public samples, ``[N, ...]``.
-        test_features: features of the test samples, ``[M, ...]``.
+        votes: votes on ``N`` public samples, with ballots and features where they are needed.
+        test_features: features of the test samples, ``[M, ...]``; of none without a student.
         test_labels: true labels of the test samples, ``[M, C]`` in {0, 1}.
         label_names: names of the labels.
         private: whether the votes are private.
     """
 
     votes: Votes
-    features: FloatArray
     test_features: FloatArray
     test_labels: UInt8Array
     label_names: tuple[str, ...]
     private: bool
 
     def drawn(self, num_queries: int, *, seed: int) -> Task:
-        """Return the task on the first samples in the public order of ``seed``, as `pate label` takes them.
-
-        Raises ``ValueError`` if there are not enough samples.
-        """
-        available = self.votes.num_queries
-        expect(num_queries <= available, f"num_queries <= {available}", num_queries=num_queries)
-        chosen = np.random.default_rng(seed).permutation(available)[:num_queries]
-        features = np.asarray(self.features[chosen], dtype=np.float64)
-        return replace(self, votes=self.votes[chosen], features=features)
+        """Return the task on the samples that `drawn_rows` takes, and raise as it does."""
+        return replace(self, votes=self.votes[drawn_rows(self.votes.num_queries, num_queries, seed=seed)])
 
 
-def load_task(root: Path, *, student: bool) -> Task:
-    """Return the task of a run, PRIVATE; features and test samples are included only for a student.
+def drawn_rows(available: int, num_queries: int, *, seed: int) -> IntArray:
+    """Return the first rows ``[Q]`` in the public order of ``seed``, as `pate label` takes them.
 
-    Raises ``ValueError`` if the teachers of the run in the folder ``root`` have not voted, or only their counts are
-    known.
+    Raises ``ValueError`` if there are not enough samples.
+    """
+    expect(num_queries <= available, f"num_queries <= {available}", num_queries=num_queries)
+    rows: IntArray = np.random.default_rng(seed).permutation(available)[:num_queries]
+    return rows
+
+
+def load_task(root: Path, asked: Comparison, aggregators: Sequence[Aggregator] | None = None) -> Task:
+    """Return the task of a run, PRIVATE: votes on the drawn samples alone, with no more than a comparison needs.
+
+    Args:
+        root: the folder of the run.
+        asked: the comparison. Test samples are read only for a student.
+        aggregators: what is compared. Ballots and features are read only if one of them needs them, or for None.
+
+    Raises:
+        ValueError: if the teachers have not voted, or only their counts are known where ballots are needed, or on
+            fewer samples than there are queries.
     """
     run = Run(root)
     store = finished_votes(run)
-    votes, ids = store.load(ballots=True)
-    names = tuple(store.manifest().label_names)
-    if not student:
-        return Task(
-            votes=votes,
-            features=np.zeros((len(ids), 1)),
-            test_features=np.zeros((0, 1)),
-            test_labels=np.zeros((0, len(names)), dtype=np.uint8),
-            label_names=names,
-            private=True,
-        )
-    data = load_data(run)
-    public, test = data.records(Role.PUBLIC), data.records(Role.TEST)
-    rows = rows_of(np.array(ids), public.ids)
+    manifest = store.manifest()
+    names = tuple(manifest.label_names)
+    rows = drawn_rows(len(manifest.ids), asked.num_queries, seed=asked.query_seed)
+    # a round of clipped ballots and its student come before what needs predictions
+    ballots = aggregators is None or any(each.needs_ballots or each.needs_predictions for each in aggregators)
+    features = aggregators is None or any(each.needs_features or each.needs_predictions for each in aggregators)
+    votes, ids = store.load(rows=rows, ballots=ballots)
+    test_features, test_labels = np.zeros((0, 1)), np.zeros((0, len(names)), dtype=np.uint8)
+    brought = store.features(rows)
+    if brought is not None:
+        votes = replace(votes, features=brought)
+    if asked.student or (features and brought is None):
+        data = load_data(run)
+        if brought is None:
+            public = data.records(Role.PUBLIC)
+            found = np.asarray(public.features[rows_of(np.array(ids), public.ids)], dtype=np.float64)
+            votes = replace(votes, features=found.reshape(len(ids), -1))
+        if asked.student:
+            test = data.records(Role.TEST)
+            test_features, test_labels = np.asarray(test.features[np.arange(len(test))], np.float64), test.labels
     return Task(
         votes=votes,
-        features=public.features.select(rows),  # type: ignore[arg-type]
-        test_features=np.asarray(test.features[np.arange(len(test))]),
-        test_labels=test.labels,
+        test_features=test_features,
+        test_labels=test_labels,
         label_names=names,
         private=True,
     )

@@ -1,1 +1,1 @@
-"""The student: a Lightning module, its data and its metrics; and a linear student for planning."""
+"""The student: a Lightning module, its data and its metrics."""

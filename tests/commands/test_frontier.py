@@ -39,8 +39,12 @@ def test_private_votes_leave_private_files(copied: Path, capsys: pytest.CaptureF
     assert out.startswith("PRIVATE:") and (folder / "frontier.csv").read_text().startswith("# PRIVATE:")
     assert "Best by student_macro_f1" in out
     rows = read(folder / "frontier.csv")
-    assert {row["target_epsilon"] for row in rows} == {"2.0", "20.0"}
-    assert all(float(row["epsilon"]) <= float(row["target_epsilon"]) * (1 + 1e-9) for row in rows)
+    points, references = rows[:-3], rows[-3:]
+    assert {row["target_epsilon"] for row in points} == {"2.0", "20.0"}
+    assert all(float(row["epsilon"]) <= float(row["target_epsilon"]) * (1 + 1e-9) for row in points)
+    assert [row["aggregator"] for row in references] == ["constant answer", "noiseless majority", "noiseless counts"]
+    assert all(row["epsilon"] == "" and float(row["student_mAP"]) > 0 for row in references)
+    assert "Rounds (ClippedVotes, TauVoting (around a student))" in out and "\nconstant answer" in out
     assert (folder / "frontier.png").read_bytes()[:4] == b"\x89PNG"
     assert read_ledger(run / "ledger.sqlite").entries == before
 

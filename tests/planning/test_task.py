@@ -1,0 +1,81 @@
+"""A run as a task: the samples that `pate label` would take, and no more of it than a comparison needs."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pate.vote_store
+from pate import cli
+from pate.aggregators import Aggregator, ClippedVotes, NoisyVotes, TauVoting
+from pate.data.records import ArrayFeatures, Role
+from pate.data_file import load_data
+from pate.planning.comparison import Comparison
+from pate.planning.task import load_task
+from pate.runs import Run
+from pate.runs.released import ReleasedLabels
+from pate.vote_store import VoteStore
+from pate.votes import unpack_ballots
+
+COUNTED: list[Aggregator] = [NoisyVotes(sigma_votes=1.0)]
+
+
+def test_samples_are_those_that_label_takes(copied: Path) -> None:
+    words = ["--aggregator=NoisyVotes", "--target_epsilon=40", "--delta=1e-3", "--num_queries=30", "--query_seed=5"]
+    assert cli.main(["label", "--run", str(copied), *words, "--overwrite"]) == 0
+    labelled = ReleasedLabels.load(Run(copied)).ids
+    task = load_task(copied, Comparison(num_queries=30, query_seed=5), [ClippedVotes(multiplier_clipped=1.0)])
+    whole, ids = VoteStore(copied / "private" / "votes").load(ballots=True)
+    rows = [ids.index(name) for name in labelled.tolist()]
+    assert task.private and whole.ballots is not None
+    np.testing.assert_array_equal(task.votes.counts, whole.counts[rows])
+    np.testing.assert_array_equal(task.votes.ballots, whole.ballots[rows])
+
+
+def test_only_drawn_samples_are_read(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unpacked, read = [], []
+
+    def unpack(packed: Any, num_labels: int) -> Any:
+        unpacked.append(packed.shape[1])
+        return unpack_ballots(packed, num_labels)
+
+    original = ArrayFeatures.__getitem__
+
+    def select(self: ArrayFeatures, index: Any) -> Any:
+        read.append(np.size(index))
+        return original(self, index)
+
+    monkeypatch.setattr(pate.vote_store, "unpack_ballots", unpack)
+    task = load_task(finished, Comparison(num_queries=7, student=True))
+    assert unpacked and set(unpacked) == {7}
+    public = load_data(Run(finished)).records(Role.PUBLIC)
+    monkeypatch.setattr(type(public.features), "__getitem__", select)
+    again = load_task(finished, Comparison(num_queries=7))
+    assert read == [7]
+    assert task.votes.features is not None and again.votes.features is not None
+    np.testing.assert_array_equal(task.votes.features, again.votes.features)
+    _, ids = VoteStore(finished / "private" / "votes").load()
+    order = np.random.default_rng(0).permutation(len(ids))[:7]
+    rows = [public.ids.tolist().index(ids[row]) for row in order]
+    np.testing.assert_array_equal(task.votes.features, np.asarray(public.features)[rows])
+    assert len(task.test_labels) == len(task.test_features) > 0 and len(again.test_labels) == 0
+
+
+def test_ballots_and_features_are_read_where_they_are_needed(finished: Path) -> None:
+    asked = Comparison(num_queries=7)
+    votes = load_task(finished, asked, COUNTED).votes
+    assert votes.ballots is None and votes.features is None
+    votes = load_task(finished, Comparison(num_queries=7, student=True), COUNTED).votes
+    assert votes.ballots is None and votes.features is not None
+    votes = load_task(finished, asked, [ClippedVotes(multiplier_clipped=1.0)]).votes
+    assert votes.ballots is not None and votes.features is None
+    around: list[Aggregator] = [TauVoting(tau=1.5, sigma_tau=1, threshold_tau=5, around_predictions=True)]
+    for listed in (around, None):
+        votes = load_task(finished, asked, listed).votes
+        assert votes.ballots is not None and votes.features is not None
+
+
+def test_more_queries_than_samples_are_refused(finished: Path) -> None:
+    with pytest.raises(ValueError, match="Expected num_queries <= 100, got num_queries=101"):
+        load_task(finished, Comparison(num_queries=101))
