@@ -13,7 +13,7 @@ from pate.validation import expect, expect_positive
 
 # the histogram of norms is released with this many times the noise of the weights
 _NORM_NOISE = 2.0
-NORMS: FloatArray = 2.0 ** np.arange(-4, 11)
+NORMS: FloatArray = np.array([2.0**power for power in range(-4, 11)])
 """Public bounds of the histogram of norms: few, because the noise of all bins below a bound adds up."""
 
 
@@ -53,8 +53,8 @@ def histogram_of(lengths: FloatArray) -> IntArray:
 
 
 def noised_median(histogram: IntArray, noise_std: float, *, generator: np.random.Generator) -> float:
-    """Return the public bound at which the noisy histogram has half of its counts below and half above."""
+    """Return the lowest public bound with half of the noisy counts below it, or the highest of all."""
     noisy = histogram + generator.normal(scale=noise_std, size=histogram.shape)
     below = np.cumsum(noisy)
-    balance = np.abs(2 * below[:-1] - below[-1])
-    return float(NORMS[int(np.argmin(balance))])
+    enough = np.append(2 * below[: len(NORMS) - 1] >= below[-1], True)
+    return float(NORMS[int(np.argmax(enough))])

@@ -153,10 +153,11 @@ def rivals_of(arena: Arena, descent: Descent | None) -> list[Rival]:
         Rival(name="least squares, public features", event=moments_event, scores=by_crosses),
     ]
     if descent is not None:
-        eigenvalues = np.linalg.eigvalsh(arena.products)
+        eigenvalues: FloatArray = np.linalg.eigvalsh(arena.products).astype(np.float64)
 
         def by_descent(noise: float, generator: np.random.Generator) -> FloatArray:
-            return arena.test @ descend(arena.private, eigenvalues, descent, noise, generator=generator)
+            found: FloatArray = arena.test @ descend(arena.private, eigenvalues, descent, noise, generator=generator)
+            return found
 
         found.append(Rival(name="logistic regression by DP-SGD", event=descent.event, scores=by_descent))
     if arena.teachers is not None and arena.raw_test is not None:
@@ -222,4 +223,3 @@ def judged(scores: FloatArray, truth: UInt8Array) -> dict[str, float]:
         "macro_f1": float((2 * (given & right).sum(axis=0) / np.maximum(either, 1)).mean()),
         "mAP": float(average_precision(scores, right).mean()),
     }
-

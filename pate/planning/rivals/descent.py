@@ -131,7 +131,8 @@ def descend(
     rate = learning_rate(
         eigenvalues, settings=settings, num_labels=num_labels, noise_multiplier=noise_multiplier, count=count
     )
-    head = torch.nn.Linear(private.features.shape[1], num_labels, bias=False)
+    # without the weights that a layer draws from the global random state
+    head = torch.nn.utils.skip_init(torch.nn.Linear, private.features.shape[1], num_labels, bias=False)
     torch.nn.init.zeros_(head.weight)
     clip = settings.clip * math.sqrt(num_labels)
     module = GradSampleModuleFastGradientClipping(head, loss_reduction="sum", max_grad_norm=clip)
@@ -154,7 +155,7 @@ def descend(
             losses = binary_cross_entropy_with_logits(module(features[rows]), labels[rows], reduction="none")
             losses = (losses.sum(dim=2) * shares[rows] * real).sum(dim=1)
             # this pass only measures the norms of the units' gradients
-            losses.sum().backward(retain_graph=True)
+            losses.sum().backward(retain_graph=True)  # type: ignore[no-untyped-call]
             scales = module.get_clipping_coef()
             optimizer.zero_grad()
             module.disable_hooks()

@@ -35,9 +35,7 @@ class Moments:
 
 def moments_event(noise_multiplier: float) -> Event:
     """Return what noised moments cost at ``noise_multiplier``, of `noised_moments` or `noised_crosses`."""
-    return GaussianEvent(
-        noise_multiplier=noise_multiplier, neighboring_relation=NeighboringRelation.REPLACE_RECORD
-    )
+    return GaussianEvent(noise_multiplier=noise_multiplier, neighboring_relation=NeighboringRelation.REPLACE_RECORD)
 
 
 def noised_moments(exact: Moments, noise_multiplier: float, *, generator: np.random.Generator) -> Moments:
