@@ -16,7 +16,7 @@ ORDERS = DEFAULT_ORDERS[::6][DEFAULT_ORDERS[::6] < 1000]
 
 def plane() -> tuple[FloatArray, float]:
     """Points of a square ``[N, 2]`` that holds all of the normal law, and the area of each."""
-    line = np.linspace(-9, 10, 951)
+    line = np.linspace(-8, 9, 426)
     return np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2), (line[1] - line[0]) ** 2
 
 

@@ -20,7 +20,7 @@ def test_weights_say_what_teachers_say(finished: Path) -> None:
     weights = linear_weights(plan, (6,), 4, folder)
     assert weights.shape == (10, 7, 4)
     features = np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)
-    found = np.concatenate((features, np.ones((5, 1))), axis=1) @ weights
+    found = np.einsum("nf,tfc->tnc", np.concatenate((features, np.ones((5, 1))), axis=1), weights)
     for teachers in plan.chunks():
         with torch.no_grad():
             logits = load_chunk(plan, teachers, (6,), 4, folder)(torch.from_numpy(features)[None])

@@ -12,7 +12,6 @@ from tqdm import tqdm
 
 from pate.accounting.calibration import COARSE_ORDERS, Target, calibrate_scale, epsilon_of
 from pate.accounting.events import Event
-from pate.planning.comparison import PRIVATE
 from pate.planning.rivals.averaging import averaged, averaging_event
 from pate.planning.rivals.contributions import Contributions
 from pate.planning.rivals.descent import Descent, descend
@@ -29,6 +28,7 @@ from pate.student.average_precision import average_precision
 from pate.typing import FloatArray, UInt8Array
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 
+PRIVATE = "PRIVATE: measured on private records without accounting for it; not to be published"
 _MOST_FEATURES = 4096  # the moments of features are a square
 
 

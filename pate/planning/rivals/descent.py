@@ -132,7 +132,9 @@ def descend(
         eigenvalues, settings=settings, num_labels=num_labels, noise_multiplier=noise_multiplier, count=count
     )
     # without the weights that a layer draws from the global random state
-    head = torch.nn.utils.skip_init(torch.nn.Linear, private.features.shape[1], num_labels, bias=False)
+    head: torch.nn.Linear = torch.nn.utils.skip_init(  # type: ignore[no-untyped-call]
+        torch.nn.Linear, private.features.shape[1], num_labels, bias=False
+    )
     torch.nn.init.zeros_(head.weight)
     clip = settings.clip * math.sqrt(num_labels)
     module = GradSampleModuleFastGradientClipping(head, loss_reduction="sum", max_grad_norm=clip)
