@@ -26,6 +26,7 @@ def fit_without_privacy(private: Contributions) -> FloatArray:
         slope = x.T @ (shares * (expit(logits) - labels)) + _RIDGE * weights
         return float(total), slope.ravel()
 
-    found = minimize(loss, np.zeros(size).ravel(), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS, "ftol": 1e-7})
+    options = {"maxiter": _STEPS, "ftol": 1e-7}
+    found = minimize(loss, np.zeros(size).ravel(), jac=True, method="L-BFGS-B", options=options)
     weights: FloatArray = found.x.reshape(size)
     return weights
