@@ -1,0 +1,119 @@
+"""The command `pate rivals`."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from pate.commands.parsing import call
+from pate.data.records import Features, Records, Role
+from pate.data.source import DataSource
+from pate.data_file import load_data
+from pate.planning.rivals.contest import Arena, Contest, Standings, hold, rivals_of
+from pate.planning.rivals.contributions import Contributions, PublicScale
+from pate.planning.rivals.descent import INSTALL, Descent, is_installed
+from pate.planning.rivals.tables import table, write_csv
+from pate.runs import TEACHERS_FIT, Run, write_text
+from pate.typing import FloatArray, StrArray
+from pate.validation import expect
+
+Unit = Literal["record", "group"]
+
+
+def compare(
+    contest: Contest, descent: Descent, run: Path, unit: Unit | None = None, output: Path | None = None
+) -> Standings:
+    """Measure what private learning without votes reaches on the private records of a run.
+
+    Least squares on noised moments, logistic regression by DP-SGD and the mean of the teachers' clipped weights, each
+    at the same epsilons, delta and relation (one unit added, removed or altered), beside what is not private. The
+    results are measured on private records without accounting for it: they are PRIVATE, and so is a choice by them.
+
+    Args:
+        contest: the settings common to all rivals.
+        descent: the settings of DP-SGD.
+        run: the run. A ``data.yaml`` is enough; weights are averaged if its teachers are fitted and linear.
+        unit: what is protected, a ``record`` or a ``group``; None for that of the run's teachers, or a record.
+        output: folder for ``rivals.csv`` and ``rivals.txt``. None for ``private/rivals`` in the run.
+
+    Returns:
+        The figures that are written.
+
+    Raises:
+        ValueError: if the data cannot be used, or no noise meets a target.
+    """
+    place = Run(Path(run))
+    data = load_data(place)
+    begun = place.state(TEACHERS_FIT)
+    protected = unit or (begun["config"]["unit"] if begun is not None else "record")
+    if not is_installed():
+        print(f"pate rivals: {INSTALL}", file=sys.stderr)
+    arena = _arena(place, data, protected, contest)
+    found = hold(arena, rivals_of(arena, descent if is_installed() else None), contest)
+    folder = place.private / "rivals" if output is None else Path(output)
+    text = table(found)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_csv(folder / "rivals.csv", found)
+    write_text(folder / "rivals.txt", text)
+    print(text, end="")
+    print(f"\n{folder / 'rivals.csv'}, {folder / 'rivals.txt'}")
+    return found
+
+
+def _arena(run: Run, data: DataSource, unit: str, contest: Contest) -> Arena:
+    """Return the records of a run, with the weights of its teachers if they protect the same unit and are linear."""
+    private, public, test = (data.records(role) for role in (Role.PRIVATE, Role.PUBLIC, Role.TEST))
+    scale = PublicScale.of(public.features, standardise=contest.standardise)
+    known = scale(public.features).astype(np.float64)
+    teachers = _teachers(run, data, unit)
+    return Arena(
+        private=Contributions.of(private, scale, _units(private, unit)),
+        products=known.T @ known / len(known),
+        test=scale(test.features).astype(np.float64),
+        truth=test.labels,
+        unit=unit,
+        teachers=teachers,
+        raw_test=None if teachers is None else _completed(test.features),
+    )
+
+
+def _units(records: Records, unit: str) -> StrArray:
+    if unit == "record":
+        return records.ids
+    expect(records.groups is not None, "groups of the private records", unit=unit)
+    assert records.groups is not None
+    return records.groups
+
+
+def _teachers(run: Run, data: DataSource, unit: str) -> FloatArray | None:
+    """Return the weights of a run's teachers, or None and a line on why there are none to be averaged."""
+    without = "pate rivals: no mean of weights, because the teachers "
+    if not run.is_finished(TEACHERS_FIT):
+        print(f"{without}of {run.root} are not fitted", file=sys.stderr)
+        return None
+    run.require(TEACHERS_FIT)
+    # torch takes seconds to import
+    from pate.commands.teachers import load_plan
+    from pate.teachers.linear import are_linear, linear_weights
+
+    plan = load_plan(run)
+    if plan.unit != unit:
+        print(f"{without}were assigned by {plan.unit}", file=sys.stderr)
+        return None
+    if not are_linear(plan, data.input_shape, data.num_labels):
+        print(f"{without}are not linear", file=sys.stderr)
+        return None
+    return linear_weights(plan, data.input_shape, data.num_labels, run.root / TEACHERS_FIT.outputs[0])
+
+
+def _completed(features: Features) -> FloatArray:
+    values = features[np.arange(features.shape[0])]
+    flat = values.reshape(len(values), -1).astype(np.float64)
+    return np.concatenate((flat, np.ones((len(flat), 1))), axis=1)
+
+
+main = partial(call, "rivals", compare, grouped={"contest": Contest, "descent": Descent})

@@ -1,0 +1,225 @@
+"""All rivals at the same epsilons, on the same records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from tqdm import tqdm
+
+from pate.accounting.calibration import COARSE_ORDERS, Target, calibrate_scale, epsilon_of
+from pate.accounting.events import Event
+from pate.planning.rivals.averaging import averaged, averaging_event
+from pate.planning.rivals.contributions import Contributions
+from pate.planning.rivals.descent import Descent, descend
+from pate.planning.rivals.moments import (
+    Moments,
+    moments_event,
+    noised_crosses,
+    noised_moments,
+    solve_known,
+    solve_ridge,
+)
+from pate.planning.rivals.reference import fit_without_privacy
+from pate.student.average_precision import average_precision
+from pate.typing import FloatArray, UInt8Array
+from pate.validation import expect, expect_count, expect_open_unit, expect_positive
+
+PRIVATE = "PRIVATE: measured on private records without accounting for it; not to be published"
+_MOST_FEATURES = 4096  # the moments of features are a square
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contest:
+    """What is the same for all rivals.
+
+    Args:
+        epsilons: the targets.
+        delta: the delta at which they hold.
+        seeds: number of times that the noise is drawn; medians are shown.
+        standardise: whether features are divided by their standard deviations over public records, as they should be if
+            they are measured in several units.
+
+    Raises:
+        ValueError: on parameters out of range, or without an epsilon.
+    """
+
+    epsilons: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+    delta: float = 1e-6
+    seeds: int = 3
+    standardise: bool = False
+
+    def __post_init__(self) -> None:
+        expect_count(1, seeds=self.seeds)
+        expect_open_unit(delta=self.delta)
+        expect(self.epsilons, "at least one epsilon", epsilons=self.epsilons)
+        expect_positive(**{f"epsilons[{i}]": epsilon for i, epsilon in enumerate(self.epsilons)})
+        object.__setattr__(self, "epsilons", tuple(self.epsilons))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arena:
+    """The records that rivals learn from and are judged on.
+
+    Attributes:
+        private: what the private records contribute. PRIVATE.
+        products: ``[F + 1, F + 1]``, the mean of ``x x^T`` over public records.
+        test: ``[M, F + 1]``, features of the test records on the same scale.
+        truth: ``[M, C]`` in {0, 1}, their labels.
+        unit: what is protected, a ``record`` or a ``group``.
+        teachers: ``[T, F + 1, C]``, weights of linear teachers, for features as they are; None without. PRIVATE.
+        raw_test: ``[M, F + 1]``, features of the test records as they are, with a constant 1; None without teachers.
+    """
+
+    private: Contributions
+    products: FloatArray
+    test: FloatArray
+    truth: UInt8Array
+    unit: str
+    teachers: FloatArray | None = None
+    raw_test: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        found = len(self.products) - 1
+        mapped = f"at most {_MOST_FEATURES} features: map them by PublicPCA or FrozenBackbone in data.yaml"
+        expect(found <= _MOST_FEATURES, mapped, features=found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """One rival at one epsilon, on the test set: medians over seeds. An epsilon of infinity means no privacy."""
+
+    rival: str
+    target_epsilon: float
+    epsilon: float
+    noise_multiplier: float
+    accuracy: float
+    macro_f1: float
+    mAP: float  # noqa: N815
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standings:
+    """The results of a contest. PRIVATE.
+
+    Attributes:
+        contest: the settings.
+        unit: what was protected.
+        scores: the rivals by epsilon, then what is not private.
+    """
+
+    contest: Contest
+    unit: str
+    scores: tuple[Score, ...]
+
+    notice = PRIVATE
+
+    @property
+    def title(self) -> str:
+        """The settings in one line."""
+        return f"one {self.unit} added, removed or altered; delta {self.contest.delta:g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rival:
+    """A way to learn privately.
+
+    Attributes:
+        name: what tables call it.
+        event: what learning costs at a noise multiplier, under REPLACE_RECORD.
+        scores: scores ``[M, C]`` of the test records at a noise multiplier; a label is given above 0.
+    """
+
+    name: str
+    event: Callable[[float], Event]
+    scores: Callable[[float, np.random.Generator], FloatArray]
+
+
+def rivals_of(arena: Arena, descent: Descent | None) -> list[Rival]:
+    """Return the rivals that an arena allows; without ``descent`` those of one release alone."""
+    moments = Moments.of(arena.private)
+
+    def by_moments(noise: float, generator: np.random.Generator) -> FloatArray:
+        return arena.test @ solve_ridge(noised_moments(moments, noise, generator=generator), noise)
+
+    def by_crosses(noise: float, generator: np.random.Generator) -> FloatArray:
+        return arena.test @ solve_known(noised_crosses(moments, arena.products, noise, generator=generator), noise)
+
+    found = [
+        Rival(name="least squares", event=moments_event, scores=by_moments),
+        Rival(name="least squares, public features", event=moments_event, scores=by_crosses),
+    ]
+    if descent is not None:
+        eigenvalues: FloatArray = np.linalg.eigvalsh(arena.products).astype(np.float64)
+
+        def by_descent(noise: float, generator: np.random.Generator) -> FloatArray:
+            found: FloatArray = arena.test @ descend(arena.private, eigenvalues, descent, noise, generator=generator)
+            return found
+
+        found.append(Rival(name="logistic regression by DP-SGD", event=descent.event, scores=by_descent))
+    if arena.teachers is not None and arena.raw_test is not None:
+        teachers, raw = arena.teachers, arena.raw_test
+
+        def by_averaging(noise: float, generator: np.random.Generator) -> FloatArray:
+            return raw @ averaged(teachers, noise, generator=generator)
+
+        found.append(Rival(name="mean of teachers' weights", event=averaging_event, scores=by_averaging))
+    return found
+
+
+def hold(arena: Arena, rivals: Sequence[Rival], contest: Contest) -> Standings:
+    """Measure all rivals at all epsilons, and what is not private. PRIVATE.
+
+    Raises ``ValueError`` if no noise meets a target.
+    """
+    total = len(rivals) * len(contest.epsilons) * contest.seeds + 2
+    with tqdm(total=total, desc="rivals", unit="fit") as progress:
+        scores = [*_measured(arena, rivals, contest, progress.update), *_unprotected(arena, progress.update)]
+    return Standings(contest=contest, unit=arena.unit, scores=tuple(scores))
+
+
+def _measured(
+    arena: Arena, rivals: Sequence[Rival], contest: Contest, report: Callable[[int], object]
+) -> Iterator[Score]:
+    for rival in rivals:
+        for epsilon in contest.epsilons:
+            target = Target(epsilon=epsilon, delta=contest.delta, num_queries=1)
+            noise = calibrate_scale(rival.event, target, tolerance=1e-4, orders=COARSE_ORDERS)
+            drawn = []
+            for seed in range(contest.seeds):
+                drawn.append(judged(rival.scores(noise, np.random.default_rng(seed)), arena.truth))
+                report(1)
+            yield Score(
+                rival=rival.name,
+                target_epsilon=epsilon,
+                epsilon=epsilon_of(rival.event(noise), count=1, delta=contest.delta),
+                noise_multiplier=noise,
+                **{name: float(np.median([each[name] for each in drawn])) for name in drawn[0]},
+            )
+
+
+def _unprotected(arena: Arena, report: Callable[[int], object]) -> Iterator[Score]:
+    score = partial(Score, target_epsilon=math.inf, epsilon=math.inf, noise_multiplier=0.0)
+    shares = (arena.private.signs > 0).mean(axis=0)
+    constant = np.broadcast_to(np.where(shares > 0.5, 1.0, -1.0), arena.truth.shape)
+    yield score(rival="constant answer, not private", **judged(constant, arena.truth))
+    exact = solve_ridge(Moments.of(arena.private), 1e-9)
+    yield score(rival="least squares, not private", **judged(arena.test @ exact, arena.truth))
+    report(1)
+    weights = fit_without_privacy(arena.private)
+    yield score(rival="logistic regression, not private", **judged(arena.test @ weights, arena.truth))
+    report(1)
+
+
+def judged(scores: FloatArray, truth: UInt8Array) -> dict[str, float]:
+    """Return the metrics of scores ``[M, C]``, above 0 for a label, against the truth ``[M, C]``."""
+    given, right = scores > 0, truth > 0
+    either = given.sum(axis=0) + right.sum(axis=0)
+    return {
+        "accuracy": float((given == right).mean()),
+        "macro_f1": float((2 * (given & right).sum(axis=0) / np.maximum(either, 1)).mean()),
+        "mAP": float(average_precision(scores, right).mean()),
+    }

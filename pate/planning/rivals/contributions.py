@@ -1,0 +1,107 @@
+"""What a protected unit contributes: features of public scale and norm at most 1, labels as signs. PRIVATE."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pate.data.records import Features, Records
+from pate.typing import BoolArray, Float32Array, FloatArray, IntArray, StrArray
+from pate.validation import expect
+
+_ROWS = 8192
+_CONSTANT = 1 / 3
+
+
+@dataclass(frozen=True)
+class PublicScale:
+    """A map of each record's features to norm at most 1, with all its figures from public records.
+
+    Features are flattened, centred and completed by a constant, a third of their median norm: intercepts, which matter
+    most for rare labels, are then heard through more noise than weights of single features. All are divided by the
+    median norm of what results, and what is longer than 1 is shortened to 1.
+
+    Attributes:
+        centre: ``[F]``, means of the public features.
+        spread: ``[F]``, by which features are divided; infinite where one is left out.
+        constant: the constant.
+        norm: the median norm of the completed public records.
+    """
+
+    centre: FloatArray
+    spread: FloatArray
+    constant: float
+    norm: float
+
+    @classmethod
+    def of(cls, public: Features, *, standardise: bool) -> PublicScale:
+        """Return the scale of public features ``[N, ...]``.
+
+        With ``standardise`` features are divided by their standard deviations, for features of several units of
+        measurement; those that are constant are left out.
+        """
+        values = public[np.arange(public.shape[0])]
+        values = values.reshape(len(values), -1).astype(np.float64)
+        centre, spread = values.mean(axis=0), np.ones(values.shape[1])
+        if standardise:
+            spread = values.std(axis=0)
+            spread[spread <= 1e-6 * max(float(spread.max()), 1e-12)] = np.inf
+        length = float(np.median(np.linalg.norm((values - centre) / spread, axis=1)))
+        expect(length > 0, "public features that differ between records", median_norm=length)
+        constant = _CONSTANT * length
+        return cls(centre, spread, constant, math.hypot(length, constant))
+
+    def __call__(self, features: Features) -> Float32Array:
+        """Return the mapped features, ``[N, F + 1]`` with rows of norm at most 1, the constant last."""
+        num = features.shape[0]
+        mapped = np.empty((num, len(self.centre) + 1), dtype=np.float32)
+        for start in range(0, num, _ROWS):
+            index = np.arange(start, min(start + _ROWS, num))
+            rows = (features[index].reshape(len(index), -1).astype(np.float64) - self.centre) / self.spread
+            rows = np.concatenate((rows, np.full((len(rows), 1), self.constant)), axis=1) / self.norm
+            # float32 could round a norm to just above 1
+            mapped[index] = rows / np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True)) * (1 - 1e-6)
+        return mapped
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contributions:
+    """The records that rivals learn from, in the order of their units. PRIVATE.
+
+    Attributes:
+        features: ``[N, F + 1]`` of a `PublicScale`, each row of norm at most 1.
+        signs: ``[N, C]`` in {-1, 1}, the labels.
+        starts: ``[U]``, the first row of each unit: all rows up to the next start are of one person, or are one record.
+    """
+
+    features: Float32Array
+    signs: Float32Array
+    starts: IntArray
+
+    @classmethod
+    def of(cls, records: Records, scale: PublicScale, units: StrArray) -> Contributions:
+        """Return the contributions of private records, by the unit ``[N]`` that each belongs to."""
+        expect(len(units) == len(records), "a unit for each record", units=len(units), records=len(records))
+        order = np.argsort(units, kind="stable")
+        _, starts = np.unique(units[order], return_index=True)
+        signs = records.labels[order].astype(np.float32) * 2 - 1
+        return cls(features=scale(records.features)[order], signs=signs, starts=starts.astype(np.int64))
+
+    @property
+    def sizes(self) -> IntArray:
+        """The number of records of each unit, ``[U]``."""
+        return np.diff(self.starts, append=len(self.features))
+
+    @property
+    def shares(self) -> FloatArray:
+        """The weight of each record, ``[N]``: 1 over the number of records of its unit."""
+        return np.repeat(1 / self.sizes, self.sizes)
+
+    def rows_of(self, units: IntArray) -> tuple[IntArray, BoolArray]:
+        """Return the rows of some ``units`` ``[B]``, ``[B, R]`` for the largest of them, and which are theirs."""
+        sizes = self.sizes[units]
+        places = np.arange(max(1, int(sizes.max(initial=0))))
+        real = places < sizes[:, None]
+        return np.where(real, self.starts[units, None] + places, 0), real

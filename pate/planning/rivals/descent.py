@@ -1,0 +1,170 @@
+"""A linear head by gradient descent on clipped, noised gradients of Poisson samples (DP-SGD), through Opacus."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+
+import numpy as np
+
+from pate.accounting.cost import DEFAULT_ORDERS
+from pate.accounting.events import ComposedEvent, Event, GaussianEvent, RenyiCurveEvent, RepeatedEvent
+from pate.accounting.relation import NeighboringRelation
+from pate.accounting.sampled_curve import sampled_gaussian_rdp
+from pate.planning.rivals.contributions import Contributions
+from pate.typing import FloatArray
+from pate.validation import expect, expect_count, expect_positive
+
+INSTALL = "pip install opacus, or this package with its extra `rivals`, for descent on noised gradients"
+
+_ORDERS = DEFAULT_ORDERS[::6][DEFAULT_ORDERS[::6] < 1000]
+# the count is released once, with this many times the noise of a step
+_COUNT_NOISE = 20.0
+_RATES = np.geomspace(1e-3, 1e4, 141)
+# variance of the logits that the weights of a head are taken to have before anything is learnt
+_LOGIT_VARIANCE = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Descent:
+    """Public settings of the descent.
+
+    Args:
+        num_steps: number of steps.
+        sampling_rate: the probability with which a step takes a unit.
+        clip: the largest norm of the gradient of a unit, over the square root of the number of labels.
+
+    Raises:
+        ValueError: on settings out of range.
+    """
+
+    num_steps: int = 200
+    sampling_rate: float = 0.05
+    clip: float = 0.25
+
+    def __post_init__(self) -> None:
+        expect_count(1, num_steps=self.num_steps)
+        expect_positive(sampling_rate=self.sampling_rate, clip=self.clip)
+        expect(self.sampling_rate <= 1, "sampling_rate <= 1", sampling_rate=self.sampling_rate)
+
+    def event(self, noise_multiplier: float) -> Event:
+        """Return what all steps and a count of the units cost, if a unit is added, removed or altered."""
+        step = _step_event(noise_multiplier, self.sampling_rate)
+        relation = NeighboringRelation.REPLACE_RECORD
+        count = GaussianEvent(noise_multiplier=_COUNT_NOISE * noise_multiplier, neighboring_relation=relation)
+        return ComposedEvent(events=(RepeatedEvent(event=step, count=self.num_steps), count))
+
+
+@lru_cache(maxsize=1024)
+def _step_event(noise_multiplier: float, rate: float) -> Event:
+    curve = sampled_gaussian_rdp(_ORDERS, noise_multiplier, rate)
+    return RenyiCurveEvent(
+        orders=tuple(_ORDERS.tolist()),
+        rdp=tuple(curve.tolist()),
+        neighboring_relation=NeighboringRelation.REPLACE_RECORD,
+    )
+
+
+def is_installed() -> bool:
+    """Return whether Opacus is there."""
+    return find_spec("opacus") is not None
+
+
+def learning_rate(
+    eigenvalues: FloatArray, *, settings: Descent, num_labels: int, noise_multiplier: float, count: float
+) -> float:
+    """Return the learning rate of the least expected loss, from public figures and the noise alone.
+
+    The loss of a label is taken for quadratic, with a curvature of a quarter of each public second moment; weights to
+    be learnt for normal, of equal variance in all directions; the gradients of units for as long as those of a head
+    that knows nothing, ``sqrt(C) / 2``. What is left of the weights after all steps, and the noise that they gathered,
+    are then geometric sums.
+
+    Args:
+        eigenvalues: ``[F]``, of the mean product of public features.
+        settings: the settings of the descent.
+        num_labels: number of labels.
+        noise_multiplier: standard deviation of the noise over the clip.
+        count: number of units, noisy.
+    """
+    curvature = np.maximum(eigenvalues, 0) / 4 * min(1.0, 2 * settings.clip)
+    noise = noise_multiplier * settings.clip * math.sqrt(num_labels) / (settings.sampling_rate * count)
+    variance = _LOGIT_VARIANCE / max(float(eigenvalues.sum()), 1e-12)
+    stable = _RATES[_RATES * curvature.max() <= 1]
+    kept = (1 - stable[:, None] * curvature) ** 2
+    left = kept**settings.num_steps
+    gathered = np.where(kept < 1, (1 - left) / np.maximum(1 - kept, 1e-300), settings.num_steps)
+    expected = (curvature * (variance * left + (stable[:, None] * noise) ** 2 * gathered)).sum(axis=1)
+    return float(stable[int(np.argmin(expected))])
+
+
+def descend(
+    private: Contributions,
+    eigenvalues: FloatArray,
+    settings: Descent,
+    noise_multiplier: float,
+    *,
+    generator: np.random.Generator,
+) -> FloatArray:
+    """Return weights ``[F, C]`` of a logistic head, the mean over the second half of the steps.
+
+    A unit's gradient is that of the mean loss of its records, clipped. Which units a step takes comes from
+    ``generator``, and the noise from a generator of torch that is seeded by it.
+
+    Args:
+        private: the records.
+        eigenvalues: ``[F]``, of the mean product of public features.
+        settings: the settings of the descent.
+        noise_multiplier: standard deviation of the noise over the clip.
+        generator: the source of randomness.
+    """
+    import torch
+    from opacus.grad_sample import GradSampleModuleFastGradientClipping
+    from opacus.optimizers import DPOptimizerFastGradientClipping
+    from torch.nn.functional import binary_cross_entropy_with_logits
+
+    units, num_labels = len(private.starts), private.signs.shape[1]
+    count = max(1.0, units + generator.normal(scale=_COUNT_NOISE * noise_multiplier))
+    rate = learning_rate(
+        eigenvalues, settings=settings, num_labels=num_labels, noise_multiplier=noise_multiplier, count=count
+    )
+    # without the weights that a layer draws from the global random state
+    head: torch.nn.Linear = torch.nn.utils.skip_init(  # type: ignore[no-untyped-call]
+        torch.nn.Linear, private.features.shape[1], num_labels, bias=False
+    )
+    torch.nn.init.zeros_(head.weight)
+    clip = settings.clip * math.sqrt(num_labels)
+    module = GradSampleModuleFastGradientClipping(head, loss_reduction="sum", max_grad_norm=clip)
+    optimizer = DPOptimizerFastGradientClipping(
+        torch.optim.SGD(head.parameters(), lr=rate),
+        noise_multiplier=noise_multiplier,
+        max_grad_norm=clip,
+        expected_batch_size=settings.sampling_rate * count,
+        generator=torch.Generator().manual_seed(int(generator.integers(2**62))),
+    )
+    features, labels = torch.from_numpy(private.features), torch.from_numpy(private.signs > 0).float()
+    shares = torch.from_numpy(private.shares).float()
+    total, first = torch.zeros_like(head.weight), settings.num_steps // 2
+    with warnings.catch_warnings():
+        # the gradient of the features is not needed
+        warnings.filterwarnings("ignore", message="Full backward hook is firing")
+        for step in range(settings.num_steps):
+            taken = np.flatnonzero(generator.random(units) < settings.sampling_rate)
+            rows, real = (torch.from_numpy(each) for each in private.rows_of(taken))
+            losses = binary_cross_entropy_with_logits(module(features[rows]), labels[rows], reduction="none")
+            losses = (losses.sum(dim=2) * shares[rows] * real).sum(dim=1)
+            # this pass only measures the norms of the units' gradients
+            losses.sum().backward(retain_graph=True)  # type: ignore[no-untyped-call]
+            scales = module.get_clipping_coef()
+            optimizer.zero_grad()
+            module.disable_hooks()
+            (scales * losses).sum().backward()
+            module.enable_hooks()
+            optimizer.step()
+            if step >= first:
+                total += head.weight.detach()
+    weights: FloatArray = (total / (settings.num_steps - first)).numpy().T.astype(np.float64)
+    return weights

@@ -1,0 +1,111 @@
+"""Least squares on noised moments: one release, whatever the number of features."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pate.accounting.events import Event, GaussianEvent
+from pate.accounting.relation import NeighboringRelation
+from pate.planning.rivals.contributions import Contributions
+from pate.typing import FloatArray
+from pate.validation import expect_positive
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums over units: ``products`` ``[F, F]`` of features with features, ``crosses`` ``[F, C]`` with signs, ``count``.
+
+    A unit contributes the mean over its records of ``x x^T`` and ``x z^T``, and 1 to the count.
+    """
+
+    products: FloatArray
+    crosses: FloatArray
+    count: float
+
+    @classmethod
+    def of(cls, private: Contributions) -> Moments:
+        """Return the exact moments. PRIVATE."""
+        x = private.features.astype(np.float64)
+        weighted = (x * private.shares[:, None]).T
+        return cls(weighted @ x, weighted @ private.signs, float(len(private.starts)))
+
+
+def moments_event(noise_multiplier: float) -> Event:
+    """Return what noised moments cost at ``noise_multiplier``, of `noised_moments` or `noised_crosses`."""
+    return GaussianEvent(noise_multiplier=noise_multiplier, neighboring_relation=NeighboringRelation.REPLACE_RECORD)
+
+
+def noised_moments(exact: Moments, noise_multiplier: float, *, generator: np.random.Generator) -> Moments:
+    """Return products and crosses with Gaussian noise; the count is not looked at.
+
+    With ``m`` the noise multiplier and ``C`` labels, crosses get a standard deviation of ``2 sqrt(C) m``, products
+    ``2 sqrt(2) m`` on the diagonal and ``2 m`` off it, one draw for both places of a pair. Measured in units of that
+    noise, altering a unit moves the release by at most ``1 / m``:
+
+    A record is ``(x, z)`` with ``|x| <= 1`` and ``|z|^2 = C``. The products of two records ``x, x'`` differ by
+    ``d^2 = |x|^4 + |x'|^4 - 2 (x.x')^2`` in the Frobenius norm, which counts places off the diagonal twice, as do the
+    diagonal's ``8 m^2`` over the others' ``4 m^2``. The crosses differ by
+    ``e^2 = C (|x|^2 + |x'|^2) - 2 (x.x') (z.z') <= C (|x|^2 + |x'|^2 + 2 |x.x'|)``. With ``s = |x.x'|``, the sum
+    ``d^2 / 8 + e^2 / (4 C)`` is at most ``1 / 4 + 1 / 2 + (2 s - s^2) / 4 <= 1``. It is 1 for one ``x`` of norm 1 with
+    opposite labels, for which crosses alone would need as much noise: the products come for free. A record that is
+    added or removed moves the release by no more than ``3 / 8`` of ``1 / m^2``. A group contributes a mean of such
+    points, and the distance of two means is at most the largest distance of two points.
+    """
+    expect_positive(noise_multiplier=noise_multiplier)
+    size = exact.products.shape
+    upper = np.triu(generator.normal(scale=2 * noise_multiplier, size=size), 1)
+    diagonal = np.diag(generator.normal(scale=2 * math.sqrt(2) * noise_multiplier, size=size[0]))
+    return Moments(
+        exact.products + upper + upper.T + diagonal, _noised(exact.crosses, noise_multiplier, generator), math.nan
+    )
+
+
+def noised_crosses(
+    exact: Moments, public_products: FloatArray, noise_multiplier: float, *, generator: np.random.Generator
+) -> Moments:
+    """Return crosses and the count with Gaussian noise, and products from public features ``[F, F]`` in their mean.
+
+    Crosses get a standard deviation of ``2 sqrt(C) m``, the count ``2 / sqrt(3) m``. Altering a unit moves the crosses
+    by at most ``2 sqrt(C)`` and the count not at all; adding or removing one moves them by ``sqrt(C)`` and 1, which is
+    ``1 / 4 + 3 / 4`` of ``1 / m^2``: the count comes for free.
+    """
+    expect_positive(noise_multiplier=noise_multiplier)
+    crosses = _noised(exact.crosses, noise_multiplier, generator)
+    count = max(1.0, exact.count + generator.normal(scale=2 / math.sqrt(3) * noise_multiplier))
+    return Moments(public_products * count, crosses, count)
+
+
+def solve_ridge(noised: Moments, noise_multiplier: float) -> FloatArray:
+    """Return weights ``[F, C]`` with a ridge of the spectral norm that the noise of the products is expected to have.
+
+    A symmetric matrix with independent normal entries of standard deviation ``2 m`` has a spectral norm near
+    ``4 m sqrt(F)`` (Anderson, Guionnet & Zeitouni (2010), Theorem 2.1.22): the ridge keeps all directions positive.
+    """
+    values, vectors = np.linalg.eigh(noised.products)
+    ridge = 4 * noise_multiplier * math.sqrt(len(values))
+    # what is left below it is noise, too
+    inverse = 1 / np.maximum(values + ridge, ridge / 2)
+    weights: FloatArray = (vectors * inverse) @ (vectors.T @ noised.crosses)
+    return weights
+
+
+def solve_known(noised: Moments, noise_multiplier: float) -> FloatArray:
+    """Return weights ``[F, C]`` of least expected error for known products and noise of the crosses alone.
+
+    The prior is normal with equal variance in all directions, as large as it can be if predictions have the variance
+    of signs at most: 1 over the trace of the mean product.
+    """
+    values, vectors = np.linalg.eigh(noised.products)
+    values = np.maximum(values, 0)
+    variance = 4 * noised.crosses.shape[1] * noise_multiplier**2
+    ridge = variance * max(float(values.sum()), 1e-300) / noised.count
+    weights: FloatArray = (vectors * (values / (values**2 + ridge))) @ (vectors.T @ noised.crosses)
+    return weights
+
+
+def _noised(crosses: FloatArray, noise_multiplier: float, generator: np.random.Generator) -> FloatArray:
+    scale = 2 * math.sqrt(crosses.shape[1]) * noise_multiplier
+    return crosses + generator.normal(scale=scale, size=crosses.shape)

@@ -1,0 +1,34 @@
+"""The standings of a contest as text and as comma-separated values."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import asdict
+from pathlib import Path
+
+from pate.planning.rivals.contest import Score, Standings
+from pate.runs import replacing
+
+_FIGURES = ("accuracy", "macro_f1", "mAP")
+
+
+def table(standings: Standings) -> str:
+    """Return all scores as text."""
+    width = max(len(score.rival) for score in standings.scores) + 2
+    head = "".join(f"{name:>12}" for name in _FIGURES)
+    lines = [standings.notice, standings.title, "", f"{'rival':<{width}}{'epsilon':>9}{'noise':>10}{head}"]
+    for score in standings.scores:
+        noise = f"{score.noise_multiplier:>10.3f}" if math.isfinite(score.epsilon) else f"{'':>10}"
+        figures = "".join(f"{getattr(score, name):>12.4f}" for name in _FIGURES)
+        lines.append(f"{score.rival:<{width}}{score.epsilon:>9.3f}{noise}{figures}")
+    return "\n".join(lines) + "\n"
+
+
+def write_csv(path: Path, standings: Standings) -> None:
+    """Write all scores, below a comment on whether they may be published."""
+    with replacing(path, "w") as file:
+        file.write(f"# {standings.notice}\n")
+        writer = csv.DictWriter(file, fieldnames=list(Score.__dataclass_fields__))
+        writer.writeheader()
+        writer.writerows(asdict(score) for score in standings.scores)

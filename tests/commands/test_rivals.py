@@ -1,0 +1,112 @@
+"""`pate rivals`: PRIVATE, at the epsilons that were asked for, and nothing of it in the ledger."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pate import cli
+from pate.accounting.ledger import read_ledger
+from pate.planning.rivals.descent import is_installed
+from tests.conftest import Write
+
+SMALL = ["--epsilons=[1,30]", "--delta=1e-3", "--seeds=1", "--num_steps=20"]
+ONE_RELEASE = ["least squares", "least squares, public features"]
+DESCENT = ["logistic regression by DP-SGD"] if is_installed() else []
+OPEN = ["constant answer, not private", "least squares, not private", "logistic regression, not private"]
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    lines = path.read_text().splitlines()
+    assert lines[0].startswith("# PRIVATE")
+    return list(csv.DictReader(lines[1:]))
+
+
+def test_a_run_is_measured(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = read_ledger(copied / "ledger.sqlite").entries
+    assert cli.main(["rivals", "--run", str(copied), *SMALL]) == 0
+    folder = copied / "private" / "rivals"
+    assert {path.name for path in folder.iterdir()} == {"rivals.csv", "rivals.txt"}
+    assert folder.stat().st_mode & 0o77 == 0
+    out = capsys.readouterr().out
+    assert out.startswith("PRIVATE:")
+    assert "one record added, removed or altered; delta 0.001" in out
+    rows = read(folder / "rivals.csv")
+    private, plain = rows[: -len(OPEN)], rows[-len(OPEN) :]
+    names = [*ONE_RELEASE, *DESCENT, "mean of teachers' weights"]
+    assert [row["rival"] for row in private] == [name for name in names for _ in range(2)]
+    assert [row["rival"] for row in plain] == OPEN
+    for row in private:
+        assert 0.98 * float(row["target_epsilon"]) < float(row["epsilon"]) <= float(row["target_epsilon"])
+    assert {row["epsilon"] for row in plain} == {"inf"}
+    constant, *fits = (float(row["accuracy"]) for row in plain)
+    assert min(fits) > 0.9 > constant
+    # a large budget gives nearly what no privacy gives
+    assert all(float(row["accuracy"]) > 0.85 for row in private if row["target_epsilon"] == "30.0")
+    assert read_ledger(copied / "ledger.sqlite").entries == before
+
+
+def test_data_are_enough(write_arrays: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = write_arrays(group=np.char.mod("p%03d", np.arange(600) // 3))
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "data.yaml").write_text(f"data:\n  class_path: pate.data.Arrays\n  init_args:\n    path: {data}\n")
+    assert cli.main(["rivals", "--run", str(run), "--unit=group", "--standardise=true", *SMALL]) == 0
+    captured = capsys.readouterr()
+    assert "one group added, removed or altered" in captured.out
+    assert "not fitted" in captured.err
+    names = {row["rival"] for row in read(run / "private" / "rivals" / "rivals.csv")}
+    assert names == {*ONE_RELEASE, *DESCENT, *OPEN}
+
+
+def test_without_opacus_others_are_measured(
+    copied: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pate.commands.rivals.is_installed", lambda: False)
+    output = copied.parent / "elsewhere"
+    assert cli.main(["rivals", "--run", str(copied), f"--output={output}", *SMALL]) == 0
+    asked = [line for line in capsys.readouterr().err.splitlines() if "opacus" in line]
+    assert len(asked) == 1
+    names = [row["rival"] for row in read(output / "rivals.csv")]
+    assert "logistic regression by DP-SGD" not in names
+    assert "least squares" in names
+    assert not (copied / "private" / "rivals").exists()
+
+
+def test_teachers_of_another_unit_or_shape_are_not_averaged(
+    copied: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pate.teachers.linear.are_linear", lambda *arguments: False)
+    assert cli.main(["rivals", "--run", str(copied), *SMALL]) == 0
+    captured = capsys.readouterr()
+    assert "the teachers are not linear" in captured.err
+    assert "mean of teachers" not in captured.out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--epsilons=[]"], "at least one epsilon"),
+        (["--epsilons=[-1]"], "epsilons[0] > 0"),
+        (["--delta=2"], "0 < delta < 1"),
+        (["--seeds=0"], "an integer seeds >= 1"),
+        (["--clip=0"], "clip > 0"),
+        (["--sampling_rate=2"], "sampling_rate <= 1"),
+        (["--unit=group"], "groups of the private records"),
+    ],
+)
+def test_bad_input_is_one_line(
+    words: list[str], message: str, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["rivals", "--run", str(finished), *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.splitlines()[-1].startswith("pate rivals: Expected")
+    assert not (finished / "private" / "rivals").exists()
+
+
+def test_a_run_without_data_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(tmp_path / "run", ignore_errors=True)
+    assert cli.main(["rivals", "--run", str(tmp_path / "run")]) == 2
+    assert "a run with a data.yaml" in capsys.readouterr().err

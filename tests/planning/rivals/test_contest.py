@@ -1,0 +1,60 @@
+"""A contest: targets are met, draws are repeatable, more budget is better, and figures are what they are called."""
+
+import numpy as np
+import pytest
+
+from pate.planning.rivals.contest import Arena, Contest, hold, judged, rivals_of
+from pate.planning.rivals.contributions import Contributions
+
+
+def arena(num: int = 4000) -> Arena:
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(num + 1000, 5)) / 3
+    x[:, -1] = 0.3
+    x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
+    signs = np.where(x @ generator.normal(size=(5, 3)) > 0, 1, -1)
+    features = x[:num].astype(np.float32)
+    return Arena(
+        private=Contributions(features=features, signs=signs[:num].astype(np.float32), starts=np.arange(num)),
+        products=x[num:].T @ x[num:] / 1000,
+        test=x[num:],
+        truth=(signs[num:] > 0).astype(np.uint8),
+        unit="record",
+        teachers=generator.normal(size=(20, 5, 3)),
+        raw_test=x[num:],
+    )
+
+
+def test_targets_are_met_and_draws_repeatable() -> None:
+    asked, place = Contest(epsilons=(0.01, 5.0), delta=1e-5, seeds=3), arena()
+    first, again = (hold(place, rivals_of(place, None), asked).scores for _ in range(2))
+    assert first == again
+    assert [score.rival for score in first[::2][:3]] == [rival.name for rival in rivals_of(place, None)]
+    for little, much in (first[:2], first[2:4]):
+        assert little.epsilon == pytest.approx(0.01, rel=1e-3)
+        assert 0.999 * 5 < much.epsilon <= 5
+        assert little.noise_multiplier > 50 * much.noise_multiplier
+        assert much.accuracy > 0.9 > little.accuracy
+    # weights of teachers that learnt nothing help nobody
+    assert all(score.accuracy < 0.8 for score in first if score.rival == "mean of teachers' weights")
+
+
+def test_figures_are_what_they_are_called() -> None:
+    scores = np.array([[2.0, -1], [1, 3], [-1, -2], [0.5, -3]])
+    truth = np.array([[1, 0], [1, 0], [0, 1], [0, 0]], dtype=np.uint8)
+    found = judged(scores, truth)
+    assert found["accuracy"] == 5 / 8
+    assert found["macro_f1"] == pytest.approx((2 * 2 / 5 + 0) / 2)
+    assert found["mAP"] == pytest.approx((1 + 1 / 3) / 2)
+
+
+def test_too_many_features_are_refused() -> None:
+    small = arena(10)
+    with pytest.raises(ValueError, match=r"^Expected at most 4096 features: map them by PublicPCA"):
+        Arena(
+            private=small.private,
+            products=np.broadcast_to(0.0, (4098, 4098)),
+            test=small.test,
+            truth=small.truth,
+            unit="record",
+        )

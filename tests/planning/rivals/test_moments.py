@@ -1,0 +1,145 @@
+"""Least squares on noised moments: what one unit moves, by trying all neighbors, and the noise that covers it."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from pate.data.records import ArrayFeatures, Records
+from pate.planning.rivals.contributions import Contributions, PublicScale
+from pate.planning.rivals.moments import Moments, noised_crosses, noised_moments, solve_known, solve_ridge
+from pate.typing import FloatArray
+
+ANGLES = np.linspace(0, 2 * np.pi, 9)[:-1]
+POINTS = [length * np.array([np.cos(a), np.sin(a)]) for length in (0.0, 0.3, 0.7, 1.0) for a in ANGLES]
+SIGNS = [np.array(signs, dtype=np.float64) for signs in itertools.product((-1, 1), repeat=2)]
+
+
+def moments(units: list[list[tuple[FloatArray, FloatArray]]]) -> Moments:
+    """The moments of units, each a list of records."""
+    rows = [record for unit in units for record in unit]
+    starts = np.cumsum([0, *(len(unit) for unit in units)])[:-1]
+    features = np.array([x for x, _ in rows], dtype=np.float32).reshape(-1, 2)
+    signs = np.array([z for _, z in rows], dtype=np.float32).reshape(-1, 2)
+    return Moments.of(Contributions(features=features, signs=signs, starts=starts.astype(np.int64)))
+
+
+def distance(one: Moments, other: Moments) -> float:
+    """How far two releases lie apart, in standard deviations of the noise at a multiplier of 1."""
+    d, e = one.products - other.products, one.crosses - other.crosses
+    upper = d[np.triu_indices(len(d), 1)]
+    return float(np.sqrt((np.diag(d) ** 2).sum() / 8 + (upper**2).sum() / 4 + (e**2).sum() / (4 * e.shape[1])))
+
+
+def crosses_distance(one: Moments, other: Moments) -> float:
+    """The same for crosses with a count."""
+    e = one.crosses - other.crosses
+    return float(np.sqrt((e**2).sum() / (4 * e.shape[1]) + (one.count - other.count) ** 2 / (4 / 3)))
+
+
+@pytest.mark.parametrize("apart", [distance, crosses_distance])
+def test_no_neighbor_is_further_than_the_noise_allows(apart: object) -> None:
+    assert callable(apart)
+    rest = [[(np.array([0.6, -0.2]), SIGNS[1])]]
+    records = list(itertools.product(POINTS, SIGNS))
+    known = [moments([*rest, [record]]) for record in records]
+    worst = max(apart(one, other) for one, other in itertools.combinations(known, 2))
+    without = moments(rest)
+    removed = max(apart(one, without) for one in known)
+    assert removed <= 1 + 1e-6
+    # tight: an altered record reaches the bound
+    assert worst == pytest.approx(1, abs=1e-6)
+
+
+def test_a_group_moves_no_more_than_a_record() -> None:
+    generator = np.random.default_rng(0)
+
+    def group() -> list[tuple[FloatArray, FloatArray]]:
+        return [(POINTS[generator.integers(len(POINTS))], SIGNS[generator.integers(4)]) for _ in range(size())]
+
+    def size() -> int:
+        return int(generator.integers(1, 5))
+
+    rest = [group(), group()]
+    found = []
+    for _ in range(400):
+        one, other = moments([*rest, group()]), moments([*rest, group()])
+        found += [f(*pair) for f in (distance, crosses_distance) for pair in ((one, other), (one, moments(rest)))]
+    assert max(found) <= 1 + 1e-6
+    same = [(POINTS[-1], SIGNS[0])] * 3
+    opposite = [(POINTS[-1], SIGNS[-1])] * 2
+    assert distance(moments([*rest, same]), moments([*rest, opposite])) == pytest.approx(1, abs=1e-6)
+
+
+def standard(noise_multiplier: float, believed: float) -> bool:
+    """Whether noise drawn at one multiplier has the standard deviations of another, to five standard errors."""
+    generator, draws = np.random.default_rng(5), 4000
+    exact = moments([[(POINTS[-1], SIGNS[0])]])
+    found: dict[str, list[float]] = {"diagonal": [], "upper": [], "crosses": [], "count": []}
+    for _ in range(draws):
+        both = noised_moments(exact, noise_multiplier, generator=generator)
+        assert both.products[0, 1] == both.products[1, 0]
+        assert np.isnan(both.count)
+        known = noised_crosses(exact, np.eye(2), noise_multiplier, generator=generator)
+        found["diagonal"].append(float(both.products[1, 1] - exact.products[1, 1]))
+        found["upper"].append(float(both.products[0, 1] - exact.products[0, 1]))
+        found["crosses"] += [float((each.crosses - exact.crosses)[0, 1]) for each in (both, known)]
+        # far from where it is kept above 1
+        far = Moments(exact.products, exact.crosses, 1e6)
+        found["count"].append(noised_crosses(far, np.eye(2), noise_multiplier, generator=generator).count - 1e6)
+    scales = {"diagonal": np.sqrt(8), "upper": 2.0, "crosses": 2 * np.sqrt(2), "count": np.sqrt(4 / 3)}
+    ratios = {name: np.std(found[name]) / (believed * scales[name]) for name in found}
+    return all(abs(ratio - 1) < 5 / np.sqrt(2 * draws) for ratio in ratios.values())
+
+
+def test_noise_has_the_law_that_is_paid_for() -> None:
+    assert standard(3.0, 3.0)
+    assert not standard(3.0, 3.5)
+
+
+def test_weights_are_those_of_least_squares_without_noise() -> None:
+    generator = np.random.default_rng(1)
+    x = (generator.normal(size=(500, 3)) / 5).astype(np.float32)
+    truth = generator.normal(size=(3, 2))
+    signs = np.where(x @ truth > 0, 1, -1).astype(np.float32)
+    exact = Moments.of(Contributions(features=x, signs=signs, starts=np.arange(500)))
+    plain = np.linalg.lstsq(x.astype(np.float64), signs.astype(np.float64), rcond=None)[0]
+    assert solve_ridge(exact, 1e-9) == pytest.approx(plain, rel=1e-5)
+    known = noised_crosses(exact, exact.products / 500, 1e-9, generator=generator)
+    assert solve_known(known, 1e-9) == pytest.approx(plain, rel=1e-4)
+    # much noise leaves little
+    assert np.abs(solve_known(known, 1e6)).max() < 1e-3 * np.abs(plain).max()
+
+
+def test_features_are_scaled_by_public_records_alone() -> None:
+    generator = np.random.default_rng(2)
+    public = generator.normal(size=(300, 4)).astype(np.float32) * np.array([1, 10, 100, 0], dtype=np.float32) + 3
+    private = generator.normal(size=(50, 4)).astype(np.float32) * 1e4
+    for standardise in (False, True):
+        scale = PublicScale.of(ArrayFeatures(public), standardise=standardise)
+        mapped = scale(ArrayFeatures(private))
+        norms = np.linalg.norm(mapped.astype(np.float64), axis=1)
+        assert norms.max() <= 1
+        assert np.median(np.linalg.norm(scale(ArrayFeatures(public)), axis=1)) == pytest.approx(1, abs=0.05)
+        # each record by itself
+        assert np.array_equal(mapped[7:9], scale(ArrayFeatures(private[7:9])))
+    assert np.isinf(scale.spread[3])
+    with pytest.raises(ValueError, match="public features that differ"):
+        PublicScale.of(ArrayFeatures(np.ones((5, 2), dtype=np.float32)), standardise=False)
+
+
+def test_units_are_told_apart_by_name() -> None:
+    labels = np.array([[0, 1], [1, 1], [0, 0], [1, 0]], dtype=np.uint8)
+    ids, groups = np.array(list("abcd")), np.array(["x", "y", "x", "z"])
+    features = np.eye(4, 3, dtype=np.float32) + 1
+    records = Records(features=ArrayFeatures(features), labels=labels, ids=ids, groups=groups)
+    scale = PublicScale.of(ArrayFeatures(features), standardise=False)
+    found = Contributions.of(records, scale, groups)
+    assert found.sizes.tolist() == [2, 1, 1]
+    assert found.shares.tolist() == [0.5, 0.5, 1, 1]
+    assert found.signs.tolist() == [[-1, 1], [-1, -1], [1, 1], [1, -1]]
+    rows, real = found.rows_of(np.array([2, 0]))
+    assert rows[real].tolist() == [3, 0, 1]
+    assert real.tolist() == [[True, False], [True, True]]
+    none, nothing = found.rows_of(np.array([], dtype=np.int64))
+    assert none.shape == nothing.shape == (0, 1)
