@@ -120,6 +120,25 @@ def fit_linear(
     return LinearStudent(weights)
 
 
+def constant_logits(targets: ArrayLike, mask: ArrayLike, *, noise_std: float | None = None) -> FloatArray:
+    """Return the logits ``[C]`` of the constant answer that a release supports: its means, shrunk as in `fit_linear`.
+
+    Args:
+        targets: ``[N, C]``, labels in {0, 1} or noisy shares of any size.
+        mask: ``[N, C]``, which targets were released. A label that never was is denied.
+        noise_std: standard deviation of the noise in the shares; None for labels.
+    """
+    y, seen = np.asarray(targets, dtype=np.float64), np.asarray(mask, dtype=np.bool_)
+    known = seen.any(axis=0)
+    y, seen = y[:, known], seen[:, known]
+    num = seen.sum(axis=0)
+    raw = (y * seen).sum(axis=0) / num
+    noise = np.maximum((seen * (y - raw) ** 2).sum(axis=0) / np.maximum(1, num - 1), (noise_std or 0.0) ** 2)
+    found = np.full(len(known), -np.inf)
+    found[known] = logit(_shrunk_means(raw, noise / num).clip(0.5 / num, 1 - 0.5 / num))
+    return found
+
+
 def departures(gains: FloatArray, squares: FloatArray) -> BoolArray:
     """Return which labels ``[C]`` may depart from a constant answer: as many as are better than it all together.
 

@@ -9,6 +9,7 @@ from pate.runs import LABEL, METRICS, REFERENCES, STUDENT, Json, Run
 
 _ROWS = {
     "all_majority": "all-majority answer",
+    "released_constant": "constant answer released",
     "student": "private student",
     "teacher_majority": "noiseless teacher majority",
     "true_label_student": "true-label student",

@@ -34,7 +34,7 @@ def make_references(run: Run, plan: TeacherPlan) -> None:
     folder = run.root / REFERENCES.outputs[0]
     parts = student_of_truth(run, folder)
     parts.trainer.fit(parts.model, datamodule=parts.datamodule)
-    parts.trainer.test(parts.model, datamodule=parts.datamodule, verbose=False)
+    parts.trainer.test(parts.model, datamodule=parts.datamodule, ckpt_path=parts.trained(), verbose=False)
     data = load_data(run)
     counts = count_votes(run, data, plan, Role.TEST)
     majority = torch.from_numpy(2 * counts > plan.num_teachers)

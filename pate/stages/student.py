@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import yaml
 from pytorch_lightning import LightningModule, Trainer
-from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import CSVLogger
 
@@ -23,7 +23,8 @@ from pate.student.metrics import evaluate, majority_answer
 from pate.student.module import Student
 from pate.validation import expect
 
-_CHECKPOINT = "last"
+_LAST, _BEST = "last", "best"  # checkpoints: to go on from, and of the lowest loss on held-out samples
+_PATIENCE = 10  # evaluations without a lower loss
 # warnings of Lightning about what is intended here
 _KNOWN = (
     "LightningCLI's args parameter",
@@ -31,6 +32,7 @@ _KNOWN = (
     "`isinstance\\(treespec, LeafSpec\\)` is deprecated",
     ".*does not have many workers",
 )
+_LOSS = "val_loss"
 _SETTINGS = ("seed_everything", "trainer", "model", "data")
 
 
@@ -46,6 +48,9 @@ class StudentCLI(LightningCLI):
     """`pate student`: LightningCLI on the released labels of a run.
 
     Checkpoints, logs and results go to ``public/student``. Training that was killed continues from its last checkpoint.
+
+    A network that is trained by descent is stopped, and kept, where the loss on held-out released labels or shares is
+    lowest; ``trainer.callbacks`` with an ``EarlyStopping`` take the place of a patience of ten epochs.
 
     Args:
         args: a subcommand and its options, the only form in which LightningCLI takes a subcommand; or a whole
@@ -80,7 +85,8 @@ class StudentCLI(LightningCLI):
         parser.add_argument("--overwrite", action="store_true", help="train again if the settings changed")
         parser.link_arguments("run", "data.run")
         parser.link_arguments("data.input_shape", "model.input_shape", apply_on="instantiate")
-        parser.link_arguments("data.label_names", "model.label_names", apply_on="instantiate")
+        for name in ("label_names", "noise_std", "constants"):
+            parser.link_arguments(f"data.{name}", f"model.{name}", apply_on="instantiate")
 
     @cached_property
     def run(self) -> Run:
@@ -92,7 +98,9 @@ class StudentCLI(LightningCLI):
 
     @property
     def folder(self) -> Path:
-        """The student's folder."""
+        """The student's folder; that of Lightning if the student is no stage of the run."""
+        if self._asked is None:
+            return Path(self._get(self.config_init, "trainer")["default_root_dir"])
         return self.run.root / STUDENT.outputs[0]
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
@@ -102,10 +110,15 @@ class StudentCLI(LightningCLI):
             kwargs["default_root_dir"] = self.folder
         if asked["logger"] in (None, True):
             kwargs["logger"] = CSVLogger(self.folder, name="logs") if self.subcommand == "fit" else False
+        found: list[Callback] = []
+        compared = not self.model.closed_form and self.datamodule.num_held_out > 0 and asked["limit_val_batches"] != 0
         if asked["enable_checkpointing"] is not False:
-            self.trainer_defaults["callbacks"] = ModelCheckpoint(
-                self.folder, filename=_CHECKPOINT, save_top_k=1, enable_version_counter=False
-            )
+            found.append(ModelCheckpoint(self.folder, filename=_LAST, enable_version_counter=False))
+        if compared and asked["enable_checkpointing"] is not False:
+            found.append(ModelCheckpoint(self.folder, _BEST, monitor=_LOSS, enable_version_counter=False))
+        if compared and not any(isinstance(each, EarlyStopping) for each in _listed(asked["callbacks"])):
+            found.append(EarlyStopping(_LOSS, patience=_PATIENCE))
+        self.trainer_defaults["callbacks"] = found
         return super().instantiate_trainer(**kwargs)
 
     def fit(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
@@ -113,20 +126,28 @@ class StudentCLI(LightningCLI):
         if not self.run.begin(STUDENT, {"labels": digest(labels_file(self.run))}):
             print(f"pate student fit: finished in {self.run.root}")
             return
-        self.trainer.fit(model, ckpt_path=ckpt_path or self._last_checkpoint(), **kwargs)
-        last = self._last_checkpoint()
-        self.run.finish(STUDENT, {} if last is None else {Path(last): digest(Path(last))})
+        # the closed form takes seconds, and goes on from nowhere
+        begun = None if self.model.closed_form else self._checkpoint(_LAST)
+        self.trainer.fit(model, ckpt_path=ckpt_path or begun, **kwargs)
+        left = [path for path in map(self._checkpoint, (_LAST, _BEST)) if path is not None]
+        self.run.finish(STUDENT, {path: digest(path) for path in left})
 
     def validate(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
-        """Evaluate the student on the released labels that were held out."""
+        """Evaluate the student on the released labels that were held out, of which a closed-form student has none."""
+        closed = self.model.closed_form
+        expect(not closed, "--model.fit=descent: the closed form learns from all released labels", closed_form=closed)
         self.trainer.validate(model, ckpt_path=ckpt_path or self._trained(), **kwargs)
 
     def test(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Evaluate the student on the test set, and write ``metrics.json``."""
         self.trainer.test(model, ckpt_path=ckpt_path or self._trained(), **kwargs)
-        truth = torch.from_numpy(self.datamodule.source.records(Role.TEST).labels)
-        majority = evaluate(majority_answer(truth), truth, model.label_names)
-        write_json(self.folder / METRICS, {"student": model.test_report, "all_majority": majority})
+        truth, names = torch.from_numpy(self.datamodule.source.records(Role.TEST).labels), model.label_names
+        figures = {
+            "student": model.test_report,
+            "released_constant": evaluate(model.constant_logits.cpu().sigmoid().expand(truth.shape), truth, names),
+            "all_majority": evaluate(majority_answer(truth), truth, names),
+        }
+        write_json(self.folder / METRICS, figures)
 
     def predict(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Write ``predictions.npz``: probabilities for the samples of ``--data.predict_on``."""
@@ -138,25 +159,40 @@ class StudentCLI(LightningCLI):
             label_names=np.array(self.datamodule.label_names),
         )
 
-    def _last_checkpoint(self) -> str | None:
-        path = self.folder / f"{_CHECKPOINT}.ckpt"
-        return str(path) if path.is_file() else None
+    def _checkpoint(self, name: str) -> Path | None:
+        path = self.folder / f"{name}.ckpt"
+        return path if path.is_file() else None
 
-    def _trained(self) -> str:
-        self.run.require(STUDENT)
-        path = self._last_checkpoint()
+    def trained(self) -> Path:
+        """Return the checkpoint of the student: of the lowest loss on held-out samples, or the last if there are none.
+
+        Raises:
+            ValueError: if it is not there.
+        """
+        path = self._checkpoint(_BEST) or self._checkpoint(_LAST)
         expect(path is not None, f"a checkpoint in {self.folder}, or one named by --ckpt_path", checkpoint=None)
-        return str(path)
+        assert path is not None
+        return path
+
+    def _trained(self) -> Path:
+        self.run.require(STUDENT)
+        return self.trained()
+
+
+def _listed(callbacks: Any) -> list[Any]:
+    if callbacks is None:
+        return []
+    return list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
 
 
 def student_of_truth(run: Run, folder: Path) -> StudentCLI:
-    """Return the parts of a student like that of ``run`` that learns the true labels and writes nothing. PRIVATE.
+    """Return the parts of a student like that of ``run`` that learns the true labels. PRIVATE.
 
     Args:
         run: a run whose student is trained.
-        folder: Lightning's folder.
+        folder: where its checkpoints go.
     """
     config: Json = yaml.safe_load((run.root / STUDENT.config).read_text())
     config["data"]["labels"] = "truth"
-    config["trainer"] |= {"default_root_dir": str(folder), "logger": False, "enable_checkpointing": False}
+    config["trainer"] |= {"default_root_dir": str(folder), "logger": False}
     return StudentCLI(config | {"run": str(run.root)})

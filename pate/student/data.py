@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from pate.data.records import Features, Role
 from pate.data_file import load_data
+from pate.linear import constant_logits
 from pate.runs import LABEL, Run
 from pate.runs.released import ReleasedLabels
 from pate.typing import BoolArray, Float32Array, IntArray, StrArray
@@ -28,7 +29,7 @@ class StudentData(pl.LightningDataModule):
     Args:
         run: the run's folder, in which ``pate label`` is finished.
         batch_size: samples per batch.
-        val_fraction: share of the labelled samples held out for validation.
+        val_fraction: share of the labelled samples held out for validation. A closed-form student holds out none.
         labels: ``released`` for the released labels; ``truth`` for the true labels of the same queries, from which the
             reference student learns: everything computed from these is PRIVATE.
         num_workers: worker processes of the loaders.
@@ -39,6 +40,10 @@ class StudentData(pl.LightningDataModule):
             the public pool and from the queries that were not answered. A student with ``pseudo_confidence`` learns
             from them.
         predict_on: ``test`` or ``public``, the samples for which ``pate student predict`` writes predictions.
+
+    Attributes:
+        noise_std: standard deviation of the noise in the targets; None if they are labels.
+        constants: ``C`` logits of the constant answer that all targets support.
 
     Raises:
         ValueError: if a number is outside its range, the labels are missing, or there is nothing to learn from.
@@ -74,27 +79,32 @@ class StudentData(pl.LightningDataModule):
         rows = rows_of(released.ids, public.ids)
         if labels == "truth":
             targets, mask = public.labels[rows].astype(np.float32), np.ones(released.mask.shape, dtype=np.bool_)
+            self.noise_std = None
         else:
             targets, mask = targets_of(released, soft=soft), released.mask
+            self.noise_std = noise_of(released, soft=soft)
             answered = released.answered
             rows, targets, mask = rows[answered], targets[answered], mask[answered]
         expect(len(rows) > 0, "released labels of at least one query", answered=len(rows))
-        order = np.random.default_rng(seed).permutation(len(rows))
-        held = order[: int(val_fraction * len(rows))]
-        kept = order[len(held) :]
-        self._val = _Samples(public.features, rows[held], targets[held], mask[held])
+        self.constants = tuple(constant_logits(targets, mask, noise_std=self.noise_std).tolist())
         others = np.setdiff1d(np.arange(len(public)), rows) if unlabelled else np.zeros(0, dtype=np.int64)
         enough = not unlabelled or others.size > 0
         expect(enough, "public samples without labels for --data.unlabelled", samples=others.size)
-        blank = np.zeros((others.size, targets.shape[1]))
-        self._train = _Samples(
-            public.features,
-            np.concatenate((rows[kept], others)),
-            np.concatenate((targets[kept], blank)),
-            np.concatenate((mask[kept], blank > 0)),
-        )
-        self._order = _Shuffle(len(kept), seed, others=others.size, extra=unlabelled * len(kept))
+        self._unlabelled, self._others = unlabelled, others
+        self._labelled = _Samples(public.features, rows, targets, mask)
         self._role = Role(predict_on)
+        self.hold_out(val_fraction)
+
+    def hold_out(self, val_fraction: float) -> None:
+        """Split the labelled samples anew: ``val_fraction`` of them for validation, the others for training."""
+        whole, others = self._labelled, self._others
+        order = np.random.default_rng(self.seed).permutation(len(whole))
+        held = order[: int(val_fraction * len(whole))]
+        kept = order[len(held) :]
+        self.num_held_out = len(held)
+        self._val = whole.only(held)
+        self._train = whole.only(kept).with_blank(others)
+        self._order = _Shuffle(len(kept), self.seed, others=others.size, extra=self._unlabelled * len(kept))
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Return the labelled samples, every epoch in a new order that depends on the seed and the epoch alone."""
@@ -137,12 +147,33 @@ def targets_of(released: ReleasedLabels, *, soft: bool = True) -> Float32Array:
     return released.labels.astype(np.float32)
 
 
+def noise_of(released: ReleasedLabels, *, soft: bool = True) -> float | None:
+    """Return the standard deviation of the noise in the targets of `targets_of`; None if they are labels."""
+    if not soft or released.noisy_counts is None or released.noise_std is None:
+        return None
+    return released.noise_std / released.num_teachers
+
+
 class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
     def __init__(self, features: Features, rows: IntArray, labels: NDArray[Any], mask: BoolArray) -> None:
         self._features, self._rows, self._labels, self._mask = features, rows, labels, mask
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def only(self, chosen: IntArray) -> _Samples:
+        """Return some of the samples."""
+        return _Samples(self._features, self._rows[chosen], self._labels[chosen], self._mask[chosen])
+
+    def with_blank(self, rows: IntArray) -> _Samples:
+        """Return these samples with those of more ``rows`` behind them, which have no labels."""
+        blank = np.zeros((len(rows), self._labels.shape[1]))
+        return _Samples(
+            self._features,
+            np.concatenate((self._rows, rows)),
+            np.concatenate((self._labels, blank)),
+            np.concatenate((self._mask, blank > 0)),
+        )
 
     def __getitem__(self, item: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         features, labels, mask = self.__getitems__([item])[0]

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.core.optimizer import LightningOptimizer
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from pate.linear import departures
+from pate.student.closed_form import Batch, linear_layer, solve
+from pate.student.data import StudentData
 from pate.student.metrics import make_metrics, report, summarise
 from pate.validation import expect, expect_open_unit, expect_positive
-
-Batch = tuple[Tensor, Tensor, Tensor]
 
 
 class Student(pl.LightningModule):
     """A multi-label classifier trained on released labels.
+
+    A network that is one linear layer is not trained step by step: it becomes the student of `pate.linear.fit_linear`,
+    which learns from all released queries at once, in one epoch, and needs no optimizer, weight decay or validation.
+
+    Any other network is trained by descent. Its answers to held-out samples are compared with the constant answer that
+    the release supports (`pate.linear.departures`), and a label for which they show no gain answers the constant.
+    Without held-out samples nothing is compared.
 
     A batch is ``(features [B, ...], targets [B, C], mask [B, C])``; entries outside the mask do not enter the loss. The
     loss ``log(1 + exp(z)) - y z`` of a logit z is linear in its target y. A target is a label, or a share of the
@@ -42,10 +51,22 @@ class Student(pl.LightningModule):
             entry that was not released; None for no such labels. ``data.unlabelled`` adds samples without any label.
         average_decay: share of the running average kept at each step.
         pseudo_weight: weight of these labels in the loss.
+        fit: ``closed_form`` or ``descent``; by default the closed form wherever the network is one linear layer and
+            ``pseudo_confidence`` is not set.
+        noise_std: standard deviation of the noise in the targets, linked from the data; None for labels.
+        constants: logits of the constant answer for each label, linked from the data; None to compare with none.
+
+    Attributes:
+        departs: ``[C]``, which labels the network answers, in every checkpoint; the others answer ``constant_logits``.
+        closed_form: whether the student is the closed-form one.
 
     Raises:
-        ValueError: on a confidence outside [1/2, 1), a decay outside (0, 1) or a weight that is not positive.
+        ValueError: on a confidence outside [1/2, 1), a decay outside (0, 1) or a weight that is not positive, or if
+            the closed form is asked of another network than one linear layer, or for pseudo-labels.
     """
+
+    constant_logits: Tensor
+    departs: Tensor
 
     def __init__(
         self,
@@ -58,6 +79,9 @@ class Student(pl.LightningModule):
         pseudo_confidence: float | None = None,
         average_decay: float = 0.99,
         pseudo_weight: float = 1.0,
+        fit: Literal["closed_form", "descent"] | None = None,
+        noise_std: float | None = None,
+        constants: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
         expect_open_unit(average_decay=average_decay)
@@ -77,6 +101,16 @@ class Student(pl.LightningModule):
                 multi_avg_fn=get_ema_multi_avg_fn(average_decay),  # type: ignore[no-untyped-call]
             )
         self._confidence, self._pseudo_weight = pseudo_confidence, pseudo_weight
+        solvable = linear_layer(self.network) is not None and pseudo_confidence is None
+        one = "fit=descent, or one linear layer without pseudo_confidence"
+        expect(solvable or fit != "closed_form", one, network=type(self.network).__name__, fit=fit)
+        self.closed_form = solvable if fit is None else fit == "closed_form"
+        self.automatic_optimization = not self.closed_form
+        self._noise_std, self._collected = noise_std, list[Batch]()
+        self._compares = constants is not None
+        known = torch.zeros(len(self.label_names)) if constants is None else torch.tensor(constants)
+        self.register_buffer("constant_logits", known)
+        self.register_buffer("departs", torch.ones(len(self.label_names), dtype=torch.bool))
         self._make_optimizer = optimizer
         self._make_scheduler = scheduler
         self._seed = seed
@@ -85,17 +119,45 @@ class Student(pl.LightningModule):
         self.test_report: dict[str, Any] = {}
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return logits ``[B, C]``."""
-        logits: Tensor = self.network(features)
-        return logits
+        """Return logits ``[B, C]``: those of the network, or the constant ones where a label does not depart."""
+        return torch.where(self.departs, self.network(features), self.constant_logits)
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Return the masked mean loss."""
+    def setup(self, stage: str) -> None:
+        """Let the closed form see all released queries."""
+        if self.closed_form and stage == "fit":
+            expect(self.trainer.world_size == 1, "trainer.devices=1, or fit=descent", devices=self.trainer.world_size)
+            data = getattr(self.trainer, "datamodule", None)
+            if isinstance(data, StudentData):
+                data.hold_out(0.0)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor | None:
+        """Return the masked mean loss; None in closed form."""
+        if self.closed_form:
+            return self._closed_form_step(batch)
         features, targets, mask = batch
-        logits = self(features)
+        logits: Tensor = self.network(features)
         loss = masked_loss(logits, targets, mask)
         self.log("train_loss", loss, prog_bar=True, on_step=False, on_epoch=True)
         return loss if self.average is None else loss + self._pseudo_weight * self._pseudo_loss(batch, logits)
+
+    def _closed_form_step(self, batch: Batch) -> None:
+        """Keep a batch; after the last one of the epoch, go to the solution of all, and end the training."""
+        features, targets, mask = (part.detach().cpu() for part in batch)
+        self._collected.append((features, targets, mask))
+        if not self.trainer.is_last_batch:
+            return
+        found = solve(self._collected, self._noise_std)
+        self._collected.clear()
+        layer, optimizer = linear_layer(self.network), self.optimizers()
+        assert layer is not None
+        assert isinstance(optimizer, LightningOptimizer)
+        # one step of length 1 along the difference, so that loops, loggers and checkpoints see a training
+        layer.weight.grad = layer.weight.detach() - found.weight.to(layer.weight)
+        layer.bias.grad = layer.bias.detach() - found.bias.to(layer.bias)
+        optimizer.step()
+        self.departs.copy_(found.departs)
+        self.constant_logits.copy_(torch.where(self.departs, self.constant_logits, found.constants.to(self.device)))
+        self.trainer.should_stop = True
 
     def _pseudo_loss(self, batch: Batch, logits: Tensor) -> Tensor:
         """Return the loss against the entries that the running average is sure of, among those not released."""
@@ -116,9 +178,14 @@ class Student(pl.LightningModule):
         torch.manual_seed(self._seed * 1_000_003 + self.global_step)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Evaluate held-out released labels."""
+        """Evaluate the network on held-out released labels, and compare it with the constant answer."""
         features, targets, mask = batch
-        logits = self(features)
+        logits: Tensor = self.network(features)
+        if self._compares:
+            differs = (logits > 0).to(targets.dtype) - (self.constant_logits > 0).to(targets.dtype)
+            terms = (differs * (2 * targets - 1) * mask).double()
+            self._gains += terms.sum(dim=0)
+            self._squares += terms.square().sum(dim=0)
         # weighted, so that an epoch's loss is the mean over all released entries
         self.log("val_loss", masked_loss(logits, targets, mask), prog_bar=True, batch_size=int(mask.sum().clamp(min=1)))
         # the metrics need labels, which noisy shares are not
@@ -127,10 +194,19 @@ class Student(pl.LightningModule):
             self.val_metrics.update(logits[whole].sigmoid(), targets[whole].long())
 
     def on_validation_epoch_end(self) -> None:
-        """Log the metrics of the held-out released labels."""
+        """Log the metrics of the held-out released labels, and say which labels depart from the constant answer."""
+        if self._compares and self.trainer.state.fn == "fit" and not self.trainer.sanity_checking:
+            gains, squares = (self.trainer.strategy.reduce(each, reduce_op="sum") for each in (self._gains, self._squares))
+            kept = departures(gains.cpu().numpy(), squares.cpu().numpy())
+            self.departs.copy_(torch.from_numpy(kept))
         if next(iter(self.val_metrics.values())).update_called:
             self.log_dict({f"val_{name}": value for name, value in summarise(self.val_metrics.compute()).items()})
         self.val_metrics.reset()
+
+    def on_validation_epoch_start(self) -> None:
+        """Forget the answers of an earlier epoch."""
+        self._gains = torch.zeros(len(self.label_names), dtype=torch.float64, device=self.device)
+        self._squares = torch.zeros_like(self._gains)
 
     def test_step(self, batch: Batch, batch_idx: int) -> None:
         """Evaluate against the true labels."""
@@ -149,8 +225,16 @@ class Student(pl.LightningModule):
         probabilities: Tensor = self(batch[0]).sigmoid()
         return probabilities
 
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take a checkpoint of version 0.2, whose network answers every label."""
+        checkpoint["state_dict"] = {"constant_logits": self.constant_logits, "departs": self.departs} | checkpoint[
+            "state_dict"
+        ]
+
     def configure_optimizers(self) -> Any:
         """Make the optimizer, and the scheduler if there is one."""
+        if self.closed_form:
+            return torch.optim.SGD(self.network.parameters(), lr=1.0)
         optimizer = self._make_optimizer(self.network.parameters())
         if self._make_scheduler is None:
             return optimizer
