@@ -28,17 +28,21 @@ def main(args: Sequence[str], preset: Preset = ALONE) -> None:
     bring_votes(parser, parsed, made.data)
     run = open_run(parsed, without_votes(settings(parser, parsed)))
     if asked.target_epsilon is not None:
-        asked = asked.meeting_target(finished_votes(run).manifest().panel)
-        _write_noise(run.config["aggregator"]["init_args"], asked.aggregator)
+        asked = asked.resolved(finished_votes(run).manifest())
+        _write_noise(run.config["aggregator"], asked.aggregator)
     label(run, asked)
     print((run.root / LABEL.outputs[-1]).read_text(), end="")
 
 
-def _write_noise(settings: dict[str, Any], aggregator: Aggregator) -> None:
+def _write_noise(settings: Any, aggregator: Any) -> None:
     """Put the scales of an aggregator's noise, and of those within it, into its settings."""
-    for field in fields(aggregator):
-        value = getattr(aggregator, field.name)
-        if isinstance(value, Aggregator):
-            _write_noise(settings[field.name]["init_args"], value)
-        elif field.name in aggregator.noise_parameters:
-            settings[field.name] = value
+    if isinstance(aggregator, tuple):
+        for each, value in zip(settings, aggregator, strict=True):
+            _write_noise(each, value)
+    elif isinstance(aggregator, Aggregator):
+        for field in fields(aggregator):
+            value = getattr(aggregator, field.name)
+            if field.name in aggregator.noise_parameters:
+                settings["init_args"][field.name] = value
+            else:
+                _write_noise(settings["init_args"].get(field.name), value)

@@ -67,13 +67,15 @@ def completed(args: Sequence[str], preset: Preset) -> list[str]:
     votes = given.get("votes")
     if votes is not None:
         # those that are about to be imported; the parser says what is wrong with another kind of value
-        panel = panel_of(read_silos(located(Path(str(votes)))))
+        silos = read_silos(located(Path(str(votes))))
+        panel, size = panel_of(silos), len(silos[0].ids)
     else:
-        panel = finished_votes(Run(run_folder(args) or preset.run or Path())).manifest().panel
+        manifest = finished_votes(Run(run_folder(args) or preset.run or Path())).manifest()
+        panel, size = manifest.panel, len(manifest.ids)
     target = Target(
         epsilon=_number(given, "target_epsilon"),
         delta=_number(given, "delta"),
-        num_queries=int(_number(given, "num_queries")),
+        num_queries=size if given.get("num_queries") is None else int(_number(given, "num_queries")),
         neighboring_relation=relation,
     )
     start = _start(cls, settings, target, panel)

@@ -33,8 +33,8 @@ from pate.stages.target import meeting
 from pate.typing import IntArray
 from pate.validation import expect, expect_count, expect_open_unit
 from pate.version import __version__
-from pate.vote_store import VoteStore, finished_votes
-from pate.votes import Panel, Votes
+from pate.vote_store import VoteManifest, VoteStore, finished_votes
+from pate.votes import Votes
 
 _RELEASE = "release"  # key in the stage's state and in the statement: the number of their release
 _STATEMENT = "statement"  # key in the stage's state: the digest of the statement
@@ -47,8 +47,8 @@ class LabelSettings:
 
     Args:
         aggregator: the mechanism.
-        num_queries: number of public samples to label.
         delta: the delta of the statement, above what the mechanism's tests cost.
+        num_queries: number of public samples to label; None for all that were voted on.
         max_epsilon: the budget of the ledger, at this delta and under the aggregator's relation. A release that would
             take the total of all releases beyond it is refused before anything is spent. The first one given is final.
         query_seed: seed of the public order in which samples are taken.
@@ -64,8 +64,8 @@ class LabelSettings:
     """
 
     aggregator: Aggregator
-    num_queries: int
     delta: float
+    num_queries: int | None = None
     max_epsilon: float | None = None
     query_seed: int = 0
     noise_seed: int | None = None
@@ -73,7 +73,8 @@ class LabelSettings:
     predictions: Path | None = None
 
     def __post_init__(self) -> None:
-        expect_count(1, num_queries=self.num_queries)
+        if self.num_queries is not None:
+            expect_count(1, num_queries=self.num_queries)
         expect_count(0, query_seed=self.query_seed)
         if self.noise_seed is not None:
             expect_count(0, noise_seed=self.noise_seed)
@@ -82,20 +83,25 @@ class LabelSettings:
         use = f"--predictions, which {name} needs" if needed else f"no --predictions, of which {name} makes no use"
         expect(needed == (self.predictions is not None), use, predictions=self.predictions and str(self.predictions))
 
-    def meeting_target(self, panel: Panel) -> LabelSettings:
-        """Return the settings with the noise that meets their target on a panel; as they are without a target.
+    def resolved(self, manifest: VoteManifest) -> LabelSettings:
+        """Return the settings for given votes: the number of queries, and noise that meets the target if there is one.
 
-        Repeating it changes nothing. Raises ``ValueError`` if no noise meets the target, or the budget is below it.
+        Repeating it changes nothing. Raises ``ValueError`` if there are fewer samples than queries, no noise meets the
+        target, or the budget is below it.
         """
+        size = len(manifest.ids)
+        number = size if self.num_queries is None else self.num_queries
+        expect(number <= size, f"num_queries <= {size}", num_queries=number)
+        found = replace(self, num_queries=number)
         if self.target_epsilon is None:
-            return self
+            return found
         target = Target(
             epsilon=self.target_epsilon,
             delta=self.delta,
-            num_queries=self.num_queries,
+            num_queries=number,
             neighboring_relation=self.aggregator.neighboring_relation,
         )
-        return replace(self, aggregator=meeting(self.aggregator, target, panel, self.budget))
+        return replace(found, aggregator=meeting(self.aggregator, target, manifest.panel, self.budget))
 
     @property
     def budget(self) -> Budget | None:
@@ -125,10 +131,8 @@ def label(run: Run, settings: LabelSettings) -> None:
     # labels that could not be sealed would be paid for and lost
     sealing_key(run)
     manifest = store.manifest()
-    settings = settings.meeting_target(manifest.panel)
-    size = len(manifest.ids)
-    expect(settings.num_queries <= size, f"num_queries <= {size}", num_queries=settings.num_queries)
-    rows = np.random.default_rng(settings.query_seed).permutation(size)[: settings.num_queries]
+    settings = settings.resolved(manifest)
+    rows = np.random.default_rng(settings.query_seed).permutation(len(manifest.ids))[: settings.num_queries]
     queries = Queries(
         ids=np.array(manifest.ids)[rows],
         label_names=tuple(manifest.label_names),

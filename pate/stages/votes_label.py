@@ -77,7 +77,7 @@ def label(
         opened = open_votes_run(root, source, data=described, overwrite=overwrite)
         import_votes(opened, source, records)
         # as with `pate label`, the run's settings hold the noise that is found
-        asked = settings.meeting_target(finished_votes(opened).manifest().panel)
+        asked = settings.resolved(finished_votes(opened).manifest())
         labelled = replace(opened, config=_config_of(asked))
         stage.label(labelled, asked)
         released = ReleasedLabels.load(labelled)

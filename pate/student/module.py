@@ -196,7 +196,9 @@ class Student(pl.LightningModule):
     def on_validation_epoch_end(self) -> None:
         """Log the metrics of the held-out released labels, and say which labels depart from the constant answer."""
         if self._compares and self.trainer.state.fn == "fit" and not self.trainer.sanity_checking:
-            gains, squares = (self.trainer.strategy.reduce(each, reduce_op="sum") for each in (self._gains, self._squares))
+            gains, squares = (
+                self.trainer.strategy.reduce(each, reduce_op="sum") for each in (self._gains, self._squares)
+            )
             kept = departures(gains.cpu().numpy(), squares.cpu().numpy())
             self.departs.copy_(torch.from_numpy(kept))
         if next(iter(self.val_metrics.values())).update_called:
