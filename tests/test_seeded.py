@@ -18,6 +18,7 @@ from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import (
     Aggregator,
     Canonical,
+    ClippedVotes,
     ConfidentScreen,
     FixedStableTopK,
     GaussianStableTopK,
@@ -27,6 +28,7 @@ from pate.aggregators import (
     NoisyVotes,
     Peeling,
     Powerset,
+    Rounds,
     StableMajority,
     StableTopK,
     TauVoting,
@@ -116,6 +118,8 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
         **common,
     )
     screen: dict[str, Any] = {"sigma_interactive": 1.0, "threshold_interactive": 6.0}
+    clipped = ClippedVotes(multiplier_clipped=5.0, **common)
+    around = ClippedVotes(multiplier_clipped=4.0, around_predictions=True, **common)
     return {
         "noisy": noisy,
         "hard": NoisyVotes(sigma_votes=2.0, soft=False, **common),
@@ -136,18 +140,26 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
         "confident worst": ConfidentScreen(
             answers=stable, sigma_confident=2.0, threshold_confident=4.0, over="worst", **common
         ),
+        "clipped": clipped,
+        "clipped around": around,
+        "clipped, too few teachers": ClippedVotes(multiplier_clipped=9.0, **common),
+        "rounds": Rounds(rounds=(clipped, around), **common),
+        "rounds before a screen": Rounds(
+            rounds=(clipped, InteractiveScreen(answers=noisy, **screen, **common)), **common
+        ),
         "interactive": InteractiveScreen(answers=noisy, **screen, **common),
         "interactive worst": InteractiveScreen(answers=stable, over="worst", min_confidence=0.7, **screen, **common),
     }
 
 
 def votes() -> Votes:
-    """Return votes on forty queries, with ballots and predictions."""
+    """Return votes on forty queries, with ballots, predictions and features."""
     generator = np.random.default_rng(7)
     likely = generator.random((40, 1, NUM_LABELS)) ** 2
     ballots = (generator.random((40, NUM_TEACHERS, NUM_LABELS)) < likely).astype(np.uint8)
     counts = ballots.sum(axis=1, dtype=np.int64)
-    return Votes(counts=counts, num_teachers=NUM_TEACHERS, ballots=ballots, predictions=generator.random(counts.shape))
+    predictions, features = generator.random(counts.shape), np.sqrt(likely[:, 0])
+    return Votes(counts=counts, num_teachers=NUM_TEACHERS, ballots=ballots, predictions=predictions, features=features)
 
 
 def digest(value: Any) -> str:

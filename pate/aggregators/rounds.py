@@ -30,8 +30,10 @@ class Rounds(Aggregator):
     Noisy counts of all rounds are averaged by the inverse of their variances. A round that releases no counts, or not
     all entries, stands for itself.
 
-    Privacy: the composition of all rounds, which is reserved before the first. A student is made of released counts
-    and public features alone, so that it costs nothing.
+    Privacy: the adaptive composition of all rounds, under REPLACE_RECORD and ADD_REMOVE_TEACHER as each of them says,
+    which is reserved before the first. A student is made of what was released and of public features alone, so that it
+    costs nothing (Dwork & Roth (2014), Proposition 2.1); a later round that is asked around its predictions may choose
+    them as it likes.
 
     Args:
         rounds: the aggregators in their order, for the same relation. Those after the first may need predictions.

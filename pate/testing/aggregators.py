@@ -270,7 +270,7 @@ class AggregatorContract(Contract):
     # helpers
 
     def drawn(self, aggregator: Aggregator, votes: Votes, generator: np.random.Generator) -> IntArray:
-        """Return outcomes ``[Q, 2 C + 1]`` that follow the law of one query."""
+        """Return outcomes ``[Q, 2 C + 1]`` that follow the law of one query each."""
         return outcomes_of(aggregator, votes, generator)
 
     def votes(self, ballots: Ballots) -> Votes:

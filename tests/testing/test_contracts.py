@@ -2,16 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike
+from scipy.special import ndtr
 
 from pate.accounting import Event, NeighboringRelation, PureDPEvent
 from pate.aggregators import Aggregator, NoisyVotes, Release
 from pate.mechanisms import Mechanism
-from pate.testing import AggregatorContract, EventContract, MechanismContract, SourceContract
+from pate.testing import AggregatorContract, BatchContract, EventContract, MechanismContract, SourceContract
 from pate.testing.aggregators import Law
 from pate.typing import FloatArray, IntArray
 from pate.votes import Votes
@@ -148,7 +150,72 @@ def test_an_aggregator_that_mixes_queries_is_found() -> None:
         contract.test_queries_of_a_batch_are_independent()
 
 
-@pytest.mark.parametrize("contract", [AggregatorContract, EventContract, MechanismContract, SourceContract])
+class OneNoise(NoisyVotes):
+    """Adds the noise of one query to all queries of a batch, so that their differences are told exactly."""
+
+    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+        noise = self.sigma_votes * generator.standard_normal(votes.num_labels)
+        labels = 2 * (votes.counts + noise) > votes.num_teachers
+        return Release(labels.astype(np.uint8), np.ones(labels.shape, dtype=np.bool_))
+
+
+class Batches(BatchContract):
+    num_teachers = 2
+    grid = (((1, 1), (1, 0)), ((0, 0), (1, 0)))
+    kind: type[NoisyVotes] = NoisyVotes
+
+    def make(self, relation: NeighboringRelation) -> Aggregator:
+        return self.kind(sigma_votes=1.5, neighboring_relation=relation)
+
+    def joint_law(self, votes: Votes, relation: NeighboringRelation) -> Law:
+        laws = [gaussian_labels_law([h - votes.num_teachers / 2 for h in row], 1.5) for row in votes.counts.tolist()]
+        joint: dict[tuple[int, ...], float] = {(): 1.0}
+        for law in laws:
+            joint = {(*a, *b): p * q for a, p in joint.items() for b, q in law.items()}
+        return joint
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return []
+
+
+class BatchesOfOneNoise(Batches):
+    kind = OneNoise
+
+    def joint_law(self, votes: Votes, relation: NeighboringRelation) -> Law:
+        """Return the law: each label of all queries is given where the common noise exceeds a level of each query."""
+        joint: dict[tuple[int, ...], float] = {(): 1.0}
+        for column in votes.counts.T.tolist():
+            levels = sorted({(votes.num_teachers / 2 - h) / 1.5 for h in column})
+            edges = [-np.inf, *levels, np.inf]
+            single: dict[tuple[int, ...], float] = {}
+            for low, high in pairwise(edges):
+                given = tuple(int((votes.num_teachers / 2 - h) / 1.5 <= low) for h in column)
+                single[given] = single.get(given, 0.0) + float(ndtr(high) - ndtr(low))
+            joint = {(*a, *b): p * q for a, p in joint.items() for b, q in single.items()}
+        law: dict[tuple[int, ...], float] = {}
+        for given, chance in joint.items():
+            rows = np.array(given).reshape(votes.num_labels, -1).T.tolist()
+            law[tuple(x for row in rows for x in (*row, *(1 for _ in row), 0))] = chance
+        return law
+
+
+def test_an_aggregator_whose_batches_tell_more_than_their_queries_is_found() -> None:
+    """Query by query nothing is wrong with it."""
+    honest, shared = Batches(), BatchesOfOneNoise()
+    for contract in (honest, shared):
+        contract.test_queries_of_a_batch_are_independent()
+        contract.test_divergence_between_all_neighbors_is_within_the_curve(RELATION)
+    honest.test_a_batch_costs_no_more_than_its_queries(RELATION, RELATION)
+    with pytest.raises(AssertionError, match="Expected an event that covers all neighbors"):
+        shared.test_a_batch_costs_no_more_than_its_queries(RELATION, RELATION)
+    honest.kind = OneNoise
+    with pytest.raises(AssertionError, match="Expected batches that follow their joint law"):
+        honest.test_queries_of_a_batch_are_independent()
+
+
+@pytest.mark.parametrize(
+    "contract", [AggregatorContract, BatchContract, EventContract, MechanismContract, SourceContract]
+)
 def test_a_test_class_that_leaves_something_out_is_refused(contract: type) -> None:
     """pytest passes over abstract classes without a word."""
     with pytest.raises(TypeError, match=r"^Expected TestNothing to define \w+, "):

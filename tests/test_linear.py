@@ -1,0 +1,256 @@
+"""The closed-form student: shrinkage and left-out answers are those of explicit refits, and noise rarely departs."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.special import expit
+
+from pate.linear import Directions, LinearStudent, _linked, _posterior, departures, fit_linear
+
+
+def task(num: int, num_features: int, num_labels: int, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return features and the shares that a linear model gives them."""
+    generator = np.random.default_rng(seed)
+    features = generator.standard_normal((num, num_features))
+    weights = generator.standard_normal((num_features, num_labels)) * 3 / num_features**0.5
+    return features, expit(features @ weights + generator.normal(0, 0.5, num_labels))
+
+
+def everywhere(targets: np.ndarray) -> np.ndarray:
+    return np.ones(targets.shape, dtype=bool)
+
+
+@pytest.mark.parametrize(("num", "num_features"), [(30, 4), (12, 40), (9, 9), (1, 5), (6, 1)])
+def test_directions_put_features_back_together(num: int, num_features: int) -> None:
+    features = 7 + np.random.default_rng(0).standard_normal((num, num_features))
+    space = Directions.of(features)
+    np.testing.assert_allclose(space.left * space.spread @ space.right.T, features - space.centre, atol=1e-9)
+    for columns in (space.left, space.right):
+        np.testing.assert_allclose(columns.T @ columns, np.eye(len(space.spread)), atol=1e-7)
+    assert len(space.spread) == min(num - 1, num_features) and (np.diff(space.spread) <= 0).all()
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1 / 3, 12345.6789])
+def test_constant_features_have_no_directions(value: float) -> None:
+    for shape in ((150, 3), (3, 20)):
+        assert not len(Directions.of(np.full(shape, value)).spread)
+
+
+@pytest.mark.parametrize(("num", "num_features"), [(25, 3), (10, 30)])
+def test_posterior_means_are_those_of_a_gaussian_process(num: int, num_features: int) -> None:
+    """With weights of the prior that was found, by one linear system per label; and no prior is more likely."""
+    features, shares = task(num, num_features, 4)
+    targets = shares + np.random.default_rng(1).normal(0, 0.05, shares.shape)
+    centred = targets - targets.mean(axis=0)
+    space = Directions.of(features)
+    found, kept, noise = _posterior(space, centred, 0.01)
+    assert kept.any()
+    for j in np.flatnonzero(kept.any(axis=0)):
+        # signal / (1 + signal) along the widest direction tells the prior
+        ratio = kept[0, j] / (1 - kept[0, j]) / space.spread[0] ** 2
+        inner = features - features.mean(axis=0)
+        prior = ratio * noise[j] * inner @ inner.T
+        mean = prior @ np.linalg.solve(prior + noise[j] * np.eye(num), centred[:, j])
+        np.testing.assert_allclose(space.left @ found[:, j], mean, atol=1e-7)
+
+        def surprise(size: float, j: int = j, inner: np.ndarray = inner) -> float:
+            """Minus the log-likelihood of centred targets, the noise being its most likely one."""
+            whole = np.eye(num) + size * inner @ inner.T
+            level = max(centred[:, j] @ np.linalg.solve(whole, centred[:, j]) / (num - 1), 1e-4)
+            data = centred[:, j] @ np.linalg.solve(whole, centred[:, j]) / level
+            return float(((num - 1) * np.log(level) + data + np.linalg.slogdet(whole)[1]) / 2)
+
+        tried = [surprise(size / space.spread[0] ** 2) for size in np.geomspace(1e-3, 1e5, 25)]
+        assert surprise(ratio) <= min(tried) + 1e-6
+        assert surprise(ratio) < surprise(0.0) - 1
+
+
+@pytest.mark.parametrize(("num", "num_features"), [(20, 3), (8, 15)])
+def test_left_out_answers_are_those_of_refits(num: int, num_features: int) -> None:
+    """What a posterior mean moves by without one sample, with the prior as it is, centring included."""
+    features, shares = task(num, num_features, 2)
+    centred = shares - shares.mean(axis=0)
+    space = Directions.of(features)
+    found, kept, _ = _posterior(space, centred, 0.05)
+    assert kept.any()
+    fitted = space.left @ found
+    leverage = 1 / num + space.left**2 @ kept
+    moved = leverage / (1 - leverage) * (centred - fitted)
+    for j in np.flatnonzero(kept.any(axis=0)):
+        ratio = kept[0, j] / (1 - kept[0, j]) / space.spread[0] ** 2
+        for i in range(num):
+            rest = np.arange(num) != i
+            centre, level = features[rest].mean(axis=0), shares[rest, j].mean()
+            inner, outer = features[rest] - centre, features[i] - centre
+            weights = np.linalg.solve(
+                inner.T @ inner + np.eye(num_features) / ratio, inner.T @ (shares[rest, j] - level)
+            )
+            refit = level + outer @ weights
+            assert shares[:, j].mean() + fitted[i, j] - moved[i, j] == pytest.approx(refit, abs=1e-7)
+
+
+def test_the_link_keeps_the_moments() -> None:
+    features, shares = task(300, 3, 5)
+    space = Directions.of(features)
+    intercepts, slopes = _linked(space, shares)
+    given_back = expit(intercepts + space.left @ slopes)
+    np.testing.assert_allclose(given_back.mean(axis=0), shares.mean(axis=0), atol=1e-3)
+    np.testing.assert_allclose(space.left.T @ given_back, space.left.T @ shares, atol=0.05)
+    np.testing.assert_allclose(given_back, shares, atol=0.02)
+
+
+@pytest.mark.parametrize("num_features", [3, 80])
+def test_turning_shifting_or_scaling_all_features_changes_no_answer(num_features: int) -> None:
+    features, shares = task(60, num_features, 6)
+    targets = shares + np.random.default_rng(3).normal(0, 0.2, shares.shape)
+    turn = np.linalg.qr(np.random.default_rng(4).standard_normal((num_features, num_features)))[0]
+    fresh = np.random.default_rng(5).standard_normal((9, num_features))
+    plain = fit_linear(features, targets, everywhere(targets), noise_std=0.2)
+    assert plain.departs.any()
+    for change in (lambda x: x @ turn, lambda x: x + 3.0, lambda x: 1e3 * x, lambda x: 1e-3 * x):
+        student = fit_linear(change(features), targets, everywhere(targets), noise_std=0.2)
+        np.testing.assert_array_equal(student.departs, plain.departs)
+        np.testing.assert_allclose(student.predict(change(fresh)), plain.predict(fresh), atol=1e-6)
+
+
+def test_a_strong_signal_departs_and_is_found_again() -> None:
+    features, shares = task(800, 10, 8)
+    targets = shares + np.random.default_rng(1).normal(0, 1.0, shares.shape)
+    student = fit_linear(features, targets, everywhere(targets), noise_std=1.0)
+    assert student.departs.sum() >= 7
+    right = (student.predict(features) > 0.5) == (shares > 0.5)
+    constant = np.maximum((shares > 0.5).mean(), (shares <= 0.5).mean())
+    assert right.mean() > 0.85 > constant
+
+
+def test_noise_alone_hardly_ever_departs() -> None:
+    """Of 40 labels on 300 samples with noise of four shares, 20 times: 28 of 800 depart, and two standard errors of one
+    label let 18 of them pass by chance.
+    """
+    departed = 0
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        features = generator.standard_normal((300, 8))
+        targets = generator.random(40) + generator.normal(0, 4.0, (300, 40))
+        student = fit_linear(features, targets, everywhere(targets), noise_std=4.0)
+        departed += int(student.departs.sum())
+        # and the constant is that of the label, shrunk towards the others
+        assert expit(student.weights[-1]).std() < targets.mean(axis=0).std()
+    assert departed <= 40
+    features, shares = task(300, 8, 40)
+    targets = shares + np.random.default_rng(0).normal(0, 0.5, shares.shape)
+    assert fit_linear(features, targets, everywhere(targets), noise_std=0.5).departs.mean() > 0.9
+
+
+def test_what_is_masked_has_no_part() -> None:
+    features, shares = task(200, 3, 5)
+    mask = np.random.default_rng(0).random(shares.shape) < 0.7
+    first, second = (
+        fit_linear(features, np.where(mask, shares, spoilt), mask, noise_std=0.05) for spoilt in (0.0, 1e9)
+    )
+    np.testing.assert_array_equal(first.weights, second.weights)
+    # a label that shares no mask with another is what it is by itself
+    for j in (0, 3):
+        alone = fit_linear(
+            features[mask[:, j]], shares[mask[:, j]][:, [j]], np.ones((mask[:, j].sum(), 1)), noise_std=0.05
+        )
+        np.testing.assert_allclose(alone.weights[:, 0], first.weights[:, j], atol=1e-9)
+
+
+def test_a_label_of_which_nothing_is_known_is_denied() -> None:
+    features, shares = task(40, 3, 3)
+    mask = everywhere(shares)
+    mask[:, 1] = False
+    student = fit_linear(features, shares, mask, noise_std=0.05)
+    assert not student.predict(features)[:, 1].any() and student.departs.tolist() == [True, False, True]
+    for num in (0, 1):
+        few = fit_linear(features[:num], shares[:num], mask[:num])
+        assert not few.departs.any() and np.isfinite(few.predict(features)).all()
+        assert (few.predict(features)[:, 1] == 0).all()
+    assert (fit_linear(features[:0], shares[:0], mask[:0]).predict(features) == 0).all()
+    assert (fit_linear(features[:1], shares[:1], mask[:1]).predict(features)[:, 0] == 0.5).all()
+
+
+def test_separable_labels_and_constant_features_are_finite() -> None:
+    features = np.random.default_rng(0).standard_normal((50, 2))
+    labels = np.column_stack((features[:, 0] > 0, features[:, 1] > 0.3, np.ones(50), np.zeros(50)))
+    student = fit_linear(features, labels, everywhere(labels))
+    assert np.isfinite(student.weights).all() and student.departs.tolist() == [True, True, False, False]
+    assert ((student.predict(features) > 0.5) == labels).mean() > 0.97
+    for constant in (np.zeros((50, 3)), np.full((50, 1), 0.1), np.zeros((50, 0))):
+        plain = fit_linear(constant, labels, everywhere(labels))
+        assert not plain.departs.any()
+        np.testing.assert_allclose(plain.predict(constant).mean(axis=0)[2:], [0.99, 0.01], atol=0.02)
+
+
+def test_pictures_are_flattened() -> None:
+    features, shares = task(50, 12, 2)
+    flat = fit_linear(features, shares, everywhere(shares), noise_std=0.05)
+    pictures = fit_linear(features.reshape(50, 2, 3, 2), shares, everywhere(shares), noise_std=0.05)
+    np.testing.assert_array_equal(flat.weights, pictures.weights)
+    np.testing.assert_array_equal(flat.predict(features), pictures.predict(features.reshape(50, 3, 4)))
+
+
+def test_features_changed_in_place_are_other_features() -> None:
+    """What is kept of a factorisation belongs to the numbers, not to the array that held them."""
+    features, shares = task(50, 3, 2)
+    before = fit_linear(features, shares, everywhere(shares), noise_std=0.05)
+    features *= np.array([1.0, 5.0, 0.2])
+    fresh = fit_linear(features.copy(), shares, everywhere(shares), noise_std=0.05)
+    np.testing.assert_array_equal(
+        fit_linear(features, shares, everywhere(shares), noise_std=0.05).weights, fresh.weights
+    )
+    assert np.abs(fresh.weights - before.weights).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"targets": np.zeros((3, 2))}, r"targets of shape \[4, C\]"),
+        ({"targets": np.zeros(4)}, r"targets of shape \[4, C\]"),
+        ({"mask": np.zeros((4, 3))}, r"a mask of shape \[4, 2\]"),
+        ({"noise_std": 0.0}, "noise_std > 0"),
+        ({"noise_std": float("nan")}, "noise_std"),
+    ],
+)
+def test_what_does_not_fit_is_refused(changes: dict[str, object], message: str) -> None:
+    whole: dict[str, object] = {"targets": np.zeros((4, 2)), "mask": np.ones((4, 2)), "noise_std": 1.0}
+    with pytest.raises(ValueError, match=rf"^Expected [^\n]*{message}[^\n]*$"):
+        fit_linear(np.zeros((4, 3)), **(whole | changes))  # type: ignore[arg-type]
+
+
+def test_a_student_is_its_weights() -> None:
+    student = LinearStudent(np.array([[2.0, 0.0], [0.0, 0.0], [-1.0, 0.5]]))
+    assert student.departs.tolist() == [True, False]
+    np.testing.assert_allclose(student.logits([[1.0, 9.0], [0.0, 0.0]]), [[1.0, 0.5], [-1.0, 0.5]])
+    np.testing.assert_allclose(student.predict([[1.0, 9.0]]), expit([[1.0, 0.5]]))
+
+
+GAINS = arrays(np.float64, st.integers(1, 12), elements=st.floats(-100, 100, allow_subnormal=False))
+
+
+@given(GAINS, st.data())
+def test_departures_are_the_most_that_gain_together(gains: np.ndarray, data: st.DataObject) -> None:
+    squares = data.draw(arrays(np.float64, len(gains), elements=st.floats(1e-3, 1e4)))
+    kept = departures(gains, squares)
+    errors = np.sqrt(squares)
+    # none is worse than a constant by more than its error, and what departs is significant as a whole
+    assert (gains[kept] >= -errors[kept]).all()
+    if kept.any():
+        assert gains[kept].sum() >= 2 * np.sqrt(squares[kept].sum()) * (1 - 1e-9)
+    # the most convincing come first: whoever is more convincing than one that departs departs too
+    ratio = gains / errors
+    allowed = gains >= -errors
+    assert not (allowed & ~kept)[ratio > ratio[kept].min(initial=np.inf)].any()
+    # one that is significant by itself never stays behind alone
+    assert kept.any() or not (gains >= 2 * errors).any()
+    order = np.random.default_rng(0).permutation(len(gains))
+    if len(set(ratio)) == len(ratio):
+        np.testing.assert_array_equal(departures(gains[order], squares[order]), kept[order])
+
+
+def test_departures_without_evidence() -> None:
+    assert not departures(np.zeros(3), np.zeros(3)).any() or departures(np.zeros(3), np.zeros(3)).all()
+    assert departures(np.array([5.0, 0.0, -3.0]), np.array([1.0, 1.0, 1.0])).tolist() == [True, True, False]
