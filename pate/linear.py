@@ -10,12 +10,13 @@ import hashlib
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, gammaln, logit
 
-from pate.typing import BoolArray, FloatArray
+from pate.typing import BoolArray, FloatArray, IntArray
 from pate.validation import expect, expect_positive
 
 _RATIOS = np.geomspace(1e-3, 1e5, 25)  # of a label's signal to its noise along the widest direction
@@ -93,9 +94,8 @@ def fit_linear(
        ``noise_std``; a constant is kept unless a prior gains two units of log-likelihood. Means of labels are
        shrunk towards each other by their known noise (Efron & Morris (1973)).
     2. A logistic model takes on the moments of the posterior mean, so that rare labels are not underestimated.
-    3. Answers of the model with one sample left out, exact for the posterior mean and to first order for the logistic
-       model, are compared with the constant answer on that sample's own target, whose noise has mean 0. See
-       `departures` for which labels keep their model. Of labels that are noise alone, about one in thirty does.
+    3. Answers of the posterior mean with one sample left out, which is exact, are compared with the constant answer on
+       that sample's own target, whose noise has mean 0. See `departures` for which labels keep their model.
 
     Args:
         features: ``[N, ...]``, flattened.
@@ -113,11 +113,20 @@ def fit_linear(
         expect_positive(noise_std=noise_std)
     weights = np.zeros((x.shape[1] + 1, y.shape[1]))
     weights[-1] = -np.inf  # a label of which nothing is known is denied
+    models, gains, squares = weights.copy(), np.zeros(y.shape[1]), np.zeros(y.shape[1])
+    fitted = np.zeros(y.shape[1], dtype=np.bool_)
     patterns, which = np.unique(seen, axis=1, return_inverse=True)
     for pattern, rows in enumerate(patterns.T):
         labels = np.flatnonzero(which.ravel() == pattern)
         if rows.any():
-            weights[:, labels] = _fit(x[rows], y[np.ix_(rows, labels)], noise_std or 0.0)
+            found = _fit(x[rows], y[np.ix_(rows, labels)], noise_std or 0.0)
+            weights[-1, labels], live = found.constants, labels[found.live]
+            models[:, live], gains[live], squares[live] = found.models, found.gains, found.squares
+            fitted[live] = True
+    # together, whatever their masks: each label alone may prove little
+    labels = np.flatnonzero(fitted)
+    chosen = labels[departures(gains[labels], squares[labels])]
+    weights[:, chosen] = models[:, chosen]
     return LinearStudent(weights)
 
 
@@ -165,17 +174,28 @@ def departures(gains: FloatArray, squares: FloatArray) -> BoolArray:
     return kept
 
 
-def _fit(x: FloatArray, y: FloatArray, noise_std: float) -> FloatArray:
-    """Return the weights ``[F + 1, C]`` from samples whose targets are all known."""
+class _Fit(NamedTuple):
+    """Models of labels with the same mask, and how much better than a constant they are."""
+
+    constants: FloatArray
+    """``[C]``, the logits of the constant answers."""
+    live: IntArray
+    """``[L]``, the labels that have a model."""
+    models: FloatArray
+    """``[F + 1, L]``, their weights."""
+    gains: FloatArray
+    """``[L]``, as for `departures`."""
+    squares: FloatArray
+    """``[L]``, as for `departures`."""
+
+
+def _fit(x: FloatArray, y: FloatArray, noise_std: float) -> _Fit:
+    """Fit models to samples whose targets are all known."""
     space, num = _directions(_Keyed(x)), len(y)
     raw = y.mean(axis=0)
     found, kept, noise = _posterior(space, y - raw, noise_std)
     means = _shrunk_means(raw, noise / num)
-    weights = np.zeros((x.shape[1] + 1, y.shape[1]))
-    weights[-1] = logit(means.clip(0.5 / num, 1 - 0.5 / num))
     live = np.flatnonzero(kept.any(axis=0))
-    if not live.size:
-        return weights
     fitted = space.left @ found[:, live]
     intercepts, slopes = _linked(space, means[live] + fitted)
     # leaving a sample out moves its own posterior mean by a known share of its residual
@@ -183,10 +203,14 @@ def _fit(x: FloatArray, y: FloatArray, noise_std: float) -> FloatArray:
     moved = leverage / np.maximum(1 - leverage, 1e-3) * (y[:, live] - raw[live] - fitted)
     answers = means[live] + fitted - moved > 0.5
     terms = (answers.astype(np.float64) - (means[live] > 0.5)) * (2 * y[:, live] - 1)
-    chosen = departures(terms.sum(axis=0), (terms**2).sum(axis=0))
-    labels, inner = live[chosen], space.right @ (slopes[:, chosen] / space.spread[:, None])
-    weights[:-1, labels], weights[-1, labels] = inner, intercepts[chosen] - space.centre @ inner
-    return weights
+    inner = space.right @ (slopes / space.spread[:, None])
+    return _Fit(
+        constants=logit(means.clip(0.5 / num, 1 - 0.5 / num)),
+        live=live,
+        models=np.concatenate((inner, [intercepts - space.centre @ inner])),
+        gains=terms.sum(axis=0),
+        squares=(terms**2).sum(axis=0),
+    )
 
 
 def _posterior(space: Directions, centred: FloatArray, noise_std: float) -> tuple[FloatArray, FloatArray, FloatArray]:

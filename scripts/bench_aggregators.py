@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         num_teachers=NUM_TEACHERS,
         ballots=ballots,
         predictions=predictions[:NUM_WITH_BALLOTS],
+        features=predictions[:NUM_WITH_BALLOTS],
     )
     alone = replace(Votes.from_counts(counts, NUM_TEACHERS), predictions=predictions)
     threads = os.environ.get("OMP_NUM_THREADS", "all")

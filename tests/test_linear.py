@@ -254,3 +254,19 @@ def test_departures_are_the_most_that_gain_together(gains: np.ndarray, data: st.
 def test_departures_without_evidence() -> None:
     assert not departures(np.zeros(3), np.zeros(3)).any() or departures(np.zeros(3), np.zeros(3)).all()
     assert departures(np.array([5.0, 0.0, -3.0]), np.array([1.0, 1.0, 1.0])).tolist() == [True, True, False]
+
+
+def test_labels_of_other_masks_prove_together_what_none_proves_alone() -> None:
+    generator = np.random.default_rng(0)
+    features = generator.standard_normal((600, 5))
+    truth = features @ generator.standard_normal((5, 12)) > 0
+    noise_std = 2.2
+    shares = truth + noise_std * generator.standard_normal(truth.shape)
+    mask = generator.random(truth.shape) < 0.95
+    together = fit_linear(features, shares, mask, noise_std=noise_std).departs
+    alone = [
+        fit_linear(features, shares[:, [j]], mask[:, [j]], noise_std=noise_std).departs[0]
+        for j in range(truth.shape[1])
+    ]
+    assert together.sum() > sum(alone)
+    assert not fit_linear(features, shares, mask & False, noise_std=noise_std).departs.any()

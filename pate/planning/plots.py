@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from pate.accounting.calibration import epsilon_of
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.planning.comparison import LABEL_FIGURES, STUDENT_FIGURES, Frontier, Point, best_at
+from pate.planning.comparison import LABEL_FIGURES, STUDENT_FIGURES, Frontier, best_at
 from pate.runs import replacing
 
 _TITLES = {
@@ -55,7 +55,7 @@ def draw_frontier(path: Path, frontier: Frontier) -> None:
             )
         for (name, found), style in zip(references.items(), (":", "--", "-."), strict=False):
             axes.axhline(found[measured], color="black", linestyle=style, linewidth=1, label=name)
-        axes.set_ylim(bottom=_bottom(points, measured, references["constant answer"][measured]))
+        axes.set_ylim(_limits(frontier, measured))
         axes.set_xscale("log", base=2)
         axes.set_xticks(targets, [f"{target:g}" for target in targets])
         axes.minorticks_off()
@@ -69,12 +69,16 @@ def draw_frontier(path: Path, frontier: Frontier) -> None:
         figure.savefig(file, format="png", dpi=130)
 
 
-def _bottom(points: Sequence[Point], measured: str, constant: float) -> float | None:
-    """Return where a plot begins: a little below the constant answer; None for below all points, if these are above."""
-    values = np.array([getattr(point, measured) for point in points])
-    top = float(np.nanmax(values, initial=constant))
-    bottom = constant - 0.1 * (top - constant)
-    return bottom if measured != "answered" and top > constant and np.nanmin(values) < bottom else None
+def _limits(frontier: Frontier, measured: str) -> tuple[float, float]:
+    """Return where a plot begins and ends: at the latest a little below the constant answer."""
+    levels = [found[measured] for found in frontier.references.values()]
+    values = np.array([*levels, *(getattr(point, measured) for point in frontier.points)])
+    constant, high = frontier.references["constant answer"][measured], float(np.nanmax(values))
+    low = float(np.nanmin(values))
+    if measured != "answered":
+        low = max(low, constant - 0.1 * (high - constant))
+    margin = 0.04 * max(high - low, 0.01)
+    return low - margin, high + margin
 
 
 def draw_epsilons(

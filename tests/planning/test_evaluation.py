@@ -10,7 +10,7 @@ import pytest
 
 from pate.accounting.charges import account
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators import InteractiveScreen, NoisyVotes, Outlook, StableMajority, StableTopK, TauVoting
+from pate.aggregators import Aggregator, InteractiveScreen, NoisyVotes, Outlook, StableMajority, StableTopK, TauVoting
 from pate.aggregators.plugins import preceded
 from pate.planning.comparison import Comparison
 from pate.planning.evaluation import frontier, label_quality, measure, references
@@ -31,10 +31,10 @@ def test_label_quality_of_the_majority_itself_is_perfect() -> None:
 def test_all_rounds_together_cost_what_a_point_says(relation: NeighboringRelation) -> None:
     task = simulated(SMALL)
     common: dict[str, Any] = {"neighboring_relation": relation}
-    noisy = NoisyVotes(sigma_votes=1.0, neighboring_relation=relation)
+    noisy = NoisyVotes(sigma_votes=1.0, **common)
     asked = Comparison(epsilons=(3.0,), delta=1e-5, num_queries=150, neighboring_relation=relation, seeds=1)
     outlook = Outlook.of(task.votes, delta=asked.delta, relation=relation)
-    listed: dict[str, Any] = {
+    listed: dict[str, Aggregator] = {
         "noisy": noisy,
         "stable": StableMajority(sigma_majority=1.0, delta_majority=1e-8, **common),
         "tau": TauVoting(tau=1.5, sigma_tau=1.0, threshold_tau=30.0, around_predictions=True, **common),
