@@ -139,7 +139,7 @@ def constant_logits(targets: ArrayLike, mask: ArrayLike, *, noise_std: float | N
         noise_std: standard deviation of the noise in the shares; None for labels.
     """
     y, seen = np.asarray(targets, dtype=np.float64), np.asarray(mask, dtype=np.bool_)
-    known = seen.any(axis=0)
+    known = np.asarray(seen.any(axis=0))
     y, seen = y[:, known], seen[:, known]
     num = seen.sum(axis=0)
     raw = (y * seen).sum(axis=0) / num

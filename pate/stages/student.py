@@ -31,6 +31,7 @@ _KNOWN = (
     "Checkpoint directory .* exists and is not empty",
     "`isinstance\\(treespec, LeafSpec\\)` is deprecated",
     ".*does not have many workers",
+    "Total length of `DataLoader` across ranks is zero",
 )
 _LOSS = "val_loss"
 _SETTINGS = ("seed_everything", "trainer", "model", "data")

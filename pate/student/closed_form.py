@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +32,7 @@ class Solution(NamedTuple):
 def linear_layer(network: nn.Module) -> nn.Linear | None:
     """Return the layer of a network that is one linear layer on flattened features, or None if it is anything else."""
     # a class of its own may do anything in its forward
-    plain = isinstance(network, nn.Sequential) and type(network).forward is nn.Sequential.forward
+    plain = type(network).forward is nn.Sequential.forward
     layers = [*network] if isinstance(network, nn.Sequential) and plain else [network]
     while len(layers) > 1 and isinstance(layers[0], nn.Flatten) and (layers[0].start_dim, layers[0].end_dim) == (1, -1):
         layers = layers[1:]
@@ -41,14 +40,14 @@ def linear_layer(network: nn.Module) -> nn.Linear | None:
     return last if type(last) is nn.Linear and last.bias is not None else None
 
 
-def solve(batches: Sequence[Batch], noise_std: float | None) -> Solution:
-    """Return the student of `fit_linear` for all samples of ``(features [B, ...], targets [B, C], mask [B, C])``.
+def solve(samples: Batch, noise_std: float | None) -> Solution:
+    """Return the student of `fit_linear`.
 
     Args:
-        batches: the samples.
+        samples: all of them, ``(features [N, ...], targets [N, C], mask [N, C])``.
         noise_std: standard deviation of the noise in the targets; None if they are labels.
     """
-    features, targets, mask = (torch.cat(parts).double().numpy() for parts in zip(*batches, strict=True))
+    features, targets, mask = (part.double().cpu().numpy() for part in samples)
     student = fit_linear(features, targets, mask > 0, noise_std=noise_std)
     weight, bias = student.weights[:-1].T, student.weights[-1]
     return Solution(

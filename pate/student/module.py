@@ -28,8 +28,8 @@ class Student(pl.LightningModule):
     which learns from all released queries at once, in one epoch, and needs no optimizer, weight decay or validation.
 
     Any other network is trained by descent. Its answers to held-out samples are compared with the constant answer that
-    the release supports (`pate.linear.departures`), and a label for which they show no gain answers the constant.
-    Without held-out samples nothing is compared.
+    the release supports: as many labels keep the network as are together better than it (`pate.linear.departures`), and
+    all others answer the constant. Without held-out samples nothing is compared.
 
     A batch is ``(features [B, ...], targets [B, C], mask [B, C])``; entries outside the mask do not enter the loss. The
     loss ``log(1 + exp(z)) - y z`` of a logit z is linear in its target y. A target is a label, or a share of the
@@ -133,7 +133,8 @@ class Student(pl.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor | None:
         """Return the masked mean loss; None in closed form."""
         if self.closed_form:
-            return self._closed_form_step(batch)
+            self._closed_form_step(batch)
+            return None
         features, targets, mask = batch
         logits: Tensor = self.network(features)
         loss = masked_loss(logits, targets, mask)
@@ -142,12 +143,12 @@ class Student(pl.LightningModule):
 
     def _closed_form_step(self, batch: Batch) -> None:
         """Keep a batch; after the last one of the epoch, go to the solution of all, and end the training."""
-        features, targets, mask = (part.detach().cpu() for part in batch)
-        self._collected.append((features, targets, mask))
+        self._collected.append(batch)
         if not self.trainer.is_last_batch:
             return
-        found = solve(self._collected, self._noise_std)
+        features, targets, mask = (torch.cat(parts) for parts in zip(*self._collected, strict=True))
         self._collected.clear()
+        found = solve((features, targets, mask), self._noise_std)
         layer, optimizer = linear_layer(self.network), self.optimizers()
         assert layer is not None
         assert isinstance(optimizer, LightningOptimizer)
@@ -155,6 +156,7 @@ class Student(pl.LightningModule):
         layer.weight.grad = layer.weight.detach() - found.weight.to(layer.weight)
         layer.bias.grad = layer.bias.detach() - found.bias.to(layer.bias)
         optimizer.step()
+        self.log("train_loss", masked_loss(self.network(features), targets, mask), on_step=False, on_epoch=True)
         self.departs.copy_(found.departs)
         self.constant_logits.copy_(torch.where(self.departs, self.constant_logits, found.constants.to(self.device)))
         self.trainer.should_stop = True

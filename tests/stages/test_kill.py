@@ -125,7 +125,7 @@ def test_a_student_that_is_terminated_goes_on(unbroken: Path, tmp_path: Path, st
     for name in ("public/student", "private/student_fit.json"):
         path = root / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    words = run_words(unbroken / "recipe", root, "--student.trainer.max_epochs=300")
+    words = run_words(unbroken / "recipe", root, "--student.trainer.max_epochs=300", "--student.model.fit=descent")
     ended = start(*words)
     assert ended.wait_for(root, SIGNS["student fit"])
     terminate(ended)

@@ -251,7 +251,9 @@ def see(place: Path, source: Source, arrays: Arrays, unit: Unit, key: str, more:
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
 _BAR = re.compile(r"^(?P<what>[^:]+): +\d+%\|[^|]*\| (?P<done>\d+/\d+) \[.*\]$")
 # figures of the student and of what was answered, where the labels differ
-_FIGURES = re.compile(r"^(private student .*|\d+ of \d+ queries were answered.*)$", flags=re.MULTILINE)
+_FIGURES = re.compile(
+    r"^((private student|constant answer released) .*|\d+ of \d+ queries were answered.*)$", flags=re.MULTILINE
+)
 
 
 def without_times(text: str) -> str:

@@ -15,7 +15,7 @@ def batch(num: int = 32) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 def test_entries_outside_the_mask_have_no_part_in_the_loss() -> None:
-    student = Student(Linear, input_shape=(5,), label_names=NAMES)
+    student = Student(Linear, input_shape=(5,), label_names=NAMES, fit="descent")
     features, labels, mask = batch()
     mask[10:, 0] = 0
     student.log = lambda *args, **kwargs: None  # type: ignore[method-assign]
@@ -39,7 +39,7 @@ def test_initial_weights_depend_on_the_seed_alone() -> None:
 
 
 def test_learns_and_reports() -> None:
-    student = Student(Linear, lambda p: torch.optim.Adam(p, lr=0.1), input_shape=(5,), label_names=NAMES)
+    student = Student(MLP, lambda p: torch.optim.Adam(p, lr=0.1), input_shape=(5,), label_names=NAMES)
     loader = DataLoader(TensorDataset(*batch(200)), batch_size=20)
     trainer = pl.Trainer(
         max_epochs=10,

@@ -112,7 +112,7 @@ def test_pseudo_labels_teach_where_nothing_was_released() -> None:
     student.log = lambda *args, **kwargs: None  # type: ignore[method-assign]
     blank = (features, torch.zeros(64, 2), mask)
     loss = student.training_step(blank, 0)
-    assert loss > 0
+    assert loss is not None and loss > 0
     slopes = torch.autograd.grad(loss, list(student.network.parameters()))
     assert any(slope.abs().sum() > 0 for slope in slopes)
     # what was released is not labelled again

@@ -1,0 +1,153 @@
+"""Networks trained by descent are kept where held-out samples say so, and answer a constant where they gain nothing."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
+
+from models import MLP
+from pate import cli
+from pate.linear import constant_logits
+from pate.runs import Run
+from pate.stages.student import StudentCLI
+from pate.student.module import Student
+from tests.conftest import copy_run
+
+Loader = DataLoader[tuple[Tensor, ...]]
+
+
+def loaders(features: np.ndarray, targets: np.ndarray, held: int) -> tuple[Loader, Loader]:
+    parts = [torch.tensor(part, dtype=torch.float32) for part in (features, targets, np.ones(targets.shape))]
+    train, val = ([part[rows] for part in parts] for rows in (slice(held, None), slice(held)))
+    return DataLoader(TensorDataset(*train), batch_size=32), DataLoader(TensorDataset(*val), batch_size=64)
+
+
+def trained(features: np.ndarray, targets: np.ndarray, held: int = 100, epochs: int = 8) -> Student:
+    names = tuple("abcdefgh"[: targets.shape[1]])
+    found = Student(
+        MLP,
+        lambda parameters: torch.optim.Adam(parameters, lr=0.02),
+        input_shape=features.shape[1:],
+        label_names=names,
+        constants=tuple(constant_logits(targets, np.ones(targets.shape)).tolist()),
+    )
+    trainer = pl.Trainer(
+        max_epochs=epochs,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(found, *loaders(features, targets, held))
+    return found
+
+
+def test_labels_that_do_not_follow_the_features_answer_their_constant() -> None:
+    generator = np.random.default_rng(0)
+    features = generator.standard_normal((600, 5)).astype(np.float32)
+    found = trained(features, (generator.random((600, 3)) < [0.4, 0.6, 0.3]).astype(float))
+    assert not found.departs.any()
+    x = torch.from_numpy(features)
+    with torch.no_grad():
+        assert (found(x) == found.constant_logits).all()
+        assert found.network(x).std(dim=0).min() > 0.1
+    assert ((found.constant_logits > 0) == torch.tensor([False, True, False])).all()
+
+
+def test_labels_that_follow_the_features_are_answered_by_the_network() -> None:
+    generator = np.random.default_rng(0)
+    features = generator.standard_normal((600, 5)).astype(np.float32)
+    found = trained(features, (features[:, :3] > 0).astype(float))
+    assert found.departs.all()
+    x = torch.from_numpy(features)
+    with torch.no_grad():
+        assert torch.equal(found(x), found.network(x))
+    # what the last epoch's held-out answers say replaces what was found before
+    found._gains, found._squares = -torch.ones(3), torch.full((3,), 0.5)
+    found.trainer.state.fn = "fit"  # type: ignore[assignment]
+    found.on_validation_epoch_end()
+    assert not found.departs.any()
+
+
+def test_noise_alone_departs_rarely() -> None:
+    departed = 0
+    for seed in range(8):
+        generator = np.random.default_rng(seed)
+        features = generator.standard_normal((200, 5)).astype(np.float32)
+        targets = (generator.random((200, 4)) < 0.45) + 2 * generator.standard_normal((200, 4))
+        departed += bool(trained(features, targets, held=40, epochs=3).departs.any())
+    assert departed <= 2
+
+
+def test_what_departs_is_in_the_checkpoint() -> None:
+    generator = np.random.default_rng(1)
+    features = generator.standard_normal((300, 5)).astype(np.float32)
+    found = trained(features, np.stack((features[:, 0] > 0, generator.random(300) < 0.3), axis=1).astype(float))
+    state = found.state_dict()
+    again = Student(MLP, input_shape=(5,), label_names=("a", "b"))
+    again.load_state_dict(state)
+    assert torch.equal(again(torch.from_numpy(features)), found(torch.from_numpy(features)))
+    # a checkpoint of 0.2 says nothing of it
+    old = {"state_dict": {name: value for name, value in state.items() if name not in ("departs", "constant_logits")}}
+    fresh = Student(MLP, input_shape=(5,), label_names=("a", "b"))
+    fresh.on_load_checkpoint(old)
+    fresh.load_state_dict(old["state_dict"])
+    assert fresh.departs.all()
+    assert torch.equal(fresh(torch.from_numpy(features)), found.network(torch.from_numpy(features)))
+
+
+MLP_WORDS = ("--model.network=models.MLP", "--data.val_fraction=0.3", "--trainer.max_epochs=60")
+
+
+def fit_words(root: Path, *more: str) -> list[str]:
+    return ["student", "fit", "--config", str(root / "public" / "student_fit.yaml"), "--run", str(root), *more]
+
+
+def test_the_checkpoint_of_the_lowest_loss_is_kept(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(fit_words(copied, *MLP_WORDS, "--model.optimizer.init_args.lr=0.3", "--overwrite")) == 0
+    folder = copied / "public" / "student"
+    best, last = (torch.load(folder / f"{name}.ckpt", weights_only=False) for name in ("best", "last"))
+    assert last["epoch"] == best["epoch"] + 10 < 59  # a patience of ten epochs
+    assert cli.main(["student", "test", "--run", str(copied)]) == 0
+    assert cli.main(["student", "predict", "--run", str(copied)]) == 0
+    parts = StudentCLI(["test", "--config", str(copied / "public" / "student_fit.yaml"), f"--run={copied}"])
+    parts.model.on_load_checkpoint(best)
+    parts.model.load_state_dict(best["state_dict"])
+    batches = [batch[0] for batch in parts.datamodule.test_dataloader()]
+    with torch.no_grad():
+        expected = torch.cat([parts.model.eval()(features) for features in batches]).sigmoid().numpy()
+    with np.load(folder / "predictions.npz") as archive:
+        np.testing.assert_allclose(archive["probabilities"], expected, atol=1e-6)
+
+
+def test_early_stopping_of_ones_own_takes_its_place(copied: Path) -> None:
+    own = '--trainer.callbacks=[{"class_path":"EarlyStopping","init_args":{"monitor":"val_loss","patience":2}}]'
+    assert cli.main(fit_words(copied, *MLP_WORDS, "--model.optimizer.init_args.lr=0.3", own, "--overwrite")) == 0
+    folder = copied / "public" / "student"
+    best, last = (torch.load(folder / f"{name}.ckpt", weights_only=False) for name in ("best", "last"))
+    assert last["epoch"] == best["epoch"] + 2
+
+
+def test_without_held_out_samples_the_last_network_answers(copied: Path) -> None:
+    words = ("--model.network=models.MLP", "--data.val_fraction=0", "--trainer.max_epochs=2", "--overwrite")
+    assert cli.main(fit_words(copied, *words)) == 0
+    folder = copied / "public" / "student"
+    assert not (folder / "best.ckpt").exists()
+    assert torch.load(folder / "last.ckpt", weights_only=False)["state_dict"]["departs"].all()
+    assert cli.main(["student", "test", "--run", str(copied)]) == 0
+    assert json.loads((folder / "metrics.json").read_text())["student"]["macro_f1"] > 0
+
+
+def test_references_are_left_in_their_own_folder(finished: Path, tmp_path: Path) -> None:
+    root = copy_run(finished, tmp_path / "run")
+    before = (root / "public" / "student" / "last.ckpt").read_bytes()
+    (root / "private" / "references.json").unlink()
+    assert cli.main(["references", "--run", str(root)]) == 0
+    assert (root / "public" / "student" / "last.ckpt").read_bytes() == before
+    assert (Run(root).private / "references" / "last.ckpt").is_file()
