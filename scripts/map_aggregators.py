@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -56,7 +56,7 @@ class Map:
     epsilons: tuple[float, ...] = (1.0, 4.0)
     num_teachers: int = 400
     num_queries: int = 500
-    seeds: int = 2
+    seeds: int = 1
 
     def places(self) -> list[tuple[int, float, int]]:
         """Return all numbers of labels, accuracies and seeds: one draw of the whole map, then the next."""
@@ -141,13 +141,12 @@ def measured(drawn: Map, file: Path) -> list[Row]:
         writer = csv.DictWriter(stream, fieldnames=list(Row.__dataclass_fields__))
         if not known:
             writer.writeheader()
-        for place in tqdm(drawn.places(), desc="map", unit="place"):
-            if place not in done:
-                found = list(rows_at(drawn, *place))
-                # in one go, so that a place is there whole or not at all
-                writer.writerows([asdict(row) for row in found])
-                stream.flush()
-                known += found
+        for place in tqdm([each for each in drawn.places() if each not in done], desc="map", unit="place"):
+            found = list(rows_at(drawn, *place))
+            # in one go, so that a place is there whole or not at all
+            writer.writerows([asdict(row) for row in found])
+            stream.flush()
+            known += found
     return known
 
 
@@ -200,7 +199,9 @@ def draw(drawn: Map, rows: Sequence[Row], path: Path) -> None:
         for (num_labels, accuracy), found in tables[measure, epsilon].items():
             x, y = drawn.accuracies.index(accuracy), drawn.labels.index(num_labels)
             best = next(iter(found))
-            name = best.replace(" (", "\n(").replace("ClippedVotes, ClippedVotes", "ClippedVotes twice")
+            name = best.replace("Rounds (ClippedVotes, ", "Rounds\n(").replace(
+                "ClippedVotes (around a student))", "the default)"
+            )
             axes.add_patch(_square(x, y, colours[best]))
             said = f"{name}\n{found[best]:.3f}\nconstant {found[CONSTANT]:.3f}"
             said += f"\nStableTopK {found['StableTopK']:.3f}" if "StableTopK" in found else ""
@@ -226,8 +227,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, required=True, help="folder of the map")
     parser.add_argument("--small", action="store_true", help="few labels, teachers and queries")
+    parser.add_argument("--seeds", type=int, default=1, help="draws of votes and noise, whose mean is shown")
     given = parser.parse_args(arguments)
-    drawn = SMALL if given.small else Map()
+    drawn = replace(SMALL if given.small else Map(), seeds=given.seeds)
     rows = measured(drawn, given.output / "map.csv")
     text = markdown(drawn, rows)
     (given.output / "map.md").write_text(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -48,14 +49,14 @@ class Learner:
         kept = self.kept(spectrum, records)
         own = self.signal**2 * float(kept**2 @ spectrum)
         shared = self.signal**2 * float(kept @ spectrum)
-        nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+        nodes, weights = _quadrature()
         mean = math.sqrt(own) * nodes
         rest = math.sqrt(max(1 - shared**2 / own, 1e-12))
         true = ndtr((shared / own * mean - far) / rest)
         blur = math.sqrt(self.noise / records * (1 + float(kept @ kept)))
         given = ndtr((mean - far) / blur)
         right = true * given + (1 - true) * (1 - given)
-        return float((right @ (weights / weights.sum())).mean())
+        return float((right @ weights).mean())
 
 
 def fit_learner(facts: Facts) -> Learner:
@@ -76,13 +77,21 @@ def fit_learner(facts: Facts) -> Learner:
         errors = [(learner.accuracy(facts, records) - aim) / _POINT for records, aim in curve.items()]
         return np.array([*errors, *((place - start) * _FIRM)])
 
-    found = [least_squares(misses, start + np.array(shift)) for shift in ((0, 0, 0), (-1, 0, -2), (2, 0, 1))]
+    shifts = ((0, 0, 0), (-1, 0, -2), (2, 0, 1))
+    found = [least_squares(misses, start + np.array(shift), max_nfev=60) for shift in shifts]
     learner = _learner(min(found, key=lambda each: float(each.cost)).x)
     for records, aim in curve.items():
         reached = learner.accuracy(facts, records)
         near = f"a learning curve that a linear teacher can follow (curve: {records} records)"
         expect(abs(reached - aim) <= _WORST, near, accuracy=aim, nearest=round(reached, 4))
     return learner
+
+
+@lru_cache(maxsize=1)
+def _quadrature() -> tuple[FloatArray, FloatArray]:
+    """Return nodes and weights of the mean over a standard normal variable."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    return nodes, weights / weights.sum()
 
 
 def _learner(place: FloatArray) -> Learner:
