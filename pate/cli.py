@@ -28,6 +28,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "account": ("account", "main", "compute what queries would cost, from parameters alone"),
     "ledger show": ("ledger", "show", "list the releases of a ledger and what they cost"),
     "ledger verify": ("ledger", "verify", "check a ledger by computing everything in it again"),
+    "plan": ("plan", "main", "plan how many teachers to train, from public facts alone"),
     "frontier": ("frontier", "main", "draw label and student quality against epsilon for many aggregators"),
     "rivals": ("rivals", "main", "measure private learning without votes on a run's records (PRIVATE)"),
     "faces": ("faces", "main", "draw faces and write them in CelebA's format"),

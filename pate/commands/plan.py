@@ -1,0 +1,52 @@
+"""The command `pate plan`."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from pate.commands.parsing import call
+from pate.planning.facts import Facts
+from pate.planning.recipe import draw_sweep, sweep_text, write_recipe, write_sweep
+from pate.planning.sweep import Sweep, Swept, swept
+from pate.runs import write_text
+
+
+def plan(facts: Facts, sweep: Sweep, output: Path = Path("plan")) -> Swept:
+    """Plan how many teachers to train, from public facts alone; nothing private is touched.
+
+    Simulated teachers learn from their shares of the records, as the learning curve of one teacher says. Their votes
+    are released at each target epsilon as `pate label` would, and a student learns from the release. The fewest
+    teachers whose student is as good as the best are taken, and written as a recipe.
+
+    Args:
+        facts: what is known of the task.
+        sweep: what is tried, and how it is judged.
+        output: folder for ``plan.csv``, ``plan.png``, ``plan.txt``, and for each epsilon a folder with
+            ``teachers.yaml`` and ``label.yaml``.
+
+    Returns:
+        The figures that are written.
+
+    Raises:
+        ValueError: on facts or settings out of range, before anything is simulated.
+    """
+    found, folder = swept(facts, sweep), Path(output)
+    text = sweep_text(found)
+    write_text(folder / "plan.txt", text)
+    write_sweep(folder / "plan.csv", found)
+    draw_sweep(folder / "plan.png", found)
+    print(text)
+    for epsilon in sweep.epsilons:
+        place = folder / f"epsilon_{epsilon:g}"
+        write_recipe(place, found, found.choice(epsilon))
+        print(f"{place / 'teachers.yaml'}, {place / 'label.yaml'}")
+    print(f"{folder / 'plan.csv'}, {folder / 'plan.png'}, {folder / 'plan.txt'}")
+    print(
+        "Then: pate teachers fit --config data.yaml --config teachers.yaml --run RUN; pate teachers vote --run RUN;"
+        " pate label --config label.yaml --run RUN"
+    )
+    return found
+
+
+main = partial(call, "plan", plan, grouped={"facts": Facts, "sweep": Sweep})
