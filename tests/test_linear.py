@@ -47,7 +47,7 @@ def test_posterior_means_are_those_of_a_gaussian_process(num: int, num_features:
     space = Directions.of(features)
     found, kept, noise = _posterior(space, centred, 0.01)
     assert kept.any()
-    for j in np.flatnonzero(kept.any(axis=0)):
+    for j in np.flatnonzero(kept.any(axis=0)).tolist():
         # signal / (1 + signal) along the widest direction tells the prior
         ratio = kept[0, j] / (1 - kept[0, j]) / space.spread[0] ** 2
         inner = features - features.mean(axis=0)
@@ -106,13 +106,14 @@ def test_turning_shifting_or_scaling_all_features_changes_no_answer(num_features
     features, shares = task(60, num_features, 6)
     targets = shares + np.random.default_rng(3).normal(0, 0.2, shares.shape)
     turn = np.linalg.qr(np.random.default_rng(4).standard_normal((num_features, num_features)))[0]
+    same = np.eye(num_features)
     fresh = np.random.default_rng(5).standard_normal((9, num_features))
     plain = fit_linear(features, targets, everywhere(targets), noise_std=0.2)
     assert plain.departs.any()
-    for change in (lambda x: x @ turn, lambda x: x + 3.0, lambda x: 1e3 * x, lambda x: 1e-3 * x):
-        student = fit_linear(change(features), targets, everywhere(targets), noise_std=0.2)
+    for scale, shift, turned in ((1.0, 0.0, turn), (1.0, 3.0, same), (1e3, 0.0, same), (1e-3, 0.0, turn)):
+        student = fit_linear(scale * features @ turned + shift, targets, everywhere(targets), noise_std=0.2)
         np.testing.assert_array_equal(student.departs, plain.departs)
-        np.testing.assert_allclose(student.predict(change(fresh)), plain.predict(fresh), atol=1e-6)
+        np.testing.assert_allclose(student.predict(scale * fresh @ turned + shift), plain.predict(fresh), atol=1e-6)
 
 
 def test_a_strong_signal_departs_and_is_found_again() -> None:

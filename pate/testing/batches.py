@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator
-from pate.testing.aggregators import AggregatorContract, Ballots, Law, neighbors, outcomes_of, p_value_of
+from pate.testing.aggregators import AggregatorContract, Ballots, Grid, Law, neighbors, outcomes_of, p_value_of
 from pate.testing.contract import assert_paid
 from pate.testing.laws import ORDERS, RELATIONS, renyi_divergence
 from pate.typing import FloatArray, IntArray
@@ -31,7 +31,7 @@ class BatchContract(AggregatorContract):
     draws = 1_500
     least_draws = 100
     single_draws = 100
-    grid = (((1, 1), (1, 1), (1, 0)), ((0, 0), (1, 0), (0, 0)), ((1, 0), (0, 1), (1, 0)))
+    grid: Grid = (((1, 1), (1, 1), (1, 0)), ((0, 0), (1, 0), (0, 0)), ((1, 0), (0, 1), (1, 0)))
 
     @abstractmethod
     def joint_law(self, votes: Votes, relation: NeighboringRelation) -> Law:
@@ -106,7 +106,8 @@ def _joint_laws(contract: _Checked, made_for: NeighboringRelation) -> tuple[NDAr
     laws = []
     for ballots in listed:
         halves = np.array(ballots).reshape(checked.num_teachers, 2, checked.num_labels).swapaxes(0, 1)
-        laws.append(checked.joint_law(checked.pair(*halves.tolist()), made_for))
+        first, second = (tuple(map(tuple, half)) for half in halves.tolist())
+        laws.append(checked.joint_law(checked.pair(first, second), made_for))
     outcomes = sorted({outcome for law in laws for outcome in law})
     table = np.array([[law.get(outcome, 0.0) for outcome in outcomes] for law in laws])
     return table, {ballots: row for row, ballots in enumerate(listed)}

@@ -39,7 +39,7 @@ from pate.stages.label import LabelSettings, _code_of
 from pate.stages.label import label as label_stage
 from pate.stages.target import meeting
 from pate.testing import AggregatorContract, BatchContract
-from pate.testing.aggregators import Law
+from pate.testing.aggregators import Grid, Law
 from pate.votes import Panel, Votes
 from tests.aggregators.oracles import counts, gaussian_labels_law
 from tests.aggregators.test_clipped_votes import joint_clipped_law
@@ -72,7 +72,7 @@ class TestRounds(BatchContract):
     loose_because = "labels tell the sign of a noisy sum alone: 2 / pi of what the sum itself would"
     features = (2.0,)
     multiplier = 1.1
-    draws = 1_200
+    grid: Grid = (((1, 1), (1, 1), (1, 1)), ((0, 0), (1, 0), (0, 0)), ((1, 0), (0, 1), (1, 0)))
 
     def make(self, relation: Relation) -> Aggregator:
         first = NoisyVotes(sigma_votes=1.5, soft=False, neighboring_relation=relation)
