@@ -143,23 +143,19 @@ class Swept:
 
 
 def chosen(trials: Sequence[Trial], by: str) -> Trial:
-    """Return the fewest teachers that are as good as the best, with the aggregator that is best there.
+    """Return the fewest teachers that are as good as the best; of several aggregators there, the first.
 
     As good means: worse by no more than a standard error of the mean difference over the simulated tasks, which are the
-    same for all trials. The first of equally good aggregators is taken.
+    same for all trials.
     """
     best = max(trials, key=lambda trial: trial.each(by).mean())
-    at: dict[int, Trial] = {}
-    for trial in trials:
-        held = at.get(trial.num_teachers)
-        if held is None or trial.each(by).mean() > held.each(by).mean():
-            at[trial.num_teachers] = trial
-    for _, trial in sorted(at.items()):
+
+    def as_good(trial: Trial) -> bool:
         lost = best.each(by) - trial.each(by)
         error = float(lost.std(ddof=1)) / math.sqrt(len(lost)) if len(lost) > 1 else 0.0
-        if lost.mean() <= error:
-            return trial
-    raise AssertionError("the best trial is as good as itself")
+        return bool(lost.mean() <= error)
+
+    return next(trial for trial in sorted(trials, key=lambda trial: trial.num_teachers) if as_good(trial))
 
 
 def swept(facts: Facts, sweep: Sweep) -> Swept:

@@ -39,10 +39,12 @@ def test_fewer_teachers_within_a_standard_error_are_taken() -> None:
     assert chosen([trial(100, 0.805, 0.805), trial(200, 0.81, 0.81)], "accuracy").num_teachers == 200
 
 
-def test_the_better_aggregator_of_a_size_is_taken() -> None:
+def test_the_first_aggregator_that_is_as_good_is_taken() -> None:
     trials = [trial(50, 0.8), trial(50, 0.81, aggregator="ClippedVotes"), trial(100, 0.805)]
     assert chosen(trials, "accuracy") == trials[1]
     assert chosen([trial(50, 0.8), trial(50, 0.8, aggregator="ClippedVotes")], "accuracy").aggregator == "Rounds"
+    accidental = [trial(50, 0.8, 0.8), trial(50, 0.79, 0.82, aggregator="ClippedVotes")]
+    assert chosen(accidental, "accuracy").aggregator == "Rounds"
 
 
 def test_another_figure_may_choose() -> None:
