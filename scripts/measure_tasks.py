@@ -3,8 +3,8 @@
     export PATE_DATA=...    # the folder that holds multilabel/mulan/*.npz
     python scripts/measure_tasks.py --tasks tmc2007_500 20ng
 
-Three of the five folds of a table are private, one is public, one is the test set. Every figure is the median of several
-releases of the same votes; a constant gives each label its majority in the test set.
+Three of the five folds of a table are private, one is public, one is the test set. Every figure is the median of
+several releases of the same votes; a constant gives each label its majority in the test set.
 """
 
 import argparse
