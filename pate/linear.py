@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit, gammaln, logit
+from scipy.special import erfc, expit, gammaln, logit
 
 from pate.typing import BoolArray, FloatArray, IntArray
 from pate.validation import expect, expect_positive
 
 _RATIOS = np.geomspace(1e-3, 1e5, 25)  # of a label's signal to its noise along the widest direction
-_WORTH = 2.0  # log-likelihood that a label's model must gain over a constant
+_FALSE = 0.1  # of the labels that have a model, the share that may hold nothing but noise
 _STEPS = 40  # of accelerated gradient descent
 _RIDGE = 1e-4  # of the link, relative to the widest direction: keeps separable labels finite
 _SIGNIFICANT = 2.0  # standard errors
@@ -91,7 +91,8 @@ def fit_linear(
     Label by label, in the coordinates of one factorisation:
 
     1. Weights have a Gaussian prior whose size is that of the greatest likelihood, beside noise of at least
-       ``noise_std``; a constant is kept unless a prior gains two units of log-likelihood. Means of labels are
+       ``noise_std``; a constant is kept unless the gain in
+       likelihood is significant, at a false discovery rate of a tenth over all labels. Means of labels are
        shrunk towards each other by their known noise (Efron & Morris (1973)).
     2. A logistic model takes on the moments of the posterior mean, so that rare labels are not underestimated.
     3. Answers of the posterior mean with one sample left out, which is exact, are compared with the constant answer on
@@ -174,6 +175,14 @@ def departures(gains: FloatArray, squares: FloatArray) -> BoolArray:
     return kept
 
 
+def discoveries(p_values: FloatArray) -> BoolArray:
+    """Return which of ``[C]`` hypotheses to reject, a tenth of them wrongly (Benjamini & Hochberg (1995), Theorem 1)."""
+    ascending = np.sort(p_values)
+    levels = _FALSE * np.arange(1, len(ascending) + 1) / max(1, len(ascending))
+    below = np.flatnonzero(ascending <= levels)
+    return np.asarray(p_values <= ascending[below[-1]]) if below.size else np.zeros(len(p_values), dtype=np.bool_)
+
+
 class _Fit(NamedTuple):
     """Models of labels with the same mask, and how much better than a constant they are."""
 
@@ -230,12 +239,16 @@ def _posterior(space: Directions, centred: FloatArray, noise_std: float) -> tupl
         return (free * np.log(noise) + left / noise + np.log1p(signal).sum()) / 2, signal / (1 + signal), noise
 
     kept = np.zeros(seen.shape)
-    least, _, noise = fit(0.0)
-    least = least - _WORTH
+    alone, _, noise = fit(0.0)
+    least, level = alone.copy(), noise.copy()
     for ratio in _RATIOS.tolist():
-        loss, share, level = fit(ratio)
+        loss, share, spread = fit(ratio)
         better = loss < least
-        least[better], noise[better], kept[:, better] = loss[better], level[better], share[:, None]
+        least[better], level[better], kept[:, better] = loss[better], spread[better], share[:, None]
+    # twice the gain in log-likelihood of noise alone is 0 or, half of the time, chi-square
+    real = discoveries(erfc(np.sqrt(alone - least)) / 2)
+    noise[real] = level[real]
+    kept[:, ~real] = 0
     return seen * kept, kept, noise
 
 
