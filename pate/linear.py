@@ -176,7 +176,7 @@ def departures(gains: FloatArray, squares: FloatArray) -> BoolArray:
 
 
 def discoveries(p_values: FloatArray) -> BoolArray:
-    """Return which of ``[C]`` hypotheses to reject, a tenth of them wrongly (Benjamini & Hochberg (1995), Theorem 1)."""
+    """Return which hypotheses ``[C]`` to reject, a tenth of them wrongly (Benjamini & Hochberg (1995), Theorem 1)."""
     ascending = np.sort(p_values)
     levels = _FALSE * np.arange(1, len(ascending) + 1) / max(1, len(ascending))
     below = np.flatnonzero(ascending <= levels)
