@@ -22,6 +22,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/pate faces --output data/faces --num 110000 --private_fraction 0.91 --public_fraction 0.045
 	$(BIN)/pate run configs/faces --references
+	$(BIN)/pate run configs/faces_stable_topk
+	$(BIN)/pate ledger show --ledger data/faces/ledger.sqlite
 
 lint: setup
 	$(BIN)/ruff check

@@ -1,0 +1,56 @@
+"""Public faces of a run with the labels that follow from what was released, as one picture.
+
+    python scripts/draw_release.py runs/faces docs/images/release.png
+
+Under each face stand the labels of the student of the released noisy counts; in red those that the face has not, in
+brackets those that it has and the student denies. Faces are the first ones that were queried.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+
+from pate.aggregators import Release
+from pate.aggregators.rounds import student_of
+from pate.data import CelebA
+from pate.data.records import Role
+from pate.data_file import load_data
+from pate.runs import Run
+from pate.runs.released import ReleasedLabels
+from pate.votes import rows_of
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Draw the picture."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, help="folder of the run, on a folder of faces")
+    parser.add_argument("output", type=Path, help="the picture")
+    parser.add_argument("--faces", type=int, default=8)
+    given = parser.parse_args(arguments)
+    run = Run(given.run)
+    data, released = load_data(run), ReleasedLabels.load(run)
+    assert isinstance(data, CelebA), "a run on a folder of faces"
+    public = data.records(Role.PUBLIC)
+    rows = rows_of(released.ids, public.ids)
+    features = np.asarray(public.features[rows])
+    release = Release(released.labels, released.mask, released.noisy_counts, released.noise_std)
+    given_labels = student_of(release, features, released.num_teachers).predict(features) > 0.5
+    names = [name.replace("_", " ") for name in data.label_names]
+    figure = Figure(figsize=(2.1 * given.faces, 4.6), layout="constrained")
+    for i, axes in enumerate(figure.subplots(1, given.faces)):
+        axes.imshow(imread(data.root / "img_align_celeba" / released.ids[i]))
+        axes.axis("off")
+        truth = public.labels[rows[i]] > 0
+        lines = [(name, "black" if truth[j] else "tab:red") for j, name in enumerate(names) if given_labels[i, j]]
+        lines += [(f"[{name}]", "gray") for j, name in enumerate(names) if truth[j] and not given_labels[i, j]]
+        for k, (text, colour) in enumerate(lines):
+            axes.text(0.5, -0.1 - 0.11 * k, text, transform=axes.transAxes, ha="center", fontsize=9, color=colour)
+    figure.savefig(given.output, dpi=100)
+
+
+if __name__ == "__main__":
+    main()
