@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     assert isinstance(data, CelebA), "a run on a folder of faces"
     public = data.records(Role.PUBLIC)
     rows = rows_of(released.ids, public.ids)
-    features = np.asarray(public.features[rows])
+    features = np.asarray(public.features[rows], dtype=np.float64)
     release = Release(released.labels, released.mask, released.noisy_counts, released.noise_std)
     given_labels = student_of(release, features, released.num_teachers).predict(features) > 0.5
     names = [name.replace("_", " ") for name in data.label_names]

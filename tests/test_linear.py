@@ -67,7 +67,7 @@ def test_posterior_means_are_those_of_a_gaussian_process(num: int, num_features:
         assert surprise(ratio) < surprise(0.0) - 1
 
 
-@pytest.mark.parametrize(("num", "num_features"), [(20, 3), (8, 15)])
+@pytest.mark.parametrize(("num", "num_features"), [(20, 3), (14, 20)])
 def test_left_out_answers_are_those_of_refits(num: int, num_features: int) -> None:
     """What a posterior mean moves by without one sample, with the prior as it is, centring included."""
     features, shares = task(num, num_features, 2)
@@ -245,8 +245,8 @@ def test_departures_are_the_most_that_gain_together(gains: np.ndarray, data: st.
     ratio = gains / errors
     allowed = gains >= -errors
     assert not (allowed & ~kept)[ratio > ratio[kept].min(initial=np.inf)].any()
-    # one that is significant by itself never stays behind alone
-    assert kept.any() or not (gains >= 2 * errors).any()
+    # one that is significant by itself, whichever of all it is, never stays behind alone
+    assert kept.any() or not (gains >= np.sqrt(4 + 2 * np.log(len(gains))) * errors * (1 + 1e-9)).any()
     order = np.random.default_rng(0).permutation(len(gains))
     if len(set(ratio)) == len(ratio):
         np.testing.assert_array_equal(departures(gains[order], squares[order]), kept[order])

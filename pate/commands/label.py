@@ -21,8 +21,8 @@ def main(args: Sequence[str], preset: Preset = ALONE) -> None:
     """
     parser = make_parser("label", label, skip={"run", "settings"}, settings=LabelSettings)
     add_votes(parser)
-    seen = {"-h", "--help"} & set(args)
-    parsed = parse_with_votes(parser, args, preset, before=[] if seen else completed(args, preset))
+    shown = any(word in ("-h", "--help") or word.startswith("--print_config") for word in args)
+    parsed = parse_with_votes(parser, args, preset, before=[] if shown else completed(args, preset))
     made = parser.instantiate(parsed)
     asked = LabelSettings(**{field.name: made[field.name] for field in fields(LabelSettings)})
     bring_votes(parser, parsed, made.data)

@@ -66,6 +66,7 @@ def student_says(labels: tuple[int, ...], num_labels: int) -> np.ndarray:
     return fit_linear(features, targets, np.ones(targets.shape, dtype=bool)).predict(features)
 
 
+@pytest.mark.slow
 class TestRounds(BatchContract):
     """Labels first, then clipped votes around the student of these labels."""
 
@@ -102,6 +103,7 @@ class TestRounds(BatchContract):
         ]
 
 
+@pytest.mark.slow
 class TestRoundsBeforeAScreen(TestRounds):
     """Tiers of the last round: what the screen did not pass on is settled for less."""
 

@@ -82,7 +82,7 @@ def test_gaps_say_what_they_are_of() -> None:
     [
         (["--mechanism=noisy_votes"], "Expected --aggregator NoisyVotes in place of --mechanism noisy_votes"),
         (["--mechanism", "powerset"], "Expected --aggregator Powerset in place of --mechanism powerset"),
-        (["--aggregator=Powersets"], "Expected --aggregator among NoisyVotes, "),
+        (["--aggregator=Powersets"], "Expected --aggregator among Rounds, ClippedVotes, NoisyVotes, "),
         (["--aggregator=Powerset", "--delta_test=1e-9"], "Expected no delta_test for Powerset"),
         (["--aggregator=Peeling"], "Expected k (--aggregator.k), which follows from"),
         (["--aggregator=StableTopK", "--delta_test=1e-6"], "Expected delta_test < 2e-08"),

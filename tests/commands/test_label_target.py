@@ -87,6 +87,7 @@ def test_a_release_costs_what_was_asked_at_most(name: str, settings: tuple[str, 
     assert len(read_ledger(copied / "ledger.sqlite").entries) == entries
 
 
+@pytest.mark.slow
 def test_every_registered_aggregator_meets_a_target_and_a_budget_of_its_size() -> None:
     for epsilon in (0.5, 8.0):
         target = Target(epsilon=epsilon, delta=1e-4, num_queries=50, neighboring_relation=RELATION)

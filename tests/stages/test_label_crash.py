@@ -106,7 +106,14 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return restart
 
 
-@pytest.mark.parametrize(("after", "noise_seed"), [(False, None), (True, None), (True, 5)])
+@pytest.mark.parametrize(
+    ("after", "noise_seed"),
+    [
+        pytest.param(False, None, marks=pytest.mark.slow),
+        (True, None),
+        pytest.param(True, 5, marks=pytest.mark.slow),
+    ],
+)
 def test_killed_at_every_step_the_same_command_ends_as_if_never_killed(
     after: bool,
     noise_seed: int | None,

@@ -114,7 +114,8 @@ def train_and_vote(plan: TeacherPlan, execution: Execution, folder: Path) -> tup
     return {path.name: path.read_bytes() for path in files}, sum(told)
 
 
-@pytest.mark.parametrize("kind", ["loky", pytest.param("ray", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["loky", "ray"])
+@pytest.mark.slow
 def test_two_workers_leave_the_files_of_one_process(kind: Kind, tmp_path: Path) -> None:
     serial, steps = train_and_vote(plan(), Execution(), tmp_path / "a")
     assert len(serial) == 9  # weights, votes and what the votes were made from
