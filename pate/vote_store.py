@@ -188,7 +188,7 @@ class VoteStore:
         for path in sorted(self.folder.glob("votes_*.npy"), key=_first_teacher):
             if (behind := _teachers_behind(path)) is not None:
                 give = "ballots [N, T, C] of every teacher, which are needed here, in place of counts"
-                expect(not ballots, give, teachers_with_counts_alone=behind)
+                expect(not ballots, f"{give}; NoisyVotes, for one, takes counts", teachers_with_counts_alone=behind)
                 expect(found + behind <= num_teachers, f"votes of {num_teachers} teachers", found=found + behind)
                 counts += _counts_in(path, (len(ids), counts.shape[1]), behind)[chosen]
                 found += behind

@@ -18,6 +18,7 @@ from pate.accounting.figures import epsilon_text, exact_text
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, registered
 from pate.commands.parsing import call
+from pate.commands.unscaled import completed
 from pate.runs.renamed import RENAMED
 from pate.validation import expect, expect_open_unit
 from pate.votes import Panel
@@ -52,10 +53,13 @@ def calibrate(
         The parameters of the noise, ``epsilon`` and, if the aggregator predicts one, the ``gap`` in votes.
 
     Raises:
-        ValueError: if no noise meets the target.
+        ValueError: if no noise meets the target, or the aggregator is for another relation.
     """
     expect_open_unit(answered=answered)
     target = _target(target_epsilon, delta, num_queries, neighboring_relation)
+    own, wanted = aggregator.neighboring_relation, target.neighboring_relation
+    same = f"--aggregator.neighboring_relation {wanted.name}, for which the target is"
+    expect(own is wanted, same, neighboring_relation=own.name)
     return _report(aggregator.calibrated(target, panel), target, panel, answered)
 
 
@@ -147,12 +151,19 @@ def _settings(aggregator: Aggregator) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for field in fields(aggregator):
         value = getattr(aggregator, field.name)
-        if isinstance(value, Aggregator):
-            given[field.name] = _settings(value)
-        elif field.name == "neighboring_relation" or field.default is MISSING or value != field.default:
-            given[field.name] = value.name if isinstance(value, Enum) else value
+        if field.name == "neighboring_relation" or field.default is MISSING or value != field.default:
+            given[field.name] = _written(value)
     short = registered().get(type(aggregator).__name__) is type(aggregator)
     return {"class_path": type(aggregator).__name__ if short else described["class_path"], "init_args": given}
+
+
+def _written(value: Any) -> Any:
+    """Return the value of a setting as written in YAML."""
+    if isinstance(value, Aggregator):
+        return _settings(value)
+    if isinstance(value, tuple):
+        return [_written(each) for each in value]
+    return value.name if isinstance(value, Enum) else value
 
 
 def main(args: Sequence[str]) -> None:
@@ -171,4 +182,5 @@ def main(args: Sequence[str]) -> None:
         # a path with no settings may be that of a class or of a file
         by_name = not settings and all(map(str.isidentifier, given.aggregator.split(".")))
         by_name = by_name and not Path(given.aggregator).is_file()
-    call("calibrate", calibrate_kind if by_name else calibrate, args, grouped=_GROUPED)
+    lacking = [] if by_name or {"-h", "--help"} & set(args) else completed(args)
+    call("calibrate", calibrate_kind if by_name else calibrate, [*lacking, *args], grouped=_GROUPED)

@@ -16,7 +16,7 @@ from pate.accounting.calibration import Target
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, Rounds, registered
 from pate.aggregators.base import Outlook
-from pate.commands.parsing import Preset, run_folder
+from pate.commands.parsing import ALONE, Preset, run_folder
 from pate.data.source import located
 from pate.runs import Json, Run
 from pate.runs.renamed import RENAMED
@@ -25,12 +25,14 @@ from pate.vote_store import finished_votes
 from pate.votes import Panel
 from pate.votes_file import panel_of, read_silos
 
+_READ = ("target_epsilon", "delta", "num_queries", "num_teachers", "num_labels", "neighboring_relation", "aggregator")
 
-def completed(args: Sequence[str], preset: Preset) -> list[str]:
+
+def completed(args: Sequence[str], preset: Preset = ALONE) -> list[str]:
     """Return options, to be put before all others, that give an aggregator what it lacks to be scaled.
 
     Args:
-        args: the options of `pate label`.
+        args: the options of `pate label`, or of `pate calibrate`, which say how many teachers and labels there are.
         preset: what they are given beside.
 
     Returns:
@@ -61,17 +63,10 @@ def completed(args: Sequence[str], preset: Preset) -> list[str]:
     if epsilon is None:
         expect(False, f"the noise of {cls.__name__} ({options}), or --target_epsilon, which finds it", noise=None)
     expect(len(missing) == len(noise), f"all noise of {cls.__name__} or none of it", missing=options)
-    relation = _relation(settings.get("neighboring_relation"))
+    relation = _relation(settings.get("neighboring_relation") or given.get("neighboring_relation"))
     if required <= {*settings, *noise} and not _splits(cls):
         return _word(name, dict.fromkeys(noise, 1.0))
-    votes = given.get("votes")
-    if votes is not None:
-        # those that are about to be imported; the parser says what is wrong with another kind of value
-        silos = read_silos(located(Path(str(votes))))
-        panel, size = panel_of(silos), len(silos[0].ids)
-    else:
-        manifest = finished_votes(Run(run_folder(args) or preset.run or Path())).manifest()
-        panel, size = manifest.panel, len(manifest.ids)
+    panel, size = _facts(given, run_folder(args) or preset.run or Path())
     target = Target(
         epsilon=_number(given, "target_epsilon"),
         delta=_number(given, "delta"),
@@ -80,6 +75,20 @@ def completed(args: Sequence[str], preset: Preset) -> list[str]:
     )
     start = _start(cls, settings, target, panel)
     return _word(name, {key: value for key, value in _plain(start).items() if key in required | set(noise)})
+
+
+def _facts(given: Json, run: Path) -> tuple[Panel, int]:
+    """Return the panel and the number of samples: as options say, or those of votes that were cast."""
+    if given.keys() >= {"num_teachers", "num_labels", "num_queries"}:
+        teachers, labels, queries = (int(_number(given, f"num_{name}")) for name in ("teachers", "labels", "queries"))
+        return Panel(teachers, labels), queries
+    votes = given.get("votes")
+    if votes is not None:
+        # those that are about to be imported; the parser says what is wrong with another kind of value
+        silos = read_silos(located(Path(str(votes))))
+        return panel_of(silos), len(silos[0].ids)
+    manifest = finished_votes(Run(run)).manifest()
+    return manifest.panel, len(manifest.ids)
 
 
 def _start(cls: type[Aggregator], settings: Mapping[str, Any], target: Target, panel: Panel) -> Aggregator:
@@ -132,7 +141,7 @@ def _given(words: Sequence[str]) -> Json:
         elif key == "votes":
             # a path is taken by its letters, but for null
             _merge(given, {key: _loaded(value) and value})
-        elif key in ("target_epsilon", "delta", "num_queries", "aggregator"):
+        elif key in _READ:
             _merge(given, {key: _file_or_value(value)})
         elif key.startswith("aggregator."):
             inner = key.removeprefix("aggregator.").removeprefix("init_args.")

@@ -46,7 +46,8 @@ class LabelSettings:
     """The queries to the teachers, the mechanism that answers them, and the budget.
 
     Args:
-        aggregator: the mechanism.
+        aggregator: the mechanism, by name or path. `pate label` with a target epsilon and no mechanism takes ``Rounds``
+            of ``ClippedVotes``, which need ballots and features.
         delta: the delta of the statement, above what the mechanism's tests cost.
         num_queries: number of public samples to label; None for all that were voted on.
         max_epsilon: the budget of the ledger, at this delta and under the aggregator's relation. A release that would
@@ -191,15 +192,17 @@ def _pay_and_release(
     """
     aggregator, budget, panel = settings.aggregator, settings.budget, queries.panel
     events = aggregator.events(panel)
+    # before features, which do not help an aggregator that lacks ballots
+    votes, _ = store.load(rows=rows, ballots=aggregator.needs_ballots)
     predictions = features = None
     if settings.predictions is not None:
         predictions = read_predictions(settings.predictions, queries.ids, queries.label_names)
     if aggregator.needs_features:
         brought = store.features(rows)
-        features = read_features(run, queries.ids, made_by) if brought is None else brought
+        name = type(aggregator).__name__
+        features = read_features(run, queries.ids, made_by, needed_by=name) if brought is None else brought
     with ExitStack() as stack:
         ledger = open_ledger(run)
-        votes, _ = store.load(rows=rows, ballots=aggregator.needs_ballots)
         asked: Votes = replace(votes, predictions=predictions, features=features)
         rehearse(aggregator, panel, predictions=predictions, features=features)
         file = _reserve_room(stack, run, queries)

@@ -29,15 +29,27 @@ def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -
     return np.asarray(arrays["probabilities"][rows_of(wanted, arrays["ids"])], dtype=np.float64)
 
 
-def read_features(run: Run, wanted: StrArray, made_by: Mapping[str, str]) -> FloatArray:
+def read_features(run: Run, wanted: StrArray, made_by: Mapping[str, str], *, needed_by: str) -> FloatArray:
     """Return the public features ``[Q, F]`` of the samples with the ids ``wanted`` ``[Q]``, flattened.
+
+    Args:
+        run: the run, of whose public records they are read.
+        wanted: ``[Q]``, ids.
+        made_by: digests of what the votes were made from.
+        needed_by: the aggregator, which an error names.
 
     Raises:
         ValueError: if the run names no data, or their public records are not those that were voted on.
     """
-    data = load_data(run)
     # votes from elsewhere name samples by their ids, which were compared with those of the records
-    if first_stage(run) is not VOTES_IMPORT:
+    elsewhere = first_stage(run) is VOTES_IMPORT
+    if elsewhere:
+        begun = run.state(VOTES_IMPORT)
+        known = begun is not None and begun["config"].get("data") is not None
+        give = "features [N, F] in the votes, or --config data.yaml with their public records"
+        expect(known, f"{give}, which {needed_by} needs; another --aggregator may need none", features=None)
+    data = load_data(run)
+    if not elsewhere:
         same = data.fingerprint(Role.PUBLIC) == made_by.get("data")
         expect(same, f"the public records that the teachers of {run.root} voted on", found="others")
     public = data.records(Role.PUBLIC)

@@ -35,6 +35,10 @@ def released(text: str) -> Any:
         ["Powerset"],
         ["Canonical", "--aggregator.k=2", "--aggregator.scale_canonical=7"],
         ["NoisyVotes", "--aggregator.sigma_votes=3", "--aggregator.soft=false"],
+        ["Peeling", "--aggregator.k=2"],
+        ["StableTopK", "--aggregator.delta_test=1e-9"],
+        ["ClippedVotes", "--aggregator.around_predictions=true"],
+        ["Rounds"],
     ],
     ids=" ".join,
 )
@@ -82,11 +86,17 @@ def test_gaps_say_what_they_are_of() -> None:
     [
         (["--mechanism=noisy_votes"], "Expected --aggregator NoisyVotes in place of --mechanism noisy_votes"),
         (["--mechanism", "powerset"], "Expected --aggregator Powerset in place of --mechanism powerset"),
-        (["--aggregator=Powersets"], "Expected --aggregator among Rounds, ClippedVotes, NoisyVotes, "),
+        (["--aggregator=Powersets"], "Expected --aggregator among Rounds, ClippedVotes, "),
         (["--aggregator=Powerset", "--delta_test=1e-9"], "Expected no delta_test for Powerset"),
         (["--aggregator=Peeling"], "Expected k (--aggregator.k), which follows from"),
         (["--aggregator=StableTopK", "--delta_test=1e-6"], "Expected delta_test < 2e-08"),
         (["--aggregator=NoisyVotes", "--answered=1.5"], "Expected 0 < answered < 1"),
+        (["--aggregator=Peeling", "--aggregator.k=9"], "Expected k <= 4 for 4 labels, got k=9"),
+        (["--aggregator=StableTopK", "--aggregator.scale_gap=3"], "Expected all noise of StableTopK or none of it"),
+        (
+            ["--aggregator=Peeling", "--aggregator.k=2", "--neighboring_relation=ADD_REMOVE_TEACHER"],
+            "Expected --aggregator.neighboring_relation ADD_REMOVE_TEACHER, for which the target is, got",
+        ),
         (
             ["--aggregator=StableMajority", "--aggregator.sigma_majority=3", "--aggregator.delta_majority=1e-3"],
             "Expected a target that some noise reaches, with delta = 1e-06, got target_epsilon=2.0",

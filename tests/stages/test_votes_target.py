@@ -127,9 +127,20 @@ def test_features_that_were_changed_are_told(place: Path, capsys: Captured) -> N
     assert spent() == 1
 
 
+def test_a_target_without_an_aggregator_says_what_the_default_lacks(place: Path, capsys: Captured) -> None:
+    """Features first; but counts alone would not do with features either."""
+    target = "--target_epsilon=2"
+    assert "which Rounds needs; another --aggregator" in refused(capsys, "--votes=votes.npz", target, aggregator=())
+    part(made_votes(), slice(0, 20), counts=True).save(Path("counts.npz"))
+    error = refused(capsys, "--votes=counts.npz", target, run="runs/counts", aggregator=())
+    assert "ballots [N, T, C] of every teacher" in error and "features" not in error
+    assert spent() == 0 and spent("counts.ledger.sqlite") == 0
+
+
 def test_features_of_the_public_records_serve_as_well(place: Path, capsys: Captured) -> None:
     error = refused(capsys, "--votes=votes.npz", aggregator=KNOWN)
-    assert "public and test records" in error and "--config data.yaml" in error and spent() == 0
+    assert "features [N, F] in the votes, or --config data.yaml with their public records" in error
+    assert "which VotesWhereKnown needs" in error and spent() == 0
     assert label("--votes=votes.npz", "--config=recipe/data.yaml", aggregator=KNOWN) == 0
     with np.load("data.npz") as data:
         first = dict(zip(data["ids"].tolist(), data["X"][:, 0].tolist(), strict=True))
