@@ -23,6 +23,7 @@ _RATIOS = np.geomspace(1e-3, 1e5, 25)  # of a label's signal to its noise along 
 _FALSE = 0.1  # of the labels that have a model, the share that may hold nothing but noise
 _STEPS = 40  # of accelerated gradient descent
 _RIDGE = 1e-4  # of the link, relative to the widest direction: keeps separable labels finite
+_SAMPLES = 10  # for each direction, that a logistic model needs
 _SIGNIFICANT = 2.0  # standard errors
 
 
@@ -94,7 +95,8 @@ def fit_linear(
        ``noise_std``; a constant is kept unless the gain in
        likelihood is significant, at a false discovery rate of a tenth over all labels. Means of labels are
        shrunk towards each other by their known noise (Efron & Morris (1973)).
-    2. A logistic model takes on the moments of the posterior mean, so that rare labels are not underestimated.
+    2. With ten samples or more for each direction (Peduzzi et al. (1996)), a logistic model takes on the moments of the
+       posterior mean, so that rare labels are not underestimated.
     3. Answers of the posterior mean with one sample left out, which is exact, are compared with the constant answer on
        that sample's own target, whose noise has mean 0. See `departures` for which labels keep their model.
 
@@ -206,7 +208,11 @@ def _fit(x: FloatArray, y: FloatArray, noise_std: float) -> _Fit:
     means = _shrunk_means(raw, noise / num)
     live = np.flatnonzero(kept.any(axis=0))
     fitted = space.left @ found[:, live]
-    intercepts, slopes = _linked(space, means[live] + fitted)
+    if num >= _SAMPLES * len(space.spread):
+        intercepts, slopes = _linked(space, means[live] + fitted)
+    else:
+        # too few to trust a logistic model: the posterior mean itself, as the line of slope 4 that a logit has at 1/2
+        intercepts, slopes = 4 * (means[live] - 0.5), 4 * found[:, live]
     # leaving a sample out moves its own posterior mean by a known share of its residual
     leverage = 1 / num + space.left**2 @ kept[:, live]
     moved = leverage / np.maximum(1 - leverage, 1e-3) * (y[:, live] - raw[live] - fitted)
