@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     release = Release(released.labels, released.mask, released.noisy_counts, released.noise_std)
     given_labels = student_of(release, features, released.num_teachers).predict(features) > 0.5
     names = [name.replace("_", " ") for name in data.label_names]
-    figure = Figure(figsize=(2.1 * given.faces, 4.6), layout="constrained")
+    figure = Figure(figsize=(2.1 * given.faces, 2.4), layout="constrained")
     for i, axes in enumerate(figure.subplots(1, given.faces)):
         axes.imshow(imread(data.root / "img_align_celeba" / released.ids[i]))
         axes.axis("off")
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lines += [(f"[{name}]", "gray") for j, name in enumerate(names) if truth[j] and not given_labels[i, j]]
         for k, (text, colour) in enumerate(lines):
             axes.text(0.5, -0.1 - 0.11 * k, text, transform=axes.transAxes, ha="center", fontsize=9, color=colour)
-    figure.savefig(given.output, dpi=100)
+    figure.savefig(given.output, dpi=100, bbox_inches="tight")
 
 
 if __name__ == "__main__":
