@@ -165,8 +165,7 @@ def test_the_recipe_of_frozen_features_runs(faces: Path, tmp_path: Path) -> None
 
 
 def test_how_many_records_there_are_is_not_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    printed = []
-    for num in (37, 38):
-        backbone(tmp_path).transform(ArrayFeatures(pictures(num)))
-        printed.append(re.sub(r"\d\d:\d\d", "", capfd.readouterr().err))
-    assert printed[0] == printed[1] and "features:" in printed[0]
+    """Nor any other number but the time: how often a bar is drawn depends on the load."""
+    backbone(tmp_path).transform(ArrayFeatures(pictures(37)))
+    printed = re.sub(r"\d\d:\d\d", "", capfd.readouterr().err)
+    assert "features:" in printed and not re.search(r"\d", printed)
