@@ -1,7 +1,7 @@
 """The closed-form student: one linear model per label, from noisy shares or labels of public samples alone.
 
-No setting is chosen by hand: how strongly a label's weights are shrunk follows from the likelihood of what was
-released, and a label keeps its model only if the release itself shows that it is better than a constant answer.
+Nothing is left to set: how strongly a label's weights are shrunk follows from the likelihood of what was released, and
+a label keeps its model only if the release itself shows that it is better than a constant answer.
 """
 
 from __future__ import annotations
@@ -92,13 +92,14 @@ def fit_linear(
     Label by label, in the coordinates of one factorisation:
 
     1. Weights have a Gaussian prior whose size is that of the greatest likelihood, beside noise of at least
-       ``noise_std``; a constant is kept unless the gain in
-       likelihood is significant, at a false discovery rate of a tenth over all labels. Means of labels are
-       shrunk towards each other by their known noise (Efron & Morris (1973)).
+       ``noise_std``; a constant is kept unless the gain in likelihood is significant, at a false discovery rate of a
+       tenth over all labels. Means of labels are shrunk towards each other by their known noise (Efron & Morris
+       (1973)).
     2. With ten samples or more for each direction (Peduzzi et al. (1996)), a logistic model takes on the moments of the
        posterior mean, so that rare labels are not underestimated.
     3. Answers of the posterior mean with one sample left out, which is exact, are compared with the constant answer on
-       that sample's own target, whose noise has mean 0. See `departures` for which labels keep their model.
+       that sample's own target, whose noise has mean 0. See `departures` for which labels keep their model. The
+       logistic model, which is bolder, is not compared by itself.
 
     Args:
         features: ``[N, ...]``, flattened.
