@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+from joblib import Parallel, cpu_count, delayed
 from PIL import Image
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
@@ -20,6 +21,9 @@ _ATTRIBUTE_FILE = "list_attr_celeba.txt"
 _PARTITION_FILE = "list_eval_partition.txt"
 _FINISHED = "faces.json"
 _BEGUN = "faces.json.begun"
+# Faces that one call draws; more than a few such calls are worth processes of their own.
+_SHARE = 1000
+_FEW = 5
 
 
 class FolderDiffersError(FileExistsError, ValueError):
@@ -77,22 +81,37 @@ def write_celeba_folder(
     for left in (output / _ATTRIBUTE_FILE, output / _PARTITION_FILE, *folder.glob("*.jpg")):
         left.unlink(missing_ok=True)
 
-    names = [f"{index:06d}.jpg" for index in range(1, num + 1)]
+    shares = [range(start, min(start + _SHARE, num)) for start in range(0, num, _SHARE)]
+    # a face depends on its seed and index alone, whoever draws it
+    workers = Parallel(n_jobs=cpu_count() if len(shares) > _FEW else 1, return_as="generator")
     rows: list[str] = []
     with tqdm(total=num, desc="faces", unit="face", disable=not progress) as bar:
-        for images, attributes in iter_faces(num, seed=seed, size=size):
-            for image, signs in zip(images, attributes.astype(np.int64) * 2 - 1, strict=True):
-                name = names[len(rows)]
-                Image.fromarray(image).save(folder / name, quality=95, subsampling=0)
-                rows.append(f"{name} {' '.join(map(str, signs))}")
-            bar.update(len(images))
+        for written in workers(delayed(_write_pictures)(folder, share, seed=seed, size=size) for share in shares):
+            rows += written
+            bar.update(len(written))
 
     write_text(output / _ATTRIBUTE_FILE, "\n".join([str(num), " ".join(FACE_ATTRIBUTES), *rows]) + "\n")
     parts = _partition(num, private_fraction, public_fraction)
-    roles = "".join(f"{name} {part}\n" for name, part in zip(names, parts, strict=True))
+    roles = "".join(f"{_name(index)} {part}\n" for index, part in enumerate(parts))
     write_text(output / _PARTITION_FILE, roles)
     write_json(output / _FINISHED, wanted)
     (output / _BEGUN).unlink()
+
+
+def _write_pictures(folder: Path, indices: range, *, seed: int, size: int) -> list[str]:
+    """Write the pictures of some faces, and return their rows of the attribute table."""
+    rows: list[str] = []
+    for images, attributes in iter_faces(len(indices), seed=seed, size=size, start=indices.start):
+        for image, signs in zip(images, attributes.astype(np.int64) * 2 - 1, strict=True):
+            name = _name(indices.start + len(rows))
+            Image.fromarray(image).save(folder / name, quality=95, subsampling=0)
+            rows.append(f"{name} {' '.join(map(str, signs))}")
+    return rows
+
+
+def _name(index: int) -> str:
+    """Return the name of a face's picture, which counts from 1 as CelebA's do."""
+    return f"{index + 1:06d}.jpg"
 
 
 def _is_written(output: Path, wanted: Json) -> bool:
