@@ -1,15 +1,17 @@
-"""What `pate run` reaches with the shipped recipe `configs/table` on multi-label tables, as Markdown.
+"""What `pate run` reaches with shipped recipes, as Markdown: every figure is the median of several whole runs.
 
     export PATE_DATA=...    # the folder that holds multilabel/mulan/*.npz
-    python scripts/measure_tasks.py --tasks tmc2007_500 20ng
+    python scripts/measure_tasks.py tmc2007_500 20ng --epsilons 0.5 8
+    python scripts/measure_tasks.py configs/faces --epsilons 1 2
 
-Three of the five folds of a table are private, one is public, one is the test set. Every figure is the median of
-several releases of the same votes; a constant gives each label its majority in the test set.
+A run has teachers of its own, on partitions of its own. Tables are run by `configs/table`: three of their five folds
+are private, one is public, one is the test set. A constant gives each label its majority in the test set.
 """
 
 import argparse
 import json
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from io import StringIO
@@ -27,22 +29,27 @@ FIGURES = ("accuracy", "macro_f1")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure all tasks, and print two rows for each: accuracy and macro-F1 against epsilon."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", nargs="+", default=list(TASKS))
+    parser.add_argument("tasks", nargs="*", default=list(TASKS), help="names of tables, or folders of recipes")
     parser.add_argument("--epsilons", type=float, nargs="+", default=list(EPSILONS))
-    parser.add_argument("--releases", type=int, default=3)
-    parser.add_argument("--num_teachers", type=int, default=400)
+    parser.add_argument("--runs", type=int, default=3, help="whole runs for each figure")
+    parser.add_argument("--set", nargs="*", default=[], metavar="STAGE.NAME=VALUE", help="settings of the recipe")
     parser.add_argument("--output", type=Path, default=Path("runs/tasks"), help="folder for tables and runs")
     given = parser.parse_args(arguments)
     print("| task | figure | constant | " + " | ".join(f"{epsilon:g}" for epsilon in given.epsilons) + " |")
     print("| --- | --- | ---: |" + " ---: |" * len(given.epsilons), flush=True)
     for task in given.tasks:
-        data = write_table(task, given.output / f"{task}.npz")
-        run = given.output / f"{task}-{given.num_teachers}"
-        found = [measure(data, run, epsilon, given.releases, given.num_teachers) for epsilon in given.epsilons]
+        recipe, words = Path(task), [f"--{setting}" for setting in given.set]
+        if not recipe.is_dir():
+            recipe = Path("configs/table")
+            words.append(f"--data.init_args.path={write_table(task, given.output / f'{task}.npz')}")
+        found = [
+            measure(recipe, given.output / f"{Path(task).name}-{seed}", given.epsilons, seed, words)
+            for seed in range(given.runs)
+        ]
         for figure in FIGURES:
-            values = [np.median([each["student"][figure] for each in drawn]) for drawn in found]
+            medians = np.median([[each["student"][figure] for each in run] for run in found], axis=0)
             constant = found[0][0]["all_majority"][figure]
-            row = " | ".join(f"{value:.4f}" for value in values)
+            row = " | ".join(f"{value:.4f}" for value in medians)
             print(f"| {task} | {figure} | {constant:.4f} | {row} |", flush=True)
 
 
@@ -57,20 +64,19 @@ def write_table(task: str, path: Path) -> Path:
 
 
 def measure(
-    data: Path, run: Path, epsilon: float, releases: int, num_teachers: int
+    recipe: Path, run: Path, epsilons: Sequence[float], seed: int, words: Sequence[str]
 ) -> list[dict[str, dict[str, float]]]:
-    """Return the metrics of the students of several releases; teachers are trained once."""
+    """Return the metrics of the students of one run at several epsilons; its teachers are trained once."""
     found = []
-    for release in range(releases):
-        words = ["run", "configs/table", "--run", str(run), "--overwrite", f"--data.init_args.path={data}"]
-        words += [f"--teachers.num_teachers={num_teachers}", f"--label.target_epsilon={epsilon}"]
-        # another order of the same queries: a new release
-        words += [f"--label.query_seed={release}", "--student.trainer.enable_progress_bar=false"]
+    for epsilon in epsilons:
+        own = [f"--teachers.seed={seed}", f"--label.target_epsilon={epsilon}", f"--label.query_seed={seed}"]
+        own += ["--student.trainer.enable_progress_bar=false", *words]
         with redirect_stdout(StringIO()) as said:
-            status = cli.main(words)
+            status = cli.main(["run", str(recipe), "--run", str(run), "--overwrite", *own])
         if status:
             raise SystemExit(said.getvalue())
         found.append(json.loads((run / "public" / "student" / "metrics.json").read_text()))
+        print(run.name, epsilon, *(f"{name} {found[-1]['student'][name]:.4f}" for name in FIGURES), file=sys.stderr)
     return found
 
 
