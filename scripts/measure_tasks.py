@@ -71,6 +71,7 @@ def measure(
     for epsilon in epsilons:
         own = [f"--teachers.seed={seed}", f"--label.target_epsilon={epsilon}", f"--label.query_seed={seed}"]
         own += ["--student.trainer.enable_progress_bar=false", *words]
+        own.append(f"--ledger={run}.ledger.sqlite")
         with redirect_stdout(StringIO()) as said:
             status = cli.main(["run", str(recipe), "--run", str(run), "--overwrite", *own])
         if status:
