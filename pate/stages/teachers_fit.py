@@ -76,7 +76,7 @@ def fit_teachers(
     key = made_key(run, TEACHERS_FIT)
     partitioned = PartitionedRecords.by_key(private, plan, key)
     inputs = training_inputs(data) | {"partition": digest(key)}
-    made_from = digest(json.dumps([_plan_of(run), inputs], sort_keys=True, default=str))
+    made_from = digest(json.dumps([_plan_of(run, inputs), inputs], sort_keys=True, default=str))
     # workers may start in another folder
     folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
     if not run.begin(TEACHERS_FIT, inputs, foreign=foreign_files(folder, made_from)):
@@ -123,6 +123,11 @@ def training_inputs(data: DataSource) -> dict[str, str]:
     return {role.value: data.fingerprint(role) for role in roles}
 
 
-def _plan_of(run: Run) -> Json:
-    """Return the settings that determine how teachers are trained; the place of the ledger is not among them."""
-    return {name: value for name, value in run.config.items() if name != "ledger"}
+def _plan_of(run: Run, inputs: Json) -> Json:
+    """Return the settings that determine how teachers are trained; the place of the ledger is not among them.
+
+    They are in the words with which the run was begun, if these say the same.
+    """
+    begun = run.state(TEACHERS_FIT)
+    config = run.config if begun is None or run.changes(TEACHERS_FIT, inputs) else begun["config"]
+    return {name: value for name, value in config.items() if name != "ledger"}
