@@ -34,6 +34,7 @@ class _Kind:
 _KINDS = {
     "npz": _Kind("one .npz file of arrays", "data/mine.npz"),
     "celeba": _Kind("a folder in CelebA's format", "data/celeba", "teachers_pictures.yaml"),
+    "folder": _Kind("a folder of pictures with a CSV of their labels", "data/mine", "teachers_pictures.yaml"),
     "python": _Kind("whatever a class of your own reads", "records.csv", files=("records.py",)),
 }
 
@@ -56,7 +57,7 @@ def recipe_files(folder: Path, kind: str, data: Path | None = None) -> dict[str,
 
     Args:
         folder: the folder that they are for.
-        kind: the kind of data, ``npz``, ``celeba`` or ``python``.
+        kind: the kind of data, one of those that ``--kind`` offers.
         data: where the data are; None for a place to be filled in.
     """
     chosen = _KINDS[kind]

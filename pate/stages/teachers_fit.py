@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import sys
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -25,6 +26,11 @@ from pate.teachers.saved import CHUNK_SIZE, chunk_file, foreign_files
 from pate.teachers.sizing import choose_size, describe_training
 from pate.teachers.training import TrainJob
 from pate.validation import expect
+
+_ONE_OF_MANY = (
+    "Note: the data say whose record each is, but `unit: record` protects one record alone, not the person;"
+    " `unit: group` protects all records of a person together."
+)
 
 
 def fit_teachers(
@@ -82,6 +88,8 @@ def fit_teachers(
     if not run.begin(TEACHERS_FIT, inputs, foreign=foreign_files(folder, made_from)):
         return
     folder.mkdir(exist_ok=True)
+    if private.groups is not None and plan.unit == "record":
+        print(_ONE_OF_MANY, file=sys.stderr, flush=True)
 
     def choose() -> Json:
         available = available_bytes(root_device(plan.accelerator)) // execution.workers

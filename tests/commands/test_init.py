@@ -1,6 +1,7 @@
 """`pate init` writes recipes that run, and the shipped ones are found by name."""
 
 import csv
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import yaml
 from pate import cli
 from pate.commands.init import _KINDS, recipe_files
 from pate.commands.recipes import find_recipe, shipped_recipes
+from pate.data import CelebA, Role
 from pate.data.source import DataSource
 from pate.data_file import read_data
 from tests.conftest import make_arrays
@@ -31,9 +33,11 @@ def write_table(path: Path) -> None:
             writer.writerow([identity, role, *features, *labels])
 
 
-@pytest.mark.parametrize("kind", ["npz", "python"])
-def test_a_recipe_that_is_written_runs(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place = tmp_path / f"data of mine.{'npz' if kind == 'npz' else 'csv'}"
+@pytest.mark.parametrize(("kind", "ledger"), [("npz", "data of mine.ledger.sqlite"), ("python", "mine.ledger.sqlite")])
+def test_a_recipe_that_is_written_runs(
+    kind: str, ledger: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / ("data of mine.npz" if kind == "npz" else "mine.csv")
     if kind == "npz":
         np.savez(place, **make_arrays())  # type: ignore[arg-type]
     else:
@@ -44,8 +48,24 @@ def test_a_recipe_that_is_written_runs(kind: str, tmp_path: Path, capsys: pytest
     assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(run), *SMALL]) == 0
     out = capsys.readouterr().out
     assert "private student" in out
-    assert str(tmp_path / "data of mine.ledger.sqlite (of the private data)") in out
+    assert str(tmp_path / f"{ledger} (of the private data)") in out
     assert (run / "public" / "student" / "metrics.json").is_file()
+
+
+def test_pictures_and_a_table_are_enough(faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From a folder of pictures to a student, by the recipe that is written but for sizes."""
+    folder = tmp_path / "pictures"
+    shutil.copytree(faces / "img_align_celeba", folder)
+    source = CelebA(faces, size=12, labels=["Smiling", "Male"])
+    lines = ["file,Smiling,Male,split"]
+    for role in Role:
+        records = source.load(role)
+        lines += [f"{name},{a},{b},{role.value}" for name, (a, b) in zip(records.ids, records.labels, strict=True)]
+    (folder / "labels.csv").write_text("\n".join(lines))
+    assert cli.main(["init", str(tmp_path / "recipe"), "--kind", "folder", "--data", str(folder)]) == 0
+    small = ["--data.init_args.size=12", "--data.init_args.features.init_args.num_components=8"]
+    assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL, *small]) == 0
+    assert f"{folder}/ledger.sqlite (of the private data)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", list(_KINDS))
