@@ -15,7 +15,8 @@ import pate
 
 # name: (module of pate.commands, function, summary)
 _COMMANDS: dict[str, tuple[str, str, str]] = {
-    "run": ("run", "main", "run all stages of a recipe: pate run configs/<recipe>"),
+    "run": ("run", "main", "run all stages of a recipe, a folder or the name of a shipped one"),
+    "init": ("init", "main", "write a recipe for data of your own, with comments"),
     "teachers fit": ("teachers", "fit", "train the teachers on their partitions (PRIVATE)"),
     "teachers vote": ("teachers", "vote", "let the teachers vote on the public samples (PRIVATE)"),
     "label": ("label", "main", "release labels through a private mechanism"),

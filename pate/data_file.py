@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import yaml
-from jsonargparse import ArgumentError, ArgumentParser
+from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
 from pate.data.source import DataSource
 from pate.runs import VOTES_IMPORT, Json, Run, first_stage
@@ -38,11 +40,54 @@ def read_data(path: Path) -> tuple[Json, DataSource]:
     parser = _parser()
     try:
         parsed = parser.parse_path(path)
+        absolute_paths(parsed.data)
         source: DataSource = parser.instantiate(parsed).data
     except ArgumentError as error:
         raise ValueError(f"Expected a source of records under `data:` in {path}, got {error}") from None
+    return _dumped(parser, parsed), source
+
+
+def absolute_paths(described: Namespace) -> None:
+    """Make the paths in a parsed description of data absolute, so that a run knows its data from any working directory.
+
+    Those that begin with a variable of the environment, or with ``~``, stay as they are written if they are absolute
+    once it is filled in: they say where the data are even after these have moved.
+    """
+    for name, value in vars(described).items():
+        if isinstance(value, Namespace):
+            absolute_paths(value)
+        elif isinstance(value, Path):
+            described[name] = _absolute(value)
+        elif isinstance(value, list):
+            described[name] = [_absolute(each) if isinstance(each, Path) else each for each in value]
+
+
+def _absolute(path: Path) -> Path:
+    filled = os.path.expandvars(path)
+    unknown = "$" in filled  # whoever opens the data says so
+    return path if unknown or Path(filled).expanduser().is_absolute() else Path(filled).absolute()
+
+
+def kept_words(run: Run, described: Json) -> Json:
+    """Return the description with which a run was begun if it says the same as ``described``, else ``described``.
+
+    Runs of earlier versions hold relative paths, which mean the same only where they were begun.
+    """
+    begun: Any = (run.state(first_stage(run)) or {"config": {}})["config"].get("data")
+    if begun is None or begun == described:
+        return described
+    parser = _parser()
+    try:
+        parsed = parser.parse_object({"data": begun})
+    except ArgumentError:  # its class is gone, so that it cannot be the same
+        return described
+    absolute_paths(parsed.data)
+    return begun if _dumped(parser, parsed) == described else described
+
+
+def _dumped(parser: ArgumentParser, parsed: Namespace) -> Json:
     described: Json = yaml.safe_load(parser.dump(parsed, skip_unset=False))["data"]
-    return described, source
+    return described
 
 
 def _parser() -> ArgumentParser:

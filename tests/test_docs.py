@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from pate import cli
+from pate.commands.recipes import find_recipe
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
@@ -36,7 +37,9 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(("page", "line"), COMMANDS)
-def test_commands_are_understood(page: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_are_understood(
+    page: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Those that take long are parsed only; `test_shipped_configs` runs the recipes."""
     words = shlex.split(line.removeprefix("$ "))[1:]
     if words[0] in ("calibrate", "account"):
@@ -44,7 +47,11 @@ def test_commands_are_understood(page: str, line: str, capsys: pytest.CaptureFix
         assert "epsilon" in capsys.readouterr().out
         return
     if words[0] == "run":
-        assert (ROOT / words[1] / "data.yaml").is_file()
+        assert (find_recipe(Path(words[1])) / "data.yaml").is_file()
+        return
+    if words[0] == "init":
+        monkeypatch.chdir(tmp_path)
+        assert cli.main(words) == 0
         return
     name = next(" ".join(words[:n]) for n in (2, 1) if " ".join(words[:n]) in cli._COMMANDS)
     given = words[len(name.split()) :]

@@ -18,7 +18,7 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 from pate.aggregators import Aggregator, load_plugins
 from pate.data.features import FeatureMap
 from pate.data.source import DataSource
-from pate.data_file import expect_described, load_ledger
+from pate.data_file import absolute_paths, expect_described, kept_words, load_ledger
 from pate.runs import VOTES_IMPORT, Json, Run, first_stage
 from pate.runs.locks import lock_run
 from pate.runs.renamed import RENAMED, RENAMED_PATHS
@@ -81,9 +81,14 @@ class StageParser(ArgumentParser):
         super().error(message, ex)
 
     def parse_args(self, *args: Any, **options: Any) -> Namespace:  # type: ignore[override]
-        """Return what the options say, with classes by their new names; a line on stderr says which were old."""
+        """Return what the options say, with classes by their new names; a line on stderr says which were old.
+
+        Paths of data are absolute.
+        """
         parsed: Namespace = super().parse_args(*args, **options)
         _rename(parsed)
+        if isinstance(data := parsed.get("data"), Namespace):
+            absolute_paths(data)
         return parsed
 
 
@@ -232,6 +237,7 @@ def open_run(parsed: Namespace, config: Json, data: DataSource | None = None) ->
         of_votes = first_stage(run) is VOTES_IMPORT
         expect(not of_votes, "a run folder of their own for teachers, without imported votes", run=str(run.root))
         asked = Path(config["ledger"]) if config.get("ledger") else None
+        run = replace(run, config=config | {"data": kept_words(run, config["data"])})
         run = with_ledger(run, choose_ledger(run.root, asked, data, overwrite=run.overwrite))
     expect_ledger(run)
     return run

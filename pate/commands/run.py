@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from pate.commands.parsing import Preset
+from pate.commands.recipes import find_recipe
 from pate.commands.report import describe_run
 from pate.data_file import load_ledger
 from pate.runs import Run
@@ -49,7 +50,7 @@ _REFERENCES = _Step("references", "references", "main")
 def main(args: Sequence[str]) -> None:
     """Run `pate run`."""
     parsed, overrides = _parser().parse_known_args(args)
-    recipe: Path = parsed.recipe
+    recipe = find_recipe(parsed.recipe)
     missing = [f"{part}.yaml" for part in _PARTS if not (recipe / f"{part}.yaml").is_file()]
     expect(not missing, f"a recipe's files in {recipe}", missing=missing)
     given = _by_part(overrides)
@@ -77,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         "--data.init_args.root=DIR.",
         allow_abbrev=False,
     )
-    parser.add_argument("recipe", type=Path, help="the folder, such as configs/faces")
+    parser.add_argument("recipe", type=Path, help="the folder, or the name of a shipped recipe, such as faces")
     parser.add_argument("--run", type=Path, help="folder of the run (default: runs/ and the recipe's name)")
     parser.add_argument("--overwrite", action="store_true", help="redo stages whose settings changed")
     parser.add_argument("--ledger", help="ledger of the private data, in place of the one beside them")

@@ -9,6 +9,8 @@ from pate.data.celeba import CelebA as CelebA
 from pate.data.features import FeatureMap as FeatureMap
 from pate.data.features import FrozenBackbone as FrozenBackbone
 from pate.data.features import PublicPCA as PublicPCA
+from pate.data.picture_table import PictureTable as PictureTable
+from pate.data.python_file import PythonFile as PythonFile
 from pate.data.records import ArrayFeatures as ArrayFeatures
 from pate.data.records import Features as Features
 from pate.data.records import Records as Records

@@ -70,7 +70,7 @@ class Arrays(DataSource):
         expect("ids" in arrays, f"the records' own ids in {source}, {_GIVE_IDS}", missing=["ids"])
         for name in {"ids", "group"} & set(arrays):
             arrays[name] = as_text(arrays[name])
-        split = arrays.setdefault("split", _split_by_hash(arrays.get("group", arrays["ids"]), *self._fractions))
+        split = arrays.setdefault("split", split_by_hash(arrays.get("group", arrays["ids"]), *self._fractions))
         unknown = sorted(set(np.unique(split).tolist()) - {0, 1, 2})
         expect(not unknown, f"split in 0 (private), 1 (public), 2 (test) in {source}", found=unknown)
         sizes = {name: len(arrays[name]) for name in ("X", "ids", "group", "split") if name in arrays}
@@ -176,7 +176,7 @@ def _expect_official(partition: NDArray[Any], *, source: str) -> None:
     )
 
 
-def _split_by_hash(groups: StrArray, public_fraction: float, test_fraction: float) -> IntArray:
+def split_by_hash(groups: StrArray, public_fraction: float, test_fraction: float) -> IntArray:
     """Split by a public hash of the group or id, so that no record affects another's role and no group is divided."""
     places = np.array([crc32(str(group).encode()) / 2**32 for group in groups])
     return np.where(places < public_fraction, 1, np.where(places < public_fraction + test_fraction, 2, 0))

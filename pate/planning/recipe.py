@@ -85,7 +85,7 @@ def write_recipe(folder: Path, found: Swept, choice: Trial) -> None:
     """Write ``teachers.yaml`` and ``label.yaml`` of a choice: linear teachers, and a target in place of noise."""
     relation = found.sweep.neighboring_relation
     teachers = {
-        "network": "models.Linear",
+        "network": "pate.models.Linear",
         "num_teachers": choice.num_teachers,
         "num_steps": _NUM_STEPS,
         "batch_size": max(1, min(_BATCH_SIZE, round(choice.records))),

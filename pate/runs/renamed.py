@@ -16,10 +16,17 @@ RENAMED_PATHS = {
 """The same of their class paths."""
 
 
+_MOVED = {
+    f"models.{name}": f"pate.models.{name}"
+    for name in ("Linear", "MLP", "SmallCNN", "ResNet8", "ResNet50", "ResNet50Features")
+}
+"""The networks by the class paths that runs of earlier versions hold; the old ones are still names in the checkout."""
+
+
 def with_new_names(content: Any) -> Any:
     """Return a copy of nested settings in which every class goes by its new path."""
     if isinstance(content, Mapping):
         return {key: with_new_names(value) for key, value in content.items()}
     if isinstance(content, list):
         return [with_new_names(value) for value in content]
-    return RENAMED_PATHS.get(content, content) if isinstance(content, str) else content
+    return (RENAMED_PATHS | _MOVED).get(content, content) if isinstance(content, str) else content

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import sys
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -25,6 +26,11 @@ from pate.teachers.saved import CHUNK_SIZE, chunk_file, foreign_files
 from pate.teachers.sizing import choose_size, describe_training
 from pate.teachers.training import TrainJob
 from pate.validation import expect
+
+_ONE_OF_MANY = (
+    "Note: the data say whose record each is, but `unit: record` protects one record alone, not the person;"
+    " `unit: group` protects all records of a person together."
+)
 
 
 def fit_teachers(
@@ -76,12 +82,14 @@ def fit_teachers(
     key = made_key(run, TEACHERS_FIT)
     partitioned = PartitionedRecords.by_key(private, plan, key)
     inputs = training_inputs(data) | {"partition": digest(key)}
-    made_from = digest(json.dumps([_plan_of(run), inputs], sort_keys=True, default=str))
+    made_from = digest(json.dumps([_plan_of(run, inputs), inputs], sort_keys=True, default=str))
     # workers may start in another folder
     folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
     if not run.begin(TEACHERS_FIT, inputs, foreign=foreign_files(folder, made_from)):
         return
     folder.mkdir(exist_ok=True)
+    if private.groups is not None and plan.unit == "record":
+        print(_ONE_OF_MANY, file=sys.stderr, flush=True)
 
     def choose() -> Json:
         available = available_bytes(root_device(plan.accelerator)) // execution.workers
@@ -123,6 +131,11 @@ def training_inputs(data: DataSource) -> dict[str, str]:
     return {role.value: data.fingerprint(role) for role in roles}
 
 
-def _plan_of(run: Run) -> Json:
-    """Return the settings that determine how teachers are trained; the place of the ledger is not among them."""
-    return {name: value for name, value in run.config.items() if name != "ledger"}
+def _plan_of(run: Run, inputs: Json) -> Json:
+    """Return the settings that determine how teachers are trained; the place of the ledger is not among them.
+
+    They are in the words with which the run was begun, if these say the same.
+    """
+    begun = run.state(TEACHERS_FIT)
+    config = run.config if begun is None or run.changes(TEACHERS_FIT, inputs) else begun["config"]
+    return {name: value for name, value in config.items() if name != "ledger"}

@@ -11,7 +11,7 @@ import numpy as np
 
 from pate.data.records import Role
 from pate.data.source import DataSource
-from pate.data_file import load_ledger
+from pate.data_file import kept_words, load_ledger
 from pate.runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Json, Run, digest, made_key, read_key, write_json
 from pate.stages.ledger_file import Kept, choose_ledger_of, expect_ledger, open_ledger, with_ledger
 from pate.validation import expect
@@ -79,7 +79,8 @@ def open_votes_run(root: Path, votes: VotesFrom, *, data: Json | None = None, ov
     kept = Kept("votes", votes.ledger_path, same_votes)
     ledger = choose_ledger_of(root, votes.ledger, kept, overwrite=overwrite)
     known = {"unit": "record", "data": None} | (run.state(VOTES_IMPORT) or {"config": {}})["config"]
-    asked = {name: value for name, value in (("unit", votes.unit), ("data", data)) if value is not None}
+    described = None if data is None else kept_words(run, data)
+    asked = {name: value for name, value in (("unit", votes.unit), ("data", described)) if value is not None}
     run = with_ledger(replace(run, config=known | asked), ledger)
     expect_ledger(run)
     return run

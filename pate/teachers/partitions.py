@@ -60,7 +60,7 @@ def units_of(records: Records, plan: TeacherPlan) -> StrArray:
     """
     if plan.unit == "record":
         return records.ids
-    where = "groups of the private records (`group` in an .npz, identity_CelebA.txt in a folder)"
+    where = "groups of the private records (`group` in an .npz or a CSV file, identity_CelebA.txt in a folder)"
     expect(records.groups is not None, where, unit=plan.unit)
     assert records.groups is not None
     return records.groups

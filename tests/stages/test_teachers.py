@@ -236,6 +236,22 @@ def test_a_group_is_protected_where_there_are_groups(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_person_behind_records_is_spoken_of_once(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the data say whose each record is, and records are protected one by one."""
+    said = "`unit: record` protects one record alone, not the person; `unit: group` protects all records of a person"
+    few = ("--num_steps=1",)
+    assert fit(words, tmp_path / "none", *few) == 0
+    assert said not in capsys.readouterr().err
+    np.savez(tmp_path / "data.npz", **make_arrays(), group=np.arange(600) // 3)  # type: ignore[arg-type]
+    for times in (1, 0):  # a finished stage has nothing to say
+        assert fit(words, tmp_path / "records", *few) == 0
+        assert capsys.readouterr().err.count(said) == times
+    assert fit(words, tmp_path / "groups", *few, "--unit=group") == 0
+    assert said not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

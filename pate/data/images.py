@@ -1,0 +1,73 @@
+"""Pictures in files, read when they are asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from pate.data.records import Features
+from pate.typing import BoolArray, Float32Array, IntArray, UInt8Array
+
+# Pictures of a role that take less than this when decoded are read once and kept.
+_KEEP_BYTES = 2 * 2**30
+
+
+class ImageFiles(Features):
+    """Pictures in files, as float32 ``[N, 3, size, size]`` in [0, 1].
+
+    Args:
+        paths: the files.
+        size: pictures are cut to their central square and resized to this many pixels.
+    """
+
+    def __init__(self, paths: list[Path], size: int) -> None:
+        self.paths = paths
+        self.size = size
+        self._kept: UInt8Array | None = None
+        self._read: BoolArray = np.zeros(len(paths), dtype=np.bool_)
+        if len(paths) * 3 * size * size <= _KEEP_BYTES:
+            self._kept = np.empty((len(paths), 3, size, size), dtype=np.uint8)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(N, 3, size, size)``."""
+        return (len(self.paths), 3, self.size, self.size)
+
+    def __getitem__(self, index: Any, /) -> Float32Array:
+        """Return the pictures ``index``, float32 ``[..., 3, size, size]``."""
+        index = np.asarray(index)
+        if self._kept is None:
+            pixels = np.stack([read_image(self.paths[i], self.size) for i in index.ravel()])
+            pixels = pixels.reshape(*index.shape, *self.shape[1:])
+        else:
+            for i in np.unique(index[~self._read[index]]):
+                self._kept[i] = read_image(self.paths[i], self.size)
+                self._read[i] = True
+            pixels = self._kept[index]
+        return pixels.astype(np.float32) / np.float32(255)
+
+    def select(self, rows: IntArray) -> ImageFiles:
+        """Return the pictures ``rows`` alone, none of them read yet."""
+        return ImageFiles([self.paths[row] for row in rows], self.size)
+
+    def identity(self) -> str:
+        """Return the names, sizes and modification times of the files."""
+        return repr([(path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in self.paths])
+
+
+def read_image(path: Path, size: int) -> UInt8Array:
+    """Read one picture as uint8 ``[3, size, size]``, its central square resized."""
+    try:
+        with Image.open(path) as image:
+            picture = image.convert("RGB")
+    except (OSError, UnidentifiedImageError) as error:
+        raise ValueError(f"Expected a readable picture, got {path} ({error})") from None
+    width, height = picture.size
+    side = min(width, height)
+    if (width, height) != (size, size):
+        left, top = (width - side) // 2, (height - side) // 2
+        picture = picture.resize((size, size), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side))
+    return np.asarray(picture, dtype=np.uint8).transpose(2, 0, 1)

@@ -1,0 +1,83 @@
+"""A source of records that is a class in a file of Python, wherever that file is."""
+
+from __future__ import annotations
+
+import sys
+from functools import cached_property
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+from pate.data.records import FeatureMap, Records, Role
+from pate.data.source import DataSource, located
+from pate.validation import expect
+
+
+class PythonFile(DataSource):
+    """A `DataSource` that is written in a file of one's own, as `pate init --kind python` makes one.
+
+    Args:
+        path: the file.
+        name: the class in it.
+        settings: the arguments of the class.
+        features: a public map of the features; None for that of the class.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        settings: dict[str, Any] | None = None,
+        *,
+        features: FeatureMap | None = None,
+    ) -> None:
+        self.path = located(path)
+        self.name = name
+        self._settings = settings or {}
+        super().__init__(features=features or self.source.feature_map)
+
+    @cached_property
+    def source(self) -> DataSource:
+        """The source that the class makes of the settings."""
+        expect(self.path.is_file(), "a file of Python", path=str(self.path))
+        kind = getattr(_module(self.path), self.name, None)
+        right = isinstance(kind, type) and issubclass(kind, DataSource)
+        expect(right, f"a subclass of pate.data.DataSource in {self.path}", name=self.name)
+        assert isinstance(kind, type)
+        try:
+            source: DataSource = kind(**self._settings)
+        except TypeError as error:
+            raise ValueError(f"Expected settings of {self.name} in {self.path}, got {error}") from None
+        return source
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the labels."""
+        return self.source.label_names
+
+    @property
+    def ledger_path(self) -> Path | None:
+        """The ledger that the class names."""
+        return self.source.ledger_path
+
+    def load(self, role: Role) -> Records:
+        """Read the records of a role."""
+        return self.source.load(role)
+
+    def fingerprint(self, role: Role) -> str:
+        """Return the class's own fingerprint of the records."""
+        return self.source.fingerprint(role)
+
+
+def _module(path: Path) -> Any:
+    spec = spec_from_file_location(f"pate_records_{path.stem}", path)
+    assert spec is not None and spec.loader is not None, "a file of Python has a loader"
+    module = module_from_spec(spec)
+    # dataclasses look their module up while they are made; afterwards it is gone, so that objects are sent to workers,
+    # which could not import it, with their code
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules[spec.name]
+    return module

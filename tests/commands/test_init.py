@@ -1,0 +1,195 @@
+"""`pate init` writes recipes that run, and the shipped ones are found by name."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from pate import cli
+from pate.commands.init import _KINDS, recipe_files
+from pate.commands.recipes import find_recipe, shipped_recipes
+from pate.data import CelebA, Role
+from pate.data.source import DataSource
+from pate.data_file import read_data
+from tests.conftest import make_arrays
+
+SMALL = [
+    *("--teachers.num_teachers=10", "--teachers.num_steps=20", "--label.target_epsilon=1e5"),
+    "--student.trainer.enable_progress_bar=false",
+]
+
+
+def write_table(path: Path) -> None:
+    """Write the arrays of the other tests as the CSV file that `records.py` reads."""
+    arrays = make_arrays()
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "role", *(f"x_{i}" for i in range(6)), *(f"y_{name}" for name in arrays["label_names"])])
+        roles = np.array(["private", "public", "test"])[arrays["split"]]
+        for identity, role, features, labels in zip(arrays["ids"], roles, arrays["X"], arrays["Y"], strict=True):
+            writer.writerow([identity, role, *features, *labels])
+
+
+@pytest.mark.parametrize(("kind", "ledger"), [("npz", "data of mine.ledger.sqlite"), ("python", "mine.ledger.sqlite")])
+def test_a_recipe_that_is_written_runs(
+    kind: str, ledger: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / ("data of mine.npz" if kind == "npz" else "mine.csv")
+    if kind == "npz":
+        np.savez(place, **make_arrays())  # type: ignore[arg-type]
+    else:
+        write_table(place)
+    assert cli.main(["init", str(tmp_path / "recipe"), "--kind", kind, "--data", str(place)]) == 0
+    assert f"pate run {tmp_path / 'recipe'}" in capsys.readouterr().out
+    run = tmp_path / "run"
+    assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(run), *SMALL]) == 0
+    out = capsys.readouterr().out
+    assert "private student" in out
+    assert str(tmp_path / f"{ledger} (of the private data)") in out
+    assert (run / "public" / "student" / "metrics.json").is_file()
+
+
+def test_pictures_and_a_table_are_enough(faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From a folder of pictures to a student, by the recipe that is written but for sizes."""
+    folder = tmp_path / "pictures"
+    shutil.copytree(faces / "img_align_celeba", folder)
+    source = CelebA(faces, size=12, labels=["Smiling", "Male"])
+    lines = ["file,Smiling,Male,split"]
+    for role in Role:
+        records = source.load(role)
+        lines += [f"{name},{a},{b},{role.value}" for name, (a, b) in zip(records.ids, records.labels, strict=True)]
+    (folder / "labels.csv").write_text("\n".join(lines))
+    assert cli.main(["init", str(tmp_path / "recipe"), "--kind", "folder", "--data", str(folder)]) == 0
+    small = ["--data.init_args.size=12", "--data.init_args.features.init_args.num_components=8"]
+    assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL, *small]) == 0
+    assert f"{folder}/ledger.sqlite (of the private data)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", list(_KINDS))
+def test_every_kind_describes_a_source_and_explains_every_setting(kind: str, tmp_path: Path) -> None:
+    files = recipe_files(tmp_path / "recipe", kind)
+    for name, text in files.items():
+        if name.endswith(".yaml"):
+            (tmp_path / name).write_text(text)
+            assert isinstance(yaml.safe_load(text), dict) and text.startswith("# ")
+            assert max(len(line) for line in text.splitlines()) <= 120
+    for settings in ("target_epsilon", "delta", "num_queries", "max_epsilon"):
+        assert settings in yaml.safe_load(files["label.yaml"])
+    for setting in ("network", "num_teachers", "num_steps", "unit", "chunk_size"):
+        before = files["teachers.yaml"].split(f"\n{setting}:")[0].splitlines()[-1]
+        assert before.startswith("#"), setting
+    if "records.py" in files:
+        (tmp_path / "recipe").mkdir()
+        (tmp_path / "recipe" / "records.py").write_text(files["records.py"])
+    _, source = read_data(tmp_path / "data.yaml")
+    assert isinstance(source, DataSource)
+
+
+def test_a_folder_with_files_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    assert cli.main(["init", str(tmp_path), "--kind", "npz"]) == 2
+    assert "a new or empty folder" in capsys.readouterr().err
+    assert cli.main(["init", str(tmp_path / "mine.txt"), "--kind", "npz"]) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_shipped_recipes_go_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert {"faces", "table", "celeba"} <= set(shipped_recipes())
+    assert find_recipe(Path("faces")) == shipped_recipes()["faces"]
+    (tmp_path / "faces").mkdir()
+    assert find_recipe(Path("faces")) == shipped_recipes()["faces"]  # a folder of pictures, say
+    (tmp_path / "faces" / "data.yaml").touch()
+    assert find_recipe(Path("faces")) == Path("faces")
+    with pytest.raises(ValueError, match=r"one of celeba, .*table, got recipe='face'"):
+        find_recipe(Path("face"))
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that was begun in a folder where its data have a short, relative path; the tests run in another folder."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    np.savez(here / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    (here / "data.yaml").write_text("data:\n  class_path: Arrays\n  init_args:\n    path: data.npz\n")
+    monkeypatch.chdir(here)
+    assert cli.main(FIT) == 0
+    monkeypatch.chdir(there)
+    return here / "run"
+
+
+FIT = [
+    *("teachers", "fit", "--config=data.yaml", "--network=pate.models.Linear", "--num_teachers=10"),
+    *("--num_steps=20", "--batch_size=16", "--chunk_size=5", "--run=run"),
+]
+
+
+def test_later_stages_run_from_any_folder(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = ["--run", str(begun)]
+    assert cli.main(["teachers", "vote", *run]) == 0
+    assert cli.main(["label", "--target_epsilon=1e5", "--delta=1e-6", *run]) == 0
+    student = ["--model.network=pate.models.Linear", "--trainer.enable_progress_bar=false", "--trainer.max_epochs=1"]
+    student.append("--trainer.log_every_n_steps=1")
+    assert cli.main(["student", "fit", *student, *run]) == 0
+    capsys.readouterr()
+    assert cli.main(["student", "test", "--verbose=false", *run]) == 0
+    assert cli.main(["ledger", "show", "--ledger", str(begun.parent / "data.ledger.sqlite")]) == 0
+    assert "run" in capsys.readouterr().out
+    assert not list(Path.cwd().iterdir())
+
+
+def test_a_run_may_move_and_its_data_may_not(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    moved = begun.rename(Path.cwd() / "moved")
+    assert cli.main(["teachers", "vote", "--run", str(moved)]) == 0
+    begun.parent.joinpath("data.npz").rename(begun.parent / "other.npz")
+    assert cli.main(["label", "--target_epsilon=1e5", "--delta=1e-6", "--run", str(moved)]) == 2
+    assert f"missing='{begun.parent}/data.npz'" in capsys.readouterr().err
+
+
+def test_the_data_of_another_folder_are_other_data(
+    begun: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("data.npz", "data.yaml"):
+        (Path.cwd() / name).write_bytes((begun.parent / name).read_bytes())
+    words = [*FIT[:-1], f"--run={begun}"]
+    assert cli.main([*words, f"--ledger={begun.parent}/data.ledger.sqlite"]) == 2
+    assert "here/data.npz')" in capsys.readouterr().err
+    monkeypatch.chdir(begun.parent)
+    assert cli.main(words) == 0  # the same as before, and finished
+
+
+def test_a_run_of_an_earlier_version_keeps_its_words(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It held paths as they were typed, and networks as the checkout named them."""
+    private = begun / "private"
+    for path in (begun / "data.yaml", private / "teachers_fit.json", private / "teachers_fit.yaml"):
+        text = path.read_text().replace(f"path: {begun.parent}/", "path: ")
+        text = text.replace(f'"{begun.parent}/data.npz"', '"data.npz"')
+        path.write_text(text.replace("pate.models.", "models."))
+    before = (begun / "data.yaml").read_text()
+    assert "path: data.npz" in before
+    monkeypatch.chdir(begun.parent)
+    assert cli.main(FIT) == 0
+    assert cli.main(["teachers", "vote", "--run=run"]) == 0
+    assert (begun / "data.yaml").read_text() == before
+
+
+def test_a_variable_in_a_path_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    monkeypatch.setenv("MY_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for written, kept in (
+        ("$MY_DATA/data.npz", "$MY_DATA/data.npz"),
+        ("data.npz", f"{tmp_path}/data.npz"),
+        ("~/data.npz", "~/data.npz"),
+    ):
+        (tmp_path / "data.yaml").write_text(f"data:\n  class_path: Arrays\n  init_args:\n    path: {written}\n")
+        described, _ = read_data(tmp_path / "data.yaml")
+        assert described["init_args"]["path"] == kept
+    monkeypatch.setenv("MY_DATA", ".")
+    (tmp_path / "data.yaml").write_text("data:\n  class_path: Arrays\n  init_args:\n    path: $MY_DATA/data.npz\n")
+    described, _ = read_data(tmp_path / "data.yaml")
+    assert described["init_args"]["path"] == f"{tmp_path}/data.npz"

@@ -1,0 +1,156 @@
+"""A folder of pictures with a CSV file of their labels."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pate.data import DataSource, PictureTable, Role
+from pate.testing import SourceContract
+
+
+def write_pictures(folder: Path, *, num: int = 24, columns: tuple[str, ...] = ("split", "identity")) -> None:
+    """Write small pictures, some of them in a folder below, and their table."""
+    generator = np.random.default_rng(0)
+    (folder / "more").mkdir(parents=True)
+    rows = []
+    for i in range(num):
+        name = f"more/p{i:02}.png" if i % 4 == 0 else f"p{i:02}.jpg"
+        Image.fromarray(generator.integers(0, 256, size=(20, 24, 3), dtype=np.uint8)).save(folder / name)
+        row = {"file": name, "hat": i % 2, "split": [*Role][i % 3].value, "beard": i // 2 % 2, "identity": f"n{i // 3}"}
+        rows.append({key: value for key, value in row.items() if key in ("file", "hat", "beard", *columns)})
+    with (folder / "labels.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+class TestPictureTable(SourceContract):
+    """With roles and persons of its own."""
+
+    columns: tuple[str, ...] = ("split", "identity")
+
+    def write(self, folder: Path) -> None:
+        write_pictures(folder, columns=self.columns)
+
+    def open(self, folder: Path) -> DataSource:
+        return PictureTable(folder, size=8, public_fraction=0.3, test_fraction=0.3)
+
+    def remove(self, folder: Path, row: int) -> None:
+        name = str(self.open(folder).load(Role.PRIVATE).ids[row])
+        lines = (folder / "labels.csv").read_text().splitlines()
+        (folder / "labels.csv").write_text("\n".join(line for line in lines if not line.startswith(f"{name},")))
+        (folder / name).unlink()
+
+    def alter(self, folder: Path, role: Role) -> None:
+        picture = folder / str(self.open(folder).load(role).ids[-1])
+        Image.fromarray(255 - np.asarray(Image.open(picture))).save(picture)
+
+
+class TestPictureTableSplitByHash(TestPictureTable):
+    """Where a hash of the file's name says who has which role."""
+
+    columns = ()
+
+
+class TestPictureTableSplitByPerson(TestPictureTable):
+    """Where a hash of the person does."""
+
+    columns = ("identity",)
+
+    def test_no_person_has_two_roles(self, folder: Path) -> None:
+        groups = [self.open(folder).load(role).groups for role in Role]
+        persons = [set(each.tolist()) for each in groups if each is not None]
+        assert len(persons) == 3 and sum(map(len, persons)) == len(set.union(*persons)) == 8
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    write_pictures(tmp_path / "pictures")
+    return tmp_path / "pictures"
+
+
+def test_columns_may_come_in_any_order_and_labels_be_chosen(pictures: Path) -> None:
+    source = PictureTable(pictures, size=8)
+    assert source.label_names == ("hat", "beard")
+    private = source.load(Role.PRIVATE)
+    assert private.ids.tolist() == [f"more/p{i:02}.png" if i % 4 == 0 else f"p{i:02}.jpg" for i in range(0, 24, 3)]
+    assert private.labels.tolist() == [[i % 2, i // 2 % 2] for i in range(0, 24, 3)]
+    assert private.groups is not None and private.groups.tolist() == [f"n{i}" for i in range(8)]
+    assert source.ledger_path == pictures / "ledger.sqlite"
+    one = PictureTable(pictures, size=8, labels=["beard"])
+    assert one.label_names == ("beard",)
+    assert (one.load(Role.TEST).labels[:, 0] == source.load(Role.TEST).labels[:, 1]).all()
+
+
+def test_a_table_as_spreadsheets_write_it(pictures: Path) -> None:
+    """A mark of the order of bytes, other ends of lines, spaces, an empty line, -1 for 0 and roles by number."""
+    before = PictureTable(pictures, size=8).load(Role.TEST)
+    text = (pictures / "labels.csv").read_text()
+    for number, role in enumerate(Role):
+        text = text.replace(f",{role.value},", f", {number} ,")
+    lines = [line.replace(",0,", ",-1,") if "p00" not in line else line for line in text.splitlines()]
+    (pictures / "elsewhere.csv").write_bytes(("\ufeff" + "\r\n".join([*lines, "", ""])).encode())
+    after = PictureTable(pictures, table=str(pictures / "elsewhere.csv"), size=8).load(Role.TEST)
+    assert (before.labels == after.labels).all() and before.ids.tolist() == after.ids.tolist()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("p05.jpg,1", "p05.jpg,2", r"0 or 1 in column `hat` of .*labels\.csv, got line=7, value='2'"),
+        ("p05.jpg,1", "p05.jpg,", r"got line=7, value=''"),
+        ("p05.jpg,1", "p05.jpg,1,1", r"5 values in each line of .*labels\.csv, got line=7, values=6"),
+        ("p05.jpg", "p06.jpg", r"each picture once in .*, got file='p06\.jpg', lines=\(7, 8\)"),
+        ("p05.jpg", "p99.jpg", r"the picture that each line of .*labels\.csv names, got missing=\['.*p99\.jpg'\]"),
+        ("p05.jpg,1,test", "p05.jpg,1,train", r"private, public or test in column `split` .*line=7, value='train'"),
+        ("n1\n", "\n", r"column `identity` of .*, got line=5, value=''"),
+        ("file", "picture", r"a column `file` in .*, between commas, got columns=\['picture', 'hat'"),
+        ("beard", "hat", "columns of .* with names that are unique"),
+        ("p05.jpg", '"p05.jpg', r"a CSV file in UTF-8, got .*labels\.csv"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(pictures: Path, old: str, new: str, message: str) -> None:
+    path = pictures / "labels.csv"
+    text = path.read_bytes().decode().replace("\r\n", "\n")
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(ValueError, match=message):
+        PictureTable(pictures).load(Role.TEST)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("file,hat\n", "lines below the headings"),
+        ("", r"got columns=\[\]"),
+        ("file,split\np01.jpg,test\n", "a column of labels"),
+        ("file;hat\np01.jpg;1\n", "between commas"),
+        ("file,hat,split\n,1,test\n", "the name of a picture in each line"),
+    ],
+)
+def test_tables_that_are_none(pictures: Path, text: str, message: str) -> None:
+    (pictures / "labels.csv").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        PictureTable(pictures).load(Role.TEST)
+
+
+def test_no_table_and_no_record(pictures: Path) -> None:
+    with pytest.raises(ValueError, match=r"a CSV file of labels, got missing='.*other\.csv'"):
+        PictureTable(pictures, table="other.csv").load(Role.TEST)
+    (pictures / "labels.csv").write_bytes(b"file,hat\n\xff\xfe,1\n")
+    with pytest.raises(ValueError, match="a CSV file in UTF-8"):
+        PictureTable(pictures).load(Role.TEST)
+    (pictures / "labels.csv").write_text("file,hat,split\np01.jpg,1,public\n")
+    with pytest.raises(ValueError, match=r"at least one test record in .*labels\.csv"):
+        PictureTable(pictures).load(Role.TEST)
+    with pytest.raises(ValueError, match=r"public_fraction \+ test_fraction < 1"):
+        PictureTable(pictures, public_fraction=0.5, test_fraction=0.5)
+
+
+def test_an_unreadable_picture_is_named(pictures: Path) -> None:
+    (pictures / "p03.jpg").write_bytes(b"no picture")
+    with pytest.raises(ValueError, match=r"p03\.jpg"):
+        PictureTable(pictures, size=8).load(Role.PRIVATE).features[np.array([1])]
