@@ -23,6 +23,8 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "student validate": ("student", "validate", "evaluate the student on held-out released labels"),
     "student test": ("student", "test", "evaluate the student on the test set"),
     "student predict": ("student", "predict", "write the student's predictions"),
+    "predict": ("predict", "main", "predict new pictures or arrays with a student that left its run"),
+    "export": ("export", "main", "write such a student for torch or ONNX Runtime"),
     "references": ("references", "main", "measure what a student is compared with (PRIVATE)"),
     "calibrate": ("calibrate", "main", "find the noise for a target epsilon"),
     "account": ("account", "main", "compute what queries would cost, from parameters alone"),

@@ -63,6 +63,10 @@ METRICS = "metrics.json"
 """Name of the file with test-set metrics, in the folders of the student and of the references."""
 
 
+MODEL = "model"
+"""Name of the folder, in that of the student, that can be carried away."""
+
+
 class StageChangedError(ValueError):
     """A stage was begun with another configuration or other inputs, or its outputs have changed since."""
 
