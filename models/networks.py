@@ -7,7 +7,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torchvision import models as vision
 
 
 class Linear(nn.Sequential):
@@ -132,6 +131,9 @@ class ResNet50(nn.Module):
         norm: Literal["group", "batch"] | None = None,
     ) -> None:
         super().__init__()
+        # takes seconds, which no other network needs
+        from torchvision import models as vision
+
         norm = norm or ("group" if weights is None else "batch")
         if weights is not None and norm != "batch":
             raise ValueError(f"Expected norm='batch', of which the weights are, got norm={norm!r}")

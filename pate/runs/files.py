@@ -43,6 +43,15 @@ def replacing(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
 
 
 @contextmanager
+def naming_output(path: Path) -> Iterator[None]:
+    """Turn an error of the system while the output ``path`` is written into a ``ValueError`` in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(f"Expected an output that can be written, got {path} ({error.strerror})") from None
+
+
+@contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Make a new folder beside ``path``, to be filled with files, and rename it to ``path`` once they are on disk.
 

@@ -128,6 +128,7 @@ class StudentCLI(LightningCLI):
     def fit(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Train the student, from its last checkpoint if there is one."""
         if not self.run.begin(STUDENT, {"labels": digest(labels_file(self.run))}):
+            self.run.require(STUDENT)
             print(f"pate student fit: finished in {self.run.root}")
             self._carry(model)
             return

@@ -13,7 +13,7 @@ from typing import Literal
 
 import torch
 
-from pate.runs.files import replacing
+from pate.runs.files import naming_output, replacing
 from pate.student.carried import CarriedStudent
 from pate.validation import expect
 
@@ -61,7 +61,7 @@ def export_student(student: CarriedStudent, output: Path, *, format: ExportForma
         raise ValueError(f"Expected a network that torch.export takes, got {type(error).__name__}: {reason}") from None
     metadata = describe_program(student)
     if format == "torch.export":
-        with replacing(output) as file:
+        with naming_output(output), replacing(output) as file:
             torch.export.save(program, file, extra_files={METADATA: metadata})
         return
     with _quiet():
@@ -71,7 +71,7 @@ def export_student(student: CarriedStudent, output: Path, *, format: ExportForma
     assert converted is not None
     converted.model.metadata_props[METADATA] = metadata
     content = converted.model_proto.SerializeToString()
-    with replacing(output) as file:
+    with naming_output(output), replacing(output) as file:
         file.write(content)
 
 

@@ -15,7 +15,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from pate.data.checks import as_text
-from pate.runs.files import read_arrays, replacing, write_arrays
+from pate.runs.files import naming_output, read_arrays, replacing, write_arrays
 from pate.student.carried import CarriedStudent
 from pate.student.samples import InputFormat
 from pate.typing import Float32Array, UInt8Array
@@ -81,7 +81,7 @@ def predict_files(
         samples, ids = _read_archive(source)
         total, batches = len(ids), _rows(samples, ids, batch_size)
     write = _write_table if output.suffix == ".csv" else _write_archive
-    with tqdm(total=total, desc="predictions", disable=None) as bar:
+    with naming_output(output), tqdm(total=total, desc="predictions", disable=None) as bar:
 
         def answered() -> Iterator[tuple[list[str], Float32Array, UInt8Array]]:
             for batch in batches:

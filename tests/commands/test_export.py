@@ -74,6 +74,7 @@ def pixels(source: DataSource) -> np.ndarray:
     return np.rint(features[np.arange(features.shape[0])] * 255).astype(np.uint8)
 
 
+# torch takes ten seconds to import what it exports with, so that the other tests of that are slow ones
 def test_pictures_through_components(faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = CelebA(faces, size=12, features=PublicPCA(8))
     carried(tmp_path, student_on(source, models.Linear), "models.Linear", source)
@@ -109,6 +110,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return err
 
 
+@pytest.mark.slow
 def test_what_cannot_be_exported(table: Arrays, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     carried(tmp_path, student_on(table, Branching), f"{__name__}.Branching", table)
     output = tmp_path / "out.pt2"

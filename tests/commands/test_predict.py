@@ -142,6 +142,10 @@ def test_pictures_are_not_held(model: Path, folder: Path, tmp_path: Path, monkey
         (["MODEL", "BAD"], "a readable picture in"),
         (["MODEL", "FOLDER", "--output=out.txt"], "an output that ends in .csv or .npz, got output='out.txt'"),
         (["MODEL", "FOLDER", "--batch_size=0"], "batch_size >= 1"),
+        (
+            ["MODEL", "FOLDER", "--output=X.npz/out.csv"],
+            "an output that can be written, got X.npz/out.csv",
+        ),
         (["EMPTY", "FOLDER"], "the model/ that `pate student fit` leaves"),
         (["MODEL", "X.npz"], "pictures of shape [N, 3, 12, 12]"),
         (["MODEL", "NONE.npz"], "samples in X"),
