@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from pate.runs.released import ReleasedLabels
     from pate.stages.label import LabelSettings
     from pate.stages.votes_label import label
+    from pate.student.carried import CarriedStudent, load_student
     from pate.votes import Panel, Votes
     from pate.votes_file import NamedVotes
 
 __all__ = [
     "Aggregator",
     "Budget",
+    "CarriedStudent",
     "LabelSettings",
     "Ledger",
     "NamedVotes",
@@ -43,13 +45,21 @@ __all__ = [
     "TauVoting",
     "Votes",
     "label",
+    "load_student",
     "private_generator",
     "read_ledger",
     "verify_ledger",
     "verify_statement",
 ]
 
-_ROOMS = ("pate.accounting", "pate.aggregators", "pate.mechanisms", "pate.votes", "pate.stages.votes_label")
+_ROOMS = (
+    "pate.accounting",
+    "pate.aggregators",
+    "pate.mechanisms",
+    "pate.votes",
+    "pate.stages.votes_label",
+    "pate.student.carried",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -24,6 +24,8 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "student validate": ("student", "validate", "evaluate the student on held-out released labels"),
     "student test": ("student", "test", "evaluate the student on the test set"),
     "student predict": ("student", "predict", "write the student's predictions"),
+    "predict": ("predict", "main", "predict new pictures or arrays with a student that left its run"),
+    "export": ("export", "main", "write such a student for torch or ONNX Runtime"),
     "references": ("references", "main", "measure what a student is compared with (PRIVATE)"),
     "report": ("report", "main", "write a page of HTML on a run"),
     "calibrate": ("calibrate", "main", "find the noise for a target epsilon"),

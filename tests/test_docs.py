@@ -2,16 +2,36 @@
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
+import models
+import pate
 from pate import cli
 from pate.commands.recipes import find_recipe
+from pate.data import CelebA
+from tests.student.test_carried import carried, student_on
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+
+
+@pytest.fixture
+def left(finished: Path, faces: Path, tmp_path: Path) -> Path:
+    """A folder with what runs left, by the names that the pages use: two students, and new samples for them."""
+    source = CelebA(faces, size=12)
+    carried(
+        tmp_path / "runs" / "faces" / "public" / "student", student_on(source, models.Linear), "models.Linear", source
+    )
+    (tmp_path / "runs" / "table").symlink_to(finished)
+    (tmp_path / "photos").mkdir()
+    shutil.copy(faces / "img_align_celeba" / "000241.jpg", tmp_path / "photos")
+    np.savez(tmp_path / "new.npz", X=np.zeros((3, 6)))
+    return tmp_path
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -19,9 +39,9 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.stem)
-def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_blocks_run(page: Path, left: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of a page share their names, as a reader would type them."""
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(left)
     names: dict[str, object] = {"__name__": "page"}
     for block in blocks(page, "python"):
         exec(compile(block, page.name, "exec"), names)
@@ -38,13 +58,22 @@ COMMANDS = [
 
 @pytest.mark.parametrize(("page", "line"), COMMANDS)
 def test_commands_are_understood(
-    page: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    page: str,
+    line: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     """Those that take long are parsed only; `test_shipped_configs` runs the recipes."""
     words = shlex.split(line.removeprefix("$ "))[1:]
     if words[0] in ("calibrate", "account"):
         assert cli.main(words) == 0
         assert "epsilon" in capsys.readouterr().out
+        return
+    if words[0] == "predict":
+        monkeypatch.chdir(request.getfixturevalue("left"))
+        assert cli.main(words) == 0
         return
     if words[0] == "run":
         assert (find_recipe(Path(words[1])) / "data.yaml").is_file()
@@ -113,6 +142,18 @@ def test_shipped_configs(name: str, faces: Path, tmp_path: Path, capsys: pytest.
     assert cli.main(words) == 0
     out = capsys.readouterr().out
     assert "private student" in out
+    if name == "faces":
+        expect_carried(tmp_path / "run", faces)
+
+
+def expect_carried(run: Path, faces: Path) -> None:
+    """What left the run says of the pictures what the student in its run says of the test set."""
+    assert cli.main(["student", "predict", "--run", str(run), "--trainer.enable_progress_bar=false"]) == 0
+    with np.load(run / "public" / "student" / "predictions.npz") as answers:
+        expected, ids = answers["probabilities"], answers["ids"]
+    student = pate.load_student(run / "public" / "student" / "model")
+    paths = [faces / "img_align_celeba" / str(name) for name in ids]
+    assert np.abs(student.predict_proba(paths) - expected).max() < 1e-6 and np.ptp(expected) > 0.5
 
 
 def test_every_recipe_is_whole() -> None:

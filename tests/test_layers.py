@@ -42,10 +42,11 @@ ALLOWED = {
     "runs": {"votes"},
     "vote_store": {"runs", "votes"},
     "votes_file": {"runs", "votes"},
-    "data": {"runs"},
+    "factories": {"runs"},
+    "data": {"factories", "runs"},
     "data_file": {"data", "runs"},
     "teachers": {"data", "runs", "vote_store", "votes"},
-    "student": {"data", "data_file", "linear", "runs", "votes"},
+    "student": {"data", "data_file", "factories", "linear", "runs", "votes"},
     "testing": {"accounting", "aggregators", "data", "mechanisms", "votes"},
     "planning": {"accounting", "aggregators", "data", "data_file", "linear", "runs", "student", "vote_store", "votes"},
 }

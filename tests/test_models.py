@@ -57,6 +57,14 @@ def test_a_file_of_weights(tmp_path: object) -> None:
     assert loaded.body.fc.out_features == 7
 
 
+def test_layers_without_weights_are_those_with_them() -> None:
+    first = models.ResNet50((3, 32, 32), 7, norm="batch")
+    assert any("running_mean" in name for name in first.state_dict())
+    assert first.settings_without_weights == {"weights": None, "norm": "batch"}
+    with pytest.raises(ValueError, match="norm='batch', of which the weights are, got norm='group'"):
+        models.ResNet50((3, 32, 32), 7, weights="DEFAULT", norm="group")
+
+
 def test_memory_formats_agree() -> None:
     logits = []
     for channels_last in (False, True):

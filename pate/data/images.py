@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from pate.data.records import Features
 from pate.typing import BoolArray, Float32Array, IntArray, UInt8Array
@@ -63,8 +63,14 @@ def read_image(path: Path, size: int) -> UInt8Array:
     try:
         with Image.open(path) as image:
             picture = image.convert("RGB")
-    except (OSError, UnidentifiedImageError) as error:
+    # what is raised depends on the format, and on where a file ends or was changed
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(f"Expected a readable picture, got {path} ({error})") from None
+    return squared(picture, size)
+
+
+def squared(picture: Image.Image, size: int) -> UInt8Array:
+    """Return a picture in RGB as uint8 ``[3, size, size]``, its central square resized."""
     width, height = picture.size
     side = min(width, height)
     if (width, height) != (size, size):

@@ -3,10 +3,10 @@
 import itertools
 from collections.abc import Sequence
 from math import prod
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torchvision import models as vision
 
 
 class Linear(nn.Sequential):
@@ -105,27 +105,47 @@ class _Block(nn.Module):
 
 
 class ResNet50(nn.Module):
-    """torchvision's ResNet-50 for pictures in [0, 1], GroupNorm in place of BatchNorm unless weights are given.
+    """torchvision's ResNet-50 for pictures in [0, 1].
 
     Args:
         input_shape: ``(3, size, size)``.
         num_labels: number of labels.
         weights: torchvision's name of pretrained weights (``DEFAULT``, ``IMAGENET1K_V2`` ...) or a file of a state
             dictionary; None for random weights.
+        norm: ``group`` or ``batch``; None for BatchNorm where weights are given, which are of it, and GroupNorm
+            elsewhere.
+
+    Attributes:
+        settings_without_weights: what makes the same layers without reading weights, for a student that is carried
+            away with its own.
     """
 
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, input_shape: Sequence[int], num_labels: int, weights: str | None = None) -> None:
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        num_labels: int,
+        weights: str | None = None,
+        norm: Literal["group", "batch"] | None = None,
+    ) -> None:
         super().__init__()
-        if weights is None:
-            self.body = vision.resnet50(norm_layer=lambda width: nn.GroupNorm(32, width))
-        elif weights.endswith((".pt", ".pth")):
-            self.body = vision.resnet50()
-            self.body.load_state_dict(torch.load(weights, weights_only=True))
-        else:
+        # takes seconds, which no other network needs
+        from torchvision import models as vision
+
+        norm = norm or ("group" if weights is None else "batch")
+        if weights is not None and norm != "batch":
+            raise ValueError(f"Expected norm='batch', of which the weights are, got norm={norm!r}")
+        self.settings_without_weights = {"weights": None, "norm": norm}
+        if weights is not None and not weights.endswith((".pt", ".pth")):
             self.body = vision.resnet50(weights=weights)
+        elif norm == "group":
+            self.body = vision.resnet50(norm_layer=lambda width: nn.GroupNorm(32, width))
+        else:
+            self.body = vision.resnet50()
+        if weights is not None and weights.endswith((".pt", ".pth")):
+            self.body.load_state_dict(torch.load(weights, weights_only=True))
         self.body.fc = nn.Linear(self.body.fc.in_features, num_labels)
         self.register_buffer("mean", torch.tensor([0.485, 0.456, 0.406])[:, None, None], persistent=False)
         self.register_buffer("scale", torch.tensor([0.229, 0.224, 0.225])[:, None, None], persistent=False)
@@ -142,8 +162,11 @@ class ResNet50Features(ResNet50):
     Args:
         input_shape: ``(3, size, size)``.
         weights: as in `ResNet50`.
+        norm: as in `ResNet50`.
     """
 
-    def __init__(self, input_shape: Sequence[int], weights: str | None = None) -> None:
-        super().__init__(input_shape, 1, weights)
+    def __init__(
+        self, input_shape: Sequence[int], weights: str | None = None, norm: Literal["group", "batch"] | None = None
+    ) -> None:
+        super().__init__(input_shape, 1, weights, norm)
         self.body.fc = nn.Identity()

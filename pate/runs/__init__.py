@@ -12,6 +12,7 @@ from pate.runs.files import write_text as write_text
 from pate.runs.run import KEY_BYTES as KEY_BYTES
 from pate.runs.run import LABEL as LABEL
 from pate.runs.run import METRICS as METRICS
+from pate.runs.run import MODEL as MODEL
 from pate.runs.run import REFERENCES as REFERENCES
 from pate.runs.run import REPORT as REPORT
 from pate.runs.run import STUDENT as STUDENT

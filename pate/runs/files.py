@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,6 +40,40 @@ def replacing(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming_output(path: Path) -> Iterator[None]:
+    """Turn an error of the system while the output ``path`` is written into a ``ValueError`` in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(f"Expected an output that can be written, got {path} ({error.strerror})") from None
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Make a new folder beside ``path``, to be filled with files, and rename it to ``path`` once they are on disk.
+
+    An older folder of that name is moved aside and deleted. A process that is killed between the two renames leaves
+    neither. Nobody else may write ``path`` meanwhile: what an earlier process left half-written is deleted.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f".{path.name}.*"):
+        shutil.rmtree(left)
+    beside, aside = (path.with_name(f".{path.name}.{secrets.token_hex(8)}") for _ in range(2))
+    beside.mkdir()
+    try:
+        yield beside
+        for file in beside.iterdir():
+            with file.open("rb") as written:
+                os.fsync(written.fileno())
+        if path.exists():
+            path.rename(aside)
+        beside.rename(path)
+    finally:
+        for left in (beside, aside):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def write_json(path: Path, content: Json) -> None:

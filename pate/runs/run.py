@@ -66,6 +66,10 @@ REPORT = Path("public/report.html")
 """The page on a run that may be published, relative to its folder."""
 
 
+MODEL = "model"
+"""Name of the folder, in that of the student, that can be carried away."""
+
+
 class StageChangedError(ValueError):
     """A stage was begun with another configuration or other inputs, or its outputs have changed since."""
 

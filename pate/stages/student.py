@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import shutil
+import sys
 import warnings
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +19,8 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import CSVLogger
 
 from pate.data.records import Role
-from pate.runs import METRICS, STUDENT, Json, Run, digest, labels_file, write_arrays, write_json
+from pate.runs import LABEL, METRICS, MODEL, STUDENT, Json, Run, digest, labels_file, write_arrays, write_json
+from pate.student.carry import Trained, carry
 from pate.student.data import StudentData
 from pate.student.metrics import evaluate, majority_answer
 from pate.student.module import Student
@@ -122,16 +125,44 @@ class StudentCLI(LightningCLI):
         self.trainer_defaults["callbacks"] = found
         return super().instantiate_trainer(**kwargs)
 
-    def fit(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
+    def fit(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Train the student, from its last checkpoint if there is one."""
         if not self.run.begin(STUDENT, {"labels": digest(labels_file(self.run))}):
+            self.run.require(STUDENT)
             print(f"pate student fit: finished in {self.run.root}")
+            self._carry(model)
             return
         # the closed form takes seconds, and goes on from nowhere
         begun = None if self.model.closed_form else self._checkpoint(_LAST)
         self.trainer.fit(model, ckpt_path=ckpt_path or begun, **kwargs)
+        self._carry(model)
         left = [path for path in map(self._checkpoint, (_LAST, _BEST)) if path is not None]
         self.run.finish(STUDENT, {path: digest(path) for path in left})
+
+    def _carry(self, model: Student) -> None:
+        """Leave the student as it can be carried away, or say in one line why it cannot. PUBLIC."""
+        folder = self.folder / MODEL
+        if not self.trainer.is_global_zero:
+            return
+        try:
+            learned = self.run.config["data"]["labels"]
+            expect(learned == "released", "a student of released labels, as others are PRIVATE", labels=learned)
+            # trusted as Lightning trusts it: this run wrote it
+            checkpoint = torch.load(self.trained(), map_location="cpu", weights_only=False)
+            model.on_load_checkpoint(checkpoint)
+            model.load_state_dict(checkpoint["state_dict"])
+            trained = Trained(
+                network=model.network,
+                settings=self.run.config["model"]["network"],
+                departs=model.departs,
+                constant_logits=model.constant_logits,
+                label_names=model.label_names,
+            )
+            statement, text = (self.run.root / output for output in LABEL.outputs[1:])
+            carry(folder, trained, self.datamodule.source, statement=statement, text=text)
+        except ValueError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            print(f"pate student fit: the student stays in its run, there is no {folder}: {error}", file=sys.stderr)
 
     def validate(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Evaluate the student on the released labels that were held out, of which a closed-form student has none."""

@@ -8,6 +8,7 @@ from torchmetrics import Metric, MetricCollection
 from torchmetrics.classification import MultilabelAccuracy, MultilabelF1Score, MultilabelRecall, MultilabelSpecificity
 from torchmetrics.utilities import dim_zero_cat
 
+from pate.student.answers import CUT
 from pate.student.average_precision import average_precision
 
 PER_LABEL = ("f1", "recall", "specificity", "average_precision")
@@ -39,12 +40,12 @@ class AveragePrecision(Metric):
 def make_metrics(num_labels: int) -> MetricCollection:
     """Return the metrics for ``num_labels`` labels, to be updated with probabilities and truth, ``[B, C]`` each."""
     metrics: dict[str, Metric | MetricCollection] = {
-        "macro_f1": MultilabelF1Score(num_labels, average="macro"),
-        "micro_f1": MultilabelF1Score(num_labels, average="micro"),
-        "accuracy": MultilabelAccuracy(num_labels, average="micro"),
-        "f1": MultilabelF1Score(num_labels, average="none"),
-        "recall": MultilabelRecall(num_labels, average="none"),
-        "specificity": MultilabelSpecificity(num_labels, average="none"),
+        "macro_f1": MultilabelF1Score(num_labels, threshold=CUT, average="macro"),
+        "micro_f1": MultilabelF1Score(num_labels, threshold=CUT, average="micro"),
+        "accuracy": MultilabelAccuracy(num_labels, threshold=CUT, average="micro"),
+        "f1": MultilabelF1Score(num_labels, threshold=CUT, average="none"),
+        "recall": MultilabelRecall(num_labels, threshold=CUT, average="none"),
+        "specificity": MultilabelSpecificity(num_labels, threshold=CUT, average="none"),
         "average_precision": AveragePrecision(),
     }
     return MetricCollection(metrics, compute_groups=False)

@@ -15,6 +15,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from pate.linear import departures
+from pate.student.answers import gated
 from pate.student.closed_form import Batch, linear_layer, solve
 from pate.student.data import StudentData
 from pate.student.metrics import make_metrics, report, summarise
@@ -120,7 +121,7 @@ class Student(pl.LightningModule):
 
     def forward(self, features: Tensor) -> Tensor:
         """Return logits ``[B, C]``: those of the network, or the constant ones where a label does not depart."""
-        return torch.where(self.departs, self.network(features), self.constant_logits)
+        return gated(self.network(features), self.departs, self.constant_logits)
 
     def setup(self, stage: str) -> None:
         """Let the closed form see all released queries."""

@@ -21,7 +21,7 @@ from pate.accounting import log
 from pate.accounting.figures import epsilon_text
 from pate.accounting.ledger import read_ledger
 from pate.accounting.statement import describe
-from pate.data.celeba import read_image
+from pate.data.images import read_image
 from pate.reporting.report import make_page
 from pate.runs import Run
 from pate.runs.released import ReleasedLabels

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pate.data import CelebA, Role
-from pate.data.celeba import ImageFiles
+from pate.data.images import ImageFiles
 from pate.data.records import ArrayFeatures, Records
 from pate.teachers.partitions import PartitionedRecords
 from tests.teachers.test_training import plan

@@ -1,0 +1,28 @@
+"""The command `pate export`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pate.commands.parsing import new_parser
+from pate.student.carried import load_student
+from pate.student.export import ExportFormat, export_student
+
+_SUMMARY = (
+    "Write a student that was carried away from its run as one file for torch or ONNX Runtime,"
+    " with all that comes between a sample and its labels inside."
+)
+
+
+def main(args: Sequence[str]) -> None:
+    """Run `pate export`."""
+    parser = new_parser("export", _SUMMARY)
+    parser.add_argument("model", type=Path, help="the folder, such as runs/faces/public/student/model")
+    parser.add_argument("--format", type=ExportFormat, required=True, help="onnx needs the extra of that name")
+    parser.add_argument("--output", type=Path, required=True, help="the file: .pt2 for torch.export, or .onnx")
+    asked = parser.parse_args(list(args))
+    student = load_student(asked.model)
+    export_student(student, asked.output, format=asked.format)
+    shape = ", ".join(map(str, ["N", *student.input.shape]))
+    print(f"{asked.format} of {student.input.kind} [{shape}], {len(student.label_names)} labels: {asked.output}")

@@ -1,0 +1,86 @@
+"""Fitted feature maps as torch modules, for a student that leaves without its data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import singledispatch
+from math import prod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from pate.data.features.backbone import FrozenBackbone
+from pate.data.features.public_pca import PublicPCA
+from pate.data.records import FeatureMap
+from pate.factories import settings_of, without_weights
+from pate.runs import Json
+
+
+class MapModule(NamedTuple):
+    """A fitted feature map that needs nothing but torch.
+
+    Attributes:
+        settings: class path and arguments of the module, which is made for the shape of a raw record.
+        module: maps raw records ``[B, ...]`` as the map does, but for rounding.
+    """
+
+    settings: Json | str
+    module: nn.Module
+
+
+@singledispatch
+def as_module(features: FeatureMap, shape: tuple[int, ...]) -> MapModule:
+    """Return a fitted map as a module.
+
+    A map of one's own is added by ``@as_module.register``: a function of the map and the shape of a raw record.
+
+    Args:
+        features: the map.
+        shape: shape of a raw record.
+
+    Raises:
+        ValueError: if nothing says how a map of this class is a module.
+    """
+    kind = f"{type(features).__module__}.{type(features).__qualname__}"
+    raise ValueError(f"Expected a feature map that as_module knows (as_module.register adds one), got {kind}")
+
+
+class Projection(nn.Module):
+    """The linear map of `PublicPCA`.
+
+    Sums are taken in double precision, so that what differs from the map is the rounding of its own sums.
+
+    Args:
+        input_shape: shape of a raw record.
+        num_components: number of components.
+    """
+
+    mean: Tensor
+    weights: Tensor
+
+    def __init__(self, input_shape: Sequence[int], num_components: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(prod(input_shape)))
+        self.register_buffer("weights", torch.zeros(prod(input_shape), num_components))
+
+    def forward(self, records: Tensor) -> Tensor:
+        """Return components ``[B, num_components]`` of records ``[B, ...]``."""
+        centred = (records.flatten(1) - self.mean).double()
+        return (centred @ self.weights.double()).float()
+
+
+@as_module.register
+def _of_pca(features: PublicPCA, shape: tuple[int, ...]) -> MapModule:
+    assert features._mean is not None, "fit comes before as_module"
+    module = Projection(shape, features.num_components)
+    module.mean.copy_(torch.from_numpy(features._mean))
+    module.weights.copy_(torch.from_numpy(features._weights))
+    return MapModule(settings_of(Projection) | {"init_args": {"num_components": features.num_components}}, module)
+
+
+@as_module.register
+def _of_backbone(features: FrozenBackbone, shape: tuple[int, ...]) -> MapModule:
+    network = features._network
+    assert network is not None, "fit comes before as_module"
+    return MapModule(without_weights(settings_of(features._make), network), network)

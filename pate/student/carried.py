@@ -1,0 +1,159 @@
+"""A student that was carried away: its folder, and predictions from it without the run, offline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from pate.factories import make_network
+from pate.runs import Json
+from pate.student.answers import Answers
+from pate.student.samples import InputFormat, Samples
+from pate.typing import Float32Array, UInt8Array
+from pate.validation import expect, expect_count
+
+SETTINGS, WEIGHTS, STATEMENT, STATEMENT_TEXT = "model.json", "model.safetensors", "privacy.json", "privacy.txt"
+"""The files of a carried student."""
+
+FORMAT = 1
+"""The version of the folder's format, which is raised when an older ``pate`` could not read it."""
+
+_BATCH = 256
+
+
+@dataclass(frozen=True, eq=False)
+class CarriedStudent:
+    """A student with all that a prediction needs; `load_student` makes it.
+
+    Attributes:
+        label_names: names of the ``C`` labels.
+        input: what it takes: pictures or features, and their shape.
+        statement: the content of ``privacy.json``: what the labels that it learned from cost.
+            `pate.verify_statement` computes its figures again.
+        settings: the content of ``model.json``.
+        module: the student as one torch module, from raw samples to probabilities and labels.
+        device: where it computes.
+    """
+
+    label_names: tuple[str, ...]
+    input: InputFormat
+    statement: Mapping[str, Any] = field(repr=False)
+    settings: Mapping[str, Any] = field(repr=False)
+    module: Answers = field(repr=False)
+    device: torch.device
+    _statement_text: str = field(repr=False)
+
+    def predict(self, samples: Samples, *, batch_size: int = _BATCH) -> UInt8Array:
+        """Return labels ``[N, C]`` in {0, 1}; see `predict_proba` for what samples may be."""
+        return self.answer(samples, batch_size=batch_size)[1]
+
+    def predict_proba(self, samples: Samples, *, batch_size: int = _BATCH) -> Float32Array:
+        """Return probabilities ``[N, C]``.
+
+        Args:
+            samples: an array ``[N, ...]`` as the student was trained on. Of pictures uint8 ``[N, 3, size, size]``,
+                floats in [0, 1], or uint8 ``[N, height, width, 3]`` of any size; or a list of PIL pictures or of paths.
+            batch_size: samples at a time.
+
+        Raises:
+            ValueError: in one line, if the samples do not fit.
+        """
+        return self.answer(samples, batch_size=batch_size)[0]
+
+    def answer(self, samples: Samples, *, batch_size: int = _BATCH) -> tuple[Float32Array, UInt8Array]:
+        """Return probabilities and labels ``[N, C]`` of the same samples; see `predict_proba`."""
+        expect_count(1, batch_size=batch_size)
+        array = isinstance(samples, np.ndarray | Tensor) and samples.ndim > 0
+        listed = array or (isinstance(samples, Sequence) and not isinstance(samples, str))
+        expect(listed, "samples in a list or an array", samples=type(samples).__name__)
+        num = len(samples)
+        probabilities = np.empty((num, len(self.label_names)), dtype=np.float32)
+        labels = np.empty(probabilities.shape, dtype=np.uint8)
+        for start in range(0, num, batch_size):
+            rows = slice(start, start + batch_size)
+            batch = torch.from_numpy(np.array(self.input.batch(samples[rows]))).to(self.device)
+            with torch.inference_mode():
+                found, given = self.module(batch)
+            probabilities[rows], labels[rows] = found.cpu().numpy(), given.cpu().numpy()
+        return probabilities, labels
+
+    def describe(self) -> str:
+        """Return the privacy statement as text, the content of ``privacy.txt``."""
+        return self._statement_text
+
+
+def load_student(folder: Path | str, *, device: str = "cpu") -> CarriedStudent:
+    """Return the student in a folder that `pate student fit` left, such as ``runs/faces/public/student/model``.
+
+    Neither the run nor its data are needed, and nothing is downloaded.
+
+    Args:
+        folder: the folder.
+        device: torch's name of where it computes, such as ``cuda``.
+
+    Raises:
+        ValueError: in one line, if the folder holds no whole student, or its network's class cannot be imported.
+    """
+    root = Path(folder)
+    settings = _read_settings(root)
+    statement = _read_json(root / STATEMENT)
+    text = _file(root / STATEMENT_TEXT).read_text()
+    taken, names = InputFormat.from_dict(settings["input"]), tuple(settings["label_names"])
+    mapped = settings["features"]
+    features = None if mapped is None else make_network(mapped, taken.shape)
+    network = make_network(settings["network"], tuple(settings["network_input"]), len(names))
+    module = Answers(features, network, num_labels=len(names), cut=settings["cut"])
+    try:
+        module.load_state_dict(_read_weights(root / WEIGHTS))
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"Expected the layers that {root / WEIGHTS} has weights of, got {reason}") from None
+    try:
+        place = torch.device(device)
+        module = module.to(place).eval().requires_grad_(False)
+    # torch says in several ways that a device is not there
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"Expected a device of this machine, got device={device!r} ({error})") from None
+    return CarriedStudent(names, taken, statement, settings, module, place, text)
+
+
+def _file(path: Path) -> Path:
+    expect(path.is_file(), "the model/ that `pate student fit` leaves in public/student of a run", missing=str(path))
+    return path
+
+
+def _read_json(path: Path) -> Json:
+    try:
+        content: Json = json.loads(_file(path).read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"Expected JSON in {path}, got {error}") from None
+    expect(isinstance(content, dict), f"an object in {path}", found=type(content).__name__)
+    return content
+
+
+def _read_settings(root: Path) -> Json:
+    path = root / SETTINGS
+    content = _read_json(path)
+    version = content.get("format")
+    expect(version == FORMAT, f"a student of format {FORMAT}, which this version of pate reads", format=version)
+    names = ("input", "features", "network", "network_input", "label_names", "cut")
+    missing = [name for name in names if name not in content]
+    expect(not missing, f"{', '.join(names)} in {path}", missing=missing)
+    return content
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    try:
+        weights: dict[str, Tensor] = load_file(_file(path))
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"Expected weights in {path}, got {error}") from None
+    return weights

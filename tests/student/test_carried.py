@@ -1,0 +1,390 @@
+"""A student leaves its run, and answers elsewhere what it answered there."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+import models
+import pate
+from pate import cli
+from pate.data import Arrays, CelebA, DataSource, FeatureMap, FrozenBackbone, PublicPCA, Role
+from pate.data.features.modules import MapModule, as_module
+from pate.data.records import Features
+from pate.runs.files import replacing_folder
+from pate.student.carried import load_student
+from pate.student.carry import Trained, carry
+from pate.student.module import Student
+from tests.conftest import make_arrays
+
+Network = Callable[[tuple[int, ...], int], nn.Module]
+
+
+class Own(nn.Sequential):
+    """A network of the user's own."""
+
+    def __init__(self, input_shape: Sequence[int], num_labels: int, width: int) -> None:
+        super().__init__(nn.Flatten(), nn.Linear(int(np.prod(input_shape)), width), nn.Linear(width, num_labels))
+
+
+def own_function(input_shape: tuple[int, ...], num_labels: int) -> nn.Module:
+    return Own(input_shape, num_labels, width=2)
+
+
+class Backbone(nn.Sequential):
+    def __init__(self, shape: Sequence[int], channels: int, weights: str | None = None) -> None:
+        super().__init__(nn.Conv2d(shape[0], channels, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.settings_without_weights = {"weights": None}
+        if weights is not None:
+            self.load_state_dict(torch.load(weights, weights_only=True))
+
+
+class Halved(FeatureMap):
+    """A map that has no module."""
+
+    def fit(self, public: Features) -> FeatureMap:
+        return self
+
+    def transform(self, features: Features) -> np.ndarray:
+        return features[np.arange(features.shape[0])] / 2
+
+
+class Doubled(Halved):
+    """A map that has one."""
+
+    def transform(self, features: Features) -> np.ndarray:
+        return features[np.arange(features.shape[0])] * 2
+
+
+class Double(nn.Module):
+    def __init__(self, input_shape: Sequence[int]) -> None:
+        super().__init__()
+
+    def forward(self, records: Tensor) -> Tensor:
+        return records * 2
+
+
+@as_module.register
+def _(features: Doubled, shape: tuple[int, ...]) -> MapModule:
+    return MapModule(f"{__name__}.Double", Double(shape))
+
+
+def student_on(source: DataSource, network: Network) -> Student:
+    """Make a student with random weights, which answers a constant for its first two labels."""
+    student = Student(network, input_shape=source.input_shape, label_names=source.label_names).eval()
+    student.departs[:2] = False
+    student.constant_logits[:2] = torch.tensor([-torch.inf, 0.75])
+    return student
+
+
+def carried(folder: Path, student: Student, settings: Any, source: DataSource) -> pate.CarriedStudent:
+    """Carry a student away, with any text for a statement."""
+    statement, text = folder / "privacy.json", folder / "privacy.txt"
+    folder.mkdir(parents=True, exist_ok=True)
+    statement.write_text('{"private": true}')
+    text.write_text("epsilon = 2\n")
+    trained = Trained(
+        network=student.network,
+        settings=settings,
+        departs=student.departs,
+        constant_logits=student.constant_logits,
+        label_names=student.label_names,
+    )
+    carry(folder / "model", trained, source, statement=statement, text=text)
+    return pate.load_student(folder / "model")
+
+
+def answers_in_run(student: Student, source: DataSource) -> np.ndarray:
+    """The probabilities for the test set as `pate student predict` computes them: 256 samples at a time."""
+    features = source.records(Role.TEST).features
+    rows = [np.arange(start, min(start + 256, features.shape[0])) for start in range(0, features.shape[0], 256)]
+    with torch.no_grad():
+        none = torch.empty(0)
+        parts = [student.predict_step((torch.from_numpy(features[each]), none, none), 0) for each in rows]
+    return torch.cat(parts).numpy()
+
+
+def raw(source: DataSource) -> np.ndarray:
+    features = source.load(Role.TEST).features
+    return features[np.arange(features.shape[0])]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Arrays:
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    return Arrays(tmp_path / "data.npz")
+
+
+def pictures_of(faces: Path) -> list[Path]:
+    ids = CelebA(faces, size=12).load(Role.TEST).ids
+    return [faces / "img_align_celeba" / str(name) for name in ids]
+
+
+def test_a_run_leaves_its_student(finished: Path, copied: Path, tmp_path: Path) -> None:
+    """Bit for bit, without the run, its data and its folder."""
+    with np.load(finished / "public" / "student" / "predictions.npz") as left:
+        expected, ids = left["probabilities"], left["ids"]
+    shutil.copytree(copied / "public" / "student" / "model", tmp_path / "away")
+    shutil.rmtree(copied)
+    student = pate.load_student(tmp_path / "away")
+    arrays = make_arrays()
+    assert (arrays["ids"][arrays["split"] == 2] == ids).all()
+    samples = arrays["X"][arrays["split"] == 2]
+    assert np.ptp(expected, axis=0).min() > 0.5
+    assert (student.predict_proba(samples) == expected).all()
+    assert (student.predict(samples) == (expected > 0.5)).all() and student.predict(samples).dtype == np.uint8
+    assert student.label_names == ("a", "b", "c", "d")
+    assert student.input.kind == "features" and student.input.shape == (6,)
+    public = finished / "public"
+    assert student.statement == json.loads((public / "privacy.json").read_text())
+    assert student.describe() == (public / "privacy.txt").read_text()
+    pate.verify_statement(student.statement)
+
+
+def test_nothing_private_leaves(finished: Path) -> None:
+    folder = finished / "public" / "student" / "model"
+    assert {path.name for path in folder.iterdir()} == {
+        "model.json",
+        "model.safetensors",
+        "privacy.json",
+        "privacy.txt",
+    }
+    said = json.loads((folder / "model.json").read_text())
+    assert said == {
+        "format": 1,
+        "pate": pate.__version__,
+        "input": {"kind": "features", "shape": [6], "dtype": "float32", "range": None, "means": "as trained"},
+        "features": None,
+        "network": {"class_path": "models.Linear"},
+        "network_input": [6],
+        "label_names": ["a", "b", "c", "d"],
+        "cut": 0.5,
+        "constant_answers": {},
+    }
+    weights = load_file(folder / "model.safetensors")
+    assert set(weights) == {"departs", "constant_logits", "network.1.weight", "network.1.bias"}
+
+
+def test_the_same_bytes_again(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where the folder was lost, damaged, or half-written by a process that was killed."""
+    folder = copied / "public" / "student" / "model"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (folder / "model.safetensors").write_bytes(b"")
+    (folder.with_name(".model.0123") / "x").mkdir(parents=True)
+    words = ["student", "fit", "--config", str(copied / "public" / "student_fit.yaml"), "--run", str(copied)]
+    assert cli.main(words) == 0
+    assert "finished" in capsys.readouterr().out
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert not list(folder.parent.glob(".model*"))
+
+
+def test_a_student_of_true_labels_stays(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The statement does not speak of it."""
+    words = ["student", "fit", "--config", str(copied / "public" / "student_fit.yaml"), "--run", str(copied)]
+    assert cli.main([*words, "--overwrite", "--data.labels=truth"]) == 0
+    assert "of released labels, as others are PRIVATE, got labels='truth'" in capsys.readouterr().err
+    assert not (copied / "public" / "student" / "model").exists()
+
+
+def test_pictures_through_components(faces: Path, tmp_path: Path) -> None:
+    source = CelebA(faces, size=12, features=PublicPCA(8))
+    student = student_on(source, models.Linear)
+    away = carried(tmp_path, student, "models.Linear", source)
+    expected, paths = answers_in_run(student, source), pictures_of(faces)
+    found = away.predict_proba(paths)
+    assert np.abs(found - expected).max() < 1e-6 and np.ptp(expected[:, 2:], axis=0).min() > 0.05
+    assert (found[:, 0] == 0).all() and (away.predict(paths)[:, 1] == 1).all()
+    assert away.settings["constant_answers"].keys() == set(away.label_names[:2])
+    floats = raw(source)
+    pixels = np.rint(floats * 255).astype(np.uint8)
+    assert (away.predict_proba(floats) == found).all() and (away.predict_proba(pixels) == found).all()
+    opened = [Image.open(path) for path in paths]
+    assert (away.predict_proba(opened) == found).all()
+    assert (away.predict_proba([np.asarray(each) for each in opened]) == found).all()
+    assert (away.predict_proba(np.stack([np.asarray(each) for each in opened])) == found).all()
+    assert (away.predict_proba(torch.from_numpy(pixels)) == found).all()
+    assert np.abs(away.predict_proba(paths, batch_size=7) - found).max() < 1e-6
+    assert away.predict([]).shape == (0, len(source.label_names))
+
+
+def test_a_small_cnn(faces: Path, tmp_path: Path) -> None:
+    source = CelebA(faces, size=12)
+    student = student_on(source, partial(models.SmallCNN, widths=(8, 16), channels_last=True))
+    settings = {"class_path": "models.SmallCNN", "init_args": {"widths": [8, 16], "channels_last": True}}
+    away = carried(tmp_path, student, settings, source)
+    assert (away.predict_proba(pictures_of(faces)) == answers_in_run(student, source)).all()
+
+
+@pytest.mark.parametrize(
+    ("network", "settings"),
+    [
+        (partial(Own, width=3), {"class_path": f"{__name__}.Own", "init_args": {"width": 3}}),
+        (own_function, f"{__name__}.own_function"),
+    ],
+)
+def test_networks_of_one_s_own(network: Network, settings: Any, table: Arrays, tmp_path: Path) -> None:
+    student = student_on(table, network)
+    away = carried(tmp_path / "run", student, settings, table)
+    assert (away.predict_proba(raw(table)) == answers_in_run(student, table)).all()
+
+
+def test_a_backbone_leaves_with_its_student(faces: Path, tmp_path: Path) -> None:
+    """Its weights travel; its cache of features stays, and so does the file of weights that it began with."""
+    weights, cache = tmp_path / "weights.pt", tmp_path / "cache"
+    torch.save(Backbone((3, 12, 12), channels=3).state_dict(), weights)
+    factory = partial(Backbone, channels=3, weights=str(weights))
+    source = CelebA(faces, size=12, features=FrozenBackbone(factory, cache, batch_size=64))
+    student = student_on(source, models.Linear)
+    expected = answers_in_run(student, source)
+    away = carried(tmp_path / "run", student, "models.Linear", source)
+    shutil.rmtree(cache)
+    weights.unlink()
+    away = load_student(tmp_path / "run" / "model")
+    # other batches than those of the cache are rounded in another way
+    assert np.abs(away.predict_proba(pictures_of(faces)) - expected).max() < 1e-6
+    assert not cache.exists()
+    assert away.settings["features"]["init_args"] == {"channels": 3, "weights": None}
+    assert str(tmp_path) not in (tmp_path / "run" / "model" / "model.json").read_text()
+
+
+def test_a_map_without_a_module_stays(table: Arrays, tmp_path: Path) -> None:
+    source = Arrays(table.path, features=Halved())
+    student = student_on(source, models.Linear)
+    with pytest.raises(ValueError, match=r"a feature map that as_module knows .*, got .*\.Halved"):
+        carried(tmp_path / "run", student, "models.Linear", source)
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_a_map_of_one_s_own(table: Arrays, tmp_path: Path) -> None:
+    source = Arrays(table.path, features=Doubled())
+    student = student_on(source, models.Linear)
+    away = carried(tmp_path / "run", student, "models.Linear", source)
+    assert (away.predict_proba(raw(table)) == answers_in_run(student, source)).all()
+
+
+def test_offline_and_without_what_trained_it(finished: Path) -> None:
+    """In a new process without sockets, Lightning or matplotlib."""
+    script = f"""
+import socket, sys
+def refused(*args, **options):
+    raise AssertionError("a socket")
+socket.socket.connect = refused
+import numpy as np
+import pate
+student = pate.load_student({str(finished / "public" / "student" / "model")!r})
+assert student.predict(np.zeros((3, 6))).shape == (3, 4)
+assert not {{"pytorch_lightning", "matplotlib", "torchmetrics", "torchvision"}} & set(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (np.zeros((3, 5)), r"features of shape \[N, 6\], got shape=\[3, 5\]"),
+        (np.full((3, 6), np.nan), "finite features, got numbers_that_are_not=18"),
+        (np.array(["a"]), "an array of numbers"),
+        ("data.npz", "samples in a list or an array, got samples='str'"),
+        (7, "samples in a list or an array, got samples='int'"),
+    ],
+)
+def test_features_that_do_not_fit(finished: Path, samples: Any, message: str) -> None:
+    student = load_student(finished / "public" / "student" / "model")
+    with pytest.raises(ValueError, match=message):
+        student.predict(samples)
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (np.zeros((3, 6), dtype=np.uint8), r"pictures of shape \[N, 3, 12, 12\], got shape=\[3, 6\]"),
+        (np.full((2, 3, 12, 12), 200.0), r"uint8 pictures, or floats in \[0, 1\], got minimum=200.0, maximum=200.0"),
+        (np.full((2, 3, 12, 12), np.nan), r"uint8 pictures, or floats in \[0, 1\], got minimum=nan"),
+        (["no.jpg"], "a readable picture, got no.jpg"),
+        ([np.zeros((4, 4))], r"PIL pictures, paths or uint8 \[height, width, 3\], got shape=\(4, 4\)"),
+        (Path("no.jpg"), "samples in a list or an array"),
+    ],
+)
+def test_pictures_that_do_not_fit(faces: Path, tmp_path: Path, samples: Any, message: str) -> None:
+    source = CelebA(faces, size=12)
+    away = carried(tmp_path, student_on(source, models.Linear), "models.Linear", source)
+    with pytest.raises(ValueError, match=message):
+        away.predict(samples)
+
+
+def broken(folder: Path, what: str) -> None:
+    path = folder / "model.json"
+    said = json.loads(path.read_text())
+    if what == "class":
+        said["network"] = "gone_package.Network"
+    elif what == "settings":
+        said["network"] = {"class_path": "models.Linear", "init_args": {"depth": 3}}
+    elif what == "layers":
+        said["network"] = {"class_path": "models.MLP", "init_args": {"hidden": [7]}}
+    elif what == "format":
+        said["format"] = 2
+    elif what == "part":
+        del said["cut"]
+    elif what == "weights":
+        (folder / "model.safetensors").write_bytes(b"123456789")
+    elif what == "statement":
+        (folder / "privacy.txt").unlink()
+    path.write_text("{" if what == "json" else json.dumps(said))
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("class", r"the network gone_package.Network to be found here \(install its package.*missing='gone_package"),
+        ("settings", "a network models.Linear that takes the settings it was saved with, got .*depth"),
+        ("layers", "the layers that .*model.safetensors has weights of, got .*Missing key"),
+        ("format", "a student of format 1, which this version of pate reads, got format=2"),
+        ("part", r"cut in .*model.json, got missing=\['cut'\]"),
+        ("weights", "Expected weights in .*model.safetensors"),
+        ("statement", "`pate student fit` leaves in public/student of a run, got missing='.*privacy.txt'"),
+        ("json", "Expected JSON in .*model.json"),
+    ],
+)
+def test_a_folder_that_is_not_whole(finished: Path, tmp_path: Path, what: str, message: str) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(finished / "public" / "student" / "model", folder)
+    broken(folder, what)
+    with pytest.raises(ValueError, match=message) as refused:
+        load_student(folder)
+    assert "\n" not in str(refused.value)
+
+
+def test_no_folder_and_no_device(finished: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the model/ that `pate student fit` leaves in public/student of a run"):
+        load_student(tmp_path)
+    with pytest.raises(ValueError, match="a device of this machine, got device='abacus'"):
+        load_student(finished / "public" / "student" / "model", device="abacus")
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    place = tmp_path / "model"
+
+    def fill(content: str) -> None:
+        with replacing_folder(place) as new:
+            (new / "a").write_text(content)
+            assert content != "killed"
+
+    fill("old")
+    with pytest.raises(AssertionError):
+        fill("killed")
+    assert (place / "a").read_text() == "old" and list(tmp_path.iterdir()) == [place]
+    with replacing_folder(place) as new:
+        (new / "b").write_text("new")
+    assert [path.name for path in place.iterdir()] == ["b"] and list(tmp_path.iterdir()) == [place]
