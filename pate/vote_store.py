@@ -187,8 +187,7 @@ class VoteStore:
         found = 0
         for path in sorted(self.folder.glob("votes_*.npy"), key=_first_teacher):
             if (behind := _teachers_behind(path)) is not None:
-                give = "ballots [N, T, C] of every teacher, which are needed here, in place of counts"
-                expect(not ballots, f"{give}; NoisyVotes, for one, takes counts", teachers_with_counts_alone=behind)
+                expect_no_counts(behind if ballots else 0)
                 expect(found + behind <= num_teachers, f"votes of {num_teachers} teachers", found=found + behind)
                 counts += _counts_in(path, (len(ids), counts.shape[1]), behind)[chosen]
                 found += behind
@@ -207,6 +206,12 @@ class VoteStore:
         expect(found == num_teachers, f"votes of {num_teachers} teachers", found=found)
         votes = Votes(counts=counts, num_teachers=num_teachers, ballots=said if ballots else None)
         return votes, [ids[row] for row in chosen]
+
+
+def expect_no_counts(teachers: int) -> None:
+    """Raise ``ValueError`` unless ``teachers``, the number of those of whom counts alone are known, is 0."""
+    give = "ballots [N, T, C] of every teacher, which are needed here, in place of counts"
+    expect(teachers == 0, f"{give}; NoisyVotes, for one, takes counts", teachers_with_counts_alone=teachers)
 
 
 def finished_votes(run: Run) -> VoteStore:

@@ -150,7 +150,7 @@ def damage_value(path: Path) -> None:
     ("damage", "message"),
     [
         (damage_nothing_there, "an .npz file of votes without pickled objects, got missing="),
-        (damage_pickles, "Object arrays cannot be loaded"),
+        (damage_pickles, "an array of Python objects, which is never read"),
         (damage_cut, "an .npz file of votes without pickled objects in"),
         (damage_no_names, "missing=['label_names']"),
         (damage_unknown, "unknown=['ballot']"),

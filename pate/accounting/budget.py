@@ -22,6 +22,10 @@ from pate.validation import expect, expect_open_unit, expect_positive
 _SLACK = 1e-12  # relative; sums of the same costs in another order differ by less
 
 
+class BudgetExceededError(ValueError):
+    """A release and all earlier ones together would cost more than a budget, or more than can be stated."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Budget:
     """The limit on what all releases from one private data set may cost together.
@@ -214,12 +218,12 @@ def make_filter(budget: Budget, spent: Cost, query: Cost) -> PrivacyFilter:
     """
     by_renyi, by_gaussian = _reach(budget, spent, query)
     longest = max(by_renyi, by_gaussian)
-    expect(
-        longest > 0,
-        f"epsilon <= {exact_text(budget.max_epsilon)} at delta = {exact_text(budget.delta)} under"
-        f" {budget.neighboring_relation.value} after one query",
-        epsilon=_say(budget, after(spent, query, 1)),
-    )
+    if longest == 0:
+        raise BudgetExceededError(
+            f"Expected epsilon <= {exact_text(budget.max_epsilon)} at delta = {exact_text(budget.delta)} under"
+            f" {budget.neighboring_relation.value} after one query, got epsilon="
+            f"{_say(budget, after(spent, query, 1))!r}"
+        )
     last = after(spent, query, longest)
     max_delta0 = _share(budget, last)
     if by_gaussian > by_renyi:
@@ -244,7 +248,7 @@ def refuse(budget: Budget, bounds: PrivacyFilter, total: Cost, affordable: int) 
             "Expected a release that a Gaussian mechanism dominates, because the budget of the ledger is kept in"
             " Gaussian differential privacy since its first release, got one that is known by its Renyi curve alone"
         )
-    raise ValueError(
+    raise BudgetExceededError(
         f"Expected epsilon <= {exact_text(budget.max_epsilon)} at delta = {exact_text(budget.delta)} under"
         f" {budget.neighboring_relation.value} with all earlier releases (delta0 <= {bounds.max_delta0:.3g}),"
         f" got epsilon={epsilon_text(bounds.epsilon(budget, total), 4)} (delta0={total.delta0:.3g});"
@@ -257,7 +261,9 @@ def _reach(budget: Budget, spent: Cost, query: Cost) -> tuple[int, int]:
     costs = bool(query.rdp.max() > 0 or query.log_survival < 0)
     expect(costs, "a query that costs something", cost=0.0)
     kept = [keeps for keeps in (_renyi_keeps, _gaussian_keeps) if keeps(budget, spent)]
-    expect(kept, f"epsilon <= {exact_text(budget.max_epsilon)} before this release", epsilon=_say(budget, spent))
+    if not kept:
+        most = f"epsilon <= {exact_text(budget.max_epsilon)} before this release"
+        raise BudgetExceededError(f"Expected {most}, got epsilon={_say(budget, spent)!r}")
 
     def reach(keeps: Callable[[Budget, Cost], bool]) -> int:
         return largest_count_where(lambda n: keeps(budget, after(spent, query, n))) if keeps in kept else 0

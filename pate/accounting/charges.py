@@ -13,6 +13,7 @@ import numpy as np
 
 from pate.accounting.accountant import RDPAccountant
 from pate.accounting.base import Event, event_from_dict, total_cost
+from pate.accounting.budget import BudgetExceededError
 from pate.accounting.cost import DEFAULT_ORDERS, Cost
 from pate.accounting.relation import NeighboringRelation
 from pate.typing import FloatArray
@@ -47,7 +48,9 @@ def epsilon_after(charges: Sequence[Charge], asked: Charge, *, relation: Neighbo
     expect_open_unit(delta=delta)
     accountant = account([*charges, asked], relation)
     tests = accountant.delta0
-    expect(delta > tests, f"delta > {tests:.3g}, what the stability tests of all queries cost", delta=delta)
+    if delta <= tests:
+        most = f"delta > {tests:.3g}, what the stability tests of all queries cost"
+        raise BudgetExceededError(f"Expected {most}, got delta={delta!r}")
     return accountant.get_epsilon(delta=delta)
 
 

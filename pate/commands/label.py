@@ -25,10 +25,11 @@ def main(args: Sequence[str], preset: Preset = ALONE) -> None:
     parsed = parse_with_votes(parser, args, preset, before=[] if shown else completed(args, preset))
     made = parser.instantiate(parsed)
     asked = LabelSettings(**{field.name: made[field.name] for field in fields(LabelSettings)})
-    bring_votes(parser, parsed, made.data)
+    bring_votes(parser, parsed, made.data, asked)
     run = open_run(parsed, without_votes(settings(parser, parsed)))
     if asked.target_epsilon is not None:
-        asked = asked.resolved(finished_votes(run).manifest())
+        manifest = finished_votes(run).manifest()
+        asked = asked.resolved(manifest.panel, len(manifest.ids))
         _write_noise(run.config["aggregator"], asked.aggregator)
     label(run, asked)
     print((run.root / LABEL.outputs[-1]).read_text(), end="")

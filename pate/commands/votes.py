@@ -11,7 +11,8 @@ from pate.commands.parsing import Preset, parse, settings, with_saved
 from pate.data.source import DataSource, located
 from pate.runs import Json
 from pate.runs.locks import lock_run
-from pate.stages.votes_import import VotesFrom, import_votes, open_votes_run
+from pate.stages.label import LabelSettings
+from pate.stages.votes_import import VotesFrom, import_votes, open_votes_run, served
 from pate.validation import expect
 from pate.votes_file import read_silos
 
@@ -66,8 +67,13 @@ def parse_with_votes(
     return parsed
 
 
-def bring_votes(parser: ArgumentParser, parsed: Namespace, data: DataSource | None) -> None:
-    """Import the votes that are asked for into the run, which is locked until the command ends."""
+def bring_votes(
+    parser: ArgumentParser, parsed: Namespace, data: DataSource | None, asked_of_them: LabelSettings
+) -> None:
+    """Import the votes that are asked for into the run, which is locked until the command ends.
+
+    Votes from which nothing could be released as ``asked_of_them`` are refused, and leave nothing in the run.
+    """
     if parsed.votes is None:
         return
     path = located(parsed.votes)
@@ -76,7 +82,9 @@ def bring_votes(parser: ArgumentParser, parsed: Namespace, data: DataSource | No
     root = Path(parsed.run)
     lock_run(root)
     described: Json | None = settings(parser, parsed)["data"]
-    import_votes(open_votes_run(root, votes, data=described, overwrite=parsed.overwrite), votes, data)
+    run = open_votes_run(root, votes, data=described, overwrite=parsed.overwrite)
+    served(asked_of_them, run, votes)
+    import_votes(run, votes, data)
 
 
 def without_votes(content: Json) -> Json:

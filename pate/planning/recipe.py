@@ -43,17 +43,19 @@ def _head() -> str:
 
 
 def _line(trial: Trial, taken: bool) -> str:
-    accuracy, f1 = (
-        f"{mean:.4f} +-{error:.4f}" for mean, error in (_spread(trial, by) for by in ("accuracy", "macro_f1"))
-    )
+    accuracy, f1 = (_figure(*_spread(trial, by)) for by in ("accuracy", "macro_f1"))
     left = f"{trial.num_teachers:>10}{trial.records:>17.1f}{trial.teacher_accuracy:>14.4f}   {trial.aggregator:<14}"
     return f"{left}{accuracy:>17}{f1:>20}{'  <- take' if taken else ''}"
 
 
-def _spread(trial: Trial, by: str) -> tuple[float, float]:
-    """Return the mean of a figure, and its standard error over simulated tasks; 0 for a single one."""
+def _figure(mean: float, error: float | None) -> str:
+    return f"{mean:.4f}" if error is None else f"{mean:.4f} +-{error:.4f}"
+
+
+def _spread(trial: Trial, by: str) -> tuple[float, float | None]:
+    """Return the mean of a figure, and its standard error over simulated tasks; None for a single one."""
     each = trial.each(by)
-    return float(each.mean()), float(each.std(ddof=1) / len(each) ** 0.5) if len(each) > 1 else 0.0
+    return float(each.mean()), float(each.std(ddof=1) / len(each) ** 0.5) if len(each) > 1 else None
 
 
 def _advice(found: Swept, choice: Trial) -> list[str]:
@@ -121,7 +123,8 @@ def draw_sweep(path: Path, found: Swept) -> None:
                 means, errors = zip(*(_spread(trial, by) for trial in held), strict=True)
                 label = f"epsilon {epsilon:g}" + ("" if name == "Rounds" else ", one round")
                 axes.errorbar(
-                    [trial.num_teachers for trial in held], means, yerr=errors, color=colour, linestyle=style,
+                    [trial.num_teachers for trial in held], means, yerr=None if None in errors else errors,
+                    color=colour, linestyle=style,
                     marker=".", capsize=2, linewidth=1.4, label=label,
                 )  # fmt: skip
             choice = found.choice(epsilon)

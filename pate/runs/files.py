@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,13 @@ _BLOCK = 1 << 22  # bytes read at once
 
 
 @contextmanager
-def replacing(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
-    """Open a temporary file beside ``path`` for writing, and rename it to ``path`` once it is complete and on disk."""
+def replacing(path: Path, mode: str = "wb", *, folder: Path | None = None) -> Iterator[IO[Any]]:
+    """Open a temporary file for writing, and rename it to ``path`` once it is complete and on disk.
+
+    It lies beside ``path``, or in another ``folder`` of the same file system.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    beside = (folder or path.parent) / f".{path.name}.{secrets.token_hex(8)}"
     try:
         with beside.open(mode) as file:
             yield file
@@ -173,13 +176,18 @@ def read_arrays(
         ValueError: if the file is missing or damaged, holds pickled objects, or lacks an array.
     """
     expect(path.is_file(), what, missing=str(path))
+    if not is_zipfile(path):
+        # numpy would take it for a pickle, and advise to trust it
+        raise ValueError(f"Expected {what} in {path}, got another kind of file, or one that is cut off")
     try:
         # numpy leaves a file open that it cannot read
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     # what is raised depends on where a file ends or was changed
     except (OSError, ValueError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error) as error:
-        raise ValueError(f"Expected {what} in {path}, got: {error}") from None
+        objects = isinstance(error, ValueError) and "allow_pickle" in str(error)
+        found = "an array of Python objects, which is never read" if objects else f"a damaged one ({error})"
+        raise ValueError(f"Expected {what} in {path}, got {found}") from None
     missing = [name for name in required if name not in arrays]
     expect(not missing, f"the arrays {', '.join(required)} in {path}", missing=missing)
     return arrays

@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
@@ -15,10 +15,11 @@ from typing import IO
 
 import numpy as np
 
-from pate.accounting.budget import Budget
+from pate.accounting.budget import Budget, BudgetExceededError
 from pate.accounting.calibration import Target
-from pate.accounting.charges import epsilon_after
+from pate.accounting.charges import Charge, epsilon_after
 from pate.accounting.ledger import Ledger
+from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import Questions, describe, make_statement
 from pate.aggregators.base import Aggregator, Release
 from pate.mechanisms.noise import draw_seed, private_generator, seeded_generator
@@ -33,8 +34,8 @@ from pate.stages.target import meeting
 from pate.typing import IntArray
 from pate.validation import expect, expect_count, expect_open_unit
 from pate.version import __version__
-from pate.vote_store import VoteManifest, VoteStore, finished_votes
-from pate.votes import Votes
+from pate.vote_store import VoteStore, finished_votes
+from pate.votes import Panel, Votes
 
 _RELEASE = "release"  # key in the stage's state and in the statement: the number of their release
 _STATEMENT = "statement"  # key in the stage's state: the digest of the statement
@@ -84,13 +85,12 @@ class LabelSettings:
         use = f"--predictions, which {name} needs" if needed else f"no --predictions, of which {name} makes no use"
         expect(needed == (self.predictions is not None), use, predictions=self.predictions and str(self.predictions))
 
-    def resolved(self, manifest: VoteManifest) -> LabelSettings:
-        """Return the settings for given votes: the number of queries, and noise that meets the target if there is one.
+    def resolved(self, panel: Panel, size: int) -> LabelSettings:
+        """Return the settings for votes of ``panel`` on ``size`` samples: the number of queries, and noise for the target.
 
         Repeating it changes nothing. Raises ``ValueError`` if there are fewer samples than queries, no noise meets the
         target, or the budget is below it.
         """
-        size = len(manifest.ids)
         number = size if self.num_queries is None else self.num_queries
         expect(number <= size, f"num_queries <= {size}", num_queries=number)
         found = replace(self, num_queries=number)
@@ -102,7 +102,7 @@ class LabelSettings:
             num_queries=number,
             neighboring_relation=self.aggregator.neighboring_relation,
         )
-        return replace(found, aggregator=meeting(self.aggregator, target, manifest.panel, self.budget))
+        return replace(found, aggregator=meeting(self.aggregator, target, panel, self.budget))
 
     @property
     def budget(self) -> Budget | None:
@@ -132,7 +132,7 @@ def label(run: Run, settings: LabelSettings) -> None:
     # labels that could not be sealed would be paid for and lost
     sealing_key(run)
     manifest = store.manifest()
-    settings = settings.resolved(manifest)
+    settings = settings.resolved(manifest.panel, len(manifest.ids))
     rows = np.random.default_rng(settings.query_seed).permutation(len(manifest.ids))[: settings.num_queries]
     queries = Queries(
         ids=np.array(manifest.ids)[rows],
@@ -207,14 +207,12 @@ def _pay_and_release(
         rehearse(aggregator, panel, predictions=predictions, features=features)
         file = _reserve_room(stack, run, queries)
         pending = pending_release(run, _digest_of(settings, queries, store, asked), draw_seed())
+        _expect_within(budget, (), (events, len(rows)), aggregator.neighboring_relation, queries.delta)
         with _naming_ledger(ledger):
-            book, relation = ledger.book(), aggregator.neighboring_relation
-            paid = any(entry.token == pending.token for entry in book.entries)
-            if not paid:
-                # raises where failures alone cost delta, with a budget or without
-                epsilon = epsilon_after(book.charges(), (events, len(rows)), relation=relation, delta=queries.delta)
-                most = f"epsilon <= {settings.max_epsilon} (--max_epsilon) with all earlier releases"
-                expect(budget is None or epsilon <= budget.max_epsilon, most, epsilon=epsilon)
+            book = ledger.book()
+            if not any(entry.token == pending.token for entry in book.entries):
+                charges, relation = book.charges(), aggregator.neighboring_relation
+                _expect_within(budget, charges, (events, len(rows)), relation, queries.delta)
         pending.write()
         with _naming_ledger(ledger):
             release = ledger.reserve(
@@ -293,19 +291,22 @@ def _reserve_room(stack: ExitStack, run: Run, queries: Queries) -> IO[bytes]:
     names = queries.ids.nbytes + len(json.dumps([queries.label_names, queries.aggregator]))
     size = 18 * len(queries.ids) * len(queries.label_names) + names + _STATEMENT_BYTES
     try:
-        for old in run.public.glob(f".{labels_file(run).name}.*"):
-            old.unlink()  # left half-written by a killed command; nobody else has the lock
-        for folder in (run.private, run.public, run.root):
-            probe = folder / f".probe.{secrets.token_hex(8)}"
+        for folder in (run.private, run.public):
+            for old in folder.glob(f".{labels_file(run).name}.*"):
+                old.unlink()  # left half-written by a killed command; nobody else has the lock
+        for folder in (run.public, run.root, run.private):
+            probe = run.private / f".probe.{secrets.token_hex(8)}"
             probe.touch()
-            probe.unlink()
+            # a rename is whole within one file system only
+            probe.replace(folder / probe.name).unlink()
         for left in (LABEL.state, LABEL.config, *LABEL.outputs):
             if (run.root / left).exists():
                 # a second name can be made only where the first one may be removed
                 probe = (run.root / left).with_name(f".probe.{secrets.token_hex(8)}")
                 os.link(run.root / left, probe)
                 probe.unlink()
-        file: IO[bytes] = stack.enter_context(replacing(labels_file(run)))
+        # labels that nobody has stated yet are not public: a killed command leaves them where they belong
+        file: IO[bytes] = stack.enter_context(replacing(labels_file(run), folder=run.private))
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, size)
     except OSError as error:
@@ -313,20 +314,33 @@ def _reserve_room(stack: ExitStack, run: Run, queries: Queries) -> IO[bytes]:
     return file
 
 
+def _expect_within(
+    budget: Budget | None, earlier: Sequence[Charge], asked: Charge, relation: NeighboringRelation, delta: float
+) -> None:
+    """Raise ``ValueError`` if ``asked`` and ``earlier`` charges exceed a budget, or if failures alone cost ``delta``."""
+    epsilon = epsilon_after(earlier, asked, relation=relation, delta=delta)
+    if budget is not None and epsilon > budget.max_epsilon:
+        most = f"epsilon <= {budget.max_epsilon} (--max_epsilon){' with all earlier releases' if earlier else ''}"
+        raise BudgetExceededError(f"Expected {most}, got {epsilon=}")
+
+
 @contextmanager
 def _naming_ledger(ledger: Ledger) -> Iterator[None]:
-    """Add to an error which ledger refused the release, and which earlier runs it counts."""
+    """Add to an error of which ledger it speaks and, where earlier releases are what is too much, which runs made them."""
     try:
         yield
     except ValueError as error:
+        said = f"The ledger {ledger.path}"
         earlier = sorted({entry.run for entry in ledger.entries()})
-        if not earlier:
+        if isinstance(error, BudgetExceededError) and earlier:
+            raise ValueError(
+                f"{error}. {said} counts what runs on these private data released before ({', '.join(earlier)}),"
+                " deleted ones too: ask for less, label other data, or, if the records are nobody's, as drawn faces are,"
+                " delete it to begin anew"
+            ) from None
+        if str(ledger.path) in str(error):
             raise
-        raise ValueError(
-            f"{error}. The ledger {ledger.path} counts what runs on these private data released before"
-            f" ({', '.join(earlier)}), deleted ones too: label other data, or, if the records are nobody's, as drawn"
-            " faces are, delete it to begin anew"
-        ) from None
+        raise ValueError(f"{error} ({ledger.path})") from None
 
 
 def _settle_and_state(run: Run, aggregator: Aggregator, released: ReleasedLabels) -> None:

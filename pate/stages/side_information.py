@@ -9,7 +9,7 @@ import numpy as np
 
 from pate.data.records import Role
 from pate.data_file import load_data
-from pate.runs import VOTES_IMPORT, Run, first_stage
+from pate.runs import VOTES_IMPORT, Json, Run, first_stage
 from pate.runs.files import read_arrays
 from pate.typing import FloatArray, StrArray
 from pate.validation import expect
@@ -44,10 +44,7 @@ def read_features(run: Run, wanted: StrArray, made_by: Mapping[str, str], *, nee
     # votes from elsewhere name samples by their ids, which were compared with those of the records
     elsewhere = first_stage(run) is VOTES_IMPORT
     if elsewhere:
-        begun = run.state(VOTES_IMPORT)
-        known = begun is not None and begun["config"].get("data") is not None
-        give = "features [N, F] in the votes, or --config data.yaml with their public records"
-        expect(known, f"{give}, which {needed_by} needs; another --aggregator may need none", features=None)
+        expect_features((run.state(VOTES_IMPORT) or {"config": {}})["config"].get("data"), needed_by=needed_by)
     data = load_data(run)
     if not elsewhere:
         same = data.fingerprint(Role.PUBLIC) == made_by.get("data")
@@ -55,3 +52,9 @@ def read_features(run: Run, wanted: StrArray, made_by: Mapping[str, str], *, nee
     public = data.records(Role.PUBLIC)
     rows = public.features[rows_of(wanted, public.ids)]
     return np.asarray(rows, dtype=np.float64).reshape(len(wanted), -1)
+
+
+def expect_features(data: Json | None, *, needed_by: str) -> None:
+    """Raise ``ValueError`` unless votes that bring no features come with the ``data`` of their public records."""
+    give = "features [N, F] in the votes, or --config data.yaml with their public records"
+    expect(data is not None, f"{give}, which {needed_by} needs; another --aggregator may need none", features=None)

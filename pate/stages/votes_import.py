@@ -13,10 +13,12 @@ from pate.data.records import Role
 from pate.data.source import DataSource
 from pate.data_file import kept_words, load_ledger
 from pate.runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Json, Run, digest, made_key, read_key, write_json
+from pate.stages.label import LabelSettings
 from pate.stages.ledger_file import Kept, choose_ledger_of, expect_ledger, open_ledger, with_ledger
+from pate.stages.side_information import expect_features
 from pate.validation import expect
-from pate.vote_store import VoteStore
-from pate.votes_file import NamedVotes, expect_joined, features_in, total_teachers
+from pate.vote_store import VoteStore, expect_no_counts
+from pate.votes_file import NamedVotes, expect_joined, features_in, panel_of, total_teachers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +86,26 @@ def open_votes_run(root: Path, votes: VotesFrom, *, data: Json | None = None, ov
     run = with_ledger(replace(run, config=known | asked), ledger)
     expect_ledger(run)
     return run
+
+
+def served(settings: LabelSettings, run: Run, votes: VotesFrom) -> LabelSettings:
+    """Return the settings of a release from votes that are about to be imported, resolved for them. Writes nothing.
+
+    Args:
+        settings: the queries, the mechanism and the budget.
+        run: what `open_votes_run` returned.
+        votes: the votes.
+
+    Raises:
+        ValueError: if no noise meets the target, or the mechanism needs what neither votes nor data bring.
+    """
+    silos, aggregator = votes.silos, settings.aggregator
+    found = settings.resolved(panel_of(silos), len(silos[0].ids))
+    if aggregator.needs_ballots:
+        expect_no_counts(sum(silo.num_teachers or 0 for silo in silos if silo.ballots is None))
+    if aggregator.needs_features and features_in(silos) is None:
+        expect_features(run.config["data"], needed_by=type(aggregator).__name__)
+    return found
 
 
 def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> None:

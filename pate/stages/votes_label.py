@@ -16,8 +16,7 @@ from pate.runs.locks import lock_run, release_locks
 from pate.runs.released import ReleasedLabels
 from pate.stages import label as stage
 from pate.stages.label import LabelSettings
-from pate.stages.votes_import import VotesFrom, import_votes, open_votes_run
-from pate.vote_store import finished_votes
+from pate.stages.votes_import import VotesFrom, import_votes, open_votes_run, served
 from pate.votes_file import NamedVotes, read_silos
 
 
@@ -75,9 +74,9 @@ def label(
     lock_run(root)
     try:
         opened = open_votes_run(root, source, data=described, overwrite=overwrite)
-        import_votes(opened, source, records)
         # as with `pate label`, the run's settings hold the noise that is found
-        asked = settings.resolved(finished_votes(opened).manifest())
+        asked = served(settings, opened, source)
+        import_votes(opened, source, records)
         labelled = replace(opened, config=_config_of(asked))
         stage.label(labelled, asked)
         released = ReleasedLabels.load(labelled)

@@ -33,7 +33,7 @@ SIGNS = {
     "teachers fit": "private/teachers/teachers_00002.pt",
     "between checkpoints": "private/teachers/*.ckpt",
     "teachers vote": "private/teachers_vote.json",
-    "label": "public/.labels.npz.*",
+    "label": "private/.labels.npz.*",
     "label reserved": "private/label/*.json",
     "label written": "public/labels.npz",
     "student fit": "public/student/last.ckpt",

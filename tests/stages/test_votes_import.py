@@ -139,8 +139,14 @@ def test_all_runs_on_the_votes_share_one_budget(place: Path, capsys: Captured) -
     assert label("--votes=votes.npz", "--max_epsilon=60") == 0
     os.symlink("votes.npz", "linked.npz")
     for path in ("votes.npz", "linked.npz"):
-        error = refused(capsys, f"--votes={path}", "--max_epsilon=60", "--num_queries=100", run="runs/two")
-        assert "epsilon <= 60" in error and "(mine)" in error
+        error = refused(capsys, f"--votes={path}", "--max_epsilon=60", run="runs/two")
+        assert "epsilon <= 60" in error and "(mine)" in error and "label other data" in error
+    # where the release alone is too much, other data are no way out
+    error = refused(capsys, "--votes=votes.npz", "--max_epsilon=60", "--num_queries=100", run="runs/two")
+    assert "epsilon <= 60" in error and "label other data" not in error
+    error = refused(capsys, "--votes=votes.npz", "--max_epsilon=90", "--num_queries=1", run="runs/two")
+    assert "the budget of the ledger, max_epsilon=60" in error and "votes.ledger.sqlite" in error
+    assert "label other data" not in error
     assert label("--votes=votes.npz", "--num_queries=1", run="runs/two") == 0
     assert [entry.run for entry in read_ledger(Path("votes.ledger.sqlite")).entries] == ["mine", "two"]
     # a ledger of one's own choice
@@ -179,7 +185,8 @@ def test_counts_do_not_serve_an_aggregator_that_needs_ballots(place: Path, capsy
     part(made_votes(), slice(0, 20), counts=True).save(Path("votes.npz"))
     error = refused(capsys, "--votes=votes.npz", aggregator=TAU)
     assert "Expected ballots [N, T, C] of every teacher" in error and spent() == 0
-    assert label() == 0
+    assert not Path("runs/mine").exists()
+    assert label("--votes=votes.npz") == 0
     assert spent() == 1
 
 

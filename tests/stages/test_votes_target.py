@@ -25,6 +25,21 @@ KNOWN = (
 # A target
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--max_epsilon=1",), "target_epsilon <= 1.0 (--max_epsilon)"),
+        (("--num_queries=1000",), "num_queries <= 100"),
+        (("--aggregator=tests.aggregators.test_features.VotesWhereKnown",), "features [N, F] in the votes, or --config"),
+    ],
+)
+def test_votes_of_a_refused_target_stay_where_they_were(
+    words: tuple[str, ...], message: str, place: Path, capsys: Captured
+) -> None:
+    error = refused(capsys, "--votes=votes.npz", "--target_epsilon=2", *words, aggregator=("--aggregator=NoisyVotes",))
+    assert message in error and not Path("runs/mine").exists() and spent() == 0
+
+
 @pytest.mark.parametrize("votes", ["votes.npz", "silos"])
 @pytest.mark.parametrize(
     "aggregator",
