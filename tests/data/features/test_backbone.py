@@ -17,9 +17,9 @@ from torch import Tensor, nn
 import models
 from pate import cli
 from pate.data import ArrayFeatures, CelebA, FrozenBackbone, Role
-from pate.data.images import ImageFiles
 from pate.data.faces import write_celeba_folder
 from pate.data.features.backbone import _contents
+from pate.data.images import ImageFiles
 from pate.runs import digest
 
 CALLS = 0
