@@ -166,7 +166,7 @@ def test_nothing_private_leaves(finished: Path) -> None:
         "pate": pate.__version__,
         "input": {"kind": "features", "shape": [6], "dtype": "float32", "range": None, "means": "as trained"},
         "features": None,
-        "network": {"class_path": "models.Linear"},
+        "network": {"class_path": "pate.models.Linear"},
         "network_input": [6],
         "label_names": ["a", "b", "c", "d"],
         "cut": 0.5,
@@ -348,7 +348,7 @@ def broken(folder: Path, what: str) -> None:
     ("what", "message"),
     [
         ("class", r"the network gone_package.Network to be found here \(install its package.*missing='gone_package"),
-        ("settings", "a network models.Linear that takes the settings it was saved with, got .*depth"),
+        ("settings", "a network pate.models.Linear that takes the settings it was saved with, got .*depth"),
         ("layers", "the layers that .*model.safetensors has weights of, got .*Missing key"),
         ("format", "a student of format 1, which this version of pate reads, got format=2"),
         ("part", r"cut in .*model.json, got missing=\['cut'\]"),
