@@ -24,6 +24,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "student test": ("student", "test", "evaluate the student on the test set"),
     "student predict": ("student", "predict", "write the student's predictions"),
     "references": ("references", "main", "measure what a student is compared with (PRIVATE)"),
+    "report": ("report", "main", "write a page of HTML on a run"),
     "calibrate": ("calibrate", "main", "find the noise for a target epsilon"),
     "account": ("account", "main", "compute what queries would cost, from parameters alone"),
     "ledger show": ("ledger", "show", "list the releases of a ledger and what they cost"),

@@ -67,6 +67,26 @@ def expect_described(run: Run) -> None:
     expect(same, own, changed=str(run.data_config))
 
 
+def read_places(root: Path) -> tuple[DataSource | None, Path]:
+    """Return the source of the records that a run's ``data.yaml`` names, or None, and the place of the run's ledger.
+
+    Unlike `load_data` it reads nothing private, and so does not know whether the run was begun with these.
+
+    Raises:
+        ValueError: if that file is missing or damaged, or names a source that cannot be made.
+    """
+    path = root / "data.yaml"
+    expect(path.is_file(), "the folder of a run, with its data.yaml", missing=str(path))
+    try:
+        found = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, ValueError):
+        found = None
+    whole = isinstance(found, dict) and "data" in found and isinstance(found.get("ledger"), str | None)
+    expect(whole, "where data and ledger lie", damaged=str(path))
+    source = None if found["data"] is None else read_data(path)[1]
+    return source, Run(root, ledger=Path(found["ledger"]) if found.get("ledger") else None).ledger_path
+
+
 def load_ledger(root: Path) -> Path | None:
     """Return the ledger that ``data.yaml`` in a run's folder names; None if it names none or is missing.
 

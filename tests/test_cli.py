@@ -49,7 +49,7 @@ def test_every_command_helps(name: str, capsys: pytest.CaptureFixture[str]) -> N
     assert len(text.splitlines()) < 600
 
 
-LIGHT = ["run", "label", "calibrate", "account", "ledger show", "ledger verify", "frontier", "plan", "faces"]
+LIGHT = ["run", "label", "calibrate", "account", "ledger show", "ledger verify", "frontier", "plan", "faces", "report"]
 
 
 def expect_no_framework(*commands: tuple[list[str], int]) -> None:

@@ -47,7 +47,8 @@ ALLOWED = {
     "testing": {"accounting", "aggregators", "data", "mechanisms", "votes"},
     "planning": {"accounting", "aggregators", "data", "data_file", "linear", "runs", "student", "vote_store", "votes"},
 }
-ALLOWED["stages"] = set(ALLOWED) - {"planning", "testing"}
+ALLOWED["reporting"] = {"accounting", "data", "data_file", "runs", "vote_store", "votes"}
+ALLOWED["stages"] = set(ALLOWED) - {"planning", "reporting", "testing"}
 ALLOWED["commands"] = set(ALLOWED) - {"testing"}
 ALLOWED["cli"] = {"runs"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -108,6 +108,32 @@ def make_statement(
         "releases": [entry.to_dict() for entry in book.entries],
         "versions": dict(versions),
     }
+
+
+def continued(statement: Mapping[str, Any], book: Book) -> dict[str, Any]:
+    """Return ``statement`` on all releases that its ledger holds by now, those made after it too.
+
+    Args:
+        statement: what `make_statement` returned.
+        book: the content of its ledger.
+
+    Raises:
+        ValueError: if the ledger lacks rows that it held when the statement was made.
+    """
+    _expect_continues(statement, book)
+    own = statement["neighboring_relation"]
+    made = make_statement(
+        book,
+        Questions(**{field.name: statement[field.name] for field in fields(Questions)}),
+        relation=NeighboringRelation(own),
+        delta=statement["costs"][own]["delta"],
+        unit="record",
+        versions=statement["versions"],
+        of_this_run_alone=statement["ledger"]["of_this_run_alone"],
+    )
+    for name, guarantee in made["guarantees"].items():
+        guarantee["neighbors"] = statement["guarantees"][name]["neighbors"]  # which names the unit
+    return made
 
 
 def verify_statement(statement: Mapping[str, Any], book: Book | None = None) -> None:
@@ -271,10 +297,14 @@ def _expect_figures(
         expect(same, f"{name}={value} in the {kind} under {relation.value}, computed from the events", **{name: found})
 
 
-def _expect_of_ledger(statement: Mapping[str, Any], book: Book) -> None:
+def _expect_continues(statement: Mapping[str, Any], book: Book) -> None:
     head = Head(statement["ledger"]["rows"], statement["ledger"]["digest"])
     whole = "a ledger with all rows that it held when the statement was made (it may be an older copy)"
     expect(book.follows(head), whole, **head._asdict())
+
+
+def _expect_of_ledger(statement: Mapping[str, Any], book: Book) -> None:
+    _expect_continues(statement, book)
     listed, held = len(statement["releases"]), len(book.entries)
     expect(listed == held, f"a statement on all {held} releases of the ledger", releases=listed)
     for release, entry in zip(statement["releases"], book.entries, strict=True):

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from pate.commands.parsing import Preset
-from pate.commands.report import describe_run
+from pate.commands.summary import describe_run
 from pate.data_file import load_ledger
 from pate.runs import Run
 from pate.validation import expect

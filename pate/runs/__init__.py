@@ -13,6 +13,7 @@ from pate.runs.run import KEY_BYTES as KEY_BYTES
 from pate.runs.run import LABEL as LABEL
 from pate.runs.run import METRICS as METRICS
 from pate.runs.run import REFERENCES as REFERENCES
+from pate.runs.run import REPORT as REPORT
 from pate.runs.run import STUDENT as STUDENT
 from pate.runs.run import TEACHERS_FIT as TEACHERS_FIT
 from pate.runs.run import TEACHERS_VOTE as TEACHERS_VOTE

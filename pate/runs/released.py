@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import IO, Any, Self
 
 import numpy as np
@@ -24,6 +25,7 @@ from pate.votes import Panel
 
 _SEAL = "seal"
 _NEEDED = ("ids", "label_names", "num_teachers", "delta", "aggregator", "release", "labels", "mask", _SEAL)
+_WHAT = "the labels that `pate label` left"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,10 +120,27 @@ class ReleasedLabels(Queries):
             ValueError: if the file is missing, damaged or changed, or comes from another run.
         """
         path = labels_file(run)
-        arrays = read_arrays(path, _NEEDED, what="the labels that `pate label` left")
+        arrays = read_arrays(path, _NEEDED, what=_WHAT)
         seal = str(arrays.pop(_SEAL))
         same = seal == _seal(arrays, sealing_key(run))
         expect(same, f"labels in {path} as `pate label` of this run left them", seal=seal)
+        return cls._of(arrays)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a file that `save` wrote without comparing its seal, as whoever has the public files alone does.
+
+        Raises:
+            ValueError: if the file is missing or damaged, or its arrays do not fit together.
+        """
+        arrays = read_arrays(path, _NEEDED, what=_WHAT)
+        shape = (len(arrays["ids"]), len(arrays["label_names"]))
+        shapes = {name: arrays[name].shape for name in ("labels", "mask", "values") if name in arrays}
+        expect(set(shapes.values()) == {shape}, f"arrays of shape {shape} in {path}", **shapes)
+        return cls._of(arrays)
+
+    @classmethod
+    def _of(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         return cls(
             ids=arrays["ids"],
             label_names=tuple(arrays["label_names"].tolist()),

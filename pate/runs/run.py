@@ -62,6 +62,9 @@ KEY_BYTES = 32
 METRICS = "metrics.json"
 """Name of the file with test-set metrics, in the folders of the student and of the references."""
 
+REPORT = Path("public/report.html")
+"""The page on a run that may be published, relative to its folder."""
+
 
 class StageChangedError(ValueError):
     """A stage was begun with another configuration or other inputs, or its outputs have changed since."""
@@ -245,6 +248,9 @@ class Run:
             path = self.root / output
             if path.exists():
                 path.rename(path.with_name(f"{_trash(path)}{secrets.token_hex(8)}"))
+        if stage is LABEL:
+            # a page that states less than what other labels cost must not stay beside them
+            (self.root / REPORT).unlink(missing_ok=True)
         (self.root / stage.state).unlink(missing_ok=True)
         self._empty_trash(stage)
 
