@@ -18,7 +18,7 @@ from pate.accounting.events import BoundedRangeEvent, ComposedEvent, Event, Gaus
 from pate.accounting.figures import epsilon_text, exact_text
 from pate.accounting.ledger import Ledger, read_ledger
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import Questions, describe, make_statement, verify_statement
+from pate.accounting.statement import Questions, continued, describe, make_statement, verify_statement
 from pate.aggregators import ConfidentScreen, Peeling
 from pate.votes import Panel
 from tests.accounting import oracles
@@ -361,3 +361,28 @@ def test_epsilon_after_counts_all_that_was_charged(ledger: Ledger) -> None:
     assert epsilon == pytest.approx(account([(EVENTS, 60), (GAUSSIAN, 7)], REPLACE).get_epsilon(delta=1e-6), rel=1e-12)
     with pytest.raises(ValueError, match="Expected delta > 6e-08, what the stability tests"):
         epsilon_after(ledger.book().charges(), (EVENTS, 10), relation=REPLACE, delta=5e-8)
+
+
+@pytest.mark.parametrize("limit", [None, 40.0])
+def test_a_statement_is_continued(tmp_path: Path, limit: float | None) -> None:
+    """It says what a statement would that is made now."""
+    book = Ledger(tmp_path / "ledger.sqlite")
+    budget = None if limit is None else Budget(max_epsilon=limit, delta=1e-5, neighboring_relation=REPLACE)
+    book.settle(book.reserve(GAUSSIAN, count=5, run="one", description="", seeded=False, budget=budget))
+    before = statement(book, unit="patient")
+    assert continued(before, book.book()) == before
+    book.reserve(GAUSSIAN, count=7, run="two", description="", seeded=True)
+    after = continued(before, book.book())
+    assert after == statement(book, unit="patient")
+    assert after["costs"][REPLACE.value]["epsilon"] > before["costs"][REPLACE.value]["epsilon"]
+    assert not after["private"]
+    verify_statement(after, book.book())
+
+
+def test_another_ledger_continues_no_statement(ledger: Ledger, tmp_path: Path) -> None:
+    made = statement(ledger)
+    other = Ledger(tmp_path / "other.sqlite")
+    for _ in range(4):
+        other.reserve(GAUSSIAN, count=7, run="two", description="", seeded=False)
+    with pytest.raises(ValueError, match="all rows that it held"):
+        continued(made, other.book())
