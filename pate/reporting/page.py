@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 ABSENT = "\u2013"
@@ -199,7 +199,7 @@ class Page:
     title: str
     summary: str
     sections: tuple[Section, ...]
-    version: str = field(default="")
+    version: str
 
     @property
     def private(self) -> bool:

@@ -75,13 +75,12 @@ def public_sections(findings: Findings, num_samples: int) -> tuple[Section, ...]
 
 def _statement_to_come(findings: Findings) -> Section:
     root = findings.run.root
-    labels = "Nothing of this run has been released: there are no labels with a statement of what they cost."
-    blocks = [Text(labels), Text("The teachers vote, and then their labels are released:", "next", _next(root))]
-    return Section("statement", "What is guaranteed", tuple(blocks))
-
-
-def _next(root: object) -> str:
-    return f"pate teachers vote --run {root} && pate label --run {root} --target_epsilon 1 --delta 1e-6"
+    command = f"pate teachers vote --run {root} && pate label --run {root} --target_epsilon 1 --delta 1e-6"
+    blocks = (
+        Text("This run has no labels with a statement of what they cost, and so nothing to show."),
+        Text("Once its teachers are fitted they vote, and then labels are released:", "next", command),
+    )
+    return Section("statement", "What is guaranteed", blocks)
 
 
 def _statement(released: Released) -> Section:
