@@ -35,6 +35,7 @@ EVERYWHERE = {"typing", "validation", "version"}
 ALLOWED = {
     "accounting": set(),
     "votes": set(),
+    "factories": set(),
     "linear": set(),
     "models": set(),
     "mechanisms": {"accounting"},
@@ -44,8 +45,8 @@ ALLOWED = {
     "votes_file": {"runs", "votes"},
     "data": {"runs"},
     "data_file": {"data", "runs"},
-    "teachers": {"data", "runs", "vote_store", "votes"},
-    "student": {"data", "data_file", "linear", "runs", "votes"},
+    "teachers": {"data", "factories", "runs", "vote_store", "votes"},
+    "student": {"data", "data_file", "factories", "linear", "runs", "votes"},
     "testing": {"accounting", "aggregators", "data", "mechanisms", "votes"},
     "planning": {"accounting", "aggregators", "data", "data_file", "linear", "runs", "student", "vote_store", "votes"},
 }

@@ -21,14 +21,15 @@ class ImageFiles(Features):
     Args:
         paths: the files.
         size: pictures are cut to their central square and resized to this many pixels.
+        keep: whether pictures that were read are kept in memory for the next time, if they are not too many.
     """
 
-    def __init__(self, paths: list[Path], size: int) -> None:
+    def __init__(self, paths: list[Path], size: int, *, keep: bool = True) -> None:
         self.paths = paths
         self.size = size
         self._kept: UInt8Array | None = None
         self._read: BoolArray = np.zeros(len(paths), dtype=np.bool_)
-        if len(paths) * 3 * size * size <= _KEEP_BYTES:
+        if keep and len(paths) * 3 * size * size <= _KEEP_BYTES:
             self._kept = np.empty((len(paths), 3, size, size), dtype=np.uint8)
 
     @property
@@ -52,6 +53,10 @@ class ImageFiles(Features):
     def select(self, rows: IntArray) -> ImageFiles:
         """Return the pictures ``rows`` alone, none of them read yet."""
         return ImageFiles([self.paths[row] for row in rows], self.size)
+
+    def once(self) -> ImageFiles:
+        """Return the pictures, none of which is kept when it is read."""
+        return ImageFiles(self.paths, self.size, keep=False)
 
     def identity(self) -> str:
         """Return the names, sizes and modification times of the files."""
