@@ -70,6 +70,12 @@ def read_image(path: Path, size: int) -> UInt8Array:
             picture = image.convert("RGB")
     except (OSError, UnidentifiedImageError) as error:
         raise ValueError(f"Expected a readable picture, got {path} ({error})") from None
+    return square(picture, size)
+
+
+def square(picture: Image.Image, size: int) -> UInt8Array:
+    """Return a picture as uint8 ``[3, size, size]``, its central square resized."""
+    picture = picture.convert("RGB")
     width, height = picture.size
     side = min(width, height)
     if (width, height) != (size, size):
