@@ -1,95 +1,59 @@
-"""Networks as plain data: the class path and settings that make one, and the network that they make."""
+"""How a network is made: by a class of the house, or by a factory of others, which is told the number of labels."""
 
 from __future__ import annotations
 
-import json
+import inspect
 from collections.abc import Callable
-from functools import partial
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jsonargparse import ArgumentError, ArgumentParser
-from torch import nn
-
-from pate.runs import Json
-from pate.runs.renamed import with_new_names
 from pate.validation import expect
 
-_WITHOUT_WEIGHTS = "settings_without_weights"
+if TYPE_CHECKING:
+    from torch import nn
+
+_CLASSES = "num_classes"
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def settings_of(factory: Callable[..., nn.Module]) -> Json:
-    """Return the ``class_path`` and ``init_args`` of a factory: a class or function, or a `partial` of one.
+def make_network(make: Callable[..., nn.Module], input_shape: tuple[int, ...], num_labels: int) -> nn.Module:
+    """Return a new network for an input shape and a number of labels.
 
-    Raises:
-        ValueError: if it cannot be imported by a name, or its settings are not plain data.
-    """
-    keywords: Json = {}
-    made: Any = factory
-    while isinstance(made, partial):
-        keywords = made.keywords | keywords
-        # of a class that a configuration names, jsonargparse makes a partial of its own function on that class
-        of_configuration = len(made.args) == 1 and made.func.__module__.startswith("jsonargparse.")
-        plain = of_configuration or not made.args
-        expect(plain, "a network whose settings have names", positional=made.args)
-        made = made.args[0] if of_configuration else made.func
-    path = f"{getattr(made, '__module__', None)}.{getattr(made, '__qualname__', type(made).__qualname__)}"
-    expect(_imported(path) is made, "a network made by a class or function that can be imported by name", network=path)
-    try:
-        settings: Json = json.loads(json.dumps(keywords))
-    except TypeError as error:
-        raise ValueError(f"Expected settings of {path} in plain numbers, texts and lists, got {error}") from None
-    return {"class_path": path, "init_args": settings}
-
-
-def without_weights(settings: Json | str, network: nn.Module) -> Json | str:
-    """Return settings that make the layers of ``network`` and read no weights from elsewhere while they do.
-
-    A network whose constructor reads weights from a file or downloads them has a mapping ``settings_without_weights``
-    of the arguments to be replaced. Settings of any other network are returned as they are.
-    """
-    bare = getattr(network, _WITHOUT_WEIGHTS, None)
-    if not isinstance(bare, dict):
-        return settings
-    whole: Json = {"class_path": settings} if isinstance(settings, str) else settings
-    return whole | {"init_args": (whole.get("init_args") or {}) | bare}
-
-
-def make_network(settings: Json | str, *shape: Any) -> nn.Module:
-    """Return the network of ``settings``, its class path and arguments as a configuration has them.
+    A function such as those of torchvision and timm, which asks for no such arguments but takes ``num_classes``, is
+    given the number of labels by that name: its own first argument is something else, often weights to be downloaded.
 
     Args:
-        settings: a class path with arguments, or the path alone. Names of earlier versions are understood.
-        shape: what the network is made for: the shape of a sample, and the number of labels if it has any.
+        make: a class or function that takes both, or a function that takes ``num_classes``.
+        input_shape: the shape of a record.
+        num_labels: the number of labels.
 
     Raises:
-        ValueError: in one line, if the class cannot be imported here or does not take these settings.
+        ValueError: if a single network is given, which all teachers would share, or if none is made.
     """
-    current = with_new_names(settings)
-    path = current if isinstance(current, str) else str(current.get("class_path"))
-    here = "to be found here (install its package, or add its folder to PYTHONPATH)"
-    expect(_imported(path) is not None, f"the network {path} {here}", missing=path)
-    parser = ArgumentParser(exit_on_error=False)
-    kind = Callable[[tuple[int, ...]], nn.Module] if len(shape) == 1 else Callable[[tuple[int, ...], int], nn.Module]
-    parser.add_argument("--network", type=kind)
-    try:
-        factory = parser.instantiate(parser.parse_object({"network": current})).network
-        network: nn.Module = factory(*shape)
-    except (ArgumentError, TypeError, ImportError, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"Expected a network {path} that takes the settings it was saved with, got {reason}") from None
+    # a network can be called too: with records
+    shared = hasattr(make, "state_dict") and not isinstance(make, type)
+    how = "something that makes a network; with settings, pate.models.Factory"
+    expect(not shared, how, network=f"a network that is made, {type(make).__name__}")
+    network = make(num_classes=num_labels) if _takes_classes(make) else make(input_shape, num_labels)
+    expect(hasattr(network, "state_dict"), f"a network made by {_name(make)}", network=type(network).__name__)
     return network
 
 
-def _imported(path: str) -> Any:
-    """Return what a dotted path names, or None if nothing of that name can be imported."""
-    words = path.split(".")
-    for number in range(len(words) - 1, 0, -1):
-        try:
-            found: Any = import_module(".".join(words[:number]))
-        except (ImportError, ValueError):
-            continue
-        for word in words[number:]:
-            found = getattr(found, word, None)
-        return found
-    return None
+def annotation_hint(message: str) -> str:
+    """Return what to add to an error of the command line: a factory without a type is taken for no factory."""
+    if "to be a function that returns" not in message:
+        return ""
+    return "; annotate the type that it returns, such as `def network(shape, num_labels) -> torch.nn.Module`"
+
+
+def _takes_classes(make: Callable[..., Any]) -> bool:
+    """Whether a function takes a number of classes by name, and does not ask for an input shape and a number."""
+    if not inspect.isfunction(make):
+        return False
+    known = inspect.signature(make).parameters.values()
+    asked = [each for each in known if each.kind in _POSITIONAL and each.default is inspect.Parameter.empty]
+    by_name = any(each.name == _CLASSES or each.kind is inspect.Parameter.VAR_KEYWORD for each in known)
+    return by_name and len(asked) < 2
+
+
+def _name(make: Callable[..., Any]) -> str:
+    return getattr(make, "__name__", None) or type(make).__name__

@@ -35,6 +35,7 @@ EVERYWHERE = {"typing", "validation", "version"}
 ALLOWED = {
     "accounting": set(),
     "votes": set(),
+    "factories": set(),
     "linear": set(),
     "models": set(),
     "mechanisms": {"accounting"},
@@ -42,11 +43,11 @@ ALLOWED = {
     "runs": {"votes"},
     "vote_store": {"runs", "votes"},
     "votes_file": {"runs", "votes"},
-    "factories": {"runs"},
-    "data": {"factories", "runs"},
+    "network_settings": {"factories", "runs"},
+    "data": {"network_settings", "runs"},
     "data_file": {"data", "runs"},
-    "teachers": {"data", "runs", "vote_store", "votes"},
-    "student": {"data", "data_file", "factories", "linear", "runs", "votes"},
+    "teachers": {"data", "factories", "runs", "vote_store", "votes"},
+    "student": {"data", "data_file", "factories", "linear", "network_settings", "runs", "votes"},
     "testing": {"accounting", "aggregators", "data", "mechanisms", "votes"},
     "planning": {"accounting", "aggregators", "data", "data_file", "linear", "runs", "student", "vote_store", "votes"},
 }

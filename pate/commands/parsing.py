@@ -19,6 +19,7 @@ from pate.aggregators import Aggregator, load_plugins
 from pate.data.features import FeatureMap
 from pate.data.source import DataSource
 from pate.data_file import absolute_paths, expect_described, kept_words, load_ledger
+from pate.factories import annotation_hint
 from pate.runs import VOTES_IMPORT, Json, Run, first_stage
 from pate.runs.locks import lock_run
 from pate.runs.renamed import RENAMED, RENAMED_PATHS
@@ -78,6 +79,7 @@ class StageParser(ArgumentParser):
             message += _did_you_mean(found[1], sorted(known - set(RENAMED)))
         elif found := re.search(r"unrecognized arguments: (--[\w.]+)", message):
             message += _did_you_mean(found[1], list(self._option_string_actions))
+        message += annotation_hint(message)
         super().error(message, ex)
 
     def parse_args(self, *args: Any, **options: Any) -> Namespace:  # type: ignore[override]

@@ -6,6 +6,10 @@ from typing import Any
 from pate.data.arrays import Arrays as Arrays
 from pate.data.arrays import CelebAAttributes as CelebAAttributes
 from pate.data.celeba import CelebA as CelebA
+from pate.data.datasets import HuggingFace as HuggingFace
+from pate.data.datasets import Keys as Keys
+from pate.data.datasets import LightningData as LightningData
+from pate.data.datasets import TorchDatasets as TorchDatasets
 from pate.data.features import FeatureMap as FeatureMap
 from pate.data.features import FrozenBackbone as FrozenBackbone
 from pate.data.features import PublicPCA as PublicPCA

@@ -21,14 +21,15 @@ class ImageFiles(Features):
     Args:
         paths: the files.
         size: pictures are cut to their central square and resized to this many pixels.
+        keep: whether pictures that were read are kept in memory for the next time, if they are not too many.
     """
 
-    def __init__(self, paths: list[Path], size: int) -> None:
+    def __init__(self, paths: list[Path], size: int, *, keep: bool = True) -> None:
         self.paths = paths
         self.size = size
         self._kept: UInt8Array | None = None
         self._read: BoolArray = np.zeros(len(paths), dtype=np.bool_)
-        if len(paths) * 3 * size * size <= _KEEP_BYTES:
+        if keep and len(paths) * 3 * size * size <= _KEEP_BYTES:
             self._kept = np.empty((len(paths), 3, size, size), dtype=np.uint8)
 
     @property
@@ -53,6 +54,10 @@ class ImageFiles(Features):
         """Return the pictures ``rows`` alone, none of them read yet."""
         return ImageFiles([self.paths[row] for row in rows], self.size)
 
+    def once(self) -> ImageFiles:
+        """Return the pictures, none of which is kept when it is read."""
+        return ImageFiles(self.paths, self.size, keep=False)
+
     def identity(self) -> str:
         """Return the names, sizes and modification times of the files."""
         return repr([(path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in self.paths])
@@ -66,11 +71,12 @@ def read_image(path: Path, size: int) -> UInt8Array:
     # what is raised depends on the format, and on where a file ends or was changed
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(f"Expected a readable picture, got {path} ({error})") from None
-    return squared(picture, size)
+    return square(picture, size)
 
 
-def squared(picture: Image.Image, size: int) -> UInt8Array:
-    """Return a picture in RGB as uint8 ``[3, size, size]``, its central square resized."""
+def square(picture: Image.Image, size: int) -> UInt8Array:
+    """Return a picture as uint8 ``[3, size, size]``, its central square resized."""
+    picture = picture.convert("RGB")
     width, height = picture.size
     side = min(width, height)
     if (width, height) != (size, size):

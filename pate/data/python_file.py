@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from functools import cached_property
 from importlib.util import module_from_spec, spec_from_file_location
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ class PythonFile(DataSource):
 
     Args:
         path: the file.
-        name: the class in it.
-        settings: the arguments of the class.
-        features: a public map of the features; None for that of the class.
+        name: the class in it, or a function that returns a source, such as one of `pate.data.datasets`.
+        settings: the arguments of either.
+        features: a public map of the features; None for that of the source.
     """
 
     def __init__(
@@ -38,16 +39,19 @@ class PythonFile(DataSource):
 
     @cached_property
     def source(self) -> DataSource:
-        """The source that the class makes of the settings."""
+        """The source that is made of the settings."""
         expect(self.path.is_file(), "a file of Python", path=str(self.path))
-        kind = getattr(_module(self.path), self.name, None)
-        right = isinstance(kind, type) and issubclass(kind, DataSource)
-        expect(right, f"a subclass of pate.data.DataSource in {self.path}", name=self.name)
-        assert isinstance(kind, type)
+        make = getattr(_module(self.path), self.name, None)
+        expect(callable(make), f"a subclass of pate.data.DataSource in {self.path}, or a function", name=self.name)
+        assert callable(make)
         try:
-            source: DataSource = kind(**self._settings)
+            signature(make).bind(**self._settings)
         except TypeError as error:
             raise ValueError(f"Expected settings of {self.name} in {self.path}, got {error}") from None
+        source = make(**self._settings)
+        right = isinstance(source, DataSource)
+        expect(right, f"a pate.data.DataSource from {self.name} in {self.path}", found=type(source).__name__)
+        assert isinstance(source, DataSource)
         return source
 
     @property
@@ -57,7 +61,7 @@ class PythonFile(DataSource):
 
     @property
     def ledger_path(self) -> Path | None:
-        """The ledger that the class names."""
+        """The ledger that the source names."""
         return self.source.ledger_path
 
     def load(self, role: Role) -> Records:
@@ -65,7 +69,7 @@ class PythonFile(DataSource):
         return self.source.load(role)
 
     def fingerprint(self, role: Role) -> str:
-        """Return the class's own fingerprint of the records."""
+        """Return the source's own fingerprint of the records."""
         return self.source.fingerprint(role)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
@@ -47,6 +48,10 @@ class Features(ABC):
     def select(self, rows: IntArray) -> Features:
         """Return the features of some ``rows`` ``[M]``, read lazily unless a subclass overrides this."""
         return _SelectedFeatures(self, rows)
+
+    def once(self) -> Features:
+        """Return the features for a reader that needs each of them once, so that nothing of them is kept in memory."""
+        return self
 
     def identity(self) -> str | None:
         """Return a text that identifies the features; None (the default) if only their values do.
@@ -109,9 +114,15 @@ def as_features(features: Any) -> Features:
 def values_of(features: Features, rows: range) -> Stream:
     """Return the values of consecutive ``rows`` as bytes, read in blocks while they are hashed."""
     row_bytes = 4 * prod(features.shape[1:])
-    step = max(1, _BLOCK_BYTES // max(row_bytes, 1))
-    blocks = (features[np.arange(start, min(start + step, rows.stop))] for start in rows[::step])
+    blocks = (features[index] for index in blocks_of(features, rows))
     return Stream(len(rows) * row_bytes, (np.ascontiguousarray(block, dtype=np.float32).data for block in blocks))
+
+
+def blocks_of(features: Features, rows: range, *, block_bytes: int | None = None) -> Iterator[IntArray]:
+    """Yield consecutive ``rows`` in blocks whose features take at most ``block_bytes``, 16 MiB unless it is said."""
+    row_bytes = 4 * prod(features.shape[1:])
+    step = max(1, (_BLOCK_BYTES if block_bytes is None else block_bytes) // max(row_bytes, 1))
+    yield from (np.arange(start, min(start + step, rows.stop)) for start in rows[::step])
 
 
 @dataclass(frozen=True, kw_only=True)

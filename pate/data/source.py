@@ -64,7 +64,7 @@ class DataSource(ABC):
             records = self.load(role)
             if self._feature_map is not None:
                 public = records if role is Role.PUBLIC else self.load(Role.PUBLIC)
-                mapped = self._feature_map.fit(public.features).transform(records.features)
+                mapped = self._feature_map.fit(public.features.once()).transform(records.features.once())
                 records = replace(records, features=as_features(mapped))
             self._records[role] = records
         return self._records[role]

@@ -8,7 +8,7 @@ import sys
 import warnings
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import CSVLogger
 
 from pate.data.records import Role
+from pate.factories import annotation_hint
 from pate.runs import LABEL, METRICS, MODEL, STUDENT, Json, Run, digest, labels_file, write_arrays, write_json
 from pate.student.carry import Trained, carry
 from pate.student.data import StudentData
@@ -46,6 +47,10 @@ class _Parser(LightningArgumentParser):
     def add_subcommands(self, *args: Any, **options: Any) -> Any:
         """Add the subcommands, as jsonargparse does."""
         return super().add_subcommands(*args, metavar=f"{{{','.join(LightningCLI.subcommands())}}}", **options)
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """End with status 2 and ``message``."""
+        super().error(message + annotation_hint(message), ex)
 
 
 class StudentCLI(LightningCLI):

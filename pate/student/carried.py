@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from pate.factories import make_network
+from pate.network_settings import restored_network
 from pate.runs import Json
 from pate.student.answers import Answers
 from pate.student.samples import InputFormat, Samples
@@ -109,8 +109,8 @@ def load_student(folder: Path | str, *, device: str = "cpu") -> CarriedStudent:
     text = _file(root / STATEMENT_TEXT).read_text()
     taken, names = InputFormat.from_dict(settings["input"]), tuple(settings["label_names"])
     mapped = settings["features"]
-    features = None if mapped is None else make_network(mapped, taken.shape)
-    network = make_network(settings["network"], tuple(settings["network_input"]), len(names))
+    features = None if mapped is None else restored_network(mapped, taken.shape)
+    network = restored_network(settings["network"], tuple(settings["network_input"]), len(names))
     module = Answers(features, network, num_labels=len(names), cut=settings["cut"])
     try:
         module.load_state_dict(_read_weights(root / WEIGHTS))

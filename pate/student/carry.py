@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pate.data.features.modules import as_module
 from pate.data.records import Role
 from pate.data.source import DataSource
-from pate.factories import without_weights
+from pate.network_settings import without_weights
 from pate.runs import Json
 from pate.runs.files import replacing_folder
 from pate.student.answers import CUT, Answers

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from pate.factories import make_network
 from pate.linear import departures
 from pate.student.answers import gated
 from pate.student.closed_form import Batch, linear_layer, solve
@@ -94,7 +95,7 @@ class Student(pl.LightningModule):
         self.label_names = tuple(label_names)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.network = network(tuple(input_shape), len(self.label_names))
+            self.network = make_network(network, tuple(input_shape), len(self.label_names))
         self.average: AveragedModel | None = None
         if pseudo_confidence is not None:
             self.average = AveragedModel(

@@ -15,6 +15,7 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from pate.factories import make_network
 from pate.teachers.losses import BinaryCrossEntropy
 from pate.teachers.plan import TeacherPlan
 from pate.typing import BoolArray, Float32Array, FloatArray, UInt8Array
@@ -31,7 +32,7 @@ def make_networks(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *,
         with torch.random.fork_rng(devices=[]):
             state = np.random.SeedSequence([plan.seed, teacher]).generate_state(1, np.uint64)[0] >> 1
             _seed(int(state), torch.device("cpu"))
-            networks.append(plan.network(shape, num_labels))
+            networks.append(make_network(plan.network, shape, num_labels))
     return networks
 
 

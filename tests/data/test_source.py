@@ -10,7 +10,8 @@ import pytest
 
 import pate.data
 from pate.data import Arrays, CelebA, CelebAAttributes, DataSource, PublicPCA, Records, Role, records
-from pate.data.features import backbone
+from pate.data.features import backbone, public_pca
+from pate.data.images import ImageFiles
 from pate.data.records import ArrayFeatures, Features
 from pate.data.source import located
 from pate.runs import digest
@@ -153,3 +154,28 @@ def test_features_of_older_sources_are_wrapped(features: Any) -> None:
     assert Given(wrapped).fingerprint(Role.TEST) == Given(ArrayFeatures(np.ones((2, 3), np.float32))).fingerprint(
         Role.TEST
     )
+
+
+def test_a_projection_is_fitted_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many public samples none is held longer than its block, and the map is that of all at once."""
+    lazy = Counted()
+    whole = PublicPCA(num_components=3).fit(lazy)
+    assert max(lazy.reads) == 20_000
+    lazy.reads.clear()
+    monkeypatch.setattr(public_pca, "_HELD_BYTES", 1 << 16)
+    parts = PublicPCA(num_components=3).fit(lazy)
+    assert max(lazy.reads) == 1024 and sum(lazy.reads) == 2 * 20_000
+    rows = lazy.select(np.arange(50))
+    # a component may point either way
+    mapped, expected = (np.abs(each.transform(rows)) for each in (parts, whole))
+    assert np.allclose(mapped, expected, atol=1e-4)
+
+
+def test_a_map_of_pictures_keeps_none_in_memory(faces: Path) -> None:
+    held = CelebA(faces, size=16).load(Role.PUBLIC).features
+    once = held.once()
+    assert isinstance(held, ImageFiles) and isinstance(once, ImageFiles)
+    rows = np.arange(4)
+    assert (once[rows] == held[rows]).all() and (once[rows] == held[rows]).all()
+    assert once._kept is None and held._kept is not None
+    assert once.identity() == held.identity() and once.shape == held.shape

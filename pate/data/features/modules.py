@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pate.data.features.backbone import FrozenBackbone
 from pate.data.features.public_pca import PublicPCA
 from pate.data.records import FeatureMap
-from pate.factories import settings_of, without_weights
+from pate.network_settings import settings_of, without_weights
 from pate.runs import Json
 
 

@@ -1,0 +1,96 @@
+"""Networks as plain data: the class path and settings that make one, and the network that they make."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from jsonargparse import ArgumentError, ArgumentParser
+from torch import nn
+
+from pate.factories import make_network
+from pate.runs import Json
+from pate.runs.renamed import with_new_names
+from pate.validation import expect
+
+_WITHOUT_WEIGHTS = "settings_without_weights"
+
+
+def settings_of(factory: Callable[..., nn.Module]) -> Json:
+    """Return the ``class_path`` and ``init_args`` of a factory: a class or function, or a `partial` of one.
+
+    Raises:
+        ValueError: if it cannot be imported by a name, or its settings are not plain data.
+    """
+    keywords: Json = {}
+    made: Any = factory
+    while isinstance(made, partial):
+        keywords = made.keywords | keywords
+        # of a class that a configuration names, jsonargparse makes a partial of its own function on that class
+        of_configuration = len(made.args) == 1 and made.func.__module__.startswith("jsonargparse.")
+        plain = of_configuration or not made.args
+        expect(plain, "a network whose settings have names", positional=made.args)
+        made = made.args[0] if of_configuration else made.func
+    path = f"{getattr(made, '__module__', None)}.{getattr(made, '__qualname__', type(made).__qualname__)}"
+    expect(_imported(path) is made, "a network made by a class or function that can be imported by name", network=path)
+    try:
+        settings: Json = json.loads(json.dumps(keywords))
+    except TypeError as error:
+        raise ValueError(f"Expected settings of {path} in plain numbers, texts and lists, got {error}") from None
+    return {"class_path": path, "init_args": settings}
+
+
+def without_weights(settings: Json | str, network: nn.Module) -> Json | str:
+    """Return settings that make the layers of ``network`` and read no weights from elsewhere while they do.
+
+    A network whose constructor reads weights from a file or downloads them has a mapping ``settings_without_weights``
+    of the arguments to be replaced. Settings of any other network are returned as they are.
+    """
+    bare = getattr(network, _WITHOUT_WEIGHTS, None)
+    if not isinstance(bare, dict):
+        return settings
+    whole: Json = {"class_path": settings} if isinstance(settings, str) else settings
+    return whole | {"init_args": (whole.get("init_args") or {}) | bare}
+
+
+def restored_network(settings: Json | str, *shape: Any) -> nn.Module:
+    """Return the network of ``settings``, its class path and arguments as a configuration has them.
+
+    Args:
+        settings: a class path with arguments, or the path alone. Names of earlier versions are understood.
+        shape: what the network is made for: the shape of a sample, and the number of labels if it has any.
+
+    Raises:
+        ValueError: in one line, if the class cannot be imported here or does not take these settings.
+    """
+    current = with_new_names(settings)
+    path = current if isinstance(current, str) else str(current.get("class_path"))
+    here = "to be found here (install its package, or add its folder to PYTHONPATH)"
+    expect(_imported(path) is not None, f"the network {path} {here}", missing=path)
+    parser = ArgumentParser(exit_on_error=False)
+    kind = Callable[[tuple[int, ...]], nn.Module] if len(shape) == 1 else Callable[[tuple[int, ...], int], nn.Module]
+    parser.add_argument("--network", type=kind)
+    try:
+        factory = parser.instantiate(parser.parse_object({"network": current})).network
+        network: nn.Module = make_network(factory, *shape) if len(shape) == 2 else factory(*shape)
+    except (ArgumentError, TypeError, ImportError, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"Expected a network {path} that takes the settings it was saved with, got {reason}") from None
+    return network
+
+
+def _imported(path: str) -> Any:
+    """Return what a dotted path names, or None if nothing of that name can be imported."""
+    words = path.split(".")
+    for number in range(len(words) - 1, 0, -1):
+        try:
+            found: Any = import_module(".".join(words[:number]))
+        except (ImportError, ValueError):
+            continue
+        for word in words[number:]:
+            found = getattr(found, word, None)
+        return found
+    return None
