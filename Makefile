@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
-.PHONY: setup demo test test-all coverage lint bench
+.PHONY: setup demo test test-all fast all coverage lint bench
 
 setup: $(INSTALLED)
 
@@ -30,10 +30,17 @@ lint: setup
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-test: lint
+# lint beside the tests, for there is a core to spare while the last of them end; either fails both
+test: setup
+	$(MAKE) --no-print-directory --jobs=2 fast lint
+
+test-all: setup
+	$(MAKE) --no-print-directory --jobs=2 all lint
+
+fast: setup
 	$(PYTEST) -m 'not slow'
 
-test-all: lint
+all: setup
 	$(PYTEST)
 
 # of what runs in the tests' own processes, forked commands left out

@@ -1,8 +1,9 @@
 """Small data sets, and one finished run that tests read."""
 
+import gc
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,22 @@ Write = Callable[..., Path]
 
 # tests of whole commands, the longest ones
 WHOLE = ("stages", "commands", "runs", "teachers", "test_docs.py")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Import what the tests import without looking for garbage, and never look through it for some later."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Let what was imported go, lest libraries report it as leaked."""
+    gc.unfreeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import pate
+from pate import cli
 
 ROOT = Path(pate.__file__).parent
 
@@ -72,6 +73,35 @@ def test_imports_run_downward(part: str) -> None:
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             used |= {name.split(".")[1] for name in names if name.startswith("pate.")}
     assert used - {part} <= ALLOWED[part] | EVERYWHERE
+
+
+def loaded(module: str) -> set[str]:
+    """Return all that importing ``module`` imports: what stands in functions is imported when they are called."""
+    found: set[str] = set()
+    left = [module]
+    while left:
+        name = left.pop()
+        if name in found:
+            continue
+        found.add(name)
+        left += [name.rpartition(".")[0]] if "." in name else []
+        place = ROOT.parent / name.replace(".", "/")
+        file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+        if name.partition(".")[0] != ROOT.name or not file.is_file():
+            continue  # a name within a module, or another package
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.ImportFrom):
+                left += [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
+            elif isinstance(node, ast.Import):
+                left += [alias.name for alias in node.names]
+    return found
+
+
+@pytest.mark.parametrize("command", ["teachers", "student"])
+def test_only_the_students_commands_import_lightning_to_start(command: str) -> None:
+    """It takes longer to import than all else together; what `teachers --help` really loads, a slow test looks up."""
+    found = loaded(f"pate.commands.{cli._COMMANDS[f'{command} fit'][0]}")
+    assert ("pytorch_lightning" in found) == (command == "student")
 
 
 def test_the_package_never_imports_models() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from pate.accounting.accountant import RDPAccountant
 from pate.accounting.conversion import Conversion
@@ -70,6 +71,7 @@ def calibrate_scale(
     expect_positive(tolerance=tolerance)
     unreached = f"a target that some noise reaches, with delta = {target.delta:g}"
 
+    @cache  # ends of the bracket are asked for again
     def epsilon(log_scale: float) -> float:
         return epsilon_of(event_of(math.exp(log_scale)), count=target.num_queries, delta=target.delta, orders=orders)
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, Self
 
 import numpy as np
@@ -116,8 +117,7 @@ class Bisection:
     @property
     def candidates(self) -> IntArray:
         """The sizes among which the median is sought, ascending; the last one is the largest."""
-        powers = np.arange(math.ceil(_DOUBLINGS * math.log2(self.most)) + 1) / _DOUBLINGS
-        return np.unique(np.ceil(self.most / 2.0**powers).astype(np.int64))
+        return _candidates(self.most)
 
     @property
     def num_steps(self) -> int:
@@ -138,6 +138,14 @@ class Bisection:
             below = float((sizes <= candidates[middle]).sum()) + sigma * generator.standard_normal()
             low, high = (low, middle) if below > self.num_teachers / 2 else (middle + 1, high)
         return min(self.most, math.ceil(_SPARE * int(candidates[high])))
+
+
+@lru_cache(maxsize=64)
+def _candidates(most: int) -> IntArray:
+    powers = np.arange(math.ceil(_DOUBLINGS * math.log2(most)) + 1) / _DOUBLINGS
+    found = np.unique(np.ceil(most / 2.0**powers).astype(np.int64))
+    found.setflags(write=False)
+    return found
 
 
 def sizes_of(ballots: UInt8Array, guess: UInt8Array) -> IntArray:

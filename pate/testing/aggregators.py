@@ -50,7 +50,7 @@ class AggregatorContract(Contract):
     draws = 20_000
     least_draws = 300
     """Number of queries with each of all ballots, at least."""
-    single_draws = 400
+    single_draws = 250
     grid: Grid = (
         ((1, 1), (1, 1), (1, 1), (1, 0)),
         ((0, 0), (0, 0), (1, 0), (0, 0)),

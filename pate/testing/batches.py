@@ -5,6 +5,7 @@ the law of a batch too. Draws of batches of two queries are compared with it, an
 queries with twice the event, in place of the independence of queries.
 """
 
+import itertools
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator
+from pate.aggregators.base import ballots_of
 from pate.testing.aggregators import AggregatorContract, Ballots, Grid, Law, neighbors, outcomes_of, p_value_of
 from pate.testing.contract import assert_paid
 from pate.testing.laws import ORDERS, RELATIONS, renyi_divergence
@@ -46,8 +48,13 @@ class BatchContract(AggregatorContract):
 
     def drawn(self, aggregator: Aggregator, votes: Votes, generator: np.random.Generator) -> IntArray:
         """Return outcomes of batches of one query each."""
-        rows = np.arange(votes.num_queries)[:, None]
-        return np.concatenate([outcomes_of(aggregator, votes[row], generator) for row in rows])
+        ballots, found = ballots_of(votes), []
+        # what is public is the same for all of them
+        starts = np.flatnonzero(np.append(True, (ballots[1:] != ballots[:-1]).any(axis=(1, 2))))
+        for start, end in itertools.pairwise((*starts.tolist(), len(ballots))):
+            alone = votes[start : start + 1]
+            found += [outcomes_of(aggregator, alone, generator) for _ in range(start, end)]
+        return np.concatenate(found)
 
     def test_queries_of_a_batch_are_independent(self) -> None:
         """They are not: two of them follow their joint law."""

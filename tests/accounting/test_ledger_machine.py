@@ -265,10 +265,18 @@ def crashing(after: bool, look: Callable[[], None]) -> Iterator[None]:
 
 TestLedgerMachine = LedgerMachine.TestCase
 TestLedgerMachine.settings = settings(
-    max_examples=25,
+    max_examples=10,
     stateful_step_count=16,
     deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+
+
+class LongerLedgerMachine(LedgerMachine):
+    """The same, for longer."""
+
+
+TestLongerLedgerMachine = pytest.mark.slow(LongerLedgerMachine.TestCase)
+TestLongerLedgerMachine.settings = settings(TestLedgerMachine.settings, max_examples=60, stateful_step_count=30)

@@ -14,7 +14,7 @@ from pate.accounting.relation import NeighboringRelation
 
 GRID = np.array([1.5, 8.0, 1e3])
 PROPERTY = settings(
-    max_examples=120, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 positive = st.floats(1e-3, 1e3)
@@ -82,9 +82,8 @@ def plainly(event: e.Event) -> Cost:
     return event.cost(GRID)
 
 
-@given(trees)
-@settings(PROPERTY)
-def test_a_tree_survives_json_and_costs_what_its_leaves_cost(event: e.Event) -> None:
+def expect_kept(event: e.Event) -> None:
+    """Compare a tree with what JSON makes of it, and its cost with that of its leaves."""
     again = event_from_dict(json.loads(json.dumps(event.to_dict(), allow_nan=False)))
     assert again == event and hash(again) == hash(event) and repr(again) == repr(event)
     found, second, expected = event.cost(GRID), again.cost(GRID), plainly(event)
@@ -93,3 +92,16 @@ def test_a_tree_survives_json_and_costs_what_its_leaves_cost(event: e.Event) -> 
     np.testing.assert_allclose(found.rdp, expected.rdp, rtol=1e-12)
     assert found.log_survival == pytest.approx(expected.log_survival, rel=1e-12)
     assert found.mu_squared == pytest.approx(expected.mu_squared, rel=1e-12)
+
+
+@given(trees)
+@settings(PROPERTY)
+def test_a_tree_survives_json_and_costs_what_its_leaves_cost(event: e.Event) -> None:
+    expect_kept(event)
+
+
+@pytest.mark.slow
+@given(trees)
+@settings(PROPERTY, max_examples=300)
+def test_so_do_many_trees(event: e.Event) -> None:
+    expect_kept(event)

@@ -102,8 +102,10 @@ class TestClippedVotesAroundPredictions(TestClippedVotes):
 class TestClippedVotesThatSearch(TestClippedVotes):
     loose_because = "labels tell signs alone, and no two ballots differ most for the search and for the sum at once"
     multiplier = SEARCHED
+    draws = 1_000  # the clip tells of less noise too
 
 
+@pytest.mark.slow
 class TestClippedVotesThatSearchAroundPredictions(TestClippedVotesThatSearch):
     predictions = (0.9, 0.2)
 

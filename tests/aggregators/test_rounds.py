@@ -133,6 +133,7 @@ class TestRoundsOfCounts(AggregatorContract):
 
     loose_because = "labels tell the signs of noisy counts alone"
     features = (2.0, -1.0)
+    single_draws = 60  # each of which fits a student
 
     def make(self, relation: Relation) -> Aggregator:
         common: dict[str, Any] = {"neighboring_relation": relation}

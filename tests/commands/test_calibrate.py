@@ -27,20 +27,27 @@ def released(text: str) -> Any:
     return parser.instantiate(parser.parse_object({"aggregator": content["aggregator"]})).aggregator
 
 
-@pytest.mark.parametrize("relation", NeighboringRelation)
+ASKED_FOR = [
+    ["NoisyVotes"],
+    ["Powerset"],
+    ["Canonical", "--aggregator.k=2", "--aggregator.scale_canonical=7"],
+    ["NoisyVotes", "--aggregator.sigma_votes=3", "--aggregator.soft=false"],
+    ["Peeling", "--aggregator.k=2"],
+    ["StableTopK", "--aggregator.delta_test=1e-9"],
+    ["ClippedVotes", "--aggregator.around_predictions=true"],
+    ["Rounds"],
+]
+
+
 @pytest.mark.parametrize(
-    "words",
+    ("words", "relation"),
     [
-        ["NoisyVotes"],
-        ["Powerset"],
-        ["Canonical", "--aggregator.k=2", "--aggregator.scale_canonical=7"],
-        ["NoisyVotes", "--aggregator.sigma_votes=3", "--aggregator.soft=false"],
-        ["Peeling", "--aggregator.k=2"],
-        ["StableTopK", "--aggregator.delta_test=1e-9"],
-        ["ClippedVotes", "--aggregator.around_predictions=true"],
-        ["Rounds"],
+        # each under one of them, turn by turn
+        pytest.param(words, relation, marks=[] if (place + turn) % 2 else [pytest.mark.slow])
+        for place, words in enumerate(ASKED_FOR)
+        for turn, relation in enumerate(NeighboringRelation)
     ],
-    ids=" ".join,
+    ids=lambda value: " ".join(value) if isinstance(value, list) else value.name,
 )
 def test_what_is_printed_meets_the_target(words: list[str], relation: NeighboringRelation, capsys: Printed) -> None:
     """What is pasted costs what was asked, under the relation that was, as printed."""

@@ -43,27 +43,34 @@ def spent(run: Path) -> float:
 
 GIVEN = [
     ("NoisyVotes", ()),
-    ("NoisyVotes", ("soft=false",)),
     ("NoisyVotes", ("sigma_votes=3", "neighboring_relation=ADD_REMOVE_TEACHER")),
+    ("StableTopK", ("delta_test=1e-6", "allow_empty=false")),
+    ("StableTopK", ("delta_test=1e-6", "scale_gap=1", "sigma_test=2")),
+    ("Peeling", ("k=2",)),
+    ("pate.aggregators.powerset.Powerset", ()),
+]
+# what differs from these in the calibration alone, which the contract of each aggregator checks
+ALIKE = [
+    ("NoisyVotes", ("soft=false",)),
     ("GNThreshold", ("min_lead=1",)),
     ("TauVoting", ("tau=1.5", "threshold_tau=4")),
     ("StableTopK", ()),
-    ("StableTopK", ("delta_test=1e-6", "allow_empty=false")),
-    ("StableTopK", ("delta_test=1e-6", "scale_gap=1", "sigma_test=2")),
     ("GaussianStableTopK", ()),
     ("StableMajority", ()),
+    ("ConfidentScreen", ()),
     ("FixedStableTopK", ("k=2",)),
-    ("Peeling", ("k=2",)),
     ("Joint", ("k=2",)),
     ("Canonical", ("k=2",)),
-    ("ConfidentScreen", ()),
     ("Powerset", ()),
-    ("pate.aggregators.powerset.Powerset", ()),
     ("ClippedVotes", ()),
 ]
 
 
-@pytest.mark.parametrize(("name", "settings"), GIVEN, ids=lambda value: value if isinstance(value, str) else None)
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [*GIVEN, *(pytest.param(*each, marks=pytest.mark.slow) for each in ALIKE)],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
 def test_a_release_costs_what_was_asked_at_most(name: str, settings: tuple[str, ...], copied: Path) -> None:
     """By name alone, with some settings, or with all noise in some proportion."""
     words = [f"--aggregator={name}", *(f"--aggregator.{each}" for each in settings)]
@@ -101,7 +108,7 @@ def test_every_registered_aggregator_meets_a_target_and_a_budget_of_its_size() -
                 assert meeting(found.scaled(1.001), target, PANEL) != found.scaled(1.001), "too much noise was kept"
 
 
-@pytest.mark.parametrize("name", ["NoisyVotes", "StableTopK"])
+@pytest.mark.parametrize("name", ["NoisyVotes", pytest.param("StableTopK", marks=pytest.mark.slow)])
 def test_a_budget_of_the_size_of_the_target_is_enough(name: str, finished: Path, tmp_path: Path) -> None:
     """The filter of an unused ledger admits what was calibrated."""
     run = copy_run(finished, tmp_path / "run")
@@ -160,7 +167,9 @@ def test_another_target_says_what_changed(copied: Path, capsys: Printed) -> None
     assert "target_epsilon=2.0 (was 1.0)" in error and "sigma_votes=" in error
 
 
-@pytest.mark.parametrize("name", ["NoisyVotes", "StableTopK", "ConfidentScreen"])
+@pytest.mark.parametrize(
+    "name", ["StableTopK", *(pytest.param(name, marks=pytest.mark.slow) for name in ("NoisyVotes", "ConfidentScreen"))]
+)
 def test_what_calibrate_prints_is_what_labelling_takes(
     name: str, copied: Path, finished: Path, tmp_path: Path, capsys: Printed
 ) -> None:
@@ -180,7 +189,7 @@ def test_what_calibrate_prints_is_what_labelling_takes(
 
 def test_a_recipe_may_give_a_target_in_place_of_noise(finished: Path, tmp_path: Path) -> None:
     data = yaml.safe_load((finished / "data.yaml").read_text())["data"]["init_args"]["path"]
-    folder, root = recipe(tmp_path / "recipe", Path(data)), tmp_path / "run"
+    folder, root = recipe(tmp_path / "recipe", Path(data), steps=2, chunk_size=10), tmp_path / "run"
     (folder / "label.yaml").write_text("aggregator: NoisyVotes\ntarget_epsilon: 4\nnum_queries: 50\ndelta: 0.001\n")
     words = ["run", str(folder), "--run", str(root), f"--ledger={root}/ledger.sqlite"]
     assert cli.main([*words, "--label.target_epsilon=2"]) == 0

@@ -116,7 +116,7 @@ def test_two_runs_share_the_ledger_that_they_are_given(finished: Path, tmp_path:
     for name in ("one", "two"):
         root = ["--run", str(tmp_path / name)]
         files = [f"--config={given}/data.yaml", f"--config={given}/teachers.yaml", f"--ledger={ledger}"]
-        assert cli.main(["teachers", "fit", *files, "--num_steps=1", *root]) == 0
+        assert cli.main(["teachers", "fit", *files, "--num_steps=1", "--chunk_size=10", *root]) == 0
         assert cli.main(["teachers", "vote", *root]) == 0
         assert cli.main(["label", f"--config={given}/label.yaml", *root]) == 0
     assert [entry.run for entry in Ledger(ledger).entries()] == ["one", "two"]
@@ -183,7 +183,7 @@ def test_bad_input_costs_one_line_and_nothing_else(
 ) -> None:
     arrays = dict(ARRAYS)
     np.savez(tmp_path / "data.npz", **(arrays | changes))  # type: ignore[arg-type]
-    folder = recipe(tmp_path / "recipe", tmp_path / "data.npz", steps=2)
+    folder = recipe(tmp_path / "recipe", tmp_path / "data.npz", steps=2, chunk_size=10)
     try:
         code: object = cli.main(["run", str(folder), "--run", str(tmp_path / "run"), *words])
     except SystemExit as stopped:

@@ -73,8 +73,15 @@ def test_a_window_half_as_wide_is_refuted(relation: NeighboringRelation) -> None
         Halved().test_divergence_between_all_neighbors_is_within_the_curve(relation)
 
 
-@pytest.mark.parametrize("rejected", [0.2, 0.9])
-@pytest.mark.parametrize("noise", ["gumbel", "exponential"])
+@pytest.mark.parametrize(
+    ("noise", "rejected"),
+    [
+        ("gumbel", 0.2),
+        ("exponential", 0.9),
+        pytest.param("gumbel", 0.9, marks=pytest.mark.slow),
+        pytest.param("exponential", 0.2, marks=pytest.mark.slow),
+    ],
+)
 def test_single_rows_of_many_items_follow_the_law(
     noise: JointNoise, rejected: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,7 +115,15 @@ def test_counts_in_a_batch_and_floats_have_one_law() -> None:
         assert (np.abs(first - second) < 5 * np.sqrt(first + second + 1)).all()
 
 
-@pytest.mark.parametrize(("blocks", "scale"), [(1, 40.0), (5, 3.0), (32, 40.0), (1000, 3.0)])
+@pytest.mark.parametrize(
+    ("blocks", "scale"),
+    [
+        (32, 40.0),
+        (1000, 3.0),
+        pytest.param(1, 40.0, marks=pytest.mark.slow),
+        pytest.param(5, 3.0, marks=pytest.mark.slow),
+    ],
+)
 def test_losses_of_a_batch_in_blocks_follow_the_law(blocks: int, scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the width of the blocks in which losses are proposed; a row of another spread shares the table."""
     monkeypatch.setattr(joint, "_LEVEL_BLOCKS", blocks)

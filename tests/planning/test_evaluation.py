@@ -27,8 +27,19 @@ def test_label_quality_of_the_majority_itself_is_perfect() -> None:
     assert math.isnan(label_quality(nothing, votes)["label_accuracy"])
 
 
-@pytest.mark.parametrize("relation", NeighboringRelation)
-def test_all_rounds_together_cost_what_a_point_says(relation: NeighboringRelation) -> None:
+@pytest.mark.parametrize(
+    ("relation", "names"),
+    [
+        (NeighboringRelation.REPLACE_RECORD, ("noisy", "tau")),
+        (NeighboringRelation.ADD_REMOVE_TEACHER, ("stable",)),
+        # the curve of a screen takes seconds
+        *(
+            pytest.param(relation, ("noisy", "stable", "tau", "screen"), marks=pytest.mark.slow)
+            for relation in NeighboringRelation
+        ),
+    ],
+)
+def test_all_rounds_together_cost_what_a_point_says(relation: NeighboringRelation, names: tuple[str, ...]) -> None:
     task = simulated(SMALL)
     common: dict[str, Any] = {"neighboring_relation": relation}
     noisy = NoisyVotes(sigma_votes=1.0, **common)
@@ -40,7 +51,8 @@ def test_all_rounds_together_cost_what_a_point_says(relation: NeighboringRelatio
         "tau": TauVoting(tau=1.5, sigma_tau=1.0, threshold_tau=30.0, around_predictions=True, **common),
         "screen": InteractiveScreen(answers=noisy, sigma_interactive=1.0, threshold_interactive=7.5, **common),
     }
-    for name, aggregator in listed.items():
+    for name in names:
+        aggregator = listed[name]
         point = measure(task, preceded(aggregator, outlook), 3.0, asked)
         assert point is not None
         assert point.aggregator.startswith("Rounds (ClippedVotes, ") == (name in ("tau", "screen"))

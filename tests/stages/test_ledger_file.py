@@ -21,16 +21,43 @@ from tests.conftest import make_arrays, recipe
 Captured = pytest.CaptureFixture[str]
 
 
+def furnish(folder: Path) -> Path:
+    """Write data and a recipe into ``folder``."""
+    (folder / "data").mkdir()
+    np.savez(folder / "data" / "faces.npz", **make_arrays())  # type: ignore[arg-type]
+    recipe(folder / "recipe", Path("data/faces.npz"), steps=2, chunk_size=10)
+    with (folder / "recipe" / "label.yaml").open("a") as file:
+        file.write("max_epsilon: null\n")
+    return folder
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with data and a recipe."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "data").mkdir()
-    np.savez(tmp_path / "data" / "faces.npz", **make_arrays())  # type: ignore[arg-type]
-    recipe(tmp_path / "recipe", Path("data/faces.npz"), steps=2)
-    with (tmp_path / "recipe" / "label.yaml").open("a") as file:
-        file.write("max_epsilon: null\n")
-    return tmp_path
+    return furnish(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A working directory whose run has teachers and their votes, and a copy of it that nobody changes."""
+    folder = furnish(tmp_path_factory.mktemp("taught"))
+    copy = tmp_path_factory.mktemp("kept") / "copy"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert teach("runs/one") == 0
+    shutil.copytree(folder, copy)
+    return folder, copy
+
+
+@pytest.fixture
+def taught(kept: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory in which ``runs/one`` has voted, always the same one: paths are written into its files."""
+    folder, copy = kept
+    shutil.rmtree(folder)
+    shutil.copytree(copy, folder)
+    monkeypatch.chdir(folder)
+    return folder
 
 
 def teach(root: str, *words: str) -> int:
@@ -66,16 +93,15 @@ def test_two_runs_without_any_option_share_one_budget(place: Path, capsys: Captu
     verify_ledger(place / "data" / "faces.ledger.sqlite")
 
 
-def test_the_ledger_is_recorded_and_found_from_anywhere(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert teach("runs/one") == 0
-    recorded = yaml.safe_load((place / "runs" / "one" / "data.yaml").read_text())["ledger"]
-    assert recorded == str(place / "data" / "faces.ledger.sqlite")
-    (place / "elsewhere").mkdir()
-    monkeypatch.chdir(place / "elsewhere")
-    words = ["--config", str(place / "recipe" / "label.yaml"), "--run", "../runs/one"]
+def test_the_ledger_is_recorded_and_found_from_anywhere(taught: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = yaml.safe_load((taught / "runs" / "one" / "data.yaml").read_text())["ledger"]
+    assert recorded == str(taught / "data" / "faces.ledger.sqlite")
+    (taught / "elsewhere").mkdir()
+    monkeypatch.chdir(taught / "elsewhere")
+    words = ["--config", str(taught / "recipe" / "label.yaml"), "--run", "../runs/one"]
     assert cli.main(["label", *words, "--num_queries=5"]) == 0
     assert len(read_ledger(Path(recorded)).entries) == 1
-    assert not os.listdir(place / "elsewhere")
+    assert not os.listdir(taught / "elsewhere")
 
 
 def test_a_folder_that_is_marked_read_only_is_left_as_it_is(place: Path) -> None:
@@ -120,17 +146,16 @@ def test_a_folder_that_cannot_be_written_leaves_each_run_its_own(sealed: Path, c
     assert not (sealed / "runs" / "moved" / "ledger.sqlite").exists()
 
 
-def test_a_missing_ledger_is_no_new_budget(place: Path, capsys: Captured) -> None:
-    assert teach("runs/one") == 0
-    path = place / "data" / "faces.ledger.sqlite"
-    kept = path.rename(place / "kept.sqlite")
+def test_a_missing_ledger_is_no_new_budget(taught: Path, capsys: Captured) -> None:
+    path = taught / "data" / "faces.ledger.sqlite"
+    kept = path.rename(taught / "kept.sqlite")
     for said in (label("runs/one"), teach("runs/one"), cli.main(["teachers", "vote", "--run", "runs/one"])):
         assert said == 2
     errors = capsys.readouterr().err.splitlines()[-3:]
     assert all(f"missing='{path}'" in error and "`ledger:` in runs/one/data.yaml" in error for error in errors)
     assert not path.exists()
     # where it says so, its new place is used, with all that was spent
-    data = place / "runs" / "one" / "data.yaml"
+    data = taught / "runs" / "one" / "data.yaml"
     data.write_text(data.read_text().replace(str(path), str(kept)))
     assert teach("runs/one") == 0
     assert label("runs/one", "--num_queries=5") == 0
@@ -138,10 +163,9 @@ def test_a_missing_ledger_is_no_new_budget(place: Path, capsys: Captured) -> Non
     assert read_ledger(kept).home == kept
 
 
-def test_a_copy_of_a_ledger_is_refused_while_the_original_is_there(place: Path, capsys: Captured) -> None:
-    assert teach("runs/one") == 0
+def test_a_copy_of_a_ledger_is_refused_while_the_original_is_there(taught: Path, capsys: Captured) -> None:
     assert label("runs/one", "--num_queries=5") == 0
-    original = place / "data" / "faces.ledger.sqlite"
+    original = taught / "data" / "faces.ledger.sqlite"
     shutil.copytree("data", "copy")
     words = ["--data.init_args.path=copy/faces.npz"]
     assert teach("runs/two", *words) == 2
@@ -153,13 +177,12 @@ def test_a_copy_of_a_ledger_is_refused_while_the_original_is_there(place: Path, 
     assert [entry.run for entry in read_ledger(original).entries] == ["one", "two"]
 
 
-def test_moved_data_keep_what_was_spent(place: Path) -> None:
-    assert teach("runs/one") == 0
+def test_moved_data_keep_what_was_spent(taught: Path) -> None:
     assert label("runs/one", "--num_queries=5") == 0
     os.rename("data", "moved")
     assert teach("runs/two", "--data.init_args.path=moved/faces.npz") == 0
     assert label("runs/two", "--num_queries=5") == 0
-    moved = place / "moved" / "faces.ledger.sqlite"
+    moved = taught / "moved" / "faces.ledger.sqlite"
     assert [entry.run for entry in read_ledger(moved).entries] == ["one", "two"]
     assert read_ledger(moved).home == moved
     # another data set may take the old place, and is no copy
@@ -182,18 +205,17 @@ def test_a_run_keeps_the_ledger_that_it_was_begun_with(place: Path, capsys: Capt
     assert (place / "other.sqlite").is_file()
 
 
-def test_a_run_of_an_earlier_version_keeps_its_own_ledger(place: Path) -> None:
-    assert teach("runs/one") == 0
-    Ledger(place / "runs" / "one" / "ledger.sqlite")
-    for path in (place / "runs" / "one" / "data.yaml",):
+def test_a_run_of_an_earlier_version_keeps_its_own_ledger(taught: Path) -> None:
+    Ledger(taught / "runs" / "one" / "ledger.sqlite")
+    for path in (taught / "runs" / "one" / "data.yaml",):
         path.write_text("".join(line for line in path.read_text().splitlines(True) if "ledger" not in line))
-    state = place / "runs" / "one" / "private" / "teachers_fit.json"
+    state = taught / "runs" / "one" / "private" / "teachers_fit.json"
     content = json.loads(state.read_text())
     state.write_text(json.dumps(content | {"config": content["config"] | {"ledger": None}}))
     assert teach("runs/one") == 0
     assert label("runs/one", "--num_queries=5") == 0
-    assert len(read_ledger(place / "runs" / "one" / "ledger.sqlite").entries) == 1
-    assert read_ledger(place / "data" / "faces.ledger.sqlite").entries == ()
+    assert len(read_ledger(taught / "runs" / "one" / "ledger.sqlite").entries) == 1
+    assert read_ledger(taught / "data" / "faces.ledger.sqlite").entries == ()
 
 
 class Nowhere(DataSource):
@@ -234,10 +256,9 @@ def test_faces_drawn_anew_leave_the_ledger(tmp_path: Path) -> None:
     assert (folder / "ledger.sqlite").read_bytes() == ledger
 
 
-def test_other_records_are_not_booked_where_the_first_ones_are(place: Path, capsys: Captured) -> None:
+def test_other_records_are_not_booked_where_the_first_ones_are(taught: Path, capsys: Captured) -> None:
     """A run that is done again on other data spends their budget, or none."""
-    np.savez(place / "data" / "more.npz", **make_arrays(seed=1))  # type: ignore[arg-type]
-    assert teach("runs/one") == 0
+    np.savez(taught / "data" / "more.npz", **make_arrays(seed=1))  # type: ignore[arg-type]
     assert label("runs/one", "--num_queries=5") == 0
     other = "--data.init_args.path=data/more.npz"
     assert teach("runs/one", "--overwrite", other) == 2
@@ -247,13 +268,13 @@ def test_other_records_are_not_booked_where_the_first_ones_are(place: Path, caps
     assert cli.main(["teachers", "fit", *again, "--ledger=data/more.ledger.sqlite"]) == 0
     assert cli.main(["teachers", "vote", "--run=runs/one", "--overwrite"]) == 0
     assert label("runs/one", "--num_queries=5", "--overwrite") == 0
-    counts = [len(read_ledger(place / "data" / f"{name}.ledger.sqlite").entries) for name in ("faces", "more")]
+    counts = [len(read_ledger(taught / "data" / f"{name}.ledger.sqlite").entries) for name in ("faces", "more")]
     assert counts == [1, 1]
     # the same records stay where they are counted, with other settings too
     assert teach("runs/two", "--ledger=all.sqlite") == 0
     configs = [f"--config=recipe/{name}.yaml" for name in ("data", "teachers")]
     assert cli.main(["teachers", "fit", *configs, "--run=runs/two", "--seed=2", "--overwrite"]) == 0
-    assert yaml.safe_load(Path("runs/two/data.yaml").read_text())["ledger"] == str(place / "all.sqlite")
+    assert yaml.safe_load(Path("runs/two/data.yaml").read_text())["ledger"] == str(taught / "all.sqlite")
 
 
 def test_a_link_to_the_data_leads_to_their_ledger(place: Path) -> None:
@@ -267,9 +288,8 @@ def test_a_link_to_the_data_leads_to_their_ledger(place: Path) -> None:
 @pytest.mark.parametrize(
     "damage", ["missing", "no ledger", *(pytest.param(text, marks=pytest.mark.slow) for text in ("", "[]", "data: ["))]
 )
-def test_a_run_that_lost_where_its_ledger_is_begins_no_new_one(damage: str, place: Path, capsys: Captured) -> None:
-    assert teach("runs/one") == 0
-    data = place / "runs" / "one" / "data.yaml"
+def test_a_run_that_lost_where_its_ledger_is_begins_no_new_one(damage: str, taught: Path, capsys: Captured) -> None:
+    data = taught / "runs" / "one" / "data.yaml"
     intact = data.read_text()
     if damage == "missing":
         data.unlink()
@@ -280,16 +300,15 @@ def test_a_run_that_lost_where_its_ledger_is_begins_no_new_one(damage: str, plac
     error = capsys.readouterr().err.splitlines()
     assert len(error) == 1 or "votes: 100%" in error[-2]
     assert "puts it back" in error[-1] or "name its place by `ledger:`" in error[-1]
-    assert not (place / "runs" / "one" / "ledger.sqlite").exists()
+    assert not (taught / "runs" / "one" / "ledger.sqlite").exists()
     data.unlink(missing_ok=True)
     assert teach("runs/one") == 0
     assert data.read_text() == intact
     assert label("runs/one", "--num_queries=5") == 0
-    assert len(read_ledger(place / "data" / "faces.ledger.sqlite").entries) == 1
+    assert len(read_ledger(taught / "data" / "faces.ledger.sqlite").entries) == 1
 
 
-def test_a_run_in_the_working_directory_has_a_name(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert teach("runs/one") == 0
-    monkeypatch.chdir(place / "runs" / "one")
+def test_a_run_in_the_working_directory_has_a_name(taught: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(taught / "runs" / "one")
     assert cli.main(["label", "--config=../../recipe/label.yaml", "--run=.", "--num_queries=5"]) == 0
-    assert [entry.run for entry in read_ledger(place / "data" / "faces.ledger.sqlite").entries] == ["one"]
+    assert [entry.run for entry in read_ledger(taught / "data" / "faces.ledger.sqlite").entries] == ["one"]

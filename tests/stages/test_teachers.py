@@ -25,7 +25,7 @@ from tests.conftest import make_arrays, recipe
 @pytest.fixture
 def words(tmp_path: Path) -> list[str]:
     np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
-    folder = recipe(tmp_path / "recipe", tmp_path / "data.npz")
+    folder = recipe(tmp_path / "recipe", tmp_path / "data.npz", steps=5)
     return ["--config", str(folder / "data.yaml"), "--config", str(folder / "teachers.yaml")]
 
 
@@ -315,7 +315,10 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, flip, cut])
+DAMAGE = [Path.unlink, flip, pytest.param(cut, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_damaged_teachers_are_noticed_and_made_again(
     damage: Callable[[Path], Any], finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -332,7 +335,7 @@ def test_damaged_teachers_are_noticed_and_made_again(
     assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, flip, cut])
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_damaged_votes_are_noticed_and_made_again(
     damage: Callable[[Path], Any], finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -468,8 +471,19 @@ def test_a_damaged_chunk_does_not_slip_in_beside_a_lost_one(
     assert contents(root) == before
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", '{"finished": true}', '{"finished": 1, "config": {}, "inputs": {}}'])
-@pytest.mark.parametrize("stage", ["teachers_fit", "teachers_vote", "label"])
+CONTENTS = ["{}", "[]", '{"finished": true}', '{"finished": 1, "config": {}, "inputs": {}}']
+STAGES = ["teachers_fit", "teachers_vote", "label"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "content"),
+    # all stages' states are read by one function
+    [
+        pytest.param(stage, content, marks=[] if stage == "label" or content == "{}" else [pytest.mark.slow])
+        for stage in STAGES
+        for content in CONTENTS
+    ],
+)
 def test_damaged_states_are_one_line_with_a_way_on(
     stage: str, content: str, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -493,7 +507,7 @@ def test_teachers_vote_as_they_were_trained(finished: Path, tmp_path: Path) -> N
         assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}"])
+@pytest.mark.parametrize("content", ["", "{}", pytest.param("[]", marks=pytest.mark.slow)])
 def test_damaged_marks_of_votes_are_told(
     content: str, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

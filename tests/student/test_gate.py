@@ -24,14 +24,14 @@ Loader = DataLoader[tuple[Tensor, ...]]
 def loaders(features: np.ndarray, targets: np.ndarray, held: int) -> tuple[Loader, Loader]:
     parts = [torch.tensor(part, dtype=torch.float32) for part in (features, targets, np.ones(targets.shape))]
     train, val = ([part[rows] for part in parts] for rows in (slice(held, None), slice(held)))
-    return DataLoader(TensorDataset(*train), batch_size=32), DataLoader(TensorDataset(*val), batch_size=64)
+    return DataLoader(TensorDataset(*train), batch_size=64), DataLoader(TensorDataset(*val), batch_size=64)
 
 
 def trained(features: np.ndarray, targets: np.ndarray, held: int = 100, epochs: int = 8) -> Student:
     names = tuple("abcdefgh"[: targets.shape[1]])
     found = Student(
         MLP,
-        lambda parameters: torch.optim.Adam(parameters, lr=0.02),
+        lambda parameters: torch.optim.Adam(parameters, lr=0.03),
         input_shape=features.shape[1:],
         label_names=names,
         constants=tuple(constant_logits(targets, np.ones(targets.shape)).tolist()),
@@ -102,7 +102,7 @@ def test_what_departs_is_in_the_checkpoint() -> None:
     assert torch.equal(fresh(torch.from_numpy(features)), found.network(torch.from_numpy(features)))
 
 
-MLP_WORDS = ("--model.network=models.MLP", "--data.val_fraction=0.3", "--trainer.max_epochs=60")
+MLP_WORDS = ("--model.network=models.MLP", "--data.val_fraction=0.3", "--data.batch_size=32", "--trainer.max_epochs=60")
 
 
 def fit_words(root: Path, *more: str) -> list[str]:

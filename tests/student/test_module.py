@@ -42,7 +42,7 @@ def test_learns_and_reports() -> None:
     student = Student(MLP, lambda p: torch.optim.Adam(p, lr=0.1), input_shape=(5,), label_names=NAMES)
     loader = DataLoader(TensorDataset(*batch(200)), batch_size=20)
     trainer = pl.Trainer(
-        max_epochs=10,
+        max_epochs=5,
         accelerator="cpu",
         logger=False,
         enable_checkpointing=False,

@@ -262,7 +262,7 @@ def test_bad_losses(settings: dict[str, float]) -> None:
 
 
 def test_two_thousand_teachers(tmp_path: Path) -> None:
-    settings: TeacherPlan = plan(num_teachers=2000, chunk_size=1000, num_steps=3)
+    settings: TeacherPlan = plan(num_teachers=2000, chunk_size=1000, num_steps=1)
     data: Records = records()
     parts = [np.arange(t, 120, 2000) for t in range(2000)]  # 120 of one record, 1880 of none
     state = train(settings, data, parts, tmp_path)

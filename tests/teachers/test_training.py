@@ -121,7 +121,7 @@ def test_small_and_empty_partitions(sizes: list[int], chunk_size: int, tmp_path:
 def test_one_class_partition_learns_its_class(tmp_path: Path) -> None:
     labels = make_arrays(120)["Y"]
     labels[:30] = 1
-    settings = plan(num_steps=200)
+    settings = plan(num_steps=80)
     train(settings, records(Y=labels), partitions([30, 30, 30, 30]), tmp_path)
     packed = cast_votes(load_chunk(settings, range(4), (6,), 4, tmp_path), records().features)
     assert (np.unpackbits(packed[0], axis=-1, count=4) == 1).mean() > 0.95
