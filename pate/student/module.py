@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from pate.data.augmentation import augmented, expect_pictures
 from pate.factories import make_network
 from pate.linear import departures
 from pate.student.answers import gated
@@ -49,6 +50,8 @@ class Student(pl.LightningModule):
         input_shape: shape of one sample's features, linked from the data.
         label_names: names of the labels, linked from the data.
         seed: seed of the initial weights and of randomness in training, such as dropout.
+        augment: transforms of pictures while the student trains by descent, such as those of
+            ``torchvision.transforms.v2``, applied to each picture by itself.
         pseudo_confidence: lowest probability, of a label or of its absence, at which the running average labels an
             entry that was not released; None for no such labels. ``data.unlabelled`` adds samples without any label.
         average_decay: share of the running average kept at each step.
@@ -84,6 +87,7 @@ class Student(pl.LightningModule):
         fit: Literal["closed_form", "descent"] | None = None,
         noise_std: float | None = None,
         constants: Sequence[float] | None = None,
+        augment: list[nn.Module] | None = None,
     ) -> None:
         super().__init__()
         expect_open_unit(average_decay=average_decay)
@@ -91,7 +95,7 @@ class Student(pl.LightningModule):
         if pseudo_confidence is not None:
             right = 0.5 <= pseudo_confidence < 1
             expect(right, "0.5 <= pseudo_confidence < 1", pseudo_confidence=pseudo_confidence)
-        self.save_hyperparameters(ignore=["network", "optimizer", "scheduler"])
+        self.save_hyperparameters(ignore=["network", "optimizer", "scheduler", "augment"])
         self.label_names = tuple(label_names)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -107,6 +111,10 @@ class Student(pl.LightningModule):
         one = "fit=descent, or one linear layer without pseudo_confidence"
         expect(solvable or fit != "closed_form", one, network=type(self.network).__name__, fit=fit)
         self.closed_form = solvable if fit is None else fit == "closed_form"
+        expect_pictures(augment, input_shape)
+        learns = "fit=descent for a student that is shown altered pictures"
+        expect(not (augment and self.closed_form), learns, fit=fit)
+        self._augment = augment
         self.automatic_optimization = not self.closed_form
         self._noise_std, self._collected = noise_std, list[Batch]()
         self._compares = constants is not None
@@ -138,6 +146,8 @@ class Student(pl.LightningModule):
             self._closed_form_step(batch)
             return None
         features, targets, mask = batch
+        if self._augment:
+            features = augmented(features, self._augment, self._seed, self.global_step)
         logits: Tensor = self.network(features)
         loss = masked_loss(logits, targets, mask)
         self.log("train_loss", loss, prog_bar=True, on_step=False, on_epoch=True)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
+from pate.data.augmentation import augmented
 from pate.data.partition import partition_records
 from pate.data.records import Records
 from pate.teachers.plan import TeacherPlan
@@ -83,11 +84,12 @@ class ChunkBatches(Dataset[tuple[torch.Tensor, torch.Tensor]]):
     """Batches of a chunk of teachers for a range of steps.
 
     An item is ``(features [chunk, batch, ...], labels [chunk, batch, C])``, both float32. A teacher without records
-    sees zeros.
+    sees zeros. Pictures are augmented as the plan says.
     """
 
     def __init__(self, plan: TeacherPlan, data: PartitionedRecords, *, teachers: range, steps: range) -> None:
         self._records = data.records
+        self._plan, self._teachers, self._steps = plan, teachers, steps
         self._empty = np.array([len(data.rows[teacher]) == 0 for teacher in teachers])
         # [steps, chunk, batch] rows of the records
         self._rows = np.zeros((len(steps), len(teachers), plan.batch_size), dtype=np.int64)
@@ -107,6 +109,10 @@ class ChunkBatches(Dataset[tuple[torch.Tensor, torch.Tensor]]):
             shape, num_labels = self._records.features.shape[1:], self._records.labels.shape[1]
             return torch.zeros(*rows.shape, *shape), torch.zeros(*rows.shape, num_labels)
         features = np.ascontiguousarray(self._records.features[rows])
+        if self._plan.augment:
+            for place, teacher in enumerate(self._teachers):
+                seeds = (self._plan.seed, teacher, self._steps[step])
+                features[place] = augmented(torch.from_numpy(features[place]), self._plan.augment, *seeds).numpy()
         labels = self._records.labels[rows].astype(np.float32)
         features[self._empty] = 0
         labels[self._empty] = 0

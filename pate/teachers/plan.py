@@ -46,6 +46,8 @@ class TeacherPlan:
         loss: the loss of a label: ``BinaryCrossEntropy`` (default), ``FocalLoss`` or ``AsymmetricLoss``.
         scheduler: makes the learning-rate schedule, stepped once per optimizer step; it must not depend on a loss.
         clip_norm: largest norm of a teacher's gradient.
+        augment: transforms of pictures while teachers train, such as those of ``torchvision.transforms.v2``, applied to
+            each picture by itself; what they draw depends on (seed, teacher, step) alone.
         seed: seed of initial weights, batch orders and dropout.
         accelerator: Lightning's accelerator.
         precision: ``32-true``, or ``bf16-mixed`` if the device is fast with it. ``16-mixed`` is not offered: its
@@ -64,6 +66,7 @@ class TeacherPlan:
     loss: EntryLoss | None = None
     scheduler: SchedulerFactory | None = None
     clip_norm: float | None = None
+    augment: list[nn.Module] | None = None
     seed: int = 0
     accelerator: str = "auto"
     precision: Precision = "32-true"
