@@ -86,10 +86,10 @@ class LabelSettings:
         expect(needed == (self.predictions is not None), use, predictions=self.predictions and str(self.predictions))
 
     def resolved(self, panel: Panel, size: int) -> LabelSettings:
-        """Return the settings for votes of ``panel`` on ``size`` samples: the number of queries, and noise for the target.
+        """Return the settings for given votes: the number of queries, and noise that meets the target if there is one.
 
-        Repeating it changes nothing. Raises ``ValueError`` if there are fewer samples than queries, no noise meets the
-        target, or the budget is below it.
+        They are votes of ``panel`` on ``size`` samples. Repeating it changes nothing. Raises ``ValueError`` if there
+        are fewer samples than queries, no noise meets the target, or the budget is below it.
         """
         number = size if self.num_queries is None else self.num_queries
         expect(number <= size, f"num_queries <= {size}", num_queries=number)
@@ -317,7 +317,7 @@ def _reserve_room(stack: ExitStack, run: Run, queries: Queries) -> IO[bytes]:
 def _expect_within(
     budget: Budget | None, earlier: Sequence[Charge], asked: Charge, relation: NeighboringRelation, delta: float
 ) -> None:
-    """Raise ``ValueError`` if ``asked`` and ``earlier`` charges exceed a budget, or if failures alone cost ``delta``."""
+    """Raise ``ValueError`` if ``earlier`` charges and ``asked`` exceed a budget, or if failures cost ``delta``."""
     epsilon = epsilon_after(earlier, asked, relation=relation, delta=delta)
     if budget is not None and epsilon > budget.max_epsilon:
         most = f"epsilon <= {budget.max_epsilon} (--max_epsilon){' with all earlier releases' if earlier else ''}"
@@ -326,7 +326,7 @@ def _expect_within(
 
 @contextmanager
 def _naming_ledger(ledger: Ledger) -> Iterator[None]:
-    """Add to an error of which ledger it speaks and, where earlier releases are what is too much, which runs made them."""
+    """Add to an error of which ledger it speaks and, where earlier releases are too much, which runs made them."""
     try:
         yield
     except ValueError as error:
@@ -335,8 +335,8 @@ def _naming_ledger(ledger: Ledger) -> Iterator[None]:
         if isinstance(error, BudgetExceededError) and earlier:
             raise ValueError(
                 f"{error}. {said} counts what runs on these private data released before ({', '.join(earlier)}),"
-                " deleted ones too: ask for less, label other data, or, if the records are nobody's, as drawn faces are,"
-                " delete it to begin anew"
+                " deleted ones too: ask for less, label other data, or, if the records are nobody's, as drawn faces"
+                " are, delete it to begin anew"
             ) from None
         if str(ledger.path) in str(error):
             raise

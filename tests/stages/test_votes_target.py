@@ -30,7 +30,10 @@ KNOWN = (
     [
         (("--max_epsilon=1",), "target_epsilon <= 1.0 (--max_epsilon)"),
         (("--num_queries=1000",), "num_queries <= 100"),
-        (("--aggregator=tests.aggregators.test_features.VotesWhereKnown",), "features [N, F] in the votes, or --config"),
+        (
+            ("--aggregator=tests.aggregators.test_features.VotesWhereKnown",),
+            "features [N, F] in the votes, or --config",
+        ),
     ],
 )
 def test_votes_of_a_refused_target_stay_where_they_were(

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
 from pate.data.faces.rendering import expect_request, iter_faces
 from pate.data.faces.traits import FACE_ATTRIBUTES
+from pate.progress import stage_bar
 from pate.runs import Json, write_json, write_text
 from pate.validation import expect
 
@@ -79,7 +79,7 @@ def write_celeba_folder(
 
     names = [f"{index:06d}.jpg" for index in range(1, num + 1)]
     rows: list[str] = []
-    with tqdm(total=num, desc="faces", unit="face", disable=not progress) as bar:
+    with stage_bar(num, "faces", unit="face", shown=progress) as bar:
         for images, attributes in iter_faces(num, seed=seed, size=size):
             for image, signs in zip(images, attributes.astype(np.int64) * 2 - 1, strict=True):
                 name = names[len(rows)]
