@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from types import FrameType
+from typing import TextIO
 
 import pate
 
@@ -36,6 +38,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "frontier": ("frontier", "main", "draw label and student quality against epsilon for many aggregators"),
     "rivals": ("rivals", "main", "measure private learning without votes on a run's records (PRIVATE)"),
     "faces": ("faces", "main", "draw faces and write them in CelebA's format"),
+    "completion": ("completion", "main", "print a script with which the shell completes all of these"),
 }
 
 
@@ -46,9 +49,29 @@ class _TerminatedError(KeyboardInterrupt):
 def main(args: Sequence[str] | None = None) -> int:
     """Run `pate` and return its exit status: 0, or 2 with one line on what was wrong with the input.
 
-    130 and 143, each with one line, mean that it was interrupted by Ctrl-C or terminated by SIGTERM.
+    130 and 143, each with one line, mean that it was interrupted by Ctrl-C or terminated by SIGTERM; 141, without one,
+    that nobody reads what it prints any more, as behind ``| head``.
     """
     words = list(sys.argv[1:] if args is None else args)
+    try:
+        try:
+            return _run(words)
+        finally:
+            if sys.stdout is not None:  # closed by `>&-`
+                # what is left in the buffer may be what nobody reads
+                sys.stdout.flush()
+    except BrokenPipeError:
+        unread = [stream for stream in (sys.stdout, sys.stderr) if stream is not None and _unread(stream)]
+        if not unread:
+            raise
+        for stream in unread:
+            # at its end the interpreter flushes once more
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return 128 + signal.SIGPIPE
+
+
+def _run(words: list[str]) -> int:
+    """Find the command and run it."""
     if words[:1] == ["--version"]:
         print(f"pate {pate.__version__}")
         return 0
@@ -64,7 +87,8 @@ def main(args: Sequence[str] | None = None) -> int:
             from pate.runs.locks import release_locks
 
             try:
-                getattr(import_module(f"pate.commands.{module}"), function)(words[len(name.split()) :])
+                given = (words[len(name.split()) :], *([_COMMANDS] if name == "completion" else []))
+                getattr(import_module(f"pate.commands.{module}"), function)(*given)
             finally:
                 release_locks()
     except (Exception, KeyboardInterrupt, SystemExit) as stop:
@@ -80,6 +104,16 @@ def main(args: Sequence[str] | None = None) -> int:
         print(f"pate {name}: {stop}", file=sys.stderr)
         return 2
     return 0
+
+
+def _unread(stream: TextIO) -> bool:
+    """Return whether a stream is a pipe that nobody reads."""
+    try:
+        polled = select.poll()
+        polled.register(stream.fileno(), select.POLLOUT)
+    except (OSError, ValueError):  # no file, as under a test
+        return False
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in polled.poll(0))
 
 
 def _interrupt_behind(stop: BaseException | None) -> KeyboardInterrupt | None:
@@ -113,19 +147,25 @@ def _help(words: list[str]) -> int:
     """Print the commands, or only those of a stage if its name is given."""
     asked = [word for word in words if word not in ("-h", "--help")]
     shown = {name: entry for name, entry in _COMMANDS.items() if name.split()[: len(asked)] == asked}
-    unknown = not shown
+    if not shown:
+        from difflib import get_close_matches
+
+        close = get_close_matches(" ".join(asked[:2]), _COMMANDS, n=1)
+        meant = f"; did you mean {close[0]}?" if close else ""
+        print(
+            f"pate: unknown command: {' '.join(asked[:2])}{meant} (`pate --help` lists what there is)", file=sys.stderr
+        )
+        return 2
     text = [
         "usage: pate <command> [options]",
         "",
         "Multi-label classifiers with a differential-privacy guarantee, by private aggregation of teacher ensembles.",
         "",
     ]
-    text += [f"  {name:<17} {entry[-1]}" for name, entry in (_COMMANDS if unknown else shown).items()]
+    text += [f"  {name:<17} {entry[-1]}" for name, entry in shown.items()]
     text += ["", "`pate <command> --help` lists the settings of a command."]
-    if unknown:
-        text.append(f"pate: unknown command: {' '.join(asked)}")
-    print("\n".join(text), file=sys.stderr if unknown else sys.stdout)
-    return 2 if unknown else 0
+    print("\n".join(text))
+    return 0
 
 
 if __name__ == "__main__":

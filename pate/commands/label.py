@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from pate.aggregators import Aggregator
-from pate.commands.parsing import ALONE, Preset, make_parser, open_run, settings
+from pate.commands.parsing import ALONE, Preset, make_parser, open_run, settings, shows
 from pate.commands.unscaled import completed
 from pate.commands.votes import add_votes, bring_votes, parse_with_votes, without_votes
 from pate.runs import LABEL
@@ -21,7 +21,9 @@ def main(args: Sequence[str], preset: Preset = ALONE) -> None:
     """
     parser = make_parser("label", label, skip={"run", "settings"}, settings=LabelSettings)
     add_votes(parser)
-    shown = any(word in ("-h", "--help") or word.startswith("--print_config") for word in args)
+    shown = shows(args)
+    # a target is enough: it names an aggregator before the options are parsed
+    parser.may_lack("--aggregator", "--target_epsilon (it finds mechanism and noise) or --aggregator", shown=shown)
     parsed = parse_with_votes(parser, args, preset, before=[] if shown else completed(args, preset))
     made = parser.instantiate(parsed)
     asked = LabelSettings(**{field.name: made[field.name] for field in fields(LabelSettings)})

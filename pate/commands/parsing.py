@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from inspect import getdoc, signature
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import yaml
-from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
+from jsonargparse import ArgumentParser, Namespace
 
-from pate.aggregators import Aggregator, load_plugins
-from pate.data.features import FeatureMap
+from pate.aggregators import load_plugins
+from pate.commands.help import BriefHelp, example
+from pate.commands.mistakes import OneLineParser
 from pate.data.source import DataSource
 from pate.data_file import absolute_paths, expect_described, kept_words, load_ledger
-from pate.factories import annotation_hint
 from pate.runs import VOTES_IMPORT, Json, Run, first_stage
 from pate.runs.locks import lock_run
-from pate.runs.renamed import RENAMED, RENAMED_PATHS
+from pate.runs.renamed import RENAMED_PATHS
 from pate.stages.ledger_file import choose_ledger, expect_ledger, with_ledger
 from pate.validation import expect
 
@@ -57,30 +55,11 @@ ALONE = Preset()
 """A command that is given its options and nothing else."""
 
 
-_PLUGINS = (Aggregator, DataSource, FeatureMap)
 _NOT_SETTINGS = ("run", "overwrite", "config", "threads")
 
 
-class BriefHelp(DefaultHelpFormatter):
-    """Help that leaves out long lists of classes, such as all modules of torch."""
-
-    def _expand_help(self, action: argparse.Action) -> str:
-        text: str = super()._expand_help(action)
-        return re.sub(r"known subclasses: [^)]{400,}", "any class of that type by its path", text)
-
-
-class StageParser(ArgumentParser):
-    """A parser that suggests the plug-in or the option that was probably meant."""
-
-    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        """End with status 2 and ``message``."""
-        if found := re.search(r"Expected a dot import path string: (\w+)", message):
-            known = {kind.__name__ for base in _PLUGINS for kind in _subclasses(base)}
-            message += _did_you_mean(found[1], sorted(known - set(RENAMED)))
-        elif found := re.search(r"unrecognized arguments: (--[\w.]+)", message):
-            message += _did_you_mean(found[1], list(self._option_string_actions))
-        message += annotation_hint(message)
-        super().error(message, ex)
+class StageParser(OneLineParser):
+    """The parser of a command, which knows renamed classes by both names."""
 
     def parse_args(self, *args: Any, **options: Any) -> Namespace:  # type: ignore[override]
         """Return what the options say, with classes by their new names; a line on stderr says which were old.
@@ -107,16 +86,6 @@ def _rename(value: Any) -> None:
             _rename(part)
 
 
-def _subclasses(base: type) -> list[type]:
-    own: list[type] = base.__subclasses__()
-    return [kind for each in own for kind in (each, *_subclasses(each))]
-
-
-def _did_you_mean(word: str, known: Sequence[str]) -> str:
-    close = get_close_matches(word, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
 def call(
     name: str, function: Callable[..., Any], args: Sequence[str], grouped: Mapping[str, type] | None = None
 ) -> None:
@@ -135,7 +104,7 @@ def call(
 
 def make_parser(
     name: str, function: Callable[..., Any], *, skip: set[str | int], settings: type | None = None
-) -> ArgumentParser:
+) -> StageParser:
     """Return the parser of a command on a run.
 
     Args:
@@ -151,7 +120,7 @@ def make_parser(
 
 def new_parser(name: str, summary: str) -> StageParser:
     """Return the parser of the command ``name``, so far with the option ``--config`` alone."""
-    parser = StageParser(prog=f"pate {name}", description=summary, formatter_class=BriefHelp)
+    parser = StageParser(prog=f"pate {name}", description=summary, epilog=example(name), formatter_class=BriefHelp)
     parser.add_argument("--config", action="config", help="YAML file of settings; may be given several times")
     return parser
 
@@ -202,9 +171,14 @@ def add_data(parser: ArgumentParser) -> None:
         "--ledger",
         type=Path | None,
         default=None,
-        help="ledger of the private data set, shared by all runs on it; None for the file beside the data, or for"
-        " ledger.sqlite in the run's folder if there can be none",
+        help="ledger of the private data set, shared by all runs on it; by default the file beside the data, or, where"
+        " there can be none, ledger.sqlite in the run's folder",
     )
+
+
+def shows(args: Sequence[str]) -> bool:
+    """Return whether arguments ask for help or for settings in place of work."""
+    return any(word in ("-h", "--help") or word.startswith("--print_config") for word in args)
 
 
 def run_folder(args: Sequence[str]) -> Path | None:

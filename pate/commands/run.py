@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 
+import yaml
+
+from pate.commands.help import BriefHelp, example
+from pate.commands.mistakes import OneLineParser
 from pate.commands.parsing import Preset
 from pate.commands.recipes import find_recipe
 from pate.commands.summary import describe_run
 from pate.data_file import load_ledger
-from pate.runs import Run
+from pate.runs import Json, Run
 from pate.validation import expect
 
 _PARTS = ("data", "teachers", "label", "student")
@@ -49,53 +54,114 @@ _REFERENCES = _Step("references", "references", "main")
 
 def main(args: Sequence[str]) -> None:
     """Run `pate run`."""
-    parsed, overrides = _parser().parse_known_args(args)
+    words, given = _by_part(args)
+    parsed = _parser().parse_args(words)
     recipe = find_recipe(parsed.recipe)
     missing = [f"{part}.yaml" for part in _PARTS if not (recipe / f"{part}.yaml").is_file()]
     expect(not missing, f"a recipe's files in {recipe}", missing=missing)
-    given = _by_part(overrides)
     if parsed.ledger:
         given["data"].append(f"--ledger={parsed.ledger}")
     root = parsed.run or Path("runs") / recipe.resolve().name
+    if parsed.print_config:
+        contents = [_settings(step, recipe, given, root) for step in _STEPS if step.parts]
+        print("---\n".join(text for content in contents for text in _files(content)), end="")
+        return
+    for step in _STEPS:
+        if any(given[part] for part in step.parts):
+            # a slip in an override of the last stage is told before the first one works for hours
+            _settings(step, recipe, given, root)
     steps = (*_STEPS, _REFERENCES) if parsed.references else _STEPS
     for number, step in enumerate(steps, 1):
         print(f"[{number}/{len(steps)}] {step.name}", flush=True)
-        files = tuple(recipe / f"{part}.yaml" for part in step.parts)
-        words = [*step.words, *(word for part in step.parts for word in given[part])]
-        command = getattr(import_module(f"pate.commands.{step.module}"), step.function)
-        command(words, Preset(files=files, run=root, overwrite=parsed.overwrite))
+        _command(step)(_words(step, given), _preset(step, recipe, root, overwrite=parsed.overwrite))
     print()
     print(describe_run(Run(root, ledger=load_ledger(root))), end="")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _command(step: _Step) -> Callable[[Sequence[str], Preset], None]:
+    found: Callable[[Sequence[str], Preset], None]
+    found = getattr(import_module(f"pate.commands.{step.module}"), step.function)
+    return found
+
+
+def _words(step: _Step, given: Mapping[str, list[str]]) -> list[str]:
+    return [*step.words, *(word for part in step.parts for word in given[part])]
+
+
+def _preset(step: _Step, recipe: Path, root: Path, *, overwrite: bool = False) -> Preset:
+    return Preset(files=tuple(recipe / f"{part}.yaml" for part in step.parts), run=root, overwrite=overwrite)
+
+
+def _settings(step: _Step, recipe: Path, given: Mapping[str, list[str]], root: Path) -> Json:
+    """Return what ``--print_config`` of a stage prints, but for the run. Ends with status 2 on a wrong option."""
+    printed = StringIO()
+    try:
+        with redirect_stdout(printed):
+            _command(step)([*_words(step, given), "--print_config"], _preset(step, recipe, root))
+    except SystemExit as stop:
+        if stop.code:
+            raise
+    content: Json = yaml.safe_load(printed.getvalue())
+    return {name: value for name, value in content.items() if name not in ("run", "overwrite")}
+
+
+def _files(content: Json) -> list[str]:
+    """Return the settings of a stage as the files of a recipe, each below its name."""
+    if "num_teachers" not in content:
+        return [
+            f"# {'label' if 'aggregator' in content else 'student'}.yaml\n" + yaml.safe_dump(content, sort_keys=False)
+        ]
+    data = {name: content.pop(name) for name in ("data", "ledger")}
+    parts = {"data": data, "teachers": content}
+    return [f"# {part}.yaml\n" + yaml.safe_dump(each, sort_keys=False) for part, each in parts.items()]
+
+
+def _parser() -> OneLineParser:
+    parser = OneLineParser(
         prog="pate run",
-        description="Run all stages of a recipe: a folder with data.yaml, teachers.yaml, label.yaml and student.yaml. "
-        "Stages that are finished are skipped; one that was killed continues where it stopped.",
-        epilog="To override a setting of a stage, put the name of the stage before it, such as "
-        "--teachers.num_teachers=200, --label.num_queries=100, --student.trainer.max_epochs=20 or "
-        "--data.init_args.root=DIR.",
-        allow_abbrev=False,
+        description="Run all stages of a recipe: a folder with data.yaml, teachers.yaml, label.yaml and student.yaml."
+        "\n\nStages that are finished are skipped; one that was killed continues where it stopped."
+        "\n\nA setting of a stage is overridden by its name behind that of the stage: --teachers.num_teachers 200,"
+        " --label.num_queries 100, --student.trainer.max_epochs 20, --data.init_args.root DIR.",
+        epilog=example("run"),
+        formatter_class=BriefHelp,
+        print_config=None,
     )
     parser.add_argument("recipe", type=Path, help="the folder, or the name of a shipped recipe, such as faces")
-    parser.add_argument("--run", type=Path, help="folder of the run (default: runs/ and the recipe's name)")
+    parser.may_lack("recipe", "a recipe, such as faces")
+    parser.add_argument("--run", type=Path, help="folder of the run; by default runs/ and the recipe's name")
     parser.add_argument("--overwrite", action="store_true", help="redo stages whose settings changed")
-    parser.add_argument("--ledger", help="ledger of the private data, in place of the one beside them")
+    parser.add_argument("--ledger", type=Path, help="ledger of the private data, in place of the one beside them")
     parser.add_argument(
         "--references",
         action="store_true",
         help="also measure a student of the true labels and the noiseless majority: PRIVATE, for data that may be seen",
     )
+    parser.add_argument("--print_config", action="store_true", help="print the settings of all stages")
     return parser
 
 
-def _by_part(overrides: Sequence[str]) -> dict[str, list[str]]:
-    """Sort overrides ``--part.name=value`` by part of the recipe; those of the data keep their prefix."""
+def _by_part(args: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Sort overrides ``--part.name=value`` or ``--part.name value`` by part of the recipe; those of the data keep it.
+
+    Returns:
+        The other arguments, and the overrides of each part.
+    """
+    rest: list[str] = []
     given: dict[str, list[str]] = {part: [] for part in _PARTS}
-    for word in overrides:
-        part, _, setting = word.removeprefix("--").partition(".")
-        right = word.startswith("--") and part in given and "=" in setting
-        expect(right, f"overrides such as --label.num_queries=100, of {', '.join(_PARTS)}", override=word)
-        given[part].append(word if part == "data" else f"--{setting}")
-    return given
+    left = list(args)
+    while left:
+        word = left.pop(0)
+        name, equals, value = word.partition("=")
+        part, dot, setting = name.removeprefix("--").partition(".")
+        if not (word.startswith("--") and dot):
+            rest.append(word)
+            continue
+        known = f"overrides such as --label.num_queries 100, of {', '.join(_PARTS)}"
+        expect(part in given and setting, known, override=word)
+        if not equals:
+            behind = bool(left) and not left[0].startswith("--")
+            expect(behind, f"a value behind {name}", value=left[0] if left else None)
+            value = left.pop(0)
+        given[part].append(f"{name if part == 'data' else f'--{setting}'}={value}")
+    return rest, given

@@ -2,21 +2,57 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any, NoReturn
 
-from pate.commands.parsing import ALONE, BriefHelp, Preset, run_folder, with_saved
-from pate.runs import STUDENT
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+
+from pate.commands.help import BriefHelp, example
+from pate.commands.mistakes import OneLineParser
+from pate.commands.parsing import ALONE, Preset, run_folder, shows, with_saved
+from pate.runs import STUDENT, Run
 from pate.runs.locks import lock_run
 from pate.stages.student import StudentCLI
+
+_DESCRIPTIONS = {
+    "fit": "Train a student on the released labels of a run.\n\nA network that is one linear layer, such as"
+    " models.Linear, is solved in closed form; any other is trained by descent and kept where the loss on held-out"
+    " released labels is lowest. Training that was killed goes on from its last checkpoint.",
+    "validate": "Evaluate the student of a run on released labels that were held out of its training.\n\nIts network"
+    " and all other settings are those of the run.",
+    "test": "Evaluate the student of a run on the test set, and write metrics.json beside it.\n\nIts network and all"
+    " other settings are those of the run.",
+    "predict": "Write what the student of a run says of the test set, or of the public samples, to predictions.npz"
+    " beside it.\n\nIts network and all other settings are those of the run.",
+}
+
+
+class _StudentParser(OneLineParser, LightningArgumentParser):
+    """A parser whose usage names all subcommands, whichever of them are there."""
+
+    def add_subcommands(self, *args: Any, **options: Any) -> Any:
+        """Add the subcommands, as jsonargparse does."""
+        return super().add_subcommands(*args, metavar=f"{{{','.join(LightningCLI.subcommands())}}}", **options)
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """Let the parser of the subcommand speak, of which there is one."""
+        if self._subcommands_action is not None:
+            next(iter(self._subcommands_action.choices.values())).error(message, ex)
+        super().error(message, ex)
 
 
 def main(command: str, args: Sequence[str], preset: Preset = ALONE) -> None:
     """Run `pate student` with one of Lightning's commands."""
     root = run_folder(args) or preset.run
-    if root is not None and command != "validate":  # which writes nothing
-        lock_run(root)
+    if root is not None and not shows(args):
+        if command != "validate":  # which writes nothing
+            lock_run(root)
+        if command != "fit":
+            Run(root).require(STUDENT)
     # the settings of the training apply to all other subcommands
     known = preset if command == "fit" else with_saved(args, preset, STUDENT.config)
-    StudentCLI([command, *known.options(), *args], formatter_class=BriefHelp)
+    said = {"description": _DESCRIPTIONS[command], "epilog": example(f"student {command}")}
+    words = [command, *known.options(), *args]
+    StudentCLI(words, parser_class=_StudentParser, formatter_class=BriefHelp, **{command: said})
 
 
 fit = partial(main, "fit")

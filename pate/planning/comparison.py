@@ -110,6 +110,23 @@ class Frontier:
         return PRIVATE if self.private else FREE
 
 
+def ranked(points: Sequence[Point], figures: Sequence[str]) -> list[str]:
+    """Return the names of all aggregators, those first that have the best mean rank over targets and ``figures``.
+
+    An aggregator that misses a target, or a figure there, is behind all others.
+    """
+    names = list(dict.fromkeys(point.aggregator for point in points))
+    found = {(point.aggregator, point.target_epsilon): point for point in points}
+    ranks = dict.fromkeys(names, 0.0)
+    for target in {point.target_epsilon for point in points}:
+        for figure in figures:
+            values = {name: getattr(found.get((name, target)), figure, math.nan) for name in names}
+            known = {name: -math.inf if math.isnan(value) else value for name, value in values.items()}
+            for name in names:
+                ranks[name] += sum(other > known[name] for other in known.values())
+    return sorted(names, key=lambda name: ranks[name])
+
+
 def best_at(points: Sequence[Point], measured: str) -> dict[float, Point]:
     """Return the best point at each target by one figure; a missing figure never wins."""
     best: dict[float, Point] = {}

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from tqdm import tqdm
 
 from pate.accounting.calibration import COARSE_ORDERS, Target, epsilon_of
 from pate.accounting.charges import account
@@ -20,6 +19,7 @@ from pate.aggregators.rounds import student_of
 from pate.linear import LinearStudent, fit_linear
 from pate.planning.comparison import Comparison, Frontier, Point
 from pate.planning.task import Task
+from pate.progress import stage_bar
 from pate.student.average_precision import average_precision
 from pate.typing import BoolArray, FloatArray
 from pate.validation import expect
@@ -162,13 +162,13 @@ def frontier(task: Task, comparison: Comparison, aggregators: Sequence[Aggregato
     else:
         aggregators = [preceded(each, replace(outlook, relation=each.neighboring_relation)) for each in aggregators]
     points: list[Point] = []
-    with tqdm(total=len(aggregators) * len(comparison.epsilons), desc="frontier", unit="point") as progress:
+    with stage_bar(len(aggregators) * len(comparison.epsilons), "frontier", unit="point") as bar:
         for aggregator in aggregators:
-            progress.set_postfix_str(aggregator.title)
+            bar.set_postfix_str(aggregator.title, refresh=False)
             for epsilon in comparison.epsilons:
                 found = measure(task, aggregator, epsilon, comparison)
                 points += [] if found is None else [found]
-                progress.update()
+                bar.update()
     return Frontier(
         comparison=comparison,
         points=tuple(points),

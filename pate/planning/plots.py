@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from pate.accounting.calibration import epsilon_of
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.planning.comparison import LABEL_FIGURES, STUDENT_FIGURES, Frontier, best_at
+from pate.planning.comparison import LABEL_FIGURES, STUDENT_FIGURES, Frontier, ranked
 from pate.runs import replacing
 
+_NAMED = 5  # lines with a colour and a name
+_MARKERS = "osD^v"
 _TITLES = {
     "answered": "share of labels released",
     "label_accuracy": "released labels that are the majority's",
@@ -26,35 +29,27 @@ _TITLES = {
 def draw_frontier(path: Path, frontier: Frontier) -> None:
     """Plot each figure against epsilon, a line for each aggregator and a level for each reference.
 
-    An aggregator that is the best somewhere has a thick line and comes first in the legend; the others are thin. What
-    lies far below the constant answer leaves the picture.
+    The five aggregators of the best mean rank have colours and names, the best first; the others are grey. What lies
+    far below the constant answer leaves the picture.
     """
-    from matplotlib import colormaps
     from matplotlib.figure import Figure  # without pyplot there is no window and no state
 
     points, references = frontier.points, frontier.references
     shown = STUDENT_FIGURES if frontier.comparison.student else LABEL_FIGURES
-    best = {point.aggregator for measured in shown for point in best_at(points, measured).values()}
-    names = sorted(dict.fromkeys(point.aggregator for point in points), key=lambda name: name not in best)
+    names = ranked(points, shown)
+    others = len(names) - _NAMED
     figure = Figure(figsize=(4.4 * len(shown) + 3.2, 4.8), layout="constrained")
-    # the even colours of the palette are strong, the odd ones pale
-    palette = colormaps["tab20"].colors  # type: ignore[attr-defined]
-    colours, markers = (*palette[::2], *palette[1::2]), "osD^vPX*"
     targets = sorted({point.target_epsilon for point in points})
     for axes, measured in zip(np.atleast_1d(figure.subplots(1, len(shown))), shown, strict=True):
         for i, name in enumerate(names):
             line = sorted((p.target_epsilon, getattr(p, measured)) for p in points if p.aggregator == name)
-            axes.plot(
-                *zip(*line, strict=True),
-                color=colours[i % len(colours)],
-                marker=markers[i % len(markers)],
-                markersize=6 if name in best else 4,
-                linewidth=2.4 if name in best else 0.9,
-                zorder=3 if name in best else 2,
-                label=name,
-            )
-        for (name, found), style in zip(references.items(), (":", "--", "-."), strict=False):
-            axes.axhline(found[measured], color="black", linestyle=style, linewidth=1, label=name)
+            style: dict[str, Any] = {"color": "0.8", "linewidth": 0.9, "zorder": 2}
+            if i < _NAMED:
+                style = {"color": f"C{i}", "marker": _MARKERS[i], "markersize": 6, "linewidth": 2.2, "zorder": 9 - i}
+            word = name if i < _NAMED else f"{others} other{'s' if others > 1 else ''}"
+            axes.plot(*zip(*line, strict=True), **style, label=word if i <= _NAMED else None)
+        for (name, found), dashes in zip(references.items(), (":", "--", "-."), strict=False):
+            axes.axhline(found[measured], color="black", linestyle=dashes, linewidth=1, label=name)
         axes.set_ylim(_limits(frontier, measured))
         axes.set_xscale("log", base=2)
         axes.set_xticks(targets, [f"{target:g}" for target in targets])

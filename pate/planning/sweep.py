@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from tqdm import tqdm
 
 from pate.accounting.calibration import Target
 from pate.accounting.relation import NeighboringRelation
@@ -19,6 +18,7 @@ from pate.planning.ensemble import World, ensemble_votes
 from pate.planning.evaluation import judge
 from pate.planning.facts import Facts
 from pate.planning.learning import Learner, fit_learner
+from pate.progress import stage_bar
 from pate.typing import FloatArray
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 from pate.votes import Panel
@@ -173,7 +173,7 @@ def swept(facts: Facts, sweep: Sweep) -> Swept:
     }
     found: dict[tuple[float, int, str], list[tuple[float, float]]] = {}
     constants: list[tuple[float, float]] = []
-    with tqdm(total=sweep.seeds * len(sizes), desc="plan", unit="ensemble") as progress:
+    with stage_bar(sweep.seeds * len(sizes), "plan", unit="ensemble") as bar:
         for seed in range(sweep.seeds):
             world = World.of(facts, learner, num_queries=num_queries, seed=seed)
             constants.append(_constant(world))
@@ -186,7 +186,7 @@ def swept(facts: Facts, sweep: Sweep) -> Swept:
                     figures = judge(student, task, cutoff=0.5)
                     reached = (figures["student_accuracy"], figures["student_macro_f1"])
                     found.setdefault((epsilon, size, cls.__name__), []).append(reached)
-                progress.update()
+                bar.update()
     trials = tuple(
         Trial(
             num_teachers=size,

@@ -56,6 +56,16 @@ LABEL = _stage("label", "public", "labels.npz", "privacy.json", "privacy.txt", p
 STUDENT = _stage("student fit", "public", "student")
 REFERENCES = _stage("references", "private", "references")
 
+_INPUTS = {
+    "private": "private records",
+    "public": "public records",
+    "data": "public records",
+    "partition": "assignment of records to teachers",
+    "code": "code of pate",
+    "labels": "released labels",
+}
+"""What the inputs of stages are called in errors."""
+
 KEY_BYTES = 32
 """Length of the key of the partitions."""
 
@@ -193,7 +203,7 @@ class Run:
         if state is None:
             return []
         begun, asked = with_new_names(state["config"]), with_new_names(_normal(self.config))
-        return _differences(begun, asked) + _differences(state["inputs"], _normal(inputs))
+        return _differences(begun, asked) + _other_inputs(state["inputs"], _normal(inputs))
 
     def finish(self, stage: Stage, files: Mapping[Path, str] | None = None) -> None:
         """Record that ``stage`` is finished, with its ``files`` in the run's folder and the `digest` of each."""
@@ -356,6 +366,16 @@ def labels_file(run: Run) -> Path:
 def _normal(content: Mapping[str, Any]) -> Json:
     normal: Json = json.loads(json.dumps(content, default=str))
     return normal
+
+
+def _other_inputs(old: Json, new: Json) -> list[str]:
+    """Return in words which inputs differ; their digests would tell nobody anything, and those of votes are PRIVATE."""
+    said = {name: f"other {_INPUTS.get(name, name)}" for name in [*old, *new] if old.get(name) != new.get(name)}
+    for name in said.keys() & {"private", "data"}:
+        said[name] += (
+            " (pictures are known by names, sizes and times: `cp -a` keeps the times in a copy of their folder)"
+        )
+    return list(said.values())
 
 
 def _differences(old: Any, new: Any, name: str = "") -> list[str]:

@@ -86,10 +86,10 @@ class LabelSettings:
         expect(needed == (self.predictions is not None), use, predictions=self.predictions and str(self.predictions))
 
     def resolved(self, panel: Panel, size: int) -> LabelSettings:
-        """Return the settings for votes of ``panel`` on ``size`` samples: number of queries, and noise for the target.
+        """Return the settings for given votes: the number of queries, and noise that meets the target if there is one.
 
-        Repeating it changes nothing. Raises ``ValueError`` if there are fewer samples than queries, no noise meets the
-        target, or the budget is below it.
+        They are votes of ``panel`` on ``size`` samples. Repeating it changes nothing. Raises ``ValueError`` if there
+        are fewer samples than queries, no noise meets the target, or the budget is below it.
         """
         number = size if self.num_queries is None else self.num_queries
         expect(number <= size, f"num_queries <= {size}", num_queries=number)
@@ -317,7 +317,7 @@ def _reserve_room(stack: ExitStack, run: Run, queries: Queries) -> IO[bytes]:
 def _expect_within(
     budget: Budget | None, earlier: Sequence[Charge], asked: Charge, relation: NeighboringRelation, delta: float
 ) -> None:
-    """Raise ``ValueError`` if ``asked`` and ``earlier`` charges exceed a budget, or failures alone cost ``delta``."""
+    """Raise ``ValueError`` if ``earlier`` charges and ``asked`` exceed a budget, or if failures cost ``delta``."""
     epsilon = epsilon_after(earlier, asked, relation=relation, delta=delta)
     if budget is not None and epsilon > budget.max_epsilon:
         most = f"epsilon <= {budget.max_epsilon} (--max_epsilon){' with all earlier releases' if earlier else ''}"

@@ -8,20 +8,20 @@ import sys
 import warnings
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
 import yaml
 from pytorch_lightning import LightningModule, Trainer
-from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint, ProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
-from pytorch_lightning.loggers import CSVLogger
 
 from pate.data.records import Role
-from pate.factories import annotation_hint
 from pate.runs import LABEL, METRICS, MODEL, STUDENT, Json, Run, digest, labels_file, write_arrays, write_json
+from pate.student.bar import StageBar
 from pate.student.carry import Trained, carry
+from pate.student.curves import Curves
 from pate.student.data import StudentData
 from pate.student.metrics import evaluate, majority_answer
 from pate.student.module import Student
@@ -37,20 +37,9 @@ _KNOWN = (
     ".*does not have many workers",
     "Total length of `DataLoader` across ranks is zero",
 )
+_TALKATIVE = ("pytorch_lightning.utilities.rank_zero", "lightning_fabric.utilities.seed")
 _LOSS = "val_loss"
 _SETTINGS = ("seed_everything", "trainer", "model", "data")
-
-
-class _Parser(LightningArgumentParser):
-    """A parser whose usage names all subcommands, whichever of them are there."""
-
-    def add_subcommands(self, *args: Any, **options: Any) -> Any:
-        """Add the subcommands, as jsonargparse does."""
-        return super().add_subcommands(*args, metavar=f"{{{','.join(LightningCLI.subcommands())}}}", **options)
-
-    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        """End with status 2 and ``message``."""
-        super().error(message + annotation_hint(message), ex)
 
 
 class StudentCLI(LightningCLI):
@@ -64,12 +53,19 @@ class StudentCLI(LightningCLI):
     Args:
         args: a subcommand and its options, the only form in which LightningCLI takes a subcommand; or a whole
             configuration as plain data, from which the parts are instantiated without running anything.
+        parser_class: the class of the parsers.
         parser_kwargs: further arguments of the parsers.
     """
 
-    def __init__(self, args: list[str] | Json, **parser_kwargs: Any) -> None:
+    def __init__(
+        self,
+        args: list[str] | Json,
+        parser_class: type[LightningArgumentParser] = LightningArgumentParser,
+        **parser_kwargs: Any,
+    ) -> None:
         self._asked = args[0] if isinstance(args, list) else None
-        logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
+        for name in _TALKATIVE:
+            logging.getLogger(name).setLevel(logging.WARNING)
         for message in _KNOWN:
             warnings.filterwarnings("ignore", message)
         super().__init__(
@@ -80,7 +76,7 @@ class StudentCLI(LightningCLI):
             auto_configure_optimizers=False,
             save_config_callback=None,
             seed_everything_default=0,
-            parser_class=_Parser,
+            parser_class=parser_class,
             parser_kwargs={"prog": "pate student", **parser_kwargs},
         )
 
@@ -92,6 +88,9 @@ class StudentCLI(LightningCLI):
         """Add the options of the run, and link arguments of the model to the data."""
         parser.add_argument("--run", type=Path, required=True, help="folder of the run")
         parser.add_argument("--overwrite", action="store_true", help="train again if the settings changed")
+        if self._asked not in (None, "fit"):
+            # the run has them
+            parser._option_string_actions["--model.network"].required = False
         parser.link_arguments("run", "data.run")
         parser.link_arguments("data.input_shape", "model.input_shape", apply_on="instantiate")
         for name in ("label_names", "noise_std", "constants"):
@@ -118,14 +117,16 @@ class StudentCLI(LightningCLI):
         if asked["default_root_dir"] is None:
             kwargs["default_root_dir"] = self.folder
         if asked["logger"] in (None, True):
-            kwargs["logger"] = CSVLogger(self.folder, name="logs") if self.subcommand == "fit" else False
+            kwargs["logger"] = Curves(self.folder) if self.subcommand == "fit" else False
         found: list[Callback] = []
+        if asked["enable_progress_bar"] is not False and not _one_of(ProgressBar, asked["callbacks"]):
+            found.append(StageBar())
         compared = not self.model.closed_form and self.datamodule.num_held_out > 0 and asked["limit_val_batches"] != 0
         if asked["enable_checkpointing"] is not False:
             found.append(ModelCheckpoint(self.folder, filename=_LAST, enable_version_counter=False))
         if compared and asked["enable_checkpointing"] is not False:
             found.append(ModelCheckpoint(self.folder, _BEST, monitor=_LOSS, enable_version_counter=False))
-        if compared and not any(isinstance(each, EarlyStopping) for each in _listed(asked["callbacks"])):
+        if compared and not _one_of(EarlyStopping, asked["callbacks"]):
             found.append(EarlyStopping(_LOSS, patience=_PATIENCE))
         self.trainer_defaults["callbacks"] = found
         return super().instantiate_trainer(**kwargs)
@@ -139,7 +140,10 @@ class StudentCLI(LightningCLI):
             return
         # the closed form takes seconds, and goes on from nowhere
         begun = None if self.model.closed_form else self._checkpoint(_LAST)
-        self.trainer.fit(model, ckpt_path=ckpt_path or begun, **kwargs)
+        wanted = begun if ckpt_path is None else self._named(ckpt_path)
+        if isinstance(self.trainer.logger, Curves):
+            self.trainer.logger.go_on(0 if wanted is None else _steps_done(wanted))
+        self.trainer.fit(model, ckpt_path=wanted, **kwargs)
         self._carry(model)
         left = [path for path in map(self._checkpoint, (_LAST, _BEST)) if path is not None]
         self.run.finish(STUDENT, {path: digest(path) for path in left})
@@ -173,11 +177,11 @@ class StudentCLI(LightningCLI):
         """Evaluate the student on the released labels that were held out, of which a closed-form student has none."""
         closed = self.model.closed_form
         expect(not closed, "--model.fit=descent: the closed form learns from all released labels", closed_form=closed)
-        self.trainer.validate(model, ckpt_path=ckpt_path or self._trained(), **kwargs)
+        self.trainer.validate(model, ckpt_path=self._named(ckpt_path), **kwargs)
 
     def test(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Evaluate the student on the test set, and write ``metrics.json``."""
-        self.trainer.test(model, ckpt_path=ckpt_path or self._trained(), **kwargs)
+        self.trainer.test(model, ckpt_path=self._named(ckpt_path), **kwargs)
         truth, names = torch.from_numpy(self.datamodule.source.records(Role.TEST).labels), model.label_names
         figures = {
             "student": model.test_report,
@@ -188,7 +192,7 @@ class StudentCLI(LightningCLI):
 
     def predict(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Write ``predictions.npz``: probabilities for the samples of ``--data.predict_on``."""
-        answers = self.trainer.predict(model, ckpt_path=ckpt_path or self._trained(), **kwargs)
+        answers = self.trainer.predict(model, ckpt_path=self._named(ckpt_path), **kwargs)
         write_arrays(
             self.folder / "predictions.npz",
             ids=self.datamodule.predict_ids,
@@ -211,15 +215,29 @@ class StudentCLI(LightningCLI):
         assert path is not None
         return path
 
-    def _trained(self) -> Path:
-        self.run.require(STUDENT)
-        return self.trained()
+    def _named(self, checkpoint: str | None) -> Path:
+        """Return the file that ``--ckpt_path`` names: ``best``, which None is too, ``last`` or a path."""
+        if checkpoint in (None, _BEST):
+            self.run.require(STUDENT)
+            return self.trained()
+        path = self._checkpoint(_LAST) if checkpoint == _LAST else Path(str(checkpoint))
+        found = path is not None and path.is_file()
+        expect(found, f"a checkpoint of the run: {_BEST}, {_LAST} or the path of one", ckpt_path=checkpoint)
+        assert path is not None
+        return path
+
+    def _parse_ckpt_path(self) -> None:
+        """Take the settings of the run, which Lightning would look for in the checkpoint."""
 
 
-def _listed(callbacks: Any) -> list[Any]:
-    if callbacks is None:
-        return []
-    return list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
+def _one_of(kind: type[Callback], callbacks: Any) -> bool:
+    """Return whether one of the callbacks that are asked for, if any are, is of a kind."""
+    return any(isinstance(each, kind) for each in (callbacks if isinstance(callbacks, list | tuple) else [callbacks]))
+
+
+def _steps_done(checkpoint: Path) -> int:
+    # trusted as Lightning trusts it
+    return int(torch.load(checkpoint, map_location="cpu", weights_only=False)["global_step"])
 
 
 def student_of_truth(run: Run, folder: Path) -> StudentCLI:

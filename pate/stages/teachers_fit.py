@@ -10,11 +10,11 @@ from importlib.util import find_spec
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from pate.data.augmentation import expect_pictures
 from pate.data.records import Records, Role
 from pate.data.source import DataSource
+from pate.progress import stage_bar
 from pate.runs import KEY_BYTES, TEACHERS_FIT, Json, Run, digest, made_key, make_once, read_key, write_text
 from pate.stages.ledger_file import open_ledger
 from pate.teachers.devices import available_bytes, root_device
@@ -105,8 +105,8 @@ def fit_teachers(
     job = TrainJob(plan=chosen, data=partitioned, folder=folder, made_from=made_from)
     chunks = chosen.chunks()
     mine = share_of(chunks, share)
-    with tqdm(total=len(mine) * plan.num_steps, desc="teachers", unit="step") as progress:
-        run_jobs(job, mine, execution, progress.update)
+    with stage_bar(len(mine) * plan.num_steps, "teachers", unit="step") as bar:
+        run_jobs(job, mine, execution, bar.update)
     missing = [teachers for teachers in chunks if not job.is_done(teachers)]
     if missing:
         print(

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
-from tqdm import tqdm
 
 from pate.data.records import Role
 from pate.data.source import DataSource
+from pate.progress import stage_bar
 from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Run, code_version, digest
 from pate.stages.teachers_fit import check_disjoint, training_inputs
 from pate.teachers.devices import root_device
@@ -74,8 +74,8 @@ def vote_teachers(
         absent=tuple(away),
         made_from=made_from,
     )
-    with tqdm(total=len(chunks), desc="votes", unit="chunk") as progress:
-        run_jobs(job, chunks, execution, progress.update)
+    with stage_bar(len(chunks), "votes", unit="chunk") as bar:
+        run_jobs(job, chunks, execution, bar.update)
     left = store.seal(
         ids=public.ids.tolist(), label_names=data.label_names, num_teachers=plan.num_teachers, made_by=made_by
     )
@@ -89,9 +89,12 @@ def count_votes(run: Run, data: DataSource, plan: TeacherPlan, role: Role) -> In
     away = (voted["config"].get("absent") if voted is not None else None) or []
     folder, device = run.root / TEACHERS_FIT.outputs[0], root_device(plan.accelerator)
     counts: IntArray = np.zeros(records.labels.shape, dtype=np.int64)
-    for teachers in tqdm(plan.chunks(), desc=f"votes on {role.value}", unit="chunk"):
-        chunk = load_chunk(plan, teachers, data.input_shape, data.num_labels, folder).to(device)
-        packed = cast_votes(chunk, records.features)
-        packed[np.isin(teachers, away)] = 0
-        counts += unpack_ballots(packed, data.num_labels).sum(axis=0, dtype=np.int64)
+    chunks = plan.chunks()
+    with stage_bar(len(chunks), f"votes on {role.value}", unit="chunk") as bar:
+        for teachers in chunks:
+            chunk = load_chunk(plan, teachers, data.input_shape, data.num_labels, folder).to(device)
+            packed = cast_votes(chunk, records.features)
+            packed[np.isin(teachers, away)] = 0
+            counts += unpack_ballots(packed, data.num_labels).sum(axis=0, dtype=np.int64)
+            bar.update()
     return counts

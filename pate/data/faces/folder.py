@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 from joblib import Parallel, cpu_count, delayed
 from PIL import Image
-from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
 from pate.data.faces.rendering import expect_request, iter_faces
 from pate.data.faces.traits import FACE_ATTRIBUTES
+from pate.progress import stage_bar
 from pate.runs import Json, write_json, write_text
 from pate.validation import expect
 
@@ -85,7 +85,7 @@ def write_celeba_folder(
     # a face depends on its seed and index alone, whoever draws it
     workers = Parallel(n_jobs=cpu_count() if len(shares) > _FEW else 1, return_as="generator")
     rows: list[str] = []
-    with tqdm(total=num, desc="faces", unit="face", disable=not progress) as bar:
+    with stage_bar(num, "faces", unit="face", shown=progress) as bar:
         for written in workers(delayed(_write_pictures)(folder, share, seed=seed, size=size) for share in shares):
             rows += written
             bar.update(len(written))

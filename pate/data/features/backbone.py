@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pate.data.records import FeatureMap, Features, values_of
+from pate.progress import stage_bar
 from pate.runs import Stream, digest, write_text
 from pate.typing import Float32Array as FloatArray
 from pate.validation import expect, expect_count
@@ -17,7 +18,6 @@ from pate.validation import expect, expect_count
 if TYPE_CHECKING:
     from torch import nn
 
-_BAR = "{desc}: |{bar}| {elapsed}"
 # batches of a backbone between two marks of how far it is
 _MARK = 20
 # rows that are one part of what names a file of features
@@ -88,7 +88,6 @@ class FrozenBackbone(FeatureMap):
 
     def _compute(self, features: Features, target: Path) -> None:
         import torch
-        from tqdm import tqdm
 
         assert self._network is not None
         gpu = self.accelerator == "auto" and torch.cuda.is_available()
@@ -104,7 +103,7 @@ class FrozenBackbone(FeatureMap):
             mode = "r+" if done else "w+"
             mapped = np.lib.format.open_memmap(partial, mode=mode, dtype=np.float32, shape=(num, *shape))
             # a bar without figures: how many private records there are is nothing to print
-            with tqdm(total=num, initial=done, desc="features", bar_format=_BAR) as progress:
+            with stage_bar(num, "features", unit="record", initial=done, counted=False) as bar:
                 for count, start in enumerate(range(done, num, self.batch_size), 1):
                     rows = np.arange(start, min(start + self.batch_size, num))
                     # a last batch of another size could be rounded in another way: a record would move its neighbors
@@ -114,7 +113,7 @@ class FrozenBackbone(FeatureMap):
                     if count % _MARK == 0:
                         mapped.flush()
                         write_text(mark, str(int(rows[-1]) + 1))
-                    progress.update(len(rows))
+                    bar.update(len(rows))
             mapped.flush()
         partial.rename(target)
         mark.unlink(missing_ok=True)

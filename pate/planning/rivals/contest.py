@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from tqdm import tqdm
 
 from pate.accounting.calibration import COARSE_ORDERS, Target, calibrate_scale, epsilon_of
 from pate.accounting.events import Event
@@ -24,6 +23,7 @@ from pate.planning.rivals.moments import (
     solve_ridge,
 )
 from pate.planning.rivals.reference import fit_without_privacy
+from pate.progress import stage_bar
 from pate.student.average_precision import average_precision
 from pate.typing import FloatArray, UInt8Array
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
@@ -176,8 +176,8 @@ def hold(arena: Arena, rivals: Sequence[Rival], contest: Contest) -> Standings:
     Raises ``ValueError`` if no noise meets a target.
     """
     total = len(rivals) * len(contest.epsilons) * contest.seeds + 2
-    with tqdm(total=total, desc="rivals", unit="fit") as progress:
-        scores = [*_measured(arena, rivals, contest, progress.update), *_unprotected(arena, progress.update)]
+    with stage_bar(total, "rivals", unit="fit") as bar:
+        scores = [*_measured(arena, rivals, contest, bar.update), *_unprotected(arena, bar.update)]
     return Standings(contest=contest, unit=arena.unit, scores=tuple(scores))
 
 

@@ -1,0 +1,46 @@
+"""How far a stage is: one bar in a terminal, and elsewhere a line now and then."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
+
+_PAUSE = 60.0  # seconds between two lines
+_LINE = "{desc}: {n_fmt} of {total_fmt} {unit}s in {elapsed}, {remaining} to go"
+_UNCOUNTED_LINE = "{desc}: {elapsed}"
+_UNCOUNTED_BAR = "{desc}: |{bar}| {elapsed}"
+
+
+class _Lines:
+    """A file in which each drawing of a bar is a line of stderr."""
+
+    def write(self, text: str) -> None:
+        if line := text.strip():
+            sys.stderr.write(f"{line}\n")
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+def stage_bar(
+    total: int | None, name: str, *, unit: str, initial: int = 0, counted: bool = True, shown: bool = True
+) -> Any:
+    """Return the bar of a stage, to be used in a ``with`` statement and told of every unit by ``update``.
+
+    Where stderr is no terminal, nothing is printed in the first minute, and a line a minute after that.
+
+    Args:
+        total: number of units, None if it is not known.
+        name: what is being done.
+        unit: the word for a unit, to which an ``s`` makes the plural.
+        initial: number of units done before.
+        counted: whether numbers of units may be printed; how many private records there are is nothing to print.
+        shown: whether anything is printed at all.
+    """
+    given: dict[str, Any] = {"total": total, "desc": name, "unit": unit, "initial": initial, "disable": not shown}
+    if sys.stderr is not None and sys.stderr.isatty():
+        return tqdm(**given, dynamic_ncols=True, **({} if counted else {"bar_format": _UNCOUNTED_BAR}))
+    line = _LINE if counted else _UNCOUNTED_LINE
+    return tqdm(**given, file=_Lines(), bar_format=line, delay=_PAUSE, mininterval=_PAUSE, maxinterval=_PAUSE)
