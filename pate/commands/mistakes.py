@@ -67,11 +67,8 @@ class OneLineParser(ArgumentParser):
             super().error(message, ex)
         parser = getattr(ex, "subcommand_parser", None) or self
         name = parser.prog.replace(" [options]", "")
-        said = in_words(
-            message + annotation_hint(message),
-            parser._option_string_actions,
-            subcommand=getattr(parser, "subcommand", None),
-        )
+        said = in_words(message, parser._option_string_actions, subcommand=getattr(parser, "subcommand", None))
+        said += annotation_hint(message)
         for option, ways in self._instead.items():
             said = re.sub(rf"{option}(?![\w.])", ways, said) if "got none" in said else said
         sys.stderr.write(f"{name}: {said} (`{name} --help` lists what there is)\n")
