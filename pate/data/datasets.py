@@ -150,15 +150,17 @@ class _Datasets(DataSource):
         expect(len(items) > 0, f"at least one {role.value} record", records=0)
         columns = keys.labels if isinstance(keys.labels, list) else [keys.labels]
         groups = [] if keys.groups is None else [keys.groups]
-        *labels, ids, owners = [*_values(items, [*columns, keys.ids, *groups]), *([None] if not groups else [])]
-        table = np.stack([np.asarray(each) for each in labels], axis=1) if isinstance(keys.labels, list) else labels[0]
-        checked = check_labels(np.asarray(table), source=f"the {role.value} records")
+        found = _values(items, [*columns, keys.ids, *groups])
+        labels = [np.asarray(each) for each in found[: len(columns)]]
+        ids, *owners = found[len(columns) :]
+        table = np.stack(labels, axis=1) if isinstance(keys.labels, list) else labels[0]
+        checked = check_labels(table, source=f"the {role.value} records")
         expect(checked.shape[1] == len(self._label_names), f"{len(self._label_names)} labels", found=checked.shape[1])
         return Records(
             features=ItemFeatures(items, keys),
             labels=checked,
             ids=as_text(np.asarray(ids)),
-            groups=None if owners is None else as_text(np.asarray(owners)),
+            groups=as_text(np.asarray(owners[0])) if owners else None,
         )
 
 

@@ -118,8 +118,9 @@ class TestTorchDatasets(DatasetsContract):
     """Tuples, and groups in an attribute."""
 
     def open(self, folder: Path) -> DataSource:
-        sets = [Tuples(folder / "data.npz", role) for role in Role]
-        return TorchDatasets(*sets, NAMES, keys=Keys(groups="person"), ledger=folder / "ledger.sqlite")
+        private, public, test = (Tuples(folder / "data.npz", role) for role in Role)
+        keys = Keys(groups="person")
+        return TorchDatasets(private, public, test, NAMES, keys=keys, ledger=folder / "ledger.sqlite")
 
 
 class TestHuggingFace(DatasetsContract):
@@ -189,7 +190,8 @@ def sets(arrays: Arrays) -> list[Tuples]:
 def test_adapters_read_the_same_records(arrays: Arrays, sets: list[Tuples]) -> None:
     splits = {role.value: Columns(arrays, role) for role in Role}
     keys = Keys(features="inputs", labels=NAMES, ids="name", groups="person")
-    torch_source = TorchDatasets(*sets, NAMES, keys=Keys(groups="person"))
+    private, public, test = sets
+    torch_source = TorchDatasets(private, public, test, NAMES, keys=Keys(groups="person"))
     sources = [
         torch_source,
         HuggingFace(splits, keys),
@@ -231,7 +233,8 @@ def test_features_of_a_file_reach_workers(tmp_path: Path) -> None:
 
 
 def wrong(sets: list[Tuples], **changes: Any) -> TorchDatasets:
-    return TorchDatasets(*sets, changes.pop("label_names", NAMES), keys=Keys(**changes))
+    private, public, test = sets
+    return TorchDatasets(private, public, test, changes.pop("label_names", NAMES), keys=Keys(**changes))
 
 
 @pytest.mark.parametrize(
