@@ -11,7 +11,7 @@ from typing import Any
 from jsonargparse import ArgumentError, ArgumentParser
 from torch import nn
 
-from pate.factories import make_network
+from pate.networks import make_network
 from pate.runs import Json
 from pate.runs.renamed import with_new_names
 from pate.validation import expect

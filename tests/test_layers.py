@@ -36,7 +36,7 @@ EVERYWHERE = {"progress", "typing", "validation", "version"}
 ALLOWED = {
     "accounting": set(),
     "votes": set(),
-    "factories": set(),
+    "networks": set(),
     "linear": set(),
     "models": set(),
     "mechanisms": {"accounting"},
@@ -44,11 +44,11 @@ ALLOWED = {
     "runs": {"votes"},
     "vote_store": {"runs", "votes"},
     "votes_file": {"runs", "votes"},
-    "network_settings": {"factories", "runs"},
+    "network_settings": {"networks", "runs"},
     "data": {"network_settings", "runs"},
     "data_file": {"data", "runs"},
-    "teachers": {"data", "factories", "runs", "vote_store", "votes"},
-    "student": {"data", "data_file", "factories", "linear", "network_settings", "runs", "votes"},
+    "teachers": {"data", "networks", "runs", "vote_store", "votes"},
+    "student": {"data", "data_file", "networks", "linear", "network_settings", "runs", "votes"},
     "testing": {"accounting", "aggregators", "data", "mechanisms", "votes"},
     "planning": {"accounting", "aggregators", "data", "data_file", "linear", "runs", "student", "vote_store", "votes"},
 }

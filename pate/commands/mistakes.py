@@ -14,7 +14,7 @@ from jsonargparse import ArgumentParser, Namespace
 from pate.aggregators import Aggregator
 from pate.data.features import FeatureMap
 from pate.data.source import DataSource
-from pate.factories import annotation_hint
+from pate.networks import annotation_hint
 from pate.runs.renamed import RENAMED
 
 _PLUGINS = (Aggregator, DataSource, FeatureMap)

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from pate.data.checks import as_text, check_labels
-from pate.data.images import square
+from pate.data.images import squared
 from pate.data.records import FeatureMap, Features, Records, Role
 from pate.data.source import DataSource, located
 from pate.typing import Float32Array
@@ -93,7 +93,7 @@ class ItemFeatures(Features):
     def _read(self, item: int) -> Float32Array:
         value = _part(self._items[item], self._keys.features)
         if isinstance(value, Image.Image):
-            pixels = square(value, self._keys.size)
+            pixels = squared(value.convert("RGB"), self._keys.size)
             return pixels.astype(np.float32) / np.float32(255)
         return np.asarray(value, dtype=np.float32)
 

@@ -71,12 +71,11 @@ def read_image(path: Path, size: int) -> UInt8Array:
     # what is raised depends on the format, and on where a file ends or was changed
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(f"Expected a readable picture, got {path} ({error})") from None
-    return square(picture, size)
+    return squared(picture, size)
 
 
-def square(picture: Image.Image, size: int) -> UInt8Array:
-    """Return a picture as uint8 ``[3, size, size]``, its central square resized."""
-    picture = picture.convert("RGB")
+def squared(picture: Image.Image, size: int) -> UInt8Array:
+    """Return a picture in RGB as uint8 ``[3, size, size]``, its central square resized."""
     width, height = picture.size
     side = min(width, height)
     if (width, height) != (size, size):

@@ -15,7 +15,6 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from pate.data.augmentation import augmented, expect_pictures
-from pate.factories import make_network
 from pate.linear import departures
 from pate.student.answers import gated
 from pate.student.closed_form import Batch, linear_layer, solve

@@ -15,7 +15,7 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from pate.factories import make_network
+from pate.networks import make_network
 from pate.teachers.losses import BinaryCrossEntropy
 from pate.teachers.plan import TeacherPlan
 from pate.typing import BoolArray, Float32Array, FloatArray, UInt8Array

@@ -10,7 +10,7 @@ from torchvision import models as vision
 
 import pate.models
 from pate import cli
-from pate.factories import make_network
+from pate.networks import make_network
 from pate.student.module import Student
 
 SHAPE = (3, 32, 32)
@@ -89,6 +89,6 @@ def test_a_student_of_a_factory() -> None:
 def test_a_factory_without_a_type_is_told_to_have_one(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     option = "--model.network" if words[0] == "student" else "--network"
     with pytest.raises(SystemExit) as stopped:
-        cli.main([*words, f"{option}=tests.test_factories.unannotated", "--run=runs/none"])
+        cli.main([*words, f"{option}=tests.test_networks.unannotated", "--run=runs/none"])
     assert stopped.value.code == 2
     assert "annotate the type that it returns" in capsys.readouterr().err
