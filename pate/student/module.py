@@ -16,6 +16,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from pate.data.augmentation import augmented, expect_pictures
 from pate.linear import departures
+from pate.networks import make_network
 from pate.student.answers import gated
 from pate.student.closed_form import Batch, linear_layer, solve
 from pate.student.data import StudentData

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from pate.data.images import ImageFiles, read_image, square
+from pate.data.images import ImageFiles, read_image, squared
 from pate.data.records import Features
 from pate.runs import Json
 from pate.typing import Float32Array, UInt8Array
@@ -99,13 +99,13 @@ class InputFormat:
         if isinstance(picture, str | Path):
             return self.read(Path(picture))
         if isinstance(picture, Image.Image):
-            return square(picture.convert("RGB"), self.size)
+            return squared(picture.convert("RGB"), self.size)
         array = np.asarray(picture)
         if array.dtype == np.uint8 and array.shape == self.shape:
             return array
         pixels = array.dtype == np.uint8 and array.ndim == 3 and array.shape[-1] == 3
         expect(pixels, "PIL pictures, paths or uint8 [height, width, 3]", shape=array.shape, dtype=str(array.dtype))
-        return square(Image.fromarray(array), self.size)
+        return squared(Image.fromarray(array), self.size)
 
     def _expect_shape(self, samples: NDArray[Any]) -> None:
         wanted = f"{self.kind} of shape [N, {', '.join(map(str, self.shape))}]"
