@@ -21,26 +21,34 @@ if TYPE_CHECKING:
     )
     from pate.aggregators import Aggregator, NoisyVotes, Release, StableTopK, TauVoting
     from pate.mechanisms import private_generator
+    from pate.pipeline import Pipeline
     from pate.runs.released import ReleasedLabels
     from pate.stages.label import LabelSettings
+    from pate.stages.student_steps import StudentPlan
     from pate.stages.votes_label import label
+    from pate.teachers.jobs import Execution
+    from pate.teachers.plan import TeacherPlan
     from pate.votes import Panel, Votes
     from pate.votes_file import NamedVotes
 
 __all__ = [
     "Aggregator",
     "Budget",
+    "Execution",
     "LabelSettings",
     "Ledger",
     "NamedVotes",
     "NeighboringRelation",
     "NoisyVotes",
     "Panel",
+    "Pipeline",
     "RDPAccountant",
     "Release",
     "ReleasedLabels",
     "StableTopK",
+    "StudentPlan",
     "TauVoting",
+    "TeacherPlan",
     "Votes",
     "label",
     "private_generator",
@@ -49,7 +57,17 @@ __all__ = [
     "verify_statement",
 ]
 
-_ROOMS = ("pate.accounting", "pate.aggregators", "pate.mechanisms", "pate.votes", "pate.stages.votes_label")
+_ROOMS = (
+    "pate.accounting",
+    "pate.aggregators",
+    "pate.mechanisms",
+    "pate.votes",
+    "pate.stages.votes_label",
+    "pate.pipeline",
+    # these import torch
+    "pate.teachers.plan",
+    "pate.stages.student_steps",
+)
 
 
 def __getattr__(name: str) -> Any:
