@@ -21,10 +21,14 @@ if TYPE_CHECKING:
     )
     from pate.aggregators import Aggregator, NoisyVotes, Release, StableTopK, TauVoting
     from pate.mechanisms import private_generator
+    from pate.pipeline import Pipeline
     from pate.runs.released import ReleasedLabels
     from pate.stages.label import LabelSettings
+    from pate.stages.student_steps import StudentPlan
     from pate.stages.votes_label import label
     from pate.student.carried import CarriedStudent, load_student
+    from pate.teachers.jobs import Execution
+    from pate.teachers.plan import TeacherPlan
     from pate.votes import Panel, Votes
     from pate.votes_file import NamedVotes
 
@@ -32,17 +36,21 @@ __all__ = [
     "Aggregator",
     "Budget",
     "CarriedStudent",
+    "Execution",
     "LabelSettings",
     "Ledger",
     "NamedVotes",
     "NeighboringRelation",
     "NoisyVotes",
     "Panel",
+    "Pipeline",
     "RDPAccountant",
     "Release",
     "ReleasedLabels",
     "StableTopK",
+    "StudentPlan",
     "TauVoting",
+    "TeacherPlan",
     "Votes",
     "label",
     "load_student",
@@ -59,6 +67,10 @@ _ROOMS = (
     "pate.votes",
     "pate.stages.votes_label",
     "pate.student.carried",
+    "pate.pipeline",
+    # these import torch
+    "pate.teachers.plan",
+    "pate.stages.student_steps",
 )
 
 

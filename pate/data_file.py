@@ -10,6 +10,7 @@ import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
 from pate.data.source import DataSource
+from pate.described import plain
 from pate.runs import VOTES_IMPORT, Json, Run, first_stage
 from pate.validation import expect
 
@@ -29,6 +30,24 @@ def load_data(run: Run) -> DataSource:
     parser = _parser()
     source: DataSource = parser.instantiate(parser.parse_path(run.data_config)).data
     return source
+
+
+def describe_data(source: DataSource) -> Json:
+    """Return what a ``data.yaml`` says of a source, in the resolved form that a run keeps.
+
+    Raises ``ValueError`` if its arguments are not what a file can hold, such as paths, numbers and texts.
+    """
+    try:
+        described = plain(source)
+    except ValueError as error:
+        raise ValueError(f"{error}. Later stages read the records again, from what data.yaml says of them") from None
+    parser = _parser()
+    try:
+        parsed = parser.parse_object({"data": described})
+    except ArgumentError as error:
+        raise ValueError(f"Expected a source of records that data.yaml can describe, got {error}") from None
+    content: Json = yaml.safe_load(parser.dump(parsed, skip_unset=False))["data"]
+    return content
 
 
 def read_data(path: Path) -> tuple[Json, DataSource]:

@@ -1,5 +1,7 @@
 """One-line errors for bad input: what was expected, and what was given."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

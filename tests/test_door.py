@@ -1,10 +1,14 @@
 """What `import pate` offers."""
 
 import ast
+import importlib
+import inspect
 import pydoc
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,3 +42,46 @@ def test_help_shows_them() -> None:
 def test_other_names_are_no_attributes() -> None:
     with pytest.raises(AttributeError, match="module 'pate' has no attribute 'Cannonical'"):
         pate.Cannonical  # noqa: B018
+
+
+ROOMS = ("pate", "pate.accounting", "pate.aggregators", "pate.mechanisms", "pate.data", "pate.testing")
+MOST_CHARACTERS = 100
+
+
+def signatures(room: str) -> Iterator[tuple[str, inspect.Signature]]:
+    """Yield the signatures of all functions, classes and public methods of a room."""
+    package = importlib.import_module(room)
+    for name in getattr(package, "__all__", vars(package)):
+        found = getattr(package, name)
+        if name.startswith("_") or not callable(found) or not getattr(found, "__module__", "").startswith("pate"):
+            continue
+        methods = vars(found).items() if inspect.isclass(found) else ()
+        parts = [(f"{name}.{own}", each) for own, each in methods if inspect.isfunction(each) and own[0] != "_"]
+        for title, each in [(name, found), *parts]:
+            yield f"{room}.{title}", inspect.signature(each)
+
+
+def is_readable(parameter: inspect.Parameter) -> bool:
+    text = str(parameter)
+    return len(text) <= MOST_CHARACTERS and not any(word in text for word in ("Buffer", "Union[", "numpy.", "array("))
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_person_can_read_the_signatures(room: str) -> None:
+    """Arrays go by the names of their types, as they are written, and not by what numpy makes of these."""
+    found = list(signatures(room))
+    assert len(found) > 10
+    long = [f"{name}({each})" for name, sign in found for each in sign.parameters.values() if not is_readable(each)]
+    assert long == []
+
+
+def test_an_expanded_type_is_found() -> None:
+    from numpy.typing import ArrayLike
+
+    def expanded(array: Any) -> None: ...
+
+    def written(array: "ArrayLike") -> None: ...
+
+    expanded.__annotations__["array"] = ArrayLike
+    functions: list[Callable[..., None]] = [expanded, written]
+    assert [is_readable(each) for f in functions for each in inspect.signature(f).parameters.values()] == [False, True]

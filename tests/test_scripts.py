@@ -47,3 +47,20 @@ def test_the_map_of_aggregators_goes_on_where_it_stopped(
     again = script.measured(small, tmp_path / "map.csv")
     assert [row.answered for row in again[: len(kept)]] == [0.125] * len(kept)
     assert [str(row.student_accuracy) for row in again] == [row["student_accuracy"] for row in rows]
+
+
+def test_training_from_python_goes_on_where_it_was_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = load("train_celeba")
+    words = ["--data", str(tmp_path / "celeba"), "--run", str(tmp_path / "run"), "--num_faces=400", "--size=12"]
+    words += ["--num_components=8", "--num_teachers=12", "--num_steps=5", "--target_epsilon=1e4"]
+    script.main(words)
+    out = capsys.readouterr().out
+    assert "40 of 40 public pictures have labels" in out
+    assert "epsilon = 10000" in out
+    assert "the student " in out
+    before = {path: path.read_bytes() for path in (tmp_path / "run" / "private").rglob("*") if path.is_file()}
+    script.main(words)
+    assert capsys.readouterr().out.splitlines()[-2:] == out.splitlines()[-2:]
+    assert all(path.read_bytes() == content for path, content in before.items())
+    (ledger,) = tmp_path.glob("celeba_faces_400/ledger.sqlite")
+    assert len(pate.read_ledger(ledger).entries) == 1

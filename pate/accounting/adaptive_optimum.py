@@ -22,6 +22,8 @@ The adversary's choices for a round are made before the round is drawn; the numb
 beforehand. Statements and budgets do not use this bound.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import NamedTuple
 

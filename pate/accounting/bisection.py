@@ -1,5 +1,7 @@
 """Bisection for the point at which a condition starts or stops holding, rounded to the safe side."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pate.typing import FloatArray
 
-DEFAULT_ORDERS: FloatArray = np.append(1 + np.geomspace(1e-2, 1e5, 256), 1e9)
+
+class _Orders(np.ndarray[Any, Any]):
+    """Orders that signatures show by their name, in place of 257 numbers."""
+
+    def __repr__(self) -> str:
+        return "DEFAULT_ORDERS" if self is DEFAULT_ORDERS else super().__repr__()
+
+
+DEFAULT_ORDERS: FloatArray = np.append(1 + np.geomspace(1e-2, 1e5, 256), 1e9).view(_Orders)
 """Orders on which curves are evaluated: within 0.05% of the best order for zCDP-like curves of rho from 1e-6 to 1e3.
 
 The last one stands for pure DP: at it the conversion adds next to nothing.

@@ -4,6 +4,8 @@ They broadcast: ``orders`` of shape ``[K]`` against parameters of shape ``[..., 
 loses digits, the value is raised by a bound on the rounding error, so that it is never below the true curve.
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Formatting of the figures of a guarantee, never rounded down."""
 
+from __future__ import annotations
+
 import math
 from decimal import ROUND_CEILING, Context, Decimal
 

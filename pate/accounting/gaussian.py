@@ -8,6 +8,8 @@ Gaussian mechanisms with noise multipliers ``s_i`` compose, even adaptively, to 
 (Balle & Wang (2018), Theorem 8).
 """
 
+from __future__ import annotations
+
 import math
 from functools import lru_cache
 

@@ -1,5 +1,7 @@
 """The neighboring relations under which a cost is stated."""
 
+from __future__ import annotations
+
 from enum import StrEnum
 
 

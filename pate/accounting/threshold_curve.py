@@ -31,6 +31,8 @@ whose release the bit is a function; that is less than 2% too much for ``alpha >
 Where a formula loses digits, the value is raised by a bound on the rounding error.
 """
 
+from __future__ import annotations
+
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -128,7 +130,7 @@ class _Parts(NamedTuple):
     slack: FloatArray
     """Above the rounding error of ``fall`` and ``rise``."""
 
-    def at(self, where: Any) -> "_Parts":
+    def at(self, where: Any) -> _Parts:
         """Return the parts at some of the points."""
         return _Parts(*(each[where] for each in self))
 

@@ -1,5 +1,7 @@
 """Noisy counts of ballots whose joint norm, over all queries of a release, is clipped at a private median."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,5 +1,7 @@
 """Gaussian noise on the counts of all labels: Binary voting, hard or soft, and thresholds on it."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Self

@@ -1,5 +1,7 @@
 """Aggregators by name: those of this package, and those that installed packages declare as entry points."""
 
+from __future__ import annotations
+
 from importlib.metadata import entry_points
 
 from pate.aggregators.base import Aggregator, Outlook

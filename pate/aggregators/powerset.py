@@ -1,5 +1,7 @@
 """Powerset voting: the most frequent ballot as a whole."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Self

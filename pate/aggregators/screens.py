@@ -1,5 +1,7 @@
 """Screens: a cheap noisy check that decides which queries are passed on to another aggregator."""
 
+from __future__ import annotations
+
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, get_args

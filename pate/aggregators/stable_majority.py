@@ -1,5 +1,7 @@
 """All labels by majority, if no single teacher can turn any of them."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar, Self
 

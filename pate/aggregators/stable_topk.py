@@ -1,5 +1,7 @@
 """StableTopK of Zhu & Wang (2022), and its variants."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self

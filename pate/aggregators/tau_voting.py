@@ -1,5 +1,7 @@
 """Tau voting: no ballot has a norm above tau."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, get_args

@@ -1,5 +1,7 @@
 """Sets of k labels for a public k: canonical, peeling and joint. Every query is answered."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Self

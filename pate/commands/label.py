@@ -1,5 +1,7 @@
 """The command `pate label`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any

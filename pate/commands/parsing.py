@@ -17,12 +17,11 @@ from pate.aggregators import load_plugins
 from pate.commands.help import BriefHelp, example
 from pate.commands.mistakes import OneLineParser
 from pate.data.source import DataSource
-from pate.data_file import absolute_paths, expect_described, kept_words, load_ledger
-from pate.runs import VOTES_IMPORT, Json, Run, first_stage
+from pate.data_file import absolute_paths
+from pate.runs import Json, Run
 from pate.runs.locks import lock_run
 from pate.runs.renamed import RENAMED_PATHS
-from pate.stages.ledger_file import choose_ledger, expect_ledger, with_ledger
-from pate.validation import expect
+from pate.stages import opening
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,18 +201,7 @@ def open_run(parsed: Namespace, config: Json, data: DataSource | None = None) ->
     needs none. Raises ``ValueError`` if another process holds the lock, or if the ledger is missing or not that with
     which the run was begun.
     """
+    root = Path(parsed.run)
     if not parsed.get("dry_run"):
-        lock_run(Path(parsed.run), shared=parsed.get("share") is not None)
-    run = Run(Path(parsed.run), overwrite=parsed.overwrite, config=config, ledger=load_ledger(Path(parsed.run)))
-    if data is None:
-        if run.state(first_stage(run)) is not None:
-            # which ledger counts is said there
-            expect_described(run)
-    else:
-        of_votes = first_stage(run) is VOTES_IMPORT
-        expect(not of_votes, "a run folder of their own for teachers, without imported votes", run=str(run.root))
-        asked = Path(config["ledger"]) if config.get("ledger") else None
-        run = replace(run, config=config | {"data": kept_words(run, config["data"])})
-        run = with_ledger(run, choose_ledger(run.root, asked, data, overwrite=run.overwrite))
-    expect_ledger(run)
-    return run
+        lock_run(root, shared=parsed.get("share") is not None)
+    return opening.open_run(root, config, data, overwrite=parsed.overwrite)

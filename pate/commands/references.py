@@ -1,11 +1,13 @@
 """The command `pate references`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from pate.commands.parsing import ALONE, Preset, make_parser, open_run, parse, settings
-from pate.commands.teachers import load_plan
 from pate.runs import TEACHERS_FIT, first_stage
 from pate.stages.references import make_references
+from pate.stages.teachers_plan import load_plan
 from pate.validation import expect
 
 

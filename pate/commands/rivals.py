@@ -97,7 +97,7 @@ def _teachers(run: Run, data: DataSource, unit: str) -> FloatArray | None:
         return None
     run.require(TEACHERS_FIT)
     # torch takes seconds to import
-    from pate.commands.teachers import load_plan
+    from pate.stages.teachers_plan import load_plan
     from pate.teachers.linear import are_linear, linear_weights
 
     plan = load_plan(run)

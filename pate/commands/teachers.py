@@ -6,9 +6,8 @@ A stage is imported only after its command line is parsed: it needs Lightning, w
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,10 +15,9 @@ from jsonargparse import ArgumentParser, Namespace
 
 from pate.commands.parsing import ALONE, Preset, add_data, add_run, new_parser, open_run, parse, settings, with_saved
 from pate.data_file import load_data
-from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Json, Run
+from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Json
 from pate.teachers.jobs import Execution
 from pate.teachers.plan import CurveFormat, TeacherPlan
-from pate.teachers.saved import CHUNK_SIZE
 
 Settings = TypeVar("Settings", TeacherPlan, Execution)
 
@@ -58,20 +56,10 @@ def vote(args: Sequence[str], preset: Preset = ALONE) -> None:
     run = open_run(parsed, _kept(settings(parser, parsed)))
     run.require(TEACHERS_FIT)
     execution = _made(Execution, parsed)
+    from pate.stages.teachers_plan import load_plan
     from pate.stages.teachers_vote import vote_teachers
 
     vote_teachers(run, load_data(run), load_plan(run), execution, absent=parsed.absent)
-
-
-def load_plan(run: Run) -> TeacherPlan:
-    """Return the plan with which the teachers of a run were trained."""
-    begun = run.state(TEACHERS_FIT)
-    assert begun is not None, "a stage that is required has a state"
-    parser = _fit_parser()
-    # read from the state, because the file for readers may have been edited
-    made = parser.instantiate(parser.parse_object(begun["config"] | {"run": str(run.root)}))
-    chosen = json.loads((run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE).read_text())
-    return replace(_made(TeacherPlan, made), **chosen)
 
 
 def _fit_parser() -> ArgumentParser:

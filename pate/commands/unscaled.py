@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields
-from enum import Enum
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,11 +13,12 @@ import yaml
 from pate.accounting.calibration import Target
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, Rounds, registered
-from pate.aggregators.base import Outlook
 from pate.commands.parsing import ALONE, Preset, run_folder
 from pate.data.source import located
+from pate.described import plain
 from pate.runs import Json, Run
 from pate.runs.renamed import RENAMED
+from pate.stages.suggestion import required, suggested, takes_unit_noise
 from pate.validation import expect
 from pate.vote_store import finished_votes
 from pate.votes import Panel
@@ -56,15 +55,14 @@ def completed(args: Sequence[str], preset: Preset = ALONE) -> list[str]:
         return []
     settings, noise = asked["init_args"], cls.noise_parameters
     missing = [each for each in noise if each not in settings]
-    required = set(_required(cls))
-    if not missing and (noise or required <= set(settings) or epsilon is None):
+    if not missing and (noise or set(required(cls)) <= set(settings) or epsilon is None):
         return []
     options = ", ".join(f"--aggregator.{each}" for each in missing)
     if epsilon is None:
         expect(False, f"the noise of {cls.__name__} ({options}), or --target_epsilon, which finds it", noise=None)
     expect(len(missing) == len(noise), f"all noise of {cls.__name__} or none of it", missing=options)
     relation = _relation(settings.get("neighboring_relation") or given.get("neighboring_relation"))
-    if required <= {*settings, *noise} and not _splits(cls):
+    if takes_unit_noise(cls, settings):  # whatever the votes are, which need not be read
         return _word(name, dict.fromkeys(noise, 1.0))
     panel, size = _facts(given, run_folder(args) or preset.run or Path())
     target = Target(
@@ -73,8 +71,7 @@ def completed(args: Sequence[str], preset: Preset = ALONE) -> list[str]:
         num_queries=size if given.get("num_queries") is None else int(_number(given, "num_queries")),
         neighboring_relation=relation,
     )
-    start = _start(cls, settings, target, panel)
-    return _word(name, {key: value for key, value in _plain(start).items() if key in required | set(noise)})
+    return _word(name, plain(suggested(cls, settings, target, panel)))
 
 
 def _facts(given: Json, run: Path) -> tuple[Panel, int]:
@@ -89,40 +86,6 @@ def _facts(given: Json, run: Path) -> tuple[Panel, int]:
         return panel_of(silos), len(silos[0].ids)
     manifest = finished_votes(Run(run)).manifest()
     return manifest.panel, len(manifest.ids)
-
-
-def _start(cls: type[Aggregator], settings: Mapping[str, Any], target: Target, panel: Panel) -> Aggregator:
-    """Return what a class chooses for a target, given some of its settings."""
-    if _splits(cls):
-        share = settings.get("delta_test")
-        found = cls.for_target(target, panel, delta_test=None if share is None else float(share))
-        reached = f"a target that some noise reaches, with delta = {target.delta:g}"
-        expect(found is not None, reached, target_epsilon=target.epsilon)
-        assert found is not None
-        return found
-    outlook = Outlook(
-        panel=panel,
-        num_queries=target.num_queries,
-        delta=target.delta,
-        relation=target.neighboring_relation,
-        labels_per_sample=int(settings["k"]) if "k" in settings else None,
-    )
-    try:
-        proposed = cls.proposals(outlook)
-    except ValueError:
-        lacking = [each for each in _required(cls) if each not in (*settings, *cls.noise_parameters)]
-        said = ", ".join(f"{each} (--aggregator.{each})" for each in lacking)
-        expect(not lacking, f"{said} of {cls.__name__}, which no target suggests", **dict.fromkeys(lacking))
-        raise
-    expect(proposed, f"settings of {cls.__name__}, which proposes none for {panel.num_labels} labels", aggregator=None)
-    return proposed[0]
-
-
-def _splits(cls: type[Aggregator]) -> bool:
-    """Whether a class chooses the proportions of its noise by the target."""
-    own: Any = cls.for_target
-    default: Any = Aggregator.for_target
-    return own.__func__ is not default.__func__
 
 
 def _given(words: Sequence[str]) -> Json:
@@ -194,26 +157,6 @@ def _kind(name: str) -> type[Aggregator] | None:
     except (ImportError, AttributeError, ValueError):
         return None
     return found if isinstance(found, type) and issubclass(found, Aggregator) else None
-
-
-def _required(cls: type[Aggregator]) -> list[str]:
-    return [each.name for each in fields(cls) if each.default is MISSING and each.default_factory is MISSING]
-
-
-def _plain(aggregator: Aggregator) -> Json:
-    """Return the settings of an aggregator as they are read from a file."""
-    found: Json = {}
-    for field in fields(aggregator):
-        found[field.name] = _as_read(getattr(aggregator, field.name))
-    return found
-
-
-def _as_read(value: Any) -> Any:
-    if isinstance(value, Aggregator):
-        return {"class_path": f"{type(value).__module__}.{type(value).__name__}", "init_args": _plain(value)}
-    if isinstance(value, tuple):
-        return [_as_read(each) for each in value]
-    return value.name if isinstance(value, Enum) else value
 
 
 def _word(name: str, settings: Json) -> list[str]:

@@ -1,5 +1,7 @@
 """Deprecated names, kept for one more version; use those of `pate.data`."""
 
+from __future__ import annotations
+
 import warnings
 from typing import Any
 

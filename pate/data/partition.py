@@ -1,5 +1,7 @@
 """Assignment of records to teachers by a keyed hash of their own ids, so that no record affects another."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Iterable
 from itertools import pairwise

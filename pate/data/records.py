@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pate.described import Described
 from pate.runs import Stream
 from pate.typing import Float32Array, IntArray, StrArray, UInt8Array
 from pate.validation import expect
@@ -156,7 +157,7 @@ class Records:
         return len(self.ids)
 
 
-class FeatureMap(ABC):
+class FeatureMap(Described, ABC):
     """A map of features fitted on the public samples alone, so that it tells nothing of private records."""
 
     @abstractmethod

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from pate.data.features import FeatureMap
 from pate.data.records import Records, Role, as_features, values_of
+from pate.described import Described
 from pate.runs import digest
 from pate.validation import expect
 
 
-class DataSource(ABC):
+class DataSource(Described, ABC):
     """One source of records in the three roles of `Role`.
 
     Write a subclass whose arguments are the paths and options of the source, and name it by class path in

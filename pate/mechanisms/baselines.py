@@ -1,5 +1,7 @@
 """Baselines: one-shot Laplace noise, and Laplace or gamma noise on all counts."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import ClassVar

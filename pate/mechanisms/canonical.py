@@ -7,6 +7,8 @@ utility; there are ``binom(t - h - 2, k - h - 1)`` of them, and the top-k itself
 first, and then a uniform member of it.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Gaps between sorted counts, and the private choice of a wide one (Zhu & Wang (2022), Algorithm 1)."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 

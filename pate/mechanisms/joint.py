@@ -8,6 +8,8 @@ mechanism is: draw v with density proportional to ``N(v) exp(-v/s)``, then a uni
 most v.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import Literal

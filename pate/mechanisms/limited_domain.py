@@ -1,5 +1,7 @@
 """Top-k from a limited domain: only the largest counts are read (Durfee & Rogers (2019), Algorithm 1)."""
 
+from __future__ import annotations
+
 import math
 from abc import abstractmethod
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """Random streams and noise, all in float64: float32 exponentials are exactly zero now and then."""
 
+from __future__ import annotations
+
 import secrets
 from typing import Literal, get_args
 

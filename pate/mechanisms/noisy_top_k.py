@@ -3,6 +3,8 @@
 Shekelyan & Loukides (2022), "Differentially private top-k selection via canonical Lipschitz mechanism".
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar
 

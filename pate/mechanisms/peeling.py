@@ -1,5 +1,7 @@
 """Peeling: choosing one item without replacement in each of k rounds; the output is ordered."""
 
+from __future__ import annotations
+
 import math
 from bisect import bisect_right
 from dataclasses import dataclass

@@ -10,6 +10,8 @@ needed, however many items there are. A candidate may also come from an envelope
 is itself thinned to the right law.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from typing import TypeVar

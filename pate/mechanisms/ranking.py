@@ -1,5 +1,7 @@
 """Preparation of scores for all mechanisms: checks, ranks, and exact distances below the largest."""
 
+from __future__ import annotations
+
 import math
 from typing import NamedTuple, TypeAlias
 

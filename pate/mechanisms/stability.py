@@ -1,5 +1,7 @@
 """Tests of whether a gap proves that the set above it is the same on every neighbor (Zhu & Wang (2022))."""
 
+from __future__ import annotations
+
 import math
 from abc import abstractmethod
 from dataclasses import dataclass

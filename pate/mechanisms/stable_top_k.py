@@ -3,6 +3,8 @@
 Zhu & Wang (2022), "Adaptive Private-K-Selection with Adaptive K and Application to Multi-label PATE".
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,5 +1,7 @@
 """Top Stable: a stable gap found by the sparse vector technique (Carvalho, Wang, Gondara & Miao (2020))."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import ClassVar

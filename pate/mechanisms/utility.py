@@ -1,5 +1,7 @@
 """Measures of the quality of a selection from the papers; they read the true scores, so their results are PRIVATE."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import NamedTuple
 

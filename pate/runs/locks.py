@@ -6,7 +6,8 @@ import errno
 import fcntl
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
@@ -64,17 +65,36 @@ def lock_run(root: Path, *, shared: bool = False) -> None:
     _held[key] = _Held(path, descriptor, shared, made_folder)
 
 
+@contextmanager
+def locked(root: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold the lock of the run in ``root``, as `lock_run` takes it, until the block ends.
+
+    A lock that was held before stays.
+    """
+    key = root.resolve()
+    before = key in _held
+    lock_run(root, shared=shared)
+    try:
+        yield
+    finally:
+        if not before and key in _held:
+            _release(_held.pop(key))
+
+
 def release_locks() -> None:
     """Release the locks of this process and delete their files."""
     while _held:
-        _, held = _held.popitem()
-        with suppress(OSError):
-            # another process that shares the lock still uses the file
-            fcntl.flock(held.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            held.path.unlink()
-            if held.made_folder:
-                held.path.parent.rmdir()
-        os.close(held.descriptor)
+        _release(_held.popitem()[1])
+
+
+def _release(held: _Held) -> None:
+    with suppress(OSError):
+        # another process that shares the lock still uses the file
+        fcntl.flock(held.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held.path.unlink()
+        if held.made_folder:
+            held.path.parent.rmdir()
+    os.close(held.descriptor)
 
 
 def _open(path: Path, *, shared: bool) -> int:

@@ -23,6 +23,12 @@ _MOVED = {
 """The networks by the class paths that runs of earlier versions hold; the old ones are still names in the checkout."""
 
 
+def same_class(old: Any, new: Any) -> bool:
+    """Return whether two settings are paths to one class of the package, such as that of its room and of its module."""
+    paths = [each.split(".") for each in (old, new) if isinstance(each, str) and each.startswith("pate.")]
+    return len(paths) == 2 and paths[0][-1] == paths[1][-1]
+
+
 def with_new_names(content: Any) -> Any:
     """Return a copy of nested settings in which every class goes by its new path."""
     if isinstance(content, Mapping):

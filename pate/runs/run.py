@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from pate.runs.files import Json, digest, make_once, write_json, write_text
-from pate.runs.renamed import with_new_names
+from pate.runs.renamed import same_class, with_new_names
 from pate.validation import expect
 
 
@@ -382,4 +382,4 @@ def _differences(old: Any, new: Any, name: str = "") -> list[str]:
     if isinstance(old, dict) and isinstance(new, dict):
         keys = list(dict.fromkeys([*old, *new]))
         return [d for key in keys for d in _differences(old.get(key), new.get(key), f"{name}.{key}".strip("."))]
-    return [] if old == new else [f"{name}={new!r} (was {old!r})"]
+    return [] if old == new or same_class(old, new) else [f"{name}={new!r} (was {old!r})"]

@@ -51,8 +51,8 @@ class StudentCLI(LightningCLI):
     lowest; ``trainer.callbacks`` with an ``EarlyStopping`` take the place of a patience of ten epochs.
 
     Args:
-        args: a subcommand and its options, the only form in which LightningCLI takes a subcommand; or a whole
-            configuration as plain data, from which the parts are instantiated without running anything.
+        args: a subcommand and its options, as from a command line; or plain data: ``subcommand`` and the configuration
+            under its name, or a configuration alone, from which the parts are instantiated without running anything.
         parser_class: the class of the parsers.
         parser_kwargs: further arguments of the parsers.
     """
@@ -63,7 +63,7 @@ class StudentCLI(LightningCLI):
         parser_class: type[LightningArgumentParser] = LightningArgumentParser,
         **parser_kwargs: Any,
     ) -> None:
-        self._asked = args[0] if isinstance(args, list) else None
+        self._asked = args[0] if isinstance(args, list) else args.get("subcommand")
         for name in _TALKATIVE:
             logging.getLogger(name).setLevel(logging.WARNING)
         for message in _KNOWN:
@@ -72,7 +72,7 @@ class StudentCLI(LightningCLI):
             Student,
             StudentData,
             args=args,
-            run=isinstance(args, list),
+            run=self._asked is not None,
             auto_configure_optimizers=False,
             save_config_callback=None,
             seed_everything_default=0,

@@ -1,5 +1,7 @@
 """Average precision of a ranking in numpy, the metric of both kinds of students."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import NDArray
 

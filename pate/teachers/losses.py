@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
+from pate.described import Described
 from pate.validation import expect
 
 
-class EntryLoss(ABC):
+class EntryLoss(Described, ABC):
     """A loss that treats each entry of a batch by itself."""
 
     @abstractmethod

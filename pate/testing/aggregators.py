@@ -6,6 +6,8 @@ all neighbors are compared: a teacher votes differently, or takes no part and ca
 nominal number of teachers. An outcome is ``(*labels, *mask, tier)``, with tier 0 if the release has none.
 """
 
+from __future__ import annotations
+
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence

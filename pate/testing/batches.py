@@ -5,6 +5,8 @@ the law of a batch too. Draws of batches of two queries are compared with it, an
 queries with twice the event, in place of the independence of queries.
 """
 
+from __future__ import annotations
+
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable

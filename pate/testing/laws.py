@@ -1,5 +1,7 @@
 """Laws on few outcomes: tests of samples against them, and divergences between the laws of neighbors."""
 
+from __future__ import annotations
+
 import itertools
 
 import numpy as np

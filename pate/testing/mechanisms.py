@@ -1,5 +1,7 @@
 """The contract of mechanisms: a sampler follows its law, and the law costs no more than the event says."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cache

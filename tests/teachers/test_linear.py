@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from models import MLP, Linear
-from pate.commands.teachers import load_plan
 from pate.runs import Run
+from pate.stages.teachers_plan import load_plan
 from pate.teachers.linear import are_linear, linear_weights
 from pate.teachers.plan import NetworkFactory, TeacherPlan
 from pate.teachers.training import load_chunk

@@ -1,5 +1,7 @@
 """A folder of rendered faces, laid out as CelebA's."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 

@@ -4,6 +4,8 @@ Lengths are in units of 1/32 of the picture's width, so that one unit is one pix
 have their origin between the eyes and the nose, u to the right and v down.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

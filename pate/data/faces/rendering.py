@@ -1,5 +1,7 @@
 """Rendering of faces: pictures and attributes of face ``start`` and those after it, from a seed."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 import numpy as np

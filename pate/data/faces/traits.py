@@ -1,5 +1,7 @@
 """Traits of rendered faces: their attributes, and the probabilities of these."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,0 +1,24 @@
+"""The plan of a run's teachers, as its first stage wrote it down."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from pate.configuration import settings_from
+from pate.runs import TEACHERS_FIT, Run
+from pate.teachers.plan import TeacherPlan
+from pate.teachers.saved import CHUNK_SIZE
+
+
+def load_plan(run: Run) -> TeacherPlan:
+    """Return the plan with which the teachers of a run were trained; they are finished.
+
+    Raises ``ValueError`` if a class that it names cannot be imported.
+    """
+    begun = run.state(TEACHERS_FIT)
+    assert begun is not None, "a finished stage has a state"
+    # read from the state, because the file for readers may have been edited
+    plan = settings_from(TeacherPlan, begun["config"])
+    chosen = json.loads((run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE).read_text())
+    return replace(plan, **chosen)
