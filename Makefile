@@ -1,4 +1,4 @@
-# make setup | demo | test | test-all | coverage | lint | bench, in .venv or in VENV=<folder>
+# make setup | demo | test | test-all | coverage | lint | bench | docs, in .venv or in VENV=<folder>
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
-.PHONY: setup demo test test-all fast all coverage lint bench
+.PHONY: setup demo test test-all fast all coverage lint bench docs
 
 setup: $(INSTALLED)
 
@@ -49,3 +49,7 @@ coverage: setup
 
 bench: setup
 	for script in scripts/bench_*.py; do echo "== $$script" && PYTHONPATH=. $(BIN)/python $$script || exit 1; done
+
+# site/index.html opens without a server, but for its search: make docs && python3 -m http.server --directory site
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
