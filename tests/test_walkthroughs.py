@@ -1,8 +1,8 @@
 """Tutorials and how-to pages do what they say: each is typed in, from top to bottom, in an empty folder.
 
-A block with a title is a file. A line of a console block that begins with ``$`` is a command, and the lines below it are
-lines of what it prints, in this order: ``...`` stands for anything, on a line of its own for any lines. A command shows
-``pate NAME: `` where it is refused, and ends well otherwise.
+A block with a title is a file. A line of a console block that begins with ``$`` is a command, and the lines below it
+are lines of what it prints, in this order: ``...`` stands for anything, on a line of its own for any lines. A command
+shows ``pate NAME: `` where it is refused, and ends well otherwise.
 """
 
 import re
