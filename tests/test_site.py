@@ -25,7 +25,12 @@ def build(folder: Path, docs: Path) -> None:
     from mkdocs.commands.build import build as build_site
     from mkdocs.config import load_config
 
-    settings = {"docs_dir": str(docs), "site_dir": str(folder), "plugins": [], "theme": {"name": "mkdocs"}}
+    settings: dict[str, Any] = {
+        "docs_dir": str(docs),
+        "site_dir": str(folder),
+        "plugins": [],
+        "theme": {"name": "mkdocs"},
+    }
     build_site(load_config(str(ROOT / "mkdocs.yml"), strict=True, **settings))
 
 
