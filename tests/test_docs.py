@@ -44,7 +44,8 @@ def test_commands_are_understood(page: str, line: str, capsys: pytest.CaptureFix
         assert "epsilon" in capsys.readouterr().out
         return
     if words[0] == "run":
-        assert (ROOT / words[1] / "data.yaml").is_file()
+        assert cli.main([*words, *(["--print_config"] if "--print_config" not in words else [])]) == 0
+        assert capsys.readouterr().out.count("\n---\n") == 3
         return
     name = next(" ".join(words[:n]) for n in (2, 1) if " ".join(words[:n]) in cli._COMMANDS)
     given = words[len(name.split()) :]

@@ -68,7 +68,7 @@ class BriefHelp(DefaultHelpFormatter):
     """Help in which required options come first and general ones last, without the names of Python's types."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+        super().__init__(*args, **options)  # type: ignore[no-untyped-call]
         # jsonargparse's name of a subcommand
         self._prog = self._prog.replace(" [options]", "")
 
