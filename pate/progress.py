@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -11,6 +12,14 @@ _PAUSE = 60.0  # seconds between two lines
 _LINE = "{desc}: {n_fmt} of {total_fmt} {unit}s in {elapsed}, {remaining} to go"
 _UNCOUNTED_LINE = "{desc}: {elapsed}"
 _UNCOUNTED_BAR = "{desc}: |{bar}| {elapsed}"
+
+
+def _has_width() -> bool:
+    """Return whether the terminal says how wide it is; a bar as wide as one that says 0 would be empty."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns > 0
+    except OSError:
+        return False
 
 
 class _Lines:
@@ -41,6 +50,6 @@ def stage_bar(
     """
     given: dict[str, Any] = {"total": total, "desc": name, "unit": unit, "initial": initial, "disable": not shown}
     if sys.stderr is not None and sys.stderr.isatty():
-        return tqdm(**given, dynamic_ncols=True, **({} if counted else {"bar_format": _UNCOUNTED_BAR}))
+        return tqdm(**given, dynamic_ncols=_has_width(), **({} if counted else {"bar_format": _UNCOUNTED_BAR}))
     line = _LINE if counted else _UNCOUNTED_LINE
     return tqdm(**given, file=_Lines(), bar_format=line, delay=_PAUSE, mininterval=_PAUSE, maxinterval=_PAUSE)

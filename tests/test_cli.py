@@ -1,4 +1,6 @@
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +32,8 @@ def test_help_of_a_group_lists_its_commands(capsys: pytest.CaptureFixture[str]) 
 
 def test_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["teach"]) == 2
-    assert "unknown command: teach" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "unknown command: teach" in error and len(error.splitlines()) == 1
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,6 +85,35 @@ def test_the_command_is_installed() -> None:
     done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"pate {pate.__version__}\n"
     assert subprocess.run([command, "teach"], capture_output=True).returncode == 2
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["plan", "--help"]], ids=" ".join)
+@pytest.mark.parametrize("merged", [False, True], ids=["stdout", "both"])
+def test_a_reader_that_leaves_ends_a_command_quietly(words: list[str], merged: bool) -> None:
+    """As ``| head`` does: the status is that of SIGPIPE, and nothing is said."""
+    ours, its = os.pipe()
+    os.close(ours)
+    error = its if merged else subprocess.PIPE
+    done = subprocess.run([sys.executable, "-m", "pate.cli", *words], stdout=its, stderr=error)
+    os.close(its)
+    assert done.returncode == 128 + signal.SIGPIPE
+    assert not done.stderr
+
+
+def test_a_pipe_that_breaks_elsewhere_is_no_quiet_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that is gone, for one."""
+
+    def broken(*arguments: object) -> None:
+        raise BrokenPipeError("of a worker")
+
+    monkeypatch.setattr("pate.commands.ledger.show", broken)
+    with pytest.raises(BrokenPipeError, match="of a worker"):
+        cli.main(["ledger", "show"])
+
+
+def test_a_closed_output_is_no_error() -> None:
+    done = subprocess.run(f"{sys.executable} -m pate.cli --version >&-", shell=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import yaml
 import models
 import pate
 from pate import cli
-from pate.commands.recipes import find_recipe
 from pate.data import CelebA
 from tests.student.test_carried import carried, student_on
 
@@ -83,7 +82,8 @@ def test_commands_are_understood(
         assert cli.main(words) == 0
         return
     if words[0] == "run":
-        assert (find_recipe(Path(words[1])) / "data.yaml").is_file()
+        assert cli.main([*words, *(["--print_config"] if "--print_config" not in words else [])]) == 0
+        assert capsys.readouterr().out.count("\n---\n") == 3
         return
     if words[0] == "init":
         monkeypatch.chdir(tmp_path)

@@ -199,6 +199,8 @@ def _innermost(text: str, place: _Place) -> str:
         # what stands in its place needs no name
         shown = [o if place.key or o in place.options else n for o, n in zip(options, names, strict=True)]
         return f"Expected {_joined(shown)}{f' of {place.owner}' if place.owner else ''}, got none"
+    if re.match(r"Not of type \w+: .*NoneType", text):
+        return f"Expected {place.option}, got none"
     if found := re.match(r"Option '([^']+)' is not accepted", text):
         what = f"a setting of {place.owner}" if place.owner else "settings that the command has"
         return f"Expected {what}, got {place.at(found[1]).option if place.key else found[1]}"

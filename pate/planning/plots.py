@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
 from pate.planning.comparison import LABEL_FIGURES, STUDENT_FIGURES, Frontier, ranked
 from pate.runs import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _NAMED = 5  # lines with a colour and a name
 _MARKERS = "osD^v"
@@ -27,6 +30,13 @@ _TITLES = {
 
 
 def draw_frontier(path: Path, frontier: Frontier) -> None:
+    """Write the picture of `frontier_figure`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        frontier_figure(frontier).savefig(file, format="png", dpi=130)
+
+
+def frontier_figure(frontier: Frontier) -> Figure:
     """Plot each figure against epsilon, a line for each aggregator and a level for each reference.
 
     The five aggregators of the best mean rank have colours and names, the best first; the others are grey. What lies
@@ -59,9 +69,7 @@ def draw_frontier(path: Path, frontier: Frontier) -> None:
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize="small")
     figure.suptitle(f"{frontier.comparison.title}\n{frontier.notice}", fontsize="medium")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
-        figure.savefig(file, format="png", dpi=130)
+    return figure
 
 
 def _limits(frontier: Frontier, measured: str) -> tuple[float, float]:

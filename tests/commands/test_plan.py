@@ -20,6 +20,7 @@ def test_a_plan_can_be_carried_out(tmp_path: Path, capsys: pytest.CaptureFixture
     assert cli.main([*words, f"--output={output}"]) == 0
     out = capsys.readouterr().out
     assert "nothing private was touched" in out and "<- take" in out
+    assert "+-" not in out  # one simulated task has no spread
     assert (output / "plan.txt").read_text() in out
     assert (output / "plan.png").read_bytes()[:4] == b"\x89PNG"
     lines = (output / "plan.csv").read_text().splitlines()

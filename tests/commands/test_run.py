@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import shutil
 import stat
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from pate import cli
 from pate.accounting import NeighboringRelation
@@ -211,3 +213,68 @@ def test_stages_say_which_comes_before(tmp_path: Path, capsys: pytest.CaptureFix
 def test_recipe_files_that_are_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", str(tmp_path)]) == 2
     assert "missing=['data.yaml'" in capsys.readouterr().err
+
+
+def test_settings_of_all_stages_are_printed(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is printed are the files of a recipe that says the same; both ways to say a value are taken."""
+    monkeypatch.chdir(tmp_path)
+    given = ["--label.num_queries", "70", "--student.trainer.max_epochs=5", "--data.init_args.public_fraction", "0.2"]
+    assert cli.main(["run", *given, str(finished.parent / "recipe"), "--print_config"]) == 0
+    printed = capsys.readouterr().out
+    documents = printed.split("---\n")
+    names = [document.splitlines()[0].removeprefix("# ") for document in documents]
+    assert names == ["data.yaml", "teachers.yaml", "label.yaml", "student.yaml"]
+    again = tmp_path / "again"
+    again.mkdir()
+    for name, document in zip(names, documents, strict=True):
+        (again / name).write_text(document)
+    assert cli.main(["run", str(again), "--print_config"]) == 0
+    assert capsys.readouterr().out == printed
+    data, teachers, label, student = yaml.safe_load_all(printed)
+    assert data["data"]["init_args"]["public_fraction"] == 0.2
+    assert (teachers["num_teachers"], label["num_queries"], student["trainer"]["max_epochs"]) == (10, 70, 5)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--student.trainer.max_epoch=3"], "did you mean --trainer.max_epochs?"),
+        (["--student.trainer.max_epochs", "x"], "Expected a whole number for --trainer.max_epochs, got x"),
+        (["--label.num_querys=3"], "did you mean --num_queries?"),
+        (["--label.num_queries"], "Expected a value behind --label.num_queries, got value=None"),
+        (["--label.num_queries", "--overwrite"], "got value='--overwrite'"),
+        (["--label.=3"], "overrides such as"),
+        (["--refs"], "Expected an option that there is, got --refs"),
+    ],
+)
+def test_a_slip_in_the_last_stage_is_told_before_the_first(
+    words: list[str], message: str, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "run"
+    try:
+        code: object = cli.main(["run", str(finished.parent / "recipe"), "--run", str(root), *words])
+    except SystemExit as stopped:
+        code = stopped.code
+    captured = capsys.readouterr()
+    assert code == 2 and captured.out == ""
+    assert message in captured.err and len(captured.err.splitlines()) == 1
+    assert not root.exists()
+
+
+def test_a_copied_folder_of_pictures_is_told_calmly(
+    faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(faces, tmp_path / "faces", copy_function=shutil.copy)  # new times
+    words = ["teachers", "fit", "--network=models.Linear", "--num_teachers=3", "--num_steps=1", "--batch_size=4"]
+    words += ["--data=CelebA", f"--data.root={tmp_path}/faces", "--data.size=8", f"--run={tmp_path}/run"]
+    assert cli.main(words) == 0
+    for picture in (tmp_path / "faces" / "img_align_celeba").iterdir():
+        os.utime(picture)
+    assert cli.main(words) == 2
+    error = capsys.readouterr().err
+    assert "got other private records (pictures are known by names, sizes and times: `cp -a` keeps" in error
+    assert "--overwrite" in error and len(error.splitlines()) == 1
+    assert not re.search(r"[0-9a-f]{16}", error.replace(str(tmp_path), ""))

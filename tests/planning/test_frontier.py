@@ -6,7 +6,8 @@ from pathlib import Path
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, ConfidentScreen, NoisyVotes
 from pate.commands.frontier import compare
-from pate.planning.comparison import Comparison, Point, best_at
+from pate.planning.comparison import Comparison, Frontier, Point, best_at, ranked
+from pate.planning.plots import frontier_figure
 from pate.planning.simulation import Simulation
 
 RELATION = NeighboringRelation.REPLACE_RECORD
@@ -33,18 +34,43 @@ def test_screens_realise_less_than_they_reserve(tmp_path: Path) -> None:
     assert point.realised_epsilon < 0.95 * point.epsilon
 
 
-def test_the_best_is_the_largest_figure_that_is_one() -> None:
-    def point(name: str, target: float, value: float) -> Point:
-        return Point(
-            aggregator=name,
-            target_epsilon=target,
-            epsilon=target,
-            realised_epsilon=target,
-            parameters="{}",
-            answered=1.0,
-            label_accuracy=value,
-            label_macro_f1=value,
-        )
+def point(name: str, target: float, value: float) -> Point:
+    return Point(
+        aggregator=name,
+        target_epsilon=target,
+        epsilon=target,
+        realised_epsilon=target,
+        parameters="{}",
+        answered=1.0,
+        label_accuracy=value,
+        label_macro_f1=value,
+    )
 
+
+def test_the_best_on_average_come_first() -> None:
+    """A rank counts those that are strictly better; what is missing is behind all others."""
+    points = [point("a", 1, 0.9), point("a", 2, 0.5), point("b", 1, 0.95), point("b", 2, 0.6)]
+    points += [point("c", 1, 0.7), point("c", 2, math.nan), point("d", 2, 0.9)]
+    assert ranked(points, ["label_accuracy"]) == ["b", "a", "d", "c"]
+
+
+def test_the_picture_names_five_aggregators() -> None:
+    """The others are one grey."""
+    points = tuple(point(f"{i}", target, 0.1 * (i + target)) for i in range(8) for target in (1.0, 2.0))
+    levels = {"constant answer": {"answered": 1.0, "label_accuracy": 0.1, "label_macro_f1": 0.1}}
+    found = Frontier(comparison=Comparison(), points=points, references=levels, private=False)
+    figure = frontier_figure(found)
+    (legend,) = figure.legends
+    said = [text.get_text() for text in legend.get_texts()]
+    assert said == ["7", "6", "5", "4", "3", "3 others", "constant answer"]
+    for axes in figure.axes:
+        colours = [str(line.get_color()) for line in axes.lines]
+        assert colours.count("0.8") == 3 and len(set(colours)) == 7
+    few = Frontier(comparison=Comparison(), points=points[:4], references=levels, private=False)
+    (legend,) = frontier_figure(few).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["1", "0", "constant answer"]
+
+
+def test_the_best_is_the_largest_figure_that_is_one() -> None:
     points = [point("a", 2, 0.5), point("b", 2, 0.7), point("c", 2, math.nan), point("a", 1, math.nan)]
     assert {target: best.aggregator for target, best in best_at(points, "label_accuracy").items()} == {2: "b"}

@@ -249,7 +249,8 @@ def see(place: Path, source: Source, arrays: Arrays, unit: Unit, key: str, more:
 # What may differ
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
-_BAR = re.compile(r"^(?P<what>[^:]+): +\d+%\|[^|]*\| (?P<done>\d+/\d+) \[.*\]$")
+# of a stage that takes more than a minute
+_BAR = re.compile(r"^[^:]+: (\d+ of \d+ \w+ in )?[\d:]+(, [\d:?]+ to go)?$")
 # figures of the student and of what was answered, where the labels differ
 _FIGURES = re.compile(
     r"^((private student|constant answer released) .*|\d+ of \d+ queries were answered.*)$", flags=re.MULTILINE
@@ -257,15 +258,8 @@ _FIGURES = re.compile(
 
 
 def without_times(text: str) -> str:
-    """Return a text without dates, and of bars of progress the end alone."""
-    lines, bars = [], {}
-    for line in re.split(r"[\r\n]+", _TIME.sub("<time>", text)):
-        bar = _BAR.match(line.strip())
-        if bar:
-            bars[bar["what"]] = bar["done"]
-        else:
-            lines.append(line)
-    return "\n".join([*lines, *(f"{what}: {done}" for what, done in sorted(bars.items()))])
+    """Return a text without dates, and without how far a stage was after a minute."""
+    return "\n".join(line for line in _TIME.sub("<time>", text).splitlines() if not _BAR.match(line))
 
 
 def plain_checkpoint(content: bytes) -> Any:

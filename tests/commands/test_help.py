@@ -1,0 +1,69 @@
+"""What `--help` of the commands says, and the examples below it."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from pate import cli
+from pate.commands.help import EXAMPLES
+
+LIGHTNING = [name for name in cli._COMMANDS if name.startswith("student")]
+
+
+def help_of(name: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([*name.split(), "--help"])
+    assert stopped.value.code == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", list(cli._COMMANDS))
+def test_help_is_for_people(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """No types of Python, no marks of a docstring, paragraphs that are not run together, and an example at the end."""
+    text = help_of(name, capsys)
+    usage, _, rest = text.partition("\n\n")
+    described, _, options = rest.partition("\n\n" if name not in LIGHTNING else "\noptions:")
+    assert usage.startswith(f"usage: pate {name}") and usage.endswith("[options]")
+    assert "[-h]" not in usage and len(usage.splitlines()) <= 4
+    assert max(map(len, text.splitlines())) <= 100
+    assert len(described.splitlines()) <= 9
+    if name not in LIGHTNING:  # whose trainer's options are Lightning's
+        for mark in ("<class", "Optional[", "Union[", "Literal[", "``", "| null", "None for", "default: null", "Args:"):
+            assert mark not in text, mark
+    assert f"\nexample:\n  pate {name}" in text, options
+
+
+def test_required_options_come_first_and_general_ones_last(capsys: pytest.CaptureFixture[str]) -> None:
+    text = help_of("plan", capsys)
+    names = re.findall(r"^  (?:-\w, )?(--\w+)", text, flags=re.MULTILINE)
+    assert names[:3] == ["--num_records", "--num_labels", "--num_public"]
+    assert names[-3:] == ["--help", "--config", "--print_config"]
+    assert text.startswith("usage: pate plan --num_records NUM_RECORDS --num_labels NUM_LABELS")
+
+
+def test_label_does_not_ask_for_an_aggregator(capsys: pytest.CaptureFixture[str]) -> None:
+    text = help_of("label", capsys)
+    assert text.startswith("usage: pate label --delta DELTA --run RUN [options]\n")
+    listed = " ".join(text.split())
+    assert "(Canonical, ClippedVotes, ConfidentScreen," in listed and "or another class by its path)" in listed
+    assert " Confident," not in listed  # its old name
+    assert "by default all that were voted on (a whole number)" in listed
+
+
+def test_every_command_has_an_example() -> None:
+    assert EXAMPLES.keys() == cli._COMMANDS.keys()
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "completion"])
+def test_examples_are_understood(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = shlex.split(EXAMPLES[name])
+    assert words[: 1 + len(name.split())] == ["pate", *name.split()]
+    try:
+        code: object = cli.main([*words[1:], "--print_config"])
+    except SystemExit as stop:
+        code = stop.code
+    captured = capsys.readouterr()
+    assert code == 0 and captured.out and captured.err == ""
+    assert not Path("runs/mine").exists()

@@ -1,0 +1,127 @@
+"""`pate student` as a command: checkpoints by name, one file of curves, one bar in a terminal and none elsewhere."""
+
+import csv
+import io
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pate import cli
+from pate.student.bar import StageBar
+from tests.conftest import copy_run
+
+Captured = pytest.CaptureFixture[str]
+
+
+class Terminal(io.StringIO):
+    """What is written to a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def fit(root: Path, *more: str) -> int:
+    words = ["--config", str(root / "public" / "student_fit.yaml"), "--run", str(root), "--overwrite"]
+    given = ["--model.fit=descent", "--trainer.max_epochs=4", "--trainer.enable_progress_bar=null", *more]
+    return cli.main(["student", "fit", *words, *given])
+
+
+def rows(root: Path) -> list[dict[str, str]]:
+    with (root / "public" / "student" / "logs" / "version_0" / "metrics.csv").open(newline="") as file:
+        return [{name: value for name, value in row.items() if value} for row in csv.DictReader(file)]
+
+
+def test_training_has_one_bar_in_a_terminal(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert fit(copied) == 0
+    shown = [line for line in sys.stderr.getvalue().split("\n") if line.strip()]  # type: ignore[attr-defined]
+    assert len(shown) == 1, shown
+    last = shown[0].split("\r")[-1]
+    # epochs of seven batches
+    assert last.startswith("student fit: 100%") and "28/28" in last
+    assert "epoch 4, val_loss 0." in last
+    for command in ("test", "validate", "predict"):
+        monkeypatch.setattr(sys, "stderr", Terminal())
+        assert cli.main(["student", command, "--run", str(copied)]) == 0
+        shown = [line for line in sys.stderr.getvalue().split("\n") if line.strip()]  # type: ignore[attr-defined]
+        assert len(shown) == 1 and shown[0].split("\r")[-1].startswith(f"student {command}: 100%"), shown
+
+
+def test_nothing_but_results_is_printed_where_there_is_no_terminal(copied: Path, capfd: Captured) -> None:
+    assert fit(copied) == 0
+    captured = capfd.readouterr()
+    assert captured.err == captured.out == ""
+    assert cli.main(["student", "test", "--run", str(copied)]) == 0
+    captured = capfd.readouterr()
+    assert captured.err == "" and "test_macro_f1" in captured.out and "\r" not in captured.out
+
+
+def test_a_bar_of_ones_own_takes_the_place_of_ours(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert fit(copied, "--trainer.enable_progress_bar=false") == 0
+    assert "student fit" not in sys.stderr.getvalue()  # type: ignore[attr-defined]
+
+
+def test_training_that_goes_on_continues_its_curves(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, cut = copy_run(finished, tmp_path / "whole"), copy_run(finished, tmp_path / "cut")
+    assert fit(whole) == 0
+
+    def end(self: StageBar, trainer: Any, pl_module: Any) -> None:
+        if trainer.current_epoch == 2:
+            raise RuntimeError("cut")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StageBar, "on_train_epoch_start", end)
+        with pytest.raises(RuntimeError, match="cut"):
+            fit(cut)
+    folder = cut / "public" / "student"
+    assert (folder / "last.ckpt").is_file() and {row["epoch"] for row in rows(cut)} == {"0", "1"}
+    assert fit(cut) == 0
+    assert [path.name for path in (folder / "logs").iterdir()] == ["version_0"]
+    assert rows(cut) == rows(whole) and len(rows(cut)) == 8
+    # begun anew, it has no rows of what was before
+    assert fit(cut, "--trainer.max_epochs=1") == 0
+    assert rows(cut) == rows(whole)[:2]
+
+
+@pytest.mark.parametrize("name", ["best", "last", "path"])
+def test_checkpoints_have_names(name: str, copied: Path) -> None:
+    """The closed form leaves one checkpoint, which is the last and the best."""
+    metrics = copied / "public" / "student" / "metrics.json"
+    before = metrics.read_bytes()
+    metrics.unlink()
+    given = str(copied / "public" / "student" / "last.ckpt") if name == "path" else name
+    assert cli.main(["student", "test", "--run", str(copied), "--ckpt_path", given]) == 0
+    assert metrics.read_bytes() == before
+
+
+def test_the_best_checkpoint_is_not_the_last_one(copied: Path) -> None:
+    assert fit(copied) == 0
+    folder = copied / "public" / "student"
+    shutil.copy(folder / "last.ckpt", folder / "other.ckpt")
+    found = {}
+    for name in ("best", "last", str(folder / "other.ckpt")):
+        assert cli.main(["student", "predict", f"--run={copied}", f"--ckpt_path={name}"]) == 0
+        found[name] = (folder / "predictions.npz").read_bytes()
+    (folder / "best.ckpt").unlink()
+    assert found["last"] == found[str(folder / "other.ckpt")]
+
+
+@pytest.mark.parametrize("name", ["worst", "nowhere.ckpt", ""])
+def test_checkpoints_that_are_not_there(name: str, copied: Path, capsys: Captured) -> None:
+    assert cli.main(["student", "test", "--run", str(copied), f"--ckpt_path={name}"]) == 2
+    error = capsys.readouterr().err
+    assert "a checkpoint of the run: best, last or the path of one" in error and len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["validate", "test", "predict"])
+def test_without_a_student_the_way_to_one_is_named(command: str, tmp_path: Path, capsys: Captured) -> None:
+    assert cli.main(["student", command, "--run", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert "Expected `pate student fit` to be finished" in error and len(error.splitlines()) == 1
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,105 @@
+"""How far a stage is: one bar in a terminal, lines elsewhere."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pate import cli, progress
+from pate.progress import stage_bar
+from tests.conftest import Write, make_arrays, recipe
+
+
+def test_a_short_stage_prints_nothing_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    with stage_bar(3, "votes", unit="chunk") as bar:
+        for _ in range(3):
+            bar.update()
+    captured = capfd.readouterr()
+    assert captured.err == captured.out == ""
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines at once, not after a minute."""
+    monkeypatch.setattr(progress, "_PAUSE", 1e-9)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_long_stage_prints_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with stage_bar(4, "teachers", unit="step", initial=1) as bar:
+        bar.update(2)
+        bar.update(1)
+    lines = capsys.readouterr().err.splitlines()
+    assert all(re.fullmatch(r"teachers: \d of 4 steps in \d\d:\d\d, (\?|\d\d:\d\d) to go", line) for line in lines)
+    assert lines[-1].startswith("teachers: 4 of 4 steps")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_stage_whose_numbers_are_private_prints_none(capsys: pytest.CaptureFixture[str]) -> None:
+    with stage_bar(4711, "features", unit="record", counted=False) as bar:
+        bar.update(1000)
+        bar.update(3711)
+    lines = capsys.readouterr().err.splitlines()
+    assert {re.sub(r"\d\d:\d\d$", "", line) for line in lines} == {"features: "}
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_hidden_bar_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with stage_bar(2, "faces", unit="face", shown=False) as bar:
+        bar.update(2)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("width", [100, 0])
+def test_a_terminal_has_one_bar(width: int, tmp_path: Path) -> None:
+    """The command itself, on a pseudo-terminal: one line, drawn again and again."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    words = ["faces", "--output", str(tmp_path / "faces"), "--num", "300"]
+    process = subprocess.Popen([sys.executable, "-m", "pate.cli", *words], stdout=its, stderr=its, stdin=its)
+    os.close(its)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(ours, 4096)
+        except OSError:  # what Linux says at the end of a terminal
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(ours)
+    assert process.wait() == 0
+    lines = [line for line in shown.decode().replace("\r\n", "\n").split("\n") if "faces:" in line]
+    assert len(lines) == 1
+    assert lines[0].split("\r")[-1].startswith("faces: 100%") and "300/300" in lines[0]
+    assert max(map(len, lines[0].split("\r"))) <= (width or 80)
+
+
+def test_bars_of_teachers_say_nothing_of_the_records(
+    write_arrays: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many there are is PRIVATE; steps and chunks are public."""
+    told: list[tuple[object, object]] = []
+
+    def recorded(total: int | None, name: str, **options: Any) -> Any:
+        told.append((total, name))
+        return stage_bar(total, name, **options)
+
+    for stage in ("teachers_fit", "teachers_vote"):
+        monkeypatch.setattr(f"pate.stages.{stage}.stage_bar", recorded)
+    arrays = make_arrays()
+    for world, rows in (("whole", slice(0, None)), ("less", slice(37, None))):
+        data = write_arrays(f"{world}.npz", **{name: arrays[name][rows] for name in ("X", "Y", "ids", "split")})
+        made = recipe(tmp_path / f"{world}_recipe", data, steps=2)
+        words = [f"--config={made}/data.yaml", f"--config={made}/teachers.yaml", f"--run={tmp_path / world}"]
+        assert cli.main(["teachers", "fit", *words]) == 0
+        assert cli.main(["teachers", "vote", f"--run={tmp_path / world}"]) == 0
+    assert told == [(6, "teachers"), (3, "votes")] * 2
