@@ -32,6 +32,10 @@ _KNOWN = (
     "`isinstance\\(treespec, LeafSpec\\)` is deprecated",
     ".*does not have many workers",
     "Total length of `DataLoader` across ranks is zero",
+    # the closed form takes one epoch, and descent is stopped
+    "`max_epochs` was not set",
+    # a few released labels are a few batches
+    "The number of training batches .* is smaller than the logging interval",
 )
 _LOSS = "val_loss"
 _SETTINGS = ("seed_everything", "trainer", "model", "data")
