@@ -145,6 +145,22 @@ def test_a_target_is_met_as_by_the_command(
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
 
 
+def test_labels_that_were_interrupted_are_paid_for_once(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    pipeline = pate.Pipeline(copied, overwrite=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(pate.ReleasedLabels, "save", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.label(ANSWERS, delta=0.001, num_queries=10)
+    assert not (copied / ".lock").exists()
+    assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
+    first = pipeline.label(ANSWERS, delta=0.001, num_queries=10)
+    assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
+    assert (first.labels == pate.Pipeline(copied).label(ANSWERS, delta=0.001, num_queries=10).labels).all()
+
+
 def test_labels_come_with_their_statement(copied: Path) -> None:
     given = pate.Pipeline(copied).label(ANSWERS, delta=0.001, num_queries=80, noise_seed=3)
     assert given.labels.shape == (80, 4)
@@ -238,11 +254,13 @@ def test_a_class_without_noise_needs_a_target(copied: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "given", "message"),
-    [("trainer", {"max_epoch": 3}, "max_epoch"), ("data", {"batch_size": 0}, "batch_size >= 1")],
+    ("plan", "message"),
+    [
+        (pate.StudentPlan(network=Linear, trainer={"max_epoch": 3}), "max_epoch"),
+        (pate.StudentPlan(network=Linear, data={"batch_size": 0}), "batch_size >= 1"),
+    ],
 )
-def test_bad_settings_of_a_student(part: str, given: dict[str, Any], message: str, copied: Path) -> None:
-    plan = pate.StudentPlan(network=Linear, **{part: given})  # type: ignore[arg-type]
+def test_bad_settings_of_a_student(plan: pate.StudentPlan, message: str, copied: Path) -> None:
     with pytest.raises(ValueError, match=message) as error:
         pate.Pipeline(copied, overwrite=True).fit_student(plan)
     assert "\n" not in str(error.value)

@@ -36,6 +36,10 @@ _KNOWN = (
     "`isinstance\\(treespec, LeafSpec\\)` is deprecated",
     ".*does not have many workers",
     "Total length of `DataLoader` across ranks is zero",
+    # the closed form takes one epoch, and descent is stopped
+    "`max_epochs` was not set",
+    # a few released labels are a few batches
+    "The number of training batches .* is smaller than the logging interval",
 )
 _TALKATIVE = ("pytorch_lightning.utilities.rank_zero", "lightning_fabric.utilities.seed")
 _LOSS = "val_loss"
