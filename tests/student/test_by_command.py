@@ -37,7 +37,7 @@ def rows(root: Path) -> list[dict[str, str]]:
 def test_training_has_one_bar_in_a_terminal(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
     assert fit(copied) == 0
-    shown = [line for line in sys.stderr.getvalue().split("\n") if line.strip()]  # type: ignore[attr-defined]
+    shown = [line for line in sys.stderr.getvalue().split("\n") if line.strip()]  # type: ignore[attr-defined, union-attr, unused-ignore]
     assert len(shown) == 1, shown
     last = shown[0].split("\r")[-1]
     # epochs of seven batches
@@ -46,7 +46,7 @@ def test_training_has_one_bar_in_a_terminal(copied: Path, monkeypatch: pytest.Mo
     for command in ("test", "validate", "predict"):
         monkeypatch.setattr(sys, "stderr", Terminal())
         assert cli.main(["student", command, "--run", str(copied)]) == 0
-        shown = [line for line in sys.stderr.getvalue().split("\n") if line.strip()]  # type: ignore[attr-defined]
+        shown = [line for line in sys.stderr.getvalue().split("\n") if line.strip()]  # type: ignore[attr-defined, union-attr, unused-ignore]
         assert len(shown) == 1 and shown[0].split("\r")[-1].startswith(f"student {command}: 100%"), shown
 
 
@@ -62,7 +62,7 @@ def test_nothing_but_results_is_printed_where_there_is_no_terminal(copied: Path,
 def test_a_bar_of_ones_own_takes_the_place_of_ours(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
     assert fit(copied, "--trainer.enable_progress_bar=false") == 0
-    assert "student fit" not in sys.stderr.getvalue()  # type: ignore[attr-defined]
+    assert "student fit" not in sys.stderr.getvalue()  # type: ignore[attr-defined, union-attr, unused-ignore]
 
 
 def test_training_that_goes_on_continues_its_curves(
