@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", nargs="*", default=list(TASKS), help="names of tables, or folders of recipes")
     parser.add_argument("--epsilons", type=float, nargs="+", default=list(EPSILONS))
-    parser.add_argument("--runs", type=int, default=3, help="whole runs for each figure")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="one whole run for each")
     parser.add_argument("--set", nargs="*", default=[], metavar="STAGE.NAME=VALUE", help="settings of the recipe")
     parser.add_argument("--output", type=Path, default=Path("runs/tasks"), help="folder for tables and runs")
     given = parser.parse_args(arguments)
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             words.append(f"--data.init_args.path={write_table(task, given.output / f'{task}.npz')}")
         found = [
             measure(recipe, given.output / f"{Path(task).name}-{seed}", given.epsilons, seed, words)
-            for seed in range(given.runs)
+            for seed in given.seeds
         ]
         for figure in FIGURES:
             medians = np.median([[each["student"][figure] for each in run] for run in found], axis=0)
