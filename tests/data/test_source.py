@@ -163,6 +163,7 @@ def test_a_projection_is_fitted_in_blocks(monkeypatch: pytest.MonkeyPatch) -> No
     assert max(lazy.reads) == 20_000
     lazy.reads.clear()
     monkeypatch.setattr(public_pca, "_HELD_BYTES", 1 << 16)
+    monkeypatch.setattr(public_pca, "_fitted", {})
     parts = PublicPCA(num_components=3).fit(lazy)
     assert max(lazy.reads) == 1024 and sum(lazy.reads) == 2 * 20_000
     rows = lazy.select(np.arange(50))

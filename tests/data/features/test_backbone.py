@@ -20,6 +20,7 @@ from pate.data import ArrayFeatures, CelebA, FrozenBackbone, Role
 from pate.data.faces import write_celeba_folder
 from pate.data.features.backbone import _contents
 from pate.data.images import ImageFiles
+from pate.data_file import read_data
 from pate.runs import digest
 
 CALLS = 0
@@ -142,6 +143,20 @@ def test_faces_through_a_frozen_resnet(tmp_path: Path) -> None:
     records = CelebA(tmp_path / "faces", size=16, features=features).records(Role.PUBLIC)
     assert records.features.shape == (3, 2048)
     assert np.isfinite(records.features[np.arange(3)]).all()
+
+
+def test_a_backbone_by_name(faces: Path, tmp_path: Path) -> None:
+    """As a recipe names one; its weights are random here, and else those of a package."""
+    lines = [
+        *("data:", "  class_path: CelebA", "  init_args:", f"    root: {faces}", "    size: 16", "    features:"),
+        *("      class_path: FrozenBackbone", "      init_args:", f"        cache: {tmp_path / 'cache'}"),
+        *("        network:", "          class_path: pate.models.EfficientNetLite0Features"),
+        "          init_args: {pretrained: false}",
+    ]
+    (tmp_path / "data.yaml").write_text("\n".join(lines))
+    _, source = read_data(tmp_path / "data.yaml")
+    features = source.records(Role.PUBLIC).features
+    assert features.shape == (60, 1280) and np.isfinite(features[np.arange(60)]).all()
 
 
 @pytest.mark.slow
