@@ -51,6 +51,10 @@ EXAMPLES: dict[str, str] = {
     " --simulate.teacher_accuracy 0.85 --student true",
     "rivals": "pate rivals --run runs/mine --epsilons [0.5,1,2]",
     "completion": "pate completion bash > ~/.local/share/bash-completion/completions/pate",
+    "init": "pate init recipes/mine --kind folder --data pictures",
+    "predict": "pate predict runs/mine/public/student/model pictures --output predictions.csv",
+    "export": "pate export runs/mine/public/student/model --format onnx --output student.onnx",
+    "report": "pate report runs/mine",
     "faces": "pate faces --output data/faces --num 10000",
 }
 """A line to begin with, by command."""

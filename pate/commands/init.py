@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pate.commands.help import BriefHelp, example
+from pate.commands.mistakes import OneLineParser
 from pate.runs import write_text
 from pate.validation import expect
 
@@ -78,13 +79,15 @@ def _quoted(text: str) -> str:
     return text if plain else json.dumps(text, ensure_ascii=False)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> OneLineParser:
     kinds = ", ".join(f"{name} for {kind.what}" for name, kind in _KINDS.items())
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="pate init",
         description="Write a recipe for data of your own: data.yaml, teachers.yaml, label.yaml and student.yaml, with"
         " comments that say what each choice means. `pate run` runs it.",
-        allow_abbrev=False,
+        epilog=example("init"),
+        formatter_class=BriefHelp,
+        print_config=None,
     )
     parser.add_argument("folder", type=Path, help="the recipe's folder, new or empty")
     parser.add_argument("--kind", choices=list(_KINDS), required=True, help=f"what the data are: {kinds}")

@@ -61,6 +61,12 @@ class OneLineParser(ArgumentParser):
             self.error("Problems parsing config: a file that is no text")
         return parsed
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help, and tell of a pipe that nobody reads, of which argparse keeps silent."""
+        stream = sys.stderr if file is None else file
+        if message and stream is not None:
+            stream.write(message)
+
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """End with status 2 and one line on stderr; raise ``ArgumentError`` if the parser does not exit on errors."""
         if not self.exit_on_error:

@@ -28,7 +28,7 @@ def end_of(words: list[str]) -> object:
         ("label --num_quer 3", "did you mean --num_queries?"),
         ("account --num_querys=3", "did you mean --num_queries?"),
         ("run configs/faces --ref", "did you mean --references?"),
-        ("run --run x", "Expected a recipe, such as configs/faces, got none"),
+        ("run --run x", "Expected a recipe, such as faces, got none"),
         ("ledger show", "Expected --ledger, got none"),
         (
             "label",

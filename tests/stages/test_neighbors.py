@@ -414,7 +414,7 @@ def test_a_leak_would_be_noticed(place: Path, start: Start) -> None:
         replace(base, code=1),
         replace(base, out=base.out + "partition 3 is empty\n"),
         replace(base, err=base.err + "warning: loss is NaN\n"),
-        replace(base, err=base.err.replace("40/40", "39/40").replace("/24", "/23").replace("24/", "23/")),
+        replace(base, err=base.err + "39/40\n"),
         replace(base, modes=base.modes | {"run/private": 0o40755}),
         replace(base, files=base.files | {"labels.npz": (0o600, labels)}),
         replace(base, files=base.files | {"more": (0o644, b"")}),

@@ -2,7 +2,6 @@
 
 import inspect
 import os
-import re
 import shutil
 import stat
 from collections.abc import Sequence
@@ -127,7 +126,7 @@ def test_bad_settings(tmp_path: Path) -> None:
 
 def test_names_of_kept_features_stay(tmp_path: Path) -> None:
     """They hash the class's source, and what is read: a change of either computes all features of a run again."""
-    assert digest(inspect.getsource(FrozenBackbone)) == "75b82f5c1a5a9fe2a957b9682cac0706"
+    assert digest(inspect.getsource(FrozenBackbone)) == "0a19858763be337b7ea13e8e8ddc6b85"
     ones = ArrayFeatures(np.ones((5000, 2), dtype=np.float32))
     assert digest(*_contents(ones)) == "99d104db5616e7e2af929389a13522ea"
     paths = [tmp_path / f"{row}.jpg" for row in (0, 3)]
@@ -180,7 +179,6 @@ def test_the_recipe_of_frozen_features_runs(faces: Path, tmp_path: Path) -> None
 
 
 def test_how_many_records_there_are_is_not_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Nor any other number but the time: how often a bar is drawn depends on the load."""
+    """Nor anything else where there is no terminal: how often a bar is drawn depends on the load."""
     backbone(tmp_path).transform(ArrayFeatures(pictures(37)))
-    printed = re.sub(r"\d\d:\d\d", "", capfd.readouterr().err)
-    assert "features:" in printed and not re.search(r"\d", printed)
+    assert capfd.readouterr().err == ""
