@@ -140,7 +140,7 @@ def test_killed_at_every_step_the_same_command_ends_as_if_never_killed(
         unbroken.append(labels(run))
     assert (unbroken[0] == unbroken[1]) == (noise_seed is not None)
     for step in STEPS:
-        for call in range(1, 12):
+        for call in range(1, 16):
             begin_again()
             original, made = resolve(step), 0
 
