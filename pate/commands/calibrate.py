@@ -170,7 +170,7 @@ def main(args: Sequence[str]) -> None:
     """Run `pate calibrate`."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for option in ("--aggregator", "--mechanism", "--config"):
-        early.add_argument(option)
+        early.add_argument(option, nargs="?")  # the command's own parser says that a value is missing
     given, rest = early.parse_known_args(list(args))
     if given.mechanism is not None:
         name = _MECHANISMS.get(given.mechanism, "StableTopK")

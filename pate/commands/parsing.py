@@ -183,7 +183,8 @@ def shows(args: Sequence[str]) -> bool:
 def run_folder(args: Sequence[str]) -> Path | None:
     """Return the value of ``--run`` in the arguments of a command, or None."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    early.add_argument("--run", type=Path)
+    # without a value, of which the command's own parser says that it is missing
+    early.add_argument("--run", type=Path, nargs="?")
     folder: Path | None = early.parse_known_args(args)[0].run
     return folder
 

@@ -49,6 +49,8 @@ def end_of(words: list[str]) -> object:
         ),
         ("frontier --epsilons [x]", "Expected a number for --epsilons, got x"),
         ("frontier --seeds", "Expected a value for --seeds, got none"),
+        ("calibrate --aggregator", "Expected a value for --aggregator, got none"),
+        ("teachers vote --run", "Expected a value for --run, got none"),
         ("frontier --seeds 1.5", "Expected a whole number for --seeds, got 1.5"),
         ("frontier --student maybe", "Expected true or false for --student, got maybe"),
         (

@@ -16,6 +16,7 @@ from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import NoisyVotes
 from pate.aggregators.base import Release
 from pate.runs import LABEL, digest
+from pate.runs.released import ReleasedLabels
 from tests.conftest import copy_run
 
 Aggregators = dict[str, Any]
@@ -123,6 +124,44 @@ def test_a_full_disk_and_files_that_must_stay_spend_nothing(
     assert spent(copied) == 1
     assert public(copied) == before
     assert not [name for name in os.listdir(copied / "public") if name.startswith(".")]
+
+
+def test_a_private_folder_on_another_disk_spends_nothing(
+    copied: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From there labels could not appear in the public one whole or not at all."""
+    before = public(copied)
+
+    def fail(*_: object) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.replace", fail)
+        assert label(copied, NOISY, "--overwrite") == 2
+    error = capsys.readouterr().err
+    assert "that labels can be written to" in error and "cross-device" in error and len(error.splitlines()) == 1
+    assert spent(copied) == 1
+    assert public(copied) == before
+
+
+def test_labels_are_drafted_in_the_private_folder(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that is killed leaves nothing half-written among what may be published."""
+    drafts: dict[str, list[str]] = {}
+    save = ReleasedLabels.save
+
+    def looked(self: ReleasedLabels, *arguments: Any) -> None:
+        for folder in ("public", "private"):
+            names = sorted(path.name for path in (copied / folder).iterdir())
+            drafts[folder] = [name for name in names if name.startswith(".")]
+        save(self, *arguments)
+
+    (copied / "public" / ".labels.npz.left").touch()  # by an earlier version
+    monkeypatch.setattr(ReleasedLabels, "save", looked)
+    assert label(copied, NOISY, "--overwrite") == 0
+    assert drafts["public"] == []
+    (draft,) = drafts["private"]
+    assert draft.startswith(".labels.npz.")
+    assert not (copied / "private" / draft).exists()
 
 
 def test_labels_that_are_gone_or_are_not_of_this_command_are_told(

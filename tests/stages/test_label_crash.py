@@ -111,9 +111,9 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     [
         # the first time that each call is made, and each time
         (True, None, 1),
-        pytest.param(False, None, 11, marks=pytest.mark.slow),
-        pytest.param(True, None, 11, marks=pytest.mark.slow),
-        pytest.param(True, 5, 11, marks=pytest.mark.slow),
+        pytest.param(False, None, 15, marks=pytest.mark.slow),
+        pytest.param(True, None, 15, marks=pytest.mark.slow),
+        pytest.param(True, 5, 15, marks=pytest.mark.slow),
     ],
 )
 def test_killed_at_every_step_the_same_command_ends_as_if_never_killed(
