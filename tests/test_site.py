@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-ROOMS = ("pate", "pate.mechanisms", "pate.aggregators", "pate.accounting", "pate.data", "pate.testing")
+ROOMS = ("pate", "pate.mechanisms", "pate.aggregators", "pate.accounting", "pate.data", "pate.models", "pate.testing")
 
 
 @pytest.fixture
