@@ -144,7 +144,7 @@ class StudentCLI(LightningCLI):
             return
         # the closed form takes seconds, and goes on from nowhere
         begun = None if self.model.closed_form else self._checkpoint(_LAST)
-        wanted = begun if ckpt_path is None else self._named(ckpt_path)
+        wanted = begun if ckpt_path is None else self._named(ckpt_path, finished=False)
         if isinstance(self.trainer.logger, Curves):
             self.trainer.logger.go_on(0 if wanted is None else _steps_done(wanted))
         self.trainer.fit(model, ckpt_path=wanted, **kwargs)
@@ -219,10 +219,14 @@ class StudentCLI(LightningCLI):
         assert path is not None
         return path
 
-    def _named(self, checkpoint: str | None) -> Path:
-        """Return the file that ``--ckpt_path`` names: ``best``, which None is too, ``last`` or a path."""
+    def _named(self, checkpoint: str | None, *, finished: bool = True) -> Path:
+        """Return the file that ``--ckpt_path`` names: ``best``, which None is too, ``last`` or a path.
+
+        Raises ``ValueError`` if there is none, or if the training of the best is to be finished and is not.
+        """
         if checkpoint in (None, _BEST):
-            self.run.require(STUDENT)
+            if finished:
+                self.run.require(STUDENT)
             return self.trained()
         path = self._checkpoint(_LAST) if checkpoint == _LAST else Path(str(checkpoint))
         found = path is not None and path.is_file()
