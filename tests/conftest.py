@@ -3,7 +3,10 @@
 import gc
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 
 import numpy as np
@@ -25,13 +28,32 @@ Write = Callable[..., Path]
 WHOLE = ("stages", "commands", "runs", "teachers", "test_docs.py")
 
 
+@cache
+def _declared(path: tuple[str, ...], group: str) -> EntryPoints:
+    return entry_points(group=group)
+
+
+def _entry_points(*, group: str) -> EntryPoints:
+    return _declared(tuple(sys.path), group)
+
+
+# look through all installed packages each time that an aggregator is named, and a trainer made
+LOOKING = ("pate.aggregators.plugins", "lightning_fabric.utilities.registry")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Import what the tests import without looking for garbage, and never look through it for some later."""
+    """Import what the tests import without looking for garbage, and never look through it for some later.
+
+    What installed packages declare is read once for each `sys.path`.
+    """
     gc.disable()
     try:
         yield
     finally:
+        for name in LOOKING:
+            if name in sys.modules:
+                sys.modules[name].entry_points = _entry_points  # type: ignore[attr-defined]
         gc.freeze()
         gc.enable()
 

@@ -94,15 +94,14 @@ def _worst_of_pairs(contract: _Checked, made_for: NeighboringRelation, asked: Ne
     """Return the largest divergence between all neighbors on two queries, ``[ORDERS]``."""
     table, rows = _joint_laws(contract, made_for)
     checked = contract()
-    first, second = np.array(
-        [
-            (rows[tuple(sorted(a))], rows[tuple(sorted(b))])
-            for a, b in neighbors(checked.num_teachers, 2 * checked.num_labels, asked)
-        ]
-    ).T
+    pairs = neighbors(checked.num_teachers, 2 * checked.num_labels, asked)
+    # many ballots have one law
+    _, kept, which = np.unique(table.round(15), axis=0, return_index=True, return_inverse=True)
+    of = which.reshape(-1).tolist()
+    first, second = np.array(list({(of[rows[tuple(sorted(a))]], of[rows[tuple(sorted(b))]]) for a, b in pairs})).T
     # either query may fail
     delta0 = 1 - (1 - checked.event(made_for, asked).cost(ORDERS).delta0) ** 2
-    worst: FloatArray = renyi_divergence(table[first], table[second], delta0).max(axis=0)
+    worst: FloatArray = renyi_divergence(table[kept[first]], table[kept[second]], delta0).max(axis=0)
     return worst
 
 

@@ -39,7 +39,7 @@ class MechanismContract(Contract):
     max_count = 3
     draws = 20_000
     """Number of rows of the batch with which a law is tested."""
-    single_draws = 100
+    single_draws = 60
     """Number of single rows with which a law is tested."""
     grid: Grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3), (2, 0, 1))
     loose_because = ""

@@ -41,7 +41,7 @@ SIGNS = {
 
 
 # the other stages are cut at every step by tests within one process
-FAST = ("between checkpoints", "label reserved")
+FAST = ("between checkpoints",)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,14 @@ def test_votes_of_a_refused_target_stay_where_they_were(
     assert message in error and not Path("runs/mine").exists() and spent() == 0
 
 
-KINDS = [("NoisyVotes",), ("StableTopK",), ("Peeling", "k=2"), ("ConfidentScreen",), ("pate.aggregators.Powerset",)]
+KINDS = [
+    ("NoisyVotes",),
+    ("StableMajority",),
+    ("Peeling", "k=2"),
+    ("StableTopK",),
+    ("ConfidentScreen",),
+    ("pate.aggregators.Powerset",),
+]
 # what is read from the votes depends on whether a class chooses its noise by their number, and on what they are
 FAST = [(KINDS[0], "votes.npz"), (KINDS[1], "silos"), (KINDS[2], "silos")]
 PAIRS = [(kind, votes) for kind in KINDS for votes in ("votes.npz", "silos")]

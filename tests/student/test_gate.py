@@ -77,12 +77,12 @@ def test_labels_that_follow_the_features_are_answered_by_the_network() -> None:
 
 def test_noise_alone_departs_rarely() -> None:
     departed = 0
-    for seed in range(8):
+    for seed in range(5):
         generator = np.random.default_rng(seed)
         features = generator.standard_normal((200, 5)).astype(np.float32)
         targets = (generator.random((200, 4)) < 0.45) + 2 * generator.standard_normal((200, 4))
         departed += bool(trained(features, targets, held=40, epochs=3).departs.any())
-    assert departed <= 2
+    assert departed <= 1
 
 
 def test_what_departs_is_in_the_checkpoint() -> None:

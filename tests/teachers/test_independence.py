@@ -74,8 +74,18 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+# what is among "all" of them
+TOGETHER = ("batch norm and dropout", "clipping", "schedule", "asymmetric loss")
+
+
 # alone, each teacher has a Trainer of its own, and nothing by which settings could let it see others
-@pytest.mark.parametrize(("name", "chunk_size"), [*((name, 4) for name in SETTINGS), ("all", 1)])
+@pytest.mark.parametrize(
+    ("name", "chunk_size"),
+    [
+        ("all", 1),
+        *(pytest.param(name, 4, marks=[pytest.mark.slow] if name in TOGETHER else []) for name in SETTINGS),
+    ],
+)
 def test_one_record_changes_one_teacher_bit_for_bit(name: str, chunk_size: int, tmp_path: Path) -> None:
     settings = plan(chunk_size=chunk_size, **SETTINGS[name])
     parts = partitions([30, 25, 0, 35])

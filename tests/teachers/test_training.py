@@ -77,8 +77,18 @@ def teachers_that_differ(first: State, second: State) -> list[int]:
     return [t for t in range(num) if any((first[name][t] != second[name][t]).any() for name in first)]
 
 
-@pytest.mark.parametrize("network", [Linear, partial(MLP, hidden=(5,), dropout=0.3)])
-@pytest.mark.parametrize("chunk_size", [1, 4])
+DROPPING = partial(MLP, hidden=(5,), dropout=0.3)
+
+
+@pytest.mark.parametrize(
+    ("network", "chunk_size"),
+    [
+        (Linear, 4),
+        (DROPPING, 1),
+        pytest.param(Linear, 1, marks=pytest.mark.slow),
+        pytest.param(DROPPING, 4, marks=pytest.mark.slow),
+    ],
+)
 def test_one_record_changes_one_teacher_bit_for_bit(
     network: Callable[..., nn.Module], chunk_size: int, tmp_path: Path
 ) -> None:
@@ -105,7 +115,7 @@ def test_chunk_sizes_agree(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sizes", [[0, 0, 0, 0], [1, 0, 2, 3], [8, 1, 100, 2]])
-@pytest.mark.parametrize("chunk_size", [1, 4])
+@pytest.mark.parametrize("chunk_size", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_small_and_empty_partitions(sizes: list[int], chunk_size: int, tmp_path: Path) -> None:
     settings = plan(chunk_size=chunk_size)
     train(settings, records(), partitions(sizes), tmp_path)
