@@ -30,11 +30,11 @@ def test_bash_completes_commands_options_and_values(capsys: pytest.CaptureFixtur
         "pate ledger ": "show verify",
         "pate teachers v": "vote",
         "pate label --num": "--num_queries",
-        "pate label --aggregator No": "NoisyVotes",
+        "pate label --aggregator NoisyV": "NoisyVotes",
         # three words in bash
         "pate label --aggregator = Sta": "StableMajority StableTopK",
         "pate run configs/faces --label.num": "--label.num_queries",
-        "pate run configs/faces --label.aggregator No": "NoisyVotes",
+        "pate run configs/faces --label.aggregator NoisyV": "NoisyVotes",
         "pate student fit --trainer.max_e": "--trainer.max_epochs",
         "pate plan --by ": "accuracy macro_f1",
         "pate label --run r": "",  # left to bash, which completes files
