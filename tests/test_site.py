@@ -1,6 +1,5 @@
 """The pages of docs/ make a site without a warning, and the site loads nothing from elsewhere."""
 
-import importlib
 import logging
 import re
 import subprocess
@@ -66,10 +65,12 @@ def test_what_leads_nowhere_is_found(page: str, line: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_public_name_is_in_the_reference(room: str) -> None:
-    module = importlib.import_module(room)
     text = (DOCS / "api" / f"{room.removeprefix('pate.')}.md").read_text()
-    own = Path(str(module.__file__)).read_text()
-    names = getattr(module, "__all__", None) or re.findall(r"^from .* import (\w+) as \1$", own, flags=re.MULTILINE)
+    own = (ROOT / room.replace(".", "/") / "__init__.py").read_text()
+    listed = re.search(r"^__all__ = \[(.*?)\]", own, flags=re.DOTALL | re.MULTILINE)
+    names = (
+        re.findall(r'"(\w+)"', listed[1]) if listed else re.findall(r" import (\w+) as \1$", own, flags=re.MULTILINE)
+    )
     assert names
     for name in names:
         assert re.search(rf"^::: {room}\.{name}$|`{name}`", text, flags=re.MULTILINE), name
