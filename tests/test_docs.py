@@ -37,6 +37,7 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.stem)
 def test_python_blocks_run(page: Path, left: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of a page share their names, as a reader would type them."""

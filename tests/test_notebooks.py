@@ -36,6 +36,7 @@ def test_they_are_short_and_hold_no_outputs(name: str) -> None:
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALLER)
 def test_their_cells_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

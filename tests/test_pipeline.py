@@ -67,6 +67,7 @@ def made(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_it_leaves_what_the_commands_leave(finished: Path, made: Path) -> None:
     first, second = everything(finished), everything(made)
     of_references = {name for name in first if "references" in name or "predictions" in name}
@@ -87,6 +88,7 @@ def test_it_leaves_what_the_commands_leave(finished: Path, made: Path) -> None:
     assert told[0] == told[1]
 
 
+@pytest.mark.slow
 def test_the_command_goes_on_with_it(made: Path, finished: Path, tmp_path: Path) -> None:
     copy = copy_run(made, tmp_path / "run")
     before = everything(copy)
@@ -96,6 +98,7 @@ def test_the_command_goes_on_with_it(made: Path, finished: Path, tmp_path: Path)
     assert len(read_ledger(copy / "ledger.sqlite").entries) == 1
 
 
+@pytest.mark.slow
 def test_it_goes_on_with_the_command(copied: Path, finished: Path) -> None:
     before = everything(copied)
     figures = run_all(pate.Pipeline(copied, Arrays(finished.parent / "data.npz")))
@@ -105,6 +108,7 @@ def test_it_goes_on_with_the_command(copied: Path, finished: Path) -> None:
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 1
 
 
+@pytest.mark.slow
 def test_teachers_that_were_killed_go_on(finished: Path, made: Path, tmp_path: Path) -> None:
     """A share of them is what a killed process leaves; who finishes does not matter."""
     root = tmp_path / "run"
@@ -127,6 +131,7 @@ def released(root: Path, aggregator: type[pate.Aggregator] | None) -> pate.Relea
     return pipeline.label(**given) if aggregator is None else pipeline.label(aggregator, **given)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aggregator", [None, StableTopK, pate.NoisyVotes])
 def test_a_target_is_met_as_by_the_command(
     aggregator: type[pate.Aggregator] | None, copied: Path, tmp_path: Path
@@ -281,6 +286,7 @@ def test_a_student_has_its_schedule_and_callbacks() -> None:
     assert content["trainer"]["callbacks"][0]["init_args"] == {"monitor": "val_loss"}
 
 
+@pytest.mark.slow
 def test_a_program_keeps_its_own_state(copied: Path) -> None:
     """Threads, random numbers, warnings and the lock are as they were."""
     torch.set_num_threads(2)

@@ -23,6 +23,7 @@ def load(name: str) -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_the_map_of_aggregators_goes_on_where_it_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -50,6 +51,7 @@ def test_the_map_of_aggregators_goes_on_where_it_stopped(
     assert [str(row.student_accuracy) for row in again] == [row["student_accuracy"] for row in rows]
 
 
+@pytest.mark.slow
 def test_training_from_python_goes_on_where_it_was_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = load("train_celeba")
     words = ["--data", str(tmp_path / "celeba"), "--run", str(tmp_path / "run"), "--num_faces=400", "--size=12"]

@@ -40,6 +40,7 @@ def test_a_wheel_has_what_the_checkout_has(wheel: Path) -> None:
     assert "pate/models/networks.py" in names and "pate/recipes/faces/data.yaml" in names
 
 
+@pytest.mark.slow
 def test_commands_find_what_is_installed(wheel: Path, tmp_path: Path) -> None:
     """Unpacked beside the packages that it needs, in a folder that knows nothing of the checkout."""
     with zipfile.ZipFile(wheel) as archive:

@@ -136,6 +136,7 @@ def test_names_of_kept_features_stay(tmp_path: Path) -> None:
     assert digest(*_contents(ImageFiles(paths, 64))) == "f9d84c8b884772ab8403304934b86baf"
 
 
+@pytest.mark.slow
 def test_faces_through_a_frozen_resnet(tmp_path: Path) -> None:
     write_celeba_folder(tmp_path / "faces", num=6, private_fraction=0.5, public_fraction=0.5, progress=False)
     features = FrozenBackbone(partial(models.ResNet50Features, weights=None), tmp_path / "cache", batch_size=3)
@@ -144,6 +145,7 @@ def test_faces_through_a_frozen_resnet(tmp_path: Path) -> None:
     assert np.isfinite(records.features[np.arange(3)]).all()
 
 
+@pytest.mark.slow
 def test_a_backbone_by_name(faces: Path, tmp_path: Path) -> None:
     """As a recipe names one; its weights are random here, and else those of a package."""
     lines = [
