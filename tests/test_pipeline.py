@@ -20,7 +20,7 @@ from pate.aggregators import StableTopK
 from pate.data import Arrays
 from pate.runs import TEACHERS_FIT, Run
 from tests.commands.test_run import everything
-from tests.conftest import copy_run
+from tests.conftest import copy_run, make_arrays
 
 # what `recipe` of the tests says; its Adam takes on the weight decay of the default optimizer
 PLAN = pate.TeacherPlan(
@@ -173,6 +173,30 @@ def test_labels_come_with_their_statement(copied: Path) -> None:
     pate.verify_statement(dict(given.statement))
 
 
+def test_the_student_predicts(copied: Path) -> None:
+    pipeline = pate.Pipeline(copied)
+    arrays = make_arrays()
+    with np.load(copied / "public" / "student" / "predictions.npz") as known:
+        np.testing.assert_allclose(
+            pipeline.student().predict_proba(arrays["X"][500:]), known["probabilities"], rtol=1e-5
+        )
+
+
+def test_data_beside_the_program_are_found_from_any_folder(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relative path means the same file later, as it does for the command."""
+    monkeypatch.chdir(finished.parent)
+    pipeline = pate.Pipeline(tmp_path / "run", Arrays(Path("data.npz")), ledger=tmp_path / "ledger.sqlite")
+    pipeline.fit_teachers(PLAN)
+    assert f"path: {finished.parent / 'data.npz'}" in (tmp_path / "run" / "data.yaml").read_text()
+    monkeypatch.chdir(tmp_path)
+    words = [f"--config={finished.parent}/recipe/{part}.yaml" for part in ("data", "teachers")]
+    words += [f"--ledger={tmp_path}/ledger.sqlite", "--run", str(tmp_path / "run")]
+    assert cli.main(["teachers", "fit", *words]) == 0
+    pate.Pipeline(tmp_path / "run").vote()
+
+
 def test_references(copied: Path, finished: Path) -> None:
     figures = pate.Pipeline(copied).references()
     assert figures["true_label_student"]["macro_f1"] > 0.8
@@ -228,6 +252,10 @@ def of_no_student(root: Path, data: Path) -> None:
     pate.Pipeline(root).test_student()
 
 
+def of_no_model(root: Path, data: Path) -> None:
+    pate.Pipeline(root).student()
+
+
 def of_no_references(root: Path, data: Path) -> None:
     pate.Pipeline(root).references()
 
@@ -241,6 +269,7 @@ def of_no_references(root: Path, data: Path) -> None:
         (of_no_votes, "to be finished"),
         (of_no_labels, "to be finished"),
         (of_no_student, "to be finished"),
+        (of_no_model, "the model/ that `pate student fit` leaves"),
         (of_no_references, "to be finished"),
     ],
 )
