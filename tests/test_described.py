@@ -175,8 +175,9 @@ def test_settings_that_cannot_be_used_are_told_in_one_line(content: dict[str, An
     assert "\n" not in str(error.value)
 
 
-def named(base: type) -> list[type]:
-    return [each for kind in base.__subclasses__() for each in (kind, *named(kind))]
+def named(base: type[object]) -> list[type[object]]:
+    below: list[type[object]] = base.__subclasses__()
+    return [each for kind in below for each in (kind, *named(kind))]
 
 
 def test_a_class_of_the_package_is_known_by_its_name() -> None:
