@@ -12,8 +12,9 @@ from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators.base import Aggregator, Outlook, Release
 from pate.mechanisms.base import Mechanism
-from pate.mechanisms.canonical import CanonicalMechanism
-from pate.mechanisms.joint import JointMechanism
+from pate.mechanisms.canonical import CanonicalMechanism, CanonicalNoise
+from pate.mechanisms.joint import JointMechanism, JointNoise
+from pate.mechanisms.noise import Noise
 from pate.mechanisms.noisy_top_k import NoisyTopK
 from pate.typing import IntArray
 from pate.validation import expect
@@ -25,6 +26,7 @@ class _LabelSets(Aggregator):
     """Release a set of k labels for every query."""
 
     k: int
+    noise_law: Noise = "gumbel"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -32,8 +34,8 @@ class _LabelSets(Aggregator):
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """The number of labels of a set."""
-        return (f"k={self.k}",)
+        """The number of labels of a set, and the noise if it is not Gumbel noise."""
+        return (f"k={self.k}", "" if self.noise_law == "gumbel" else self.noise_law.replace("_", "-"))
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query, which does not depend on the number of labels."""
@@ -71,7 +73,8 @@ class Canonical(_LabelSets):
 
     Args:
         k: number of labels of every sample, below the number of labels.
-        scale_canonical: scale of the Gumbel noise, in votes.
+        noise_law: ``gumbel``, or ``exponential`` for a pure choice of ``eta`` (permute-and-flip among all sets).
+        scale_canonical: scale of the noise, in votes.
         neighboring_relation: the relation under which the cost is stated first.
         gamma: weight of the least voted label in the set against the most voted one outside it, in [0, 1].
 
@@ -81,6 +84,7 @@ class Canonical(_LabelSets):
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_canonical",)
 
+    noise_law: CanonicalNoise = "gumbel"
     scale_canonical: float
     gamma: float = 0.5
 
@@ -90,7 +94,7 @@ class Canonical(_LabelSets):
 
     def mechanism(self) -> CanonicalMechanism:
         """Return the choice among all sets."""
-        return CanonicalMechanism(k=self.k, scale=self.scale_canonical, gamma=self.gamma)
+        return CanonicalMechanism(k=self.k, scale=self.scale_canonical, gamma=self.gamma, noise=self.noise_law)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,15 +104,17 @@ class Peeling(_LabelSets):
     Choose it for k of one or two. For larger k `Canonical` is cheaper: this costs k choices.
 
     Privacy: k ``eta``-bounded-range choices, ``eta = window / scale_peel`` with a window of 1 vote under
-    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD (Durfee & Rogers (2019), Lemma 4.2).
+    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD (Durfee & Rogers (2019), Lemma 4.2). Any other noise is drawn once,
+    and the set costs pure ``k eta`` (Shekelyan & Loukides (2022)).
 
     Args:
         k: number of labels of every sample.
-        scale_peel: scale of the Gumbel noise, in votes.
+        noise_law: ``gumbel``, ``exponential``, ``laplace``, ``logistic`` or ``half_logistic``.
+        scale_peel: scale of the noise, in votes.
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
-        ValueError: on a scale that is not positive or ``k < 1``.
+        ValueError: on a scale that is not positive, ``k < 1`` or an unknown noise.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_peel",)
@@ -117,7 +123,7 @@ class Peeling(_LabelSets):
 
     def mechanism(self) -> NoisyTopK:
         """Return the choice of the k largest noisy counts, which has the law of a peeling's set."""
-        return NoisyTopK(k=self.k, scale=self.scale_peel)
+        return NoisyTopK(k=self.k, scale=self.scale_peel, noise=self.noise_law)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,17 +137,19 @@ class Joint(_LabelSets):
 
     Args:
         k: number of labels of every sample.
-        scale_joint: scale of the Gumbel noise, in votes.
+        noise_law: ``gumbel``, or ``exponential`` for a pure choice of ``eta`` (permute-and-flip among all sequences).
+        scale_joint: scale of the noise, in votes.
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
-        ValueError: on a scale that is not positive or ``k < 1``.
+        ValueError: on a scale that is not positive, ``k < 1`` or an unknown noise.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_joint",)
 
+    noise_law: JointNoise = "gumbel"
     scale_joint: float
 
     def mechanism(self) -> JointMechanism:
         """Return the choice among all sequences."""
-        return JointMechanism(k=self.k, scale=self.scale_joint)
+        return JointMechanism(k=self.k, scale=self.scale_joint, noise=self.noise_law)
