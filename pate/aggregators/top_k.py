@@ -10,12 +10,12 @@ import numpy as np
 
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators.base import Aggregator, Outlook, Release
-from pate.mechanisms.base import Mechanism
+from pate.aggregators.base import Aggregator, Gap, Outlook, Release
+from pate.mechanisms.base import TopKMechanism
 from pate.mechanisms.canonical import CanonicalLoss, CanonicalMechanism
 from pate.mechanisms.joint import JointMechanism
 from pate.mechanisms.noisy_top_k import NoisyTopK
-from pate.typing import IntArray
+from pate.mechanisms.success import gap_for_top_k
 from pate.validation import expect
 from pate.votes import Panel, Votes
 
@@ -45,6 +45,15 @@ class _LabelSets(Aggregator):
         """Label a batch of queries."""
         return Release.of_sets(self.mechanism()(votes.counts, generator=generator), votes.num_labels)
 
+    def gap_needed(self, panel: Panel, *, probability: float) -> Gap:
+        """Return the gap below the k-th count at which the k most voted labels are the answer, whatever the others."""
+        self.event(panel)  # raises if there are too few labels
+        votes = gap_for_top_k(self.mechanism(), probability=probability, num_items=panel.num_labels)
+        meaning = (
+            f"A gap of {votes:.1f} votes between the {self.k} most voted labels and the others is what a query needs"
+        )
+        return Gap(votes, panel.num_teachers, f"{meaning} to be answered as without noise,")
+
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one for sets of as many labels as a sample has, where such sets can be chosen."""
@@ -56,7 +65,7 @@ class _LabelSets(Aggregator):
         return num_labels
 
     @abstractmethod
-    def mechanism(self) -> Mechanism[IntArray]:
+    def mechanism(self) -> TopKMechanism:
         """Return the mechanism that chooses labels ``[Q, k]`` from vote counts ``[Q, C]``."""
 
 
@@ -64,7 +73,9 @@ class _LabelSets(Aggregator):
 class Canonical(_LabelSets):
     """Release one set of k labels, chosen among all of them at the cost of a single choice.
 
-    Choose it if every sample has k labels: the cost of a query grows neither with k nor with the number of labels.
+    Choose it if every sample has k labels and there are at most 25 in all, or k is most of them: the cost of a query
+    grows neither with k nor with the number of labels, but the gap that it needs grows with the logarithm of the
+    number of sets (``gap_needed``; `Peeling` compares).
 
     Privacy: one ``eta``-bounded-range choice, ``eta = window / scale_canonical`` with a window of 1 vote under
     ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, for both losses of `pate.mechanisms.CanonicalMechanism`: ours, which
@@ -105,7 +116,9 @@ class Canonical(_LabelSets):
 class Peeling(_LabelSets):
     """Release the k labels of the largest noisy counts.
 
-    Choose it for k of one or two. For larger k `Canonical` is cheaper: this costs k choices.
+    Choose it for a few of many labels: it costs k choices, so that the noise grows with the root of k, but the gap that
+    it needs grows with the logarithm of the number of labels alone. With 40 labels `Canonical` needs a smaller gap for
+    k of 18 and more, with 80 labels from 53 on, and up to 25 labels for any k (``gap_needed``).
 
     Privacy: k ``eta``-bounded-range choices, ``eta = window / scale_peel`` with a window of 1 vote under
     ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD (Durfee & Rogers (2019), Lemma 4.2).

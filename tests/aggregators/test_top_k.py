@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Canonical, Joint, Peeling
 from pate.mechanisms.canonical import CanonicalLoss
+from pate.mechanisms.noise import seeded_generator
 from pate.testing.aggregators import AggregatorContract, Grid, Law
 from pate.votes import Panel, Votes
 from tests.aggregators.oracles import counts, sets_law
@@ -102,3 +104,17 @@ class TestJoint(_TopK):
 class TestJointOne(TestJoint):
     k = 1
     loose_because = ""
+
+
+def test_the_gap_needed_is_that_of_the_mechanism() -> None:
+    panel = Panel(200, 6)
+    for aggregator in (Canonical(k=2, scale_canonical=4.0), Peeling(k=2, scale_peel=4.0), Joint(k=2, scale_joint=4.0)):
+        votes, available, meaning = aggregator.gap_needed(panel, probability=0.9)
+        assert available == 200 and meaning.startswith(f"A gap of {votes:.1f} votes between the 2 most voted labels")
+        counts = np.tile([votes, 0, votes, 0, 0, 0], (4000, 1))
+        found = aggregator.mechanism()(counts, generator=seeded_generator(0))
+        right = (np.sort(found, axis=1) == [0, 2]).all(axis=1).mean()
+        # the gap of the joint mechanism is a bound
+        assert 0.885 < right < (1 if isinstance(aggregator, Joint) else 0.915)
+    with pytest.raises(ValueError, match=r"^Expected k <= 2 for 3 labels, got k=3$"):
+        Canonical(k=3, scale_canonical=1.0).gap_needed(Panel(9, 3), probability=0.5)
