@@ -1,6 +1,7 @@
 """Private selection: mechanisms are objects that select when called with scores, and that describe their cost."""
 
 from pate.mechanisms.base import Mechanism as Mechanism
+from pate.mechanisms.base import ScoreMechanism as ScoreMechanism
 from pate.mechanisms.base import TopKMechanism as TopKMechanism
 from pate.mechanisms.baselines import GammaCounts as GammaCounts
 from pate.mechanisms.baselines import LaplaceCounts as LaplaceCounts
