@@ -68,3 +68,15 @@ def test_training_from_python_goes_on_where_it_was_stopped(tmp_path: Path, capsy
     assert all(path.read_bytes() == content for path, content in before.items())
     (ledger,) = tmp_path.glob("celeba_faces_400/ledger.sqlite")
     assert len(pate.read_ledger(ledger).entries) == 1
+
+
+def test_the_picture_of_gaps_says_where_canonical_needs_less(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load("draw_gaps").main([str(tmp_path / "gaps.png"), "--labels", "3", "40"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "3 labels: canonical needs a smaller gap than peeling at k = 2",
+        "40 labels: canonical needs a smaller gap than peeling at k = 2, 18-39",
+    ]
+    assert (tmp_path / "gaps.png").read_bytes()[:4] == b"\x89PNG"
