@@ -63,7 +63,8 @@ def test_gaps_in_other_fractions_tell_more_than_the_curve_of_a_stability_test() 
         for p, q in ((0, 1), (1, 0)):
             terms = [orders * each[p] + (1 - orders) * each[q] for each in (passes, fails)]
             found.append(np.logaddexp(*terms) / (orders - 1))
-        return np.max(found, axis=(0, 1))
+        worst: np.ndarray = np.max(found, axis=(0, 1))
+        return worst
 
     priced = event.cost(orders).rdp
     np.testing.assert_allclose(largest(np.arange(1, 10.1, 0.5)), priced, rtol=1e-6)
