@@ -41,7 +41,7 @@ class OneShotLaplace(TopKMechanism):
 
 
 def one_shot_laplace_scale(*, k: int, num_items: int, epsilon: float, delta: float) -> float:
-    """Return the scale at which Qiao et al. (2021), Theorem 2.1, claim (epsilon, delta) for `OneShotLaplace`.
+    """Return the scale at which Qiao et al. (2021), Theorem 2.2, claim (epsilon, delta) for `OneShotLaplace`.
 
     It is ``8 sqrt(k log(d / delta)) / epsilon`` for counts that move by one vote in any direction (REPLACE_RECORD). The
     theorem asks for ``epsilon <= 0.2`` and ``delta <= 0.05``. At this scale the event of `OneShotLaplace` is pure

@@ -14,7 +14,7 @@ from pate.validation import expect, expect_count
 
 
 class Grade(NamedTuple):
-    """How close a subset comes to the top-k (Shekelyan & Loukides (2022), Section 6), each ``[]`` or ``[B]``."""
+    """How close a subset comes to the top-k (Shekelyan & Loukides (2022), 7.2, A.2), each ``[]`` or ``[B]``."""
 
     top: BoolArray
     """It is the top-k."""
@@ -49,7 +49,7 @@ def good_bounds(k: int) -> tuple[int, int]:
 def linf_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
     """Return the largest ``abs(x_(i) - x_{s_i})`` of an ordered sequence, ``[]`` or ``[B]``.
 
-    Gillenwater et al. (2022), Section 5.
+    Gillenwater et al. (2022), Definition 2.2.
     """
     return _measured(scores, chosen, lambda lost, short: np.abs(lost).max(axis=1))
 
@@ -57,7 +57,7 @@ def linf_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
 def l1_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
     """Return the sum of ``abs(x_(i) - x_{s_i})`` over an ordered sequence, ``[]`` or ``[B]``.
 
-    Gillenwater et al. (2022), Section 5.
+    Gillenwater et al. (2022), Definition 2.2.
     """
     return _measured(scores, chosen, lambda lost, short: np.abs(lost).sum(axis=1))
 
@@ -65,7 +65,7 @@ def l1_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
 def k_relative_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
     """Return the largest ``x_(k) - x_{s_i}`` of a set or sequence, at least 0, ``[]`` or ``[B]``.
 
-    Gillenwater et al. (2022), Section 5.
+    Gillenwater et al. (2022), Definition 2.2.
     """
     return _measured(scores, chosen, lambda lost, short: np.maximum(short.max(axis=1), 0.0))
 
