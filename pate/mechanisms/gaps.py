@@ -16,7 +16,7 @@ from pate.mechanisms.ranking import as_rows, expect_within, sort_ascending
 from pate.typing import IntArray
 from pate.validation import expect, expect_count
 
-GapNoise = Literal["gumbel", "exponential", "laplace", "gaussian"]
+GapNoise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
 
 
 class SortedCounts(NamedTuple):
@@ -50,13 +50,13 @@ class GapChoice(Mechanism[IntArray]):
     """Choose a rank k by report-noisy-max on the gaps of `sort_counts` (Zhu & Wang (2022), Algorithm 1).
 
     Privacy: the gaps of one query move within a window ``w`` of 2 votes under ADD_REMOVE_TEACHER and 4 under
-    REPLACE_RECORD. Gumbel noise: one bounded-range choice of ``w / scale``. Exponential and Laplace noise: pure DP of
-    ``w / scale``. Gaussian noise: the largest of `num_candidates` noisy gaps (Zhu & Wang (2022), Corollary 9).
+    REPLACE_RECORD. Gumbel noise: one bounded-range choice of ``w / scale``. Gaussian noise: the largest of
+    `num_candidates` noisy gaps (Zhu & Wang (2022), Corollary 9). Any other noise: pure DP of ``w / scale``.
 
     Args:
         num_labels: the number of labels C.
         scale: scale of the noise (its standard deviation for ``gaussian``), in votes.
-        noise: ``gumbel``, ``exponential``, ``laplace`` or ``gaussian``.
+        noise: ``gumbel``, ``exponential``, ``laplace``, ``logistic``, ``half_logistic`` or ``gaussian``.
         allow_empty: whether k may be 0 or C, at the public sentinels. Otherwise it lies in 1..C-1.
         regularizer: public numbers ``[C + 1]`` added to the gaps, kept as a tuple; minus infinity rules a k out.
         kbar: largest k, for an unknown domain: counts of rank beyond ``kbar + 1`` have no influence.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from pate.accounting.events import ComposedEvent, Event, FailureEvent, PureDPEvent, StabilityTestEvent
 from pate.accounting.relation import NeighboringRelation
@@ -17,6 +17,9 @@ from pate.mechanisms.base import Mechanism
 from pate.mechanisms.noise import draw
 from pate.typing import BoolArray, FloatArray
 from pate.validation import expect, expect_count, expect_open_unit
+
+TestedBy = Literal["gaussian", "laplace"]
+"""Noise of a test of a gap: that of `StabilityTest` or that of `LaplaceStabilityTest`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +53,21 @@ class _GapTest(Mechanism[BoolArray]):
         stable = np.maximum(gaps, self.shift)
         return stable + self._noise(generator, stable.shape) - self._quantile > self.shift
 
+    def probability(self, gaps: ArrayLike) -> FloatArray:
+        """Return the probability that each of ``gaps``, of any shape and in votes, passes."""
+        stable = np.maximum(np.asarray(gaps, dtype=np.float64), self.shift)
+        return self._exceeds(self._quantile - (stable - self.shift))
+
     def _expect_priced(self, gaps: FloatArray) -> None:
         """Raise ``ValueError`` on gaps that the event does not pay for."""
 
     @abstractmethod
     def _noise(self, generator: np.random.Generator, size: tuple[int, ...]) -> FloatArray:
         """Draw noise, in votes."""
+
+    @abstractmethod
+    def _exceeds(self, votes: FloatArray) -> FloatArray:
+        """Return the probability that the noise exceeds ``votes``."""
 
     @property
     @abstractmethod
@@ -118,6 +130,9 @@ class StabilityTest(_GapTest):
     def _noise(self, generator: np.random.Generator, size: tuple[int, ...]) -> FloatArray:
         return self.sigma * np.asarray(generator.standard_normal(size))
 
+    def _exceeds(self, votes: FloatArray) -> FloatArray:
+        return np.asarray(ndtr(-votes / self.sigma), dtype=np.float64)
+
     @property
     def _quantile(self) -> float:
         return -self.sigma * float(ndtri(self.delta_test))
@@ -159,6 +174,10 @@ class LaplaceStabilityTest(_GapTest):
 
     def _noise(self, generator: np.random.Generator, size: tuple[int, ...]) -> FloatArray:
         return self.scale * draw("laplace", generator, size)
+
+    def _exceeds(self, votes: FloatArray) -> FloatArray:
+        tail = np.exp(-np.abs(votes) / self.scale) / 2
+        return np.where(votes > 0, tail, 1 - tail)
 
     @property
     def _quantile(self) -> float:

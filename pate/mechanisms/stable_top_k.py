@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,8 +19,8 @@ from pate.mechanisms.base import Mechanism, Released_co
 from pate.mechanisms.gaps import GapChoice, GapNoise, SortedCounts, as_counts, sort_rows
 from pate.mechanisms.noise import gumbel
 from pate.mechanisms.ranking import ROWS
-from pate.mechanisms.stability import StabilityTest
-from pate.typing import BoolArray, IntArray
+from pate.mechanisms.stability import LaplaceStabilityTest, StabilityTest, TestedBy
+from pate.typing import BoolArray, FloatArray, IntArray
 from pate.validation import expect, expect_count, expect_open_unit
 
 
@@ -32,10 +32,12 @@ class _TestedGap(Mechanism[Released_co]):
         num_teachers: the nominal number of teachers, which is the largest possible count.
         num_labels: the number of labels C.
         scale_gap: scale of the noise of the choice, in votes.
-        sigma_test: standard deviation of the noise of the test, in votes.
+        sigma_test: standard deviation of the noise of the test, or its scale if that is ``laplace``, in votes.
         delta_test: probability that an unstable set passes the test.
         shift: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD, in votes.
         allow_empty: whether the rank may be 0 or C.
+        noise: noise of the choice, one of those of `GapChoice`.
+        test_noise: noise of the test, ``gaussian`` or ``laplace``.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test")
@@ -47,26 +49,49 @@ class _TestedGap(Mechanism[Released_co]):
     delta_test: float
     shift: int
     allow_empty: bool = True
+    noise: GapNoise = "gumbel"
+    test_noise: TestedBy = "gaussian"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         expect_open_unit(delta_test=self.delta_test)
+        known = get_args(TestedBy)
+        expect(self.test_noise in known, f"test_noise among {known}", test_noise=self.test_noise)
         _ = self.choice, self.test  # both check their parameters
 
     @cached_property
     def choice(self) -> GapChoice:
         """The choice of a rank."""
-        return GapChoice(num_labels=self.num_labels, scale=self.scale_gap, allow_empty=self.allow_empty)
+        return GapChoice(
+            num_labels=self.num_labels,
+            scale=self.scale_gap,
+            noise=self.noise,
+            allow_empty=self.allow_empty,
+            regularizer=self._preference,
+            kbar=self._largest_rank,
+        )
+
+    @property
+    def _preference(self) -> tuple[float, ...] | None:
+        """Public numbers ``[C + 1]`` added to the gaps."""
+        return None
+
+    @property
+    def _largest_rank(self) -> int | None:
+        """The largest rank that may be chosen, where counts beyond it must have no influence."""
+        return None
 
     @cached_property
-    def test(self) -> StabilityTest:
+    def test(self) -> StabilityTest | LaplaceStabilityTest:
         """The test of the gap below that rank."""
+        if self.test_noise == "laplace":
+            return LaplaceStabilityTest(scale=self.sigma_test, delta_test=self.delta_test, shift=self.shift)
         return StabilityTest(
             num_teachers=self.num_teachers, sigma=self.sigma_test, delta_test=self.delta_test, shift=self.shift
         )
 
     def event(self, relation: NeighboringRelation) -> Event:
-        """Describe the choice of a gap, then its test (Zhu & Wang (2022), Theorem 10), for one row of counts."""
+        """Describe the choice of a gap, then its test (Zhu & Wang (2022), Theorem 11), for one row of counts."""
         return ComposedEvent(events=(self.choice.event(relation), self.test.event(relation)))
 
     def _rows(self, counts: ArrayLike) -> tuple[IntArray, bool]:
@@ -86,31 +111,38 @@ class _TestedGap(Mechanism[Released_co]):
 class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
     """Choose k by the widest noisy gap, then release the exact set of the k largest counts if that gap is stable.
 
-    Privacy: a `GapChoice` composed with a `StabilityTest` (Zhu & Wang (2022), Theorem 10).
+    Privacy: a `GapChoice` composed with a `StabilityTest` or a `LaplaceStabilityTest` (the composition of Zhu & Wang
+    (2022), Theorem 11, at the curves of both parts: what the theorem makes of a curve is not used).
 
     Args:
         num_teachers: the nominal number of teachers, which is the largest possible count.
         num_labels: the number of labels C.
         scale_gap: scale of the noise of the choice (its standard deviation for ``gaussian``), in votes.
-        sigma_test: standard deviation of the noise of the test, in votes.
+        sigma_test: standard deviation of the noise of the test, or its scale if that is ``laplace``, in votes.
         delta_test: probability that an unstable set passes the test.
         shift: what the test protects, in votes: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD.
         allow_empty: whether k may be 0 or C.
         noise: noise of the choice, one of those of `GapChoice`.
+        test_noise: noise of the test, ``gaussian`` or ``laplace``.
+        regularizer: public numbers ``[C + 1]`` added to the gaps, in votes; minus infinity rules a k out.
+        kbar: largest k, for an unknown domain: counts of rank beyond ``kbar + 1`` have no influence.
 
     Raises:
         ValueError: on a scale or deviation that is not positive, ``delta_test`` outside (0, 1), ``shift < 1``, an
-            unknown noise, or one label without the empty and the full set.
+            unknown noise, a regulariser or ``kbar`` that `GapChoice` refuses, or one label without the empty and the
+            full set.
     """
 
-    noise: GapNoise = "gumbel"
+    regularizer: tuple[float, ...] | None = None
+    kbar: int | None = None
 
-    @cached_property
-    def choice(self) -> GapChoice:
-        """The choice of k."""
-        return GapChoice(
-            num_labels=self.num_labels, scale=self.scale_gap, noise=self.noise, allow_empty=self.allow_empty
-        )
+    @property
+    def _preference(self) -> tuple[float, ...] | None:
+        return self.regularizer
+
+    @property
+    def _largest_rank(self) -> int | None:
+        return self.kbar
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> tuple[BoolArray, BoolArray]:
         """Release sets of labels by counts ``[C]`` or ``[B, C]``, integers in ``[0, num_teachers]``.
@@ -140,12 +172,13 @@ class FixedTopK(NamedTuple):
     """What a `FixedTopKMechanism` releases."""
 
     members: BoolArray
-    """``[C]`` or ``[B, C]``: the set of k labels, all False in a row that failed the test."""
+    """``[C]`` or ``[B, C]``: the set of k labels; all False in a row that failed the test, unless there is a fallback.
+    """
     released: BoolArray
-    """``[]`` or ``[B]``: whether the test passed."""
+    """``[]`` or ``[B]``: whether the test passed, and so which branch was taken."""
     rounds: IntArray
-    """``[]`` or ``[B]``: number of rounds of peeling, 0 in a row that failed. It is a function of the chosen rank, for
-    which the event of the choice and the test pays.
+    """``[]`` or ``[B]``: number of rounds of peeling; in a row that failed, k with a fallback and 0 without. It is a
+    function of the chosen rank and of the test, for which the event of both pays.
     """
 
 
@@ -155,26 +188,36 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
 
     A rank j is chosen by the gaps less ``pull * abs(j - k)`` and tested as in `StableTopKMechanism`. If it passes and j
     is below k, the missing labels are peeled from the rest; if j is above k, the surplus is peeled off or the k are
-    peeled from the j largest, whichever takes fewer rounds. Rows that fail release nothing.
+    peeled from the j largest, whichever takes fewer rounds. A row that fails releases nothing, or with ``fallback`` the
+    k labels that k rounds of peeling choose among all (line 5 of the algorithm; a round is an exponential mechanism).
 
-    Privacy: a `GapChoice` composed with a `StabilityTest`, then one bounded-range choice of ``w / scale_peel`` for
-    every round of peeling, k at most; ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
+    Privacy: a `GapChoice` composed with a test of it, then one bounded-range choice for every round of peeling, k at
+    most, by adaptive composition: what was chosen and whether it passed, which the first two pay for, say how many
+    rounds there are, and of what. A choice has the range ``w / scale_peel``; ``w`` is 1 vote under ADD_REMOVE_TEACHER
+    and 2 under REPLACE_RECORD. With ``peel_by_root``, r rounds have noise of ``scale_peel sqrt(r / k)``, so that they
+    cost about what k rounds do and never more: the curve of an eta-bounded range is
+    ``eta^2 max_c of the integral of T(x) l(eta (x - c)) dx / (alpha - 1)``, with a fixed triangle T and the logistic
+    density l, which falls with the distance from 0; so it falls against ``eta^2`` as eta grows.
 
     Args:
         num_teachers: the nominal number of teachers, which is the largest possible count.
         num_labels: the number of labels C.
-        scale_gap: scale of the Gumbel noise of the choice, in votes.
-        sigma_test: standard deviation of the noise of the test, in votes.
+        scale_gap: scale of the noise of the choice, in votes.
+        sigma_test: standard deviation of the noise of the test, or its scale if that is ``laplace``, in votes.
         delta_test: probability that an unstable set passes the test.
         shift: what the test protects, in votes: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD.
         allow_empty: whether the rank may be 0 or C.
+        noise: noise of the choice, one of those of `GapChoice`.
+        test_noise: noise of the test, ``gaussian`` or ``laplace``.
         k: size of the set, 1..C.
         pull: public preference for ranks near k, in votes per rank, at least 0.
         scale_peel: scale of the Gumbel noise of the peeling, in votes.
+        fallback: whether rows that fail the test release k labels by peeling.
+        peel_by_root: whether fewer rounds of peeling have less noise, by the root of their number over k.
 
     Raises:
         ValueError: on noise that is not positive, ``delta_test`` outside (0, 1), ``shift < 1``, ``k`` outside 1..C,
-            ``pull < 0``, or one label without the empty and the full set.
+            ``pull < 0``, an unknown noise, or one label without the empty and the full set.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test", "scale_peel")
@@ -182,6 +225,8 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
     k: int
     pull: float
     scale_peel: float
+    fallback: bool = False
+    peel_by_root: bool = False
 
     def __post_init__(self) -> None:
         expect_count(1, k=self.k)
@@ -189,15 +234,9 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
         expect(math.isfinite(self.pull) and self.pull >= 0, "pull >= 0", pull=self.pull)
         super().__post_init__()
 
-    @cached_property
-    def choice(self) -> GapChoice:
-        """The choice of a rank near k."""
-        return GapChoice(
-            num_labels=self.num_labels,
-            scale=self.scale_gap,
-            allow_empty=self.allow_empty,
-            regularizer=tuple(-self.pull * abs(j - self.k) for j in range(self.num_labels + 1)),
-        )
+    @property
+    def _preference(self) -> tuple[float, ...]:
+        return tuple(-self.pull * abs(j - self.k) for j in range(self.num_labels + 1))
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> FixedTopK:
         """Release sets of k labels by counts ``[C]`` or ``[B, C]``, integers in ``[0, num_teachers]``.
@@ -208,26 +247,30 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
         rows, single = self._rows(scores)
         (order, gaps), j, passed = self._ranked(rows, generator)
         k, ranks = self.k, np.arange(self.num_labels)
+        answered = passed
+        if self.fallback:
+            # from no label on, k are peeled
+            j, answered = np.where(passed, j, 0), np.ones_like(passed)
         surplus = j - k
         drop = (surplus > 0) & (surplus <= k)
-        rounds = np.where(surplus > k, k, np.abs(surplus)) * passed
+        rounds = np.where(surplus > k, k, np.abs(surplus)) * answered
         # the k smallest keys are released: distances below the largest count, noisy where something is peeled
         inside = ranks < j[:, None]
         below = np.cumsum(np.where(ranks == 0, 0, gaps[:, :-1]), axis=1).astype(np.float64)
-        noise = self.scale_peel * gumbel(generator, rows.shape)
+        noise = self._scale_of(rounds[:, None]) * gumbel(generator, rows.shape)
         keys = below + np.where(drop[:, None], noise, -noise)
         keys[inside & (surplus <= 0)[:, None]] = -np.inf
         keys[~inside & (surplus > 0)[:, None]] = np.inf
         chosen = np.argpartition(keys, k - 1, axis=1)[:, :k]
         members = np.zeros(rows.shape, dtype=np.bool_)
-        np.put_along_axis(members, np.take_along_axis(order, chosen, axis=1), passed[:, None], axis=1)
+        np.put_along_axis(members, np.take_along_axis(order, chosen, axis=1), answered[:, None], axis=1)
         return FixedTopK(members[0], passed[0], rounds[0]) if single else FixedTopK(members, passed, rounds)
 
     def event(self, relation: NeighboringRelation, rounds: int | None = None) -> Event:
         """Describe the choice, the test and ``rounds`` rounds of peeling, for one row of counts.
 
-        Reserve the event of k rounds (None), the largest possible number; the actual `FixedTopK.rounds` may be settled
-        after the release.
+        Reserve the event of k rounds (None), the dearest of all; the actual `FixedTopK.rounds` may be settled after the
+        release.
 
         Raises:
             ValueError: on ``rounds`` outside 0..k.
@@ -238,5 +281,11 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
         stable = super().event(relation)
         if rounds == 0:
             return stable
-        round_of_peeling = BoundedRangeEvent(neighboring_relation=relation, eta=relation.count_window / self.scale_peel)
+        eta = relation.count_window / float(self._scale_of(np.asarray(rounds)))
+        round_of_peeling = BoundedRangeEvent(neighboring_relation=relation, eta=eta)
         return ComposedEvent(events=(stable, RepeatedEvent(event=round_of_peeling, count=rounds)))
+
+    def _scale_of(self, rounds: IntArray) -> FloatArray:
+        """Return the scale of the noise of so many rounds of peeling, in votes."""
+        share = np.sqrt(rounds / self.k) if self.peel_by_root else np.ones(rounds.shape)
+        return self.scale_peel * share

@@ -17,7 +17,7 @@ from pate.testing.mechanisms import Grid
 from tests.mechanisms import oracles
 
 ADD = NeighboringRelation.ADD_REMOVE_TEACHER
-NOISES: tuple[GapNoise, ...] = ("gumbel", "exponential", "laplace", "gaussian")
+NOISES: tuple[GapNoise, ...] = ("gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian")
 
 
 class TestChooseGap(MechanismContract):
@@ -64,6 +64,16 @@ class TestChooseGapExponential(TestChooseGap):
 class TestChooseGapLaplace(TestChooseGapExponential):
     settings = MappingProxyType({"noise": "laplace", "allow_empty": False})
     scale = 0.2
+
+
+class TestChooseGapLogistic(TestChooseGapExponential):
+    settings = MappingProxyType({"noise": "logistic", "allow_empty": False})
+    scale = 0.2
+
+
+class TestChooseGapHalfLogistic(TestChooseGapExponential):
+    settings = MappingProxyType({"noise": "half_logistic", "allow_empty": False})
+    scale = 0.3
 
 
 class TestChooseGapGaussian(TestChooseGap):

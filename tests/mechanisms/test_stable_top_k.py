@@ -2,6 +2,8 @@
 
 import itertools
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from pate import mechanisms as m
-from pate.accounting import BoundedRangeEvent, ComposedEvent, NeighboringRelation
+from pate.accounting import BoundedRangeEvent, ComposedEvent, Event, NeighboringRelation
 from pate.testing import MechanismContract
 from pate.testing.mechanisms import Grid
 from tests.mechanisms import oracles
@@ -40,12 +42,20 @@ class TestStableTopK(MechanismContract):
         q = oracles.gaps(scores.tolist(), self.max_count)
         order = oracles.ranks(scores.tolist())
         law = dict.fromkeys(self.outcomes(), 0.0)
-        for j, p in enumerate(oracles.softmax(np.array(q) / mechanism.scale_gap)):
+        for j, p in self.choices(mechanism, np.array(q, dtype=float)).items():
             passing = passing_chance(q[j], mechanism)
             members = tuple(int(i in order[:j]) for i in range(self.num_items))
             law[(*members, 1)] += p * passing
             law[(0,) * (self.num_items + 1)] += p * (1 - passing)
         return np.array(list(law.values()))
+
+    def choices(self, mechanism: Any, q: oracles.Array) -> dict[int, float]:
+        """Return the probability of each rank that may be chosen."""
+        ranks = [j for j in range(len(q)) if j <= (mechanism.kbar or len(q))]
+        utilities = (q + (mechanism.regularizer or 0))[ranks] / mechanism.scale_gap
+        gumbel = mechanism.noise == "gumbel"
+        law = oracles.softmax(utilities) if gumbel else oracles.max_law(utilities, mechanism.noise)
+        return dict(zip(ranks, law.tolist(), strict=True))
 
     def select(self, mechanism: Any, scores: oracles.Array, generator: np.random.Generator) -> Any:
         members, released = mechanism(np.atleast_2d(scores), generator=generator)
@@ -54,7 +64,26 @@ class TestStableTopK(MechanismContract):
 
 def passing_chance(q: float, mechanism: Any) -> float:
     margin = (max(q, mechanism.shift) - mechanism.shift) / mechanism.sigma_test
+    if mechanism.test_noise == "laplace":
+        return float(oracles.NOISES["laplace"][2](-math.log(2 * mechanism.delta_test) - margin))
     return float(ndtr(margin + ndtri(mechanism.delta_test)))
+
+
+class TestStableTopKRegularized(TestStableTopK):
+    """Public preferences, and counts beyond the third that have no influence."""
+
+    def settings(self, relation: NeighboringRelation) -> dict[str, Any]:
+        return super().settings(relation) | {"regularizer": (-2.0, 0.0, 1.0, 0.0), "kbar": 2}
+
+
+class TestStableTopKByLaplace(TestStableTopK):
+    def settings(self, relation: NeighboringRelation) -> dict[str, Any]:
+        return super().settings(relation) | {"noise": "laplace", "test_noise": "laplace"}
+
+
+class TestStableTopKByHalfLogistic(TestStableTopK):
+    def settings(self, relation: NeighboringRelation) -> dict[str, Any]:
+        return super().settings(relation) | {"noise": "half_logistic", "scale_gap": 1.0}
 
 
 class TestStableTopKRunForAddRemove(TestStableTopK):
@@ -70,9 +99,10 @@ class TestFixedTopK(TestStableTopK):
     max_count = 3
     grid: Grid = ((3, 3, 0, 0), (3, 1, 1, 0), (0, 3, 3, 3), (1, 2, 0, 3))
     loose_because = "the worst case of k rounds of peeling is not what most ranks lead to"
+    extra: Mapping[str, Any] = MappingProxyType({})
 
     def make(self, relation: NeighboringRelation) -> m.Mechanism[Any]:
-        return m.FixedTopKMechanism(k=self.k, pull=1.0, scale_peel=1.2, **self.settings(relation))
+        return m.FixedTopKMechanism(k=self.k, pull=1.0, scale_peel=1.2, **self.settings(relation), **self.extra)
 
     def law(self, mechanism: m.FixedTopKMechanism, scores: oracles.Array) -> oracles.Array:
         q = np.array(oracles.gaps(scores.tolist(), self.max_count), dtype=float)
@@ -81,7 +111,14 @@ class TestFixedTopK(TestStableTopK):
         pulled = q - mechanism.pull * np.abs(np.arange(len(q)) - k)
         for j, chance in enumerate(oracles.softmax(pulled / mechanism.scale_gap)):
             passing = passing_chance(q[j], mechanism)
-            law[(0,) * (self.num_items + 1)] += chance * (1 - passing)
+            if mechanism.fallback:
+                peels = oracles.sequences(self.num_items, k)
+                utilities = tuple(scores / mechanism.scale_peel)
+                for peel, p in zip(peels, oracles.peel_law(utilities, peels, oracles.softmax), strict=True):
+                    members = tuple(int(i in peel) for i in range(self.num_items))
+                    law[(*members, 0)] += chance * (1 - passing) * p
+            else:
+                law[(0,) * (self.num_items + 1)] += chance * (1 - passing)
             inside, outside = order[:j], order[j:]
             if j <= k:
                 pool, rounds, sign = outside, k - j, 1
@@ -90,7 +127,8 @@ class TestFixedTopK(TestStableTopK):
             else:
                 pool, rounds, sign = inside, k, 1
             peels = oracles.sequences(len(pool), rounds)
-            utilities = tuple(sign * scores[i] / mechanism.scale_peel for i in pool)
+            scale = mechanism.scale_peel * (math.sqrt(rounds / k) if mechanism.peel_by_root else 1.0)
+            utilities = tuple(sign * scores[i] / scale for i in pool) if rounds else ()
             for peel, p in zip(peels, oracles.peel_law(utilities, peels, oracles.softmax), strict=True):
                 picked = {pool[i] for i in peel}
                 chosen = set(inside) | picked if j <= k else (set(inside) - picked if sign < 0 else picked)
@@ -100,8 +138,9 @@ class TestFixedTopK(TestStableTopK):
 
     def select(self, mechanism: m.FixedTopKMechanism, scores: oracles.Array, generator: np.random.Generator) -> Any:
         members, released, rounds = mechanism(np.atleast_2d(scores), generator=generator)
-        assert (members.sum(axis=1) == self.k * released).all()
-        assert (rounds <= self.k * released).all()
+        answered = released | mechanism.fallback
+        assert (members.sum(axis=1) == self.k * answered).all()
+        assert (rounds <= self.k * answered).all() and (rounds[answered & ~released] == self.k).all()
         return np.column_stack((members, released)).astype(int)
 
 
@@ -110,6 +149,41 @@ class TestFixedTopOne(TestFixedTopK):
     num_items = 3
     max_count = 4
     grid: Grid = ((4, 3, 0), (4, 4, 4), (0, 4, 3))
+
+
+class TestFixedTopKWithFallback(TestFixedTopK):
+    extra = MappingProxyType({"fallback": True})
+
+
+class TestFixedTopKByRoot(TestFixedTopK):
+    extra = MappingProxyType({"fallback": True, "peel_by_root": True, "test_noise": "laplace"})
+
+
+class TestFixedTopKByPeelingAlone(TestFixedTopK):
+    """Next to nothing passes the test, so that the fallback is all that is told."""
+
+    max_count = 3
+    loose_because = ""
+    extra = MappingProxyType({"fallback": True})
+
+    def settings(self, relation: NeighboringRelation) -> dict[str, Any]:
+        return super().settings(relation) | {"scale_gap": 100.0, "sigma_test": 100.0, "delta_test": 1e-9}
+
+
+class _FallbackForNothing(m.FixedTopKMechanism):
+    def event(self, relation: NeighboringRelation, rounds: int | None = None) -> Event:
+        return super().event(relation, 0)
+
+
+@pytest.mark.parametrize("relation", NeighboringRelation)
+def test_a_fallback_that_is_not_paid_is_refuted(relation: NeighboringRelation) -> None:
+    class Unpaid(TestFixedTopKByPeelingAlone):
+        def make(self, relation: NeighboringRelation) -> m.Mechanism[Any]:
+            given = {**self.settings(relation), **self.extra}
+            return _FallbackForNothing(k=self.k, pull=1.0, scale_peel=1.2, **given)
+
+    with pytest.raises(AssertionError):
+        Unpaid().test_divergence_between_all_neighbors_is_within_the_curve(relation)
 
 
 def stable(counts: Any, **others: Any) -> Any:
@@ -217,3 +291,34 @@ def test_fixed_k_reserves_k_rounds_and_settles_what_was_run() -> None:
     np.testing.assert_allclose(all_of_them.cost().rdp, without.cost().rdp + 3 * peel)
     with pytest.raises(ValueError, match=r"^Expected rounds <= k = 3, got rounds=4$"):
         mechanism.event(REPLACE, rounds=4)
+
+
+def test_a_row_that_fails_falls_back_on_the_peeling_of_all() -> None:
+    counts = np.tile([60, 50, 40, 30], (4000, 1))
+    members, released, rounds = fixed(counts, sigma_test=100.0, delta_test=1e-9, fallback=True, scale_peel=1e-3)
+    assert not released.any() and (rounds == 2).all()
+    assert (members == [True, True, False, False]).all()
+    without = fixed(counts, sigma_test=100.0, delta_test=1e-9, scale_peel=1e-3)
+    assert not without.members.any() and not without.rounds.any()
+
+
+def test_rows_that_pass_are_the_same_with_a_fallback() -> None:
+    counts, noise = np.tile(COUNTS, (50, 1)), {"sigma_test": 20.0}
+    without, behind = fixed(counts, **noise), fixed(counts, fallback=True, **noise)
+    np.testing.assert_array_equal(without.released, behind.released)
+    assert 0 < without.released.mean() < 1
+    np.testing.assert_array_equal(without.members[without.released], behind.members[without.released])
+    assert (behind.members.sum(axis=1) == 2).all()
+
+
+@pytest.mark.parametrize("scale", [0.02, 0.3, 1.0, 8.0, 1e4])
+def test_fewer_rounds_with_less_noise_never_cost_more_than_k(scale: float) -> None:
+    mechanism = m.FixedTopKMechanism(**FIXED | {"k": 4, "scale_peel": scale, "peel_by_root": True})
+    for relation in NeighboringRelation:
+        stable, *peeled = (mechanism.event(relation, rounds).cost() for rounds in range(5))
+        assert mechanism.event(relation) == mechanism.event(relation, 4)
+        for less, more in itertools.pairwise(peeled):
+            assert (less.rdp <= more.rdp * (1 + 1e-12)).all() and less.mu_squared <= more.mu_squared * (1 + 1e-12)
+        if scale == 1e4:
+            first, last = (each.rdp[:128] - stable.rdp[:128] for each in (peeled[0], peeled[-1]))
+            np.testing.assert_allclose(first, last, rtol=1e-4)
