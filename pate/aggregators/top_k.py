@@ -12,7 +12,7 @@ from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators.base import Aggregator, Outlook, Release
 from pate.mechanisms.base import Mechanism
-from pate.mechanisms.canonical import CanonicalMechanism
+from pate.mechanisms.canonical import CanonicalLoss, CanonicalMechanism
 from pate.mechanisms.joint import JointMechanism
 from pate.mechanisms.noisy_top_k import NoisyTopK
 from pate.typing import IntArray
@@ -67,22 +67,30 @@ class Canonical(_LabelSets):
     Choose it if every sample has k labels: the cost of a query grows neither with k nor with the number of labels.
 
     Privacy: one ``eta``-bounded-range choice, ``eta = window / scale_canonical`` with a window of 1 vote under
-    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD (Shekelyan & Loukides (2022)).
+    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, for both losses of `pate.mechanisms.CanonicalMechanism`: ours, which
+    credits the k most voted labels with their lead over the next one, and that of Shekelyan & Loukides (2022).
 
     Args:
         k: number of labels of every sample, below the number of labels.
         scale_canonical: scale of the Gumbel noise, in votes.
         neighboring_relation: the relation under which the cost is stated first.
         gamma: weight of the least voted label in the set against the most voted one outside it, in [0, 1].
+        loss: ``lead`` (ours) or ``published``, with which the k most voted labels are less likely at the same cost.
 
     Raises:
-        ValueError: on a scale that is not positive, ``k < 1`` or ``gamma`` outside [0, 1].
+        ValueError: on a scale that is not positive, ``k < 1``, ``gamma`` outside [0, 1] or an unknown loss.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_canonical",)
 
     scale_canonical: float
     gamma: float = 0.5
+    loss: CanonicalLoss = "lead"
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """The number of labels of a set, and the loss unless it is ours."""
+        return (*super().marks, "" if self.loss == "lead" else f"{self.loss} loss")
 
     @classmethod
     def _largest_k(cls, num_labels: int) -> int:
@@ -90,7 +98,7 @@ class Canonical(_LabelSets):
 
     def mechanism(self) -> CanonicalMechanism:
         """Return the choice among all sets."""
-        return CanonicalMechanism(k=self.k, scale=self.scale_canonical, gamma=self.gamma)
+        return CanonicalMechanism(k=self.k, scale=self.scale_canonical, gamma=self.gamma, loss=self.loss)
 
 
 @dataclass(frozen=True, kw_only=True)

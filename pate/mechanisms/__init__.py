@@ -7,6 +7,7 @@ from pate.mechanisms.baselines import LaplaceCounts as LaplaceCounts
 from pate.mechanisms.baselines import OneShotLaplace as OneShotLaplace
 from pate.mechanisms.baselines import one_shot_laplace_scale as one_shot_laplace_scale
 from pate.mechanisms.canonical import CanonicalMechanism as CanonicalMechanism
+from pate.mechanisms.canonical_law import ClassProbabilities as ClassProbabilities
 from pate.mechanisms.gaps import GapChoice as GapChoice
 from pate.mechanisms.gaps import sort_counts as sort_counts
 from pate.mechanisms.joint import JointMechanism as JointMechanism

@@ -33,7 +33,17 @@ def grade(scores: ArrayLike, chosen: ArrayLike) -> Grade:
         found: BoolArray = (ranks[:, head - 1] == head - 1) & (ranks[:, -1] < tail)
         return found[0] if single else found
 
-    return Grade(within(k, k), within(-(-k // 10), 11 * k // 10), within(-(-k // 100), 3 * k // 2))
+    return Grade(within(k, k), within(*great_bounds(k)), within(*good_bounds(k)))
+
+
+def great_bounds(k: int) -> tuple[int, int]:
+    """Return how many of the best items a great subset has, and the last rank that it may have."""
+    return -(-k // 10), 11 * k // 10
+
+
+def good_bounds(k: int) -> tuple[int, int]:
+    """Return how many of the best items a good subset has, and the last rank that it may have."""
+    return -(-k // 100), 3 * k // 2
 
 
 def linf_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:

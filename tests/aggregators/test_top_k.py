@@ -6,6 +6,7 @@ import pytest
 
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Canonical, Joint, Peeling
+from pate.mechanisms.canonical import CanonicalLoss
 from pate.testing.aggregators import AggregatorContract, Grid, Law
 from pate.votes import Panel, Votes
 from tests.aggregators.oracles import counts, sets_law
@@ -34,21 +35,33 @@ class _TopK(AggregatorContract):
 
 class TestCanonical(_TopK):
     gamma = 0.5
+    loss: CanonicalLoss = "lead"
 
     def make(self, relation: Relation) -> Aggregator:
-        return Canonical(k=self.k, scale_canonical=self.scale, gamma=self.gamma, neighboring_relation=relation)
+        return Canonical(
+            k=self.k, scale_canonical=self.scale, gamma=self.gamma, loss=self.loss, neighboring_relation=relation
+        )
 
     def law(self, votes: Votes, relation: Relation) -> Law:
-        utilities = oracles.subset_utilities(counts(votes), self.k, self.gamma)
+        utilities = oracles.subset_utilities(counts(votes), self.k, self.gamma, self.loss)
         return sets_law(oracles.sets(3, self.k), oracles.softmax(utilities / self.scale), 3)
 
     def malformed(self) -> list[dict[str, Any]]:
-        return [*super().malformed(), {"gamma": -0.1}, {"gamma": 1.1}]
+        return [*super().malformed(), {"gamma": -0.1}, {"gamma": 1.1}, {"loss": "paper"}]
 
 
 class TestCanonicalOne(TestCanonical):
     k = 1
     gamma = 1.0
+
+
+class TestCanonicalPublished(TestCanonical):
+    loss = "published"
+    loose_because = "no set of so few labels gains on those at the top by the whole window"
+
+    def test_the_loss_is_named_where_it_is_not_ours(self) -> None:
+        assert self.make(Relation.REPLACE_RECORD).title == "Canonical (k=2, published loss)"
+        assert TestCanonical().make(Relation.REPLACE_RECORD).title == "Canonical (k=2)"
 
 
 class TestPeelingOne(_TopK):
