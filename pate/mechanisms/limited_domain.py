@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -17,7 +16,7 @@ from pate.mechanisms.base import Mechanism, choice_event
 from pate.mechanisms.noise import gumbel
 from pate.mechanisms.ranking import ROWS, Ranked, as_rows, expect_within, k_smallest, rank
 from pate.typing import BoolArray, IntArray
-from pate.validation import expect, expect_count, expect_open_unit
+from pate.validation import expect_count, expect_open_unit
 
 
 class Listed(NamedTuple):
@@ -33,7 +32,7 @@ class Listed(NamedTuple):
 class DomainMechanism(Mechanism[Listed]):
     """List at most k of the kbar largest items, with a threshold that is set for one relation.
 
-    Only the ``kbar + 1`` largest scores have any influence. The cost is known for ``relation`` alone.
+    The cost is known under both: a threshold of one vote less fails more often, one of a vote more less often.
 
     Args:
         k: largest length of the list, 1..kbar.
@@ -73,28 +72,35 @@ class DomainMechanism(Mechanism[Listed]):
         return Listed(found.items[0], found.listed[0]) if single else found
 
     def event(self, relation: NeighboringRelation) -> Event:
-        """Describe the cost of one row. Raises ``ValueError`` under a relation other than the mechanism's own."""
-        expect(relation is self.relation, f"a cost under {self.relation}, which it is run for", relation=str(relation))
-        return ComposedEvent(
-            events=(*self._parts(), FailureEvent(neighboring_relation=self.relation, delta=self.delta))
-        )
+        """Describe the cost of one row, under the relation that the threshold is set for or under the other."""
+        failure = FailureEvent(neighboring_relation=relation, delta=self.failure(relation))
+        return ComposedEvent(events=(*self._parts(relation), failure))
 
-    def events(self) -> Mapping[NeighboringRelation, Event]:
-        """Describe the cost of one row under the mechanism's own relation, the only one for which it is known."""
-        return {self.relation: self.event(self.relation)}
+    def failure(self, relation: NeighboringRelation) -> float:
+        """Return the probability under ``relation`` that something is listed that a neighbor could not list."""
+        votes = relation.count_window - self.relation.count_window
+        if votes == 0:
+            return self.delta
+        return min(max(self._failure(votes), math.ulp(0.0)), math.nextafter(1, 0))
 
     @abstractmethod
     def _listed(self, ranked: Ranked, generator: np.random.Generator) -> Listed:
         """Choose from ranked scores ``[n, d]``."""
 
     @abstractmethod
-    def _parts(self) -> tuple[Event, ...]:
-        """Describe the cost of one row apart from ``delta``."""
+    def _parts(self, relation: NeighboringRelation) -> tuple[Event, ...]:
+        """Describe the cost of one row apart from the probability of failure."""
+
+    @abstractmethod
+    def _failure(self, votes: int) -> float:
+        """Return the probability of failure under a relation whose window is wider by ``votes`` (of either sign)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LimitedDomain(DomainMechanism):
     """Peel at most k of the kbar largest items with Gumbel noise, until a noisy threshold comes first.
+
+    Only the ``kbar + 1`` largest scores have any influence.
 
     The threshold has the score ``h_(kbar+1) + w + scale log(kbar / delta)``, ``w`` the count window. The paper has
     ``w = 1``, which is ADD_REMOVE_TEACHER; the same proof holds with ``w = 2`` under REPLACE_RECORD. Items are listed
@@ -103,7 +109,8 @@ class LimitedDomain(DomainMechanism):
     Privacy: k bounded-range choices of ``w / scale``, except with probability ``delta``. Items that enter the domain of
     a neighbor can be paired with those that leave it so that each pair moves within the window; and if every such item
     is counted as the end of the list, a list is at most ``1 + delta`` times as likely as before. Neighbors are then k
-    bounded-range choices apart.
+    bounded-range choices apart. Under the other relation, whose window is wider by v votes (1 or -1), the threshold is
+    that of ``delta exp(v / scale)``.
 
     Args:
         k: largest length of the list, 1..kbar.
@@ -125,6 +132,9 @@ class LimitedDomain(DomainMechanism):
         before = np.take_along_axis(noisy, ranks, axis=1) < noisy[:, self.kbar :]
         return Listed(np.where(before, np.take_along_axis(ranked.order, ranks, axis=1), -1), before)
 
-    def _parts(self) -> tuple[Event, ...]:
-        eta = self.relation.count_window / self.scale
-        return (choice_event(self.relation, eta=eta, noise="gumbel", count=self.k),)
+    def _parts(self, relation: NeighboringRelation) -> tuple[Event, ...]:
+        eta = relation.count_window / self.scale
+        return (choice_event(relation, eta=eta, noise="gumbel", count=self.k),)
+
+    def _failure(self, votes: int) -> float:
+        return math.exp(min(math.log(self.delta) + votes / self.scale, 0.0))

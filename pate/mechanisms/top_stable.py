@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pate.accounting.bisection import smallest_where
-from pate.accounting.events import Event, PureDPEvent
+from pate.accounting.events import ComposedEvent, Event, FailureEvent, PureDPEvent
+from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.base import choice_event
 from pate.mechanisms.limited_domain import DomainMechanism, Listed
 from pate.mechanisms.noise import draw, gumbel
-from pate.mechanisms.ranking import Ranked
+from pate.mechanisms.ranking import ROWS, Ranked, as_rows, expect_within, k_smallest, rank
+from pate.typing import BoolArray, IntArray
 from pate.validation import expect, expect_open_unit, expect_positive
+
+
+class Peeled(NamedTuple):
+    """What a `TopStable` released, and how it came about."""
+
+    listed: Listed
+    """The set, in ascending order."""
+    passed: BoolArray
+    """``[]`` or ``[B]``: whether a gap passed the threshold, and so which branch was taken."""
+    rounds: IntArray
+    """``[]`` or ``[B]``: number of rounds of peeling: k where the set was cut down, or a fallback took its place, and 0
+    elsewhere. It is a function of the first gap that passed, for which the sparse vector technique pays.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,12 +39,15 @@ class TopStable(DomainMechanism):
 
     The gaps below ranks ``k, k + 1, .., kbar, k - 1, .., 1`` are tried in turn. With ``w`` the count window, gap q
     passes if ``max(q - w, 0) + Laplace(scale_gap) > t + Laplace(scale_threshold)``, the second noise drawn once, and t
-    such that an unstable gap passes with probability ``delta / kbar``. The set is listed in ascending order; nothing
-    is listed if no gap passes.
+    such that an unstable gap passes with probability ``delta / kbar``. The set is listed in ascending order. If no gap
+    passes, nothing is listed, or with ``fallback`` the k items that k rounds of peeling choose among all: then all
+    items must be public, whereas without it only the ``kbar + 1`` largest scores have any influence.
 
     Privacy: the sparse vector technique, k rounds of Gumbel peeling (bounded range of ``w / scale_peel`` each), and the
-    probability ``delta``. A gap moves by w, so the first passing rank is pure ``w / scale_threshold + 2 w / scale_gap``
-    DP (Dwork & Roth (2014), Theorem 3.23, with the budget split as Lyu, Su & Li (2017) do).
+    probability ``delta``. A gap moves by w, so the first passing rank, or that there is none, is pure
+    ``w / scale_threshold + 2 w / scale_gap`` DP (Dwork & Roth (2014), Theorem 3.23, with the budget split as Lyu, Su &
+    Li (2017) do). It says how many rounds there are, and of what. Under a relation whose window is wider by a vote, an
+    unstable gap may be a vote above 0, and passes with the probability that the noise exceeds ``t - 1``.
 
     Args:
         k: largest size of the set, 1..kbar.
@@ -38,6 +57,7 @@ class TopStable(DomainMechanism):
         scale_threshold: scale of the Laplace noise of the threshold, in votes.
         scale_gap: scale of the Laplace noise of the gaps, in votes.
         scale_peel: scale of the Gumbel noise of the peeling, in votes.
+        fallback: whether rows in which no gap passes list k items by peeling.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_threshold", "scale_gap", "scale_peel")
@@ -45,12 +65,52 @@ class TopStable(DomainMechanism):
     scale_threshold: float
     scale_gap: float
     scale_peel: float
+    fallback: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         expect(self.delta < self.kbar / 2, f"delta < kbar / 2 = {self.kbar / 2}", delta=self.delta)
 
+    def event(self, relation: NeighboringRelation, rounds: int | None = None) -> Event:
+        """Describe the search for a gap and ``rounds`` rounds of peeling, for one row.
+
+        Reserve the event of k rounds (None); the actual `Peeled.rounds` may be settled after the release.
+
+        Raises:
+            ValueError: on ``rounds`` that are neither 0 nor k.
+        """
+        expect(rounds in (None, 0, self.k), f"0 or {self.k} rounds", rounds=rounds)
+        parts = self._parts(relation) if rounds != 0 else self._parts(relation)[:1]
+        failure = FailureEvent(neighboring_relation=relation, delta=self.failure(relation))
+        return ComposedEvent(events=(*parts, failure))
+
+    def peel(self, scores: ArrayLike, *, generator: np.random.Generator) -> Peeled:
+        """Choose from ``scores`` ``[d]`` or ``[B, d]`` as a call does, and tell how many rounds of peeling it took.
+
+        Raises:
+            ValueError: on scores that are not finite numbers, or not more than kbar.
+        """
+        rows, single = as_rows(scores)
+        expect_within(rows.shape[1], spare=1, kbar=self.kbar)
+        shape = (len(rows), self.k)
+        found = Peeled(
+            Listed(np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.bool_)),
+            np.empty(len(rows), dtype=np.bool_),
+            np.empty(len(rows), dtype=np.int64),
+        )
+        for start in range(0, len(rows), ROWS):
+            part = slice(start, start + ROWS)
+            (found.listed.items[part], found.listed.listed[part]), found.passed[part], found.rounds[part] = self._peel(
+                rank(rows[part]), generator
+            )
+        if not single:
+            return found
+        return Peeled(Listed(found.listed.items[0], found.listed.listed[0]), found.passed[0], found.rounds[0])
+
     def _listed(self, ranked: Ranked, generator: np.random.Generator) -> Listed:
+        return self._peel(ranked, generator).listed
+
+    def _peel(self, ranked: Ranked, generator: np.random.Generator) -> Peeled:
         order, below = ranked
         k, kbar = self.k, self.kbar
         threshold = unstable_threshold(
@@ -59,25 +119,38 @@ class TopStable(DomainMechanism):
         turns = np.concatenate((np.arange(k, kbar + 1), np.arange(k - 1, 0, -1)))
         gaps = np.maximum(below[:, turns] - below[:, turns - 1] - self.relation.count_window, 0)
         gaps += self.scale_gap * draw("laplace", generator, gaps.shape)
-        passed = gaps > threshold + self.scale_threshold * draw("laplace", generator, (len(gaps), 1))
-        size = turns[np.argmax(passed, axis=1)] * passed.any(axis=1)
+        over = gaps > threshold + self.scale_threshold * draw("laplace", generator, (len(gaps), 1))
+        passed = over.any(axis=1)
+        size = turns[np.argmax(over, axis=1)] * passed
         keys = below[:, :kbar] - self.scale_peel * gumbel(generator, (len(below), kbar))
         keys[size <= k] = -np.inf  # released as it is
         keys[np.arange(kbar) >= size[:, None]] = np.inf
         ranks = np.argsort(keys, axis=1, kind="stable")[:, :k]
+        if self.fallback:
+            left = below[~passed]
+            ranks[~passed] = k_smallest(left - self.scale_peel * gumbel(generator, left.shape), k)
+            size = np.where(passed, size, k)
         held = np.arange(k) < size[:, None]
         chosen = np.where(held, np.take_along_axis(order, ranks, axis=1), np.iinfo(np.int64).max)
         chosen.sort(axis=1)
-        return Listed(np.where(held, chosen, -1), held)
+        rounds = np.where((size > k) | ~passed, k, 0) * (passed | self.fallback)
+        return Peeled(Listed(np.where(held, chosen, -1), held), passed, rounds)
 
-    def _parts(self) -> tuple[Event, ...]:
-        window = self.relation.count_window
+    def _parts(self, relation: NeighboringRelation) -> tuple[Event, ...]:
+        window = relation.count_window
         return (
             PureDPEvent(
-                neighboring_relation=self.relation, epsilon=window / self.scale_threshold + 2 * window / self.scale_gap
+                neighboring_relation=relation, epsilon=window / self.scale_threshold + 2 * window / self.scale_gap
             ),
-            choice_event(self.relation, eta=window / self.scale_peel, noise="gumbel", count=self.k),
+            choice_event(relation, eta=window / self.scale_peel, noise="gumbel", count=self.k),
         )
+
+    def _failure(self, votes: int) -> float:
+        if votes <= 0:
+            return self.delta
+        scales = {"scale_threshold": self.scale_threshold, "scale_gap": self.scale_gap}
+        threshold = unstable_threshold(self.delta / self.kbar, **scales)
+        return self.kbar * chance_to_exceed(threshold - votes, **scales)
 
 
 def unstable_threshold(probability: float, *, scale_threshold: float, scale_gap: float) -> float:
@@ -91,14 +164,26 @@ def unstable_threshold(probability: float, *, scale_threshold: float, scale_gap:
     expect_positive(scale_threshold=scale_threshold, scale_gap=scale_gap)
     wide, narrow = max(scale_threshold, scale_gap), min(scale_threshold, scale_gap)
     ratio = narrow / wide
-
-    def log_tail(t: float) -> float:
-        """Logarithm of the chance to exceed ``t`` wide scales, t >= 0."""
-        if ratio > 1 - 1e-4:
-            # the noise of two equal scales, which is the wider
-            return -t + math.log((2 + t) / 4)
-        return -t + math.log1p(-(ratio**2) * math.exp(t - t / ratio)) - math.log(2 * (1 - ratio**2))
-
     target = math.log(probability)
     furthest = -2 * target + 4
-    return wide * smallest_where(lambda t: log_tail(t) <= target, 0.0, furthest)
+    return wide * smallest_where(lambda t: _log_tail(t, ratio) <= target, 0.0, furthest)
+
+
+def chance_to_exceed(votes: float, *, scale_threshold: float, scale_gap: float) -> float:
+    """Return the probability that ``Laplace(scale_gap) - Laplace(scale_threshold)`` exceeds ``votes``.
+
+    Raises:
+        ValueError: on a scale that is not positive.
+    """
+    expect_positive(scale_threshold=scale_threshold, scale_gap=scale_gap)
+    wide, narrow = max(scale_threshold, scale_gap), min(scale_threshold, scale_gap)
+    tail = math.exp(_log_tail(abs(votes) / wide, narrow / wide))
+    return tail if votes > 0 else 1 - tail
+
+
+def _log_tail(t: float, ratio: float) -> float:
+    """Logarithm of the chance to exceed ``t`` wide scales, t >= 0, with a narrow scale of ``ratio`` wide ones."""
+    if ratio > 1 - 1e-4:
+        # the noise of two equal scales, which is the wider
+        return -t + math.log((2 + t) / 4)
+    return -t + math.log1p(-(ratio**2) * math.exp(t - t / ratio)) - math.log(2 * (1 - ratio**2))

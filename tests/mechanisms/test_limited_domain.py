@@ -56,6 +56,40 @@ class TestLimitedDomain(MechanismContract):
         return mechanism(scores, generator=generator).items
 
 
+class TestLimitedDomainForTheOther(TestLimitedDomain):
+    """A threshold that is set for the other relation."""
+
+    delta = 0.02
+    loose_because = TestLimitedDomain.loose_because
+
+    def make(self, relation: NeighboringRelation) -> m.LimitedDomain:
+        return super().make(ADD if relation is REPLACE else REPLACE)
+
+
+class _SameFailures(m.LimitedDomain):
+    def failure(self, relation: NeighboringRelation) -> float:
+        return self.delta
+
+
+def test_a_threshold_for_adding_fails_more_often_under_replacing() -> None:
+    """The enumeration notices an event that knows nothing of it."""
+
+    class Claimed(TestLimitedDomainForTheOther):
+        scale = 0.3
+        delta = 1e-3
+
+        def make(self, relation: NeighboringRelation) -> m.LimitedDomain:
+            return _SameFailures(k=self.k, kbar=self.kbar, scale=self.scale, delta=self.delta, relation=ADD)
+
+    class Stated(Claimed):
+        def make(self, relation: NeighboringRelation) -> m.LimitedDomain:
+            return m.LimitedDomain(k=self.k, kbar=self.kbar, scale=self.scale, delta=self.delta, relation=ADD)
+
+    Stated().test_divergence_between_all_neighbors_is_within_the_curve(REPLACE)
+    with pytest.raises(AssertionError):
+        Claimed().test_divergence_between_all_neighbors_is_within_the_curve(REPLACE)
+
+
 class TestLimitedDomainOne(TestLimitedDomain):
     """So little failure that the mass it may hide does not make the curve look loose."""
 
@@ -114,13 +148,15 @@ def test_event_is_peeling_but_for_delta() -> None:
     assert event.cost().delta0 == pytest.approx(1e-6)
 
 
-def test_the_cost_of_another_relation_is_not_known() -> None:
-    mechanism = m.LimitedDomain(**GIVEN)
-    assert list(mechanism.events()) == [ADD]
-    with pytest.raises(ValueError) as caught:
-        mechanism.event(REPLACE)
-    expected = "Expected a cost under add_remove_teacher, which it is run for, got relation='replace_record'"
-    assert str(caught.value) == expected
+@pytest.mark.parametrize(("scale", "expected"), [(2.0, 0.05 * math.exp(0.5)), (0.1, 1.0), (1e-9, 1.0)])
+def test_the_cost_is_known_under_the_other_relation(scale: float, expected: float) -> None:
+    mechanism = m.LimitedDomain(**GIVEN | {"scale": scale})
+    assert mechanism.failure(ADD) == 0.05 and mechanism.failure(REPLACE) == pytest.approx(expected)
+    # one vote more in the threshold is the same as a smaller delta
+    other = m.LimitedDomain(**GIVEN | {"scale": scale, "relation": REPLACE})
+    assert other.failure(ADD) == pytest.approx(max(0.05 * math.exp(-1 / scale), 5e-324))
+    for relation, event in mechanism.events().items():
+        assert event.cost().delta0 == pytest.approx(mechanism.failure(relation))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from scipy.integrate import quad
 from scipy.stats import binom
 
 from pate import mechanisms as m
-from pate.accounting import NeighboringRelation
+from pate.accounting import Event, NeighboringRelation
+from pate.mechanisms.top_stable import Peeled, chance_to_exceed
 from pate.testing import MechanismContract
 from tests.mechanisms import oracles
 
@@ -33,6 +34,8 @@ class TestTopStable(MechanismContract):
     k = 1
     kbar = 2
     grid = ((4, 4, 0, 0), (4, 0, 0, 0), (1, 1, 1, 1), (0, 4, 0, 4))
+    delta = 0.1
+    fallback = False
     tolerance = 1e-5
     loose_because = "the analysis of the sparse vector technique is not tight, and lists seldom use all their rounds"
 
@@ -43,8 +46,9 @@ class TestTopStable(MechanismContract):
             scale_threshold=0.7,
             scale_gap=1.1,
             scale_peel=1.0,
-            delta=0.1,
+            delta=self.delta,
             relation=relation,
+            fallback=self.fallback,
         )
 
     def outcomes(self) -> list[tuple[int, ...]]:
@@ -82,7 +86,14 @@ def law_of_ranks(mechanism: m.TopStable, x: tuple[float, ...]) -> dict[tuple[int
         chances = oracles.peel_law(tuple(v / mechanism.scale_peel for v in x[:i]), peels, oracles.softmax)
         for peel, chance in zip(peels, chances, strict=True):
             law[peel] = law.get(peel, 0.0) + stopped * chance
-    return law | {(): float(waiting.sum())}
+    failed = float(waiting.sum())
+    if not mechanism.fallback:
+        return law | {(): failed}
+    peels = oracles.sequences(len(x), k)
+    chances = oracles.peel_law(tuple(v / mechanism.scale_peel for v in x), peels, oracles.softmax)
+    for peel, chance in zip(peels, chances, strict=True):
+        law[peel] = law.get(peel, 0.0) + failed * chance
+    return law
 
 
 class TestTopStableTwo(TestTopStable):
@@ -90,6 +101,41 @@ class TestTopStableTwo(TestTopStable):
     kbar = 3
     max_count = 3
     grid = ((3, 3, 0, 0), (3, 0, 0, 0), (1, 1, 1, 1), (0, 3, 0, 3))
+
+
+class TestTopStableWithFallback(TestTopStable):
+    fallback = True
+
+
+class TestTopStableTwoWithFallback(TestTopStableTwo):
+    fallback = True
+
+
+class TestTopStableForTheOther(TestTopStable):
+    """A threshold that is set for the other relation."""
+
+    delta = 0.02
+
+    def make(self, relation: NeighboringRelation) -> m.TopStable:
+        return super().make(ADD if relation is REPLACE else REPLACE)
+
+
+class _Claimed(m.TopStable):
+    def event(self, relation: NeighboringRelation, rounds: int | None = None) -> Event:
+        return super().event(relation, 0)
+
+
+@pytest.mark.parametrize("relation", NeighboringRelation)
+def test_a_fallback_that_is_not_paid_is_refuted(relation: NeighboringRelation) -> None:
+    """So much noise that no gap passes: the fallback is all that is told."""
+
+    class Unpaid(TestTopStableTwo):
+        def make(self, relation: NeighboringRelation) -> m.TopStable:
+            noise = {"scale_threshold": 100.0, "scale_gap": 100.0, "scale_peel": 1.0}
+            return _Claimed(k=self.k, kbar=self.kbar, delta=1e-6, relation=relation, fallback=True, **noise)
+
+    with pytest.raises(AssertionError):
+        Unpaid().test_divergence_between_all_neighbors_is_within_the_curve(relation)
 
 
 def run(scores: Any, **others: Any) -> m.Listed:
@@ -101,6 +147,41 @@ def test_the_first_wide_gap_is_released() -> None:
     # below three, cut down to two; below one, as it is
     assert set(run([90, 1, 80, 85, 0]).items.tolist()) < {0, 2, 3}
     assert run([9, 8, 90, 8, 9]).items.tolist() == [2, -1]
+
+
+def peel(scores: Any, **others: Any) -> Peeled:
+    return m.TopStable(**GIVEN | others).peel(scores, generator=m.seeded_generator(0))
+
+
+def test_rounds_are_told() -> None:
+    scores = np.array([[90, 0, 80, 0, 0], [90, 1, 80, 85, 0], [9, 8, 90, 8, 9], [7, 7, 7, 7, 7]])
+    without, behind = peel(scores, delta=1e-9), peel(scores, delta=1e-9, fallback=True)
+    assert without.rounds.tolist() == [0, 2, 0, 0] and behind.rounds.tolist() == [0, 2, 0, 2]
+    assert without.passed.tolist() == behind.passed.tolist() == [True, True, True, False]
+    np.testing.assert_array_equal(without.listed.items[:3], behind.listed.items[:3])
+    assert not without.listed.listed[3].any() and behind.listed.listed[3].all()
+    np.testing.assert_array_equal(run(scores, delta=1e-9).items, without.listed.items)
+    alone = peel(scores[1], delta=1e-9)
+    assert alone.rounds == 2 and alone.passed and alone.listed.items.shape == (2,)
+
+
+def test_rounds_are_settled() -> None:
+    mechanism = m.TopStable(**GIVEN | {"fallback": True})
+    for relation in NeighboringRelation:
+        none, all_of_them = (mechanism.event(relation, rounds).cost() for rounds in (0, 2))
+        choices = m.GumbelPeeling(k=2, scale=1.0).event(relation).cost().rdp
+        np.testing.assert_allclose(all_of_them.rdp, none.rdp + choices)
+        assert mechanism.event(relation) == mechanism.event(relation, 2)
+    with pytest.raises(ValueError, match=r"^Expected 0 or 2 rounds, got rounds=1$"):
+        mechanism.event(ADD, 1)
+
+
+def test_a_threshold_for_adding_fails_more_often_under_replacing() -> None:
+    quiet, loud = (m.TopStable(**GIVEN | {"scale_gap": scale, "scale_threshold": scale}) for scale in (0.1, 50.0))
+    assert quiet.failure(ADD) == loud.failure(ADD) == 0.05
+    assert quiet.failure(REPLACE) == pytest.approx(1.0) and 0.05 < loud.failure(REPLACE) < 0.052
+    other = m.TopStable(**GIVEN | {"relation": REPLACE})
+    assert other.failure(ADD) == other.failure(REPLACE) == 0.05
 
 
 def test_without_a_wide_gap_there_is_only_failure() -> None:
@@ -124,12 +205,15 @@ def test_threshold_is_exceeded_with_its_probability(ratio: float, probability: f
     wide = 3.0
     for scale_threshold, scale_gap in ((wide, ratio * wide), (ratio * wide, wide)):
         t = m.unstable_threshold(probability, scale_threshold=scale_threshold, scale_gap=scale_gap)
-        exceeded = chance_to_exceed(t, scale_threshold, scale_gap)
+        exceeded = integrated_tail(t, scale_threshold, scale_gap)
         assert exceeded <= probability * (1 + 1e-7)
         assert exceeded == pytest.approx(probability, rel=1e-3)
+        for votes in (t, -t, t - 1):
+            found = chance_to_exceed(votes, scale_threshold=scale_threshold, scale_gap=scale_gap)
+            assert found == pytest.approx(integrated_tail(votes, scale_threshold, scale_gap), rel=1e-3)
 
 
-def chance_to_exceed(t: float, scale_threshold: float, scale_gap: float) -> float:
+def integrated_tail(t: float, scale_threshold: float, scale_gap: float) -> float:
     def density(z: float) -> float:
         return math.exp(-abs(z) / scale_threshold) / (2 * scale_threshold)
 
