@@ -1,6 +1,6 @@
 """Make the figure of NETFLIX of Shekelyan & Loukides (2022) again: probabilities of the top-k, and ratios of budgets.
 
-    PATE_DATA=data python scripts/reproduce_shekelyan_netflix.py [--full]
+PATE_DATA=data python scripts/reproduce_shekelyan_netflix.py [--full]
 """
 
 from collections.abc import Sequence

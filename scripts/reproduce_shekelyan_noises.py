@@ -1,6 +1,6 @@
 """Make Figure 4 of Shekelyan & Loukides (2022) again: five noises, added once.
 
-    PATE_DATA=data python scripts/reproduce_shekelyan_noises.py [--full]
+PATE_DATA=data python scripts/reproduce_shekelyan_noises.py [--full]
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Make the figures of the other vectors of Shekelyan & Loukides (2022) again, k = 1,000 with --full.
 
-    PATE_DATA=data python scripts/reproduce_shekelyan_vectors.py [--full]
+PATE_DATA=data python scripts/reproduce_shekelyan_vectors.py [--full]
 """
 
 from collections.abc import Sequence

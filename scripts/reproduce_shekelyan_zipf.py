@@ -1,6 +1,6 @@
 """Make the figure of Zipf's law of Shekelyan & Loukides (2022) again.
 
-    python scripts/reproduce_shekelyan_zipf.py [--full]
+python scripts/reproduce_shekelyan_zipf.py [--full]
 """
 
 from collections.abc import Sequence

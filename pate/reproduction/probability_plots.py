@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pate.reproduction.findings import Row
+
+Dashes = Literal["-", "--", ":"]
 
 
 def panels(number: int, columns: int, labels: tuple[str, str], height: float = 2.4) -> tuple[Figure, list[Axes]]:
@@ -29,7 +32,7 @@ def panels(number: int, columns: int, labels: tuple[str, str], height: float = 2
 
 
 def draw_measures(
-    axis: Axes, rows: Sequence[Row], horizontal: str, colours: Mapping[str, str], dashes: Mapping[str, str]
+    axis: Axes, rows: Sequence[Row], horizontal: str, colours: Mapping[str, str], dashes: Mapping[str, Dashes]
 ) -> None:
     """Draw each column of ``dashes`` against the column ``horizontal``, for each mechanism of ``colours``."""
     for name, colour in colours.items():
@@ -39,7 +42,7 @@ def draw_measures(
             axis.plot(at, [float(row[column]) for row in own], kind, color=colour, linewidth=1.4)
 
 
-def legend(figure: Figure, colours: Mapping[str, str], dashes: Mapping[str, str], columns: int = 4) -> None:
+def legend(figure: Figure, colours: Mapping[str, str], dashes: Mapping[str, Dashes], columns: int = 4) -> None:
     """Add one legend below all panels, of colours and of kinds of lines."""
     handles = [Line2D([], [], color=colour, label=name) for name, colour in colours.items()]
     handles += [Line2D([], [], color="black", linestyle=kind, label=name) for name, kind in dashes.items()]

@@ -1,4 +1,4 @@
-"""Shekelyan & Loukides (2022): how likely each mechanism returns the exact, a great or a good top-k at which epsilon."""
+"""Shekelyan & Loukides (2022): how likely the exact, a great or a good top-k is at which epsilon."""
 
 from __future__ import annotations
 
@@ -136,8 +136,9 @@ def curves(
     rows: list[Row] = []
     crossings = []
     for contender in contenders:
-        ends = [epsilon_at(contender, scores, k, *at) for at in zip(("good", "top"), _ENDS, strict=True)]
-        for epsilon in np.geomspace(*ends, points).tolist():
+        low = epsilon_at(contender, scores, k, "good", _ENDS[0])
+        high = epsilon_at(contender, scores, k, "top", _ENDS[1])
+        for epsilon in np.geomspace(low, high, points).tolist():
             found = {grade: contender.probability(scores, k, epsilon, grade) for grade in GRADES}
             rows.append({"k": k, "mechanism": contender.name, "epsilon": epsilon} | found)
         for grade in GRADES:
