@@ -70,6 +70,7 @@ def test_training_from_python_goes_on_where_it_was_stopped(tmp_path: Path, capsy
     assert len(pate.read_ledger(ledger).entries) == 1
 
 
+@pytest.mark.slow
 def test_the_picture_of_gaps_says_where_canonical_needs_less(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -65,6 +65,7 @@ def recalls(first: int) -> dict[str, float]:
     return {name: float(np.mean(each)) for name, each in found.items()}
 
 
+@pytest.mark.slow
 def test_a_fallback_has_a_quarter_more_noise_than_peeling_alone_at_the_same_epsilon() -> None:
     alone, together = scales()
     assert [alone, together] == pytest.approx([240.9, 300.0], rel=1e-3)

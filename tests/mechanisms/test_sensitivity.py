@@ -12,7 +12,7 @@ from pate.mechanisms.base import ScoreMechanism
 from pate.testing.laws import ORDERS
 from tests.mechanisms import oracles, test_canonical, test_joint, test_peeling
 
-UNIT = 2.5  # by which a score moves between neighbors
+UNIT = 3  # by which a score moves between neighbors
 
 
 class _InUnits:

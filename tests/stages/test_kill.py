@@ -83,7 +83,7 @@ def interrupt(command: Command) -> None:
 ENDS = {"interrupted": (interrupt, 130), "terminated": (terminate, 143)}
 
 
-@pytest.mark.parametrize("how", list(ENDS))
+@pytest.mark.parametrize("how", [pytest.param("interrupted", marks=pytest.mark.slow), "terminated"])
 @pytest.mark.parametrize(
     "executor", ["serial", pytest.param("loky", marks=pytest.mark.slow), pytest.param("ray", marks=pytest.mark.slow)]
 )
