@@ -1,4 +1,4 @@
-# make setup | demo | test | test-all | coverage | lint | bench | docs, in .venv or in VENV=<folder>
+# make setup | demo | test | test-all | coverage | lint | bench | reproduce | docs, in .venv or in VENV=<folder>
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
-.PHONY: setup demo test test-all fast all coverage lint bench docs
+.PHONY: setup demo test test-all fast all coverage lint bench reproduce docs
 
 setup: $(INSTALLED)
 
@@ -49,6 +49,11 @@ coverage: setup
 
 bench: setup
 	for script in scripts/bench_*.py; do echo "== $$script" && PYTHONPATH=. $(BIN)/python $$script || exit 1; done
+
+# the quick form of all that papers show, and docs/reproduction.md; PATE_DATA names the folder of their data
+reproduce: setup
+	for script in scripts/reproduce_*.py; do PYTHONPATH=. $(BIN)/python $$script || exit 1; done
+	PYTHONPATH=. $(BIN)/python scripts/write_reproduction.py
 
 # site/index.html opens without a server, but for its search: make docs && python3 -m http.server --directory site
 docs: setup

@@ -53,10 +53,11 @@ ALLOWED = {
     "testing": {"accounting", "aggregators", "data", "mechanisms", "votes"},
     "planning": {"accounting", "aggregators", "data", "data_file", "linear", "runs", "student", "vote_store", "votes"},
 }
+ALLOWED["reproduction"] = {"accounting", "aggregators", "linear", "mechanisms", "planning", "runs", "votes"}
 ALLOWED["reporting"] = {"accounting", "data", "data_file", "runs", "vote_store", "votes"}
-ALLOWED["stages"] = set(ALLOWED) - {"planning", "reporting", "testing"}
-ALLOWED["pipeline"] = set(ALLOWED) - {"planning", "reporting", "testing"}
-ALLOWED["commands"] = set(ALLOWED) - {"testing"}
+ALLOWED["stages"] = set(ALLOWED) - {"planning", "reporting", "reproduction", "testing"}
+ALLOWED["pipeline"] = set(ALLOWED) - {"planning", "reporting", "reproduction", "testing"}
+ALLOWED["commands"] = set(ALLOWED) - {"reproduction", "testing"}
 ALLOWED["cli"] = {"runs"}
 
 

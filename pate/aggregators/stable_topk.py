@@ -8,7 +8,6 @@ from typing import ClassVar, Self, get_args
 
 import numpy as np
 
-from pate.accounting.bisection import smallest_where
 from pate.accounting.calibration import COARSE_ORDERS, Target
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
@@ -16,6 +15,7 @@ from pate.aggregators.base import Aggregator, Gap, Outlook, Release
 from pate.mechanisms.gaps import GapNoise
 from pate.mechanisms.stability import TestedBy
 from pate.mechanisms.stable_top_k import FixedTopKMechanism, StableTopKMechanism
+from pate.mechanisms.success import gap_for_answer
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 from pate.votes import Panel, Votes
 
@@ -115,21 +115,9 @@ class StableTopK(Aggregator):
         """
         if self.regularizer is not None:
             return None
-        votes = self._needed(panel, probability)
+        votes = gap_for_answer(self.mechanism(panel), probability=probability)
         meaning = f"A gap of {votes:.1f} votes between the counts is what a query needs to be answered,"
         return Gap(votes, panel.num_teachers, f"{meaning} and answered right,")
-
-    def _needed(self, panel: Panel, probability: float) -> float:
-        expect_open_unit(probability=probability)
-        mechanism = self.mechanism(panel)
-
-        def passes(gap: float) -> bool:
-            return mechanism.choice.probability(gap) * float(mechanism.test.probability(gap)) >= probability
-
-        high = mechanism.shift + self.scale_gap + self.sigma_test
-        while not passes(high):
-            high *= 2
-        return smallest_where(passes, 0.0, high, tolerance=1e-9)
 
     @classmethod
     def for_target(
@@ -158,7 +146,7 @@ class StableTopK(Aggregator):
             # fewer orders err on the private side, which is enough to compare splits
             unequal = replace(equal, scale_gap=math.exp(log_ratio))
             found = unequal.calibrated(target, panel, tolerance=1e-3, orders=COARSE_ORDERS)
-            return math.inf if found is None else found._needed(panel, answered)
+            return math.inf if found is None else gap_for_answer(found.mechanism(panel), probability=answered)
 
         # the gap is flat around its minimum: the ratio of the scales to within a twentieth loses nothing noticeable
         centre = min(np.arange(-2.0, 2.01, 0.25).tolist(), key=gap)

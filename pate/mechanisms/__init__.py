@@ -1,12 +1,14 @@
 """Private selection: mechanisms are objects that select when called with scores, and that describe their cost."""
 
 from pate.mechanisms.base import Mechanism as Mechanism
+from pate.mechanisms.base import ScoreMechanism as ScoreMechanism
 from pate.mechanisms.base import TopKMechanism as TopKMechanism
 from pate.mechanisms.baselines import GammaCounts as GammaCounts
 from pate.mechanisms.baselines import LaplaceCounts as LaplaceCounts
 from pate.mechanisms.baselines import OneShotLaplace as OneShotLaplace
 from pate.mechanisms.baselines import one_shot_laplace_scale as one_shot_laplace_scale
 from pate.mechanisms.canonical import CanonicalMechanism as CanonicalMechanism
+from pate.mechanisms.canonical_law import ClassProbabilities as ClassProbabilities
 from pate.mechanisms.gaps import GapChoice as GapChoice
 from pate.mechanisms.gaps import sort_counts as sort_counts
 from pate.mechanisms.joint import JointMechanism as JointMechanism
@@ -24,6 +26,10 @@ from pate.mechanisms.stability import LaplaceStabilityTest as LaplaceStabilityTe
 from pate.mechanisms.stability import StabilityTest as StabilityTest
 from pate.mechanisms.stable_top_k import FixedTopKMechanism as FixedTopKMechanism
 from pate.mechanisms.stable_top_k import StableTopKMechanism as StableTopKMechanism
+from pate.mechanisms.success import answer_probability as answer_probability
+from pate.mechanisms.success import gap_for_answer as gap_for_answer
+from pate.mechanisms.success import gap_for_top_k as gap_for_top_k
+from pate.mechanisms.success import top_k_probability as top_k_probability
 from pate.mechanisms.top_stable import TopStable as TopStable
 from pate.mechanisms.top_stable import unstable_threshold as unstable_threshold
 from pate.mechanisms.utility import grade as grade

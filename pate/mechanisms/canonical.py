@@ -5,6 +5,10 @@ Shekelyan & Loukides (2022). The utility of a subset is
 with the same head h (ranks 1..h are in, h + 1 is out) and tail t (t is in, all beyond are out) have the same
 utility; there are ``binom(t - h - 2, k - h - 1)`` of them, and the top-k itself. So a class (h, t) is drawn
 first, and then a uniform member of it.
+
+The two losses differ in the top-k alone. The best score outside it is that of rank k + 1, and with this score, as the
+formula says, the top-k is credited with its lead over the next item: the loss "lead" is ours. The paper takes the score
+of rank k for it (Algorithm 1, Lemma A.23), so that no loss is below 0 at ``gamma = 1/2``: the loss "published".
 """
 
 from __future__ import annotations
@@ -13,15 +17,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln
 
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.base import TopKMechanism, choice_event
+from pate.mechanisms.canonical_law import ClassProbabilities, log_counts, log_factorials
 from pate.mechanisms.noise import expect_noise
 from pate.mechanisms.permute_flip import first_head, first_heads
 from pate.mechanisms.ranking import ROWS, Rows, as_rows, expect_within, rank
@@ -30,19 +34,11 @@ from pate.validation import expect
 
 Sampler = tuple[Callable[[], tuple[tuple[int, int], float] | None], float]
 CanonicalNoise = Literal["gumbel", "exponential"]
+CanonicalLoss = Literal["lead", "published"]
 
 _TABLE = 1 << 16  # largest table of classes that is evaluated in full for every row of a batch
 _LOG_LARGEST = 600.0  # logarithm of the largest number of subsets that the table may hold
 _GRID = 13  # points of the first envelope
-
-
-class ClassProbabilities(NamedTuple):
-    """Law of the class that the canonical mechanism draws."""
-
-    top: float
-    """Probability of the top-k itself."""
-    classes: FloatArray
-    """``[k, d - k]``: probability of head h and tail ``t = k + 1 + column``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,30 +49,39 @@ class CanonicalMechanism(TopKMechanism):
     ``u(S) = gamma min_S x - (1 - gamma) max_{not S} x``. Exponential noise: by permute-and-flip over all subsets with
     the same utility.
 
-    Privacy: for any k and gamma a single choice of ``w / scale``, bounded range with Gumbel noise and pure DP with
-    exponential noise; ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD. All scores move within a
-    window of width w, so the utilities of all subsets move together within ``gamma`` times that window minus
-    ``1 - gamma`` times it, which has width w (Shekelyan & Loukides (2022)).
+    The mechanism is that of Shekelyan & Loukides (2022), whose loss gives the top-k no credit for its lead over the
+    next item: with ``loss="published"`` the last term of u(S) is the larger of ``max_{not S} x`` and the k-th largest
+    score. That changes the utility of the top-k alone, and for the worse: at the same cost it is less likely, unless
+    ``gamma = 1``, where both are one. ``loss="lead"`` is ours.
+
+    Privacy: for any k, gamma and loss a single choice of ``w / scale``, bounded range with Gumbel noise and pure DP
+    with exponential noise; ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD. All scores move within
+    a window of width w, and with them the smallest score of a subset, the largest left out, and the k-th largest. So
+    the utilities of all subsets move together within ``gamma`` times that window minus ``1 - gamma`` times it, which
+    has width w (the argument of Shekelyan & Loukides (2022), which holds for both losses).
 
     Args:
         k: size of the subset, 1..d-1.
         scale: scale of the noise, in votes.
         gamma: weight of the smallest score chosen, in [0, 1]; 1 takes O(d) time after sorting.
         noise: ``gumbel`` or ``exponential``.
+        loss: ``lead`` (ours) or ``published``.
 
     Raises:
-        ValueError: on ``k < 1``, ``scale <= 0``, ``gamma`` outside [0, 1] or an unknown noise.
+        ValueError: on ``k < 1``, ``scale <= 0``, ``gamma`` outside [0, 1], an unknown noise or an unknown loss.
     """
 
     spare: ClassVar[int] = 1
 
     gamma: float = 0.5
     noise: CanonicalNoise = "gumbel"
+    loss: CanonicalLoss = "lead"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         expect(0 <= self.gamma <= 1, "0 <= gamma <= 1", gamma=self.gamma)
         expect_noise(self.noise, CanonicalNoise)
+        expect(self.loss in get_args(CanonicalLoss), f"a loss among {get_args(CanonicalLoss)}", loss=self.loss)
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
         chosen = np.empty((len(rows), self.k), dtype=np.int64)
@@ -93,7 +98,7 @@ class CanonicalMechanism(TopKMechanism):
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe a single choice, for any k and gamma."""
-        return choice_event(relation, eta=relation.count_window / self.scale, noise=self.noise)
+        return choice_event(relation, eta=self.window(relation) / self.scale, noise=self.noise)
 
     def class_probabilities(self, scores: ArrayLike) -> ClassProbabilities:
         """Return the exact law of the class that is drawn with Gumbel noise from one row of scores ``[d]``.
@@ -105,30 +110,30 @@ class CanonicalMechanism(TopKMechanism):
         expect(single, "one row of scores of shape [d]", shape=rows.shape)
         expect_within(rows.shape[1], spare=self.spare, k=self.k)
         expect(self.noise == "gumbel", "Gumbel noise", noise=self.noise)
-        below = rank(rows).deficits[0]
-        log_masses = (
-            self._tail_terms(below)[None, :] + self._head_terms(below)[:, None] + _log_counts(below.size, self.k)
-        )
-        largest = max(0.0, float(log_masses.max()))
-        masses = np.exp(log_masses - largest)
-        total = masses.sum() + math.exp(-largest)
-        return ClassProbabilities(math.exp(-largest) / float(total), masses / total)
+        below = rank(rows).deficits
+        return ClassProbabilities(self._head_terms(below)[0], self._tail_terms(below)[0])
 
     def _tail_terms(self, below: FloatArray) -> FloatArray:
-        """Return the log weights ``[d - k]`` that tails k + 1..d add to a class, relative to the top-k."""
-        return _weighted(below[self.k - 1] - below[self.k :], self.scale, self.gamma)
+        """Return the log weights ``[.., d - k]`` that tails k + 1..d add to a class, relative to the top-k."""
+        return _weighted(below[..., self.k - 1 : self.k] - below[..., self.k :], self.scale, self.gamma)
 
     def _head_terms(self, below: FloatArray) -> FloatArray:
-        """Return the log weights ``[k]`` that heads 0..k-1 add to a class, relative to the top-k."""
-        return _weighted(below[: self.k] - below[self.k], self.scale, 1 - self.gamma)
+        """Return the log weights ``[.., k]`` that heads 0..k-1 add to a class, relative to the top-k."""
+        outside = below[..., self._outside : self._outside + 1]
+        return _weighted(below[..., : self.k] - outside, self.scale, 1 - self.gamma)
+
+    @property
+    def _outside(self) -> int:
+        """The rank, from 0, of the score that counts as the best one outside the top-k."""
+        return self.k if self.loss == "lead" else self.k - 1
 
     def _draw_batch(
         self, order: IntArray, below: FloatArray, table: FloatArray, generator: np.random.Generator
     ) -> IntArray:
         """Draw one subset per row, all classes evaluated; the top-k has mass 1 and every subset at most that."""
         k = self.k
-        heads = np.exp(_weighted(below[:, :k] - below[:, k : k + 1], self.scale, 1 - self.gamma))
-        tails = np.exp(_weighted(below[:, k - 1 : k] - below[:, k:], self.scale, self.gamma))
+        heads = np.exp(self._head_terms(below))
+        tails = np.exp(self._tail_terms(below))
         masses = (heads @ table) * tails
         np.cumsum(masses, axis=1, out=masses)
         total = masses[:, -1] + 1
@@ -180,7 +185,7 @@ class CanonicalMechanism(TopKMechanism):
         There are ``binom(t - 1, k - 1)`` subsets for each tail t in k..d.
         """
         k, scale = self.k, self.scale
-        factorial = _log_factorials(below.size)
+        factorial = log_factorials(below.size)
         log_masses = _weighted(below[k - 1] - below[k - 1 :], scale, 1.0)
         log_masses += factorial[k - 1 :] - factorial[: below.size - k + 1] - factorial[k - 1]
         largest = float(log_masses.max())
@@ -202,9 +207,9 @@ class CanonicalMechanism(TopKMechanism):
         minus a sum of h logarithms of ``t - 2 - i``, so g is convex, and a chord between two of its points lies
         above it.
         """
-        k, scale, gamma = self.k, self.scale, self.gamma
+        k, scale, gamma, outside = self.k, self.scale, self.gamma, self._outside
         num_items = below.size
-        factorial = _log_factorials(num_items)
+        factorial = log_factorials(num_items)
         heads = np.arange(k)
         head_terms = self._head_terms(below) - factorial[k - 1 - heads]
         tails = np.arange(k + 1, num_items + 1)
@@ -253,7 +258,7 @@ class CanonicalMechanism(TopKMechanism):
                 return None
             head = int(np.searchsorted(given, generator.random() * given[-1], side="right"))
             head = min(head, k - 1)
-            loss = gamma * (below[tail - 1] - below[k - 1]) + (1 - gamma) * (below[k] - below[head])
+            loss = gamma * (below[tail - 1] - below[k - 1]) + (1 - gamma) * (below[outside] - below[head])
             return (head, tail - 1), math.exp(-float(loss) / scale)
 
         return propose, largest + math.log(below_top + top)
@@ -265,27 +270,11 @@ def _weighted(differences: FloatArray, scale: float, weight: float) -> FloatArra
         return np.maximum(differences / scale, -1e300) * weight
 
 
-@lru_cache(maxsize=4)
-def _log_factorials(size: int) -> FloatArray:
-    table: FloatArray = gammaln(np.arange(1, size + 1))
-    table.setflags(write=False)
-    return table
-
-
-def _log_counts(num_items: int, k: int) -> FloatArray:
-    """Return the logarithm ``[k, d - k]`` of the number of subsets with head h and tail k + 1 + column."""
-    factorial = _log_factorials(num_items)
-    heads = np.arange(k)[:, None]
-    tails = np.arange(k + 1, num_items + 1)[None, :]
-    log_counts: FloatArray = factorial[tails - heads - 2] - factorial[k - heads - 1] - factorial[tails - k - 1]
-    return log_counts
-
-
 @lru_cache(maxsize=16)
 def _subset_table(num_items: int, k: int) -> FloatArray | None:
     if k * (num_items - k) > _TABLE:
         return None
-    counts = _log_counts(num_items, k)
+    counts = log_counts(num_items, k)
     if float(counts.max()) > _LOG_LARGEST:
         return None
     table = np.rint(np.exp(counts)) if float(counts.max()) < 30 else np.exp(counts)

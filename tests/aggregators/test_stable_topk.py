@@ -359,6 +359,7 @@ def test_predicted_gap_is_that_of_the_test_where_the_choice_is_free() -> None:
     assert ndtr((found.votes - 1) / 10 + ndtri(1e-9)) >= 0.5
 
 
+@pytest.mark.slow
 def test_noise_is_split_for_the_narrowest_gap() -> None:
     target, panel = Target(epsilon=4.0, delta=1e-6, num_queries=100), Panel(60, 20)
     found = StableTopK.for_target(target, panel, delta_test=5e-10, answered=0.5)

@@ -7,7 +7,8 @@ import pytest
 
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Canonical, Joint, Peeling
-from pate.mechanisms.noise import Noise
+from pate.mechanisms.canonical import CanonicalLoss
+from pate.mechanisms.noise import Noise, seeded_generator
 from pate.testing.aggregators import AggregatorContract, Grid, Law
 from pate.votes import Panel, Votes
 from tests.aggregators.oracles import counts, sets_law
@@ -36,16 +37,19 @@ class _TopK(AggregatorContract):
 
 class TestCanonical(_TopK):
     gamma = 0.5
+    loss: CanonicalLoss = "lead"
 
     def make(self, relation: Relation) -> Aggregator:
-        return Canonical(k=self.k, scale_canonical=self.scale, gamma=self.gamma, neighboring_relation=relation)
+        return Canonical(
+            k=self.k, scale_canonical=self.scale, gamma=self.gamma, loss=self.loss, neighboring_relation=relation
+        )
 
     def law(self, votes: Votes, relation: Relation) -> Law:
-        utilities = oracles.subset_utilities(counts(votes), self.k, self.gamma)
+        utilities = oracles.subset_utilities(counts(votes), self.k, self.gamma, self.loss)
         return sets_law(oracles.sets(3, self.k), oracles.softmax(utilities / self.scale), 3)
 
     def malformed(self) -> list[dict[str, Any]]:
-        return [*super().malformed(), {"gamma": -0.1}, {"gamma": 1.1}]
+        return [*super().malformed(), {"gamma": -0.1}, {"gamma": 1.1}, {"loss": "paper"}]
 
 
 class TestCanonicalOne(TestCanonical):
@@ -106,6 +110,15 @@ class TestPeelingHalfLogistic(_NoisyPeeling):
     noise = "half_logistic"
 
 
+class TestCanonicalPublished(TestCanonical):
+    loss = "published"
+    loose_because = "no set of so few labels gains on those at the top by the whole window"
+
+    def test_the_loss_is_named_where_it_is_not_ours(self) -> None:
+        assert self.make(Relation.REPLACE_RECORD).title == "Canonical (k=2, published loss)"
+        assert TestCanonical().make(Relation.REPLACE_RECORD).title == "Canonical (k=2)"
+
+
 class TestPeelingOne(_TopK):
     k = 1
 
@@ -158,3 +171,17 @@ class TestJointExponential(TestJointOne):
 
     def malformed(self) -> list[dict[str, Any]]:
         return [*super().malformed(), {"noise_law": "laplace"}]
+
+
+def test_the_gap_needed_is_that_of_the_mechanism() -> None:
+    panel = Panel(200, 6)
+    for aggregator in (Canonical(k=2, scale_canonical=4.0), Peeling(k=2, scale_peel=4.0), Joint(k=2, scale_joint=4.0)):
+        votes, available, meaning = aggregator.gap_needed(panel, probability=0.9)
+        assert available == 200 and meaning.startswith(f"A gap of {votes:.1f} votes between the 2 most voted labels")
+        counts = np.tile([votes, 0, votes, 0, 0, 0], (4000, 1))
+        found = aggregator.mechanism()(counts, generator=seeded_generator(0))
+        right = (np.sort(found, axis=1) == [0, 2]).all(axis=1).mean()
+        # the gap of the joint mechanism is a bound
+        assert 0.885 < right < (1 if isinstance(aggregator, Joint) else 0.915)
+    with pytest.raises(ValueError, match=r"^Expected k <= 2 for 3 labels, got k=3$"):
+        Canonical(k=3, scale_canonical=1.0).gap_needed(Panel(9, 3), probability=0.5)

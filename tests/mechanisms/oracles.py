@@ -171,15 +171,24 @@ def _order_chance(scores: tuple[float, ...], chosen: tuple[float, ...], noise: s
     return float(mass.sum())
 
 
-def subset_utilities(scores: Scores, k: int, gamma: float) -> Array:
-    """Utility of every k-subset for the canonical mechanism."""
+def subset_utilities(scores: Scores, k: int, gamma: float, loss: str = "lead") -> Array:
+    """Utility of every k-subset for the canonical mechanism: by our loss, or by that of Shekelyan & Loukides (2022)."""
     x = list(scores)
-    return np.array(
-        [
-            gamma * min(x[i] for i in s) - (1 - gamma) * max(x[j] for j in range(len(x)) if j not in s)
-            for s in sets(len(x), k)
-        ]
-    )
+    if loss == "lead":
+        return np.array(
+            [
+                gamma * min(x[i] for i in s) - (1 - gamma) * max(x[j] for j in range(len(x)) if j not in s)
+                for s in sets(len(x), k)
+            ]
+        )
+    # their Algorithm 1: by head and tail, the top-k being that of head k - 1 and tail k
+    order = ranks(x)
+    utilities = []
+    for s in sets(len(x), k):
+        places = sorted(order.index(i) for i in s)
+        head = min(next((h for h in range(k) if places[h] != h), k), k - 1)
+        utilities.append(gamma * x[order[places[-1]]] - (1 - gamma) * x[order[head]])
+    return np.array(utilities)
 
 
 def sequence_losses(scores: Scores, k: int) -> Array:
@@ -210,16 +219,20 @@ def laplace_panels(scale: float, kinks: Scores) -> tuple[Array, Array]:
 
 
 def canonical_slow(
-    scores: Array, k: int, scale: float, gamma: float, noise: str, generator: np.random.Generator
+    scores: Array, k: int, scale: float, gamma: float, noise: str, generator: np.random.Generator, loss: str = "lead"
 ) -> list[int]:
-    """Shekelyan & Loukides (2022): for every class the largest noise of its members, then a uniform member."""
+    """Shekelyan & Loukides (2022): for every class the largest noise of its members, then a uniform member.
+
+    The loss is ours, or theirs if ``loss`` is ``published``.
+    """
     order = np.argsort(-scores, kind="stable")
     x = scores[order].astype(float)
     d = len(x)
     log_factorial = gammaln(np.arange(1, d + 1))
     tails = np.arange(k + 1, d + 1)
     head, tail = k, k
-    best = (gamma * x[k - 1] - (1 - gamma) * x[k]) / scale + _largest_of(np.zeros(1), noise, generator)[0]
+    outside = x[k] if loss == "lead" else x[k - 1]
+    best = (gamma * x[k - 1] - (1 - gamma) * outside) / scale + _largest_of(np.zeros(1), noise, generator)[0]
     for h in range(k):
         log_sizes = log_factorial[tails - h - 2] - log_factorial[k - h - 1] - log_factorial[tails - k - 1]
         noisy = (gamma * x[k:] - (1 - gamma) * x[h]) / scale + _largest_of(log_sizes, noise, generator)

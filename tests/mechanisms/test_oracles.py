@@ -28,6 +28,11 @@ SCALE, K, DRAWS = 1.5, 2, 3000
             False,
         ),
         (
+            lambda generator: oracles.canonical_slow(SCORES, K, SCALE, 0.3, "gumbel", generator, "published"),
+            oracles.softmax(oracles.subset_utilities(SCORES, K, 0.3, "published") / SCALE),
+            False,
+        ),
+        (
             lambda generator: oracles.joint_slow(SCORES, K, SCALE, generator),
             oracles.softmax(-oracles.sequence_losses(SCORES, K) / SCALE),
             True,
@@ -43,7 +48,7 @@ SCALE, K, DRAWS = 1.5, 2, 3000
             True,
         ),
     ],
-    ids=["canonical", "canonical_flip", "joint", "pnf_peel", "cdp_peel"],
+    ids=["canonical", "canonical_flip", "canonical_published", "joint", "pnf_peel", "cdp_peel"],
 )
 def test_slow_forms_follow_the_law(
     slow: Callable[[np.random.Generator], list[int]], law: oracles.Array, ordered: bool

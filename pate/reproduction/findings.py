@@ -1,0 +1,198 @@
+"""What a paper says beside what was found here, and the files that keep it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Any, Self
+
+import numpy as np
+from matplotlib.figure import Figure
+from PIL import Image
+
+from pate.runs.files import replacing, write_json
+from pate.validation import expect, expect_count
+
+Row = Mapping[str, str | int | float]
+
+_COLOURS = 256  # of a picture that is kept
+
+
+class Verdict(StrEnum):
+    """What became of a claim."""
+
+    REPRODUCED = "reproduced"
+    DIFFERENT = "reproduced with a difference"
+    REFUTED = "refuted"
+    UNTESTABLE = "not testable here"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One published value or statement, beside ours.
+
+    Args:
+        where: the place in the paper, such as ``Table 2, StableTopK, epsilon``.
+        published: what stands there, in a few words or a number with its unit.
+        ours: what was found, formatted from measured numbers, never typed by hand.
+        verdict: what became of the claim.
+        why: the reason of a difference, and a number that a reader can check by hand.
+    """
+
+    where: str
+    published: str
+    ours: str
+    verdict: Verdict
+    why: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "verdict", Verdict(self.verdict))
+        for each in fields(self):
+            text = getattr(self, each.name)
+            expect(text and "\n" not in text and "|" not in text, f"{each.name} in one line", **{each.name: text})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much is to be done.
+
+    Args:
+        full: as many trials and settings as the paper; otherwise as many as take a few minutes.
+        seed: seed of everything that is drawn. What is drawn with it is not private, nor is any of the data.
+        data: folder with ``topk/`` and ``multilabel/``, None if there is none.
+    """
+
+    full: bool = False
+    seed: int = 0
+    data: Path | None = None
+
+    def __post_init__(self) -> None:
+        expect_count(0, seed=self.seed)
+
+    @classmethod
+    def of_surroundings(cls, *, full: bool, seed: int) -> Self:
+        """Return the effort with the data folder that ``PATE_DATA`` names, if it does."""
+        named = os.environ.get("PATE_DATA")
+        return cls(full=full, seed=seed, data=Path(named) if named else None)
+
+    def trials(self, quick: int, full: int) -> int:
+        """Return the number of trials of the form that is run."""
+        return full if self.full else quick
+
+    def generator(self, *place: int) -> np.random.Generator:
+        """Return the generator of one place, so that no place depends on what was run before it."""
+        return np.random.default_rng([self.seed, *place])
+
+    def path(self, name: str) -> Path:
+        """Return a file of the data folder.
+
+        Raises:
+            FileNotFoundError: if there is no such folder or file.
+        """
+        if self.data is None or not (self.data / name).is_file():
+            raise FileNotFoundError(f"Expected PATE_DATA to name a folder that holds {name}, got PATE_DATA={self.data}")
+        return self.data / name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A table or figure of a paper as it came out here.
+
+    Args:
+        title: what was made again, such as ``Figure 1(a): the 15 states with most new cases``.
+        paper: authors, year and title.
+        method: how it was made, in Markdown: data, mechanisms, relation, how each setting was chosen, trials, and how a
+            reader checks a number by hand.
+        claims: what the paper says of it, at least one.
+        rows: the numbers behind the picture, one table with the same columns in every row.
+        picture: the figure, if there is one.
+        caption: one line under the picture.
+    """
+
+    title: str
+    paper: str
+    method: str
+    claims: tuple[Claim, ...]
+    rows: Sequence[Row]
+    picture: Figure | None = field(default=None, compare=False)
+    caption: str = ""
+
+    def __post_init__(self) -> None:
+        expect(self.claims, "at least one claim", claims=self.claims)
+        expect(self.rows, "at least one row", rows=self.rows)
+        columns = list(self.rows[0])
+        for row in self.rows:
+            expect(list(row) == columns, f"the columns {columns} in every row", columns=list(row))
+        expect(bool(self.caption) == (self.picture is not None), "a caption of a picture", caption=self.caption)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """A `Finding` that was written to a folder.
+
+    Args:
+        name: its files are ``<name>.json``, ``<name>.csv`` and, with a picture, ``<name>.png``.
+        seconds: how long it took.
+        full: whether it is the full form.
+        seed: the seed of what was drawn.
+    """
+
+    name: str
+    title: str
+    paper: str
+    method: str
+    claims: tuple[Claim, ...]
+    caption: str
+    seconds: float
+    full: bool
+    seed: int
+
+
+def keep(folder: Path, name: str, finding: Finding, effort: Effort, seconds: float) -> None:
+    """Write a finding to ``folder``: what was found, its numbers and its picture."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with replacing(folder / f"{name}.csv", "w") as file:
+        writer = csv.DictWriter(file, fieldnames=list(finding.rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({key: _short(value) for key, value in row.items()} for row in finding.rows)
+    if finding.picture is not None:
+        with replacing(folder / f"{name}.png") as file:
+            _save_picture(finding.picture, file)
+    claims = [{each.name: str(getattr(claim, each.name)) for each in fields(Claim)} for claim in finding.claims]
+    known = {"title": finding.title, "paper": finding.paper, "method": finding.method, "caption": finding.caption}
+    done = {"seconds": round(seconds, 1), "full": effort.full, "seed": effort.seed}
+    write_json(folder / f"{name}.json", known | {"claims": claims} | done)
+
+
+def kept(folder: Path) -> list[Kept]:
+    """Return the findings of ``folder`` by paper and name.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        said: dict[str, Any] = json.loads(path.read_text())
+        claims = tuple(Claim(**claim) for claim in said.pop("claims"))
+        found.append(Kept(name=path.stem, claims=claims, **said))
+    expect(found, "findings of scripts/reproduce_*.py", folder=str(folder))
+    return sorted(found, key=lambda each: (each.paper, each.name))
+
+
+def _save_picture(picture: Figure, file: IO[Any]) -> None:
+    """Write a picture with as few colours as its lines need, which takes a third of the space."""
+    drawn = io.BytesIO()
+    picture.savefig(drawn, format="png", dpi=110, metadata={"Software": None})
+    few = Image.open(drawn).convert("RGB").quantize(_COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    few.save(file, "PNG", optimize=True)
+
+
+def _short(value: str | int | float) -> str | int | float:
+    """Return a number with the digits that noise of the machine leaves alone."""
+    return float(f"{value:.6g}") if isinstance(value, float) else value

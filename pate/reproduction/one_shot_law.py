@@ -1,0 +1,135 @@
+"""How likely noise that is added once gives a top-k, great or good set: integrals in place of trials.
+
+Let h of the best items have to be in the set, let t be the last rank allowed, and let V be the largest noisy score that
+is left out. The set passes if the h items lie above V, just ``k - h`` of the ranks h + 1..t do, and none beyond t does.
+Given V these are independent, so the probability is one integral over V, of products over the items and of the law of a
+sum of independent coins.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.signal import fftconvolve
+
+from pate.mechanisms.noise import Noise, expect_noise
+from pate.typing import FloatArray
+from pate.validation import expect, expect_count, expect_positive
+
+_REACH = 45.0  # scales from the k-th score beyond which nothing has a probability that float64 adds to 1
+_STEP = 0.1  # scales between the points of the integral
+_LOST = -23.0  # log of a probability that is taken for 0
+_SURE = 1e-12  # chance of a coin that is taken for 0, or for 1 if it is that of the other side
+
+
+def probability_within(scores: FloatArray, *, k: int, scale: float, noise: Noise, head: int, tail: int) -> float:
+    """Return how likely the set of `pate.mechanisms.NoisyTopK` has the ``head`` best items and none beyond ``tail``.
+
+    With Gumbel noise it is as likely for `pate.mechanisms.GumbelPeeling`, whose set has the same law.
+
+    Args:
+        scores: ``[d]``, in descending order.
+        k: size of the set, 1..d-1.
+        scale: scale of the noise, in votes.
+        noise: name of the noise.
+        head: number of items that have to be in the set, 0..k.
+        tail: last rank that the set may have, k..d.
+
+    Raises:
+        ValueError: on ascending scores, ``scale <= 0``, an unknown noise, or numbers outside of their range.
+    """
+    expect_count(1, k=k)
+    expect(k < scores.size, f"k < {scores.size}", k=k)
+    expect_positive(scale=scale)
+    expect_noise(noise)
+    expect(0 <= head <= k <= tail <= scores.size, f"0 <= head <= {k} <= tail <= {scores.size}", head=head, tail=tail)
+    expect((np.diff(scores) <= 0).all(), "scores in descending order", scores="others")
+    return _within((scores - scores[k - 1]) / scale, k, head, tail, noise)
+
+
+def log_survival(values: FloatArray, noise: Noise) -> FloatArray:
+    """Return the logarithm of the probability that noise of scale 1 exceeds ``values``, of any shape."""
+    if noise == "gumbel":
+        return _log_of_rest(-np.exp(-np.maximum(values, -700.0)))
+    if noise == "exponential":
+        above: FloatArray = np.maximum(values, 0.0)
+        return -above
+    if noise == "laplace":
+        below = np.log1p(-np.exp(np.minimum(values, 0.0)) / 2)
+        survival: FloatArray = np.where(values > 0, -values - np.log(2.0), below)
+        return survival
+    if noise == "logistic":
+        negative: FloatArray = np.logaddexp(0.0, values)
+        return -negative
+    folded: FloatArray = np.log(2.0) - np.logaddexp(0.0, np.maximum(values, 0.0))
+    return folded
+
+
+def log_distribution(values: FloatArray, noise: Noise) -> FloatArray:
+    """Return the logarithm of the probability that noise of scale 1 is at most ``values``, of any shape."""
+    if noise == "gumbel":
+        below: FloatArray = -np.exp(-np.maximum(values, -700.0))
+        return below
+    if noise in ("laplace", "logistic"):  # symmetric
+        return log_survival(-values, noise)
+    return _log_of_rest(log_survival(values, noise))
+
+
+def _log_of_rest(log_probability: FloatArray) -> FloatArray:
+    """Return the logarithm of 1 minus a probability."""
+    with np.errstate(divide="ignore"):
+        rest: FloatArray = np.log(-np.expm1(log_probability))
+    return rest
+
+
+def _within(distances: FloatArray, k: int, head: int, tail: int, noise: Noise) -> float:
+    """Integrate over the largest noisy score that is left out, in scales above the k-th score."""
+    at = np.arange(-_REACH, _REACH + _STEP, _STEP)
+    log_heads = log_survival(at[:, None] - distances[:head], noise).sum(axis=1)
+    at, log_heads = at[log_heads > _LOST], log_heads[log_heads > _LOST]
+    values, counts = np.unique(distances[tail:], return_counts=True)
+    log_rest = np.zeros(at.size)
+    if values.size:
+        # first where the best of them alone allows it, then all of them
+        log_rest = counts[-1] * log_distribution(at - values[-1], noise)
+        near = log_rest > _LOST
+        log_rest[~near] = -np.inf
+        log_rest[near] = log_distribution(at[near, None] - values, noise) @ counts
+    held = np.flatnonzero(log_rest > _LOST)
+    if not held.size:
+        return 0.0
+    kept = slice(max(int(held[0]) - 1, 0), None)  # from the last point of next to no mass
+    heads, rest = np.exp(log_heads[kept]), np.exp(log_rest[kept])
+    chances = np.exp(log_survival(at[kept, None] - distances[head:tail], noise))
+    sure = (chances >= 1 - _SURE).all(axis=0)
+    sizes = _sizes(chances[:, ~sure & (chances > _SURE).any(axis=0)])
+    missing = k - head - int(sure.sum())
+    just = sizes[:, missing] if 0 <= missing < sizes.shape[1] else np.zeros(len(sizes))
+    more = sizes[:, max(missing + 1, 0) :].sum(axis=1)
+
+    def integral(stride: int) -> float:
+        heads_, rest_, just_, more_ = (each[::stride] for each in (heads, rest, just, more))
+        return float((_middle(heads_ * rest_) * -np.diff(more_) + _middle(heads_ * just_) * np.diff(rest_)).sum())
+
+    # the error falls with the square of the step: from two steps that of both is known
+    found = (4 * integral(1) - integral(2)) / 3 + float(heads[0] * rest[0] * just[0])
+    return min(max(found, 0.0), 1.0)
+
+
+def _middle(values: FloatArray) -> FloatArray:
+    between: FloatArray = (values[1:] + values[:-1]) / 2
+    return between
+
+
+def _sizes(chances: FloatArray) -> FloatArray:
+    """Return the law ``[n, m + 1]`` of the number of heads of m independent coins ``[n, m]``, by products in pairs."""
+    laws = np.stack((1 - chances, chances), axis=2)
+    if not laws.shape[1]:
+        return np.ones((len(chances), 1))
+    size = chances.shape[1] + 1
+    while laws.shape[1] > 1:
+        if laws.shape[1] % 2:
+            surely_none = np.zeros((len(laws), 1, laws.shape[2]))
+            surely_none[:, :, 0] = 1
+            laws = np.concatenate((laws, surely_none), axis=1)
+        laws = np.maximum(fftconvolve(laws[:, ::2], laws[:, 1::2], axes=2), 0.0)
+    return laws[:, 0, :size]

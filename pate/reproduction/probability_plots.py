@@ -1,0 +1,49 @@
+"""Panels of curves: one colour for each mechanism, one kind of line for each measure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from pate.reproduction.findings import Row
+
+Dashes = Literal["-", "--", ":"]
+
+
+def panels(number: int, columns: int, labels: tuple[str, str], height: float = 2.4) -> tuple[Figure, list[Axes]]:
+    """Return a figure of so many panels and its axes, with labels at the left and at the foot of each column."""
+    lines = math.ceil(number / columns)
+    figure = Figure(figsize=(3.4 * columns, height * lines + 0.8), layout="constrained")
+    axes = list(figure.subplots(lines, columns, squeeze=False).ravel())
+    for place, axis in enumerate(axes):
+        axis.grid(alpha=0.25)
+        if place >= number:
+            axis.set_axis_off()
+        if place % columns == 0:
+            axis.set_ylabel(labels[1])
+        if number - columns <= place:
+            axis.set_xlabel(labels[0])
+    return figure, axes[:number]
+
+
+def draw_measures(
+    axis: Axes, rows: Sequence[Row], horizontal: str, colours: Mapping[str, str], dashes: Mapping[str, Dashes]
+) -> None:
+    """Draw each column of ``dashes`` against the column ``horizontal``, for each mechanism of ``colours``."""
+    for name, colour in colours.items():
+        own = [row for row in rows if row["mechanism"] == name]
+        at = [float(row[horizontal]) for row in own]
+        for column, kind in dashes.items():
+            axis.plot(at, [float(row[column]) for row in own], kind, color=colour, linewidth=1.4)
+
+
+def legend(figure: Figure, colours: Mapping[str, str], dashes: Mapping[str, Dashes], columns: int = 4) -> None:
+    """Add one legend below all panels, of colours and of kinds of lines."""
+    handles = [Line2D([], [], color=colour, label=name) for name, colour in colours.items()]
+    handles += [Line2D([], [], color="black", linestyle=kind, label=name) for name, kind in dashes.items()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=8)

@@ -1,0 +1,18 @@
+"""Make the figures of errors against k of Gillenwater et al. (2022) again, on the counts at hand.
+
+PATE_DATA=data python scripts/reproduce_gillenwater_errors.py [--full]
+"""
+
+from collections.abc import Sequence
+
+from pate.reproduction.gillenwater_figures import errors
+from pate.reproduction.script import reproduce
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make it, and keep what is found."""
+    reproduce("gillenwater_errors", __doc__, errors, arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Errors, places and the pruned table of the joint mechanism."""
+
+import itertools
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pate.accounting import RDPAccountant
+from pate.mechanisms import GumbelPeeling
+from pate.reproduction import Effort, Verdict, gillenwater_figures, pruned_joint
+from pate.reproduction.gillenwater import (
+    DELTA,
+    EPSILON,
+    RELATION,
+    RIVALS,
+    VECTORS,
+    Rival,
+    error_place,
+    round_epsilon,
+    trial_rows,
+)
+from tests.mechanisms import oracles
+
+COUNTS = np.array([7, 5, 5, 2, 0])
+FLAT = np.arange(100)
+
+
+@pytest.mark.parametrize("k", [1, 5, 195])
+def test_rounds_of_cdp_peel_spend_the_budget_by_the_published_conversion(k: int) -> None:
+    rho = k * round_epsilon(k) ** 2 / 8
+    published = rho + 2 * math.sqrt(rho * math.log(1 / DELTA))
+    assert published == pytest.approx(EPSILON) if k > 50 else published >= EPSILON
+    spent = RDPAccountant(relation=RELATION)
+    spent.compose(GumbelPeeling(k=k, scale=1 / round_epsilon(k)).event(RELATION))
+    assert spent.get_epsilon(delta=DELTA) <= EPSILON
+
+
+def test_the_place_of_the_largest_error_by_hand() -> None:
+    # lost are 0, 0, 3 and then 2, 0, -2 votes
+    chosen = np.array([[0, 1, 3], [1, 2, 0]])
+    assert error_place(np.tile(COUNTS, (2, 1)), chosen).tolist() == [3, 1]
+
+
+@pytest.mark.parametrize("rival", RIVALS, ids=lambda each: each.name)
+def test_rivals_return_the_best_of_far_apart_counts(rival: Rival) -> None:
+    counts = np.tile(np.array([0, 10**7, 3 * 10**7, 2 * 10**7]), (5, 1))
+    found = rival.draw(counts, 2, np.random.default_rng(0))
+    assert found.tolist() == [[2, 3]] * 5
+
+
+def test_rows_have_quartiles_and_the_same_seeds_the_same_numbers() -> None:
+    rows = trial_rows("GAMES", FLAT, [5], 9, Effort(seed=3), lambda: None)
+    assert [row["mechanism"] for row in rows] == [rival.name for rival in RIVALS]
+    for row in rows:
+        assert float(row["l_inf_low"]) <= float(row["l_inf_median"]) <= float(row["l_1_high"])
+    assert rows == trial_rows("GAMES", FLAT, [5], 9, Effort(seed=3), lambda: None)
+    assert rows != trial_rows("GAMES", FLAT, [5], 9, Effort(seed=4), lambda: None)
+
+
+@pytest.mark.parametrize("limit", [1, 3, 6, 20])
+def test_the_table_counts_all_sequences(limit: int) -> None:
+    expected: Counter[tuple[int, int]] = Counter()
+    for sequence in itertools.permutations(range(COUNTS.size), 3):
+        lost = np.minimum(np.maximum(COUNTS[:3] - COUNTS[list(sequence)], 0), limit)
+        expected[int(lost.max()), int(lost.argmax())] += 1
+    with np.errstate(divide="ignore"):
+        found = np.exp(pruned_joint.log_loss_counts(COUNTS, 3, limit))
+    assert found.sum() == pytest.approx(60)
+    for place, number in expected.items():
+        assert found[place] == pytest.approx(number), place
+
+
+def test_the_pruned_table_draws_from_the_law_of_the_joint_mechanism() -> None:
+    epsilon, generator, trials = 0.8, np.random.default_rng(5), 3000
+    law = oracles.softmax(-epsilon / 2 * oracles.sequence_losses(COUNTS.tolist(), 2))
+    places = {tuple(sequence): place for place, sequence in enumerate(oracles.sequences(COUNTS.size, 2))}
+    drawn = np.zeros(law.size)
+    for _ in range(trials):
+        drawn[places[tuple(pruned_joint.draw(COUNTS, 2, epsilon, 1e-6, generator).tolist())]] += 1
+    deviations = (drawn - trials * law) / np.sqrt(trials * law * (1 - law))
+    assert np.abs(deviations).max() < 4.5
+    # the negative control: at another epsilon the law is another one
+    other = oracles.softmax(-oracles.sequence_losses(COUNTS.tolist(), 2))
+    assert np.abs((drawn - trials * other) / np.sqrt(trials * other * (1 - other))).max() > 6
+
+
+def test_the_cut_by_hand() -> None:
+    # 5 * 4 sequences, a thousandth
+    assert pruned_joint.cut(k=2, num_items=5, epsilon=0.5, beta=1e-3) == math.ceil(4 * math.log(20_000))
+
+
+@pytest.fixture
+def effort(tmp_path: Path) -> Effort:
+    """A data folder of counts that are few, but more than the largest k."""
+    (tmp_path / "topk").mkdir()
+    for file in VECTORS.values():
+        np.save(tmp_path / "topk" / file, np.random.default_rng(1).permutation(np.arange(1100) ** 2))
+    return Effort(data=tmp_path)
+
+
+def test_gaps_and_histograms_of_small_vectors(effort: Effort) -> None:
+    found = gillenwater_figures.vectors(effort)
+    assert found.claims[0].verdict is Verdict.REPRODUCED
+    # between squares the gaps are odd numbers
+    assert [row["gap"] for row in found.rows[:3]] == [2197, 2195, 2193]
+
+
+@pytest.mark.slow
+def test_figures_of_small_vectors(effort: Effort) -> None:
+    errors, places = gillenwater_figures.errors(effort), gillenwater_figures.places(effort)
+    times = gillenwater_figures.times(effort, oracles.joint_slow)
+    assert errors.claims[-1].verdict is Verdict.REPRODUCED
+    assert len(errors.rows) == 3 * 10 * 5 and "place_median" in places.rows[0]
+    assert {row["k"] for row in times.rows} == {10, 50, 100, 200, 500, 1000}
+    assert all(float(row["milliseconds"]) > 0 for row in times.rows)

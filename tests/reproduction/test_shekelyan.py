@@ -1,0 +1,111 @@
+"""Budgets at a probability, the arrows of plots, and the claims made of them."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pate.mechanisms import NoisyTopK, grade
+from pate.reproduction import Effort, Verdict, shekelyan_figures
+from pate.reproduction.shekelyan import (
+    CONTENDERS,
+    GRADES,
+    SURE,
+    VECTORS,
+    Contender,
+    Crossing,
+    arrow,
+    curves,
+    epsilon_at,
+    load,
+    ratio,
+)
+
+SCORES = np.concatenate((np.linspace(300, 200, 10), np.linspace(120, 0, 30)))
+
+
+@pytest.mark.parametrize("contender", CONTENDERS, ids=lambda each: each.name)
+def test_the_budget_gives_the_probability(contender: Contender) -> None:
+    epsilon = epsilon_at(contender, SCORES, 10, "top")
+    assert contender.probability(SCORES, 10, epsilon, "top") == pytest.approx(SURE, abs=1e-4)
+    reached = [contender.probability(SCORES, 10, epsilon, each) for each in GRADES]
+    assert reached == sorted(reached)
+
+
+def test_one_shot_is_what_is_drawn() -> None:
+    one_shot = next(each for each in CONTENDERS if each.name == "one-shot exponential")
+    rows = np.tile(SCORES, (20_000, 1))
+    drawn = grade(rows, NoisyTopK(k=10, scale=10 / 0.6, noise="exponential")(rows, generator=np.random.default_rng(0)))
+    for name, values in zip(GRADES, drawn, strict=True):
+        expected = one_shot.probability(SCORES, 10, 0.6, name)
+        deviation = math.sqrt(expected * (1 - expected) / len(rows)) + 1e-4
+        assert abs(values.mean() - expected) < 4 * deviation, name
+
+
+def test_by_hand_the_lead_saves_half_of_the_budget_where_it_is_all_that_counts() -> None:
+    """Two scores, k = 1: ours has odds exp(epsilon gap), the published loss exp(epsilon gap / 2)."""
+    scores = np.array([10.0, 0.0])
+    log_odds = math.log(SURE / (1 - SURE))
+    epsilons = {each.name: epsilon_at(each, scores, 1, "top") for each in CONTENDERS[:2]}
+    assert epsilons["canonical (ours)"] == pytest.approx(log_odds / 10, rel=2e-3)
+    assert epsilons["canonical"] == pytest.approx(2 * log_odds / 10, rel=2e-3)
+
+
+def test_arrows_never_exceed_99() -> None:
+    assert arrow(1.0) == pytest.approx(1.0)
+    assert arrow(54.0) == pytest.approx((0.01 + 0.99 * 54) / (0.99 + 0.54))
+    assert 98 < arrow(1e6) < 99
+
+
+def test_curves_run_from_never_to_always() -> None:
+    told: list[int] = []
+    rows, crossings = curves(CONTENDERS[:2], SCORES, 10, 5, lambda: told.append(1))
+    assert len(rows) == 10 and len(told) == 2 and len(crossings) == 6
+    assert float(rows[0]["top"]) < 0.01 and float(rows[4]["top"]) == pytest.approx(0.9995, abs=1e-4)
+    assert ratio(crossings, 10, "top", "canonical", "canonical (ours)") > 1
+
+
+def crossings(times: float) -> list[Crossing]:
+    epsilons = {"canonical (ours)": 0.5, "canonical": 1.0, "canonical, gamma 1": 2.0}
+    epsilons |= {"one-shot exponential": times, "peeling": 2 * times}
+    return [Crossing(name, 100, grade, epsilon) for name, epsilon in epsilons.items() for grade in GRADES]
+
+
+def test_claims_follow_from_the_budgets() -> None:
+    near = shekelyan_figures._arrow_claim(crossings(54.0), 100)
+    assert near.verdict is Verdict.DIFFERENT and near.ours.startswith("54.0 times less")
+    assert shekelyan_figures._arrow_claim(crossings(20.0), 100).verdict is Verdict.REFUTED
+    assert shekelyan_figures._least_claim("all", {"A": crossings(3.0)}).verdict is Verdict.REPRODUCED
+    assert shekelyan_figures._least_claim("all", {"A": crossings(0.9)}).verdict is Verdict.DIFFERENT
+
+
+@pytest.fixture
+def effort(tmp_path: Path) -> Effort:
+    """A data folder of small vectors under the names of the large ones."""
+    (tmp_path / "topk").mkdir()
+    generator = np.random.default_rng(1)
+    for file in VECTORS.values():
+        np.save(tmp_path / "topk" / file, generator.permutation(np.arange(130) ** 2))
+    return Effort(data=tmp_path)
+
+
+def test_scores_are_loaded_in_descending_order(effort: Effort) -> None:
+    assert (np.diff(load(effort.path("topk/HEPTH.n4096.npy"))) < 0).all()
+
+
+@pytest.mark.slow
+def test_figures_of_small_vectors(effort: Effort, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shekelyan_figures, "PUBLISHED_TIMES", {100: 34, 10: 6, 20: 1})
+    found = [make(effort) for make in (shekelyan_figures.netflix, shekelyan_figures.vectors, shekelyan_figures.noises)]
+    assert [len(each.claims) for each in found] == [5, 2, 1]
+    assert {row["vector"] for row in found[1].rows} == {*VECTORS} - {"NETFLIX"}
+    assert all(each.picture is not None for each in found)
+
+
+@pytest.mark.slow
+def test_the_figure_of_zipfs_law() -> None:
+    found = shekelyan_figures.zipf(Effort())
+    assert found.claims[0].verdict is Verdict.REPRODUCED
+    last = [row for row in found.rows if row["exponent"] == 1.0]
+    assert all(float(row["good"]) > 0.99 for row in last)
