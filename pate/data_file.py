@@ -33,7 +33,7 @@ def load_data(run: Run) -> DataSource:
 
 
 def describe_data(source: DataSource) -> Json:
-    """Return what a ``data.yaml`` says of a source, in the resolved form that a run keeps.
+    """Return what a ``data.yaml`` says of a source, in the resolved form that a run keeps: with absolute paths.
 
     Raises ``ValueError`` if its arguments are not what a file can hold, such as paths, numbers and texts.
     """
@@ -46,8 +46,8 @@ def describe_data(source: DataSource) -> Json:
         parsed = parser.parse_object({"data": described})
     except ArgumentError as error:
         raise ValueError(f"Expected a source of records that data.yaml can describe, got {error}") from None
-    content: Json = yaml.safe_load(parser.dump(parsed, skip_unset=False))["data"]
-    return content
+    absolute_paths(parsed.data)
+    return _dumped(parser, parsed)
 
 
 def read_data(path: Path) -> tuple[Json, DataSource]:

@@ -15,7 +15,7 @@ from pate.aggregators.rounds import Rounds
 from pate.configuration import configuration_of
 from pate.data.source import DataSource
 from pate.data_file import describe_data, load_data
-from pate.runs import LABEL, METRICS, REFERENCES, TEACHERS_FIT, TEACHERS_VOTE, Json, Run
+from pate.runs import LABEL, METRICS, MODEL, REFERENCES, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Json, Run
 from pate.runs.locks import locked
 from pate.runs.released import ReleasedLabels
 from pate.stages import label as labelling
@@ -29,6 +29,7 @@ from pate.vote_store import VoteManifest, finished_votes
 
 if TYPE_CHECKING:
     from pate.stages.student_steps import StudentPlan
+    from pate.student.carried import CarriedStudent
     from pate.teachers.plan import CurveFormat, TeacherPlan
 
 
@@ -187,6 +188,19 @@ class Pipeline:
 
         with self._opened({}) as run:
             return test_student(run)
+
+    def student(self, *, device: str = "cpu") -> CarriedStudent:
+        """Return the student, to predict the labels of new samples; it needs neither the run nor its data. PUBLIC.
+
+        Args:
+            device: torch's name of where it computes, such as ``cuda``.
+
+        Raises:
+            ValueError: in one line, if there is no student, or it could not be carried out of its run.
+        """
+        from pate.student.carried import load_student
+
+        return load_student(self.folder / STUDENT.outputs[0] / MODEL, device=device)
 
     def references(self) -> dict[str, Any]:
         """Measure, on the test set, what the student is compared with. PRIVATE: for data that may be looked at.

@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 
 import pate
-from models import Linear
 from pate.data import CelebA, PublicPCA
 from pate.data.faces import write_celeba_folder
+from pate.models import Linear
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -63,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     # public from here on: as many students as you like
     run.fit_student(pate.StudentPlan(network=Linear, trainer={"enable_model_summary": False}))
+    # run.student().predict(["new.jpg"]) labels new pictures
     figures = run.test_student()
     for name, title in (("student", "the student"), ("released_constant", "always the same answer")):
         found = figures[name]

@@ -69,6 +69,7 @@ def expect_no_framework(*commands: tuple[list[str], int]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_commands_that_train_nothing_need_no_torch(copied: Path) -> None:
     ends = (("--help", 0), ("--num_querys=3", 2))
     words = ["label", "--config", f"{copied}/public/label.yaml", "--run", str(copied), "--num_queries=20"]
@@ -84,6 +85,7 @@ def test_the_command_is_installed() -> None:
     assert subprocess.run([command, "teach"], capture_output=True).returncode == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["plan", "--help"]], ids=" ".join)
 @pytest.mark.parametrize("merged", [False, True], ids=["stdout", "both"])
 def test_a_reader_that_leaves_ends_a_command_quietly(words: list[str], merged: bool) -> None:

@@ -13,12 +13,13 @@ import torch
 from torch import nn
 
 from models import MLP, Linear
-from pate.aggregators import ClippedVotes, StableTopK
+from pate.aggregators import Aggregator, ClippedVotes, StableTopK
 from pate.configuration import as_configured, configuration_of, settings_from
 from pate.data import Arrays, CelebA, DataSource, PublicPCA
 from pate.data.records import Records, Role
 from pate.data_file import describe_data
 from pate.described import Described, path_of, plain
+from pate.runs.renamed import same_class
 from pate.teachers.losses import FocalLoss
 from pate.teachers.plan import NetworkFactory, OptimizerFactory, TeacherPlan
 
@@ -172,3 +173,19 @@ def test_settings_that_cannot_be_used_are_told_in_one_line(content: dict[str, An
     with pytest.raises(ValueError, match=message) as error:
         settings_from(TeacherPlan, whole | content)
     assert "\n" not in str(error.value)
+
+
+def named(base: type[object]) -> list[type[object]]:
+    below: list[type[object]] = base.__subclasses__()
+    return [each for kind in below for each in (kind, *named(kind))]
+
+
+def test_a_class_of_the_package_is_known_by_its_name() -> None:
+    """Settings compare paths of the package by their last word, which may therefore not stand for two classes."""
+    kinds = {kind for base in (Aggregator, Described, nn.Module) for kind in named(base)}
+    own = [kind.__name__ for kind in kinds if kind.__module__.startswith("pate.") and kind.__name__[0] != "_"]
+    assert len(own) > 20
+    assert sorted(own) == sorted(set(own))
+    assert same_class("pate.StableTopK", "pate.aggregators.stable_topk.StableTopK")
+    assert not same_class("pate.StableTopK", "pate.NoisyVotes")
+    assert not same_class("other.StableTopK", "pate.StableTopK")

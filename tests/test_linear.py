@@ -232,6 +232,7 @@ def test_a_student_is_its_weights() -> None:
 GAINS = arrays(np.float64, st.integers(1, 12), elements=st.floats(-100, 100, allow_subnormal=False))
 
 
+@pytest.mark.slow
 @given(GAINS, st.data())
 def test_departures_are_the_most_that_gain_together(gains: np.ndarray, data: st.DataObject) -> None:
     squares = data.draw(arrays(np.float64, len(gains), elements=st.floats(1e-3, 1e4)))

@@ -45,6 +45,7 @@ def test_pooling_before_relu_changes_nothing(groups: int) -> None:
         assert torch.allclose(here, there, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_file_of_weights(tmp_path: object) -> None:
     first = models.ResNet50((3, 32, 32), 7)
     assert all("running_mean" not in name for name in first.state_dict())

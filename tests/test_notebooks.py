@@ -15,7 +15,7 @@ MOST_LINES = 40
 # what is smaller here than in the docs
 SMALLER = {
     "pipeline": {"12_000, 480": "400, 12", "PublicPCA(64)": "PublicPCA(8)", "num_steps=30": "num_steps=3"},
-    "mechanisms": {"DRAWS = 2000": "DRAWS = 100", "(1.0, 4.0)": "(4.0,)"},
+    "mechanisms": {"DRAWS = 2000": "DRAWS = 100", "(2.0, 4.0)": "(4.0,)"},
 }
 
 
@@ -36,6 +36,7 @@ def test_they_are_short_and_hold_no_outputs(name: str) -> None:
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALLER)
 def test_their_cells_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -20,7 +20,7 @@ from pate.aggregators import StableTopK
 from pate.data import Arrays
 from pate.runs import TEACHERS_FIT, Run
 from tests.commands.test_run import everything
-from tests.conftest import copy_run
+from tests.conftest import copy_run, make_arrays
 
 # what `recipe` of the tests says; its Adam takes on the weight decay of the default optimizer
 PLAN = pate.TeacherPlan(
@@ -67,6 +67,7 @@ def made(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_it_leaves_what_the_commands_leave(finished: Path, made: Path) -> None:
     first, second = everything(finished), everything(made)
     of_references = {name for name in first if "references" in name or "predictions" in name}
@@ -87,6 +88,7 @@ def test_it_leaves_what_the_commands_leave(finished: Path, made: Path) -> None:
     assert told[0] == told[1]
 
 
+@pytest.mark.slow
 def test_the_command_goes_on_with_it(made: Path, finished: Path, tmp_path: Path) -> None:
     copy = copy_run(made, tmp_path / "run")
     before = everything(copy)
@@ -96,6 +98,7 @@ def test_the_command_goes_on_with_it(made: Path, finished: Path, tmp_path: Path)
     assert len(read_ledger(copy / "ledger.sqlite").entries) == 1
 
 
+@pytest.mark.slow
 def test_it_goes_on_with_the_command(copied: Path, finished: Path) -> None:
     before = everything(copied)
     figures = run_all(pate.Pipeline(copied, Arrays(finished.parent / "data.npz")))
@@ -105,6 +108,7 @@ def test_it_goes_on_with_the_command(copied: Path, finished: Path) -> None:
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 1
 
 
+@pytest.mark.slow
 def test_teachers_that_were_killed_go_on(finished: Path, made: Path, tmp_path: Path) -> None:
     """A share of them is what a killed process leaves; who finishes does not matter."""
     root = tmp_path / "run"
@@ -127,6 +131,7 @@ def released(root: Path, aggregator: type[pate.Aggregator] | None) -> pate.Relea
     return pipeline.label(**given) if aggregator is None else pipeline.label(aggregator, **given)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aggregator", [None, StableTopK, pate.NoisyVotes])
 def test_a_target_is_met_as_by_the_command(
     aggregator: type[pate.Aggregator] | None, copied: Path, tmp_path: Path
@@ -166,6 +171,30 @@ def test_labels_come_with_their_statement(copied: Path) -> None:
     assert given.labels.shape == (80, 4)
     assert given.describe() == (copied / "public" / "privacy.txt").read_text()
     pate.verify_statement(dict(given.statement))
+
+
+def test_the_student_predicts(copied: Path) -> None:
+    pipeline = pate.Pipeline(copied)
+    arrays = make_arrays()
+    with np.load(copied / "public" / "student" / "predictions.npz") as known:
+        np.testing.assert_allclose(
+            pipeline.student().predict_proba(arrays["X"][500:]), known["probabilities"], rtol=1e-5
+        )
+
+
+def test_data_beside_the_program_are_found_from_any_folder(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relative path means the same file later, as it does for the command."""
+    monkeypatch.chdir(finished.parent)
+    pipeline = pate.Pipeline(tmp_path / "run", Arrays(Path("data.npz")), ledger=tmp_path / "ledger.sqlite")
+    pipeline.fit_teachers(PLAN)
+    assert f"path: {finished.parent / 'data.npz'}" in (tmp_path / "run" / "data.yaml").read_text()
+    monkeypatch.chdir(tmp_path)
+    words = [f"--config={finished.parent}/recipe/{part}.yaml" for part in ("data", "teachers")]
+    words += [f"--ledger={tmp_path}/ledger.sqlite", "--run", str(tmp_path / "run")]
+    assert cli.main(["teachers", "fit", *words]) == 0
+    pate.Pipeline(tmp_path / "run").vote()
 
 
 def test_references(copied: Path, finished: Path) -> None:
@@ -223,6 +252,10 @@ def of_no_student(root: Path, data: Path) -> None:
     pate.Pipeline(root).test_student()
 
 
+def of_no_model(root: Path, data: Path) -> None:
+    pate.Pipeline(root).student()
+
+
 def of_no_references(root: Path, data: Path) -> None:
     pate.Pipeline(root).references()
 
@@ -236,6 +269,7 @@ def of_no_references(root: Path, data: Path) -> None:
         (of_no_votes, "to be finished"),
         (of_no_labels, "to be finished"),
         (of_no_student, "to be finished"),
+        (of_no_model, "the model/ that `pate student fit` leaves"),
         (of_no_references, "to be finished"),
     ],
 )
@@ -281,6 +315,7 @@ def test_a_student_has_its_schedule_and_callbacks() -> None:
     assert content["trainer"]["callbacks"][0]["init_args"] == {"monitor": "val_loss"}
 
 
+@pytest.mark.slow
 def test_a_program_keeps_its_own_state(copied: Path) -> None:
     """Threads, random numbers, warnings and the lock are as they were."""
     torch.set_num_threads(2)

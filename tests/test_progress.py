@@ -58,6 +58,7 @@ def test_a_hidden_bar_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [100, 0])
 def test_a_terminal_has_one_bar(width: int, tmp_path: Path) -> None:
     """The command itself, on a pseudo-terminal: one line, drawn again and again."""
@@ -83,6 +84,7 @@ def test_a_terminal_has_one_bar(width: int, tmp_path: Path) -> None:
     assert max(map(len, lines[0].split("\r"))) <= (width or 80)
 
 
+@pytest.mark.slow
 def test_bars_of_teachers_say_nothing_of_the_records(
     write_arrays: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ def load(name: str) -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_the_map_of_aggregators_goes_on_where_it_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -50,6 +51,7 @@ def test_the_map_of_aggregators_goes_on_where_it_stopped(
     assert [str(row.student_accuracy) for row in again] == [row["student_accuracy"] for row in rows]
 
 
+@pytest.mark.slow
 def test_training_from_python_goes_on_where_it_was_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = load("train_celeba")
     words = ["--data", str(tmp_path / "celeba"), "--run", str(tmp_path / "run"), "--num_faces=400", "--size=12"]
@@ -66,3 +68,16 @@ def test_training_from_python_goes_on_where_it_was_stopped(tmp_path: Path, capsy
     assert all(path.read_bytes() == content for path, content in before.items())
     (ledger,) = tmp_path.glob("celeba_faces_400/ledger.sqlite")
     assert len(pate.read_ledger(ledger).entries) == 1
+
+
+@pytest.mark.slow
+def test_the_picture_of_gaps_says_where_canonical_needs_less(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load("draw_gaps").main([str(tmp_path / "gaps.png"), "--labels", "3", "40"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "3 labels: canonical needs a smaller gap than peeling at k = 2",
+        "40 labels: canonical needs a smaller gap than peeling at k = 2, 18-39",
+    ]
+    assert (tmp_path / "gaps.png").read_bytes()[:4] == b"\x89PNG"

@@ -33,6 +33,7 @@ def build(folder: Path, docs: Path) -> None:
     build_site(load_config(str(ROOT / "mkdocs.yml"), strict=True, **settings))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quiet")
 def test_every_page_has_a_place_and_every_link_leads_somewhere(tmp_path: Path) -> None:
     build(tmp_path, DOCS)

@@ -1,6 +1,8 @@
 """What `pip install` brings: a wheel that is built from the checkout, outside the checkout."""
 
+import csv
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -40,6 +42,7 @@ def test_a_wheel_has_what_the_checkout_has(wheel: Path) -> None:
     assert "pate/models/networks.py" in names and "pate/recipes/faces/data.yaml" in names
 
 
+@pytest.mark.slow
 def test_commands_find_what_is_installed(wheel: Path, tmp_path: Path) -> None:
     """Unpacked beside the packages that it needs, in a folder that knows nothing of the checkout."""
     with zipfile.ZipFile(wheel) as archive:
@@ -60,7 +63,7 @@ def test_commands_find_what_is_installed(wheel: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_new_environment_runs_a_recipe(wheel: Path, tmp_path: Path) -> None:
+def test_a_new_environment_goes_from_a_recipe_to_predictions_and_a_report(wheel: Path, tmp_path: Path) -> None:
     """With the dependencies of this environment lent to it, and the package from the wheel alone."""
     environment = tmp_path / "environment"
     outside([sys.executable, "-m", "venv", "--without-pip", environment], tmp_path)
@@ -87,3 +90,18 @@ def test_a_new_environment_runs_a_recipe(wheel: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     outside([command, "student", "test", "--run", "../runs/faces"], elsewhere)
+    # what a stranger goes on with: the student alone, on pictures of his own, then one page on all of it
+    shutil.copytree(tmp_path / "runs" / "faces" / "public" / "student" / "model", elsewhere / "model")
+    pictures = elsewhere / "pictures"
+    pictures.mkdir()
+    for path in sorted((tmp_path / "data" / "faces" / "img_align_celeba").iterdir())[:3]:
+        shutil.copy(path, pictures)
+    outside([command, "predict", "model", "pictures"], elsewhere)
+    rows = list(csv.reader((elsewhere / "predictions.csv").read_text().splitlines()))
+    assert [row[0] for row in rows[1:]] == sorted(path.name for path in pictures.iterdir())
+    assert "Smiling" in rows[0] and {value for row in rows[1:] for value in row[1:]} <= {"0", "1"}
+    outside([command, "export", "model", "--format=torch.export", "--output=student.pt2"], elsewhere)
+    assert (elsewhere / "student.pt2").stat().st_size > 1000
+    outside([command, "report", "../runs/faces"], elsewhere)
+    page = (tmp_path / "runs" / "faces" / "public" / "report.html").read_text()
+    assert "<html" in page and "REPLACE_RECORD" in page and str(ROOT) not in page

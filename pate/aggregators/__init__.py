@@ -5,6 +5,9 @@ from pate.aggregators.base import Gap as Gap
 from pate.aggregators.base import Outlook as Outlook
 from pate.aggregators.base import Release as Release
 from pate.aggregators.clipped_votes import ClippedVotes as ClippedVotes
+from pate.aggregators.listed import LimitedDomainTopK as LimitedDomainTopK
+from pate.aggregators.listed import PermuteAndFlip as PermuteAndFlip
+from pate.aggregators.listed import TopStableTopK as TopStableTopK
 from pate.aggregators.noisy_votes import GNThreshold as GNThreshold
 from pate.aggregators.noisy_votes import NoisyVotes as NoisyVotes
 from pate.aggregators.plugins import load_plugins as load_plugins

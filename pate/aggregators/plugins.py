@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 
 from pate.aggregators.base import Aggregator, Outlook
 from pate.aggregators.clipped_votes import ClippedVotes
+from pate.aggregators.listed import LimitedDomainTopK, PermuteAndFlip, TopStableTopK
 from pate.aggregators.noisy_votes import GNThreshold, NoisyVotes
 from pate.aggregators.powerset import Powerset
 from pate.aggregators.rounds import Rounds
@@ -29,6 +30,9 @@ OWN: tuple[type[Aggregator], ...] = (
     StableMajority,
     FixedStableTopK,
     Peeling,
+    PermuteAndFlip,
+    LimitedDomainTopK,
+    TopStableTopK,
     Joint,
     ConfidentScreen,
     InteractiveScreen,

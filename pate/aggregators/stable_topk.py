@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar, Self, get_args
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
-from pate.accounting.bisection import smallest_where
 from pate.accounting.calibration import COARSE_ORDERS, Target
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators.base import Aggregator, Gap, Outlook, Release
+from pate.mechanisms.gaps import GapNoise
+from pate.mechanisms.stability import TestedBy
 from pate.mechanisms.stable_top_k import FixedTopKMechanism, StableTopKMechanism
+from pate.mechanisms.success import gap_for_answer
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 from pate.votes import Panel, Votes
 
@@ -29,16 +30,24 @@ class StableTopK(Aggregator):
     Privacy: an ``eta``-bounded-range choice (Gumbel noise on gaps that move within a window of 2 votes under
     ADD_REMOVE_TEACHER, 4 under REPLACE_RECORD; ``eta = window / scale_gap``) composed with a Gaussian
     propose-test-release of ``delta_test`` (Zhu & Wang (2022), Algorithm 2, at the exact cost of its released bit).
+    Other noise costs what `pate.mechanisms.GapChoice` and `pate.mechanisms.LaplaceStabilityTest` say.
 
     Args:
-        scale_gap: scale of the Gumbel noise on the gaps, in votes.
-        sigma_test: standard deviation of the noise of the stability test, in votes.
+        scale_gap: scale of the noise on the gaps, in votes.
+        sigma_test: standard deviation of the noise of the stability test, or its scale if it is ``laplace``, in votes.
         delta_test: probability that an unstable set passes the test, paid by every query.
         neighboring_relation: the relation that the test protects.
         allow_empty: whether no label, and all labels, are possible answers.
+        noise_law: noise on the gaps, one of those of `pate.mechanisms.GapChoice`.
+        test_law: noise of the test, ``gaussian`` or ``laplace``.
+        regularizer: public numbers, one more than labels, added to the gaps below 0, 1, .. labels; minus infinity
+            rules a k out.
+        kbar: largest number of labels given, if the labels themselves are not public: those of rank beyond
+            ``kbar + 1`` have no influence.
 
     Raises:
-        ValueError: on a scale or deviation that is not positive, or ``delta_test`` outside (0, 1).
+        ValueError: on a scale or deviation that is not positive, ``delta_test`` outside (0, 1), an unknown noise, a
+            regulariser that is NaN or plus infinity, or ``kbar < 1``.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test")
@@ -47,10 +56,32 @@ class StableTopK(Aggregator):
     sigma_test: float
     delta_test: float
     allow_empty: bool = True
+    noise_law: GapNoise = "gumbel"
+    test_law: TestedBy = "gaussian"
+    regularizer: tuple[float, ...] | None = None
+    kbar: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         expect_open_unit(delta_test=self.delta_test)
+        for name, value, kind in (("noise_law", self.noise_law, GapNoise), ("test_law", self.test_law, TestedBy)):
+            expect(value in get_args(kind), f"{name} among {get_args(kind)}", **{name: value})
+        if self.kbar is not None:
+            expect_count(1, kbar=self.kbar)
+        if self.regularizer is not None:
+            values = tuple(float(value) for value in self.regularizer)
+            expect(all(value < math.inf for value in values), "a regularizer below infinity", regularizer=values)
+            object.__setattr__(self, "regularizer", values)
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """The noise, where it is another than by default, and what is preferred or ruled out."""
+        return (
+            "" if self.noise_law == "gumbel" else self.noise_law,
+            "" if self.test_law == "gaussian" else f"{self.test_law} test",
+            "" if self.regularizer is None else "regularized",
+            "" if self.kbar is None else f"kbar={self.kbar}",
+        )
 
     def mechanism(self, panel: Panel) -> StableTopKMechanism:
         """Return the choice of a gap and the test of it."""
@@ -62,34 +93,29 @@ class StableTopK(Aggregator):
             delta_test=self.delta_test,
             shift=self.neighboring_relation.count_window,
             allow_empty=self.allow_empty,
+            noise=self.noise_law,
+            test_noise=self.test_law,
+            regularizer=self.regularizer,
+            kbar=self.kbar,
         )
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
-        """Describe the cost of one query, which does not depend on the number of labels."""
+        """Describe the cost of one query, which does not depend on the number of labels, but for Gaussian noise."""
         return self.mechanism(panel).event(self.relation_of(relation))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries; a query is answered for all its labels or for none."""
         return Release.of_rows(*self.mechanism(votes.panel)(votes.counts, generator=generator))
 
-    def gap_needed(self, panel: Panel, *, probability: float) -> Gap:
-        """Return the gap between counts at which a query is answered correctly.
+    def gap_needed(self, panel: Panel, *, probability: float) -> Gap | None:
+        """Return the gap between counts at which a query is answered correctly; None with a regulariser.
 
-        The gap has to win against gaps of 0 above and below each label, with the odds of the exponential mechanism,
-        and then to pass the test. In real votes, other gaps exceed 0 only by as much as teachers disagree.
+        The gap has to win against gaps of 0 above and below each label, and then to pass the test. In real votes, other
+        gaps exceed 0 only by as much as teachers disagree.
         """
-        expect_open_unit(probability=probability)
-        shift = self.neighboring_relation.count_window
-
-        def passes(gap: float) -> bool:
-            wins = 1 / (1 + panel.num_labels * math.exp(-min(gap / self.scale_gap, 700.0)))
-            margin = (max(gap, shift) - shift) / self.sigma_test
-            return wins * float(ndtr(margin + ndtri(self.delta_test))) >= probability
-
-        high = shift + self.scale_gap + self.sigma_test
-        while not passes(high):
-            high *= 2
-        votes = smallest_where(passes, 0.0, high, tolerance=1e-9)
+        if self.regularizer is not None:
+            return None
+        votes = gap_for_answer(self.mechanism(panel), probability=probability)
         meaning = f"A gap of {votes:.1f} votes between the counts is what a query needs to be answered,"
         return Gap(votes, panel.num_teachers, f"{meaning} and answered right,")
 
@@ -120,7 +146,7 @@ class StableTopK(Aggregator):
             # fewer orders err on the private side, which is enough to compare splits
             unequal = replace(equal, scale_gap=math.exp(log_ratio))
             found = unequal.calibrated(target, panel, tolerance=1e-3, orders=COARSE_ORDERS)
-            return math.inf if found is None else found.gap_needed(panel, probability=answered).votes
+            return math.inf if found is None else gap_for_answer(found.mechanism(panel), probability=answered)
 
         # the gap is flat around its minimum: the ratio of the scales to within a twentieth loses nothing noticeable
         centre = min(np.arange(-2.0, 2.01, 0.25).tolist(), key=gap)
@@ -201,7 +227,8 @@ class FixedStableTopK(Aggregator):
 
     Privacy: the choice of a gap and the test of `StableTopK`, then one bounded-range choice (counts that move within a
     window of 1 vote under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD) for every label that is peeled, k at most: a
-    query costs the rounds that it took (Zhu & Wang (2022), Algorithm 3).
+    query costs the rounds that it took (Zhu & Wang (2022), Algorithm 3). With ``fallback`` a query that fails the test
+    is answered by k rounds of peeling (line 5 there): every query is answered.
 
     Args:
         k: number of labels of every sample.
@@ -212,6 +239,9 @@ class FixedStableTopK(Aggregator):
         scale_peel_fixed: scale of the Gumbel noise of the peeling, in votes.
         neighboring_relation: the relation that the test protects.
         allow_empty: whether the gap may lie above all labels or below all of them.
+        fallback: whether queries that fail the test are answered by peeling k labels from all.
+        peel_by_root: whether r rounds of peeling have noise of ``scale_peel_fixed sqrt(r / k)``: they cost about what k
+            rounds do.
 
     Raises:
         ValueError: on noise that is not positive, ``delta_test_fixed`` outside (0, 1), ``k < 1`` or ``pull < 0``.
@@ -226,6 +256,8 @@ class FixedStableTopK(Aggregator):
     delta_test_fixed: float
     scale_peel_fixed: float
     allow_empty: bool = True
+    fallback: bool = False
+    peel_by_root: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -236,8 +268,8 @@ class FixedStableTopK(Aggregator):
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """The number of labels of a set."""
-        return (f"k={self.k}",)
+        """The number of labels of a set, and what is done about failures and few rounds."""
+        return (f"k={self.k}", "fallback" * self.fallback, "by root" * self.peel_by_root)
 
     def mechanism(self, panel: Panel) -> FixedTopKMechanism:
         """Return the choice of a gap, the test of it, and the peeling."""
@@ -252,6 +284,8 @@ class FixedStableTopK(Aggregator):
             shift=self.neighboring_relation.count_window,
             scale_peel=self.scale_peel_fixed,
             allow_empty=self.allow_empty,
+            fallback=self.fallback,
+            peel_by_root=self.peel_by_root,
         )
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
@@ -260,10 +294,15 @@ class FixedStableTopK(Aggregator):
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries; a query is answered for all its labels or for none."""
-        return Release.of_rows(*self.mechanism(votes.panel)(votes.counts, generator=generator))
+        members, passed, rounds = self.mechanism(votes.panel)(votes.counts, generator=generator)
+        return Release.of_rows(members, passed | self.fallback, rounds)
 
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return one for sets of as many labels as a sample has, whose tests may take half of delta."""
+        """Return two for sets of as many labels as a sample has, without a fallback and with one.
+
+        Their tests may take half of delta.
+        """
         pull = outlook.panel.num_teachers / 20
-        return (cls.of_unit_noise(outlook, k=outlook.k, pull=pull, delta_test_fixed=outlook.delta_test),)
+        without = cls.of_unit_noise(outlook, k=outlook.k, pull=pull, delta_test_fixed=outlook.delta_test)
+        return (without, replace(without, fallback=True))

@@ -10,12 +10,13 @@ import numpy as np
 
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators.base import Aggregator, Outlook, Release
-from pate.mechanisms.base import Mechanism
-from pate.mechanisms.canonical import CanonicalLoss, CanonicalMechanism
-from pate.mechanisms.joint import JointMechanism
+from pate.aggregators.base import Aggregator, Gap, Outlook, Release
+from pate.mechanisms.base import TopKMechanism
+from pate.mechanisms.canonical import CanonicalLoss, CanonicalMechanism, CanonicalNoise
+from pate.mechanisms.joint import JointMechanism, JointNoise
+from pate.mechanisms.noise import Noise
 from pate.mechanisms.noisy_top_k import NoisyTopK
-from pate.typing import IntArray
+from pate.mechanisms.success import gap_for_top_k
 from pate.validation import expect
 from pate.votes import Panel, Votes
 
@@ -25,6 +26,7 @@ class _LabelSets(Aggregator):
     """Release a set of k labels for every query."""
 
     k: int
+    noise_law: Noise = "gumbel"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -32,8 +34,8 @@ class _LabelSets(Aggregator):
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """The number of labels of a set."""
-        return (f"k={self.k}",)
+        """The number of labels of a set, and the noise if it is not Gumbel noise."""
+        return (f"k={self.k}", "" if self.noise_law == "gumbel" else self.noise_law.replace("_", "-"))
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query, which does not depend on the number of labels."""
@@ -44,6 +46,15 @@ class _LabelSets(Aggregator):
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries."""
         return Release.of_sets(self.mechanism()(votes.counts, generator=generator), votes.num_labels)
+
+    def gap_needed(self, panel: Panel, *, probability: float) -> Gap:
+        """Return the gap below the k-th count at which the k most voted labels are the answer, whatever the others."""
+        self.event(panel)  # raises if there are too few labels
+        votes = gap_for_top_k(self.mechanism(), probability=probability, num_items=panel.num_labels)
+        meaning = (
+            f"A gap of {votes:.1f} votes between the {self.k} most voted labels and the others is what a query needs"
+        )
+        return Gap(votes, panel.num_teachers, f"{meaning} to be answered as without noise,")
 
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
@@ -56,7 +67,7 @@ class _LabelSets(Aggregator):
         return num_labels
 
     @abstractmethod
-    def mechanism(self) -> Mechanism[IntArray]:
+    def mechanism(self) -> TopKMechanism:
         """Return the mechanism that chooses labels ``[Q, k]`` from vote counts ``[Q, C]``."""
 
 
@@ -64,7 +75,9 @@ class _LabelSets(Aggregator):
 class Canonical(_LabelSets):
     """Release one set of k labels, chosen among all of them at the cost of a single choice.
 
-    Choose it if every sample has k labels: the cost of a query grows neither with k nor with the number of labels.
+    Choose it if every sample has k labels and there are at most 25 in all, or k is most of them: the cost of a query
+    grows neither with k nor with the number of labels, but the gap that it needs grows with the logarithm of the
+    number of sets (``gap_needed``; `Peeling` compares).
 
     Privacy: one ``eta``-bounded-range choice, ``eta = window / scale_canonical`` with a window of 1 vote under
     ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, for both losses of `pate.mechanisms.CanonicalMechanism`: ours, which
@@ -72,7 +85,8 @@ class Canonical(_LabelSets):
 
     Args:
         k: number of labels of every sample, below the number of labels.
-        scale_canonical: scale of the Gumbel noise, in votes.
+        noise_law: ``gumbel``, or ``exponential`` for a pure choice of ``eta`` (permute-and-flip among all sets).
+        scale_canonical: scale of the noise, in votes.
         neighboring_relation: the relation under which the cost is stated first.
         gamma: weight of the least voted label in the set against the most voted one outside it, in [0, 1].
         loss: ``lead`` (ours) or ``published``, with which the k most voted labels are less likely at the same cost.
@@ -83,6 +97,7 @@ class Canonical(_LabelSets):
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_canonical",)
 
+    noise_law: CanonicalNoise = "gumbel"
     scale_canonical: float
     gamma: float = 0.5
     loss: CanonicalLoss = "lead"
@@ -98,25 +113,31 @@ class Canonical(_LabelSets):
 
     def mechanism(self) -> CanonicalMechanism:
         """Return the choice among all sets."""
-        return CanonicalMechanism(k=self.k, scale=self.scale_canonical, gamma=self.gamma, loss=self.loss)
+        return CanonicalMechanism(
+            k=self.k, scale=self.scale_canonical, gamma=self.gamma, noise=self.noise_law, loss=self.loss
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Peeling(_LabelSets):
     """Release the k labels of the largest noisy counts.
 
-    Choose it for k of one or two. For larger k `Canonical` is cheaper: this costs k choices.
+    Choose it for a few of many labels: it costs k choices, so that the noise grows with the root of k, but the gap that
+    it needs grows with the logarithm of the number of labels alone. With 40 labels `Canonical` needs a smaller gap for
+    k of 18 and more, with 80 labels from 53 on, and up to 25 labels for any k (``gap_needed``).
 
     Privacy: k ``eta``-bounded-range choices, ``eta = window / scale_peel`` with a window of 1 vote under
-    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD (Durfee & Rogers (2019), Lemma 4.2).
+    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD (Durfee & Rogers (2019), Lemma 4.2). Any other noise is drawn once,
+    and the set costs pure ``k eta`` (Shekelyan & Loukides (2022)).
 
     Args:
         k: number of labels of every sample.
-        scale_peel: scale of the Gumbel noise, in votes.
+        noise_law: ``gumbel``, ``exponential``, ``laplace``, ``logistic`` or ``half_logistic``.
+        scale_peel: scale of the noise, in votes.
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
-        ValueError: on a scale that is not positive or ``k < 1``.
+        ValueError: on a scale that is not positive, ``k < 1`` or an unknown noise.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_peel",)
@@ -125,7 +146,7 @@ class Peeling(_LabelSets):
 
     def mechanism(self) -> NoisyTopK:
         """Return the choice of the k largest noisy counts, which has the law of a peeling's set."""
-        return NoisyTopK(k=self.k, scale=self.scale_peel)
+        return NoisyTopK(k=self.k, scale=self.scale_peel, noise=self.noise_law)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,17 +160,19 @@ class Joint(_LabelSets):
 
     Args:
         k: number of labels of every sample.
-        scale_joint: scale of the Gumbel noise, in votes.
+        noise_law: ``gumbel``, or ``exponential`` for a pure choice of ``eta`` (permute-and-flip among all sequences).
+        scale_joint: scale of the noise, in votes.
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
-        ValueError: on a scale that is not positive or ``k < 1``.
+        ValueError: on a scale that is not positive, ``k < 1`` or an unknown noise.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_joint",)
 
+    noise_law: JointNoise = "gumbel"
     scale_joint: float
 
     def mechanism(self) -> JointMechanism:
         """Return the choice among all sequences."""
-        return JointMechanism(k=self.k, scale=self.scale_joint)
+        return JointMechanism(k=self.k, scale=self.scale_joint, noise=self.noise_law)

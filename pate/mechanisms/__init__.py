@@ -1,6 +1,7 @@
 """Private selection: mechanisms are objects that select when called with scores, and that describe their cost."""
 
 from pate.mechanisms.base import Mechanism as Mechanism
+from pate.mechanisms.base import ScoreMechanism as ScoreMechanism
 from pate.mechanisms.base import TopKMechanism as TopKMechanism
 from pate.mechanisms.baselines import GammaCounts as GammaCounts
 from pate.mechanisms.baselines import LaplaceCounts as LaplaceCounts
@@ -25,6 +26,10 @@ from pate.mechanisms.stability import LaplaceStabilityTest as LaplaceStabilityTe
 from pate.mechanisms.stability import StabilityTest as StabilityTest
 from pate.mechanisms.stable_top_k import FixedTopKMechanism as FixedTopKMechanism
 from pate.mechanisms.stable_top_k import StableTopKMechanism as StableTopKMechanism
+from pate.mechanisms.success import answer_probability as answer_probability
+from pate.mechanisms.success import gap_for_answer as gap_for_answer
+from pate.mechanisms.success import gap_for_top_k as gap_for_top_k
+from pate.mechanisms.success import top_k_probability as top_k_probability
 from pate.mechanisms.top_stable import TopStable as TopStable
 from pate.mechanisms.top_stable import unstable_threshold as unstable_threshold
 from pate.mechanisms.utility import grade as grade

@@ -52,15 +52,40 @@ class Mechanism(ABC, Generic[Released_co]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopKMechanism(Mechanism[IntArray]):
+class ScoreMechanism(Mechanism[Released_co]):
+    """A mechanism on scores of any sensitivity.
+
+    Attributes:
+        sensitivity: the most by which one score changes between neighbors, 1 for votes and counts of users. Under
+            ADD_REMOVE_TEACHER, where one teacher (or user) takes part or does not, all scores change in one direction.
+            Scales of noise are in the unit of the scores, whatever the sensitivity.
+
+    Raises:
+        ValueError: on ``sensitivity <= 0``.
+    """
+
+    sensitivity: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_positive(sensitivity=self.sensitivity)
+
+    def window(self, relation: NeighboringRelation) -> float:
+        """Return the width of the window within which all scores move together, in their unit."""
+        return relation.count_window * self.sensitivity
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopKMechanism(ScoreMechanism[IntArray]):
     """Select k of d items with noise of one scale.
 
     Attributes:
         k: number of items, 1..d (at most ``d - spare``).
-        scale: scale of the noise, in votes.
+        scale: scale of the noise, in the unit of the scores (votes).
 
     Raises:
-        ValueError: on ``k < 1``, ``scale <= 0`` or, if there is a choice of noise, an unknown one.
+        ValueError: on ``k < 1``, ``scale <= 0``, ``sensitivity <= 0`` or, if there is a choice of noise, an unknown
+            one.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)

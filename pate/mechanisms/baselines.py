@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from pate.accounting.events import Event, PureDPEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms.base import Mechanism, TopKMechanism
+from pate.mechanisms.base import ScoreMechanism, TopKMechanism
 from pate.mechanisms.noise import draw
 from pate.mechanisms.peeling import largest_in_order
 from pate.mechanisms.ranking import Rows, as_rows
@@ -37,11 +37,11 @@ class OneShotLaplace(TopKMechanism):
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe one pure guarantee for the whole list."""
-        return PureDPEvent(neighboring_relation=relation, epsilon=self.k * (relation.count_window / self.scale))
+        return PureDPEvent(neighboring_relation=relation, epsilon=self.k * (self.window(relation) / self.scale))
 
 
 def one_shot_laplace_scale(*, k: int, num_items: int, epsilon: float, delta: float) -> float:
-    """Return the scale at which Qiao et al. (2021), Theorem 2.1, claim (epsilon, delta) for `OneShotLaplace`.
+    """Return the scale at which Qiao et al. (2021), Theorem 2.2, claim (epsilon, delta) for `OneShotLaplace`.
 
     It is ``8 sqrt(k log(d / delta)) / epsilon`` for counts that move by one vote in any direction (REPLACE_RECORD). The
     theorem asks for ``epsilon <= 0.2`` and ``delta <= 0.05``. At this scale the event of `OneShotLaplace` is pure
@@ -57,7 +57,7 @@ def one_shot_laplace_scale(*, k: int, num_items: int, epsilon: float, delta: flo
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaplaceCounts(Mechanism[FloatArray]):
+class LaplaceCounts(ScoreMechanism[FloatArray]):
     """Release every score with Laplace noise (Dwork et al. (2006)).
 
     It returns floating-point numbers: round them to a public grid before releasing them.
@@ -94,11 +94,11 @@ class LaplaceCounts(Mechanism[FloatArray]):
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe one pure guarantee for all counts."""
-        return PureDPEvent(neighboring_relation=relation, epsilon=self.num_items / self.scale)
+        return PureDPEvent(neighboring_relation=relation, epsilon=self.num_items * self.sensitivity / self.scale)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GammaCounts(Mechanism[FloatArray]):
+class GammaCounts(ScoreMechanism[FloatArray]):
     """Release every score with noise of density proportional to ``exp(-max_i abs(z_i) / scale)``.
 
     The mechanism of Hardt & Talwar (2010) for the largest norm (Steinke & Ullman (2017), Theorem 1.2): a radius from a
@@ -131,4 +131,4 @@ class GammaCounts(Mechanism[FloatArray]):
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe one pure guarantee for all counts."""
-        return PureDPEvent(neighboring_relation=relation, epsilon=1 / self.scale)
+        return PureDPEvent(neighboring_relation=relation, epsilon=self.sensitivity / self.scale)

@@ -98,7 +98,7 @@ class CanonicalMechanism(TopKMechanism):
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe a single choice, for any k and gamma."""
-        return choice_event(relation, eta=relation.count_window / self.scale, noise=self.noise)
+        return choice_event(relation, eta=self.window(relation) / self.scale, noise=self.noise)
 
     def class_probabilities(self, scores: ArrayLike) -> ClassProbabilities:
         """Return the exact law of the class that is drawn with Gumbel noise from one row of scores ``[d]``.

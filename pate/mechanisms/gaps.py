@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import expit, ndtr
 
 from pate.accounting.events import Event, GaussianNoisyMaxEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.base import Mechanism, choice_event
 from pate.mechanisms.noise import draw, expect_noise
 from pate.mechanisms.ranking import as_rows, expect_within, sort_ascending
-from pate.typing import IntArray
+from pate.typing import FloatArray, IntArray
 from pate.validation import expect, expect_count
 
 GapNoise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
@@ -116,6 +118,22 @@ class GapChoice(Mechanism[IntArray]):
         chosen: IntArray = np.argmax(noisy, axis=1) + self._candidates.start
         return chosen[0] if single else chosen
 
+    def probability(self, lead: float) -> float:
+        """Return the probability that a gap is chosen which is ``lead`` votes wider than all others, these being equal.
+
+        Exact with Gumbel and exponential noise, and by quadrature with any other. A regulariser is left out.
+        """
+        others, ahead = self.num_candidates - 1, lead / self.scale
+        if self.noise == "gumbel":
+            return 1 / (1 + others * math.exp(-min(ahead, 700.0)))
+        if self.noise == "exponential" and lead >= 0:
+            # the integral of (1 - z u)^others over u in 0..1, with z = exp(-ahead)
+            z = math.exp(-min(ahead, 700.0))
+            return -math.expm1((others + 1) * math.log1p(-z)) / ((others + 1) * z) if z < 1 else 1 / (others + 1)
+        cells = np.linspace(-40.0, 40.0, 16_001)
+        mass, middle = np.diff(distribution(self.noise, cells)), (cells[1:] + cells[:-1]) / 2
+        return float(mass @ distribution(self.noise, middle + ahead) ** others)
+
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe the choice of one rank."""
         window = 2 * relation.count_window
@@ -129,6 +147,21 @@ class GapChoice(Mechanism[IntArray]):
     def _candidates(self) -> slice:
         first, last = (0, self.num_labels) if self.allow_empty else (1, self.num_labels - 1)
         return slice(first, min(last, self.kbar or last) + 1)
+
+
+def distribution(noise: GapNoise, at: FloatArray) -> FloatArray:
+    """Return the distribution function of standard noise, of the shape of ``at``."""
+    if noise == "gaussian":
+        return np.asarray(ndtr(at), dtype=np.float64)
+    if noise == "gumbel":
+        return np.exp(-np.exp(-at))
+    if noise == "laplace":
+        tail = np.exp(-np.abs(at)) / 2
+        return np.where(at > 0, 1 - tail, tail)
+    if noise == "exponential":
+        return -np.expm1(-np.maximum(at, 0))
+    logistic = np.asarray(expit(at), dtype=np.float64)
+    return logistic if noise == "logistic" else np.maximum(2 * logistic - 1, 0)
 
 
 def as_counts(counts: ArrayLike, upper: int) -> tuple[IntArray, bool]:

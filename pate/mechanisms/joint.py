@@ -72,11 +72,12 @@ class JointMechanism(TopKMechanism):
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe one choice."""
-        return choice_event(relation, eta=joint_window(k=self.k, relation=relation) / self.scale, noise=self.noise)
+        window = joint_window(k=self.k, relation=relation) * self.sensitivity
+        return choice_event(relation, eta=window / self.scale, noise=self.noise)
 
 
 def joint_window(*, k: int, relation: NeighboringRelation) -> int:
-    """Return the width of the window within which the losses of all sequences move together, in votes.
+    """Return the width of the window within which the losses of all sequences of votes move together.
 
     It is twice the count window, because ``x_(i)`` and ``x_{s_i}`` move within that independently. For k = 1 it is the
     count window itself, because ``x_(1)`` is common to all sequences.

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from pate.accounting.events import Event, PureDPEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms.base import Mechanism, TopKMechanism, choice_event
+from pate.mechanisms.base import ScoreMechanism, TopKMechanism, choice_event
 from pate.mechanisms.noise import Noise, expect_noise
 from pate.mechanisms.ranking import ROWS, Rows, noisy_deficits
 from pate.typing import IntArray
@@ -57,14 +57,14 @@ class NoisyTopK(TopKMechanism):
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe k bounded-range choices, or one pure guarantee for the whole set."""
-        eta = relation.count_window / self.scale
+        eta = self.window(relation) / self.scale
         if self.noise == "gumbel":
             return choice_event(relation, eta=eta, noise=self.noise, count=self.k)
         return PureDPEvent(neighboring_relation=relation, epsilon=self.k * eta)
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyMax(Mechanism[IntArray]):
+class NoisyMax(ScoreMechanism[IntArray]):
     """Release the index of the largest of ``scores + scale * noise``.
 
     With Gumbel noise this is the exponential mechanism, which chooses an item with probability proportional to
@@ -105,7 +105,7 @@ class NoisyMax(Mechanism[IntArray]):
 
     @property
     def _set_of_one(self) -> NoisyTopK:
-        return NoisyTopK(k=1, scale=self.scale, noise=self.noise)
+        return NoisyTopK(k=1, scale=self.scale, noise=self.noise, sensitivity=self.sensitivity)
 
 
 def scale_for_epsilon(epsilon: float, *, window: float, draws: int = 1) -> float:

@@ -39,7 +39,7 @@ class GumbelPeeling(TopKMechanism):
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe k bounded-range choices."""
-        return choice_event(relation, eta=relation.count_window / self.scale, noise="gumbel", count=self.k)
+        return choice_event(relation, eta=self.window(relation) / self.scale, noise="gumbel", count=self.k)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class PermuteAndFlipPeeling(TopKMechanism):
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe k pure choices."""
-        return choice_event(relation, eta=relation.count_window / self.scale, noise="exponential", count=self.k)
+        return choice_event(relation, eta=self.window(relation) / self.scale, noise="exponential", count=self.k)
 
 
 def largest_in_order(rows: Rows, k: int, scale: float, noise: Noise, generator: np.random.Generator) -> IntArray:

@@ -120,7 +120,7 @@ class TopStable(DomainMechanism):
         gaps = np.maximum(below[:, turns] - below[:, turns - 1] - self.relation.count_window, 0)
         gaps += self.scale_gap * draw("laplace", generator, gaps.shape)
         over = gaps > threshold + self.scale_threshold * draw("laplace", generator, (len(gaps), 1))
-        passed = over.any(axis=1)
+        passed: BoolArray = np.logical_or.reduce(over, axis=1)
         size = turns[np.argmax(over, axis=1)] * passed
         keys = below[:, :kbar] - self.scale_peel * gumbel(generator, (len(below), kbar))
         keys[size <= k] = -np.inf  # released as it is

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate.mechanisms.ranking import as_rows, expect_within, rank
+from pate.mechanisms.ranking import Rows, as_rows, deficits, expect_within, rank
 from pate.typing import BoolArray, FloatArray, IntArray
 from pate.validation import expect, expect_count
 
 
 class Grade(NamedTuple):
-    """How close a subset comes to the top-k (Shekelyan & Loukides (2022), Section 6), each ``[]`` or ``[B]``."""
+    """How close a subset comes to the top-k (Shekelyan & Loukides (2022), 7.2, A.2), each ``[]`` or ``[B]``."""
 
     top: BoolArray
     """It is the top-k."""
@@ -49,7 +49,7 @@ def good_bounds(k: int) -> tuple[int, int]:
 def linf_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
     """Return the largest ``abs(x_(i) - x_{s_i})`` of an ordered sequence, ``[]`` or ``[B]``.
 
-    Gillenwater et al. (2022), Section 5.
+    Gillenwater et al. (2022), Definition 2.2.
     """
     return _measured(scores, chosen, lambda lost, short: np.abs(lost).max(axis=1))
 
@@ -57,7 +57,7 @@ def linf_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
 def l1_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
     """Return the sum of ``abs(x_(i) - x_{s_i})`` over an ordered sequence, ``[]`` or ``[B]``.
 
-    Gillenwater et al. (2022), Section 5.
+    Gillenwater et al. (2022), Definition 2.2.
     """
     return _measured(scores, chosen, lambda lost, short: np.abs(lost).sum(axis=1))
 
@@ -65,14 +65,36 @@ def l1_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
 def k_relative_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
     """Return the largest ``x_(k) - x_{s_i}`` of a set or sequence, at least 0, ``[]`` or ``[B]``.
 
-    Gillenwater et al. (2022), Section 5.
+    Gillenwater et al. (2022), Definition 2.2.
     """
     return _measured(scores, chosen, lambda lost, short: np.maximum(short.max(axis=1), 0.0))
 
 
-def recall(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
-    """Return the share of the chosen whose score is among the k largest, ties counting as such; ``[]`` or ``[B]``."""
-    return _measured(scores, chosen, lambda lost, short: (short <= 0).mean(axis=1))
+def recall(scores: ArrayLike, chosen: ArrayLike, *, k: int | None = None) -> FloatArray:
+    """Return how many of the chosen have a score among the k largest, ties counting as such, over k; ``[]`` or ``[B]``.
+
+    Args:
+        scores: ``[d]`` or ``[B, d]``.
+        chosen: ``[m]`` or ``[B, m]`` distinct indices of items. With a ``k``, -1 stands for an item that was not
+            chosen, as in the lists of `pate.mechanisms.LimitedDomain`.
+        k: how many there are to find, 1..d; m if None.
+
+    Raises:
+        ValueError: on indices that are repeated or of no item, or a ``k`` out of range.
+    """
+    if k is None:
+        return _measured(scores, chosen, lambda lost, short: (short <= 0).mean(axis=1))
+    rows, single = as_rows(scores)
+    num_items = rows.shape[1]
+    expect_count(1, k=k)
+    expect_within(num_items, k=k)
+    picked = _expect_indices(chosen, rows, single, lowest=-1)
+    below = rank(rows).deficits
+    # an item that was not chosen is further below than all others
+    mine = np.take_along_axis(np.append(deficits(rows), np.full((len(rows), 1), np.inf), axis=1), picked, axis=1)
+    # both of several equal scores may be among the k largest, but no more than k are found
+    found: FloatArray = np.minimum((mine <= below[:, k - 1 : k]).sum(axis=1), k) / k
+    return found[0] if single else found
 
 
 def _measured(
@@ -88,6 +110,18 @@ def _measured(
 def _ranks_of(scores: ArrayLike, chosen: ArrayLike) -> tuple[FloatArray, IntArray, bool]:
     """Return how far below the best the item of each rank is ``[B, d]``, the ranks of the chosen, if it is one row."""
     rows, single = as_rows(scores)
+    picked = _expect_indices(chosen, rows, single)
+    order, below = rank(rows)
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
+    return below, np.take_along_axis(place, picked, axis=1), single
+
+
+def _expect_indices(chosen: ArrayLike, rows: Rows, single: bool, *, lowest: int = 0) -> IntArray:
+    """Return the chosen items as ``[B, m]``. Raises ``ValueError`` unless they are distinct indices of items.
+
+    Indices below 0, down to ``lowest``, are of no item, and may be repeated.
+    """
     picked = np.asarray(chosen)
     expect(picked.dtype.kind in "iu", "integer indices", dtype=str(picked.dtype))
     matching = picked.ndim == 1 if single else picked.ndim == 2 and len(picked) == len(rows)
@@ -95,12 +129,10 @@ def _ranks_of(scores: ArrayLike, chosen: ArrayLike) -> tuple[FloatArray, IntArra
     picked = np.atleast_2d(picked).astype(np.int64)
     expect_count(1, k=picked.shape[1])
     expect_within(rows.shape[1], k=picked.shape[1])
+    last = rows.shape[1] - 1
     low, high = int(picked.min(initial=0)), int(picked.max(initial=0))
-    expect(low >= 0 and high < rows.shape[1], f"indices in 0..{rows.shape[1] - 1}", minimum=low, maximum=high)
+    expect(low >= lowest and high <= last, f"indices in {lowest}..{last}", minimum=low, maximum=high)
     ascending = np.sort(picked, axis=1)
-    repeated = ascending[:, 1:][ascending[:, 1:] == ascending[:, :-1]]
+    repeated = ascending[:, 1:][(ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)]
     expect(not repeated.size, "distinct indices", repeated=np.unique(repeated).tolist())
-    order, below = rank(rows)
-    place = np.empty_like(order)
-    np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
-    return below, np.take_along_axis(place, picked, axis=1), single
+    return picked

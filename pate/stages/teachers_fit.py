@@ -114,6 +114,8 @@ def fit_teachers(
             f" of them teachers {missing[0].start} to {missing[0].stop - 1}; who trains the last finishes the stage."
         )
         return
+    for draft in folder.glob(".teachers_*"):  # of workers that were killed while they wrote
+        draft.unlink(missing_ok=True)
     losses = read_losses(chosen, folder)
     write_text(folder / "PRIVATE_log.csv", teachers_table(partitioned, losses[-1]))
     log_curves(losses, plan.num_steps, folder / "PRIVATE_losses", logger)

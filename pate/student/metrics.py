@@ -41,13 +41,15 @@ class AveragePrecision(Metric):
 
 def make_metrics(num_labels: int) -> MetricCollection:
     """Return the metrics for ``num_labels`` labels, to be updated with probabilities and truth, ``[B, C]`` each."""
+    # torchmetrics counts one label as it counts several, but refuses it where it checks arguments
+    given: dict[str, Any] = {"threshold": CUT, "validate_args": num_labels > 1}
     metrics: dict[str, Metric | MetricCollection] = {
-        "macro_f1": MultilabelF1Score(num_labels, threshold=CUT, average="macro"),
-        "micro_f1": MultilabelF1Score(num_labels, threshold=CUT, average="micro"),
-        "accuracy": MultilabelAccuracy(num_labels, threshold=CUT, average="micro"),
-        "f1": MultilabelF1Score(num_labels, threshold=CUT, average="none"),
-        "recall": MultilabelRecall(num_labels, threshold=CUT, average="none"),
-        "specificity": MultilabelSpecificity(num_labels, threshold=CUT, average="none"),
+        "macro_f1": MultilabelF1Score(num_labels, average="macro", **given),
+        "micro_f1": MultilabelF1Score(num_labels, average="micro", **given),
+        "accuracy": MultilabelAccuracy(num_labels, average="micro", **given),
+        "f1": MultilabelF1Score(num_labels, average="none", **given),
+        "recall": MultilabelRecall(num_labels, average="none", **given),
+        "specificity": MultilabelSpecificity(num_labels, average="none", **given),
         "average_precision": AveragePrecision(),
     }
     return MetricCollection(metrics, compute_groups=False)
@@ -67,7 +69,8 @@ def summarise(values: dict[str, Tensor]) -> dict[str, float]:
 
 def report(values: dict[str, Tensor], label_names: tuple[str, ...]) -> dict[str, Any]:
     """Return the result of `summarise` and, under ``per_label``, the metrics `PER_LABEL` of each label."""
-    table = {name: {metric: float(values[metric][j]) for metric in PER_LABEL} for j, name in enumerate(label_names)}
+    each = {metric: values[metric].reshape(-1) for metric in PER_LABEL}  # torchmetrics gives one label no axis
+    table = {name: {metric: float(each[metric][j]) for metric in PER_LABEL} for j, name in enumerate(label_names)}
     return summarise(values) | {"per_label": table}
 
 

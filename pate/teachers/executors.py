@@ -10,7 +10,9 @@ import ctypes
 import logging
 import os
 import platform
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -100,6 +102,7 @@ def _run_on_ray(job: ChunkJob, missing: list[range], execution: Execution, progr
     except ImportError:
         raise ValueError("Expected the package ray for executor='ray', got none: pip install 'pate[ray]'") from None
     if started := not ray.is_initialized():
+        terminate = signal.getsignal(signal.SIGTERM)
         ray.init(
             num_cpus=None if os.environ.get("RAY_ADDRESS") else execution.workers * execution.threads,
             include_dashboard=False,
@@ -109,6 +112,9 @@ def _run_on_ray(job: ChunkJob, missing: list[range], execution: Execution, progr
                 "env_vars": {"OMP_NUM_THREADS": str(execution.threads), "PYTHONPATH": os.pathsep.join(sys.path)}
             },
         )
+        if threading.current_thread() is threading.main_thread():
+            # Ray has put its own in the place of ours: one that prints a trace and may abort the process
+            signal.signal(signal.SIGTERM, terminate)
     try:
         # the work of a lost worker is submitted again; an error of the job itself is not
         work = ray.remote(num_cpus=execution.threads, num_gpus=execution.gpus, max_retries=_PATIENCE)(_work)

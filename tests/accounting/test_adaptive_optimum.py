@@ -237,6 +237,7 @@ def attack(rounds: Sequence[FloatArray], count: int, epsilon: float, step: float
     return float(np.interp(epsilon, nodes * step, value))
 
 
+@pytest.mark.slow
 def test_an_attack_on_forty_queries_comes_close() -> None:
     event, count, delta = stable_top_k(eta=0.3, sigma=15.0), 40, 1e-5
     found = adaptive_epsilon(event, count, delta=delta)

@@ -127,6 +127,7 @@ def worst_delta(epsilon: float, squares: float, step: float, rounds: int) -> flo
     return value(math.exp(epsilon), squares, rounds)
 
 
+@pytest.mark.slow
 def test_no_adaptive_adversary_exceeds_the_gaussian_filter() -> None:
     for mu, epsilon in ((0.9, 0.5), (1.2, 1.0)):
         delta = gaussian_delta(epsilon, mu)

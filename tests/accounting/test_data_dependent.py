@@ -82,6 +82,7 @@ def test_smooth_sensitivity_by_its_definition() -> None:
     assert any(local[other] > np.exp(beta) * local[counts] for counts in grid for other in near[counts])
 
 
+@pytest.mark.slow
 def test_release_is_the_value_with_noise_of_its_event() -> None:
     counts, order = np.random.default_rng(0).integers(0, TEACHERS + 1, (30, 4)), 4.0
     arguments = {"sigma": 5.0, "num_teachers": TEACHERS}

@@ -669,6 +669,7 @@ def test_a_head_names_the_history(path: Path) -> None:
     assert not other.book().follows(heads[1]) and not other.book().follows(Head(-1, other.head.digest))
 
 
+@pytest.mark.slow
 def test_a_ledger_that_was_put_back_or_exchanged_is_noticed_by_who_had_it_open(path: Path) -> None:
     ledger = filled(path)
     old = path.read_bytes()
@@ -1040,6 +1041,7 @@ def kill_at_random_moments(folder: Path, times: int) -> int:
     return expect_nothing_hidden(folder)
 
 
+@pytest.mark.slow
 def test_a_kill_hides_nothing(tmp_path: Path) -> None:
     assert kill_at_random_moments(tmp_path, 2) >= 1
 
@@ -1049,6 +1051,7 @@ def test_fifty_kills_hide_nothing(tmp_path: Path) -> None:
     assert kill_at_random_moments(tmp_path, 50) >= 50
 
 
+@pytest.mark.slow
 def test_two_processes_never_overspend_one_budget(tmp_path: Path) -> None:
     aggregator = StableTopK(scale_gap=20.0, sigma_test=10.0, delta_test=1e-9)
     query = aggregator.event(Panel(50, 4))

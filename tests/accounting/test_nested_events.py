@@ -94,6 +94,7 @@ def expect_kept(event: e.Event) -> None:
     assert found.mu_squared == pytest.approx(expected.mu_squared, rel=1e-12)
 
 
+@pytest.mark.slow
 @given(trees)
 @settings(PROPERTY)
 def test_a_tree_survives_json_and_costs_what_its_leaves_cost(event: e.Event) -> None:

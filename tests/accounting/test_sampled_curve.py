@@ -62,6 +62,7 @@ def test_no_sampling_is_the_gaussian_of_twice_the_clip() -> None:
     assert sampled_gaussian_rdp(low, 3.0, 1 - 1e-9) == pytest.approx(low * 2 / 9, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_more_noise_and_rarer_samples_cost_less() -> None:
     by_noise = np.stack([sampled_gaussian_rdp(ORDERS, noise, 0.05) for noise in (0.1, 0.24, 0.25, 0.5, 1, 4, 50)])
     by_rate = np.stack([sampled_gaussian_rdp(ORDERS, 2.0, rate) for rate in (1, 0.5, 0.1, 1e-3, 1e-6)])

@@ -46,6 +46,7 @@ def test_stability_curve_is_the_maximum_over_gaps() -> None:
     assert above.min() > 0 and above.max() < 1e-9
 
 
+@pytest.mark.slow
 def test_no_gap_is_left_out_that_costs_more() -> None:
     chance, some = np.random.default_rng(0), DEFAULT_ORDERS[::16]
     for _ in range(30):

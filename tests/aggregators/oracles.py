@@ -32,20 +32,42 @@ def passing(gap: float, shift: float, sigma: float, delta: float) -> float:
     return float(ndtr((max(gap, shift) - shift) / sigma + ndtri(delta)))
 
 
-def stable_law(votes: Votes, shift: int, sigma: float, delta: float, choice: Callable[[np.ndarray], np.ndarray]) -> Law:
+def passing_laplace(gap: float, shift: float, scale: float, delta: float) -> float:
+    """Return the chance of passing a stability test with Laplace noise."""
+    return float(oracles.NOISES["laplace"][2](-np.log(2 * delta) - (max(gap, shift) - shift) / scale))
+
+
+def stable_law(
+    votes: Votes,
+    shift: int,
+    sigma: float,
+    delta: float,
+    choice: Callable[[np.ndarray], np.ndarray],
+    test: Callable[[float, float, float, float], float] = passing,
+) -> Law:
     """Law of StableTopK whose rank is chosen with the law ``choice`` of the gaps."""
     h = counts(votes)
     gaps, order = oracles.gaps(h, votes.num_teachers), oracles.ranks(h)
     law: dict[Outcome, float] = defaultdict(float)
     for k, chance in enumerate(choice(np.array(gaps, dtype=float)).tolist()):
-        p = passing(gaps[k], shift, sigma, delta)
+        p = test(gaps[k], shift, sigma, delta)
         law[answered([int(i in order[:k]) for i in range(len(h))])] += chance * p
         law[unanswered(len(h))] += chance * (1 - p)
     return law
 
 
 def fixed_law(
-    votes: Votes, *, k: int, pull: float, scale: float, sigma: float, delta: float, shift: int, scale_peel: float
+    votes: Votes,
+    *,
+    k: int,
+    pull: float,
+    scale: float,
+    sigma: float,
+    delta: float,
+    shift: int,
+    scale_peel: float,
+    fallback: bool = False,
+    by_root: bool = False,
 ) -> Law:
     """Law of StableTopK with k given, the number of rounds released too."""
     h = counts(votes)
@@ -54,13 +76,20 @@ def fixed_law(
     chances = oracles.softmax((np.array(gaps) - pull * np.abs(np.arange(len(gaps)) - k)) / scale)
     for j, chance in enumerate(chances.tolist()):
         p = passing(gaps[j], shift, sigma, delta)
-        law[unanswered(len(h))] += chance * (1 - p)
+        if fallback:
+            peels = oracles.sequences(len(h), k)
+            parts = oracles.peel_law(tuple(np.array(h) / scale_peel), peels, oracles.softmax)
+            for peel, part in zip(peels, parts, strict=True):
+                law[answered([int(i in peel) for i in range(len(h))], k)] += chance * (1 - p) * float(part)
+        else:
+            law[unanswered(len(h))] += chance * (1 - p)
         inside, outside = order[:j], order[j:]
         fill, drop = j <= k, k < j <= 2 * k
         pool = outside if fill else inside
         rounds = abs(j - k) if fill or drop else k
         peels = oracles.sequences(len(pool), rounds)
-        utilities = [(-1 if drop else 1) * h[i] / scale_peel for i in pool]
+        width = scale_peel * ((rounds / k) ** 0.5 if by_root and rounds else 1)
+        utilities = [(-1 if drop else 1) * h[i] / width for i in pool]
         for peel, part in zip(peels, oracles.peel_law(tuple(utilities), peels, oracles.softmax), strict=True):
             picked = {pool[i] for i in peel}
             chosen = set(inside) | picked if fill else (set(inside) - picked if drop else picked)

@@ -83,7 +83,14 @@ ALL = pytest.mark.parametrize(
 # the mass that these tests may hide is most of it: nothing is left to tell neighbors apart by
 HIDDEN = ("TestStableMajorityLeaky",)
 # how many times too much noise is claimed where the curve is far from being reached
-LOOSE = {"TestJoint": 3, "TestShown": 4}
+LOOSE = {
+    "TestJoint": 3,
+    "TestShown": 4,
+    "TestPeelingLaplace": 4,
+    "TestPeelingLogistic": 6,
+    "TestStableTopKByLaplace": 32,
+    "TestTopStableTopK": 64,
+}
 
 
 def test_every_aggregator_is_audited() -> None:
@@ -106,7 +113,7 @@ def test_too_little_noise_is_caught(contract: Any, relation: NeighboringRelation
     if contract.__name__ in HIDDEN:
         pytest.skip("nothing is told")
     tested = delta_of(contract, relation, relation) > DELTA
-    noise = 16 if tested else LOOSE.get(contract.__name__, 2)
+    noise = LOOSE.get(contract.__name__, 16 if tested else 2)
     assert audited(contract, relation, relation) > claimed(contract, relation, relation, noise)
 
 

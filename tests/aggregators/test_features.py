@@ -95,6 +95,7 @@ def data_of(run: Path) -> Path:
     return Path(yaml.safe_load((run / "data.yaml").read_text())["data"]["init_args"]["path"])
 
 
+@pytest.mark.slow
 def test_labelling_brings_the_features_of_the_queries(copied: Path) -> None:
     assert cli.main(relabel(copied)) == 0
     released = ReleasedLabels.load(Run(copied))
@@ -105,6 +106,7 @@ def test_labelling_brings_the_features_of_the_queries(copied: Path) -> None:
     assert released.mask.all()
 
 
+@pytest.mark.slow
 def test_labelling_with_features_needs_no_torch(copied: Path) -> None:
     script = f"""
 import sys

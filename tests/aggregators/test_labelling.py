@@ -202,6 +202,7 @@ def test_an_outsider_adds_an_aggregator(run: Path, outsider: None, name: str) ->
     assert cli.main(["account", "--aggregator", name, "--aggregator.sigma_mean=2", *sizes]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["NoisyMean", "outsider.NoisyMean"])
 def test_an_outsider_is_calibrated_and_compared_by_name(
     outsider: None, name: str, capsys: pytest.CaptureFixture[str]

@@ -38,6 +38,7 @@ def test_every_aggregator_keeps_the_contract(cls: type[Aggregator]) -> None:
     assert f"return {cls.__name__}(" in tests
 
 
+@pytest.mark.slow
 def test_names_tell_aggregators_apart() -> None:
     votes = Votes.from_counts(np.full((9, 5), 12), 60)
     outlook = Outlook.of(votes, delta=1e-5, relation=NeighboringRelation.REPLACE_RECORD)
@@ -48,6 +49,7 @@ def test_names_tell_aggregators_apart() -> None:
     assert screen.title == "InteractiveScreen (NoisyVotes)"
 
 
+@pytest.mark.slow
 def test_every_aggregator_is_registered_and_proposes_itself() -> None:
     outlook = Outlook(
         panel=Panel(60, 5),

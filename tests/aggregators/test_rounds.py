@@ -309,6 +309,7 @@ def label(run: Path, *words: str) -> int:
     return cli.main(["label", "--num_queries=50", "--delta=1e-3", "--overwrite", "--run", str(run), *words])
 
 
+@pytest.mark.slow
 def test_a_target_alone_is_labelled_in_rounds(copied: Path, tmp_path: Path) -> None:
     """And the settings that it wrote, or those of a file that names rounds, find these labels."""
     assert label(copied, "--target_epsilon=1", "--noise_seed=1") == 0

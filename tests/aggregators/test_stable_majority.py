@@ -63,6 +63,7 @@ class TestStableMajorityOfOne(TestStableMajority):
     grid: Grid = (((1,),) * 7, ((0,),) * 6 + ((1,),))
 
 
+@pytest.mark.slow
 def test_a_teacher_that_stays_away_moves_the_least_lead_by_one() -> None:
     """Twenty teachers of one mind on nine labels of ten, one less of them on each: what `aggregate` tells of it."""
     majority = StableMajority(sigma_majority=3.0, delta_majority=1e-6, neighboring_relation=Relation.ADD_REMOVE_TEACHER)

@@ -12,9 +12,11 @@ from pate.accounting.calibration import Target, epsilon_of
 from pate.accounting.events import BoundedRangeEvent
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, FixedStableTopK, GaussianStableTopK, StableTopK
+from pate.mechanisms.gaps import GapNoise
+from pate.mechanisms.stability import TestedBy
 from pate.testing.aggregators import AggregatorContract, Grid, Law
 from pate.votes import Panel, Votes
-from tests.aggregators.oracles import fixed_law, stable_law
+from tests.aggregators.oracles import fixed_law, passing_laplace, stable_law
 from tests.mechanisms import oracles
 
 
@@ -64,6 +66,64 @@ class TestStableTopKWithoutEmpty(TestStableTopK):
             return np.concatenate(([0.0], oracles.softmax(gaps[1:-1] / self.scale), [0.0]))
 
         return stable_law(votes, relation.count_window, self.sigma, self.delta, choice)
+
+
+class TestStableTopKPreferring(TestStableTopK):
+    """Two labels at most, of which one is preferred to none and none to two."""
+
+    num_labels = 3
+    grid: Grid = TestStableTopKWithoutEmpty.grid
+    regularizer, kbar = (0.5, 1.0, 0.0, 5.0), 2
+
+    def make(self, relation: Relation) -> Aggregator:
+        return StableTopK(
+            scale_gap=self.scale,
+            sigma_test=self.sigma,
+            delta_test=self.delta,
+            neighboring_relation=relation,
+            regularizer=self.regularizer,
+            kbar=self.kbar,
+        )
+
+    def law(self, votes: Votes, relation: Relation) -> Law:
+        def choice(gaps: np.ndarray) -> np.ndarray:
+            utilities = (gaps + self.regularizer)[: self.kbar + 1]
+            return np.append(oracles.softmax(utilities / self.scale), 0.0)
+
+        return stable_law(votes, relation.count_window, self.sigma, self.delta, choice)
+
+    def malformed(self) -> list[dict[str, Any]]:
+        bad: list[dict[str, Any]] = [{"regularizer": (0.0, float("inf"))}, {"kbar": 0}, {"kbar": 1.5}]
+        return [*bad, {"noise_law": "cauchy"}, {"test_law": "gumbel"}]
+
+    def test_a_regularizer_of_another_size_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"^Expected a regularizer of 3 numbers, got shape=\(4,\)$"):
+            self.make(Relation.REPLACE_RECORD).event(Panel(4, 2))
+        assert self.make(Relation.REPLACE_RECORD).gap_needed(Panel(4, 3), probability=0.9) is None
+
+
+class TestStableTopKByLaplace(TestStableTopK):
+    scale, sigma, delta = 2.0, 1.2, 0.01
+
+    def make(self, relation: Relation) -> Aggregator:
+        return StableTopK(
+            scale_gap=self.scale,
+            sigma_test=self.sigma,
+            delta_test=self.delta,
+            neighboring_relation=relation,
+            noise_law="exponential",
+            test_law="laplace",
+        )
+
+    def law(self, votes: Votes, relation: Relation) -> Law:
+        return stable_law(
+            votes,
+            relation.count_window,
+            self.sigma,
+            self.delta,
+            lambda q: oracles.max_law(q / self.scale, "exponential"),
+            passing_laplace,
+        )
 
 
 class TestGaussianStableTopK(AggregatorContract):
@@ -118,6 +178,7 @@ class TestFixedStableTopK(AggregatorContract):
     num_labels = 3
     k = 2
     pull, scale, sigma, delta, scale_peel = 0.5, 2.0, 1.5, 0.05, 1.2
+    fallback = by_root = False
     grid: Grid = (
         ((1, 1, 0), (1, 1, 0), (1, 1, 0), (1, 1, 0)),
         ((0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 1, 1)),
@@ -133,6 +194,8 @@ class TestFixedStableTopK(AggregatorContract):
             delta_test_fixed=self.delta,
             scale_peel_fixed=self.scale_peel,
             neighboring_relation=relation,
+            fallback=self.fallback,
+            peel_by_root=self.by_root,
         )
 
     def law(self, votes: Votes, relation: Relation) -> Law:
@@ -145,6 +208,8 @@ class TestFixedStableTopK(AggregatorContract):
             delta=self.delta,
             shift=relation.count_window,
             scale_peel=self.scale_peel,
+            fallback=self.fallback,
+            by_root=self.by_root,
         )
 
     def malformed(self) -> list[dict[str, Any]]:
@@ -160,7 +225,7 @@ class TestFixedStableTopK(AggregatorContract):
 
     @pytest.mark.parametrize("relation", Relation)
     def test_each_round_is_paid(self, relation: Relation) -> None:
-        fixed = self.make(relation)
+        fixed = replace(self.make(relation), peel_by_root=False)  # type: ignore[call-arg]
         for asked in Relation:
             none, *more = (fixed.event(self.panel, asked, tier).cost() for tier in range(self.k + 1))
             choice = BoundedRangeEvent(eta=asked.count_window / self.scale_peel, neighboring_relation=asked).cost().rdp
@@ -185,6 +250,38 @@ class TestFixedStableTopKByPeeling(TestFixedStableTopK):
     def test_a_round_that_is_not_paid_is_refuted(self, relation: Relation) -> None:
         assert self.unpaid(relation, relation, lambda tier: tier if tier == self.k else 0) > 0.5
         assert self.unpaid(relation, relation, lambda tier: max(tier - 1, 0)) > 0.5
+
+
+class TestFixedStableTopKWithFallback(TestFixedStableTopK):
+    fallback = True
+
+    def test_every_query_is_answered(self) -> None:
+        votes = Votes.from_counts(np.tile([[4, 4, 0], [2, 2, 2]], (200, 1)), 4)
+        release = self.make(Relation.REPLACE_RECORD).aggregate(votes, generator=np.random.default_rng(0))
+        assert release.mask.all() and (release.labels.sum(axis=1) == self.k).all()
+        assert release.tiers is not None and {0, self.k} <= set(release.tiers.tolist())
+
+
+class TestFixedStableTopKByRoot(TestFixedStableTopK):
+    fallback = by_root = True
+
+    @pytest.mark.parametrize("relation", Relation)
+    def test_few_rounds_pay_for_their_little_noise(self, relation: Relation) -> None:
+        """One of two rounds has less noise: its price is not that of a round among two."""
+        fixed: Any = self.make(relation)
+        alike = replace(fixed, peel_by_root=False)
+        one, cheap = (each.event(self.panel, relation, 1).cost().rdp for each in (fixed, alike))
+        assert (one > cheap).all() and (one <= fixed.event(self.panel, relation).cost().rdp).all()
+
+
+class TestFixedStableTopKByFallback(TestFixedStableTopKByPeeling):
+    """Most queries fail the test, and what is told of them is told by k rounds of peeling."""
+
+    fallback = True
+
+    @pytest.mark.parametrize("relation", Relation)
+    def test_a_fallback_that_is_not_paid_is_refuted(self, relation: Relation) -> None:
+        assert self.unpaid(relation, relation, lambda tier: tier % self.k) > 0.5
 
 
 class TestFixedStableTopOne(TestFixedStableTopK):
@@ -234,10 +331,17 @@ def test_a_message_names_what_came() -> None:
         make()
 
 
-def test_predicted_gap_is_answered_as_often_as_predicted() -> None:
+NOISES: tuple[GapNoise, ...] = ("gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian")
+
+
+@pytest.mark.parametrize("noise_law", NOISES)
+@pytest.mark.parametrize("test_law", ["gaussian", "laplace"])
+def test_predicted_gap_is_answered_as_often_as_predicted(noise_law: GapNoise, test_law: TestedBy) -> None:
     answered = 0.7
-    stable = StableTopK(scale_gap=20.0, sigma_test=30.0, delta_test=1e-6)
-    top = round(stable.gap_needed(Panel(900, 6), probability=answered).votes)
+    stable = StableTopK(scale_gap=20.0, sigma_test=30.0, delta_test=1e-6, noise_law=noise_law, test_law=test_law)
+    gap = stable.gap_needed(Panel(900, 6), probability=answered)
+    assert gap is not None
+    top = round(gap.votes)
     # two labels on top, all others without votes; the gaps above the top and between the two are 0
     votes = Votes.from_counts(np.tile([top, top, 0, 0, 0, 0], (20_000, 1)), top)
     released = stable.aggregate(votes, generator=np.random.default_rng(0))
@@ -249,11 +353,13 @@ def test_predicted_gap_is_that_of_the_test_where_the_choice_is_free() -> None:
     stable = StableTopK(
         scale_gap=1e-3, sigma_test=10.0, delta_test=1e-9, neighboring_relation=Relation.ADD_REMOVE_TEACHER
     )
-    found = stable.gap_needed(Panel(100, 5), probability=0.5).votes
-    assert found == pytest.approx(1 - 10 * ndtri(1e-9), rel=1e-6)
-    assert ndtr((found - 1) / 10 + ndtri(1e-9)) >= 0.5
+    found = stable.gap_needed(Panel(100, 5), probability=0.5)
+    assert found is not None
+    assert found.votes == pytest.approx(1 - 10 * ndtri(1e-9), rel=1e-6)
+    assert ndtr((found.votes - 1) / 10 + ndtri(1e-9)) >= 0.5
 
 
+@pytest.mark.slow
 def test_noise_is_split_for_the_narrowest_gap() -> None:
     target, panel = Target(epsilon=4.0, delta=1e-6, num_queries=100), Panel(60, 20)
     found = StableTopK.for_target(target, panel, delta_test=5e-10, answered=0.5)
@@ -264,7 +370,7 @@ def test_noise_is_split_for_the_narrowest_gap() -> None:
     for ratio in (0.3, 0.8, 3.0):
         other = replace(found, scale_gap=ratio * found.scale_gap).calibrated(target, panel, tolerance=1e-3)
         assert other is not None
-        gaps = [stable.gap_needed(panel, probability=0.5).votes for stable in (found, other)]
-        assert gaps[0] < gaps[1]
+        first, second = (stable.gap_needed(panel, probability=0.5) for stable in (found, other))
+        assert first is not None and second is not None and first.votes < second.votes
     with pytest.raises(ValueError, match="Expected delta_test < 1e-08"):
         StableTopK.for_target(target, panel, delta_test=2e-8)

@@ -130,6 +130,7 @@ def test_staying_away_costs_as_much_as_changing_around_predictions(norm: Norm) -
         )
 
 
+@pytest.mark.slow
 def test_a_query_of_more_ballots_than_are_worked_on_at_once() -> None:
     ballots = np.zeros((2, 70_000, 64), dtype=np.uint8)
     ballots[1, :, 5] = 1

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Canonical, Joint, Peeling
 from pate.mechanisms.canonical import CanonicalLoss
+from pate.mechanisms.noise import Noise, seeded_generator
 from pate.testing.aggregators import AggregatorContract, Grid, Law
 from pate.votes import Panel, Votes
 from tests.aggregators.oracles import counts, sets_law
@@ -53,6 +55,59 @@ class TestCanonical(_TopK):
 class TestCanonicalOne(TestCanonical):
     k = 1
     gamma = 1.0
+
+
+class TestCanonicalExponential(_TopK):
+    scale = 0.8
+
+    def make(self, relation: Relation) -> Aggregator:
+        return Canonical(k=self.k, scale_canonical=self.scale, noise_law="exponential", neighboring_relation=relation)
+
+    def law(self, votes: Votes, relation: Relation) -> Law:
+        utilities = oracles.subset_utilities(counts(votes), self.k, 0.5)
+        return sets_law(oracles.sets(3, self.k), oracles.flip_law(utilities / self.scale), 3)
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return [*super().malformed(), {"noise_law": "laplace"}]
+
+
+class _NoisyPeeling(_TopK):
+    """The set of the k largest counts with noise that is drawn once."""
+
+    noise: Noise
+    scale = 0.7
+
+    def make(self, relation: Relation) -> Aggregator:
+        return Peeling(k=self.k, scale_peel=self.scale, noise_law=self.noise, neighboring_relation=relation)
+
+    def law(self, votes: Votes, relation: Relation) -> Law:
+        scores = np.array(counts(votes)) / self.scale
+        return sets_law(oracles.sets(3, self.k), oracles.one_shot_set_law(scores, self.k, self.noise), 3)
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return [*super().malformed(), {"noise_law": "gaussian"}]
+
+    def test_too_large_a_set_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"^Expected k <= 3 for 3 labels, got k=4$"):
+            Peeling(k=4, scale_peel=1.0, noise_law=self.noise).event(Panel(4, 3))
+
+
+class TestPeelingExponential(_NoisyPeeling):
+    noise = "exponential"
+
+
+class TestPeelingLaplace(_NoisyPeeling):
+    noise = "laplace"
+    loose_because = "the far tails of both members are reached only by counts that lie further apart"
+
+
+class TestPeelingLogistic(_NoisyPeeling):
+    noise = "logistic"
+    loose_because = TestPeelingLaplace.loose_because
+
+
+class TestPeelingHalfLogistic(_NoisyPeeling):
+    noise = "half_logistic"
 
 
 class TestCanonicalPublished(TestCanonical):
@@ -102,3 +157,31 @@ class TestJoint(_TopK):
 class TestJointOne(TestJoint):
     k = 1
     loose_because = ""
+
+
+class TestJointExponential(TestJointOne):
+    scale = 0.8
+
+    def make(self, relation: Relation) -> Aggregator:
+        return Joint(k=self.k, scale_joint=self.scale, noise_law="exponential", neighboring_relation=relation)
+
+    def law(self, votes: Votes, relation: Relation) -> Law:
+        losses = oracles.sequence_losses(counts(votes), self.k)
+        return sets_law(oracles.sequences(3, self.k), oracles.flip_law(-losses / self.scale), 3)
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return [*super().malformed(), {"noise_law": "laplace"}]
+
+
+def test_the_gap_needed_is_that_of_the_mechanism() -> None:
+    panel = Panel(200, 6)
+    for aggregator in (Canonical(k=2, scale_canonical=4.0), Peeling(k=2, scale_peel=4.0), Joint(k=2, scale_joint=4.0)):
+        votes, available, meaning = aggregator.gap_needed(panel, probability=0.9)
+        assert available == 200 and meaning.startswith(f"A gap of {votes:.1f} votes between the 2 most voted labels")
+        counts = np.tile([votes, 0, votes, 0, 0, 0], (4000, 1))
+        found = aggregator.mechanism()(counts, generator=seeded_generator(0))
+        right = (np.sort(found, axis=1) == [0, 2]).all(axis=1).mean()
+        # the gap of the joint mechanism is a bound
+        assert 0.885 < right < (1 if isinstance(aggregator, Joint) else 0.915)
+    with pytest.raises(ValueError, match=r"^Expected k <= 2 for 3 labels, got k=3$"):
+        Canonical(k=3, scale_canonical=1.0).gap_needed(Panel(9, 3), probability=0.5)

@@ -64,6 +64,7 @@ def test_what_is_printed_meets_the_target(words: list[str], relation: Neighborin
         assert f"    {name} = {scale!r}\n" in text
 
 
+@pytest.mark.slow
 def test_noise_of_a_release_is_what_it_was(capsys: Printed) -> None:
     """Figures of an earlier version, to the last digit; and what a query needs of so few teachers."""
     for name, line in (

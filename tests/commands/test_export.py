@@ -75,6 +75,7 @@ def pixels(source: DataSource) -> np.ndarray:
 
 
 # torch takes ten seconds to import what it exports with, so that the other tests of that are slow ones
+@pytest.mark.slow
 def test_pictures_through_components(faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = CelebA(faces, size=12, features=PublicPCA(8))
     carried(tmp_path, student_on(source, models.Linear), "models.Linear", source)

@@ -26,6 +26,7 @@ def read(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(lines[1:]))
 
 
+@pytest.mark.slow
 def test_private_votes_leave_private_files(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = copied
     config = run.parent / "frontier.yaml"

@@ -52,6 +52,7 @@ def test_a_recipe_that_is_written_runs(
     assert (run / "public" / "student" / "metrics.json").is_file()
 
 
+@pytest.mark.slow
 def test_pictures_and_a_table_are_enough(faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From a folder of pictures to a student, by the recipe that is written but for sizes."""
     folder = tmp_path / "pictures"
@@ -128,6 +129,7 @@ FIT = [
 ]
 
 
+@pytest.mark.slow
 def test_later_stages_run_from_any_folder(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = ["--run", str(begun)]
     assert cli.main(["teachers", "vote", *run]) == 0
@@ -142,6 +144,7 @@ def test_later_stages_run_from_any_folder(begun: Path, capsys: pytest.CaptureFix
     assert not list(Path.cwd().iterdir())
 
 
+@pytest.mark.slow
 def test_a_run_may_move_and_its_data_may_not(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
     moved = begun.rename(Path.cwd() / "moved")
     assert cli.main(["teachers", "vote", "--run", str(moved)]) == 0
@@ -162,6 +165,7 @@ def test_the_data_of_another_folder_are_other_data(
     assert cli.main(words) == 0  # the same as before, and finished
 
 
+@pytest.mark.slow
 def test_a_run_of_an_earlier_version_keeps_its_words(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It held paths as they were typed, and networks as the checkout named them."""
     private = begun / "private"

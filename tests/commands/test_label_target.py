@@ -187,6 +187,7 @@ def test_what_calibrate_prints_is_what_labelling_takes(
     assert noise.items() <= said(other).items()
 
 
+@pytest.mark.slow
 def test_a_recipe_may_give_a_target_in_place_of_noise(finished: Path, tmp_path: Path) -> None:
     data = yaml.safe_load((finished / "data.yaml").read_text())["data"]["init_args"]["path"]
     folder, root = recipe(tmp_path / "recipe", Path(data), steps=2, chunk_size=10), tmp_path / "run"

@@ -14,6 +14,7 @@ FACTS = ["--num_records=400", "--num_labels=4", "--num_public=100", "--num_featu
 SWEEP = ["--num_teachers=[10, 40]", "--epsilons=[20]", "--delta=1e-3", "--seeds=1"]
 
 
+@pytest.mark.slow
 def test_a_plan_can_be_carried_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output, run = tmp_path / "plan", tmp_path / "run"
     words = ["plan", *FACTS, *SWEEP, "--curve={10: 0.7, 40: 0.8}", "--neighboring_relation=ADD_REMOVE_TEACHER"]
@@ -46,6 +47,7 @@ def test_a_plan_can_be_carried_out(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "ADD_REMOVE_TEACHER" in str(asked["aggregator"])
 
 
+@pytest.mark.slow
 def test_a_plan_says_what_it_does_not_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["plan", *FACTS, "--num_teachers=[4]", "--epsilons=[0.01]", "--seeds=1", f"--output={tmp_path}"]
     assert cli.main(words) == 0

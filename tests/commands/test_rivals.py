@@ -25,6 +25,7 @@ def read(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(lines[1:]))
 
 
+@pytest.mark.slow
 def test_a_run_is_measured(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = read_ledger(copied / "ledger.sqlite").entries
     assert cli.main(["rivals", "--run", str(copied), *SMALL]) == 0

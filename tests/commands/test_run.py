@@ -67,6 +67,7 @@ def test_the_statement_can_be_computed_again(finished: Path) -> None:
     assert epsilon_text(statement["guarantees"]["replace_record"]["epsilon"]) in text
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_skipped(copied: Path, finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = everything(copied)
     folder = finished.parent / "recipe"
@@ -78,6 +79,7 @@ def test_a_finished_run_is_skipped(copied: Path, finished: Path, capsys: pytest.
     assert {name for name in after if after[name] != before.get(name)} <= {"public/student/metrics.json"}
 
 
+@pytest.mark.slow
 def test_runs_agree(finished: Path, tmp_path: Path) -> None:
     """All is a function of the configuration but the partition's key and the noise."""
     root = tmp_path / "again"
@@ -113,6 +115,7 @@ def test_labelling_again_adds_up(copied: Path) -> None:
         assert twice["guarantees"][name]["epsilon"] > once["guarantees"][name]["epsilon"]
 
 
+@pytest.mark.slow
 def test_two_runs_share_the_ledger_that_they_are_given(finished: Path, tmp_path: Path) -> None:
     given, ledger = finished.parent / "recipe", tmp_path / "all.sqlite"
     for name in ("one", "two"):
@@ -127,6 +130,7 @@ def test_two_runs_share_the_ledger_that_they_are_given(finished: Path, tmp_path:
     assert statement["private"] is True
 
 
+@pytest.mark.slow
 def test_a_budget_is_kept_by_every_run_on_the_data(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -215,6 +219,7 @@ def test_recipe_files_that_are_missing(tmp_path: Path, capsys: pytest.CaptureFix
     assert "missing=['data.yaml'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_settings_of_all_stages_are_printed(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ def test_single_rows_of_many_items_follow_the_law(
     assert chi_square_p_value(observed, draws * law(0.8 * scale)) < 1e-6
 
 
+@pytest.mark.slow
 def test_counts_in_a_batch_and_floats_have_one_law() -> None:
     scores = np.tile([9, 8, 8, 4, 0, 0, 0], (2000, 1))
     mechanism = m.JointMechanism(k=3, scale=3.0)

@@ -1,6 +1,7 @@
 """Top Stable."""
 
 import math
+from collections import defaultdict
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -68,8 +69,8 @@ class TestTopStable(MechanismContract):
 
 
 @cache
-def law_of_ranks(mechanism: m.TopStable, x: tuple[float, ...]) -> dict[tuple[int, ...], float]:
-    """Return the probability of every peel of ranks from scores in descending order; () is nothing."""
+def law_of_sizes(mechanism: m.TopStable, x: tuple[float, ...]) -> dict[int, float]:
+    """Return the probability of every rank to be the first that passes, from scores in descending order; 0 is none."""
     k, kbar, scale_gap = mechanism.k, mechanism.kbar, mechanism.scale_gap
     turns = [*range(k, kbar + 1), *range(k - 1, 0, -1)]
     threshold = m.unstable_threshold(
@@ -77,22 +78,24 @@ def law_of_ranks(mechanism: m.TopStable, x: tuple[float, ...]) -> dict[tuple[int
     )
     q = {i: max(x[i - 1] - x[i] - mechanism.relation.count_window, 0) for i in turns}
     z, waiting = oracles.laplace_panels(mechanism.scale_threshold, [q[i] - threshold for i in turns])
-    law: dict[tuple[int, ...], float] = {}
+    law: dict[int, float] = {}
     for i in turns:
         passing = oracles.NOISES["laplace"][2]((threshold + z - q[i]) / scale_gap)
-        stopped = float(waiting @ passing)
+        law[i] = float(waiting @ passing)
         waiting = waiting * (1 - passing)
-        peels = oracles.sequences(i, min(i, k))
-        chances = oracles.peel_law(tuple(v / mechanism.scale_peel for v in x[:i]), peels, oracles.softmax)
+    return law | {0: float(waiting.sum())}
+
+
+@cache
+def law_of_ranks(mechanism: m.TopStable, x: tuple[float, ...]) -> dict[tuple[int, ...], float]:
+    """Return the probability of every peel of ranks from scores in descending order; () is nothing."""
+    law: dict[tuple[int, ...], float] = defaultdict(float)
+    for size, stopped in law_of_sizes(mechanism, x).items():
+        pool = size or mechanism.fallback * len(x)
+        peels = oracles.sequences(pool, min(pool, mechanism.k))
+        chances = oracles.peel_law(tuple(v / mechanism.scale_peel for v in x[:pool]), peels, oracles.softmax)
         for peel, chance in zip(peels, chances, strict=True):
-            law[peel] = law.get(peel, 0.0) + stopped * chance
-    failed = float(waiting.sum())
-    if not mechanism.fallback:
-        return law | {(): failed}
-    peels = oracles.sequences(len(x), k)
-    chances = oracles.peel_law(tuple(v / mechanism.scale_peel for v in x), peels, oracles.softmax)
-    for peel, chance in zip(peels, chances, strict=True):
-        law[peel] = law.get(peel, 0.0) + failed * chance
+            law[peel] += stopped * chance
     return law
 
 

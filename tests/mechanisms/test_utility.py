@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pate import mechanisms as m
+from pate.accounting import NeighboringRelation
 
 SCORES = [3, 10, 7, 7, 0]  # in order: items 1, 2, 3, 0, 4
 
@@ -83,3 +84,39 @@ def test_choices_that_are_refused(measure: Any, chosen: Any, message: str) -> No
 def test_a_batch_of_choices_has_the_rows_of_the_scores() -> None:
     with pytest.raises(ValueError, match=r"^Expected chosen of shape \[k\] or \[batch, k\] as the scores"):
         m.recall([SCORES, SCORES], [[0, 1]])
+
+
+def test_recall_of_a_list_that_ended_early() -> None:
+    """-1 stands for an item that was not chosen: it counts among the k, and is never right."""
+    assert m.recall(SCORES, [1, -1, -1], k=3) == pytest.approx(1 / 3)
+    assert m.recall(SCORES, [4, -1, 1], k=3) == pytest.approx(1 / 3)
+    assert m.recall(SCORES, [-1, -1], k=2) == 0
+    batch = m.recall([SCORES, SCORES], [[1, 2, -1], [1, 2, 3]], k=3)
+    assert batch.tolist() == pytest.approx([2 / 3, 1])
+    listed = m.LimitedDomain(k=3, kbar=4, scale=0.01, delta=1e-6, relation=NeighboringRelation.ADD_REMOVE_TEACHER)(
+        [50, 40, 0, 0, 0], generator=m.seeded_generator(0)
+    )
+    assert m.recall([50, 40, 0, 0, 0], listed.items, k=3) == pytest.approx(2 / 3)
+
+
+def test_recall_of_more_or_fewer_than_there_are_to_find() -> None:
+    assert m.recall(SCORES, [1], k=2) == 0.5
+    assert m.recall(SCORES, [1, 2, 3, 0], k=2) == 1  # 10, 7 and a second 7, which is as good
+    assert m.recall(SCORES, [0, 1, 2, 3, 4], k=1) == 1
+    for chosen in ([1, 3], [2, 0], [4, 1]):
+        assert m.recall(SCORES, chosen, k=2) == m.recall(SCORES, chosen)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "k", "message"),
+    [
+        ([-2, 0], 2, "Expected indices in -1..4, got minimum=-2, maximum=0"),
+        ([1, 1], 2, "Expected distinct indices, got repeated=[1]"),
+        ([1, -1], 6, "Expected k <= 5 for 5 items, got k=6"),
+        ([1, -1], 0, "Expected an integer k >= 1, got k=0"),
+    ],
+)
+def test_recall_that_is_refused(chosen: list[int], k: int, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        m.recall(SCORES, chosen, k=k)
+    assert str(caught.value) == message

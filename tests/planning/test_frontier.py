@@ -3,6 +3,8 @@
 import math
 from pathlib import Path
 
+import pytest
+
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, ConfidentScreen, NoisyVotes
 from pate.commands.frontier import compare
@@ -14,6 +16,7 @@ RELATION = NeighboringRelation.REPLACE_RECORD
 SMALL = Simulation(num_labels=5, num_teachers=60, num_public=150, num_features=6)
 
 
+@pytest.mark.slow
 def test_aggregators_of_a_list_are_compared(tmp_path: Path) -> None:
     listed: list[Aggregator] = [NoisyVotes(sigma_votes=3.0), NoisyVotes(sigma_votes=3.0, soft=False)]
     asked = Comparison(epsilons=(4.0,), num_queries=100, student=True)
@@ -25,6 +28,7 @@ def test_aggregators_of_a_list_are_compared(tmp_path: Path) -> None:
     assert first[0].student_mAP > 0.3
 
 
+@pytest.mark.slow
 def test_screens_realise_less_than_they_reserve(tmp_path: Path) -> None:
     noisy = NoisyVotes(sigma_votes=1.0)
     screen = ConfidentScreen(answers=noisy, sigma_confident=1.0, threshold_confident=22.0)

@@ -62,6 +62,7 @@ def test_noise_does_not_depend_on_the_number_of_teachers(cls: type[Aggregator], 
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_too_few_teachers_drown_in_noise() -> None:
     found = swept(FACTS, Sweep(epsilons=(1,), num_teachers=(800, 20), delta=1e-5, seeds=2))
     assert [each.num_teachers for each in found.trials] == [20, 20, 800, 800]

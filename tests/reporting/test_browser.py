@@ -110,6 +110,7 @@ def pages(of_faces: Path, finished: Path, tmp_path_factory: pytest.TempPathFacto
     return [pictures, table]
 
 
+@pytest.mark.slow
 def test_pages_ask_for_nothing(browser: Browser, pages: list[Path]) -> None:
     for page in pages:
         browser.open(page)
@@ -138,6 +139,7 @@ def test_pages_fit_the_window(browser: Browser, pages: list[Path], width: int) -
         assert browser.run(drawn)
 
 
+@pytest.mark.slow
 def test_pages_are_light_and_dark(browser: Browser, pages: list[Path]) -> None:
     for page in pages:
         browser.open(page, scheme="light")
@@ -153,6 +155,7 @@ def test_pages_are_light_and_dark(browser: Browser, pages: list[Path]) -> None:
         assert dark.max() > 200
 
 
+@pytest.mark.slow
 def test_private_parts_are_red(browser: Browser, pages: list[Path]) -> None:
     borders = "return [...document.querySelectorAll('.private')].map(each => getComputedStyle(each).borderTopColor)"
     browser.open(pages[0])

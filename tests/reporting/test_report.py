@@ -95,6 +95,7 @@ def test_what_was_asked_and_learned(copied: Path) -> None:
     assert len(marks) == 4 * 4  # the constant answer, for each label and figure
 
 
+@pytest.mark.slow
 def test_nothing_private_is_read(copied: Path, of_votes: Path) -> None:
     for root in (copied, of_votes):
         whole = report(root)
@@ -163,6 +164,7 @@ def test_what_is_private_never_goes_to_the_public_folder(copied: Path, capsys: C
     assert "a frontier of simulated votes" in refused(capsys, str(copied))
 
 
+@pytest.mark.slow
 def test_frontiers_are_shown(copied: Path) -> None:
     from pate.commands.frontier import main
 
@@ -325,6 +327,7 @@ def test_figures_of_older_labels_are_told(copied: Path) -> None:
     assert "older than the labels" in read(copied).sections["student"]
 
 
+@pytest.mark.slow
 def test_pictures_are_in_the_page(of_faces: Path, faces: Path) -> None:
     page = read(of_faces)
     with np.load(of_faces / "public" / "labels.npz") as released:
@@ -378,6 +381,7 @@ def test_a_damaged_description_is_refused(copied: Path, capsys: Captured, text: 
     assert "where data and ledger lie" in refused(capsys, str(copied))
 
 
+@pytest.mark.slow
 def test_a_page_needs_no_framework(copied: Path) -> None:
     script = (
         "import sys\nfrom pate.cli import main\n"

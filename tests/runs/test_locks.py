@@ -63,6 +63,7 @@ def test_a_killed_process_locks_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / LOCK).exists()
 
 
+@pytest.mark.slow
 def test_shares_lock_together_and_keep_others_out(tmp_path: Path) -> None:
     first, second = Other(tmp_path, shared=True), Other(tmp_path, shared=True)
     lock_run(tmp_path, shared=True)
@@ -81,6 +82,7 @@ def test_shares_lock_together_and_keep_others_out(tmp_path: Path) -> None:
     other.end()
 
 
+@pytest.mark.slow
 def test_leaving_first_lets_nobody_in_beside_who_stays(tmp_path: Path) -> None:
     stays = Other(tmp_path, shared=True)
     Other(tmp_path, shared=True).end()

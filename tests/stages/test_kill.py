@@ -41,12 +41,10 @@ SIGNS = {
 
 
 # the other stages are cut at every step by tests within one process
-FAST = ("between checkpoints",)
 
 
-@pytest.mark.parametrize(
-    "stage", [stage if stage in FAST else pytest.param(stage, marks=pytest.mark.slow) for stage in SIGNS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", SIGNS)
 def test_killed_and_started_again(stage: str, unbroken: Path, tmp_path: Path, start: Start) -> None:
     root = tmp_path / "run"
     (root / "private").mkdir(parents=True)
@@ -85,7 +83,7 @@ def interrupt(command: Command) -> None:
 ENDS = {"interrupted": (interrupt, 130), "terminated": (terminate, 143)}
 
 
-@pytest.mark.parametrize("how", list(ENDS))
+@pytest.mark.parametrize("how", [pytest.param("interrupted", marks=pytest.mark.slow), "terminated"])
 @pytest.mark.parametrize(
     "executor", ["serial", pytest.param("loky", marks=pytest.mark.slow), pytest.param("ray", marks=pytest.mark.slow)]
 )

@@ -164,6 +164,7 @@ def test_labels_are_drafted_in_the_private_folder(copied: Path, monkeypatch: pyt
     assert not (copied / "private" / draft).exists()
 
 
+@pytest.mark.slow
 def test_labels_that_are_gone_or_are_not_of_this_command_are_told(
     copied: Path, finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,6 +71,7 @@ def label(root: str, *words: str) -> int:
     return cli.main(["label", "--config=recipe/label.yaml", "--run", root, *words])
 
 
+@pytest.mark.slow
 def test_two_runs_without_any_option_share_one_budget(place: Path, capsys: Captured) -> None:
     """What both released together is stated, and what the budget has left is what the second may spend."""
     assert cli.main(["run", "recipe", "--run", "runs/one", "--label.num_queries=60", "--label.max_epsilon=700"]) == 0
@@ -130,6 +131,7 @@ def sealed(place: Path) -> Iterator[Path]:
     os.system(f"chattr -i {folder}")
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_leaves_each_run_its_own(sealed: Path, capsys: Captured) -> None:
     assert cli.main(["run", "recipe", "--run", "runs/one", "--label.num_queries=20"]) == 0
     out = capsys.readouterr().out
@@ -146,6 +148,7 @@ def test_a_folder_that_cannot_be_written_leaves_each_run_its_own(sealed: Path, c
     assert not (sealed / "runs" / "moved" / "ledger.sqlite").exists()
 
 
+@pytest.mark.slow
 def test_a_missing_ledger_is_no_new_budget(taught: Path, capsys: Captured) -> None:
     path = taught / "data" / "faces.ledger.sqlite"
     kept = path.rename(taught / "kept.sqlite")
@@ -163,6 +166,7 @@ def test_a_missing_ledger_is_no_new_budget(taught: Path, capsys: Captured) -> No
     assert read_ledger(kept).home == kept
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_ledger_is_refused_while_the_original_is_there(taught: Path, capsys: Captured) -> None:
     assert label("runs/one", "--num_queries=5") == 0
     original = taught / "data" / "faces.ledger.sqlite"
@@ -177,6 +181,7 @@ def test_a_copy_of_a_ledger_is_refused_while_the_original_is_there(taught: Path,
     assert [entry.run for entry in read_ledger(original).entries] == ["one", "two"]
 
 
+@pytest.mark.slow
 def test_moved_data_keep_what_was_spent(taught: Path) -> None:
     assert label("runs/one", "--num_queries=5") == 0
     os.rename("data", "moved")
@@ -193,6 +198,7 @@ def test_moved_data_keep_what_was_spent(taught: Path) -> None:
     verify_ledger(moved)
 
 
+@pytest.mark.slow
 def test_a_run_keeps_the_ledger_that_it_was_begun_with(place: Path, capsys: Captured) -> None:
     assert teach("runs/one", "--ledger=all.sqlite") == 0
     assert yaml.safe_load(Path("runs/one/data.yaml").read_text())["ledger"] == str(place / "all.sqlite")
@@ -256,6 +262,7 @@ def test_faces_drawn_anew_leave_the_ledger(tmp_path: Path) -> None:
     assert (folder / "ledger.sqlite").read_bytes() == ledger
 
 
+@pytest.mark.slow
 def test_other_records_are_not_booked_where_the_first_ones_are(taught: Path, capsys: Captured) -> None:
     """A run that is done again on other data spends their budget, or none."""
     np.savez(taught / "data" / "more.npz", **make_arrays(seed=1))  # type: ignore[arg-type]

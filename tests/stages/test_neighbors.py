@@ -395,6 +395,7 @@ def test_a_screen_may_differ_in_what_it_paid(unit: Unit, place: Path, start: Sta
         expect_same(base, see(place, source, world, unit, key, SCREEN, start), settled=True)
 
 
+@pytest.mark.slow
 def test_a_leak_would_be_noticed(place: Path, start: Start) -> None:
     """Of each part that is compared, one planted difference."""
     source = SOURCES["Arrays"]

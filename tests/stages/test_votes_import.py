@@ -119,6 +119,7 @@ def test_the_same_votes_again_change_nothing(place: Path, capsys: Captured) -> N
     assert spent() == 1 and not Path("moved/votes.ledger.sqlite").exists()
 
 
+@pytest.mark.slow
 def test_changed_votes_are_refused_unless_overwritten(place: Path, capsys: Captured) -> None:
     assert label("--votes=votes.npz") == 0
     made_votes(seed=2).save(Path("votes.npz"))
@@ -135,6 +136,7 @@ def test_changed_votes_are_refused_unless_overwritten(place: Path, capsys: Captu
     assert (spent(), spent("other/votes.ledger.sqlite")) == (2, 1)
 
 
+@pytest.mark.slow
 def test_all_runs_on_the_votes_share_one_budget(place: Path, capsys: Captured) -> None:
     assert label("--votes=votes.npz", "--max_epsilon=60") == 0
     os.symlink("votes.npz", "linked.npz")
@@ -228,6 +230,7 @@ def test_teachers_and_votes_from_elsewhere_do_not_share_a_run(place: Path, copie
 # The student
 
 
+@pytest.mark.slow
 def test_a_student_learns_from_votes_from_elsewhere(place: Path, capsys: Captured) -> None:
     """No private record is needed; the data may be named at once or later."""
     student = ["--config=recipe/student.yaml", "--run=runs/mine"]
@@ -257,6 +260,7 @@ def test_a_student_learns_from_votes_from_elsewhere(place: Path, capsys: Capture
     assert "The same `pate label --votes` puts it back" in refused(capsys, "--num_queries=3")
 
 
+@pytest.mark.slow
 def test_votes_are_on_the_public_records(place: Path, capsys: Captured) -> None:
     votes = made_votes()
     assert votes.ballots is not None

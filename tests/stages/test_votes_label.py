@@ -111,6 +111,7 @@ def test_a_refusal_releases_the_lock(place: Path) -> None:
     assert len(read_ledger(Path("runs/mine/ledger.sqlite")).entries) == 1
 
 
+@pytest.mark.slow
 def test_it_needs_no_framework(place: Path) -> None:
     script = (
         "import sys, pate\n"

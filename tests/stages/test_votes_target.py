@@ -157,6 +157,7 @@ def test_features_that_were_changed_are_told(place: Path, capsys: Captured) -> N
     assert spent() == 1
 
 
+@pytest.mark.slow
 def test_a_target_without_an_aggregator_says_what_the_default_lacks(place: Path, capsys: Captured) -> None:
     """Features first; but counts alone would not do with features either."""
     target = "--target_epsilon=2"

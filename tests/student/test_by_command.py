@@ -53,6 +53,7 @@ def rows(root: Path) -> list[dict[str, str]]:
         return [{name: value for name, value in row.items() if value} for row in csv.DictReader(file)]
 
 
+@pytest.mark.slow
 def test_training_has_one_bar_in_a_terminal(copied: Path, terminal: Callable[[], Terminal]) -> None:
     shown = terminal()
     assert fit(copied) == 0
@@ -68,6 +69,7 @@ def test_training_has_one_bar_in_a_terminal(copied: Path, terminal: Callable[[],
         assert shown.lines[0].split("\r")[-1].startswith(f"student {command}: 100%")
 
 
+@pytest.mark.slow
 def test_nothing_but_results_is_printed_where_there_is_no_terminal(copied: Path, capfd: Captured) -> None:
     assert fit(copied) == 0
     captured = capfd.readouterr()
@@ -77,12 +79,14 @@ def test_nothing_but_results_is_printed_where_there_is_no_terminal(copied: Path,
     assert captured.err == "" and "test_macro_f1" in captured.out and "\r" not in captured.out
 
 
+@pytest.mark.slow
 def test_no_bar_is_shown_where_none_is_wanted(copied: Path, terminal: Callable[[], Terminal]) -> None:
     shown = terminal()
     assert fit(copied, "--trainer.enable_progress_bar=false") == 0
     assert shown.lines == []
 
 
+@pytest.mark.slow
 def test_training_that_goes_on_continues_its_curves(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +122,7 @@ def test_checkpoints_have_names(name: str, copied: Path) -> None:
     assert metrics.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_best_checkpoint_is_not_the_last_one(copied: Path) -> None:
     assert fit(copied) == 0
     folder = copied / "public" / "student"

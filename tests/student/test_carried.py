@@ -189,6 +189,7 @@ def test_the_same_bytes_again(copied: Path, capsys: pytest.CaptureFixture[str]) 
     assert not list(folder.parent.glob(".model*"))
 
 
+@pytest.mark.slow
 def test_a_student_of_true_labels_stays(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The statement does not speak of it."""
     words = ["student", "fit", "--config", str(copied / "public" / "student_fit.yaml"), "--run", str(copied)]
@@ -273,6 +274,7 @@ def test_a_map_of_one_s_own(table: Arrays, tmp_path: Path) -> None:
     assert (away.predict_proba(raw(table)) == answers_in_run(student, source)).all()
 
 
+@pytest.mark.slow
 def test_offline_and_without_what_trained_it(finished: Path) -> None:
     """In a new process without sockets, Lightning or matplotlib."""
     script = f"""

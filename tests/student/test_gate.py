@@ -48,6 +48,7 @@ def trained(features: np.ndarray, targets: np.ndarray, held: int = 100, epochs: 
     return found
 
 
+@pytest.mark.slow
 def test_labels_that_do_not_follow_the_features_answer_their_constant() -> None:
     generator = np.random.default_rng(0)
     features = generator.standard_normal((600, 5)).astype(np.float32)
@@ -60,6 +61,7 @@ def test_labels_that_do_not_follow_the_features_answer_their_constant() -> None:
     assert ((found.constant_logits > 0) == torch.tensor([False, True, False])).all()
 
 
+@pytest.mark.slow
 def test_labels_that_follow_the_features_are_answered_by_the_network() -> None:
     generator = np.random.default_rng(0)
     features = generator.standard_normal((600, 5)).astype(np.float32)
@@ -85,6 +87,7 @@ def test_noise_alone_departs_rarely() -> None:
     assert departed <= 1
 
 
+@pytest.mark.slow
 def test_what_departs_is_in_the_checkpoint() -> None:
     generator = np.random.default_rng(1)
     features = generator.standard_normal((300, 5)).astype(np.float32)
@@ -109,6 +112,7 @@ def fit_words(root: Path, *more: str) -> list[str]:
     return ["student", "fit", "--config", str(root / "public" / "student_fit.yaml"), "--run", str(root), *more]
 
 
+@pytest.mark.slow
 def test_the_checkpoint_of_the_lowest_loss_is_kept(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(fit_words(copied, *MLP_WORDS, "--model.optimizer.init_args.lr=0.3", "--overwrite")) == 0
     folder = copied / "public" / "student"
@@ -126,6 +130,7 @@ def test_the_checkpoint_of_the_lowest_loss_is_kept(copied: Path, capsys: pytest.
         np.testing.assert_allclose(archive["probabilities"], expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_early_stopping_of_ones_own_takes_its_place(copied: Path) -> None:
     own = '--trainer.callbacks=[{"class_path":"EarlyStopping","init_args":{"monitor":"val_loss","patience":2}}]'
     assert cli.main(fit_words(copied, *MLP_WORDS, "--model.optimizer.init_args.lr=0.3", own, "--overwrite")) == 0
@@ -134,6 +139,7 @@ def test_early_stopping_of_ones_own_takes_its_place(copied: Path) -> None:
     assert last["epoch"] == best["epoch"] + 2
 
 
+@pytest.mark.slow
 def test_without_held_out_samples_the_last_network_answers(copied: Path) -> None:
     words = ("--model.network=models.MLP", "--data.val_fraction=0", "--trainer.max_epochs=2", "--overwrite")
     assert cli.main(fit_words(copied, *words)) == 0
@@ -144,6 +150,7 @@ def test_without_held_out_samples_the_last_network_answers(copied: Path) -> None
     assert json.loads((folder / "metrics.json").read_text())["student"]["macro_f1"] > 0
 
 
+@pytest.mark.slow
 def test_references_are_left_in_their_own_folder(finished: Path, tmp_path: Path) -> None:
     root = copy_run(finished, tmp_path / "run")
     before = (root / "public" / "student" / "last.ckpt").read_bytes()

@@ -1,3 +1,4 @@
+import pytest
 import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -38,6 +39,7 @@ def test_initial_weights_depend_on_the_seed_alone() -> None:
     assert not torch.equal(next(first.parameters()), next(third.parameters()))
 
 
+@pytest.mark.slow
 def test_learns_and_reports() -> None:
     student = Student(MLP, lambda p: torch.optim.Adam(p, lr=0.1), input_shape=(5,), label_names=NAMES)
     loader = DataLoader(TensorDataset(*batch(200)), batch_size=20)

@@ -62,6 +62,7 @@ def test_labels_alone_are_learned_as_they_are(finished: Path) -> None:
     np.testing.assert_array_equal(targets_of(released), released.labels)
 
 
+@pytest.mark.slow
 def test_noise_of_mean_zero_adds_nothing_to_the_loss_on_average() -> None:
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(50, 3, generator=generator, requires_grad=True)

@@ -99,6 +99,7 @@ def test_a_student_of_altered_pictures() -> None:
         Student(network, input_shape=(64,), label_names=("a", "b"), augment=AUGMENT)
 
 
+@pytest.mark.slow
 def test_augmentation_by_command(faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Once for teachers, which remember it, and twice for a student, who ends the same."""
     words = json.dumps([{"class_path": f"torchvision.transforms.v2.{name}"} for name in ("RandomHorizontalFlip",)])

@@ -110,7 +110,8 @@ def train_and_vote(plan: TeacherPlan, execution: Execution, folder: Path) -> tup
     store, samples = VoteStore(folder / "votes"), data.records.features
     vote = SentVoteJob(plan=plan, teachers_folder=folder, samples=samples, num_labels=4, store=store)
     run_jobs(vote, plan.chunks(), execution, told.append)
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "flag"]
+    # a worker that is killed with another one may leave a draft, which the stage clears when all is done
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "flag" and path.name[0] != "."]
     return {path.name: path.read_bytes() for path in files}, sum(told)
 
 

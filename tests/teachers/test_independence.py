@@ -271,6 +271,7 @@ def test_bad_losses(settings: dict[str, float]) -> None:
         FocalLoss(-1.0)
 
 
+@pytest.mark.slow
 def test_two_thousand_teachers(tmp_path: Path) -> None:
     settings: TeacherPlan = plan(num_teachers=2000, chunk_size=1000, num_steps=1)
     data: Records = records()

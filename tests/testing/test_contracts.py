@@ -199,6 +199,7 @@ class BatchesOfOneNoise(Batches):
         return law
 
 
+@pytest.mark.slow
 def test_an_aggregator_whose_batches_tell_more_than_their_queries_is_found() -> None:
     """Query by query nothing is wrong with it."""
     honest, shared = Batches(), BatchesOfOneNoise()

@@ -35,6 +35,7 @@ def test_no_faces() -> None:
     assert attributes.shape == (0, len(FACE_ATTRIBUTES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num", "start"), [(1, 0), (10, 0), (99, 1), (100, 100), (250, 75), (3, 299)])
 def test_face_depends_on_seed_and_index_only(rendered: Faces, num: int, start: int) -> None:
     images, attributes = render_faces(num, seed=3, start=start)
@@ -105,6 +106,7 @@ def _probe(images: NDArray[np.uint8], labels: NDArray[np.uint8], train: int) -> 
     return np.array(accuracies)
 
 
+@pytest.mark.slow
 def test_attributes_are_visible(rendered: Faces) -> None:
     """A linear probe tells each attribute from the pixels, and nothing from shuffled ones."""
     images, attributes = rendered

@@ -52,6 +52,7 @@ def test_no_neighbor_is_further_than_the_noise_allows() -> None:
     assert max(reached) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_noise_has_the_law_that_is_paid_for() -> None:
     # all norms are 3: nearly all draws find the bound 4
     weights, draws = np.tile(np.array([3.0, 0, 0, 0]), (400, 1)), 3000

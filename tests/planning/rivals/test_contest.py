@@ -25,6 +25,7 @@ def arena(num: int = 4000) -> Arena:
     )
 
 
+@pytest.mark.slow
 def test_targets_are_met_and_draws_repeatable() -> None:
     asked, place = Contest(epsilons=(0.01, 5.0), delta=1e-5, seeds=3), arena()
     first, again = (hold(place, rivals_of(place, None), asked).scores for _ in range(2))

@@ -47,6 +47,7 @@ def test_one_step_follows_the_clipped_gradients(sizes: tuple[int, ...], clip: fl
     assert found != pytest.approx(other, rel=1e-2)
 
 
+@pytest.mark.slow
 def test_noise_has_the_law_that_is_paid_for() -> None:
     """Features of zeros have no gradient: what moves is noise."""
     pytest.importorskip("opacus")
@@ -79,6 +80,7 @@ def test_random_streams_are_its_own() -> None:
     assert torch.equal(before, torch.random.get_rng_state())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_the_noise_meets_its_target(epsilon: float) -> None:
     settings = Descent()

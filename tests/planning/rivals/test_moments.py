@@ -92,6 +92,7 @@ def standard(noise_multiplier: float, believed: float) -> bool:
     return all(abs(ratio - 1) < 5 / np.sqrt(2 * draws) for ratio in ratios.values())
 
 
+@pytest.mark.slow
 def test_noise_has_the_law_that_is_paid_for() -> None:
     assert standard(3.0, 3.0)
     assert not standard(3.0, 3.5)

@@ -1,0 +1,83 @@
+"""Scores of any sensitivity: the unit in which they are written changes nothing but the numbers."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate import mechanisms as m
+from pate.accounting import NeighboringRelation
+from pate.mechanisms.base import ScoreMechanism
+from pate.testing.laws import ORDERS
+from tests.mechanisms import oracles, test_canonical, test_joint, test_peeling
+
+UNIT = 3  # by which a score moves between neighbors
+
+
+class _InUnits:
+    """A contract on scores that are UNIT times as large as counts."""
+
+    def make(self, relation: NeighboringRelation) -> Any:
+        plain = super().make(relation)  # type: ignore[misc]
+        return replace(plain, scale=UNIT * plain.scale, sensitivity=UNIT)
+
+    def law(self, mechanism: Any, scores: oracles.Array) -> oracles.Array:
+        found: oracles.Array = super().law(mechanism, UNIT * np.asarray(scores))  # type: ignore[misc]
+        return found
+
+    def select(self, mechanism: Any, scores: Any, generator: np.random.Generator) -> Any:
+        return mechanism(UNIT * np.asarray(scores), generator=generator)
+
+
+class TestCanonicalInUnits(_InUnits, test_canonical.TestCanonical): ...
+
+
+class TestPeelingInUnits(_InUnits, test_peeling.TestGumbelPeeling): ...
+
+
+class TestJointInUnits(_InUnits, test_joint.TestJoint):
+    def test_a_sensitivity_that_is_not_said_is_not_paid(self) -> None:
+        """Scores that move by UNIT cost more than a mechanism for votes says."""
+        relation = NeighboringRelation.ADD_REMOVE_TEACHER
+        votes = replace(self.make(relation), sensitivity=1.0)
+        worst = self.worst_divergence(relation)
+        assert (worst <= self.make(relation).event(relation).cost(ORDERS).rdp * (1 + self.tolerance)).all()
+        assert (worst > votes.event(relation).cost(ORDERS).rdp).any()
+
+
+MECHANISMS: list[ScoreMechanism[Any]] = [
+    m.NoisyMax(scale=2.0),
+    m.NoisyMax(scale=2.0, noise="laplace"),
+    m.NoisyTopK(k=3, scale=2.0),
+    m.NoisyTopK(k=3, scale=2.0, noise="exponential"),
+    m.GumbelPeeling(k=3, scale=2.0),
+    m.PermuteAndFlipPeeling(k=3, scale=2.0),
+    m.CanonicalMechanism(k=3, scale=2.0),
+    m.JointMechanism(k=3, scale=2.0),
+    m.JointMechanism(k=1, scale=2.0, noise="exponential"),
+    m.OneShotLaplace(k=3, scale=2.0),
+    m.LaplaceCounts(num_items=7, scale=2.0),
+    m.GammaCounts(scale=2.0),
+]
+
+
+@pytest.mark.parametrize("votes", MECHANISMS, ids=lambda each: type(each).__name__)
+def test_scores_and_noise_in_another_unit_cost_the_same(votes: Any) -> None:
+    """In a unit of 1/4 vote, which floats divide exactly, both events are equal."""
+    scores = replace(votes, sensitivity=0.25, scale=0.25 * votes.scale)
+    twice = replace(votes, sensitivity=2.0)
+    for relation in NeighboringRelation:
+        assert scores.event(relation) == votes.event(relation)
+        assert twice.event(relation) == replace(votes, scale=votes.scale / 2).event(relation)
+        assert scores.window(relation) == relation.count_window / 4
+    counts = np.array([9, 3, 7, 7, 1, 0, 2])
+    drawn = [each(values, generator=m.seeded_generator(0)) for each, values in ((votes, counts), (scores, counts / 4))]
+    moved = isinstance(votes, m.LaplaceCounts | m.GammaCounts)
+    np.testing.assert_allclose(drawn[0], 4 * drawn[1] if moved else drawn[1])
+
+
+@pytest.mark.parametrize("sensitivity", [0.0, -1.0, np.inf, np.nan])
+def test_sensitivities_that_are_refused(sensitivity: float) -> None:
+    with pytest.raises(ValueError, match=r"^Expected sensitivity > 0, got sensitivity=[^\n]*$"):
+        m.CanonicalMechanism(k=2, scale=1.0, sensitivity=sensitivity)
