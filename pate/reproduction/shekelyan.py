@@ -18,7 +18,7 @@ from pate.mechanisms.utility import good_bounds, great_bounds
 from pate.reproduction.findings import Row
 from pate.reproduction.one_shot_law import probability_within
 from pate.typing import FloatArray
-from pate.validation import expect_open_unit
+from pate.validation import expect, expect_open_unit
 
 PAPER = "Shekelyan & Loukides (2022), Differentially private top-k selection via canonical Lipschitz mechanism"
 SURE = 0.999
@@ -110,7 +110,7 @@ def epsilon_at(contender: Contender, scores: FloatArray, k: int, grade: GradeNam
     """Return the epsilon at which a grade has ``probability``, to one part in a thousand.
 
     Raises:
-        ValueError: on a probability outside (0, 1).
+        ValueError: on a probability outside (0, 1), or one that no epsilon gives because chance alone exceeds it.
     """
     expect_open_unit(probability=probability)
 
@@ -119,6 +119,8 @@ def epsilon_at(contender: Contender, scores: FloatArray, k: int, grade: GradeNam
         return _logit(reached) - _logit(probability)
 
     low, high = (math.log(end) for end in _WIDEST)
+    chance = contender.probability(scores, k, _WIDEST[0], grade)
+    expect(chance < probability, f"a {grade} set less likely by chance than {probability}", chance=chance)
     # the curve is flat far from the crossing: halve until its steep part is near
     while high - low > 1.0:
         middle = (low + high) / 2

@@ -51,7 +51,7 @@ def netflix(effort: Effort) -> Finding:
     """Make the figure of NETFLIX: k = 10, 100 and 1,000, with the ratios of budgets."""
     scores = load(effort.path(f"topk/{VECTORS['NETFLIX']}"))
     rows, crossings = _all_curves("NETFLIX", {"NETFLIX": (scores, tuple(PUBLISHED_TIMES))}, effort.trials(17, 41))
-    figure, axes = panels(3, 3, ("epsilon", "probability"), height=3.0)
+    figure, axes = panels(3, 3, ("epsilon, add or remove one user", "probability"), height=3.0)
     for axis, k in zip(axes, sorted(PUBLISHED_TIMES), strict=True):
         draw_measures(axis, [row for row in rows if row["k"] == k], "epsilon", _colours(CONTENDERS), _DASHES)
         axis.set(title=f"NETFLIX, k = {k:,}", xscale="log", ylim=(-0.02, 1.04))
@@ -80,7 +80,7 @@ def vectors(effort: Effort) -> Finding:
             sets[name] = (scores, sizes)
     rows, crossings = _all_curves("other vectors", sets, effort.trials(9, 31))
     places = [(name, k) for name, (_, sizes) in sets.items() for k in sizes]
-    figure, axes = panels(len(places), 4, ("epsilon", "probability"), height=2.1)
+    figure, axes = panels(len(places), 4, ("epsilon, add or remove one user", "probability"), height=2.1)
     for axis, (name, k) in zip(axes, places, strict=True):
         own = [row for row in rows if (row["vector"], row["k"]) == (name, k)]
         draw_measures(axis, own, "epsilon", _colours(CONTENDERS), _DASHES)
@@ -132,7 +132,7 @@ def noises(effort: Effort) -> Finding:
     scores = load(effort.path(f"topk/{VECTORS['NETFLIX']}"))
     sizes = (1, 10, 100)
     rows, crossings = _all_curves("noises", {"NETFLIX": (scores, sizes)}, effort.trials(11, 41), NOISES)
-    figure, axes = panels(3, 3, ("epsilon", "probability"), height=3.0)
+    figure, axes = panels(3, 3, ("epsilon, add or remove one user", "probability"), height=3.0)
     for axis, k in zip(axes, sizes, strict=True):
         draw_measures(axis, [row for row in rows if row["k"] == k], "epsilon", _colours(NOISES), _DASHES)
         axis.set(title=f"NETFLIX, k = {k}", xscale="log", ylim=(-0.02, 1.04))

@@ -86,7 +86,7 @@ def effort(tmp_path: Path) -> Effort:
     (tmp_path / "topk").mkdir()
     generator = np.random.default_rng(1)
     for file in VECTORS.values():
-        np.save(tmp_path / "topk" / file, generator.permutation(np.arange(130) ** 2))
+        np.save(tmp_path / "topk" / file, generator.permutation(np.arange(400) ** 2))
     return Effort(data=tmp_path)
 
 
