@@ -49,7 +49,7 @@ def test_a_script_keeps_what_it_found_and_without_data_what_was_there(
     assert (tmp_path / "a_table.json").read_bytes() == before
     with pytest.raises(SystemExit):
         reproduce("a_table", "What it does.", needs, ["--seed=-1"])
-    assert "Expected seed >= 0" in capsys.readouterr().err
+    assert "Expected an integer seed >= 0" in capsys.readouterr().err
 
 
 def test_findings_are_complete() -> None:
