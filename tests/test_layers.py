@@ -53,7 +53,7 @@ ALLOWED = {
     "testing": {"accounting", "aggregators", "data", "mechanisms", "votes"},
     "planning": {"accounting", "aggregators", "data", "data_file", "linear", "runs", "student", "vote_store", "votes"},
 }
-ALLOWED["reproduction"] = {"accounting", "aggregators", "linear", "mechanisms", "planning", "runs", "votes"}
+ALLOWED["reproduction"] = {"accounting", "aggregators", "data", "linear", "mechanisms", "planning", "runs", "votes"}
 ALLOWED["reporting"] = {"accounting", "data", "data_file", "runs", "vote_store", "votes"}
 ALLOWED["stages"] = set(ALLOWED) - {"planning", "reporting", "reproduction", "testing"}
 ALLOWED["pipeline"] = set(ALLOWED) - {"planning", "reporting", "reproduction", "testing"}
