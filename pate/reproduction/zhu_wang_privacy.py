@@ -18,11 +18,11 @@ from pate.aggregators import Aggregator, GaussianStableTopK, NoisyVotes, StableT
 from pate.progress import stage_bar
 from pate.reproduction.findings import Claim, Effort, Finding, Row, Verdict
 from pate.reproduction.noisy_max import Pair, composed_delta, composed_epsilon, gaps_of, worst_pair
+from pate.reproduction.zhu_wang import PAPER
 from pate.typing import FloatArray
 from pate.votes import Panel
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
-PAPER = "Zhu & Wang (2022), Adaptive Private-K-Selection with Adaptive K and Application to Multi-label PATE"
 EARLIER = "Zhu, Yu, Chandraker & Wang (2020), Private-kNN"
 
 PANEL = Panel(num_teachers=800, num_labels=40)

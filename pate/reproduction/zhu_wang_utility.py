@@ -20,11 +20,11 @@ from pate.planning.task import Task
 from pate.progress import stage_bar
 from pate.reproduction.findings import Claim, Effort, Finding, Row, Verdict
 from pate.reproduction.tasks import ATTRIBUTES, Data, celeba_attributes, facts, rendered_faces, voted
+from pate.reproduction.zhu_wang import PAPER
 from pate.reproduction.zhu_wang_privacy import (
     DELTA,
     DELTA_TEST,
     NUM_QUERIES,
-    PAPER,
     PUBLISHED,
     SCALE_GAP,
     SIGMA_TEST,
