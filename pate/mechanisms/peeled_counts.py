@@ -73,8 +73,8 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
         items = self.choice(rows, generator=generator)
         noisy = np.take_along_axis(rows, items, axis=1).astype(np.float64)
         noisy += self.sigma * generator.standard_normal(noisy.shape)
-        # the last bits of a sum of floats would tell its terms apart
-        grid = 2.0 ** (math.floor(math.log2(self.sigma)) - 20)
+        # the last bits of a sum of floats would tell its terms apart: no grid finer than sigma / 2^20
+        grid = 2.0 ** math.ceil(math.log2(self.sigma) - 20)
         noisy = np.rint(noisy / grid) * grid
         return CountedTopK(items[0], noisy[0]) if single else CountedTopK(items, noisy)
 
