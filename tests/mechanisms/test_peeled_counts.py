@@ -81,7 +81,7 @@ def test_scores_are_released_without_bias_on_a_public_grid() -> None:
     assert abs(error.mean()) < 4 * 1.9 / np.sqrt(error.size)
     assert error.std() == pytest.approx(1.9, rel=0.02)
     grid = 2.0**-19
-    assert 1.9 / 2**20 <= grid and (noisy / grid == np.rint(noisy / grid)).all()
+    assert grid >= 1.9 / 2**20 and (noisy / grid == np.rint(noisy / grid)).all()
 
 
 def test_a_split_of_the_noise_costs_what_it_says() -> None:
