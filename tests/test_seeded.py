@@ -28,6 +28,7 @@ from pate.aggregators import (
     Joint,
     LimitedDomainTopK,
     NoisyVotes,
+    PeeledVotes,
     Peeling,
     PermuteAndFlip,
     Powerset,
@@ -149,6 +150,7 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
         "fixed with a fallback": replace(stable, fallback=True, peel_by_root=True),
         "peeling": Peeling(k=2, scale_peel=2.0, **common),
         "peeling by laplace": Peeling(k=2, scale_peel=2.0, noise_law="laplace", **common),
+        "peeled votes": PeeledVotes(k=2, scale_chosen=2.0, sigma_chosen=1.0, **common),
         "permute and flip": PermuteAndFlip(k=2, scale_flip=2.0, **common),
         "limited domain": LimitedDomainTopK(k=2, kbar=3, scale_domain=1.0, delta_domain=1e-2, **common),
         "top stable with a fallback": TopStableTopK(

@@ -10,6 +10,7 @@ from pate.aggregators.listed import PermuteAndFlip as PermuteAndFlip
 from pate.aggregators.listed import TopStableTopK as TopStableTopK
 from pate.aggregators.noisy_votes import GNThreshold as GNThreshold
 from pate.aggregators.noisy_votes import NoisyVotes as NoisyVotes
+from pate.aggregators.peeled_votes import PeeledVotes as PeeledVotes
 from pate.aggregators.plugins import load_plugins as load_plugins
 from pate.aggregators.plugins import propose as propose
 from pate.aggregators.plugins import registered as registered

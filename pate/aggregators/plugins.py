@@ -8,6 +8,7 @@ from pate.aggregators.base import Aggregator, Outlook
 from pate.aggregators.clipped_votes import ClippedVotes
 from pate.aggregators.listed import LimitedDomainTopK, PermuteAndFlip, TopStableTopK
 from pate.aggregators.noisy_votes import GNThreshold, NoisyVotes
+from pate.aggregators.peeled_votes import PeeledVotes
 from pate.aggregators.powerset import Powerset
 from pate.aggregators.rounds import Rounds
 from pate.aggregators.screens import ConfidentScreen, InteractiveScreen
@@ -30,6 +31,7 @@ OWN: tuple[type[Aggregator], ...] = (
     StableMajority,
     FixedStableTopK,
     Peeling,
+    PeeledVotes,
     PermuteAndFlip,
     LimitedDomainTopK,
     TopStableTopK,
