@@ -43,9 +43,9 @@ fast: setup
 all: setup
 	$(PYTEST)
 
-# of what runs in the tests' own processes, forked commands left out
+# by all tests, of what runs in their own processes, forked commands left out
 coverage: setup
-	$(PYTEST) -m 'not slow' --cov --cov-report=term
+	$(PYTEST) --cov --cov-report=term
 
 bench: setup
 	for script in scripts/bench_*.py; do echo "== $$script" && PYTHONPATH=. $(BIN)/python $$script || exit 1; done

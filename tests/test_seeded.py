@@ -6,6 +6,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,16 @@ from pate.aggregators import (
     GNThreshold,
     InteractiveScreen,
     Joint,
+    LimitedDomainTopK,
     NoisyVotes,
     Peeling,
+    PermuteAndFlip,
     Powerset,
     Rounds,
     StableMajority,
     StableTopK,
     TauVoting,
+    TopStableTopK,
 )
 from pate.data.faces import write_celeba_folder
 from pate.data.partition import partition_records
@@ -131,8 +135,34 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
         "stable, not empty": StableTopK(scale_gap=1.0, sigma_test=1.0, delta_test=1e-2, allow_empty=False, **common),
         "gaussian stable": GaussianStableTopK(sigma_gap=1.0, sigma_gap_test=1.0, delta_gap_test=1e-2, **common),
         "majority": StableMajority(sigma_majority=1.0, delta_majority=1e-2, **common),
+        "stable by laplace": StableTopK(
+            scale_gap=1.0,
+            sigma_test=1.0,
+            delta_test=1e-2,
+            noise_law="laplace",
+            test_law="laplace",
+            regularizer=tuple(-np.arange(NUM_LABELS + 1.0)),
+            kbar=3,
+            **common,
+        ),
         "fixed": stable,
+        "fixed with a fallback": replace(stable, fallback=True, peel_by_root=True),
         "peeling": Peeling(k=2, scale_peel=2.0, **common),
+        "peeling by laplace": Peeling(k=2, scale_peel=2.0, noise_law="laplace", **common),
+        "permute and flip": PermuteAndFlip(k=2, scale_flip=2.0, **common),
+        "limited domain": LimitedDomainTopK(k=2, kbar=3, scale_domain=1.0, delta_domain=1e-2, **common),
+        "top stable with a fallback": TopStableTopK(
+            k=2,
+            kbar=4,
+            scale_threshold_stable=0.5,
+            scale_gap_stable=1.0,
+            scale_peel_stable=2.0,
+            delta_stable=1e-2,
+            fallback=True,
+            **common,
+        ),
+        "joint by permute and flip": Joint(k=2, scale_joint=2.0, noise_law="exponential", **common),
+        "canonical by permute and flip": Canonical(k=2, scale_canonical=2.0, noise_law="exponential", **common),
         "joint": Joint(k=2, scale_joint=2.0, **common),
         "canonical": Canonical(k=2, scale_canonical=2.0, **common),
         "powerset": Powerset(scale_powerset=2.0, **common),

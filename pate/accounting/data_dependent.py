@@ -45,7 +45,7 @@ def private_rdp_table(order: float, *, sigma: float, num_teachers: int) -> Float
     expect_count(1, num_teachers=num_teachers)
     counts = np.arange(num_teachers + 1)
     log_q = np.asarray(log_ndtr(-np.abs(counts - num_teachers / 2) / sigma), dtype=np.float64)
-    one_way = np.array([_bound_of_theorem_6(order, value, 1 / (2 * sigma**2)) for value in log_q.tolist()])
+    one_way = np.array([one_way_rdp(order, value, 1 / (2 * sigma**2)) for value in log_q.tolist()])
     return _largest_near(one_way)
 
 
@@ -117,10 +117,12 @@ def release_rdp(
     return NoisyRelease(value + noise_multiplier * sensitivity * float(generator.standard_normal()), events)
 
 
-def _bound_of_theorem_6(order: float, log_q: float, slope: float) -> float:
-    """Bound the curve at ``order`` of a mechanism of curve ``slope * order`` whose likely outcome fails with ``q``.
+def one_way_rdp(order: float, log_q: float, slope: float) -> float:
+    """Bound a divergence at ``order`` of a mechanism of curve ``slope * order`` whose likely outcome fails with ``q``.
 
-    The two higher orders of the theorem are those of its Proposition 10, for a curve of this slope.
+    That is Theorem 6 as published, PRIVATE: it bounds the divergence from the law on a neighbor of the law on these
+    votes, and not the other direction, for which see `private_rdp_table`. The two higher orders of the theorem are
+    those of its Proposition 10, for a curve of this slope.
     """
     independent = slope * order
     second = math.sqrt(-log_q / slope)

@@ -20,6 +20,10 @@ from pate.mechanisms.noise import seeded_generator as seeded_generator
 from pate.mechanisms.noisy_top_k import NoisyMax as NoisyMax
 from pate.mechanisms.noisy_top_k import NoisyTopK as NoisyTopK
 from pate.mechanisms.noisy_top_k import scale_for_epsilon as scale_for_epsilon
+from pate.mechanisms.peeled_counts import CountedTopK as CountedTopK
+from pate.mechanisms.peeled_counts import PeeledCounts as PeeledCounts
+from pate.mechanisms.peeled_counts import padded as padded
+from pate.mechanisms.peeled_counts import split_noise as split_noise
 from pate.mechanisms.peeling import GumbelPeeling as GumbelPeeling
 from pate.mechanisms.peeling import PermuteAndFlipPeeling as PermuteAndFlipPeeling
 from pate.mechanisms.stability import LaplaceStabilityTest as LaplaceStabilityTest

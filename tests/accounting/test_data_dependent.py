@@ -9,7 +9,7 @@ import pytest
 from scipy.special import log_ndtr
 
 from pate.accounting.data_dependent import (
-    _bound_of_theorem_6,
+    one_way_rdp,
     private_rdp,
     private_rdp_table,
     private_smooth_sensitivity,
@@ -43,7 +43,7 @@ def test_theorem_6_bounds_one_direction_alone() -> None:
     sigma, order, there = 3.0, 12.0, []
     for count in range(31, TEACHERS + 1):
         here, near = ([oracles.phi(mp.mpf(side * (each - 30)) / 3) for side in (1, -1)] for each in (count, count - 1))
-        bound = _bound_of_theorem_6(order, float(log_ndtr((30 - count) / sigma)), 1 / (2 * sigma**2))
+        bound = one_way_rdp(order, float(log_ndtr((30 - count) / sigma)), 1 / (2 * sigma**2))
         with mp.workdps(60):
             assert oracles.renyi(here, near, order) <= bound
             there.append(oracles.renyi(near, here, order) > bound)

@@ -156,13 +156,16 @@ class TestFixedTopKWithFallback(TestFixedTopK):
 
 
 class TestFixedTopKByRoot(TestFixedTopK):
+    num_items = 3
+    grid: Grid = ((3, 3, 0), (3, 1, 0), (0, 3, 3))
     extra = MappingProxyType({"fallback": True, "peel_by_root": True, "test_noise": "laplace"})
 
 
 class TestFixedTopKByPeelingAlone(TestFixedTopK):
     """Next to nothing passes the test, so that the fallback is all that is told."""
 
-    max_count = 3
+    num_items = 3
+    grid: Grid = ((3, 3, 0), (3, 1, 0), (0, 3, 3))
     loose_because = ""
     extra = MappingProxyType({"fallback": True})
 

@@ -15,16 +15,18 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from torchvision.transforms import v2
 
 import models
 import pate
 from pate import cli
-from pate.data import Arrays, CelebA, DataSource, FeatureMap, FrozenBackbone, PublicPCA, Role
+from pate.data import Arrays, CelebA, DataSource, FeatureMap, FrozenBackbone, PictureTransforms, PublicPCA, Role
 from pate.data.features.modules import MapModule, as_module
 from pate.data.records import Features
 from pate.runs.files import replacing_folder
 from pate.student.carried import load_student
 from pate.student.carry import Trained, carry
+from pate.student.export import export_student
 from pate.student.module import Student
 from tests.conftest import make_arrays
 
@@ -390,3 +392,41 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     with replacing_folder(place) as new:
         (new / "b").write_text("new")
     assert [path.name for path in place.iterdir()] == ["b"] and list(tmp_path.iterdir()) == [place]
+
+
+def test_transforms_go_along(faces: Path, tmp_path: Path) -> None:
+    nearest = v2.Resize(6, interpolation=v2.InterpolationMode.NEAREST)
+    transforms = [v2.CenterCrop(8), v2.Grayscale(), v2.Normalize([0.5], [0.25]), v2.Compose([nearest])]
+    source = CelebA(faces, size=12, features=PictureTransforms(transforms))
+    student = student_on(source, models.Linear)
+    away = carried(tmp_path / "run", student, "models.Linear", source)
+    found = away.predict_proba(pictures_of(faces))
+    assert np.abs(found - answers_in_run(student, source)).max() < 1e-6 and np.ptp(found) > 0.1
+    again = away.settings["features"]["init_args"]["transforms"]
+    assert again[0] == {"class_path": "torchvision.transforms.v2.CenterCrop", "init_args": {"size": [8, 8]}}
+    export_student(away, tmp_path / "student.pt2", format="torch.export")
+    program = torch.export.load(tmp_path / "student.pt2").module()
+    pictures = torch.from_numpy(raw(source)[:5] * 255).round().to(torch.uint8)
+    assert torch.allclose(program(pictures)[0], away.module(pictures)[0], atol=1e-6)
+
+
+class PairMean(nn.Module):
+    """The mean of the first two pictures where there are several: not the same for a batch."""
+
+    def forward(self, picture: Tensor) -> Tensor:
+        return picture if picture.dim() == 3 else picture[:2].mean(0, keepdim=True).expand_as(picture)
+
+
+@pytest.mark.parametrize(
+    ("transform", "reason"),
+    [
+        (v2.ToDtype(torch.float32), "settings that a file can hold"),
+        (PairMean(), "take batches, got transforms=.'PairMean'"),
+        (nn.Conv2d(3, 3, 1), "Conv2d with attributes named as its arguments"),
+    ],
+)
+def test_transforms_that_cannot_go_along_stay(transform: nn.Module, reason: str, faces: Path, tmp_path: Path) -> None:
+    source = CelebA(faces, size=8, features=PictureTransforms([transform]))
+    with pytest.raises(ValueError, match=reason):
+        carried(tmp_path / "run", student_on(source, models.Linear), "models.Linear", source)
+    assert not (tmp_path / "run" / "model").exists()

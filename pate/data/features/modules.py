@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from functools import singledispatch
+from inspect import Parameter, signature
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from pate.data.features.backbone import FrozenBackbone
+from pate.data.features.picture_transforms import PictureTransforms
 from pate.data.features.public_pca import PublicPCA
-from pate.data.records import FeatureMap
-from pate.network_settings import settings_of, without_weights
+from pate.data.records import ArrayFeatures, FeatureMap
+from pate.described import path_of, plain
+from pate.network_settings import restored_network, settings_of, without_weights
 from pate.runs import Json
+from pate.validation import expect
 
 
 class MapModule(NamedTuple):
@@ -84,3 +90,53 @@ def _of_backbone(features: FrozenBackbone, shape: tuple[int, ...]) -> MapModule:
     network = features._network
     assert network is not None, "fit comes before as_module"
     return MapModule(without_weights(settings_of(features._make), network), network)
+
+
+class Transforms(nn.Module):
+    """The transforms of `PictureTransforms`, on a batch of pictures at a time.
+
+    Args:
+        input_shape: shape of a picture.
+        transforms: applied one after the other.
+    """
+
+    def __init__(self, input_shape: Sequence[int], transforms: list[nn.Module]) -> None:
+        super().__init__()
+        self.transforms = nn.Sequential(*transforms)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Return pictures ``[B, ...]`` of pictures ``[B, channels, height, width]``."""
+        changed: Tensor = self.transforms(pictures)
+        return changed
+
+
+@as_module.register
+def _of_transforms(features: PictureTransforms, shape: tuple[int, ...]) -> MapModule:
+    settings = {"class_path": path_of(Transforms), "init_args": {"transforms": _made_again(features.transforms)}}
+    module = restored_network(settings, shape)
+    module.load_state_dict(Transforms(shape, features.transforms).state_dict())
+    # its attributes need not say all of a transform, nor need it take several pictures at once
+    pictures = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
+    expected = features.transform(ArrayFeatures(pictures.numpy()))[np.arange(2)]
+    with torch.no_grad():
+        found = module(pictures)
+    same = found.shape == expected.shape and np.allclose(found.numpy(), expected, atol=1e-6)
+    names = [type(each).__name__ for each in features.transforms]
+    expect(same, "transforms that their attributes make again, and that take batches", transforms=names)
+    return MapModule(settings, module)
+
+
+def _made_again(value: Any) -> Any:
+    """Return settings that make transforms again, from attributes that are named as their arguments."""
+    if isinstance(value, list | tuple | nn.ModuleList):
+        return [_made_again(each) for each in value]
+    if not isinstance(value, nn.Module):
+        return value.value if isinstance(value, Enum) else plain(value)
+    kinds = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    names = [name for name, each in signature(type(value)).parameters.items() if each.kind not in kinds]
+    missing = [name for name in names if not hasattr(value, name)]
+    expect(not missing, f"{type(value).__name__} with attributes named as its arguments", missing=missing)
+    return {
+        "class_path": path_of(type(value)),
+        "init_args": {name: _made_again(getattr(value, name)) for name in names},
+    }

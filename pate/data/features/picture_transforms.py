@@ -30,7 +30,7 @@ class PictureTransforms(FeatureMap):
 
     def __init__(self, transforms: list[nn.Module]) -> None:
         expect(transforms, "at least one transform", transforms=transforms)
-        self._transforms = transforms
+        self.transforms = transforms
         self._tried = False
 
     def fit(self, public: Features) -> PictureTransforms:
@@ -38,14 +38,14 @@ class PictureTransforms(FeatureMap):
         if not self._tried:
             first, *others = [self._try(public, seed) for seed in range(_TRIALS)]
             same = all(np.array_equal(first, other) for other in others)
-            names = [type(each).__name__ for each in self._transforms]
+            names = [type(each).__name__ for each in self.transforms]
             expect(same, "transforms that draw nothing; those that do are for `augment`", transforms=names)
             self._tried = True
         return self
 
     def transform(self, features: Features) -> Features:
         """Return the features ``[N, ...]`` that are transformed when they are read."""
-        return _Transformed(features, self._transforms)
+        return _Transformed(features, self.transforms)
 
     def _try(self, public: Features, seed: int) -> Float32Array:
         import torch

@@ -1,0 +1,147 @@
+"""Histograms of anything: how often users chose each item of a public list, read from pairs or from counts."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pate.typing import FloatArray, IntArray
+from pate.validation import expect, expect_count, expect_positive
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """Scores of the items of a public list; the scores are PRIVATE.
+
+    Attributes:
+        items: names of the d items. They are public: nothing about them may follow from who the users are.
+        scores: ``[d]``, how often each was chosen, or any other score.
+        sensitivity: the most by which one user changes one score.
+        bound: in words, what one user may change.
+    """
+
+    items: tuple[str, ...]
+    scores: IntArray | FloatArray
+    sensitivity: float
+    bound: str
+
+    def __post_init__(self) -> None:
+        expect(self.scores.shape == (len(self.items),), f"{len(self.items)} scores", shape=self.scores.shape)
+        expect_positive(sensitivity=self.sensitivity)
+        twice = [name for name, times in Counter(self.items).items() if times > 1]
+        expect(not twice, "items that are named once", repeated=twice[:3])
+
+
+def read_counts(path: Path, *, sensitivity: float = 1.0) -> Histogram:
+    """Read scores of items, whose list is taken to be public.
+
+    Args:
+        path: a ``.csv`` with columns ``item`` and ``count``; a ``.npy`` of ``[d]`` numbers, whose items are named by
+            their places 0..d-1; or a ``.npz`` with ``counts`` and, unless these are to be named so, ``items``.
+        sensitivity: the most by which one user changes one of them.
+
+    Raises:
+        ValueError: on a file that cannot be read so.
+    """
+    if path.suffix == ".csv":
+        rows = list(_rows(path, "item", "count"))
+        items = tuple(item for item, _ in rows)
+        scores = np.array([_number(text, path) for _, text in rows])
+    else:
+        expect(path.suffix in (".npy", ".npz"), "counts in a .csv, .npy or .npz", path=str(path))
+        expect(path.is_file(), "a file of counts", path=str(path))
+        try:
+            loaded = np.load(path, allow_pickle=False)
+            given = dict(loaded) if path.suffix == ".npz" else {"counts": loaded}
+        except (ValueError, OSError) as error:
+            raise ValueError(f"Expected arrays in {path}, got {error}") from None
+        expect("counts" in given, "an array counts", arrays=sorted(given))
+        scores = given["counts"]
+        expect(scores.ndim == 1 and scores.dtype.kind in "iuf", "counts as [d] numbers", shape=scores.shape)
+        expect(np.isfinite(scores).all(), "finite counts", counts="others")
+        items = tuple(str(each) for each in given.get("items", range(scores.size)))
+    if scores.dtype.kind == "f" and (scores == np.rint(scores)).all() and np.abs(scores).max(initial=0) < 2**53:
+        scores = scores.astype(np.int64)
+    each = f"every count by at most {sensitivity:g}"
+    return Histogram(items, scores, sensitivity, f"{each}, as whoever brings the counts promises")
+
+
+def read_items(path: Path) -> tuple[str, ...]:
+    """Read a public list of items, one on a line. Raises ``ValueError`` where there is none."""
+    expect(path.is_file(), "a file of items", path=str(path))
+    return tuple(line.strip() for line in path.read_text().splitlines() if line.strip())
+
+
+def read_pairs(
+    path: Path,
+    items: tuple[str, ...],
+    *,
+    max_each: int = 1,
+    max_items: int | None = None,
+    generator: np.random.Generator,
+) -> Histogram:
+    """Count how often users chose the items of a public list, what each of them contributes being bounded.
+
+    A user counts at most ``max_each`` times for one item, however often the pair is there. Of users with more than
+    ``max_items`` items that many are drawn, for each user independently of all others. So one user moves at most
+    ``max_items`` counts by at most ``max_each``. Pairs with items that are not on the list are left out.
+
+    Args:
+        path: a ``.csv`` with columns ``user`` and ``item``.
+        items: the list.
+        max_each: how often a user counts for one item at most.
+        max_items: how many items of one user count; None for all of them.
+        generator: noise for the draw of items.
+
+    Raises:
+        ValueError: on a file that cannot be read so, or bounds below 1.
+    """
+    expect_count(1, max_each=max_each)
+    if max_items is not None:
+        expect_count(1, max_items=max_items)
+    place = {name: i for i, name in enumerate(items)}
+    chosen: dict[str, Counter[int]] = {}
+    for user, item in _rows(path, "user", "item"):
+        if item in place:
+            chosen.setdefault(user, Counter())[place[item]] += 1
+    scores = np.zeros(len(items), dtype=np.int64)
+    for times in chosen.values():
+        kept = np.array(sorted(times))
+        if max_items is not None and kept.size > max_items:
+            kept = generator.choice(kept, size=max_items, replace=False, shuffle=False)
+        scores[kept] += np.minimum([times[each] for each in kept.tolist()], max_each)
+    most = "any number of counts" if max_items is None else f"at most {max_items} counts"
+    return Histogram(items, scores, float(max_each), f"{most} by at most {max_each} each, which is enforced")
+
+
+def _rows(path: Path, first: str, second: str) -> Iterator[tuple[str, str]]:
+    """Yield two columns of a file with a header, by name."""
+    expect(path.suffix == ".csv", f"a .csv with columns {first} and {second}", path=str(path))
+    expect(path.is_file(), "a file that there is", path=str(path))
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.reader(file)
+        names = [name.strip() for name in next(reader, [])]
+        expect(
+            {first, second} <= set(names), f"columns {first} and {second} in the first line of {path}", columns=names
+        )
+        places = names.index(first), names.index(second)
+        for row in reader:
+            if row:
+                # what stands in it is PRIVATE, and no message repeats it
+                expect(len(row) == len(names), f"{len(names)} columns in line {reader.line_num}", columns=len(row))
+                yield row[places[0]].strip(), row[places[1]].strip()
+
+
+def _number(text: str, path: Path) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    expect(math.isfinite(number), f"finite numbers in the column count of {path}", count="another")
+    return number

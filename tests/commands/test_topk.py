@@ -1,0 +1,185 @@
+"""`pate topk`, as a stranger would run it."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate import cli
+from pate.accounting import NeighboringRelation, RDPAccountant, event_from_dict
+from pate.accounting.ledger import read_ledger
+from pate.histogram import Histogram
+from pate.mechanisms import seeded_generator
+from pate.stages.top_k import TopKSettings
+from pate.testing.laws import chi_square_p_value
+from tests.mechanisms import oracles
+
+USERS = 400
+
+
+@pytest.fixture
+def checkins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Users who were at place 0 all, at place 1 nine in ten, and so on; and one at a place that nobody knows."""
+    monkeypatch.chdir(tmp_path)
+    lines = ["user,item", *(f"u{user},place{i}" for user in range(USERS) for i in range(10) if user % 10 >= i)]
+    Path("checkins.csv").write_text("\n".join([*lines, "u7,secret lair"]) + "\n")
+    Path("places.txt").write_text("\n".join(f"place{i}" for i in range(10)) + "\n")
+    return tmp_path
+
+
+def topk(*options: str, output: str = "top.csv") -> int:
+    source = ("--pairs", "checkins.csv", "--items", "places.txt")
+    return cli.main(["topk", *source, "--k", "3", "--target_epsilon", "4", "--output", output, *options])
+
+
+def rows(path: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(Path(path).read_text().splitlines()))
+
+
+def statement(path: str) -> Any:
+    return json.loads(Path(path).read_text())
+
+
+def test_the_places_that_most_users_saw(checkins: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert topk() == 0
+    assert [row["item"] for row in rows("top.csv")] == ["place0", "place1", "place2"]
+    assert [row["rank"] for row in rows("top.csv")] == ["1", "2", "3"]
+    text = capsys.readouterr().out
+    assert text.startswith("The top 3 of 10 items in order, by\n    GumbelPeeling(")
+    assert "epsilon = 4.0000 at delta = 1e-06 where all that one user contributes is there or not" in text
+    assert text.startswith(Path("top.privacy.txt").read_text())
+    found = statement("top.privacy.json")
+    for name, relation in (("add_remove", "ADD_REMOVE_TEACHER"), ("replace", "REPLACE_RECORD")):
+        stated = found["guarantees"][name]
+        event = event_from_dict(stated["event"])
+        accountant = RDPAccountant(relation=NeighboringRelation[relation]).compose(event)
+        assert accountant.get_epsilon(delta=1e-6) == pytest.approx(stated["this_release"]["epsilon"])
+    assert found["private"] and found["guarantees"]["add_remove"]["this_release"]["epsilon"] <= 4
+    # the window is twice as wide
+    assert found["guarantees"]["replace"]["this_release"]["epsilon"] > 6
+    book = read_ledger(Path("checkins.ledger.sqlite"))
+    assert [(entry.description, entry.settled) for entry in book.entries] == [("GumbelPeeling", True)]
+
+
+def test_releases_add_up_until_the_budget_is_spent(checkins: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert topk("--max_epsilon", "8") == 0
+    assert topk("--mechanism", "canonical", output="second.json") == 0
+    assert sorted(statement("second.json")["items"]) == ["place0", "place1", "place2"]
+    assert not statement("second.json")["ordered"]
+    together = statement("second.privacy.json")["guarantees"]["add_remove"]
+    assert 4 < together["all_releases"]["epsilon"] < 8
+    assert "All 2 releases of the ledger together: epsilon = " in capsys.readouterr().out
+    assert topk(output="third.csv") == 2
+    error = capsys.readouterr().err
+    assert error.startswith("pate topk: Expected") and len(error.splitlines()) == 1
+    assert not Path("third.csv").exists() and len(read_ledger(Path("checkins.ledger.sqlite")).entries) == 2
+
+
+def test_one_user_more_changes_nothing_public_but_the_draw(checkins: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is printed and stated does not depend on the pairs."""
+    options = ["--k", "3", "--noise_seed", "1", "--scale", "1e-6"]
+    told = []
+    for name, more in (("first", ""), ("second", "new,place9\nnew,another lair\n")):
+        with Path("checkins.csv").open("a") as file:
+            file.write(more)
+        source = ["--pairs", "checkins.csv", "--items", "places.txt", "--ledger", f"{name}.sqlite"]
+        assert cli.main(["topk", *source, *options, "--output", f"{name}.csv"]) == 0
+        out = capsys.readouterr()
+        told.append((out.out.replace(name, "NAME"), out.err, Path(f"{name}.csv").read_text()))
+    assert told[0] == told[1]
+    assert told[0][0].startswith("NOT PRIVATE: ")
+
+
+def test_counts_need_no_pairs(checkins: Path) -> None:
+    np.savez("counts.npz", counts=np.array([0.5, 3.5, 2.0]), items=np.array(["x", "y", "z"]))
+    asked = ["--counts", "counts.npz", "--sensitivity", "0.01", "--k", "1", "--target_epsilon", "1"]
+    assert cli.main(["topk", *asked, "--neighbors", "replace", "--output", "top.csv"]) == 0
+    assert rows("top.csv") == [{"rank": "1", "item": "y"}]
+    found = statement("top.privacy.json")
+    assert found["mechanism"]["sensitivity"] == 0.01 and found["neighbors"] == "replace"
+    assert found["guarantees"]["replace"]["this_release"]["epsilon"] == pytest.approx(1, rel=1e-5)
+    assert "promises" in found["guarantees"]["replace"]["neighbors"]
+
+
+@pytest.mark.parametrize("mechanism", ["peeling", "permute_and_flip", "canonical", "joint"])
+def test_what_is_released_follows_the_law(mechanism: Any) -> None:
+    """The mechanism that is stated is the one that draws, with noise for the sensitivity of the histogram."""
+    histogram = Histogram(("a", "b", "c", "d"), np.array([6, 4, 2, 0]), 2.0, "")
+    settings = TopKSettings(k=2, mechanism=mechanism, target_epsilon=2.0)
+    made = settings.mechanism_for(histogram)
+    assert made.event(settings.relation).cost().rdp[-1] >= 2 * (
+        1 - 1e-6
+    )  # a pure epsilon is not below the one at delta
+    scaled = tuple((histogram.scores / made.scale).tolist())
+    if mechanism == "canonical":
+        listing, law = oracles.sets(4, 2), oracles.softmax(oracles.subset_utilities(scaled, 2, 0.5))
+    else:
+        listing = oracles.sequences(4, 2)
+        law = (
+            oracles.softmax(-oracles.sequence_losses(scaled, 2))
+            if mechanism == "joint"
+            else oracles.peel_law(scaled, listing, oracles.softmax if mechanism == "peeling" else oracles.flip_law)
+        )
+    drawn = made(np.tile(histogram.scores, (5000, 1)), generator=seeded_generator(0)).tolist()
+    observed = np.bincount([listing.index(tuple(row)) for row in drawn], minlength=len(listing))
+    assert chi_square_p_value(observed, 5000 * law) > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--pairs", "checkins.csv"], "Expected --items with --pairs, a public list: an item that one user alone has"),
+        (["--pairs", "checkins.csv", "--counts", "x.npy"], "Expected either --pairs or --counts, got"),
+        ([], "Expected either --pairs or --counts, got"),
+        (["--counts", "x.npy", "--max_each", "2"], "Expected no --max_each with --counts, got max_each='2'"),
+        (
+            ["--pairs", "checkins.csv", "--items", "x.txt", "--sensitivity", "2"],
+            "Expected --max_each with --pairs",
+        ),
+        (["--pairs", "checkins.csv", "--items", "none.txt"], "Expected a file of items, got path='none.txt'"),
+        (["--counts", "none.npy"], "Expected a file of counts, got path='none.npy'"),
+    ],
+)
+def test_sources_that_are_refused(
+    options: list[str], message: str, checkins: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["topk", *options, "--k", "3", "--scale", "1", "--output", "top.csv"]) == 2
+    error = capsys.readouterr().err
+    assert message in error and len(error.splitlines()) == 1
+    assert not list(checkins.glob("*.sqlite"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--k", "11"], "Expected k <= 10 for 10 items and this mechanism, got k=11"),
+        (["--k", "10", "--mechanism", "canonical"], "Expected k <= 9 for 10 items and this mechanism, got k=10"),
+        (["--scale", "1"], "Expected either target_epsilon or scale, got target_epsilon=4.0, scale=1.0"),
+        (["--delta", "1"], "Expected 0 < delta < 1, got delta=1.0"),
+        (["--target_epsilon", "-1"], "Expected target_epsilon > 0, got target_epsilon=-1.0"),
+        (["--output", "top.txt"], "Expected an output that is a .csv or a .json, got output='top.txt'"),
+        (["--output", "no/top.csv"], "Expected a folder that can be written to, got output='no/top.csv'"),
+        (["--max_epsilon", "1"], "Expected"),
+    ],
+)
+def test_settings_that_are_refused_cost_nothing(
+    options: list[str], message: str, checkins: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert topk(*options) == 2
+    error = capsys.readouterr().err
+    assert message in error and len(error.splitlines()) == 1
+    assert not list(checkins.glob("top.*"))
+    path = Path("checkins.ledger.sqlite")
+    assert not path.exists() or not read_ledger(path).entries
+
+
+def test_an_output_is_never_overwritten(checkins: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert topk() == 0
+    before = Path("top.csv").read_text()
+    assert topk() == 2
+    assert "Expected another output, because every release is paid for" in capsys.readouterr().err
+    assert Path("top.csv").read_text() == before
+    assert len(read_ledger(Path("checkins.ledger.sqlite")).entries) == 1

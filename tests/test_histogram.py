@@ -1,0 +1,123 @@
+"""Histograms from files, and what one user may change of them."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pate.histogram import Histogram, read_counts, read_items, read_pairs
+from pate.mechanisms import seeded_generator
+from pate.testing.laws import chi_square_p_value
+
+ITEMS = ("a", "b", "c", "d")
+
+
+def pairs(folder: Path, *users: str) -> Path:
+    """Write a file of users, each a word whose letters are the items."""
+    lines = [f"u{i},{item}" for i, word in enumerate(users) for item in word]
+    path = folder / "pairs.csv"
+    path.write_text("\n".join(["user,item", *lines]) + "\n")
+    return path
+
+
+def counted(path: Path, seed: int = 0, **bounds: int) -> list[int]:
+    scores: list[int] = read_pairs(path, ITEMS, generator=seeded_generator(seed), **bounds).scores.tolist()
+    return scores
+
+
+def test_a_user_counts_once_for_each_item(tmp_path: Path) -> None:
+    path = pairs(tmp_path, "aab", "aaaa", "cx", "")
+    assert counted(path) == [2, 1, 1, 0]
+    assert counted(path, max_each=3) == [5, 1, 1, 0]
+    assert read_pairs(path, ITEMS, max_each=3, generator=seeded_generator(0)).sensitivity == 3
+
+
+def test_columns_go_by_their_names(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text('\ufeffwhen, item ,user\n1,a,"x, y"\n\n2,a,z\n3,b,"x, y"\n', encoding="utf-8")
+    assert counted(path) == [2, 1, 0, 0]
+
+
+def test_at_most_so_many_items_of_a_user_count_each_as_often(tmp_path: Path) -> None:
+    path = pairs(tmp_path, "abcd", "ab")
+    drawn = [tuple(counted(path, seed, max_items=2)) for seed in range(1200)]
+    outcomes: dict[tuple[int, ...], int] = {pair: i for i, pair in enumerate(itertools.combinations(range(4), 2))}
+    observed = np.zeros(6)
+    for scores in drawn:
+        left = np.array(scores) - [1, 1, 0, 0]  # what the second user, who has no more than two, adds
+        assert left.sum() == 2
+        observed[outcomes[tuple(np.flatnonzero(left).tolist())]] += 1
+    assert chi_square_p_value(observed, np.full(6, 200.0)) > 1e-4
+    assert chi_square_p_value(observed, np.array([250.0, 150, 200, 200, 250, 150])) < 1e-6
+
+
+@pytest.mark.parametrize("bounds", [{"max_each": 1}, {"max_each": 2}, {"max_each": 2, "max_items": 2}])
+def test_one_user_moves_no_more_than_the_bounds(bounds: dict[str, int], tmp_path: Path) -> None:
+    """The last user is there, is not, or has anything else; the draws of those before do not depend on it."""
+    others = ("abcd", "aab", "ccccd")
+    without = np.array(counted(pairs(tmp_path, *others), **bounds))
+    for word in ("a", "abcd", "aaaabbbbccccdddd", "dddd"):
+        change = np.array(counted(pairs(tmp_path, *others, word), **bounds)) - without
+        assert change.min() >= 0 and change.max() <= bounds["max_each"]
+        assert (change > 0).sum() <= bounds.get("max_items", 4)
+
+
+def test_counts_are_read_from_every_kind_of_file(tmp_path: Path) -> None:
+    (tmp_path / "counts.csv").write_text("item,count\nx,3\ny,10\n")
+    np.save(tmp_path / "counts.npy", np.array([3, 10], dtype=np.int32))
+    np.savez(tmp_path / "counts.npz", counts=np.array([3.0, 10.0]), items=np.array(["x", "y"]))
+    for name, items in (("counts.csv", ("x", "y")), ("counts.npy", ("0", "1")), ("counts.npz", ("x", "y"))):
+        found = read_counts(tmp_path / name)
+        assert found.items == items and found.scores.tolist() == [3, 10]
+        assert found.scores.dtype.kind == "i"  # whole numbers are compared as such
+    np.save(tmp_path / "means.npy", np.array([0.25, 0.5]))
+    found = read_counts(tmp_path / "means.npy", sensitivity=0.02)
+    assert found.scores.tolist() == [0.25, 0.5] and found.sensitivity == 0.02
+
+
+def test_items_are_lines(tmp_path: Path) -> None:
+    (tmp_path / "items.txt").write_text("a\n b \n\nc")
+    assert read_items(tmp_path / "items.txt") == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"Expected columns user and item in the first line of [^\n]*, got columns=\[\]"),
+        ("who,item\n", r"Expected columns user and item in the first line of [^\n]*, got columns=\['who', 'item'\]"),
+        ("user,item\nu\n", r"Expected 2 columns in line 2, got columns=1"),
+    ],
+)
+def test_pairs_that_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text(text)
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        counted(tmp_path / "pairs.csv")
+
+
+def test_counts_that_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "counts.csv").write_text("item,count\nsecret,many\n")
+    with pytest.raises(
+        ValueError, match=r"^Expected finite numbers in the column count of [^\n]*, got count='another'$"
+    ):
+        read_counts(tmp_path / "counts.csv")
+    (tmp_path / "counts.csv").write_text("item,count\nx,1\nx,2\n")
+    with pytest.raises(ValueError, match=r"^Expected items that are named once, got repeated=\['x'\]$"):
+        read_counts(tmp_path / "counts.csv")
+    np.save(tmp_path / "square.npy", np.eye(2))
+    with pytest.raises(ValueError, match=r"^Expected counts as \[d\] numbers, got shape=\(2, 2\)$"):
+        read_counts(tmp_path / "square.npy")
+    np.savez(tmp_path / "none.npz", other=np.zeros(2))
+    with pytest.raises(ValueError, match=r"^Expected an array counts, got arrays=\['other'\]$"):
+        read_counts(tmp_path / "none.npz")
+    (tmp_path / "text.npy").write_text("1 2 3")
+    with pytest.raises(ValueError, match=r"^Expected arrays in [^\n]*text.npy, got [^\n]*$"):
+        read_counts(tmp_path / "text.npy")
+    for name in ("counts.txt", "missing.npy", "missing.csv"):
+        with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
+            read_counts(tmp_path / name)
+    with pytest.raises(ValueError, match=r"^Expected sensitivity > 0, got sensitivity=0$"):
+        Histogram(("x",), np.zeros(1), 0, "")
+    for bound in ("max_each", "max_items"):
+        with pytest.raises(ValueError, match=rf"^Expected an integer {bound} >= 1, got {bound}=0$"):
+            counted(pairs(tmp_path, "a"), **{bound: 0})
