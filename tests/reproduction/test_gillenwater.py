@@ -109,7 +109,8 @@ def test_gaps_and_histograms_of_small_vectors(effort: Effort) -> None:
 
 
 @pytest.mark.slow
-def test_figures_of_small_vectors(effort: Effort) -> None:
+def test_figures_of_small_vectors(effort: Effort, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Effort, "trials", lambda *_: 2)
     errors, places = gillenwater_figures.errors(effort), gillenwater_figures.places(effort)
     times = gillenwater_figures.times(effort, oracles.joint_slow)
     assert errors.claims[-1].verdict is Verdict.REPRODUCED
