@@ -4,7 +4,7 @@ At the settings of the published code, under a stated relation, with and without
 sanitised; on votes on CelebA's attribute table, which PATE_DATA names the folder of (multilabel/celeba_attributes.npz).
 
     export PATE_DATA=...
-    python scripts/reproduce_dziedzic_multi_winner.py
+    python scripts/reproduce_dziedzic_multi_winner.py          # --full: 10 s on one core
 """
 
 from collections.abc import Sequence

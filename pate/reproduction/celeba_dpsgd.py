@@ -36,9 +36,8 @@ _DESCENT, _VOTES = "logistic regression by DP-SGD", "Rounds, 1,600 linear teache
 _LOGISTIC = "logistic regression, not private"
 
 PICTURES = """
-    mkdir -p runs/celeba_rivals && cp configs/celeba_features/data.yaml runs/celeba_rivals/
-    pate rivals --run runs/celeba_rivals --epsilons "[3,8]" --delta 5e-6
     pate run configs/celeba_features --label.target_epsilon 3 --label.delta 5e-6
+    pate rivals --run runs/celeba_features --epsilons "[3,8]" --delta 5e-6
 """
 
 
@@ -281,7 +280,7 @@ Beside it, DP-SGD of a linear head (through Opacus, accounted for an altered rec
 the default votes of {_TEACHERS:,} linear teachers on {_QUERIES:,} queries, both on the attribute table, at the same
 epsilons. DP-SGD is a median over seeds (one in the quick form); votes show the lowest and highest of theirs.
 
-On CelebA's pictures in `data/celeba`, each described by a frozen network (DP-SGD, least squares; then votes):
+On CelebA's pictures in `data/celeba`, each described by a frozen network: votes, then DP-SGD and least squares:
 
 {PICTURES.strip(chr(10))}
 """

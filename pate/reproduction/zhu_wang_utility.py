@@ -271,13 +271,13 @@ def rows(known: Numbers) -> list[Row]:
 
 def picture(known: Numbers) -> Figure:
     """Draw the student's accuracy against the number of teachers, a panel for each task and relation."""
-    figure = Figure(figsize=(10.4, 6.2), layout="constrained")
+    figure = Figure(figsize=(9.0, 5.2), layout="constrained")
     grid = figure.subplots(len(known.constants), 2, sharey="row", squeeze=False)
     for line, task in zip(grid, known.constants, strict=True):
         for axes, relation in zip(line, NeighboringRelation, strict=True):
             _draw(axes, known, task, relation)
     handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize="small")
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize="small")
     return figure
 
 

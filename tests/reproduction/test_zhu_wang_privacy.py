@@ -57,6 +57,7 @@ def test_gaps_that_one_teacher_cannot_move_are_refused() -> None:
         Pair(up=3, down=1, sd=1.0)
 
 
+@pytest.mark.slow
 def test_the_proven_curve_covers_the_exact_one_and_the_published_one_does_not() -> None:
     orders = np.geomspace(1.1, 200, 20)
     for m in (2, 10, 39):
@@ -85,6 +86,7 @@ def test_proven_epsilons_are_above_the_exact_one_and_the_published_one_is_not() 
     assert z.as_published(1e-6) == pytest.approx(3.555, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_noise_of_voting() -> None:
     binary, tau = z.voting(1.0)
     found = {name: z.noise_for(aggregator, 3.6, REPLACE) for name, aggregator in z.voting(1.0).items()}
