@@ -44,7 +44,6 @@ FIGURES = ("answered", "student_accuracy", "student_macro_f1")
 TEACHERS = 800
 
 _LOW, _HIGH = 0.1, 0.9
-_NOTICED = 0.001  # a smaller loss of accuracy refutes nothing
 _MOST_FACES, _FEW_FACES = 110_000, 20_000
 _COMPONENTS = 64
 _ENSEMBLES = {False: (200, 400, 800, 1600), True: (200, 400, 800, 1600, 3200)}
@@ -206,14 +205,14 @@ def claims(known: Numbers) -> tuple[Claim, ...]:
 
 
 def _comparison(known: Numbers, task: str) -> Claim:
-    """Return the claim that StableTopK is better than PATE, judged by the spread over seeds."""
+    """Return the claim that StableTopK is better than PATE, judged by medians and spread over seeds."""
     stable, binary, tau, default = (
         known.found(task, name, ADD, TEACHERS) for name in (STABLE, PATE, PATE_TAU, DEFAULT)
     )
     best = max((binary, tau), key=lambda each: each.at("student_accuracy"))
     if stable.at("student_accuracy", _LOW) > best.at("student_accuracy", _HIGH):
         verdict = Verdict.REPRODUCED
-    elif stable.at("student_accuracy", _HIGH) < best.at("student_accuracy", _LOW) - _NOTICED:
+    elif stable.at("student_accuracy") <= best.at("student_accuracy"):
         verdict = Verdict.REFUTED
     else:
         verdict = Verdict.DIFFERENT
@@ -224,7 +223,7 @@ def _comparison(known: Numbers, task: str) -> Claim:
         f"PATE {_band(binary)}, PATE-tau {_band(tau)}, Rounds {_band(default)}",
         verdict=verdict,
         why=f"StableTopK answers {stable.at('answered'):.0%} of the queries, all others 100%; medians and 10% to 90% "
-        f"of {len(stable.drawn['answered'])} seeds. True of this task, which is not the paper's",
+        f"of {len(stable.drawn['answered'])} seeds; a task at hand, not the paper's",
     )
 
 
