@@ -138,8 +138,8 @@ class Kept:
 
     Args:
         name: its files are ``<name>.json``, ``<name>.csv`` and, with a picture, ``<name>.png``.
-        seconds: how long it took.
-        full: whether it is the full form.
+        seconds: how long each form took when it was last run, ``quick`` and ``full``; a form that was not is left out.
+        full: whether the full form was run last.
         seed: the seed of what was drawn.
     """
 
@@ -149,7 +149,7 @@ class Kept:
     method: str
     claims: tuple[Claim, ...]
     caption: str
-    seconds: float
+    seconds: dict[str, float]
     full: bool
     seed: int
 
@@ -166,8 +166,11 @@ def keep(folder: Path, name: str, finding: Finding, effort: Effort, seconds: flo
             _save_picture(finding.picture, file)
     claims = [{each.name: str(getattr(claim, each.name)) for each in fields(Claim)} for claim in finding.claims]
     known = {"title": finding.title, "paper": finding.paper, "method": finding.method, "caption": finding.caption}
-    done = {"seconds": round(seconds, 1), "full": effort.full, "seed": effort.seed}
-    write_json(folder / f"{name}.json", known | {"claims": claims} | done)
+    path = folder / f"{name}.json"
+    before = json.loads(path.read_text())["seconds"] if path.is_file() else {}
+    times = before | {"full" if effort.full else "quick": round(seconds, 1)}
+    done = {"seconds": times, "full": effort.full, "seed": effort.seed}
+    write_json(path, known | {"claims": claims} | done)
 
 
 def kept(folder: Path) -> list[Kept]:

@@ -24,10 +24,11 @@ def finding(**changes: object) -> Finding:
 def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
     keep(tmp_path, "a_table", finding(picture=Figure(), caption="Errors"), Effort(full=True, seed=3), 12.34)
     (again,) = kept(tmp_path)
-    assert (again.claims, again.full, again.seed, again.seconds) == ((CLAIM,), True, 3, 12.3)
+    assert (again.claims, again.full, again.seed, again.seconds) == ((CLAIM,), True, 3, {"full": 12.3})
     assert (tmp_path / "a_table.csv").read_text() == "k,error\n1,0.333333\n2,2e-07\n"
     assert (tmp_path / "a_table.png").read_bytes()[:4] == b"\x89PNG"
     text = page([again], "found")
+    assert "| `scripts/reproduce_a_table.py` | full | not run | 12 | 3 |" in text
     assert "| Table 1 | 0.3 | 0.4 | **refuted** | three of ten are not four |" in text
     assert "![Errors](found/a_table.png)" in text and "In all: 1 refuted." in text
 
