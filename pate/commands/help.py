@@ -27,7 +27,7 @@ _GENERAL = {
     "config": "YAML file of settings; may be given several times, the later over the earlier",
     "print_config": "print the settings that all of this makes, as YAML, and exit",
 }
-_MOST_NAMES = 320  # letters of the names of classes that an option may be
+_MOST_NAMES = 480  # letters of the names of classes that an option may be
 
 EXAMPLES: dict[str, str] = {
     "run": "pate run configs/faces --run runs/mine --label.num_queries 120",

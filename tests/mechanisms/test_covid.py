@@ -76,6 +76,7 @@ def test_a_fallback_has_a_quarter_more_noise_than_peeling_alone_at_the_same_epsi
 
 
 # the table of docs/mechanisms.md
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "plain", "fallback", "peeling"),
     [

@@ -76,13 +76,14 @@ def test_the_statement_comes_first_in_its_own_words(copied: Path) -> None:
 def test_what_was_asked_and_learned(copied: Path) -> None:
     page = read(copied)
     with np.load(copied / "public" / "labels.npz") as released:
-        answered = int(released["mask"].any(axis=1).sum())
+        asked = released["mask"].any(axis=1)
+        answered = int(asked.sum())
         first = str(released["ids"][0])
     assert 0 < answered < 80
     assert f"{answered / 80:.1%}" in page.sections["answers"]
     assert "scale_gap" in page.sections["answers"]
     assert first in page.sections["samples"]
-    assert "not answered" in page.sections["samples"]
+    assert ("not answered" in page.sections["samples"]) == (not asked[:20].all())
     metrics = json.loads((copied / "public" / "student" / "metrics.json").read_text())
     for name in ("student", "released_constant", "all_majority"):
         assert f"{metrics[name]['macro_f1']:.3f}" in page.sections["student"]
@@ -108,10 +109,13 @@ def test_nothing_private_is_told(copied: Path) -> None:
     text = report(copied)
     references = json.loads((copied / "private" / "references" / "metrics.json").read_text())
     own = json.loads((copied / "public" / "student" / "metrics.json").read_text())
-    told = {f"{each['macro_f1']:.3f}" for each in own.values()}
-    hidden = {f"{references[name]['macro_f1']:.3f}" for name in ("true_label_student", "teacher_majority")} - told
-    assert hidden
-    assert not [figure for figure in hidden if f">{figure}<" in text]
+    told = {f"{value:.3f}" for each in own.values() for value in each.values() if isinstance(value, float)}
+    figures = ("macro_f1", "micro_f1", "mAP", "balanced_accuracy", "accuracy")
+    names = ("true_label_student", "teacher_majority")
+    hidden = {f"{references[name][figure]:.3f}" for name in names for figure in figures} - told
+    assert len(hidden) > 3
+    # one or another may happen to be some other figure's
+    assert len([figure for figure in hidden if f">{figure}<" in text]) < len(hidden) / 2
     assert json.loads((copied / "private" / "partition.json").read_text())["key"] not in text
     assert str(copied) not in text  # where the data lie is nobody's business
     assert "teachers_fit" not in text
