@@ -54,7 +54,10 @@ def ledger_verify(*, ledger: Path, statement: Path | None = None) -> None:
         try:
             content = json.loads(Path(statement).read_text())
             verify_statement(content, book)
-        except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+        except KeyError as error:
+            whose = f"the privacy.json that `pate label` left, with {error.args[0]}"
+            raise ValueError(f"Expected {whose}, got statement={statement!s}") from None
+        except (OSError, TypeError, json.JSONDecodeError) as error:
             raise ValueError(f"Expected a readable statement at {statement}, got: {error!r}") from None
         print(f"{statement}: every epsilon follows from the events.")
     _print_sum(book, _delta_of(book))

@@ -166,10 +166,6 @@ def release_top_k(
     chosen = mechanism(histogram.scores, generator=settings.generator(release))
     ordered = settings.mechanism != "canonical"
     items = [histogram.items[i] for i in chosen.tolist()]
-    if output.suffix == ".csv":
-        write_text(output, _table(items, ordered))
-    else:
-        write_json(output, {"items": items, "ordered": ordered})
     book.settle(release)
     charges = book.book().charges()
     statement: dict[str, Any] = {
@@ -193,12 +189,17 @@ def release_top_k(
             "counts": gap_for_top_k(mechanism, probability=_LIKELY, num_items=len(histogram.items)),
             "probability": _LIKELY,
         },
-        "ledger": book.head._asdict() | {"path": str(ledger.absolute()), "releases": len(book.entries())},
+        "ledger": book.head._asdict() | {"name": ledger.name, "releases": len(book.entries())},
         "release": release,
         "versions": {"pate": __version__, "numpy": np.__version__},
     }
     write_json(statement_file, statement)
     write_text(output.with_suffix(".privacy.txt"), described(statement))
+    # last, so that no list is anywhere without its statement
+    if output.suffix == ".csv":
+        write_text(output, _table(items, ordered))
+    else:
+        write_json(output, {"items": items, "ordered": ordered})
     return statement
 
 

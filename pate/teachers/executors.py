@@ -112,7 +112,7 @@ def _run_on_ray(job: ChunkJob, missing: list[range], execution: Execution, progr
                 "env_vars": {"OMP_NUM_THREADS": str(execution.threads), "PYTHONPATH": os.pathsep.join(sys.path)}
             },
         )
-        if threading.current_thread() is threading.main_thread():
+        if terminate is not None and threading.current_thread() is threading.main_thread():
             # Ray has put its own in the place of ours: one that prints a trace and may abort the process
             signal.signal(signal.SIGTERM, terminate)
     try:

@@ -183,3 +183,28 @@ def test_an_output_is_never_overwritten(checkins: Path, capsys: pytest.CaptureFi
     assert "Expected another output, because every release is paid for" in capsys.readouterr().err
     assert Path("top.csv").read_text() == before
     assert len(read_ledger(Path("checkins.ledger.sqlite")).entries) == 1
+
+
+@pytest.mark.parametrize("place", ["write_json", "write_text", "_table"])
+def test_killed_after_the_draw_it_is_paid_for_and_no_list_lacks_its_statement(
+    place: str, checkins: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"pate.stages.top_k.{place}", killed)
+        assert topk() == 130
+    assert not Path("top.csv").exists()
+    assert topk(output="again.csv") == 0
+    assert statement("again.privacy.json")["ledger"]["releases"] == 2
+    assert statement("again.privacy.json")["guarantees"]["add_remove"]["all_releases"]["epsilon"] > 4
+
+
+def test_where_the_data_lie_is_not_told(checkins: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert topk() == 0
+    assert str(checkins) not in Path("top.privacy.json").read_text() + Path("top.privacy.txt").read_text()
+    words = ["ledger", "verify", "--ledger", "checkins.ledger.sqlite", "--statement", "top.privacy.json"]
+    capsys.readouterr()
+    assert cli.main(words) == 2
+    assert "Expected the privacy.json that `pate label` left, with " in capsys.readouterr().err
