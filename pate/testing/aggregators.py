@@ -52,7 +52,7 @@ class AggregatorContract(Contract):
     draws = 20_000
     least_draws = 300
     """Number of queries with each of all ballots, at least."""
-    single_draws = 250
+    single_draws = 100
     grid: Grid = (
         ((1, 1), (1, 1), (1, 1), (1, 0)),
         ((0, 0), (0, 0), (1, 0), (0, 0)),
@@ -89,7 +89,7 @@ class AggregatorContract(Contract):
         """The laws that are compared between neighbors are those of the code, on all ballots."""
         laws = _laws(self._contract(), relation)
         ballots = np.array([each for each, _ in laws.values()])
-        draws = max(self.least_draws, 2 * self.draws // len(laws))
+        draws = max(self.least_draws, self.draws // len(laws))
         votes = self._with_public(Votes.from_ballots(np.repeat(ballots, draws, axis=0)))
         drawn = self.drawn(self.make(relation), votes, np.random.default_rng(len(laws)))
         p_values = []

@@ -110,6 +110,7 @@ class TestLimitedDomainTopK(_Listing):
         return [*super().malformed(), {"delta_domain": 0.0}, {"delta_domain": 1.0}]
 
 
+@pytest.mark.slow
 class TestLimitedDomainTopOne(TestLimitedDomainTopK):
     k = 1
     loose_because = ""
@@ -181,6 +182,7 @@ def tiered_law(mechanism: TopStable, x: tuple[float, ...]) -> dict[tuple[tuple[i
     return law
 
 
+@pytest.mark.slow
 class TestTopStableTopKByPeelingAlone(TestTopStableTopKWithFallback):
     """So much noise that no gap passes: the fallback is all that is told."""
 

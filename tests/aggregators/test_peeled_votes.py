@@ -51,6 +51,7 @@ class TestPeeledVotes(AggregatorContract):
             PeeledVotes(k=2, scale_chosen=1.0, sigma_chosen=1.0).event(Panel(4, 1))
 
 
+@pytest.mark.slow
 class TestOnePeeledVote(TestPeeledVotes):
     k = 1
 

@@ -32,6 +32,7 @@ class TestPowerset(AggregatorContract):
         return [{"scale_powerset": float("inf")}]
 
 
+@pytest.mark.slow
 class TestPowersetOfThree(TestPowerset):
     num_labels = 3
     num_teachers = 3

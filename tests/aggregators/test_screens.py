@@ -69,6 +69,7 @@ class TestConfidentScreen(AggregatorContract):
         return [{"over": "median"}, {"answers": NoisyVotes(sigma_votes=1.0, neighboring_relation=other)}]
 
 
+@pytest.mark.slow
 class TestConfidentScreenOfTheWorst(TestConfidentScreen):
     over: Over = "worst"
     num_teachers = 3
@@ -93,6 +94,7 @@ class TestConfidentScreenBeforeCheapAnswers(TestConfidentScreen):
         assert min(self._p_values(less, Relation.REPLACE_RECORD, self.draws)) < 1e-6
 
 
+@pytest.mark.slow
 class TestConfidentScreenOfTheWorstBeforeCheapAnswers(TestConfidentScreenBeforeCheapAnswers):
     over: Over = "worst"
 
@@ -156,6 +158,7 @@ class TestInteractiveScreen(TestConfidentScreen):
         return [*super().malformed(), {"min_confidence": 0.4}, {"min_confidence": 1.1}]
 
 
+@pytest.mark.slow
 class TestInteractiveScreenOfTheWorst(TestInteractiveScreen):
     over: Over = "worst"
     threshold = 2.0

@@ -48,6 +48,7 @@ class TestStableMajorityLeaky(TestStableMajority):
     loose_because = "the mass that the probability of failure may hide is not in the curve"
 
 
+@pytest.mark.slow
 class TestStableMajorityOfMore(TestStableMajority):
     """Leads of up to three votes, and none at all."""
 

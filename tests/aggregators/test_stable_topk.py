@@ -38,6 +38,7 @@ class TestStableTopK(AggregatorContract):
         return [{"delta_test": bad} for bad in (0, 1, -1e-9, float("nan"))]
 
 
+@pytest.mark.slow
 class TestStableTopKOfThree(TestStableTopK):
     num_labels = 3
     num_teachers = 3
@@ -45,6 +46,7 @@ class TestStableTopKOfThree(TestStableTopK):
     scale, sigma = 1.0, 0.8
 
 
+@pytest.mark.slow
 class TestStableTopKWithoutEmpty(TestStableTopK):
     num_labels = 3
     grid: Grid = (
@@ -252,6 +254,7 @@ class TestFixedStableTopKByPeeling(TestFixedStableTopK):
         assert self.unpaid(relation, relation, lambda tier: max(tier - 1, 0)) > 0.5
 
 
+@pytest.mark.slow
 class TestFixedStableTopKWithFallback(TestFixedStableTopK):
     fallback = True
 
@@ -262,6 +265,7 @@ class TestFixedStableTopKWithFallback(TestFixedStableTopK):
         assert release.tiers is not None and {0, self.k} <= set(release.tiers.tolist())
 
 
+@pytest.mark.slow
 class TestFixedStableTopKByRoot(TestFixedStableTopK):
     fallback = by_root = True
 
@@ -284,6 +288,7 @@ class TestFixedStableTopKByFallback(TestFixedStableTopKByPeeling):
         assert self.unpaid(relation, relation, lambda tier: tier % self.k) > 0.5
 
 
+@pytest.mark.slow
 class TestFixedStableTopOne(TestFixedStableTopK):
     k = 1
     grid: Grid = (

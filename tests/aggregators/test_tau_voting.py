@@ -47,6 +47,7 @@ class TestTauVoting(AggregatorContract):
         return [{"tau": 0.0}, {"threshold_tau": -1.0}, {"norm": "l3"}]
 
 
+@pytest.mark.slow
 class TestTauVotingL1(TestTauVoting):
     norm: Norm = "l1"
     num_labels = 3
@@ -103,6 +104,7 @@ class TestSoftTauVotingL1(TestSoftTauVoting):
     norm: Norm = "l1"
 
 
+@pytest.mark.slow
 class TestSoftTauVotingUnclipped(TestSoftTauVoting):
     tau = 10.0
 

@@ -52,6 +52,7 @@ class TestCanonical(_TopK):
         return [*super().malformed(), {"gamma": -0.1}, {"gamma": 1.1}, {"loss": "paper"}]
 
 
+@pytest.mark.slow
 class TestCanonicalOne(TestCanonical):
     k = 1
     gamma = 1.0
@@ -96,16 +97,19 @@ class TestPeelingExponential(_NoisyPeeling):
     noise = "exponential"
 
 
+@pytest.mark.slow
 class TestPeelingLaplace(_NoisyPeeling):
     noise = "laplace"
     loose_because = "the far tails of both members are reached only by counts that lie further apart"
 
 
+@pytest.mark.slow
 class TestPeelingLogistic(_NoisyPeeling):
     noise = "logistic"
     loose_because = TestPeelingLaplace.loose_because
 
 
+@pytest.mark.slow
 class TestPeelingHalfLogistic(_NoisyPeeling):
     noise = "half_logistic"
 

@@ -41,6 +41,7 @@ class TestCanonical(MechanismContract):
         return choice(utilities / mechanism.scale)
 
 
+@pytest.mark.slow
 class TestCanonicalTail(TestCanonical):
     gamma = 1.0
 
@@ -57,6 +58,7 @@ class TestCanonicalOblique(TestCanonical):
     grid: Grid = ((2, 2, 0, 1, 0), (1, 1, 1, 1, 1), (0, 2, 2, 0, 1))
 
 
+@pytest.mark.slow
 class TestCanonicalAllButOne(TestCanonical):
     k = 3
 
@@ -85,11 +87,13 @@ class TestCanonicalPublished(TestCanonical):
             assert chi_square_p_value(np.bincount(found, minlength=len(expected)), expected) < 1e-6
 
 
+@pytest.mark.slow
 class TestCanonicalPublishedOblique(TestCanonicalOblique):
     loss = "published"
     loose_because = HELD_BACK
 
 
+@pytest.mark.slow
 class TestCanonicalPublishedHead(TestCanonicalHead):
     loss = "published"
 
@@ -99,10 +103,12 @@ class TestCanonicalFlip(TestCanonical):
     scale = 0.4
 
 
+@pytest.mark.slow
 class TestCanonicalFlipTail(TestCanonicalFlip):
     gamma = 1.0
 
 
+@pytest.mark.slow
 class TestCanonicalFlipOblique(TestCanonicalFlip):
     gamma = 0.7
     num_items = 5
@@ -111,6 +117,7 @@ class TestCanonicalFlipOblique(TestCanonicalFlip):
     grid: Grid = ((2, 2, 0, 1, 0), (1, 1, 1, 1, 1), (0, 2, 2, 0, 1))
 
 
+@pytest.mark.slow
 class TestCanonicalFlipPublished(TestCanonicalFlip):
     loss = "published"
     loose_because = HELD_BACK

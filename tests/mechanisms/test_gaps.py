@@ -66,11 +66,13 @@ class TestChooseGapLaplace(TestChooseGapExponential):
     scale = 0.2
 
 
+@pytest.mark.slow
 class TestChooseGapLogistic(TestChooseGapExponential):
     settings = MappingProxyType({"noise": "logistic", "allow_empty": False})
     scale = 0.2
 
 
+@pytest.mark.slow
 class TestChooseGapHalfLogistic(TestChooseGapExponential):
     settings = MappingProxyType({"noise": "half_logistic", "allow_empty": False})
     scale = 0.3

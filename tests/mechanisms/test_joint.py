@@ -44,6 +44,7 @@ class TestJointOne(TestJoint):
     grid: Grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3))
 
 
+@pytest.mark.slow
 class TestJointAll(TestJoint):
     k = 3
     num_items = 3

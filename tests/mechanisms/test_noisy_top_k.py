@@ -52,6 +52,7 @@ class TestNoisyMaxLogistic(_NoisyMax):
     scale = 0.4
 
 
+@pytest.mark.slow
 class TestNoisyMaxHalfLogistic(_NoisyMax):
     noise = "half_logistic"
     scale = 0.6
@@ -86,6 +87,7 @@ class TestNoisyTopKLogistic(TestNoisyTopK):
     max_count = 3
 
 
+@pytest.mark.slow
 class TestNoisyTopKHalfLogistic(TestNoisyTopKLogistic):
     noise = "half_logistic"
 

@@ -81,6 +81,7 @@ class TestStableTopKByLaplace(TestStableTopK):
         return super().settings(relation) | {"noise": "laplace", "test_noise": "laplace"}
 
 
+@pytest.mark.slow
 class TestStableTopKByHalfLogistic(TestStableTopK):
     def settings(self, relation: NeighboringRelation) -> dict[str, Any]:
         return super().settings(relation) | {"noise": "half_logistic", "scale_gap": 1.0}
@@ -144,6 +145,7 @@ class TestFixedTopK(TestStableTopK):
         return np.column_stack((members, released)).astype(int)
 
 
+@pytest.mark.slow
 class TestFixedTopOne(TestFixedTopK):
     k = 1
     num_items = 3
@@ -155,12 +157,14 @@ class TestFixedTopKWithFallback(TestFixedTopK):
     extra = MappingProxyType({"fallback": True})
 
 
+@pytest.mark.slow
 class TestFixedTopKByRoot(TestFixedTopK):
     num_items = 3
     grid: Grid = ((3, 3, 0), (3, 1, 0), (0, 3, 3))
     extra = MappingProxyType({"fallback": True, "peel_by_root": True, "test_noise": "laplace"})
 
 
+@pytest.mark.slow
 class TestFixedTopKByPeelingAlone(TestFixedTopK):
     """Next to nothing passes the test, so that the fallback is all that is told."""
 

@@ -110,6 +110,7 @@ class TestTopStableWithFallback(TestTopStable):
     fallback = True
 
 
+@pytest.mark.slow
 class TestTopStableTwoWithFallback(TestTopStableTwo):
     fallback = True
 
