@@ -30,7 +30,6 @@ PAGES = [
 ]
 # these take more than a few seconds; of them the fast tests see that each command is understood
 LONG = {
-    "how-to/resume.md",
     "how-to/rivals.md",
     "tutorials/aggregator.md",
     "tutorials/budget.md",
