@@ -16,7 +16,7 @@ from pate.mechanisms.base import ScoreMechanism, choice_event
 from pate.mechanisms.noise import gumbel
 from pate.mechanisms.ranking import ROWS, Ranked, as_rows, expect_within, k_smallest, rank
 from pate.typing import BoolArray, IntArray
-from pate.validation import expect_count, expect_open_unit
+from pate.validation import expect, expect_count, expect_open_unit
 
 
 class Listed(NamedTuple):
@@ -125,6 +125,35 @@ class LimitedDomain(DomainMechanism):
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
 
     scale: float
+
+    def choose_unknown(self, counts: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        """Choose among items of which nothing is public: an item exists where somebody counts for it, and only there.
+
+        Privacy: that of a call. Think of all items that there could be, of count 0 where nobody counts for them, and of
+        ``kbar + 1`` blanks more, of count 0 whatever the data: their counts are at most a sensitivity away from those
+        of a neighbor, too. Where items of count 0 come after the blanks, none of them is ever among the ``kbar + 1``
+        largest, so that a call on the items that exist and the blanks is a call on all. Blanks are left out of the
+        list that it returns, which is a function of that list. The length of the list is therefore paid for, and
+        however few items exist, one that a neighbor could not name is named with probability `failure` at most.
+
+        Args:
+            counts: ``[n]`` of the items that exist, n >= 0; items of count 0 are never chosen.
+            generator: noise.
+
+        Returns:
+            Indices ``[m]``, m <= k, of the items in the order of choice.
+
+        Raises:
+            ValueError: on counts below 0, or that are not finite numbers ``[n]``.
+        """
+        known = np.asarray(counts)
+        # what stands in them is PRIVATE, and no message repeats it
+        fine = known.ndim == 1 and known.dtype.kind in "iuf" and np.isfinite(known).all() and (known >= 0).all()
+        expect(fine, "finite counts >= 0 of shape [n]", counts="others")
+        existing = np.flatnonzero(known)
+        blanks = np.zeros(self.kbar + 1, dtype=known.dtype)
+        items = self(np.concatenate((known[existing], blanks)), generator=generator).items
+        return existing[items[(items >= 0) & (items < existing.size)]]
 
     def _listed(self, ranked: Ranked, generator: np.random.Generator) -> Listed:
         below = ranked.deficits[:, : self.kbar + 1].copy()
