@@ -82,7 +82,7 @@ def topk(
     """Release the k items that most users chose, privately.
 
     Each call is a release, and pays for it in the ledger of the data. What one user contributes is bounded as the
-    options say; the list of items is public, unless the mechanism is limited_domain.
+    options say; the list of items is public, unless limited_domain does without one.
 
     Args:
         source: where the histogram comes from.

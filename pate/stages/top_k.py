@@ -289,7 +289,7 @@ def described(statement: Mapping[str, Any]) -> str:
     mechanism, releases = statement["mechanism"], statement["ledger"]["releases"]
     parameters = ", ".join(f"{name}={value}" for name, value in mechanism.items() if name != "class")
     form = "in order" if statement["ordered"] else "as a set"
-    of = "the items that users have" if statement["num_items"] is None else f"{statement['num_items']:,} items"
+    of = "the items that users have," if statement["num_items"] is None else f"{statement['num_items']:,} items"
     short = mechanism["class"] == LimitedDomain.__name__
     lines += [f"The top {mechanism['k']} of {of} {form}{', or fewer' * short}, by"]
     lines += [f"    {mechanism['class']}({parameters})."]

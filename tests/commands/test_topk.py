@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import pate
 from pate import cli
 from pate.accounting import NeighboringRelation, RDPAccountant, event_from_dict
 from pate.accounting.ledger import read_ledger
 from pate.histogram import Histogram
-from pate.mechanisms import seeded_generator
+from pate.mechanisms import gap_for_top_k, seeded_generator
 from pate.mechanisms.base import TopKMechanism
 from pate.stages.top_k import TopKSettings
 from pate.testing.laws import chi_square_p_value
@@ -104,7 +105,7 @@ def test_items_need_not_be_public(checkins: Path, capsys: pytest.CaptureFixture[
     assert unlisted("checkins.csv", "top.csv") == 0
     assert [row["item"] for row in rows("top.csv")] == ["place0", "place1", "place2"]
     text, found = capsys.readouterr().out, statement("top.privacy.json")
-    assert text.startswith("The top 3 of the items that users have in order, or fewer, by\n    LimitedDomain(")
+    assert text.startswith("The top 3 of the items that users have, in order, or fewer, by\n    LimitedDomain(")
     assert "The list of all items is private: " in text and "taken to be public" not in text
     assert found["num_items"] is None
     assert found["mechanism"]["kbar"] == 30 and found["mechanism"]["delta"] == 5e-7
@@ -174,6 +175,23 @@ def test_errors_say_nothing_of_items_that_are_not_public(
     assert errors[0] == errors[1]
     assert message in errors[0] and len(errors[0].splitlines()) == 1
     assert not any(word in errors[0] for word in ("lair", "word", "500", "40"))
+
+
+def test_what_the_page_says_of_gaps() -> None:
+    found = []
+    for mechanism, public in (("limited_domain", False), ("peeling", True)):
+        histogram = Histogram(tuple(f"item{i}" for i in range(1000)), np.zeros(1000), 1.0, "", public=public)
+        made = TopKSettings(k=10, mechanism=mechanism, target_epsilon=1.0).mechanism_for(histogram)  # type: ignore[arg-type]
+        found.append(round(gap_for_top_k(made, probability=0.9, num_items=1000)))
+    assert found == [155, 68]
+    text = Path(pate.__file__).parent.with_name("docs").joinpath("topk.md").read_text()
+    assert all(f"{gap} users" in text or f"a gap of {gap}" in text for gap in found)
+
+
+def test_items_that_are_not_public_are_refused_from_python_too() -> None:
+    histogram = Histogram(("lair",), np.ones(1), 1.0, "", public=False)
+    with pytest.raises(ValueError, match=r"^Expected --items [^\n]*got mechanism='joint'$"):
+        TopKSettings(k=1, mechanism="joint", scale=1.0).mechanism_for(histogram)
 
 
 def test_a_threshold_for_one_relation_may_say_nothing_of_the_other(
