@@ -135,13 +135,13 @@ def _rows(path: Path, first: str, second: str) -> Iterator[tuple[str, str]]:
     """Yield two columns of a file with a header, by name."""
     expect(path.suffix == ".csv", f"a .csv with columns {first} and {second}", path=str(path))
     expect(path.is_file(), "a file that there is", path=str(path))
-    # what stands in a line is PRIVATE, and no message repeats it
+    # what stands in a line is PRIVATE, the first one too if it is no header, and no message repeats it
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file)
             names = [name.strip() for name in next(reader, [])]
             wanted = f"columns {first} and {second} in the first line of {path}"
-            expect({first, second} <= set(names), wanted, columns=names)
+            expect({first, second} <= set(names), wanted, columns=f"{len(names)} others")
             places = names.index(first), names.index(second)
             for row in reader:
                 if row:

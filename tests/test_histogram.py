@@ -98,8 +98,8 @@ def test_items_are_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", r"Expected columns user and item in the first line of [^\n]*, got columns=\[\]"),
-        ("who,item\n", r"Expected columns user and item in the first line of [^\n]*, got columns=\['who', 'item'\]"),
+        ("", r"Expected columns user and item in the first line of [^\n]*, got columns='0 others'"),
+        ("u1,lair\n", r"Expected columns user and item in the first line of [^\n]*, got columns='2 others'"),
         ("user,item\nu\n", r"Expected 2 columns in line 2, got columns=1"),
     ],
 )
