@@ -1,4 +1,4 @@
-"""Histograms of anything: how often users chose each item of a public list, read from pairs or from counts."""
+"""Histograms of anything: how often users chose each item, read from pairs or from counts."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ from pate.validation import expect, expect_count, expect_positive
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """Scores of the items of a public list; the scores are PRIVATE.
+    """Scores of items; the scores are PRIVATE.
 
     Attributes:
-        items: names of the d items. They are public: nothing about them may follow from who the users are.
+        items: names of the d items. Where they are public, nothing about them may follow from who the users are. Where
+            they are not, they are those that some user has, and the names and d are PRIVATE as the scores are.
         scores: ``[d]``, how often each was chosen, or any other score.
         sensitivity: the most by which one user changes one score.
         bound: in words, what one user may change.
+        public: whether the list of items is public.
     """
 
     items: tuple[str, ...]
     scores: IntArray | FloatArray
     sensitivity: float
     bound: str
+    public: bool = True
 
     def __post_init__(self) -> None:
         expect(self.scores.shape == (len(self.items),), f"{len(self.items)} scores", shape=self.scores.shape)
@@ -75,26 +78,27 @@ def read_counts(path: Path, *, sensitivity: float = 1.0) -> Histogram:
 def read_items(path: Path) -> tuple[str, ...]:
     """Read a public list of items, one on a line. Raises ``ValueError`` where there is none."""
     expect(path.is_file(), "a file of items", path=str(path))
-    return tuple(line.strip() for line in path.read_text().splitlines() if line.strip())
+    return tuple(line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip())
 
 
 def read_pairs(
     path: Path,
-    items: tuple[str, ...],
+    items: tuple[str, ...] | None,
     *,
     max_each: int = 1,
     max_items: int | None = None,
     generator: np.random.Generator,
 ) -> Histogram:
-    """Count how often users chose the items of a public list, what each of them contributes being bounded.
+    """Count how often users chose items, what each of them contributes being bounded.
 
     A user counts at most ``max_each`` times for one item, however often the pair is there. Of users with more than
     ``max_items`` items that many are drawn, for each user independently of all others. So one user moves at most
-    ``max_items`` counts by at most ``max_each``. Pairs with items that are not on the list are left out.
+    ``max_items`` counts by at most ``max_each``. Pairs with items that are not on the public list are left out. Without
+    a list, items are those for which somebody counts, in the order of their names; pairs without an item are left out.
 
     Args:
         path: a ``.csv`` with columns ``user`` and ``item``.
-        items: the list.
+        items: the public list; None where there is none.
         max_each: how often a user counts for one item at most.
         max_items: how many items of one user count; None for all of them.
         generator: noise for the draw of items.
@@ -105,37 +109,46 @@ def read_pairs(
     expect_count(1, max_each=max_each)
     if max_items is not None:
         expect_count(1, max_items=max_items)
-    place = {name: i for i, name in enumerate(items)}
-    chosen: dict[str, Counter[int]] = {}
+    known = None if items is None else set(items)
+    chosen: dict[str, Counter[str]] = {}
     for user, item in _rows(path, "user", "item"):
-        if item in place:
-            chosen.setdefault(user, Counter())[place[item]] += 1
-    scores = np.zeros(len(items), dtype=np.int64)
-    for times in chosen.values():
+        if item in known if known is not None else item:
+            chosen.setdefault(user, Counter())[item] += 1
+    names = tuple(sorted(set().union(*chosen.values()))) if items is None else items
+    place = {name: i for i, name in enumerate(names)}
+    scores = np.zeros(len(names), dtype=np.int64)
+    for counter in chosen.values():
+        times = {place[name]: each for name, each in counter.items()}
         kept = np.array(sorted(times))
         if max_items is not None and kept.size > max_items:
             kept = generator.choice(kept, size=max_items, replace=False, shuffle=False)
         scores[kept] += np.minimum([times[each] for each in kept.tolist()], max_each)
+    if items is None:
+        names = tuple(name for name, score in zip(names, scores.tolist(), strict=True) if score)
+        scores = scores[scores > 0]
     most = "any number of counts" if max_items is None else f"at most {max_items} counts"
-    return Histogram(items, scores, float(max_each), f"{most} by at most {max_each} each, which is enforced")
+    bound = f"{most} by at most {max_each} each, which is enforced"
+    return Histogram(names, scores, float(max_each), bound, public=items is not None)
 
 
 def _rows(path: Path, first: str, second: str) -> Iterator[tuple[str, str]]:
     """Yield two columns of a file with a header, by name."""
     expect(path.suffix == ".csv", f"a .csv with columns {first} and {second}", path=str(path))
     expect(path.is_file(), "a file that there is", path=str(path))
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file)
-        names = [name.strip() for name in next(reader, [])]
-        expect(
-            {first, second} <= set(names), f"columns {first} and {second} in the first line of {path}", columns=names
-        )
-        places = names.index(first), names.index(second)
-        for row in reader:
-            if row:
-                # what stands in it is PRIVATE, and no message repeats it
-                expect(len(row) == len(names), f"{len(names)} columns in line {reader.line_num}", columns=len(row))
-                yield row[places[0]].strip(), row[places[1]].strip()
+    # what stands in a line is PRIVATE, the first one too if it is no header, and no message repeats it
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            names = [name.strip() for name in next(reader, [])]
+            wanted = f"columns {first} and {second} in the first line of {path}"
+            expect({first, second} <= set(names), wanted, columns=f"{len(names)} others")
+            places = names.index(first), names.index(second)
+            for row in reader:
+                if row:
+                    expect(len(row) == len(names), f"{len(names)} columns in line {reader.line_num}", columns=len(row))
+                    yield row[places[0]].strip(), row[places[1]].strip()
+    except (csv.Error, UnicodeDecodeError):
+        raise ValueError(f"Expected a .csv in UTF-8, got another in {path}") from None
 
 
 def _number(text: str, path: Path) -> float:

@@ -63,6 +63,20 @@ def test_one_user_moves_no_more_than_the_bounds(bounds: dict[str, int], tmp_path
         assert (change > 0).sum() <= bounds.get("max_items", 4)
 
 
+def test_without_a_list_items_are_those_that_count(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("user,item\nu,pear\nv,pear\nu,fig\nu,\nv,  \nu,pear\n")
+    found = read_pairs(path, None, generator=seeded_generator(0))
+    assert found.items == ("fig", "pear") and found.scores.tolist() == [1, 2] and not found.public
+    twice = read_pairs(path, None, max_each=2, generator=seeded_generator(0))
+    assert twice.scores.tolist() == [1, 3] and twice.sensitivity == 2
+    # an item that was not drawn for anybody does not exist
+    names = {read_pairs(path, None, max_items=1, generator=seeded_generator(seed)).items for seed in range(20)}
+    assert names == {("pear",), ("fig", "pear")}
+    path.write_text("user,item\n")
+    assert read_pairs(path, None, generator=seeded_generator(0)).items == ()
+
+
 def test_counts_are_read_from_every_kind_of_file(tmp_path: Path) -> None:
     (tmp_path / "counts.csv").write_text("item,count\nx,3\ny,10\n")
     np.save(tmp_path / "counts.npy", np.array([3, 10], dtype=np.int32))
@@ -84,8 +98,8 @@ def test_items_are_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", r"Expected columns user and item in the first line of [^\n]*, got columns=\[\]"),
-        ("who,item\n", r"Expected columns user and item in the first line of [^\n]*, got columns=\['who', 'item'\]"),
+        ("", r"Expected columns user and item in the first line of [^\n]*, got columns='0 others'"),
+        ("u1,lair\n", r"Expected columns user and item in the first line of [^\n]*, got columns='2 others'"),
         ("user,item\nu\n", r"Expected 2 columns in line 2, got columns=1"),
     ],
 )
@@ -93,6 +107,14 @@ def test_pairs_that_are_refused(text: str, message: str, tmp_path: Path) -> None
     (tmp_path / "pairs.csv").write_text(text)
     with pytest.raises(ValueError, match=f"^{message}$"):
         counted(tmp_path / "pairs.csv")
+
+
+def test_what_cannot_be_read_is_not_repeated(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    for content in (b"user,item\nu,a\nu,caf\xe9\n", b"user,item\nu,a\nu," + 200_000 * b"z"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"^Expected a \.csv in UTF-8, got another in [^\n]*pairs.csv$"):
+            counted(path)
 
 
 def test_counts_that_are_refused(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ class HistogramFrom:
 
     Args:
         pairs: a .csv with columns user and item (PRIVATE).
-        items: with pairs, the public list of all items that may be chosen, one on a line.
+        items: with pairs, the public list of all items that may be chosen, one on a line; none is needed with
+            --mechanism limited_domain.
         max_each: with pairs, how often one user counts for one item at most.
         max_items: with pairs, how many items of one user count, drawn at random for each; by default all of them.
         counts: in place of pairs, counts of items (PRIVATE): a .csv with columns item and count, a .npy, or a .npz with
@@ -28,7 +29,7 @@ class HistogramFrom:
         sensitivity: with counts, the most by which one user changes one of them; 1 unless given.
 
     Raises:
-        ValueError: unless either pairs with their items, or counts, are given, each with its own options.
+        ValueError: unless either pairs or counts are given, each with its own options.
     """
 
     pairs: Path | None = None
@@ -43,12 +44,15 @@ class HistogramFrom:
         given = {name: None if value is None else str(value) for name, value in vars(self).items()}
         expect(one, "either --pairs or --counts", pairs=given["pairs"], counts=given["counts"])
         if self.pairs is not None:
-            public = "--items with --pairs, a public list: an item that one user alone has would tell of that user"
-            expect(self.items is not None, public, items=None)
             expect(self.sensitivity is None, "--max_each with --pairs", sensitivity=self.sensitivity)
         else:
             for name in ("items", "max_each", "max_items"):
                 expect(given[name] is None, f"no --{name} with --counts", **{name: given[name]})
+
+    @property
+    def public(self) -> bool:
+        """Whether the list of items is public."""
+        return self.pairs is None or self.items is not None
 
     @property
     def path(self) -> Path:
@@ -61,11 +65,10 @@ class HistogramFrom:
         """Return the histogram; ``generator`` draws which items of a user count."""
         if self.counts is not None:
             return read_counts(self.counts, sensitivity=1.0 if self.sensitivity is None else self.sensitivity)
-        assert self.pairs is not None and self.items is not None
+        assert self.pairs is not None
+        items = None if self.items is None else read_items(self.items)
         each = 1 if self.max_each is None else self.max_each
-        return read_pairs(
-            self.pairs, read_items(self.items), max_each=each, max_items=self.max_items, generator=generator
-        )
+        return read_pairs(self.pairs, items, max_each=each, max_items=self.max_items, generator=generator)
 
 
 def topk(
@@ -79,7 +82,7 @@ def topk(
     """Release the k items that most users chose, privately.
 
     Each call is a release, and pays for it in the ledger of the data. What one user contributes is bounded as the
-    options say; the list of items is public.
+    options say; the list of items is public, unless limited_domain does without one.
 
     Args:
         source: where the histogram comes from.
@@ -92,6 +95,7 @@ def topk(
     Raises:
         ValueError: on input out of range, before anything is spent.
     """
+    settings.expect_list(public=source.public)
     histogram = source.read(settings.generator(0))
     book = source.path.with_suffix(".ledger.sqlite") if ledger is None else ledger
     statement = release_top_k(histogram, settings, output=output, ledger=book, max_epsilon=max_epsilon)

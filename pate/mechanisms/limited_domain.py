@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 
 from pate.accounting.events import ComposedEvent, Event, FailureEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms.base import Mechanism, choice_event
+from pate.mechanisms.base import ScoreMechanism, choice_event
 from pate.mechanisms.noise import gumbel
 from pate.mechanisms.ranking import ROWS, Ranked, as_rows, expect_within, k_smallest, rank
 from pate.typing import BoolArray, IntArray
-from pate.validation import expect_count, expect_open_unit
+from pate.validation import expect, expect_count, expect_open_unit
 
 
 class Listed(NamedTuple):
@@ -29,10 +29,10 @@ class Listed(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DomainMechanism(Mechanism[Listed]):
+class DomainMechanism(ScoreMechanism[Listed]):
     """List at most k of the kbar largest items, with a threshold that is set for one relation.
 
-    The cost is known under both: a threshold of one vote less fails more often, one of a vote more less often.
+    The cost is known under both: a threshold for a narrower window fails more often, one for a wider window less often.
 
     Args:
         k: largest length of the list, 1..kbar.
@@ -41,8 +41,8 @@ class DomainMechanism(Mechanism[Listed]):
         relation: the relation that the threshold is set for.
 
     Raises:
-        ValueError: on noise that is not positive, ``k`` or ``kbar`` below 1, ``k > kbar``, ``delta`` outside (0, 1) or
-            an unknown relation.
+        ValueError: on noise or a ``sensitivity`` that is not positive, ``k`` or ``kbar`` below 1, ``k > kbar``,
+            ``delta`` outside (0, 1) or an unknown relation.
     """
 
     k: int
@@ -78,10 +78,10 @@ class DomainMechanism(Mechanism[Listed]):
 
     def failure(self, relation: NeighboringRelation) -> float:
         """Return the probability under ``relation`` that something is listed that a neighbor could not list."""
-        votes = relation.count_window - self.relation.count_window
-        if votes == 0:
+        if relation is self.relation:
             return self.delta
-        return min(max(self._failure(votes), math.ulp(0.0)), math.nextafter(1, 0))
+        wider = self.window(relation) - self.window(self.relation)
+        return min(max(self._failure(wider), math.ulp(0.0)), math.nextafter(1, 0))
 
     @abstractmethod
     def _listed(self, ranked: Ranked, generator: np.random.Generator) -> Listed:
@@ -92,8 +92,8 @@ class DomainMechanism(Mechanism[Listed]):
         """Describe the cost of one row apart from the probability of failure."""
 
     @abstractmethod
-    def _failure(self, votes: int) -> float:
-        """Return the probability of failure under a relation whose window is wider by ``votes`` (of either sign)."""
+    def _failure(self, wider: float) -> float:
+        """Return the probability of failure under a relation whose window is ``wider`` by that (of either sign)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,39 +102,69 @@ class LimitedDomain(DomainMechanism):
 
     Only the ``kbar + 1`` largest scores have any influence.
 
-    The threshold has the score ``h_(kbar+1) + w + scale log(kbar / delta)``, ``w`` the count window. The paper has
-    ``w = 1``, which is ADD_REMOVE_TEACHER; the same proof holds with ``w = 2`` under REPLACE_RECORD. Items are listed
-    in the order of choice.
+    The threshold has the score ``h_(kbar+1) + w + scale log(kbar / delta)``, ``w`` the window: the sensitivity under
+    ADD_REMOVE_TEACHER, and twice that under REPLACE_RECORD. The paper has counts and ``w = 1``; the proof holds for
+    real scores and any w. Items are listed in the order of choice.
 
-    Privacy: k bounded-range choices of ``w / scale``, except with probability ``delta``. Items that enter the domain of
-    a neighbor can be paired with those that leave it so that each pair moves within the window; and if every such item
-    is counted as the end of the list, a list is at most ``1 + delta`` times as likely as before. Neighbors are then k
-    bounded-range choices apart. Under the other relation, whose window is wider by v votes (1 or -1), the threshold is
-    that of ``delta exp(v / scale)``.
+    Privacy: k bounded-range choices of ``w / scale``, except with probability ``delta``. Sorted scores move within the
+    window of the scores. So an item that a neighbor has not in its domain scores at most ``h_(kbar+1) + w``, and comes
+    before the threshold with probability ``delta / kbar`` at most; ties may be broken in any way. Items that enter the
+    domain of a neighbor can be paired with those that leave it so that each pair moves within the window, as the
+    threshold does, and the choices among the paired are k bounded ranges apart. If every such item is counted as the
+    end of the list, that is still so, and a list is at most ``1 + delta`` times as likely as before. Under the other
+    relation, whose window is wider by v (of either sign), the threshold is that of ``delta exp(v / scale)``.
 
     Args:
         k: largest length of the list, 1..kbar.
         kbar: size of the domain, 1..d-1.
         delta: probability that an item is listed that a neighbor could not list.
         relation: decides the threshold.
-        scale: scale of the Gumbel noise, in votes.
+        scale: scale of the Gumbel noise, in the unit of the scores (votes).
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
 
     scale: float
 
+    def choose_unknown(self, counts: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        """Choose among items of which nothing is public: an item exists where somebody counts for it, and only there.
+
+        Privacy: that of a call. Think of all items that there could be, of count 0 where nobody counts for them, and of
+        ``kbar + 1`` blanks more, of count 0 whatever the data: their counts are at most a sensitivity away from those
+        of a neighbor, too. Where items of count 0 come after the blanks, none of them is ever among the ``kbar + 1``
+        largest, so that a call on the items that exist and the blanks is a call on all. Blanks are left out of the
+        list that it returns, which is a function of that list. The length of the list is therefore paid for, and
+        however few items exist, one that a neighbor could not name is named with probability `failure` at most.
+
+        Args:
+            counts: ``[n]`` of the items that exist, n >= 0; items of count 0 are never chosen.
+            generator: noise.
+
+        Returns:
+            Indices ``[m]``, m <= k, of the items in the order of choice.
+
+        Raises:
+            ValueError: on counts below 0, or that are not finite numbers ``[n]``.
+        """
+        known = np.asarray(counts)
+        # what stands in them is PRIVATE, and no message repeats it
+        fine = known.ndim == 1 and known.dtype.kind in "iuf" and np.isfinite(known).all() and (known >= 0).all()
+        expect(fine, "finite counts >= 0 of shape [n]", counts="others")
+        existing = np.flatnonzero(known)
+        blanks = np.zeros(self.kbar + 1, dtype=known.dtype)
+        items = self(np.concatenate((known[existing], blanks)), generator=generator).items
+        return existing[items[(items >= 0) & (items < existing.size)]]
+
     def _listed(self, ranked: Ranked, generator: np.random.Generator) -> Listed:
         below = ranked.deficits[:, : self.kbar + 1].copy()
-        below[:, self.kbar] -= self.relation.count_window + self.scale * math.log(self.kbar / self.delta)
+        below[:, self.kbar] -= self.window(self.relation) + self.scale * math.log(self.kbar / self.delta)
         noisy = below - self.scale * gumbel(generator, below.shape)
         ranks = k_smallest(noisy[:, : self.kbar], self.k)
         before = np.take_along_axis(noisy, ranks, axis=1) < noisy[:, self.kbar :]
         return Listed(np.where(before, np.take_along_axis(ranked.order, ranks, axis=1), -1), before)
 
     def _parts(self, relation: NeighboringRelation) -> tuple[Event, ...]:
-        eta = relation.count_window / self.scale
-        return (choice_event(relation, eta=eta, noise="gumbel", count=self.k),)
+        return (choice_event(relation, eta=self.window(relation) / self.scale, noise="gumbel", count=self.k),)
 
-    def _failure(self, votes: int) -> float:
-        return math.exp(min(math.log(self.delta) + votes / self.scale, 0.0))
+    def _failure(self, wider: float) -> float:
+        return math.exp(min(math.log(self.delta) + wider / self.scale, 0.0))

@@ -21,6 +21,7 @@ from pate.mechanisms.base import TopKMechanism
 from pate.mechanisms.baselines import OneShotLaplace
 from pate.mechanisms.canonical import CanonicalMechanism
 from pate.mechanisms.joint import JointMechanism
+from pate.mechanisms.limited_domain import LimitedDomain
 from pate.mechanisms.noise import Noise
 from pate.mechanisms.noisy_top_k import NoisyTopK
 from pate.mechanisms.peeling import GumbelPeeling, PermuteAndFlipPeeling
@@ -36,13 +37,13 @@ _WAITS = np.exp(_LOG_WAITS)
 _WEIGHTS = _STEP * np.exp(_LOG_WAITS - _WAITS)
 
 
-def top_k_probability(mechanism: TopKMechanism, *, gap: float, num_items: int) -> float:
+def top_k_probability(mechanism: TopKMechanism | LimitedDomain, *, gap: float, num_items: int) -> float:
     """Return a probability with which the k largest of ``num_items`` scores are the ones chosen, in any order.
 
     Args:
-        mechanism: a choice of k items.
+        mechanism: a choice of k items, or of at most k: then it is the probability that all k are listed.
         gap: the distance from the k-th largest score to the next one, in votes, at least 0.
-        num_items: the number of scores d.
+        num_items: the number of scores d; that of a limited domain does not matter beyond ``kbar + 1``.
 
     Returns:
         The smallest probability over all scores with that gap, which is that of a step profile; for the joint mechanism
@@ -53,11 +54,14 @@ def top_k_probability(mechanism: TopKMechanism, *, gap: float, num_items: int) -
     """
     expect(0 <= gap < math.inf, "a finite gap >= 0", gap=gap)
     expect_count(1, num_items=num_items)
-    expect_within(num_items, spare=mechanism.spare, k=mechanism.k)
+    if isinstance(mechanism, LimitedDomain):
+        expect_within(num_items, spare=1, kbar=mechanism.kbar)
+    else:
+        expect_within(num_items, spare=mechanism.spare, k=mechanism.k)
     return 1.0 if mechanism.k == num_items else _top_k_probability(mechanism, gap / mechanism.scale, num_items)
 
 
-def gap_for_top_k(mechanism: TopKMechanism, *, probability: float, num_items: int) -> float:
+def gap_for_top_k(mechanism: TopKMechanism | LimitedDomain, *, probability: float, num_items: int) -> float:
     """Return the smallest gap, in votes, at which `top_k_probability` reaches ``probability``.
 
     Raises:
@@ -73,7 +77,7 @@ def gap_for_top_k(mechanism: TopKMechanism, *, probability: float, num_items: in
 
 
 @singledispatch
-def _top_k_probability(mechanism: TopKMechanism, gap: float, num_items: int) -> float:
+def _top_k_probability(mechanism: TopKMechanism | LimitedDomain, gap: float, num_items: int) -> float:
     """Return the probability for a gap in units of the scale, and more items than k."""
     raise ValueError(f"Expected a mechanism whose success is known, got {type(mechanism).__name__}")
 
@@ -98,6 +102,15 @@ def _(mechanism: JointMechanism, gap: float, num_items: int) -> float:
 @_top_k_probability.register
 def _(mechanism: GumbelPeeling, gap: float, num_items: int) -> float:
     return _peeled(mechanism.k, num_items - mechanism.k, gap)
+
+
+@_top_k_probability.register
+def _(mechanism: LimitedDomain, gap: float, num_items: int) -> float:
+    # others of the domain lose the gap at least, and so does the threshold, but for its lead over the last of them
+    k, kbar = mechanism.k, mechanism.kbar
+    lead = mechanism.window(mechanism.relation) / mechanism.scale + math.log(kbar / mechanism.delta)
+    log_others = float(np.logaddexp(lead, math.log(kbar - k) if kbar > k else -math.inf)) - gap
+    return math.exp(-float(np.logaddexp(0.0, log_others - np.log(np.arange(1, k + 1))).sum()))
 
 
 @_top_k_probability.register

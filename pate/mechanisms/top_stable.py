@@ -37,26 +37,32 @@ class Peeled(NamedTuple):
 class TopStable(DomainMechanism):
     """Release the set above the first gap that passes a noisy threshold, cut down to k by peeling if it is larger.
 
-    The gaps below ranks ``k, k + 1, .., kbar, k - 1, .., 1`` are tried in turn. With ``w`` the count window, gap q
-    passes if ``max(q - w, 0) + Laplace(scale_gap) > t + Laplace(scale_threshold)``, the second noise drawn once, and t
-    such that an unstable gap passes with probability ``delta / kbar``. The set is listed in ascending order. If no gap
-    passes, nothing is listed, or with ``fallback`` the k items that k rounds of peeling choose among all: then all
-    items must be public, whereas without it only the ``kbar + 1`` largest scores have any influence.
+    The gaps below ranks ``k, k + 1, .., kbar, k - 1, .., 1`` are tried in turn. With ``w`` the window of the scores
+    (the sensitivity, or twice that under REPLACE_RECORD), gap q passes if
+    ``max(q - w, 0) + Laplace(scale_gap) > t + Laplace(scale_threshold)``, the second noise drawn once, and t such that
+    an unstable gap passes with probability ``delta / kbar``. The set is listed in ascending order. If no gap passes,
+    nothing is listed, or with ``fallback`` the k items that k rounds of peeling choose among all: then all items must
+    be public, whereas without it only the ``kbar + 1`` largest scores have any influence.
 
     Privacy: the sparse vector technique, k rounds of Gumbel peeling (bounded range of ``w / scale_peel`` each), and the
-    probability ``delta``. A gap moves by w, so the first passing rank, or that there is none, is pure
-    ``w / scale_threshold + 2 w / scale_gap`` DP (Dwork & Roth (2014), Theorem 3.23, with the budget split as Lyu, Su &
-    Li (2017) do). It says how many rounds there are, and of what. Under a relation whose window is wider by a vote, an
-    unstable gap may be a vote above 0, and passes with the probability that the noise exceeds ``t - 1``.
+    probability ``delta``. Sorted scores move within the window of the scores, whole numbers or not, so a gap moves by w
+    at most; the first passing rank, or that there is none, is pure ``w / scale_threshold + 2 w / scale_gap`` DP (Dwork
+    & Roth (2014), Theorem 3.23, with the budget split as Lyu, Su & Li (2017) do). It says how many rounds there are,
+    and of what. A set that is another one on a neighbor lies above a gap of w at most, on both: its ``max(q - w, 0)``
+    is 0. That no such gap beats the threshold has the same probability on both, ``1 - delta`` or more, and makes the
+    threshold stochastically larger only: its density, given that, still falls by a factor of
+    ``exp(w / scale_threshold)`` at most where the threshold rises by w, which is all that the theorem needs of it.
+    Under a relation whose window is wider by v, ``max(q - w, 0)`` of such a gap is v at most, and passes with
+    probability at most that the noise exceeds ``t - v``.
 
     Args:
         k: largest size of the set, 1..kbar.
         kbar: last rank to try, 1..d-1.
         delta: probability that an unstable set is released, below ``kbar / 2``.
         relation: decides the window.
-        scale_threshold: scale of the Laplace noise of the threshold, in votes.
-        scale_gap: scale of the Laplace noise of the gaps, in votes.
-        scale_peel: scale of the Gumbel noise of the peeling, in votes.
+        scale_threshold: scale of the Laplace noise of the threshold, in the unit of the scores (votes).
+        scale_gap: scale of the Laplace noise of the gaps, in that unit.
+        scale_peel: scale of the Gumbel noise of the peeling, in that unit.
         fallback: whether rows in which no gap passes list k items by peeling.
     """
 
@@ -117,7 +123,7 @@ class TopStable(DomainMechanism):
             self.delta / kbar, scale_threshold=self.scale_threshold, scale_gap=self.scale_gap
         )
         turns = np.concatenate((np.arange(k, kbar + 1), np.arange(k - 1, 0, -1)))
-        gaps = np.maximum(below[:, turns] - below[:, turns - 1] - self.relation.count_window, 0)
+        gaps = np.maximum(below[:, turns] - below[:, turns - 1] - self.window(self.relation), 0)
         gaps += self.scale_gap * draw("laplace", generator, gaps.shape)
         over = gaps > threshold + self.scale_threshold * draw("laplace", generator, (len(gaps), 1))
         passed: BoolArray = np.logical_or.reduce(over, axis=1)
@@ -137,7 +143,7 @@ class TopStable(DomainMechanism):
         return Peeled(Listed(np.where(held, chosen, -1), held), passed, rounds)
 
     def _parts(self, relation: NeighboringRelation) -> tuple[Event, ...]:
-        window = relation.count_window
+        window = self.window(relation)
         return (
             PureDPEvent(
                 neighboring_relation=relation, epsilon=window / self.scale_threshold + 2 * window / self.scale_gap
@@ -145,16 +151,16 @@ class TopStable(DomainMechanism):
             choice_event(relation, eta=window / self.scale_peel, noise="gumbel", count=self.k),
         )
 
-    def _failure(self, votes: int) -> float:
-        if votes <= 0:
+    def _failure(self, wider: float) -> float:
+        if wider <= 0:
             return self.delta
         scales = {"scale_threshold": self.scale_threshold, "scale_gap": self.scale_gap}
         threshold = unstable_threshold(self.delta / self.kbar, **scales)
-        return self.kbar * chance_to_exceed(threshold - votes, **scales)
+        return self.kbar * chance_to_exceed(threshold - wider, **scales)
 
 
 def unstable_threshold(probability: float, *, scale_threshold: float, scale_gap: float) -> float:
-    """Return the t, in votes, that ``Laplace(scale_gap) - Laplace(scale_threshold)`` exceeds with ``probability``.
+    """Return the t that ``Laplace(scale_gap) - Laplace(scale_threshold)`` exceeds with ``probability``.
 
     Raises:
         ValueError: on a scale that is not positive or ``probability`` outside (0, 1/2).
@@ -169,16 +175,16 @@ def unstable_threshold(probability: float, *, scale_threshold: float, scale_gap:
     return wide * smallest_where(lambda t: _log_tail(t, ratio) <= target, 0.0, furthest)
 
 
-def chance_to_exceed(votes: float, *, scale_threshold: float, scale_gap: float) -> float:
-    """Return the probability that ``Laplace(scale_gap) - Laplace(scale_threshold)`` exceeds ``votes``.
+def chance_to_exceed(value: float, *, scale_threshold: float, scale_gap: float) -> float:
+    """Return the probability that ``Laplace(scale_gap) - Laplace(scale_threshold)`` exceeds ``value``.
 
     Raises:
         ValueError: on a scale that is not positive.
     """
     expect_positive(scale_threshold=scale_threshold, scale_gap=scale_gap)
     wide, narrow = max(scale_threshold, scale_gap), min(scale_threshold, scale_gap)
-    tail = math.exp(_log_tail(abs(votes) / wide, narrow / wide))
-    return tail if votes > 0 else 1 - tail
+    tail = math.exp(_log_tail(abs(value) / wide, narrow / wide))
+    return tail if value > 0 else 1 - tail
 
 
 def _log_tail(t: float, ratio: float) -> float:

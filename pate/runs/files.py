@@ -36,7 +36,7 @@ def replacing(path: Path, mode: str = "wb", *, folder: Path | None = None) -> It
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = (folder or path.parent) / f".{path.name}.{secrets.token_hex(8)}"
     try:
-        with beside.open(mode) as file:
+        with beside.open(mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

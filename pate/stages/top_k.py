@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -22,6 +22,7 @@ from pate.histogram import Histogram
 from pate.mechanisms.base import TopKMechanism
 from pate.mechanisms.canonical import CanonicalMechanism
 from pate.mechanisms.joint import JointMechanism
+from pate.mechanisms.limited_domain import LimitedDomain
 from pate.mechanisms.noise import private_generator, seeded_generator
 from pate.mechanisms.peeling import GumbelPeeling, PermuteAndFlipPeeling
 from pate.mechanisms.success import gap_for_top_k
@@ -29,7 +30,7 @@ from pate.runs.files import write_json, write_text
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 from pate.version import __version__
 
-Choice = Literal["peeling", "permute_and_flip", "canonical", "joint"]
+Choice = Literal["peeling", "permute_and_flip", "canonical", "joint", "limited_domain"]
 Neighbors = Literal["add_remove", "replace"]
 
 _MECHANISMS: Mapping[str, type[TopKMechanism]] = {
@@ -47,6 +48,8 @@ _PROTECTS: Mapping[str, str] = {
     "replace": "all that one user contributes is altered in any way",
 }
 _LIKELY = 0.9  # the probability for which the gap is told
+_WIDTH = 10  # places of a limited domain for each item of the list
+_WIDEST = 1_000_000  # places of a domain of unknown items, each of which takes noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +59,13 @@ class TopKSettings:
     Args:
         k: how many items are chosen.
         mechanism: peeling or permute_and_flip, k choices of one item; canonical, one choice of a set; joint, one choice
-            of a ranking.
+            of a ranking; limited_domain, up to k choices of one item each, which need no public list of items.
         target_epsilon: epsilon of this release at delta, in place of a scale.
         scale: scale of the noise, in the unit of the counts.
         delta: the delta of every epsilon.
+        kbar: with limited_domain, how many of the largest counts may be named; 10 k by default.
+        delta_domain: with limited_domain, the probability that an item is named that a neighbor could not name, a part
+            of delta; half of it by default.
         neighbors: whose guarantee comes first: one user more or less (add_remove), or one user with other items
             (replace).
         noise_seed: a seed in place of noise, for tests; such a release is not private.
@@ -73,6 +79,8 @@ class TopKSettings:
     target_epsilon: float | None = None
     scale: float | None = None
     delta: float = 1e-6
+    kbar: int | None = None
+    delta_domain: float | None = None
     neighbors: Neighbors = "add_remove"
     noise_seed: int | None = None
 
@@ -88,6 +96,36 @@ class TopKSettings:
         expect_positive(**given)
         if self.noise_seed is not None:
             expect_count(0, noise_seed=self.noise_seed)
+        if self.mechanism == "limited_domain":
+            expect_count(1, kbar=self.width)
+            expect(self.k <= self.width, f"kbar >= k = {self.k}", kbar=self.kbar)
+            expect_open_unit(delta_domain=self.failure)
+            expect(self.failure < self.delta, f"delta_domain < delta = {self.delta:g}", delta_domain=self.failure)
+        else:
+            for name in ("kbar", "delta_domain"):
+                value = getattr(self, name)
+                expect(value is None, f"no {name} with the mechanism {self.mechanism}", **{name: value})
+
+    @property
+    def width(self) -> int:
+        """How many of the largest counts of a limited domain may be named.
+
+        The default follows from k alone, as what is not public may not decide. The threshold rises by only 0.7 scales
+        where the domain is twice as wide, and falls with the count below the domain: on counts that fall like a power
+        of the rank, flatly or steeply, 10 k finds nearly as many of the top k as the best width does.
+        """
+        return _WIDTH * self.k if self.kbar is None else self.kbar
+
+    @property
+    def failure(self) -> float:
+        """The probability that a limited domain names what a neighbor could not name."""
+        return self.delta / 2 if self.delta_domain is None else self.delta_domain
+
+    def expect_list(self, *, public: bool) -> None:
+        """Raise ``ValueError`` unless the list of items is public, or the mechanism needs none that is."""
+        tells = "an item that one user alone has would tell of that user"
+        needed = f"--items with --pairs, a public list ({tells}), or --mechanism limited_domain, which needs none"
+        expect(public or self.mechanism == "limited_domain", needed, mechanism=self.mechanism)
 
     def generator(self, release: int) -> np.random.Generator:
         """Return the noise of a release, numbered from 1; 0 for what is drawn before there is one."""
@@ -100,19 +138,17 @@ class TopKSettings:
         """The relation of the guarantee that comes first, a user being what a teacher is in votes."""
         return _RELATIONS[self.neighbors]
 
-    def mechanism_for(self, histogram: Histogram) -> TopKMechanism:
+    def mechanism_for(self, histogram: Histogram) -> TopKMechanism | LimitedDomain:
         """Return the mechanism, its noise scaled to the target.
 
+        Nothing of it follows from items that are not public.
+
         Raises:
-            ValueError: on too few items for k, or a target that no noise meets.
+            ValueError: on too few public items for k, a list that is not public with a mechanism that needs one, or a
+                target that no noise meets.
         """
-        cls, num_items = _MECHANISMS[self.mechanism], len(histogram.items)
-        most = num_items - cls.spare
-        expect(self.k <= most, f"k <= {most} for {num_items} items and this mechanism", k=self.k)
-
-        def made(scale: float) -> TopKMechanism:
-            return cls(k=self.k, scale=scale, sensitivity=histogram.sensitivity)
-
+        self.expect_list(public=histogram.public)
+        made = self._limited(histogram) if self.mechanism == "limited_domain" else self._among_all(histogram)
         if self.scale is not None:
             return made(self.scale)
         assert self.target_epsilon is not None
@@ -120,6 +156,35 @@ class TopKSettings:
             epsilon=self.target_epsilon, delta=self.delta, num_queries=1, neighboring_relation=self.relation
         )
         return made(calibrate_scale(lambda scale: made(scale).event(self.relation), target))
+
+    def _among_all(self, histogram: Histogram) -> Callable[[float], TopKMechanism]:
+        """Return the choice among all public items for a scale of its noise."""
+        cls = _MECHANISMS[self.mechanism]
+        self._expect_items(histogram, spare=cls.spare)
+        return lambda scale: cls(k=self.k, scale=scale, sensitivity=histogram.sensitivity)
+
+    def _limited(self, histogram: Histogram) -> Callable[[float], LimitedDomain]:
+        """Return the choice among the largest counts for a scale of its noise."""
+        kbar, most = self.width, _WIDEST
+        if histogram.public:
+            self._expect_items(histogram, spare=1)
+            most = len(histogram.items) - 1
+            kbar = kbar if self.kbar is not None else min(kbar, most)
+        expect(kbar <= most, f"kbar <= {most}", kbar=kbar)
+        return lambda scale: LimitedDomain(
+            k=self.k,
+            kbar=kbar,
+            scale=scale,
+            delta=self.failure,
+            relation=self.relation,
+            sensitivity=histogram.sensitivity,
+        )
+
+    def _expect_items(self, histogram: Histogram, *, spare: int) -> None:
+        """Raise ``ValueError`` unless k of the public items leave ``spare`` of them out."""
+        num_items = len(histogram.items)
+        most = num_items - spare
+        expect(self.k <= most, f"k <= {most} for {num_items} items and this mechanism", k=self.k)
 
 
 def release_top_k(
@@ -163,11 +228,12 @@ def release_top_k(
         budget=budget,
         delta=settings.delta,
     )
-    chosen = mechanism(histogram.scores, generator=settings.generator(release))
     ordered = settings.mechanism != "canonical"
-    items = [histogram.items[i] for i in chosen.tolist()]
+    items = _chosen(mechanism, histogram, settings.generator(release))
     book.settle(release)
     charges = book.book().charges()
+    # of a limited domain the number of items does not matter
+    num_ranks = mechanism.kbar + 1 if isinstance(mechanism, LimitedDomain) else len(histogram.items)
     statement: dict[str, Any] = {
         "private": not any(entry.seeded for entry in book.entries()),
         "neighbors": settings.neighbors,
@@ -183,10 +249,10 @@ def release_top_k(
         "max_epsilon": max_epsilon,
         "mechanism": {"class": type(mechanism).__name__}
         | {field.name: getattr(mechanism, field.name) for field in fields(mechanism)},
-        "num_items": len(histogram.items),
+        "num_items": len(histogram.items) if histogram.public else None,
         "ordered": ordered,
         "gap": {
-            "counts": gap_for_top_k(mechanism, probability=_LIKELY, num_items=len(histogram.items)),
+            "counts": gap_for_top_k(mechanism, probability=_LIKELY, num_items=num_ranks),
             "probability": _LIKELY,
         },
         "ledger": book.head._asdict() | {"name": ledger.name, "releases": len(book.entries())},
@@ -203,18 +269,36 @@ def release_top_k(
     return statement
 
 
+def _chosen(
+    mechanism: TopKMechanism | LimitedDomain, histogram: Histogram, generator: np.random.Generator
+) -> list[str]:
+    """Return the names of the items that are chosen, at most k of them with a limited domain."""
+    if not isinstance(mechanism, LimitedDomain):
+        chosen = mechanism(histogram.scores, generator=generator)
+    elif histogram.public:
+        found = mechanism(histogram.scores, generator=generator)
+        chosen = found.items[found.listed]
+    else:
+        chosen = mechanism.choose_unknown(histogram.scores, generator=generator)
+    return [histogram.items[i] for i in chosen.tolist()]
+
+
 def described(statement: Mapping[str, Any]) -> str:
     """Return the statement of a top k as readable text."""
     lines = [] if statement["private"] else ["NOT PRIVATE: the noise of at least one release has a fixed seed.", ""]
     mechanism, releases = statement["mechanism"], statement["ledger"]["releases"]
     parameters = ", ".join(f"{name}={value}" for name, value in mechanism.items() if name != "class")
     form = "in order" if statement["ordered"] else "as a set"
-    lines += [f"The top {mechanism['k']} of {statement['num_items']:,} items {form}, by"]
+    of = "the items that users have," if statement["num_items"] is None else f"{statement['num_items']:,} items"
+    short = mechanism["class"] == LimitedDomain.__name__
+    lines += [f"The top {mechanism['k']} of {of} {form}{', or fewer' * short}, by"]
     lines += [f"    {mechanism['class']}({parameters})."]
     first = statement["neighbors"]
     for _, found in sorted(statement["guarantees"].items(), key=lambda each: each[0] != first):
         epsilon, delta = epsilon_text(found["this_release"]["epsilon"], 4), exact_text(found["this_release"]["delta"])
-        lines.append(f"epsilon = {epsilon} at delta = {delta} where {found['neighbors']}.")
+        unbounded = found["this_release"]["epsilon"] is None
+        why = ": the threshold is set for the other case" * (unbounded and short)
+        lines.append(f"epsilon = {epsilon} at delta = {delta} where {found['neighbors']}{why}.")
         if releases > 1:
             together = epsilon_text(found["all_releases"]["epsilon"], 4)
             lines.append(f"    All {releases} releases of the ledger together: epsilon = {together}.")
@@ -225,7 +309,15 @@ def described(statement: Mapping[str, Any]) -> str:
         f"Where the k-th count is {gap['counts']:.4g} ahead of the next one, these are the true top {mechanism['k']}"
         f" with probability {gap['probability']:g} or more."
     )
-    lines.append("The list of all items is taken to be public: it must not follow from who the users are.")
+    if short:
+        lines.append("The list ends where a noisy threshold comes first: its length is paid for as its items are.")
+    if statement["num_items"] is None:
+        lines.append(
+            "The list of all items is private: nothing is told of it but the items that are named, and items that one"
+            f" user alone has are among them with probability {exact_text(mechanism['delta'])} at most."
+        )
+    else:
+        lines.append("The list of all items is taken to be public: it must not follow from who the users are.")
     return "\n".join(lines) + "\n"
 
 

@@ -12,7 +12,8 @@ from pate import cli
 from pate.accounting import NeighboringRelation, RDPAccountant, event_from_dict
 from pate.accounting.ledger import read_ledger
 from pate.histogram import Histogram
-from pate.mechanisms import seeded_generator
+from pate.mechanisms import gap_for_top_k, seeded_generator
+from pate.mechanisms.base import TopKMechanism
 from pate.stages.top_k import TopKSettings
 from pate.testing.laws import chi_square_p_value
 from tests.mechanisms import oracles
@@ -93,6 +94,115 @@ def test_one_user_more_changes_nothing_public_but_the_draw(checkins: Path, capsy
     assert told[0][0].startswith("NOT PRIVATE: ")
 
 
+def unlisted(pairs: str, output: str, *options: str) -> int:
+    noise = options if {"--scale", "--target_epsilon"} & set(options) else (*options, "--target_epsilon", "4")
+    wanted = ["--pairs", pairs, "--mechanism", "limited_domain", "--k", "3", "--output", output]
+    return cli.main(["topk", *wanted, *noise])
+
+
+def test_items_need_not_be_public(checkins: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert unlisted("checkins.csv", "top.csv") == 0
+    assert [row["item"] for row in rows("top.csv")] == ["place0", "place1", "place2"]
+    text, found = capsys.readouterr().out, statement("top.privacy.json")
+    assert text.startswith("The top 3 of the items that users have, in order, or fewer, by\n    LimitedDomain(")
+    assert "The list of all items is private: " in text and "taken to be public" not in text
+    assert found["num_items"] is None
+    assert found["mechanism"]["kbar"] == 30 and found["mechanism"]["delta"] == 5e-7
+    # the failure is a part of delta, and what is left of delta meets the target
+    stated = found["guarantees"]["add_remove"]["this_release"]
+    assert stated["delta"] == 1e-6 and stated["delta0"] == pytest.approx(5e-7)
+    assert 4 * (1 - 1e-5) < stated["epsilon"] <= 4
+    event = event_from_dict(found["guarantees"]["add_remove"]["event"])
+    accountant = RDPAccountant(relation=NeighboringRelation.ADD_REMOVE_TEACHER).compose(event)
+    assert accountant.get_epsilon(delta=1e-6) == pytest.approx(stated["epsilon"])
+
+
+def test_limited_domain_of_public_items(checkins: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As wide as there are items, if that is less; a public list says so."""
+    options = ["--mechanism", "limited_domain", "--delta_domain", "1e-7", "--neighbors", "replace"]
+    assert topk(*options) == 0
+    found, text = statement("top.privacy.json"), capsys.readouterr().out
+    assert found["num_items"] == 10 and found["mechanism"]["kbar"] == 9
+    assert found["guarantees"]["replace"]["this_release"]["delta0"] == pytest.approx(1e-7)
+    assert "The top 3 of 10 items in order, or fewer, by" in text and "taken to be public" in text
+    assert [row["item"] for row in rows("top.csv")] == ["place0", "place1", "place2"]
+
+
+@pytest.mark.parametrize("more", ["", "".join(f"new,word{i}\n" for i in range(300))])
+@pytest.mark.parametrize("options", [(), ("--max_each", "2", "--max_items", "3")])
+def test_nothing_tells_how_many_items_there_are(
+    more: str, options: tuple[str, ...], checkins: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is printed and left by two data sets whose largest counts are the same."""
+    told = []
+    for name, rest in (("alpha", "u1,secret lair\n"), ("omega", more)):
+        Path(f"{name}.csv").write_text("user,item\n" + "".join(f"u{i},word\n" for i in range(USERS)) + rest)
+        assert unlisted(f"{name}.csv", f"top {name}.csv", "--noise_seed", "1", *options) == 0
+        files = sorted(path.name for path in checkins.glob(f"*{name}*"))
+        found = {key: value for key, value in statement(f"top {name}.privacy.json").items() if key != "ledger"}
+        told.append((*capsys.readouterr(), Path(f"top {name}.csv").read_text(), files, found))
+    first, second = (repr(each).replace(name, "NAME") for each, name in zip(told, ("alpha", "omega"), strict=True))
+    assert first == second
+    assert "secret" not in first and "word0" not in second
+
+
+@pytest.mark.parametrize("content", ["", "a,b\nb,c\nc,d\n"])
+def test_an_empty_list_is_a_list(content: str, checkins: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """However few there are, what is printed is the same, and so is the status."""
+    Path("few.csv").write_text(f"user,item\n{content}")
+    assert unlisted("few.csv", "few.json", "--scale", "1") == 0
+    assert statement("few.json") == {"items": [], "ordered": True}
+    assert "epsilon = " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--k", "200000"), "Expected kbar <= 1000000, got kbar=2000000"),
+        (("--max_epsilon", "1"), "Expected"),
+        (("--output", "no/top.csv"), "Expected a folder that can be written to, got output='no/top.csv'"),
+    ],
+)
+def test_errors_say_nothing_of_items_that_are_not_public(
+    options: tuple[str, ...], message: str, checkins: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    errors = []
+    for content in ("u,lair\n", "".join(f"u{i},word{i % 40}\n" for i in range(500))):
+        Path("pairs.csv").write_text(f"user,item\n{content}")
+        assert unlisted("pairs.csv", "top.csv", *options) == 2
+        errors.append(capsys.readouterr().err)
+    assert errors[0] == errors[1]
+    assert message in errors[0] and len(errors[0].splitlines()) == 1
+    assert not any(word in errors[0] for word in ("lair", "word", "500", "40"))
+
+
+def test_what_the_page_says_of_gaps() -> None:
+    found = []
+    for mechanism, public in (("limited_domain", False), ("peeling", True)):
+        histogram = Histogram(tuple(f"item{i}" for i in range(1000)), np.zeros(1000), 1.0, "", public=public)
+        made = TopKSettings(k=10, mechanism=mechanism, target_epsilon=1.0).mechanism_for(histogram)  # type: ignore[arg-type]
+        found.append(round(gap_for_top_k(made, probability=0.9, num_items=1000)))
+    assert found == [155, 68]
+    text = (Path(__file__).parents[2] / "docs" / "topk.md").read_text()
+    assert all(f"{gap} users" in text or f"a gap of {gap}" in text for gap in found)
+
+
+def test_items_that_are_not_public_are_refused_from_python_too() -> None:
+    histogram = Histogram(("lair",), np.ones(1), 1.0, "", public=False)
+    with pytest.raises(ValueError, match=r"^Expected --items [^\n]*got mechanism='joint'$"):
+        TopKSettings(k=1, mechanism="joint", scale=1.0).mechanism_for(histogram)
+
+
+def test_a_threshold_for_one_relation_may_say_nothing_of_the_other(
+    checkins: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert unlisted("checkins.csv", "top.csv", "--scale", "0.1") == 0
+    assert "epsilon = unbounded at delta = 1e-06 where all that one user contributes is altered" in (
+        text := capsys.readouterr().out
+    )
+    assert text.count("the threshold is set for the other case") == 1
+
+
 def test_counts_need_no_pairs(checkins: Path) -> None:
     np.savez("counts.npz", counts=np.array([0.5, 3.5, 2.0]), items=np.array(["x", "y", "z"]))
     asked = ["--counts", "counts.npz", "--sensitivity", "0.01", "--k", "1", "--target_epsilon", "1"]
@@ -114,6 +224,7 @@ def test_what_is_released_follows_the_law(mechanism: Any) -> None:
         1 - 1e-6
     )  # a pure epsilon is not below the one at delta
     scaled = tuple((histogram.scores / made.scale).tolist())
+    assert isinstance(made, TopKMechanism)
     if mechanism == "canonical":
         listing, law = oracles.sets(4, 2), oracles.softmax(oracles.subset_utilities(scaled, 2, 0.5))
     else:
@@ -131,7 +242,11 @@ def test_what_is_released_follows_the_law(mechanism: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--pairs", "checkins.csv"], "Expected --items with --pairs, a public list: an item that one user alone has"),
+        (["--pairs", "checkins.csv"], "Expected --items with --pairs, a public list (an item that one user alone has"),
+        (
+            ["--pairs", "none.csv", "--mechanism", "canonical"],
+            "or --mechanism limited_domain, which needs none, got mec",
+        ),
         (["--pairs", "checkins.csv", "--counts", "x.npy"], "Expected either --pairs or --counts, got"),
         ([], "Expected either --pairs or --counts, got"),
         (["--counts", "x.npy", "--max_each", "2"], "Expected no --max_each with --counts, got max_each='2'"),
@@ -163,6 +278,14 @@ def test_sources_that_are_refused(
         (["--output", "top.txt"], "Expected an output that is a .csv or a .json, got output='top.txt'"),
         (["--output", "no/top.csv"], "Expected a folder that can be written to, got output='no/top.csv'"),
         (["--max_epsilon", "1"], "Expected"),
+        (["--kbar", "5"], "Expected no kbar with the mechanism peeling, got kbar=5"),
+        (["--mechanism", "limited_domain", "--k", "10"], "Expected k <= 9 for 10 items and this mechanism, got k=10"),
+        (["--mechanism", "limited_domain", "--kbar", "10"], "Expected kbar <= 9, got kbar=10"),
+        (["--mechanism", "limited_domain", "--kbar", "2"], "Expected kbar >= k = 3, got kbar=2"),
+        (
+            ["--mechanism", "limited_domain", "--delta_domain", "1e-6"],
+            "Expected delta_domain < delta = 1e-06, got delta_domain=1e-06",
+        ),
     ],
 )
 def test_settings_that_are_refused_cost_nothing(

@@ -38,7 +38,8 @@ class TestLimitedDomain(MechanismContract):
 
     def law(self, mechanism: m.LimitedDomain, scores: oracles.Array) -> oracles.Array:
         order, scale, kbar = oracles.ranks(scores.tolist()), mechanism.scale, mechanism.kbar
-        end = scores[order[kbar]] + mechanism.relation.count_window + scale * math.log(kbar / mechanism.delta)
+        window = mechanism.sensitivity * mechanism.relation.count_window
+        end = scores[order[kbar]] + window + scale * math.log(kbar / mechanism.delta)
         domain = {i: scores[i] / scale for i in order[:kbar]}
         law = []
         for outcome in self.outcomes():

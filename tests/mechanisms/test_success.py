@@ -11,10 +11,11 @@ import pytest
 from scipy.stats import laplace, norm
 
 from pate import mechanisms as m
+from pate.accounting import NeighboringRelation
 from pate.mechanisms.base import TopKMechanism
 from pate.mechanisms.noise import Noise
 from pate.mechanisms.success import _ahead
-from tests.mechanisms import oracles
+from tests.mechanisms import oracles, test_limited_domain
 
 ITEMS, K, SCALE = 5, 2, 1.3
 STEP = (1.0, 1.0, 0.0, 0.0, 0.0)  # the profile that is worst for a gap of 1
@@ -74,6 +75,32 @@ def test_a_step_profile_finds_the_top_so_often(name: str) -> None:
         scores = (gap,) * k + (0.0,) * (ITEMS - k)
         found = m.top_k_probability(mechanism, gap=gap, num_items=ITEMS)
         assert found == pytest.approx(top_chance(mechanism, scores), abs=2e-4 if "Laplace" in name else 2e-5)
+
+
+@pytest.mark.parametrize(("k", "kbar"), [(1, 3), (2, 2), (2, 4)])
+def test_a_limited_domain_lists_the_whole_top_so_often(k: int, kbar: int) -> None:
+    """A step profile is the worst for it, too."""
+    relation = NeighboringRelation.REPLACE_RECORD
+    mechanism = m.LimitedDomain(k=k, kbar=kbar, scale=SCALE, delta=0.2, relation=relation, sensitivity=0.5)
+    contract = test_limited_domain.TestLimitedDomain()
+    contract.num_items, contract.k = ITEMS, k
+
+    def whole(scores: tuple[float, ...]) -> float:
+        law = contract.law(mechanism, np.array(scores))
+        return float(sum(law[i] for i, listed in enumerate(contract.outcomes()) if set(listed) == set(range(k))))
+
+    for gap in (0.0, 2.0, 6.0):
+        found = m.top_k_probability(mechanism, gap=gap, num_items=ITEMS)
+        assert found == pytest.approx(whole((gap,) * k + (0.0,) * (ITEMS - k)))
+        for more in itertools.product((0.0, 1.0), repeat=ITEMS):
+            scores = tuple(gap + v if i < k else -v for i, v in enumerate(more))
+            assert whole(scores) >= found * (1 - 1e-9)
+    gap = m.gap_for_top_k(mechanism, probability=0.9, num_items=ITEMS)
+    assert m.top_k_probability(mechanism, gap=gap, num_items=ITEMS) == pytest.approx(0.9)
+    quiet = replace(mechanism, scale=1e-9)
+    assert m.gap_for_top_k(quiet, probability=0.9, num_items=10**6) == pytest.approx(1.0)
+    with pytest.raises(ValueError, match=r"^Expected kbar <= 0 for 1 items, got kbar="):
+        m.top_k_probability(mechanism, gap=1.0, num_items=1)
 
 
 @pytest.mark.parametrize("name", list(MAKERS))

@@ -15,6 +15,7 @@ from pate import mechanisms as m
 from pate.accounting import Event, NeighboringRelation
 from pate.mechanisms.top_stable import Peeled, chance_to_exceed
 from pate.testing import MechanismContract
+from pate.testing.mechanisms import Grid
 from tests.mechanisms import oracles
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
@@ -34,7 +35,7 @@ class TestTopStable(MechanismContract):
     max_count = 4
     k = 1
     kbar = 2
-    grid = ((4, 4, 0, 0), (4, 0, 0, 0), (1, 1, 1, 1), (0, 4, 0, 4))
+    grid: Grid = ((4, 4, 0, 0), (4, 0, 0, 0), (1, 1, 1, 1), (0, 4, 0, 4))
     delta = 0.1
     fallback = False
     tolerance = 1e-5
@@ -76,7 +77,8 @@ def law_of_sizes(mechanism: m.TopStable, x: tuple[float, ...]) -> dict[int, floa
     threshold = m.unstable_threshold(
         mechanism.delta / kbar, scale_threshold=mechanism.scale_threshold, scale_gap=scale_gap
     )
-    q = {i: max(x[i - 1] - x[i] - mechanism.relation.count_window, 0) for i in turns}
+    window = mechanism.sensitivity * mechanism.relation.count_window
+    q = {i: max(x[i - 1] - x[i] - window, 0) for i in turns}
     z, waiting = oracles.laplace_panels(mechanism.scale_threshold, [q[i] - threshold for i in turns])
     law: dict[int, float] = {}
     for i in turns:
