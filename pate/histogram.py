@@ -131,6 +131,66 @@ def read_pairs(
     return Histogram(names, scores, float(max_each), bound, public=items is not None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class HistogramFiles:
+    """Files of which a histogram is made.
+
+    Args:
+        pairs: a .csv with columns user and item (PRIVATE).
+        items: with pairs, the public list of all items that may be chosen, one on a line; none is needed with
+            --mechanism limited_domain.
+        max_each: with pairs, how often one user counts for one item at most.
+        max_items: with pairs, how many items of one user count, drawn at random for each; by default all of them.
+        counts: in place of pairs, counts of items (PRIVATE): a .csv with columns item and count, a .npy, or a .npz with
+            counts and items.
+        sensitivity: with counts, the most by which one user changes one of them; 1 unless given.
+
+    Raises:
+        ValueError: unless either pairs or counts are given, each with its own options.
+    """
+
+    pairs: Path | None = None
+    items: Path | None = None
+    max_each: int | None = None
+    max_items: int | None = None
+    counts: Path | None = None
+    sensitivity: float | None = None
+
+    def __post_init__(self) -> None:
+        one = (self.pairs is None) != (self.counts is None)
+        given = {name: None if value is None else str(value) for name, value in vars(self).items()}
+        expect(one, "either --pairs or --counts", pairs=given["pairs"], counts=given["counts"])
+        if self.pairs is not None:
+            expect(self.sensitivity is None, "--max_each with --pairs", sensitivity=self.sensitivity)
+        else:
+            for name in ("items", "max_each", "max_items"):
+                expect(given[name] is None, f"no --{name} with --counts", **{name: given[name]})
+
+    @property
+    def public(self) -> bool:
+        """Whether the list of items is public."""
+        return self.pairs is None or self.items is not None
+
+    @property
+    def path(self) -> Path:
+        """The file with what users contributed."""
+        return self.files[0]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All files that are read, that with what users contributed first."""
+        return tuple(path for path in (self.pairs, self.counts, self.items) if path is not None)
+
+    def read(self, generator: np.random.Generator) -> Histogram:
+        """Return the histogram; ``generator`` draws which items of a user count."""
+        if self.counts is not None:
+            return read_counts(self.counts, sensitivity=1.0 if self.sensitivity is None else self.sensitivity)
+        assert self.pairs is not None
+        items = None if self.items is None else read_items(self.items)
+        each = 1 if self.max_each is None else self.max_each
+        return read_pairs(self.pairs, items, max_each=each, max_items=self.max_items, generator=generator)
+
+
 def _rows(path: Path, first: str, second: str) -> Iterator[tuple[str, str]]:
     """Yield two columns of a file with a header, by name."""
     expect(path.suffix == ".csv", f"a .csv with columns {first} and {second}", path=str(path))

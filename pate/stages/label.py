@@ -206,7 +206,7 @@ def _pay_and_release(
         asked: Votes = replace(votes, predictions=predictions, features=features)
         rehearse(aggregator, panel, predictions=predictions, features=features)
         file = _reserve_room(stack, run, queries)
-        pending = pending_release(run, _digest_of(settings, queries, store, asked), draw_seed())
+        pending = pending_release(_pending_folder(run), _digest_of(settings, queries, store, asked), draw_seed())
         _expect_within(budget, (), (events, len(rows)), aggregator.neighboring_relation, queries.delta)
         with _naming_ledger(ledger):
             book = ledger.book()
@@ -225,7 +225,7 @@ def _pay_and_release(
                 delta=queries.delta,
                 token=pending.token,
             )
-        destroy_others(run, pending)
+        destroy_others(pending)
         generator = private_generator((pending.key, pending.counter))
         if settings.noise_seed is not None:
             generator = seeded_generator(settings.noise_seed, release=release)
@@ -250,6 +250,10 @@ def _pay_and_release(
         write_json(run.root / LABEL.state, (run.state(LABEL) or {}) | {_RELEASE: release})
         # leaving the context renames the file to labels.npz
     return ReleasedLabels.load(run)
+
+
+def _pending_folder(run: Run) -> Path:
+    return run.private / "label"
 
 
 def _digest_of(settings: LabelSettings, queries: Queries, store: VoteStore, asked: Votes) -> str:
@@ -352,7 +356,7 @@ def _settle_and_state(run: Run, aggregator: Aggregator, released: ReleasedLabels
     assert begun is not None, "teachers or their votes come before labels"
     ledger = open_ledger(run)
     ledger.settle(released.release, realised=realised)
-    destroy_settled(run, ledger)
+    destroy_settled(_pending_folder(run), ledger)
     statement = make_statement(
         ledger.book(),
         Questions(

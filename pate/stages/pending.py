@@ -1,4 +1,4 @@
-"""Releases under way: what a killed `pate label` needs to go on without paying or drawing again. PRIVATE.
+"""Releases under way: what a killed command needs to go on without paying or drawing again. PRIVATE.
 
 Before a release is reserved, its token and the seed of its noise are written to a file named by a digest of what is
 asked. The same command finds that file, with the token its reservation in the ledger, and with the seed its noise. The
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pate.accounting.ledger import Ledger
-from pate.runs import Run, replacing
+from pate.runs import replacing
 from pate.validation import expect
 
 _TOKEN_BYTES = 16
@@ -56,42 +56,38 @@ class PendingRelease:
             finally:
                 os.close(folder)
         except OSError as error:
-            raise ValueError(f"Expected a run that labels can be written to, got {self.file} ({error})") from None
+            raise ValueError(f"Expected a place that can be written to, got {self.file} ({error})") from None
 
 
-def pending_release(run: Run, asked: str, seed: tuple[int, int]) -> PendingRelease:
-    """Return the release of ``run`` that was begun with the digest ``asked``, or else a new one, not yet written.
+def pending_release(folder: Path, asked: str, seed: tuple[int, int]) -> PendingRelease:
+    """Return the release in ``folder`` that was begun with the digest ``asked``, or else a new one, not yet written.
 
     Args:
-        run: the run.
+        folder: where releases under way are kept.
         asked: a digest of all that its answers follow from but for the noise.
         seed: key and counter of the noise of a new release; not used if one was begun.
 
     Raises:
         ValueError: if what was begun is damaged.
     """
-    file = _folder(run) / f"{asked}.json"
+    file = folder / f"{asked}.json"
     return _read(file) if file.is_file() else PendingRelease(file, secrets.token_hex(_TOKEN_BYTES), *seed)
 
 
-def destroy_others(run: Run, pending: PendingRelease) -> None:
-    """Delete the seeds of all other releases that were begun; what they reserved stays counted."""
-    for file in _folder(run).iterdir():
+def destroy_others(pending: PendingRelease) -> None:
+    """Delete the seeds of all other releases in its folder; what they reserved stays counted."""
+    for file in pending.file.parent.iterdir():
         if file != pending.file:
             file.unlink()
 
 
-def destroy_settled(run: Run, ledger: Ledger) -> None:
+def destroy_settled(folder: Path, ledger: Ledger) -> None:
     """Delete the seeds of releases that are settled: their labels are on disk, and nothing is drawn for them again."""
-    files = list(_folder(run).glob("*.json"))
+    files = list(folder.glob("*.json"))
     settled = {entry.token for entry in ledger.entries() if entry.settled} if files else set()
     for file in files:
         if _read(file).token in settled:
             file.unlink()
-
-
-def _folder(run: Run) -> Path:
-    return run.private / "label"
 
 
 def _read(file: Path) -> PendingRelease:
@@ -102,7 +98,7 @@ def _read(file: Path) -> PendingRelease:
         expect(0 <= key < 2**128 and 0 <= counter < 2**256, "a key of 128 bits and a counter of 256", found="others")
     except (ValueError, KeyError, TypeError):
         # what is in it is not to be printed
-        again = "Delete it, and the same `pate label` makes a new release, which costs again"
-        requirement = f"what a `pate label` that was killed left. {again}"
+        again = "Delete it, and the same command makes a new release, which costs again"
+        requirement = f"what a command that was killed left. {again}"
         raise ValueError(f"Expected {requirement}, got damaged={str(file)!r}") from None
     return PendingRelease(file, token, key, counter)

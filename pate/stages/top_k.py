@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -18,15 +20,16 @@ from pate.accounting.charges import account
 from pate.accounting.figures import epsilon_text, exact_text
 from pate.accounting.ledger import Ledger
 from pate.accounting.relation import NeighboringRelation
-from pate.histogram import Histogram
+from pate.histogram import Histogram, HistogramFiles
 from pate.mechanisms.base import TopKMechanism
 from pate.mechanisms.canonical import CanonicalMechanism
 from pate.mechanisms.joint import JointMechanism
 from pate.mechanisms.limited_domain import LimitedDomain
-from pate.mechanisms.noise import private_generator, seeded_generator
+from pate.mechanisms.noise import draw_seed, private_generator, seeded_generator
 from pate.mechanisms.peeling import GumbelPeeling, PermuteAndFlipPeeling
 from pate.mechanisms.success import gap_for_top_k
-from pate.runs.files import write_json, write_text
+from pate.runs.files import code_version, digest, write_json, write_text
+from pate.stages.pending import PendingRelease, pending_release
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 from pate.version import __version__
 
@@ -127,12 +130,6 @@ class TopKSettings:
         needed = f"--items with --pairs, a public list ({tells}), or --mechanism limited_domain, which needs none"
         expect(public or self.mechanism == "limited_domain", needed, mechanism=self.mechanism)
 
-    def generator(self, release: int) -> np.random.Generator:
-        """Return the noise of a release, numbered from 1; 0 for what is drawn before there is one."""
-        if self.noise_seed is None:
-            return private_generator()
-        return seeded_generator(self.noise_seed, release=release)
-
     @property
     def relation(self) -> NeighboringRelation:
         """The relation of the guarantee that comes first, a user being what a teacher is in votes."""
@@ -176,7 +173,8 @@ class TopKSettings:
             kbar=kbar,
             scale=scale,
             delta=self.failure,
-            relation=self.relation,
+            # of the wider window: both guarantees hold at delta, for one sensitivity more on the threshold
+            relation=NeighboringRelation.REPLACE_RECORD,
             sensitivity=histogram.sensitivity,
         )
 
@@ -188,15 +186,16 @@ class TopKSettings:
 
 
 def release_top_k(
-    histogram: Histogram, settings: TopKSettings, *, output: Path, ledger: Path, max_epsilon: float | None = None
+    source: HistogramFiles, settings: TopKSettings, *, output: Path, ledger: Path, max_epsilon: float | None = None
 ) -> dict[str, Any]:
     """Release the top k of a histogram, and return the statement.
 
-    The cost is in the ledger before the noise is drawn: if the program is killed then, it counts in full, and the same
-    call is another release.
+    The cost is in the ledger before the noise is drawn. A call that was killed goes on with what it reserved and the
+    noise that it began with, if it is given again with the same files, settings and output: it neither pays nor draws
+    twice. Until then the seed of its noise is kept beside the ledger, in a folder with the suffix ``.pending``.
 
     Args:
-        histogram: the scores.
+        source: the files of the histogram.
         settings: what is asked for.
         output: the file that is written, a ``.csv`` or a ``.json``; the statement is beside it, in
             ``<name>.privacy.json`` and ``<name>.privacy.txt``.
@@ -207,29 +206,49 @@ def release_top_k(
         ValueError: before anything is spent, on settings that cannot be met, files that cannot be written or exist
             already, or a budget that does not suffice.
     """
-    mechanism = settings.mechanism_for(histogram)
-    statement_file = output.with_suffix(".privacy.json")
+    settings.expect_list(public=source.public)
     expect(output.suffix in (".csv", ".json"), "an output that is a .csv or a .json", output=str(output))
     folder = output.absolute().parent
     expect(folder.is_dir() and os.access(folder, os.W_OK), "a folder that can be written to", output=str(output))
+    asked = _digest_of(source, settings, output, max_epsilon)
+    pending = pending_release(ledger.absolute().with_suffix(".pending"), asked, draw_seed())
+    statement_file = output.with_suffix(".privacy.json")
     for path in (output, statement_file):
-        expect(not path.exists(), "another output, because every release is paid for", existing=str(path))
+        # of a call that was killed they are its own
+        new = pending.file.is_file() or not path.exists()
+        expect(new, "another output, because every release is paid for", existing=str(path))
+    generator = private_generator((pending.key, pending.counter))
+    if settings.noise_seed is not None:
+        generator = seeded_generator(settings.noise_seed)
+    histogram = source.read(generator)
+    mechanism = settings.mechanism_for(histogram)
     budget = None
     if max_epsilon is not None:
         budget = Budget(max_epsilon=max_epsilon, delta=settings.delta, neighboring_relation=settings.relation)
     book = Ledger(ledger, home=ledger.resolve())
     events = mechanism.events()
-    release = book.reserve(
-        events,
-        count=1,
-        run=output.absolute().stem,
-        description=type(mechanism).__name__,
-        seeded=settings.noise_seed is not None,
-        budget=budget,
-        delta=settings.delta,
-    )
+    begun = pending.file.is_file()
+    pending.write()
+    try:
+        release = book.reserve(
+            events,
+            count=1,
+            run=output.absolute().stem,
+            description=type(mechanism).__name__,
+            seeded=settings.noise_seed is not None,
+            budget=budget,
+            delta=settings.delta,
+            token=pending.token,
+        )
+    except ValueError:
+        # nothing was reserved
+        if not begun:
+            _destroy(pending)
+        raise
+    if settings.noise_seed is not None:
+        generator = seeded_generator(settings.noise_seed, release=release)
     ordered = settings.mechanism != "canonical"
-    items = _chosen(mechanism, histogram, settings.generator(release))
+    items = _chosen(mechanism, histogram, generator)
     book.settle(release)
     charges = book.book().charges()
     # of a limited domain the number of items does not matter
@@ -266,7 +285,25 @@ def release_top_k(
         write_text(output, _table(items, ordered))
     else:
         write_json(output, {"items": items, "ordered": ordered})
+    _destroy(pending)
     return statement
+
+
+def _digest_of(source: HistogramFiles, settings: TopKSettings, output: Path, max_epsilon: float | None) -> str:
+    """Return a digest of all that a release follows from but for the noise, and of where it is written. PRIVATE."""
+    for name in ("pairs", "counts", "items"):
+        path = getattr(source, name)
+        expect(path is None or path.is_file(), f"a file of {name}", path=str(path))
+    facts = {name: str(value) for name, value in (vars(source) | vars(settings)).items()}
+    facts |= {"output": str(output.resolve()), "max_epsilon": str(max_epsilon)}
+    return digest(json.dumps([facts, code_version(), np.__version__], sort_keys=True), *source.files)
+
+
+def _destroy(pending: PendingRelease) -> None:
+    """Delete the seed of a release, and the folder of releases under way if there are no others."""
+    pending.file.unlink(missing_ok=True)
+    with suppress(OSError):
+        pending.file.parent.rmdir()
 
 
 def _chosen(
@@ -296,9 +333,7 @@ def described(statement: Mapping[str, Any]) -> str:
     first = statement["neighbors"]
     for _, found in sorted(statement["guarantees"].items(), key=lambda each: each[0] != first):
         epsilon, delta = epsilon_text(found["this_release"]["epsilon"], 4), exact_text(found["this_release"]["delta"])
-        unbounded = found["this_release"]["epsilon"] is None
-        why = ": the threshold is set for the other case" * (unbounded and short)
-        lines.append(f"epsilon = {epsilon} at delta = {delta} where {found['neighbors']}{why}.")
+        lines.append(f"epsilon = {epsilon} at delta = {delta} where {found['neighbors']}.")
         if releases > 1:
             together = epsilon_text(found["all_releases"]["epsilon"], 4)
             lines.append(f"    All {releases} releases of the ledger together: epsilon = {together}.")

@@ -253,7 +253,7 @@ def test_a_damaged_seed_is_told_and_not_shown(content: str, copied: Path, monkey
     kill(monkeypatch, SAVE, copied)
     (file,) = seeds(copied)
     file.write_text(content)
-    with pytest.raises(ValueError, match=r"^Expected what a `pate label` that was killed left[^\n]*costs again[^\n]*$"):
+    with pytest.raises(ValueError, match=r"^Expected what a command that was killed left[^\n]*costs again[^\n]*$"):
         release_screened(copied)
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
     file.unlink()
