@@ -16,9 +16,14 @@ ORDERS: FloatArray = np.concatenate((DEFAULT_ORDERS[::12], DEFAULT_ORDERS[-1:]))
 RELATIONS = tuple(NeighboringRelation)
 
 
-def neighbors(counts: IntArray, relation: NeighboringRelation, shape: tuple[int, ...]) -> tuple[IntArray, IntArray]:
-    """Return the indices of all ordered pairs of neighbors among ``counts`` ``[n, d]``, in the C order of ``shape``."""
-    steps = (-1, 0, 1) if relation is NeighboringRelation.REPLACE_RECORD else (0, 1)
+def neighbors(
+    counts: IntArray, relation: NeighboringRelation, shape: tuple[int, ...], *, reach: int = 1
+) -> tuple[IntArray, IntArray]:
+    """Return the indices of all ordered pairs of neighbors among ``counts`` ``[n, d]``, in the C order of ``shape``.
+
+    One count moves by ``reach`` at most.
+    """
+    steps = range(-reach if relation is NeighboringRelation.REPLACE_RECORD else 0, reach + 1)
     first, second = [], []
     for move in itertools.product(steps, repeat=counts.shape[1]):
         if not any(move):

@@ -37,6 +37,10 @@ class MechanismContract(Contract):
 
     num_items = 3
     max_count = 3
+    reach = 1
+    """The most by which one count moves between neighbors, above 1 for other scores; say more in `law` and `select`,
+    where counts are multiples of a unit of such scores.
+    """
     draws = 20_000
     """Number of rows of the batch with which a law is tested."""
     single_draws = 60
@@ -171,7 +175,7 @@ def _worst_divergence(contract: Callable[[], MechanismContract], relation: Neigh
     checked = contract()
     mechanism = checked.make(relation)
     counts, laws = _laws(contract, mechanism)
-    first, second = neighbors(counts, relation, (checked.max_count + 1,) * checked.num_items)
+    first, second = neighbors(counts, relation, (checked.max_count + 1,) * checked.num_items, reach=checked.reach)
     # many counts have one law, and many neighbors the laws of others
     with np.errstate(divide="ignore"):
         _, kept, of = np.unique(np.log(laws).round(12), axis=0, return_index=True, return_inverse=True)
