@@ -57,6 +57,9 @@ MECHANISMS: list[ScoreMechanism[Any]] = [
     m.JointMechanism(k=3, scale=2.0),
     m.JointMechanism(k=1, scale=2.0, noise="exponential"),
     m.OneShotLaplace(k=3, scale=2.0),
+    m.GapChoice(num_labels=6, scale=2.0),
+    m.GapChoice(num_labels=6, scale=2.0, noise="gaussian"),
+    m.GapChoice(num_labels=6, scale=2.0, noise="laplace"),
     m.LaplaceCounts(num_items=7, scale=2.0),
     m.GammaCounts(scale=2.0),
 ]
