@@ -20,13 +20,13 @@ _FAR = 600.0  # charges further apart are as good as this far, within the range 
 
 
 def neighbors(
-    counts: IntArray, relation: NeighboringRelation, shape: tuple[int, ...], *, reach: int = 1
+    counts: IntArray, relation: NeighboringRelation, shape: tuple[int, ...], *, max_move: int = 1
 ) -> tuple[IntArray, IntArray]:
     """Return the indices of all ordered pairs of neighbors among ``counts`` ``[n, d]``, in the C order of ``shape``.
 
-    One count moves by ``reach`` at most.
+    A count moves by ``max_move`` at most.
     """
-    steps = range(-reach if relation is NeighboringRelation.REPLACE_RECORD else 0, reach + 1)
+    steps = range(-max_move if relation is NeighboringRelation.REPLACE_RECORD else 0, max_move + 1)
     first, second = [], []
     for move in itertools.product(steps, repeat=counts.shape[1]):
         if not any(move):

@@ -37,10 +37,9 @@ class MechanismContract(Contract):
 
     num_items = 3
     max_count = 3
-    reach = 1
-    """The most by which one count moves between neighbors, above 1 for other scores; say more in `law` and `select`,
-    where counts are multiples of a unit of such scores.
-    """
+    max_move = 1
+    """The most by which one count moves between neighbors. Where ``law`` and ``select`` divide counts by a number of
+    steps, this may be more than one of them: scores on a grid that is finer than the sensitivity."""
     draws = 20_000
     """Number of rows of the batch with which a law is tested."""
     single_draws = 60
@@ -175,7 +174,8 @@ def _worst_divergence(contract: Callable[[], MechanismContract], relation: Neigh
     checked = contract()
     mechanism = checked.make(relation)
     counts, laws = _laws(contract, mechanism)
-    first, second = neighbors(counts, relation, (checked.max_count + 1,) * checked.num_items, reach=checked.reach)
+    shape = (checked.max_count + 1,) * checked.num_items
+    first, second = neighbors(counts, relation, shape, max_move=checked.max_move)
     # many counts have one law, and many neighbors the laws of others
     with np.errstate(divide="ignore"):
         _, kept, of = np.unique(np.log(laws).round(12), axis=0, return_index=True, return_inverse=True)

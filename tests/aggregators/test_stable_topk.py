@@ -284,6 +284,14 @@ class TestFixedStableTopKByFallback(TestFixedStableTopKByPeeling):
         assert self.unpaid(relation, relation, lambda tier: tier % self.k) > 0.5
 
 
+class TestFixedStableTopOne(TestFixedStableTopK):
+    k = 1
+    grid: Grid = (
+        ((1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1)),
+        ((0, 1, 0), (0, 1, 0), (0, 1, 0), (1, 1, 0)),
+    )
+
+
 @pytest.mark.parametrize("delta_test", [1e-9, 0.02])
 @pytest.mark.parametrize("relation", Relation)
 def test_where_next_to_nothing_passes_the_fallback_pays_for_all(relation: Relation, delta_test: float) -> None:
@@ -291,14 +299,6 @@ def test_where_next_to_nothing_passes_the_fallback_pays_for_all(relation: Relati
         sigma, delta = 20.0, delta_test
 
     Failing().test_realised_costs_hold_between_all_neighbors(relation, relation)
-
-
-class TestFixedStableTopOne(TestFixedStableTopK):
-    k = 1
-    grid: Grid = (
-        ((1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1)),
-        ((0, 1, 0), (0, 1, 0), (0, 1, 0), (1, 1, 0)),
-    )
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLA
 
 
 class _OfScores:
-    """A contract on scores of ``unit`` times the counts, which move by ``reach`` units between neighbors."""
+    """A contract on scores of ``unit`` times the counts, which move by ``max_move`` units between neighbors."""
 
-    reach = 2
+    max_move = 2
     unit: float = 1
 
     @property
@@ -28,7 +28,7 @@ class _OfScores:
         return self.unit * self.max_count  # type: ignore[attr-defined, no-any-return]
 
     def make(self, relation: NeighboringRelation) -> Any:
-        moves = self.unit * self.reach
+        moves = self.unit * self.max_move
         votes = super().make(relation).scaled(moves)  # type: ignore[misc]
         given = {"sensitivity": moves, "num_teachers": self.upper, "whole": isinstance(self.unit, int)}
         given["shift"] = relation.count_window * moves
@@ -45,7 +45,7 @@ class _OfScores:
 class _Charged(_OfScores):
     @pytest.mark.parametrize("relation", NeighboringRelation)
     def test_a_sensitivity_that_is_not_said_is_not_paid(self, relation: NeighboringRelation) -> None:
-        """Scores that move by ``reach`` units cost more than an event says that knows of one."""
+        """Scores that move by ``max_move`` units cost more than an event says that knows of one."""
         one = replace(self.make(relation), sensitivity=self.unit)
         assert (self.worst_divergence(relation) > one.event(relation).cost(ORDERS).rdp).any()  # type: ignore[attr-defined]
 
@@ -58,7 +58,7 @@ class TestChoiceInQuarters(_Charged, test_gaps.TestChooseGapWithoutSentinels):
 
 
 class TestTestOfThree(_Charged, test_stability.TestStabilityTest):
-    reach = 3
+    max_move = 3
     max_count = 24
     sigma = 1.2
     grid: Grid = ((24, 3), (20, 4), (0, 20), (22, 5))
@@ -76,7 +76,7 @@ class TestLaplaceTestInQuarters(_Charged, test_stability.TestLaplaceStabilityTes
 
 class TestStableTopKOfThree(_OfScores, test_stable_top_k.TestStableTopK):
     num_items = 2
-    reach = 3
+    max_move = 3
     max_count = 9
     grid: Grid = ((9, 0), (6, 6), (0, 8))
 
