@@ -11,12 +11,12 @@ from pate.accounting.cost import DEFAULT_ORDERS
 from pate.accounting.relation import NeighboringRelation
 from pate.typing import FloatArray, IntArray
 
+_TURNS = 1000  # in which two laws are cut down, until nothing is won any more
+_FAR = 600.0  # charges further apart are as good as this far, within the range of floats
+
 ORDERS: FloatArray = np.concatenate((DEFAULT_ORDERS[::12], DEFAULT_ORDERS[-1:]))
 """The Renyi orders at which divergences are compared with curves."""
 RELATIONS = tuple(NeighboringRelation)
-
-_TURNS = 1000  # in which two laws are cut down, until nothing is won any more
-_FAR = 600.0  # charges further apart are as good as this far, within the range of floats
 
 
 def neighbors(
