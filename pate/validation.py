@@ -34,7 +34,7 @@ def expect_open_unit(**values: float) -> None:
         expect(_is_real(value) and 0 < value < 1, f"0 < {name} < 1", **{name: value})
 
 
-def expect_count(minimum: int, **values: int) -> None:
+def expect_count(minimum: int, **values: float) -> None:
     """Raise ``ValueError`` unless each value is an integer of at least ``minimum``.
 
     >>> expect_count(1, num_labels=4)

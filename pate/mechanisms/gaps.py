@@ -12,11 +12,11 @@ from scipy.special import expit, ndtr
 
 from pate.accounting.events import Event, GaussianNoisyMaxEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms.base import Mechanism, choice_event
+from pate.mechanisms.base import ScoreMechanism, choice_event
 from pate.mechanisms.noise import draw, expect_noise
-from pate.mechanisms.ranking import as_rows, expect_within, sort_ascending
+from pate.mechanisms.ranking import Rows, as_rows, expect_within, sort_ascending
 from pate.typing import FloatArray, IntArray
-from pate.validation import expect, expect_count
+from pate.validation import expect, expect_count, expect_positive
 
 GapNoise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
 
@@ -26,46 +26,52 @@ class SortedCounts(NamedTuple):
 
     order: IntArray
     """Label indices, ``[C]`` or ``[B, C]``: ``order[..., j]`` is the label of rank j."""
-    gaps: IntArray
+    gaps: Rows
     """``[C + 1]`` or ``[B, C + 1]``: ``gaps[..., k]`` is the gap below the k largest counts, with the public sentinels
-    ``upper`` before the first and 0 after the last.
+    ``upper`` before the first and 0 after the last; int64, or float64 of real scores.
     """
 
 
-def sort_counts(counts: ArrayLike, *, upper: int) -> SortedCounts:
-    """Sort counts and take the gaps between those of neighboring ranks.
+def sort_counts(counts: ArrayLike, *, upper: float, whole: bool = True) -> SortedCounts:
+    """Sort counts, or other scores, and take the gaps between those of neighboring ranks.
 
     Args:
-        counts: ``[C]`` or ``[B, C]`` integers in ``[0, upper]``.
-        upper: the largest possible count, which is the public number of teachers, below 2^53.
+        counts: ``[C]`` or ``[B, C]`` integers in ``[0, upper]``, or real numbers there.
+        upper: the largest possible count, which is the public number of teachers, below 2^53; of other scores a public
+            bound that holds for all of them, whatever the data.
+        whole: whether all but integers are refused.
 
     Raises:
-        ValueError: on counts of another shape, kind or range, or ``upper`` that is not a positive integer.
+        ValueError: on counts of another shape, kind or range, or ``upper`` that is not a positive integer (a positive
+            number, of real scores).
     """
-    rows, single = as_counts(counts, upper)
+    rows, single = as_counts(counts, upper, whole=whole)
     found = sort_rows(rows, upper)
     return SortedCounts(found.order[0], found.gaps[0]) if single else found
 
 
 @dataclass(frozen=True, kw_only=True)
-class GapChoice(Mechanism[IntArray]):
+class GapChoice(ScoreMechanism[IntArray]):
     """Choose a rank k by report-noisy-max on the gaps of `sort_counts` (Zhu & Wang (2022), Algorithm 1).
 
-    Privacy: the gaps of one query move within a window ``w`` of 2 votes under ADD_REMOVE_TEACHER and 4 under
+    Privacy: sorted scores, whole or real, move within the window in which the scores do, so a gap moves by its width at
+    most in either direction: within a window ``w`` of 2 votes (or sensitivities) under ADD_REMOVE_TEACHER and 4 under
     REPLACE_RECORD. Gumbel noise: one bounded-range choice of ``w / scale``. Gaussian noise: the largest of
     `num_candidates` noisy gaps (Zhu & Wang (2022), Corollary 9). Any other noise: pure DP of ``w / scale``.
 
     Args:
         num_labels: the number of labels C.
         scale: scale of the noise (its standard deviation for ``gaussian``), in votes.
+        sensitivity: the most by which one score (not a gap) changes between neighbors, 1 for votes.
         noise: ``gumbel``, ``exponential``, ``laplace``, ``logistic``, ``half_logistic`` or ``gaussian``.
         allow_empty: whether k may be 0 or C, at the public sentinels. Otherwise it lies in 1..C-1.
         regularizer: public numbers ``[C + 1]`` added to the gaps, kept as a tuple; minus infinity rules a k out.
         kbar: largest k, for an unknown domain: counts of rank beyond ``kbar + 1`` have no influence.
 
     Raises:
-        ValueError: on ``scale <= 0``, an unknown noise, ``kbar`` outside 1..C, a regulariser that is not of shape
-            ``[C + 1]``, is NaN or plus infinity or rules out every k, or fewer than two labels without the sentinels.
+        ValueError: on ``scale <= 0``, ``sensitivity <= 0``, an unknown noise, ``kbar`` outside 1..C, a regulariser that
+            is not of shape ``[C + 1]``, is NaN or plus infinity or rules out every k, or fewer than two labels without
+            the sentinels.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
@@ -136,7 +142,7 @@ class GapChoice(Mechanism[IntArray]):
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe the choice of one rank."""
-        window = 2 * relation.count_window
+        window = 2 * self.window(relation)
         if self.noise == "gaussian":
             return GaussianNoisyMaxEvent(
                 neighboring_relation=relation, noise_multiplier=self.scale / window, num_candidates=self.num_candidates
@@ -164,27 +170,34 @@ def distribution(noise: GapNoise, at: FloatArray) -> FloatArray:
     return logistic if noise == "logistic" else np.maximum(2 * logistic - 1, 0)
 
 
-def as_counts(counts: ArrayLike, upper: int) -> tuple[IntArray, bool]:
-    """Return counts as ``[B, C]``, and whether they were given as one row ``[C]``.
+def as_counts(counts: ArrayLike, upper: float, *, whole: bool = True) -> tuple[Rows, bool]:
+    """Return counts, int64, or other scores, float64, as ``[B, C]``, and whether they were given as one row ``[C]``.
 
     Raises:
-        ValueError: unless they are integers of shape ``[C]`` or ``[B, C]`` in ``[0, upper]``, ``0 < upper < 2^53``.
+        ValueError: unless they are integers (numbers, if they need not be ``whole``) of shape ``[C]`` or ``[B, C]`` in
+            ``[0, upper]``, ``0 < upper < 2^53``.
     """
     rows, single = as_rows(counts)
-    expect(rows.dtype.kind in "iu", "integer counts", dtype=str(rows.dtype))
-    expect_count(1, upper=upper)
+    if whole:
+        expect(rows.dtype.kind in "iu", "integer counts", dtype=str(rows.dtype))
+        expect_count(1, upper=upper)
+    else:
+        expect_positive(upper=upper)
     expect(upper < 2**53, "upper < 2^53", upper=upper)
     if rows.size:
-        low, high = int(rows.min()), int(rows.max())
+        low, high = rows.min().item(), rows.max().item()
         expect(low >= 0 and high <= upper, f"counts in 0..{upper}", minimum=low, maximum=high)
-    return rows.astype(np.int64, copy=False), single
+    return rows.astype(np.int64 if whole else np.float64, copy=False), single
 
 
-def sort_rows(rows: IntArray, upper: int) -> SortedCounts:
-    """Sort counts ``[B, C]`` that are known to lie in ``[0, upper]``."""
-    order, below = sort_ascending(upper - rows, largest=upper)
-    padded = np.empty((len(rows), rows.shape[1] + 2), dtype=np.int64)
-    padded[:, 0] = 0
-    padded[:, 1:-1] = below
-    padded[:, -1] = upper
+def sort_rows(rows: Rows, upper: float) -> SortedCounts:
+    """Sort counts or scores ``[B, C]`` that are known to lie in ``[0, upper]``."""
+    padded = np.empty((len(rows), rows.shape[1] + 2), dtype=rows.dtype)
+    if rows.dtype.kind == "f":
+        # not as distances below the bound, which would round them
+        order, padded[:, 1:-1] = sort_ascending(-rows, largest=None)
+        padded[:, 0], padded[:, -1] = -upper, 0
+    else:
+        order, padded[:, 1:-1] = sort_ascending(int(upper) - rows, largest=int(upper))
+        padded[:, 0], padded[:, -1] = 0, upper
     return SortedCounts(order, padded[:, 1:] - padded[:, :-1])

@@ -11,12 +11,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
-from pate.accounting.events import ComposedEvent, Event, FailureEvent, PureDPEvent, StabilityTestEvent
+from pate.accounting.events import (
+    ComposedEvent,
+    Event,
+    FailureEvent,
+    GaussianThresholdEvent,
+    PureDPEvent,
+    StabilityTestEvent,
+)
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.base import Mechanism
 from pate.mechanisms.noise import draw
 from pate.typing import BoolArray, FloatArray
-from pate.validation import expect, expect_count, expect_open_unit
+from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 
 TestedBy = Literal["gaussian", "laplace"]
 """Noise of a test of a gap: that of `StabilityTest` or that of `LaplaceStabilityTest`."""
@@ -29,17 +36,19 @@ class _GapTest(Mechanism[BoolArray]):
     Args:
         delta_test: probability that an unstable set passes, in (0, 1).
         shift: the largest gap at which a neighbor may hold another set, in votes: 1 under ADD_REMOVE_TEACHER and 2
-            under REPLACE_RECORD, for a gap between two counts. The cost is known under both relations, for whichever
-            the shift is set.
+            under REPLACE_RECORD, for a gap between two counts, times the sensitivity of other scores. The cost is known
+            under both relations, for whichever the shift is set.
+        sensitivity: the most by which one score (not a gap) changes between neighbors, 1 for votes.
     """
 
     delta_test: float
-    shift: int
+    shift: float
+    sensitivity: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         expect_open_unit(delta_test=self.delta_test)
-        expect_count(1, shift=self.shift)
+        expect_positive(sensitivity=self.sensitivity, shift=self.shift)
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> BoolArray:
         """Test gaps of any shape, one for each query, in votes; return booleans of that shape.
@@ -81,48 +90,75 @@ class StabilityTest(_GapTest):
 
     Passes iff ``max(shift, q) + N(0, sigma^2) - z sigma > shift`` for a gap q, with ``z = Phi^-1(1 - delta_test)``.
 
-    Privacy: `StabilityTestEvent`, for the outcome together with the exact set above the gap.
+    Privacy: for the outcome together with the exact set above the gap, `StabilityTestEvent` of whole scores. Of real
+    scores a `GaussianThresholdEvent` of ``sigma`` over the window ``w``, and a `FailureEvent`: where the set is the
+    same on both neighbors, what is told is whether ``max(shift, q)``, a statistic of sensitivity w, exceeds a threshold
+    with its noise; where it is not, both gaps are w at most, and pass with the probability of failure at most.
 
     Args:
         delta_test: probability that an unstable set passes, in (0, 1).
         shift: the largest gap at which a neighbor may hold another set, in votes: 1 under ADD_REMOVE_TEACHER and 2
-            under REPLACE_RECORD, for a gap between two counts.
+            under REPLACE_RECORD, for a gap between two counts, times the sensitivity of other scores.
+        sensitivity: the most by which one score (not a gap) changes between neighbors, 1 for votes.
         num_teachers: the nominal number of teachers, which is the largest possible gap; more generally the largest
-            value of the narrower of two neighbors' gaps.
+            value of the narrower of two neighbors' gaps. Of other scores a public bound on them.
         sigma: standard deviation of the noise, in votes.
         window: the number of votes by which the tested number moves between neighbors; None for a gap between two
-            counts, which moves within the count window of the relation.
+            scores, which moves by one or two sensitivities, as the relation says.
+        whole: whether gaps are multiples of one half, as those of whole scores are. Others are refused, as is a
+            sensitivity that is no whole number. If not, the cost covers all real numbers.
 
     Raises:
-        ValueError: on ``sigma <= 0``, ``delta_test`` outside (0, 1), or ``shift``, ``num_teachers`` or ``window``
-            below 1.
+        ValueError: on ``sigma <= 0``, ``delta_test`` outside (0, 1), a ``shift``, ``num_teachers``, ``window`` or
+            ``sensitivity`` that is not positive, or no integer though ``whole``, or both a window and a sensitivity.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma",)
 
-    num_teachers: int
+    num_teachers: float
     sigma: float
-    window: int | None = None
+    window: float | None = None
+    whole: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_count(1, num_teachers=self.num_teachers)
-        if self.window is not None:
-            expect_count(1, window=self.window)
+        expect(
+            self.window is None or self.sensitivity == 1,
+            "a window or a sensitivity, not both",
+            window=self.window,
+            sensitivity=self.sensitivity,
+        )
+        numbers = {"shift": self.shift, "num_teachers": self.num_teachers}
+        numbers |= {} if self.window is None else {"window": self.window}
+        if self.whole:
+            expect_count(1, **numbers)
+            expect(float(self.sensitivity).is_integer(), "a whole sensitivity", sensitivity=self.sensitivity)
+        else:
+            expect_positive(**numbers)
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe one test together with the exact set that it releases."""
-        return StabilityTestEvent(
-            neighboring_relation=relation,
-            sigma=self.sigma,
-            delta_test=self.delta_test,
-            shift=self.shift,
-            num_teachers=self.num_teachers,
-            window=self.window,
+        window = relation.count_window * self.sensitivity if self.window is None else self.window
+        if self.whole:
+            return StabilityTestEvent(
+                neighboring_relation=relation,
+                sigma=self.sigma,
+                delta_test=self.delta_test,
+                shift=int(self.shift),
+                num_teachers=int(self.num_teachers),
+                window=None if self.window is None and self.sensitivity == 1 else int(window),
+            )
+        delta = max(self.delta_test, float(self.probability(window)))
+        return ComposedEvent(
+            events=(
+                GaussianThresholdEvent(neighboring_relation=relation, noise_multiplier=self.sigma / window),
+                FailureEvent(neighboring_relation=relation, delta=min(delta, math.nextafter(1, 0))),
+            )
         )
 
     def _expect_priced(self, gaps: FloatArray) -> None:
-        expect((2 * gaps % 1 == 0).all(), "gaps in whole or half votes", gaps="others")
+        if self.whole:
+            expect((2 * gaps % 1 == 0).all(), "gaps in whole or half votes", gaps="others")
         # the narrower gap of two neighbors is num_teachers at most
         most = self.num_teachers + (self.window or 0)
         expect(gaps.max(initial=0) <= most, f"gaps of at most {most} votes", gaps="larger ones")
@@ -142,18 +178,20 @@ class StabilityTest(_GapTest):
 class LaplaceStabilityTest(_GapTest):
     """Test gaps with Laplace noise (Zhu & Wang (2022), Algorithm 5).
 
-    Privacy: pure DP of ``w / scale``, with ``w`` the count window by which a gap moves, except with a certain
-    probability: ``delta_test``, or the probability of passing a gap of w if a test with a smaller ``shift`` is
-    accounted under another relation. This covers the outcome together with the exact set above the gap.
+    Privacy: pure DP of ``w / scale``, with ``w`` the window by which a gap moves, one sensitivity under
+    ADD_REMOVE_TEACHER and two under REPLACE_RECORD, except with a certain probability: ``delta_test``, or the
+    probability of passing a gap of w if a test with a smaller ``shift`` is accounted under another relation. This
+    covers the outcome together with the exact set above the gap, of whole scores and of real ones.
 
     Args:
         delta_test: probability that an unstable set passes, in (0, 1).
         shift: the largest gap at which a neighbor may hold another set, in votes: 1 under ADD_REMOVE_TEACHER and 2
-            under REPLACE_RECORD.
+            under REPLACE_RECORD, times the sensitivity of other scores.
+        sensitivity: the most by which one score (not a gap) changes between neighbors, 1 for votes.
         scale: scale of the noise, in votes.
 
     Raises:
-        ValueError: on ``scale <= 0``, ``delta_test`` outside (0, 1) or ``shift < 1``.
+        ValueError: on ``scale <= 0``, ``delta_test`` outside (0, 1), ``shift <= 0`` or ``sensitivity <= 0``.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
@@ -162,7 +200,7 @@ class LaplaceStabilityTest(_GapTest):
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe one test together with the exact set that it releases."""
-        window = relation.count_window
+        window = relation.count_window * self.sensitivity
         threshold = self._standard_quantile - max(0, window - self.shift) / self.scale
         delta = math.exp(-threshold) / 2 if threshold > 0 else 1 - math.exp(threshold) / 2
         return ComposedEvent(

@@ -15,26 +15,29 @@ from numpy.typing import ArrayLike
 
 from pate.accounting.events import BoundedRangeEvent, ComposedEvent, Event, RepeatedEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms.base import Mechanism, Released_co
+from pate.mechanisms.base import Released_co, ScoreMechanism
 from pate.mechanisms.gaps import GapChoice, GapNoise, SortedCounts, as_counts, sort_rows
 from pate.mechanisms.noise import gumbel
-from pate.mechanisms.ranking import ROWS
+from pate.mechanisms.ranking import ROWS, Rows
 from pate.mechanisms.stability import LaplaceStabilityTest, StabilityTest, TestedBy
 from pate.typing import BoolArray, FloatArray, IntArray
 from pate.validation import expect, expect_count, expect_open_unit
 
 
 @dataclass(frozen=True, kw_only=True)
-class _TestedGap(Mechanism[Released_co]):
+class _TestedGap(ScoreMechanism[Released_co]):
     """The choice of a rank by its gap, followed by the test of that gap.
 
     Args:
-        num_teachers: the nominal number of teachers, which is the largest possible count.
+        num_teachers: the nominal number of teachers, which is the largest possible count; of other scores a public
+            bound on them, within which they all lie, whatever the data.
         num_labels: the number of labels C.
         scale_gap: scale of the noise of the choice, in votes.
         sigma_test: standard deviation of the noise of the test, or its scale if that is ``laplace``, in votes.
         delta_test: probability that an unstable set passes the test.
-        shift: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD, in votes.
+        shift: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD, in votes; times the sensitivity of other scores.
+        sensitivity: the most by which one score changes between neighbors, 1 for votes.
+        whole: whether scores and their sensitivity are whole numbers, as counts are.
         allow_empty: whether the rank may be 0 or C.
         noise: noise of the choice, one of those of `GapChoice`.
         test_noise: noise of the test, ``gaussian`` or ``laplace``.
@@ -42,12 +45,13 @@ class _TestedGap(Mechanism[Released_co]):
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test")
 
-    num_teachers: int
+    num_teachers: float
     num_labels: int
     scale_gap: float
     sigma_test: float
     delta_test: float
-    shift: int
+    shift: float
+    whole: bool = True
     allow_empty: bool = True
     noise: GapNoise = "gumbel"
     test_noise: TestedBy = "gaussian"
@@ -65,6 +69,7 @@ class _TestedGap(Mechanism[Released_co]):
         return GapChoice(
             num_labels=self.num_labels,
             scale=self.scale_gap,
+            sensitivity=self.sensitivity,
             noise=self.noise,
             allow_empty=self.allow_empty,
             regularizer=self._preference,
@@ -85,21 +90,28 @@ class _TestedGap(Mechanism[Released_co]):
     def test(self) -> StabilityTest | LaplaceStabilityTest:
         """The test of the gap below that rank."""
         if self.test_noise == "laplace":
-            return LaplaceStabilityTest(scale=self.sigma_test, delta_test=self.delta_test, shift=self.shift)
+            return LaplaceStabilityTest(
+                scale=self.sigma_test, delta_test=self.delta_test, shift=self.shift, sensitivity=self.sensitivity
+            )
         return StabilityTest(
-            num_teachers=self.num_teachers, sigma=self.sigma_test, delta_test=self.delta_test, shift=self.shift
+            num_teachers=self.num_teachers,
+            sigma=self.sigma_test,
+            delta_test=self.delta_test,
+            shift=self.shift,
+            sensitivity=self.sensitivity,
+            whole=self.whole,
         )
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe the choice of a gap, then its test (Zhu & Wang (2022), Theorem 11), for one row of counts."""
         return ComposedEvent(events=(self.choice.event(relation), self.test.event(relation)))
 
-    def _rows(self, counts: ArrayLike) -> tuple[IntArray, bool]:
-        rows, single = as_counts(counts, self.num_teachers)
+    def _rows(self, counts: ArrayLike) -> tuple[Rows, bool]:
+        rows, single = as_counts(counts, self.num_teachers, whole=self.whole)
         expect(rows.shape[1] == self.num_labels, f"counts of {self.num_labels} labels", num_labels=rows.shape[1])
         return rows, single
 
-    def _ranked(self, rows: IntArray, generator: np.random.Generator) -> tuple[SortedCounts, IntArray, BoolArray]:
+    def _ranked(self, rows: Rows, generator: np.random.Generator) -> tuple[SortedCounts, IntArray, BoolArray]:
         """Return sorted counts, the rank chosen ``[n]`` and whether it passed ``[n]``."""
         found = sort_rows(rows, self.num_teachers)
         rank = self.choice(found.gaps, generator=generator)
@@ -115,12 +127,17 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
     (2022), Theorem 11, at the curves of both parts: what the theorem makes of a curve is not used).
 
     Args:
-        num_teachers: the nominal number of teachers, which is the largest possible count.
+        num_teachers: the nominal number of teachers, which is the largest possible count; of other scores a public
+            bound on them, within which they all lie, whatever the data.
         num_labels: the number of labels C.
         scale_gap: scale of the noise of the choice (its standard deviation for ``gaussian``), in votes.
         sigma_test: standard deviation of the noise of the test, or its scale if that is ``laplace``, in votes.
         delta_test: probability that an unstable set passes the test.
-        shift: what the test protects, in votes: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD.
+        shift: what the test protects, in votes: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD; times the
+            sensitivity of other scores.
+        sensitivity: the most by which one score changes between neighbors, 1 for votes.
+        whole: whether scores and their sensitivity are whole numbers, as counts are. Others are refused; if not, the
+            cost covers all real numbers.
         allow_empty: whether k may be 0 or C.
         noise: noise of the choice, one of those of `GapChoice`.
         test_noise: noise of the test, ``gaussian`` or ``laplace``.
@@ -128,9 +145,9 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
         kbar: largest k, for an unknown domain: counts of rank beyond ``kbar + 1`` have no influence.
 
     Raises:
-        ValueError: on a scale or deviation that is not positive, ``delta_test`` outside (0, 1), ``shift < 1``, an
-            unknown noise, a regulariser or ``kbar`` that `GapChoice` refuses, or one label without the empty and the
-            full set.
+        ValueError: on a scale or deviation that is not positive, ``delta_test`` outside (0, 1), a ``shift`` or
+            ``sensitivity`` that is not positive, or no integer though ``whole``, an unknown noise, a regulariser or
+            ``kbar`` that `GapChoice` refuses, or one label without the empty and the full set.
     """
 
     regularizer: tuple[float, ...] | None = None
@@ -145,7 +162,7 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
         return self.kbar
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> tuple[BoolArray, BoolArray]:
-        """Release sets of labels by counts ``[C]`` or ``[B, C]``, integers in ``[0, num_teachers]``.
+        """Release sets of labels by scores ``[C]`` or ``[B, C]`` in ``[0, num_teachers]``, integers if ``whole``.
 
         Returns:
             The members, booleans of the shape of the counts, all False in a row that failed; and whether the test
@@ -193,19 +210,24 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
 
     Privacy: a `GapChoice` composed with a test of it, then one bounded-range choice for every round of peeling, k at
     most, by adaptive composition: what was chosen and whether it passed, which the first two pay for, say how many
-    rounds there are, and of what. A choice has the range ``w / scale_peel``; ``w`` is 1 vote under ADD_REMOVE_TEACHER
-    and 2 under REPLACE_RECORD. With ``peel_by_root``, r rounds have noise of ``scale_peel sqrt(r / k)``, so that they
-    cost about what k rounds do and never more: the curve of an eta-bounded range is
-    ``eta^2 max_c of the integral of T(x) l(eta (x - c)) dx / (alpha - 1)``, with a fixed triangle T and the logistic
-    density l, which falls with the distance from 0; so it falls against ``eta^2`` as eta grows.
+    rounds there are, and of what. A choice has the range ``w / scale_peel``; ``w`` is 1 vote (or sensitivity) under
+    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD. With ``peel_by_root``, r rounds have noise of
+    ``scale_peel sqrt(r / k)``, so that they cost about what k rounds do and never more: the curve of an eta-bounded
+    range is ``eta^2 max_c of the integral of T(x) l(eta (x - c)) dx / (alpha - 1)``, with a fixed triangle T and the
+    logistic density l, which falls with the distance from 0; so it falls against ``eta^2`` as eta grows.
 
     Args:
-        num_teachers: the nominal number of teachers, which is the largest possible count.
+        num_teachers: the nominal number of teachers, which is the largest possible count; of other scores a public
+            bound on them, within which they all lie, whatever the data.
         num_labels: the number of labels C.
         scale_gap: scale of the noise of the choice, in votes.
         sigma_test: standard deviation of the noise of the test, or its scale if that is ``laplace``, in votes.
         delta_test: probability that an unstable set passes the test.
-        shift: what the test protects, in votes: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD.
+        shift: what the test protects, in votes: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD; times the
+            sensitivity of other scores.
+        sensitivity: the most by which one score changes between neighbors, 1 for votes.
+        whole: whether scores and their sensitivity are whole numbers, as counts are. Others are refused; if not, the
+            cost covers all real numbers.
         allow_empty: whether the rank may be 0 or C.
         noise: noise of the choice, one of those of `GapChoice`.
         test_noise: noise of the test, ``gaussian`` or ``laplace``.
@@ -216,8 +238,9 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
         peel_by_root: whether fewer rounds of peeling have less noise, by the root of their number over k.
 
     Raises:
-        ValueError: on noise that is not positive, ``delta_test`` outside (0, 1), ``shift < 1``, ``k`` outside 1..C,
-            ``pull < 0``, an unknown noise, or one label without the empty and the full set.
+        ValueError: on noise that is not positive, ``delta_test`` outside (0, 1), a ``shift`` or ``sensitivity`` that is
+            not positive, or no integer though ``whole``, ``k`` outside 1..C, ``pull < 0``, an unknown noise, or one
+            label without the empty and the full set.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test", "scale_peel")
@@ -239,7 +262,7 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
         return tuple(-self.pull * abs(j - self.k) for j in range(self.num_labels + 1))
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> FixedTopK:
-        """Release sets of k labels by counts ``[C]`` or ``[B, C]``, integers in ``[0, num_teachers]``.
+        """Release sets of k labels by scores ``[C]`` or ``[B, C]`` in ``[0, num_teachers]``, integers if ``whole``.
 
         Raises:
             ValueError: on counts of another shape, kind or range.
@@ -281,7 +304,7 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
         stable = super().event(relation)
         if rounds == 0:
             return stable
-        eta = relation.count_window / float(self._scale_of(np.asarray(rounds)))
+        eta = self.window(relation) / float(self._scale_of(np.asarray(rounds)))
         round_of_peeling = BoundedRangeEvent(neighboring_relation=relation, eta=eta)
         return ComposedEvent(events=(stable, RepeatedEvent(event=round_of_peeling, count=rounds)))
 

@@ -219,7 +219,9 @@ def gap_for_answer(
         ValueError: on a probability outside (0, 1), or a regulariser.
     """
     return _inverse(
-        lambda gap: answer_probability(mechanism, gap=gap, widest_other=widest_other), probability, unit=1.0
+        lambda gap: answer_probability(mechanism, gap=gap, widest_other=widest_other),
+        probability,
+        unit=mechanism.sensitivity,
     )
 
 

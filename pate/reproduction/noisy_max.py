@@ -120,7 +120,7 @@ class Pair:
 
 def gaps_of(counts: IntArray, num_teachers: int) -> IntArray:
     """Return the gaps ``[C - 1]`` between sorted counts, as the mechanism takes them."""
-    return sort_counts(counts, upper=num_teachers).gaps[1:-1]
+    return np.asarray(sort_counts(counts, upper=num_teachers).gaps[1:-1], dtype=np.int64)
 
 
 def worst_pair(num_candidates: int, sd: float, order: float, *, step: int = 4, reach: int = 60) -> Pair:

@@ -32,7 +32,7 @@ from pate.testing.contract import (
     assert_refused,
     assert_tight,
 )
-from pate.testing.laws import ORDERS, RELATIONS, chi_square_p_value, clip_excess, renyi_divergence
+from pate.testing.laws import ORDERS, RELATIONS, chi_square_p_value, renyi_divergence, unpaid_loss
 from pate.typing import IntArray
 from pate.votes import Panel, Votes
 
@@ -295,14 +295,16 @@ class AggregatorContract(Contract):
     def unpaid(self, made_for: NeighboringRelation, asked: NeighboringRelation, charged: Callable[[int], int]) -> float:
         """Return by how much outcomes reveal more than is paid if each tier is charged as the tier ``charged`` returns.
 
-        It is the largest ``log(sum of P^a Q^(1 - a) exp(-(a - 1) rdp)) / (a - 1)`` over orders and pairs of neighbors,
-        with ``rdp`` the charge of each outcome; at most 0 if enough is paid. What delta0 covers is left out.
+        It is the largest `unpaid_loss` over orders and pairs of neighbors, with the curve and the delta0 that each
+        outcome is charged; at most 0 if enough is paid.
         """
-        first, second, outcomes, delta0 = _pairs(self._contract(), made_for, asked)
+        first, second, outcomes, _ = _pairs(self._contract(), made_for, asked)
         aggregator = self.make(made_for)
         tiers = sorted({outcome[-1] for outcome in outcomes})
-        paid = {tier: aggregator.event(self.panel, asked, charged(tier)).cost(ORDERS).rdp for tier in tiers}
-        return _unpaid(first, second, np.array([paid[outcome[-1]] for outcome in outcomes]), delta0)
+        costs = {tier: aggregator.event(self.panel, asked, charged(tier)).cost(ORDERS) for tier in tiers}
+        paid = [costs[outcome[-1]] for outcome in outcomes]
+        rdp, delta0 = np.array([each.rdp for each in paid]), np.array([each.delta0 for each in paid])
+        return float(unpaid_loss(first, second, rdp, delta0).max())
 
     def _contract(self) -> _Checked:
         return type(self)
@@ -487,20 +489,6 @@ def _worst_divergence(contract: _Checked, made_for: NeighboringRelation, asked: 
     first, second, _, delta0 = _pairs(contract, made_for, asked)
     worst: Array = renyi_divergence(first, second, delta0).max(axis=0)
     return worst
-
-
-def _unpaid(p: Array, q: Array, paid: Array, delta0: float) -> float:
-    """Return the largest ``log(sum of p^a q^(1 - a) exp(-(a - 1) paid)) / (a - 1)``, ``paid`` ``[M, ORDERS]``."""
-    if delta0 > 0:
-        p, q = clip_excess(p, q, delta0), clip_excess(q, p, delta0)
-        p, q = p / p.sum(axis=1, keepdims=True), q / q.sum(axis=1, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_p, log_q = np.log(p), np.log(q)
-        found = []
-        for order, rdp in zip(ORDERS.tolist(), paid.T, strict=True):
-            terms = np.where(p == 0, -np.inf, order * log_p + (1 - order) * (log_q + rdp))
-            found.append(np.logaddexp.reduce(terms, axis=1).max() / (order - 1))
-    return float(max(found))
 
 
 def p_value_of(drawn: IntArray, law: Law, *, rare: float = 0.0) -> float:

@@ -11,6 +11,9 @@ from pate.accounting.cost import DEFAULT_ORDERS
 from pate.accounting.relation import NeighboringRelation
 from pate.typing import FloatArray, IntArray
 
+_TURNS = 1000  # in which two laws are cut down, until nothing is won any more
+_FAR = 600.0  # charges further apart are as good as this far, within the range of floats
+
 ORDERS: FloatArray = np.concatenate((DEFAULT_ORDERS[::12], DEFAULT_ORDERS[-1:]))
 """The Renyi orders at which divergences are compared with curves."""
 RELATIONS = tuple(NeighboringRelation)
@@ -69,6 +72,63 @@ def clip_excess(p: FloatArray, q: FloatArray, delta0: float) -> FloatArray:
         taken = np.maximum(p - middle[:, None] * q, 0).sum(axis=1)
         low, high = np.where(taken > delta0, middle, low), np.where(taken > delta0, high, middle)
     return np.minimum(p, high[:, None] * q)
+
+
+def unpaid_loss(p: FloatArray, q: FloatArray, paid: FloatArray, delta0: FloatArray) -> FloatArray:
+    """Return what rows of p tell of rows of q, ``[n, m]`` each, beyond what is paid for each outcome: ``[n, ORDERS]``.
+
+    An outcome is charged ``paid`` ``[m, ORDERS]`` and ``delta0`` ``[m]``. A filter that counts these charges holds if
+    there are laws p' and q' with ``(1 - delta0) p' <= p`` and ``(1 - delta0) q' <= q`` for which ``log(sum of p'^a
+    q'^(1 - a) exp(-(a - 1) paid)) / (a - 1)`` is at most 0 (`docs/accounting.md`). The result is the least value of it,
+    or some value of at most 0; infinite where there are no such laws.
+
+    The sum is convex in (p', q'). For one of them given, the other is cut down where ``p'/q' exp(-paid)`` is largest,
+    or where ``(p'/q')^a exp(-(a - 1) paid)`` is least; in turns this leads to the least value.
+    """
+    most_p, most_q = p / (1 - delta0), q / (1 - delta0)
+    found = np.empty((len(p), len(ORDERS)))
+    for i, (order, charge) in enumerate(zip(ORDERS.tolist(), paid.T, strict=True)):
+        dear = np.exp(np.maximum(charge - charge.max(), -_FAR))
+        cheap = np.exp(np.maximum(-(order - 1) / order * (charge - charge.min()), -_FAR))
+        left, q_left = np.arange(len(p)), q
+        value = np.full(len(p), np.inf)
+        for _ in range(_TURNS):
+            p_left = _filled(most_p[left], q_left * dear)
+            q_left = _filled(most_q[left], p_left * cheap)
+            told = _log_moment(p_left, q_left, order, charge) / (order - 1)
+            lower = np.where(p_left.sum(axis=1) < 1 - 1e-9, np.inf, told)
+            falls = lower < value[left] - 1e-12
+            value[left] = np.minimum(value[left], lower)
+            more = falls & (lower > 0)
+            left, q_left = left[more], q_left[more]
+            if not left.size:
+                break
+        found[:, i] = value
+    return found
+
+
+def _filled(most: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return ``min(most, c weights)`` per row, with the c that makes the sum 1, or the largest sum that there is."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        full_at = np.where(weights > 0, most / weights, 0.0)
+    by_place = np.argsort(full_at, axis=1)
+    place = np.take_along_axis(full_at, by_place, axis=1)
+    full = np.cumsum(np.take_along_axis(np.where(weights > 0, most, 0.0), by_place, axis=1), axis=1)
+    rest = np.cumsum(np.take_along_axis(weights, by_place, axis=1)[:, ::-1], axis=1)[:, ::-1]
+    # the sum with c at each place: what is full before it, and c times the weights from it on
+    before = np.column_stack((np.zeros(len(most)), full[:, :-1]))
+    reached = before + place * rest >= 1
+    first = np.argmax(reached, axis=1)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        c = (1 - np.take_along_axis(before, first, axis=1)) / np.take_along_axis(rest, first, axis=1)
+    limited = np.where(reached[:, -1:], c * weights, np.inf)
+    return np.where(weights > 0, np.minimum(most, limited), 0.0)
+
+
+def _log_moment(p: FloatArray, q: FloatArray, order: float, charge: FloatArray) -> FloatArray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(p == 0, -np.inf, order * np.log(p) + (1 - order) * (np.log(q) + charge))
+    return np.asarray(np.logaddexp.reduce(terms, axis=1))
 
 
 def chi_square_p_value(observed: IntArray | FloatArray, expected: FloatArray, *, rare: float = 0.0) -> float:

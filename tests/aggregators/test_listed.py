@@ -2,13 +2,14 @@
 
 import math
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
+from pate.accounting.events import ComposedEvent, Event, FailureEvent
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, LimitedDomainTopK, Outlook, PermuteAndFlip, TopStableTopK
 from pate.mechanisms.top_stable import TopStable
@@ -193,3 +194,26 @@ class TestTopStableTopKByPeelingAlone(TestTopStableTopKWithFallback):
     @pytest.mark.parametrize("relation", Relation)
     def test_a_fallback_that_is_not_paid_is_refuted(self, relation: Relation) -> None:
         assert self.unpaid(relation, relation, lambda tier: 0) > 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SettlesNoFailure(TopStableTopK):
+    """Settles the rounds that were run, and forgets that an unstable set may have passed."""
+
+    def event(self, panel: Panel, relation: Relation | None = None, tier: int | None = None) -> Event:
+        found = super().event(panel, relation, tier)
+        assert isinstance(found, ComposedEvent)
+        kept = tuple(part for part in found.events if tier is None or not isinstance(part, FailureEvent))
+        return ComposedEvent(events=kept)
+
+
+@pytest.mark.parametrize("relation", Relation)
+def test_a_failure_that_is_reserved_and_not_settled_is_refuted(relation: Relation) -> None:
+    class Forgetful(TestTopStableTopK):
+        def make(self, relation: Relation) -> Aggregator:
+            return _SettlesNoFailure(**vars(self.made(relation)))
+
+    contract = Forgetful()
+    contract.test_realised_cost_is_at_most_what_is_reserved(relation)
+    with pytest.raises(AssertionError, match=r"^Expected each tier to pay for what it tells, got inf too little"):
+        contract.test_realised_costs_hold_between_all_neighbors(relation, relation)

@@ -297,6 +297,15 @@ class TestFixedStableTopOne(TestFixedStableTopK):
     )
 
 
+@pytest.mark.parametrize("delta_test", [1e-9, 0.02])
+@pytest.mark.parametrize("relation", Relation)
+def test_where_next_to_nothing_passes_the_fallback_pays_for_all(relation: Relation, delta_test: float) -> None:
+    class Failing(TestFixedStableTopKByFallback):
+        sigma, delta = 20.0, delta_test
+
+    Failing().test_realised_costs_hold_between_all_neighbors(relation, relation)
+
+
 @pytest.mark.parametrize(
     "stable",
     [

@@ -203,7 +203,7 @@ def ranks(scores: Scores) -> list[int]:
     return sorted(range(len(scores)), key=lambda i: (-scores[i], i))
 
 
-def gaps(scores: Scores, upper: int) -> list[float]:
+def gaps(scores: Scores, upper: float) -> list[float]:
     """Gaps between sorted counts with the sentinels ``upper`` and 0."""
     h = [upper, *(scores[i] for i in ranks(scores)), 0]
     return [h[j] - h[j + 1] for j in range(len(h) - 1)]

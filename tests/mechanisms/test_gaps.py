@@ -28,6 +28,11 @@ class TestChooseGap(MechanismContract):
     grid: Grid = ((4, 2, 0), (2, 2, 2), (0, 4, 6))
     settings: Mapping[str, Any] = MappingProxyType({})
 
+    @property
+    def upper(self) -> float:
+        """The largest possible score."""
+        return self.max_count
+
     def make(self, relation: NeighboringRelation) -> m.GapChoice:
         return m.GapChoice(num_labels=self.num_items, scale=self.scale, **self.settings)
 
@@ -39,7 +44,7 @@ class TestChooseGap(MechanismContract):
         return [(j,) for j in self.candidates()]
 
     def law(self, mechanism: m.GapChoice, scores: oracles.Array) -> oracles.Array:
-        q = np.array(oracles.gaps(scores.tolist(), self.max_count), dtype=float)
+        q = np.array(oracles.gaps(scores.tolist(), self.upper), dtype=float)
         if mechanism.regularizer is not None:
             q += mechanism.regularizer
         utilities = q[self.candidates()] / mechanism.scale
@@ -48,7 +53,9 @@ class TestChooseGap(MechanismContract):
         )
 
     def select(self, mechanism: m.GapChoice, scores: oracles.Array, generator: np.random.Generator) -> Any:
-        return mechanism(m.sort_counts(np.atleast_2d(scores), upper=self.max_count).gaps, generator=generator)
+        rows = np.atleast_2d(scores)
+        gaps = m.sort_counts(rows, upper=self.upper, whole=rows.dtype.kind != "f").gaps
+        return mechanism(gaps, generator=generator)
 
 
 class TestChooseGapWithoutSentinels(TestChooseGap):

@@ -30,6 +30,11 @@ class TestStabilityTest(MechanismContract):
     delta = 1e-4  # so small that the mass it may hide does not make the curve look loose
     grid: Grid = ((18, 9), (14, 5), (0, 8), (17, 7))
 
+    @property
+    def upper(self) -> float:
+        """The largest possible score."""
+        return self.max_count
+
     def make(self, relation: NeighboringRelation) -> m.Mechanism[BoolArray]:
         return m.StabilityTest(
             num_teachers=self.max_count, sigma=self.sigma, delta_test=self.delta, shift=relation.count_window
@@ -44,12 +49,13 @@ class TestStabilityTest(MechanismContract):
 
     def law(self, mechanism: Any, scores: oracles.Array) -> oracles.Array:
         order = oracles.ranks(scores.tolist())
-        p = self.passing(oracles.gaps(scores.tolist(), self.max_count)[self.k], mechanism)
+        p = self.passing(oracles.gaps(scores.tolist(), self.upper)[self.k], mechanism)
         best = tuple(sorted(order[: self.k]))
         return np.array([p if o == best else (1 - p if o[0] < 0 else 0.0) for o in self.outcomes()])
 
     def select(self, mechanism: Any, scores: oracles.Array, generator: np.random.Generator) -> Any:
-        order, q = m.sort_counts(np.atleast_2d(scores), upper=self.max_count)
+        rows = np.atleast_2d(scores)
+        order, q = m.sort_counts(rows, upper=self.upper, whole=rows.dtype.kind != "f")
         passed = mechanism(q[:, self.k], generator=generator)
         return np.where(passed[:, None], np.sort(order[:, : self.k], axis=1), -1)
 
@@ -131,7 +137,8 @@ def test_a_gap_that_the_event_does_not_pay_for_is_refused(gap: float) -> None:
     ("arguments", "message"),
     [
         ({"delta_test": 1.0}, "Expected 0 < delta_test < 1, got delta_test=1.0"),
-        ({"shift": 0}, "Expected an integer shift >= 1, got shift=0"),
+        ({"shift": 0}, "Expected shift > 0, got shift=0"),
+        ({"sensitivity": 0.0}, "Expected sensitivity > 0, got sensitivity=0.0"),
     ],
 )
 def test_tests_that_are_refused(arguments: dict[str, Any], message: str) -> None:

@@ -28,6 +28,11 @@ class TestStableTopK(MechanismContract):
     grid: Grid = ((4, 2, 0), (4, 1, 1), (0, 1, 4), (4, 0, 1))
     loose_because = "a failed test hides which rank was chosen"
 
+    @property
+    def upper(self) -> float:
+        """The largest possible score."""
+        return self.max_count
+
     def settings(self, relation: NeighboringRelation) -> dict[str, Any]:
         noise = {"scale_gap": 2.0, "sigma_test": 1.5, "delta_test": 0.02, "shift": relation.count_window}
         return {"num_teachers": self.max_count, "num_labels": self.num_items} | noise
@@ -39,7 +44,7 @@ class TestStableTopK(MechanismContract):
         return list(itertools.product((0, 1), repeat=self.num_items + 1))
 
     def law(self, mechanism: Any, scores: oracles.Array) -> oracles.Array:
-        q = oracles.gaps(scores.tolist(), self.max_count)
+        q = oracles.gaps(scores.tolist(), self.upper)
         order = oracles.ranks(scores.tolist())
         law = dict.fromkeys(self.outcomes(), 0.0)
         for j, p in self.choices(mechanism, np.array(q, dtype=float)).items():
@@ -106,7 +111,7 @@ class TestFixedTopK(TestStableTopK):
         return m.FixedTopKMechanism(k=self.k, pull=1.0, scale_peel=1.2, **self.settings(relation), **self.extra)
 
     def law(self, mechanism: m.FixedTopKMechanism, scores: oracles.Array) -> oracles.Array:
-        q = np.array(oracles.gaps(scores.tolist(), self.max_count), dtype=float)
+        q = np.array(oracles.gaps(scores.tolist(), self.upper), dtype=float)
         order, k = oracles.ranks(scores.tolist()), mechanism.k
         law = dict.fromkeys(self.outcomes(), 0.0)
         pulled = q - mechanism.pull * np.abs(np.arange(len(q)) - k)
