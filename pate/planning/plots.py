@@ -34,18 +34,18 @@ _TITLES = {
 
 def draw_frontier(path: Path, frontier: Frontier) -> None:
     """Write the picture of `frontier_figure`."""
-    _save(path, frontier_figure(frontier))
+    _save(path, frontier_figure(frontier), dpi=130)
 
 
 def draw_variants(path: Path, frontier: Frontier) -> None:
     """Write the picture of `variants_figure`."""
-    _save(path, variants_figure(frontier))
+    _save(path, variants_figure(frontier), dpi=90)
 
 
-def _save(path: Path, figure: Figure) -> None:
+def _save(path: Path, figure: Figure, *, dpi: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
-        figure.savefig(file, format="png", dpi=130)
+        figure.savefig(file, format="png", dpi=dpi)
 
 
 def frontier_figure(frontier: Frontier) -> Figure:
