@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -124,12 +125,15 @@ class Ledger:
                 self._append(connection, {"kind": body["kind"], "at": _now()} | body)
             return len(self._history.entries)
 
-    def settle(self, release: int, *, realised: Sequence[Charge] | None = None) -> None:
+    def settle(self, release: int, *, realised: Sequence[Charge] | None = None) -> Head:
         """Record that a reserved release was published. Repeating a settlement changes nothing.
 
         Args:
             release: the number of the release.
             realised: what it actually cost, as pairs ``(events, count)``. None for what was reserved.
+
+        Returns:
+            Where the ledger ended then: at the row that settled it, unless it was settled before.
 
         Raises:
             ValueError: if nothing was reserved under this number, if ``realised`` costs more than what was reserved at
@@ -149,9 +153,10 @@ class Ledger:
             if entry.settled:
                 same = entry.realised == charges
                 expect(same, f"release {release} settled once", realised="another cost than before")
-                return
+                return self._history.head
             plain = None if charges is None else plain_charges(charges)
             self._append(connection, {"kind": "settle", "at": _now(), "release": entry.release, "realised": plain})
+            return self._history.head
 
     def _prepare(self, *events: Events) -> None:
         # slow curves are computed before the lock makes others wait
@@ -202,14 +207,17 @@ class Ledger:
         log.append(connection, head, text)
 
 
-def read_ledger(path: Path) -> Book:
-    """Return the content of the ledger at ``path``, opened read-only. Raises ``ValueError`` like `Ledger`."""
+def read_ledger(path: Path, *, rows: int | None = None) -> Book:
+    """Return the content of the ledger at ``path``, opened read-only: of its first ``rows`` alone if they are given.
+
+    Raises ``ValueError`` like `Ledger`.
+    """
     path = Path(path)
     expect(path.is_file(), "a ledger", path=str(path))
     history = History()
     with log.opened(path, writable=False) as connection:
         log.expect_intact(connection, path)
-        for text, digest in log.rows_after(connection, history.head, path):
+        for text, digest in islice(log.rows_after(connection, history.head, path), rows):
             history.fold_row(text, digest, path)
     return history.book()
 

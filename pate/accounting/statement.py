@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -16,8 +15,8 @@ from pate.accounting.charges import ROUNDING, Charge, account, cost_of_charges
 from pate.accounting.cost import DEFAULT_ORDERS
 from pate.accounting.figures import epsilon_text, exact_text
 from pate.accounting.history import Book
-from pate.accounting.log import Head
 from pate.accounting.relation import NeighboringRelation
+from pate.accounting.verification import expect_continues, expect_figures
 from pate.validation import expect, expect_open_unit
 
 _PROTECTS = {
@@ -120,7 +119,7 @@ def continued(statement: Mapping[str, Any], book: Book) -> dict[str, Any]:
     Raises:
         ValueError: if the ledger lacks rows that it held when the statement was made.
     """
-    _expect_continues(statement, book)
+    expect_continues(statement, book)
     own = statement["neighboring_relation"]
     made = make_statement(
         book,
@@ -160,8 +159,11 @@ def verify_statement(statement: Mapping[str, Any], book: Book | None = None) -> 
     for relation in NeighboringRelation:
         stated, cost = statement["guarantees"][relation.value], statement["costs"][relation.value]
         delta = cost["delta"]
-        _expect_figures(_guarantee(budget, bounds, reserved, relation, delta), stated, relation, "guarantee")
-        _expect_figures(account(paid, relation).guarantee(delta=delta).to_dict(), cost, relation, "cost")
+        figures = {name: value for name, value in stated.items() if name != "neighbors"}  # which is a text
+        promised = _guarantee(budget, bounds, reserved, relation, delta)
+        expect_figures(promised, figures, f"guarantee under {relation.value}")
+        spent = account(paid, relation).guarantee(delta=delta).to_dict()
+        expect_figures(spent, cost, f"cost under {relation.value}")
     if book is not None:
         _expect_of_ledger(statement, book)
 
@@ -283,28 +285,8 @@ def _expect_no_more_than_reserved(releases: Sequence[Mapping[str, Any]]) -> None
             expect(within, reserved, realised="more")
 
 
-def _expect_figures(
-    computed: Mapping[str, Any], stated: Mapping[str, Any], relation: NeighboringRelation, kind: str
-) -> None:
-    others = sorted(set(stated) - set(computed) - {"neighbors"})
-    expect(not others, f"the figures {', '.join(computed)} in the {kind} under {relation.value}", others=others)
-    for name in ("epsilon", *(name for name in computed if name != "epsilon")):
-        value, found = computed[name], stated.get(name)
-        if isinstance(value, float) and isinstance(found, float | int) and not isinstance(found, bool):
-            same = math.isclose(value, found, rel_tol=1e-9)
-        else:
-            same = value == found
-        expect(same, f"{name}={value} in the {kind} under {relation.value}, computed from the events", **{name: found})
-
-
-def _expect_continues(statement: Mapping[str, Any], book: Book) -> None:
-    head = Head(statement["ledger"]["rows"], statement["ledger"]["digest"])
-    whole = "a ledger with all rows that it held when the statement was made (it may be an older copy)"
-    expect(book.follows(head), whole, **head._asdict())
-
-
 def _expect_of_ledger(statement: Mapping[str, Any], book: Book) -> None:
-    _expect_continues(statement, book)
+    expect_continues(statement, book)
     listed, held = len(statement["releases"]), len(book.entries)
     expect(listed == held, f"a statement on all {held} releases of the ledger", releases=listed)
     for release, entry in zip(statement["releases"], book.entries, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from inspect import Parameter, signature
 from typing import Any, ClassVar, NamedTuple, Self
@@ -19,7 +20,7 @@ from pate.typing import BoolArray, FloatArray, IntArray, UInt8Array
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 from pate.votes import Panel, Votes
 
-_METHODS = ("event", "aggregate", "charges", "calibrated", "for_target", "gap_needed", "proposals")
+_METHODS = ("event", "aggregate", "charges", "calibrated", "for_target", "gap_needed", "proposals", "variants")
 """What subclasses override, with the arguments that it is called with."""
 
 
@@ -286,6 +287,27 @@ class Aggregator(ABC):
             field.name for field in fields(cls) if field.default is MISSING and field.default_factory is MISSING
         }
         return (cls.of_unit_noise(outlook),) if required <= set(cls.noise_parameters) else ()
+
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        """Return the public settings that give this mechanism another form: all values worth comparing, by field.
+
+        Each value suits any instance of the class on the panel of ``outlook``, and none needs more of the votes than
+        the others. By default none.
+        """
+        return {}
+
+    def forms(self, outlook: Outlook) -> dict[str, Self]:
+        """Return this aggregator with one field changed to another of its `variants`, by ``field=value``.
+
+        The scales of its noise stay as they are.
+        """
+        return {
+            f"{name}={value}": replace(self, **{name: value})
+            for name, values in self.variants(outlook).items()
+            for value in values
+            if value != getattr(self, name)
+        }
 
     @classmethod
     def of_unit_noise(cls, outlook: Outlook, **settings: Any) -> Self:

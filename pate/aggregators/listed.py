@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -242,3 +243,8 @@ class TopStableTopK(_Listing):
             cls.of_unit_noise(outlook, k=k, kbar=kbar, delta_stable=outlook.delta_test, fallback=True)
             for k, kbar in cls._domains(outlook)
         )
+
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        """Return one with a fallback and one without."""
+        return {"fallback": (True, False)}

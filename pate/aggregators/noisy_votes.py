@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -88,6 +89,11 @@ class NoisyVotes(Aggregator):
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return soft and hard labels."""
         return tuple(cls.of_unit_noise(outlook, soft=soft) for soft in (True, False))
+
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        """Return soft and hard labels."""
+        return {"soft": (True, False)}
 
 
 @dataclass(frozen=True, kw_only=True)

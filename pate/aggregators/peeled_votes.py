@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -80,3 +81,8 @@ class PeeledVotes(Aggregator):
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one for up to as many labels as a sample has on average."""
         return (cls.of_unit_noise(outlook, k=outlook.k),)
+
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        """Return labels, and the counts of the chosen."""
+        return {"soft": (False, True)}

@@ -75,8 +75,12 @@ def propose(outlook: Outlook) -> list[Aggregator]:
 
     Those that need predictions come as the last of two `Rounds`.
     """
-    proposed = [aggregator for cls in registered().values() for aggregator in cls.proposals(outlook)]
-    return [preceded(aggregator, outlook) for aggregator in proposed]
+    return [preceded(aggregator, outlook) for aggregator in proposals(outlook)]
+
+
+def proposals(outlook: Outlook) -> list[Aggregator]:
+    """Return the proposals of all registered aggregators as they are, without rounds before those that need them."""
+    return [aggregator for cls in registered().values() for aggregator in cls.proposals(outlook)]
 
 
 def preceded(aggregator: Aggregator, outlook: Outlook) -> Aggregator:

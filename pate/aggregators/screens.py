@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -78,6 +79,11 @@ class Screen(Aggregator):
     def scaled(self, factor: float) -> Self:
         """Return the same aggregator with ``factor`` times its noise, that of ``answers`` too."""
         return replace(super().scaled(factor), answers=self.answers.scaled(factor))
+
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        """Return checks of the mean and of the worst label."""
+        return {"over": get_args(Over)}
 
     def _ask(self, votes: Votes, asked: BoolArray, generator: np.random.Generator) -> Release:
         """Pass the queries marked in ``asked`` ``[Q]`` on to ``answers``, and leave the others empty."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 
@@ -158,6 +159,20 @@ class StableTopK(Aggregator):
         """Return one with equal scales, whose tests may take half of delta."""
         return (cls.of_unit_noise(outlook, delta_test=outlook.delta_test),)
 
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        """Return the laws of both noises but for `GaussianStableTopK`, which sets may be given, and a ``kbar``.
+
+        That is twice the number of labels that a sample has, if it is known.
+        """
+        known, most = outlook.labels_per_sample, outlook.panel.num_labels - 1
+        return {
+            "noise_law": tuple(law for law in get_args(GapNoise) if law != "gaussian"),
+            "test_law": get_args(TestedBy),
+            "allow_empty": _both(outlook),
+            "kbar": () if known is None or most < 1 else (min(2 * known, most),),
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianStableTopK(Aggregator):
@@ -216,6 +231,11 @@ class GaussianStableTopK(Aggregator):
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one with equal deviations, whose tests may take half of delta."""
         return (cls.of_unit_noise(outlook, delta_gap_test=outlook.delta_test),)
+
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        """Return which sets may be given."""
+        return {"allow_empty": _both(outlook)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,3 +326,13 @@ class FixedStableTopK(Aggregator):
         pull = outlook.panel.num_teachers / 20
         without = cls.of_unit_noise(outlook, k=outlook.k, pull=pull, delta_test_fixed=outlook.delta_test)
         return (without, replace(without, fallback=True))
+
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        """Return which sets may be tested, with a fallback and without, and both ways to share noise among rounds."""
+        return {"allow_empty": _both(outlook), "fallback": (False, True), "peel_by_root": (False, True)}
+
+
+def _both(outlook: Outlook) -> tuple[bool, ...]:
+    """Return whether the empty and the full set may be allowed: of one label there are no others."""
+    return (True, False) if outlook.panel.num_labels > 1 else (True,)

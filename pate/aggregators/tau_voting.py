@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -133,6 +134,11 @@ class TauVoting(Aggregator):
         ]
         half = outlook.panel.num_teachers / 2
         return tuple(cls.of_unit_noise(outlook, threshold_tau=half, **choice) for choice in choices)
+
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        """Return soft and hard labels. Another norm would ask for another ``tau``: there are proposals of both."""
+        return {"soft": (True, False)}
 
     def _weights(self, sizes: IntArray) -> FloatArray:
         """Return the factor by which ballots of ``sizes`` labels are scaled down."""

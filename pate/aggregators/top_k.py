@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 
@@ -63,6 +64,11 @@ class _LabelSets(Aggregator):
         return (cls.of_unit_noise(outlook, k=outlook.k),) if served else ()
 
     @classmethod
+    @abstractmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        """Return the laws of the noise, and what else has another form."""
+
+    @classmethod
     def _largest_k(cls, num_labels: int) -> int:
         return num_labels
 
@@ -108,6 +114,11 @@ class Canonical(_LabelSets):
         return (*super().marks, "" if self.loss == "lead" else f"{self.loss} loss")
 
     @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        """Return both laws of the noise, and both losses."""
+        return {"noise_law": get_args(CanonicalNoise), "loss": get_args(CanonicalLoss)}
+
+    @classmethod
     def _largest_k(cls, num_labels: int) -> int:
         return num_labels - 1
 
@@ -144,6 +155,11 @@ class Peeling(_LabelSets):
 
     scale_peel: float
 
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        """Return all laws of the noise."""
+        return {"noise_law": get_args(Noise)}
+
     def mechanism(self) -> NoisyTopK:
         """Return the choice of the k largest noisy counts, which has the law of a peeling's set."""
         return NoisyTopK(k=self.k, scale=self.scale_peel, noise=self.noise_law)
@@ -172,6 +188,11 @@ class Joint(_LabelSets):
 
     noise_law: JointNoise = "gumbel"
     scale_joint: float
+
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        """Return both laws of the noise."""
+        return {"noise_law": get_args(JointNoise)}
 
     def mechanism(self) -> JointMechanism:
         """Return the choice among all sequences."""

@@ -9,7 +9,7 @@ from pate.aggregators import Aggregator
 from pate.commands.parsing import call
 from pate.planning.comparison import Comparison, Frontier
 from pate.planning.evaluation import frontier
-from pate.planning.plots import draw_frontier
+from pate.planning.plots import draw_frontier, draw_variants
 from pate.planning.simulation import Simulation, simulated
 from pate.planning.tables import table, write_csv
 from pate.planning.task import load_task
@@ -37,7 +37,7 @@ def compare(
             factor to meet each target. Those that need a student come as the last of two `Rounds`. None for the
             proposals of all aggregators of this package and of installed ones.
         output: folder for ``frontier.csv``, ``frontier.png`` and ``frontier.txt``. None for ``private/frontier`` in the
-            run, or ``frontier`` for simulated votes.
+            run, or ``frontier`` for simulated votes. With variants, ``variants.png`` lies beside them.
 
     Returns:
         The figures that are written.
@@ -58,8 +58,12 @@ def compare(
     write_csv(folder / "frontier.csv", found)
     write_text(folder / "frontier.txt", text)
     draw_frontier(folder / "frontier.png", found)
+    written = ["frontier.csv", "frontier.png", "frontier.txt"]
+    if comparison.variants:
+        draw_variants(folder / "variants.png", found)
+        written.append("variants.png")
     print(text, end="")
-    print(f"\n{folder / 'frontier.csv'}, {folder / 'frontier.png'}, {folder / 'frontier.txt'}")
+    print(f"\n{', '.join(str(folder / name) for name in written)}")
     return found
 
 

@@ -15,6 +15,7 @@ from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import verify_statement
 from pate.accounting.verification import verify_ledger
 from pate.commands.parsing import call
+from pate.stages.top_k_verification import verify_top_k
 from pate.validation import expect_open_unit
 
 
@@ -43,7 +44,8 @@ def ledger_verify(*, ledger: Path, statement: Path | None = None) -> None:
 
     Args:
         ledger: the file.
-        statement: a ``privacy.json`` whose epsilons are computed again too.
+        statement: a ``privacy.json`` of ``pate label``, or that of a list of ``pate topk``, whose epsilons are computed
+            again too.
 
     Raises:
         ValueError: at the first figure that does not follow from the events, or if the file is damaged.
@@ -51,16 +53,27 @@ def ledger_verify(*, ledger: Path, statement: Path | None = None) -> None:
     book = verify_ledger(ledger)
     print(f"{ledger}: intact; {len(book.entries)} release(s), and every epsilon follows from the events.")
     if statement is not None:
-        try:
-            content = json.loads(Path(statement).read_text())
-            verify_statement(content, book)
-        except KeyError as error:
-            whose = f"the privacy.json that `pate label` left, with {error.args[0]}"
-            raise ValueError(f"Expected {whose}, got statement={statement!s}") from None
-        except (OSError, TypeError, json.JSONDecodeError) as error:
-            raise ValueError(f"Expected a readable statement at {statement}, got: {error!r}") from None
-        print(f"{statement}: every epsilon follows from the events.")
+        since = _verify(statement, book, ledger)
+        print(f"{statement}: every epsilon follows from the events{since}.")
     _print_sum(book, _delta_of(book))
+
+
+def _verify(statement: Path, book: Book, ledger: Path) -> str:
+    """Verify the statement of a ledger, whoever left it, and return in words what it does not speak of."""
+    command = "label"
+    try:
+        content = json.loads(Path(statement).read_text())
+        if "mechanism" in content:
+            command = "topk"
+            later = verify_top_k(content, ledger)
+            return f" of its release and those before; {later} more followed" if later else ""
+        verify_statement(content, book)
+    except KeyError as error:
+        whose = f"the privacy.json that `pate {command}` left, with {error.args[0]}"
+        raise ValueError(f"Expected {whose}, got statement={statement!s}") from None
+    except (OSError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        raise ValueError(f"Expected a readable statement at {statement}, got: {error!r}") from None
+    return ""
 
 
 def _print_sum(book: Book, delta: float) -> None:

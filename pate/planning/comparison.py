@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pate.accounting.calibration import Target
 from pate.accounting.relation import NeighboringRelation
@@ -29,6 +29,8 @@ class Comparison:
         cutoff: the lowest probability at which the student gives a label.
         seeds: number of times that the noise is drawn; medians are shown.
         query_seed: seed of the public order in which samples are taken, as in ``pate label``.
+        variants: whether the other forms of each aggregator are compared too, such as other laws of its noise: what
+            its class declares, one setting changed at a time.
 
     Raises:
         ValueError: on parameters out of range, or without an epsilon.
@@ -42,6 +44,7 @@ class Comparison:
     cutoff: float = 0.5
     seeds: int = 3
     query_seed: int = 0
+    variants: bool = False
 
     def __post_init__(self) -> None:
         expect_count(1, num_queries=self.num_queries, seeds=self.seeds)
@@ -97,12 +100,14 @@ class Frontier:
         points: a point for each aggregator and epsilon that it can meet.
         references: figures by name of what aggregators are compared with, such as a constant answer.
         private: whether the votes, and so all results, are private.
+        families: the class of each aggregator by its name, where variants are compared; else empty.
     """
 
     comparison: Comparison
     points: tuple[Point, ...]
     references: dict[str, dict[str, float]]
     private: bool
+    families: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def notice(self) -> str:
@@ -125,6 +130,14 @@ def ranked(points: Sequence[Point], figures: Sequence[str]) -> list[str]:
             for name in names:
                 ranks[name] += sum(other > known[name] for other in known.values())
     return sorted(names, key=lambda name: ranks[name])
+
+
+def best_of_families(frontier: Frontier, figures: Sequence[str]) -> list[str]:
+    """Return the best aggregator of each family, as `ranked` orders all; every one without families."""
+    found: dict[str, str] = {}
+    for name in ranked(frontier.points, figures):
+        found.setdefault(frontier.families.get(name, name), name)
+    return list(found.values())
 
 
 def best_at(points: Sequence[Point], measured: str) -> dict[float, Point]:

@@ -12,11 +12,11 @@ import numpy as np
 from pate.accounting.calibration import COARSE_ORDERS, Target, epsilon_of
 from pate.accounting.charges import account
 from pate.accounting.cost import DEFAULT_ORDERS
-from pate.aggregators import Aggregator, Outlook, Release, propose
+from pate.aggregators import Aggregator, Outlook, Release
 from pate.aggregators.base import features_of
-from pate.aggregators.plugins import preceded
 from pate.aggregators.rounds import student_of
 from pate.linear import LinearStudent, fit_linear
+from pate.planning.candidates import candidates, families_of
 from pate.planning.comparison import Comparison, Frontier, Point
 from pate.planning.task import Task
 from pate.progress import stage_bar
@@ -157,21 +157,19 @@ def frontier(task: Task, comparison: Comparison, aggregators: Sequence[Aggregato
     asked = task.votes.num_queries
     expect(asked == comparison.num_queries, f"votes on {comparison.num_queries} queries", num_queries=asked)
     outlook = Outlook.of(task.votes, delta=comparison.delta, relation=comparison.neighboring_relation)
-    if aggregators is None:
-        aggregators = propose(outlook)
-    else:
-        aggregators = [preceded(each, replace(outlook, relation=each.neighboring_relation)) for each in aggregators]
+    compared = candidates(outlook, aggregators, variants=comparison.variants)
     points: list[Point] = []
-    with stage_bar(len(aggregators) * len(comparison.epsilons), "frontier", unit="point") as bar:
-        for aggregator in aggregators:
-            bar.set_postfix_str(aggregator.title, refresh=False)
+    with stage_bar(len(compared) * len(comparison.epsilons), "frontier", unit="point") as bar:
+        for name, _, aggregator in compared:
+            bar.set_postfix_str(name, refresh=False)
             for epsilon in comparison.epsilons:
                 found = measure(task, aggregator, epsilon, comparison)
-                points += [] if found is None else [found]
+                points += [] if found is None else [replace(found, aggregator=name)]
                 bar.update()
     return Frontier(
         comparison=comparison,
         points=tuple(points),
         references=references(task, student=comparison.student, cutoff=comparison.cutoff),
         private=task.private,
+        families=families_of(compared) if comparison.variants else {},
     )

@@ -18,7 +18,7 @@ from pate.accounting.budget import Budget
 from pate.accounting.calibration import Target, calibrate_scale
 from pate.accounting.charges import account
 from pate.accounting.figures import epsilon_text, exact_text
-from pate.accounting.ledger import Ledger
+from pate.accounting.ledger import Ledger, read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.histogram import Histogram, HistogramFiles
 from pate.mechanisms.base import TopKMechanism
@@ -46,7 +46,7 @@ _RELATIONS: Mapping[str, NeighboringRelation] = {
     "add_remove": NeighboringRelation.ADD_REMOVE_TEACHER,
     "replace": NeighboringRelation.REPLACE_RECORD,
 }
-_PROTECTS: Mapping[str, str] = {
+PROTECTS: Mapping[str, str] = {
     "add_remove": "all that one user contributes is there or not",
     "replace": "all that one user contributes is altered in any way",
 }
@@ -249,18 +249,18 @@ def release_top_k(
         generator = seeded_generator(settings.noise_seed, release=release)
     ordered = settings.mechanism != "canonical"
     items = _chosen(mechanism, histogram, generator)
-    book.settle(release)
-    charges = book.book().charges()
+    head = book.settle(release)
+    held = read_ledger(ledger, rows=head.rows)  # whatever others add meanwhile
     # of a limited domain the number of items does not matter
     num_ranks = mechanism.kbar + 1 if isinstance(mechanism, LimitedDomain) else len(histogram.items)
     statement: dict[str, Any] = {
-        "private": not any(entry.seeded for entry in book.entries()),
+        "private": not any(entry.seeded for entry in held.entries),
         "neighbors": settings.neighbors,
         "guarantees": {
             name: {
-                "neighbors": f"{_PROTECTS[name]} ({histogram.bound})",
+                "neighbors": f"{PROTECTS[name]} ({histogram.bound})",
                 "this_release": account([(events, 1)], relation).guarantee(delta=settings.delta).to_dict(),
-                "all_releases": account(charges, relation).guarantee(delta=settings.delta).to_dict(),
+                "all_releases": account(held.charges(), relation).guarantee(delta=settings.delta).to_dict(),
                 "event": events[relation].to_dict(),
             }
             for name, relation in _RELATIONS.items()
@@ -274,7 +274,7 @@ def release_top_k(
             "counts": gap_for_top_k(mechanism, probability=_LIKELY, num_items=num_ranks),
             "probability": _LIKELY,
         },
-        "ledger": book.head._asdict() | {"name": ledger.name, "releases": len(book.entries())},
+        "ledger": head._asdict() | {"name": ledger.name, "releases": len(held.entries)},
         "release": release,
         "versions": {"pate": __version__, "numpy": np.__version__},
     }

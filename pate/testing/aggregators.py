@@ -207,13 +207,18 @@ class AggregatorContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_proposals_can_be_run(self, relation: NeighboringRelation) -> None:
-        """Proposals label the votes for which they were made, under the relation asked for."""
+        """Proposals and their other forms label the votes for which they were made, under the relation asked for."""
         votes = self._repeated(self.grid[0], 3)
-        for aggregator in type(self.make(relation)).proposals(Outlook.of(votes, delta=1e-3, relation=relation)):
-            told = replace(votes, predictions=np.full(votes.counts.shape, 0.5))
-            assert aggregator.neighboring_relation is relation
-            assert aggregator.event(self.panel).neighboring_relation is relation
-            assert len(aggregator.aggregate(told, generator=np.random.default_rng(0)).labels) == 3
+        outlook = Outlook.of(votes, delta=1e-3, relation=relation)
+        for proposal in type(self.make(relation)).proposals(outlook):
+            forms = list(proposal.forms(outlook).values())
+            assert proposal not in forms and all(forms.count(form) == 1 for form in forms)
+            for aggregator in (proposal, *forms):
+                told = replace(votes, predictions=np.full(votes.counts.shape, 0.5))
+                assert aggregator.neighboring_relation is relation
+                assert aggregator.event(self.panel).neighboring_relation is relation
+                assert _needs(aggregator) <= _needs(proposal), f"{aggregator.title} needs more than {proposal.title}"
+                assert len(aggregator.aggregate(told, generator=np.random.default_rng(0)).labels) == 3
 
     def test_what_is_not_released_is_blank(self) -> None:
         """Labels and values are zero wherever the mask is False."""
@@ -520,6 +525,11 @@ def outcomes_of(aggregator: Aggregator, votes: Votes, generator: np.random.Gener
     assert right, f"Expected labels of uint8 and a mask of bool, got {labels.dtype} and {mask.dtype}"
     went = np.zeros(len(labels), dtype=np.int64) if tiers is None else tiers
     return np.column_stack((labels, mask, went)).astype(np.int64)
+
+
+def _needs(aggregator: Aggregator) -> set[str]:
+    """Return what an aggregator needs of votes beside their counts."""
+    return {name for name in ("needs_ballots", "needs_predictions", "needs_features") if getattr(aggregator, name)}
 
 
 def _plain(release: Release) -> list[Any]:

@@ -60,6 +60,21 @@ def test_simulated_votes_are_free(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert len(names) == len(set(names)) >= 14
 
 
+@pytest.mark.slow
+def test_variants_are_an_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config, output = tmp_path / "frontier.yaml", tmp_path / "plan"
+    config.write_text(
+        "aggregators:\n- {class_path: Joint, init_args: {k: 1, scale_joint: 1}}\nepsilons: [8]\nseeds: 1\n"
+    )
+    command = ["frontier", "--config", str(config), "--simulate.num_labels=4", "--simulate.num_teachers=50"]
+    assert cli.main([*command, "--num_queries=50", "--variants=true", f"--output={output}"]) == 0
+    names = [row["aggregator"] for row in read(output / "frontier.csv")]
+    assert names[:2] == ["Joint (k=1)", "Joint (k=1), noise_law=exponential"]
+    assert "\nJoint (k=1), noise_law=exponential " in (output / "frontier.txt").read_text()
+    assert {path.name for path in output.iterdir()} == {"frontier.csv", "frontier.png", "frontier.txt", "variants.png"}
+    assert capsys.readouterr().out.endswith(f"{output / 'variants.png'}\n")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -382,10 +382,30 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_where_the_data_lie_is_not_told(checkins: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_the_data_lie_is_not_told(checkins: Path) -> None:
     assert topk() == 0
     assert str(checkins) not in Path("top.privacy.json").read_text() + Path("top.privacy.txt").read_text()
-    words = ["ledger", "verify", "--ledger", "checkins.ledger.sqlite", "--statement", "top.privacy.json"]
+
+
+def test_anyone_who_has_the_ledger_can_verify_a_statement(checkins: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert topk("--max_epsilon", "20") == 0
+    assert topk("--mechanism", "joint", "--max_items", "4", "--neighbors", "add_remove", output="second.json") == 0
+    words = ["ledger", "verify", "--ledger", "checkins.ledger.sqlite", "--statement"]
     capsys.readouterr()
-    assert cli.main(words) == 2
-    assert "Expected the privacy.json that `pate label` left, with " in capsys.readouterr().err
+    assert cli.main([*words, "second.privacy.json"]) == 0
+    assert "\nsecond.privacy.json: every epsilon follows from the events.\n" in capsys.readouterr().out
+    assert cli.main([*words, "top.privacy.json"]) == 0
+    said = "top.privacy.json: every epsilon follows from the events of its release and those before; 1 more followed.\n"
+    assert said in capsys.readouterr().out
+    made = statement("top.privacy.json")
+    changed = made | {"guarantees": made["guarantees"] | {"replace": made["guarantees"]["add_remove"]}}
+    del made["release"]
+    for found, message in (
+        (changed, "Expected neighbors under replace where"),
+        (made, "Expected the privacy.json that `pate topk` left, with release, got statement=top.privacy.json"),
+        ({"mechanism": 1}, "Expected the privacy.json that `pate topk` left, with ledger, got"),
+    ):
+        Path("top.privacy.json").write_text(json.dumps(found))
+        assert cli.main([*words, "top.privacy.json"]) == 2
+        error = capsys.readouterr().err
+        assert message in error and len(error.splitlines()) == 1

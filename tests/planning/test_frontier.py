@@ -8,8 +8,8 @@ import pytest
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, ConfidentScreen, NoisyVotes
 from pate.commands.frontier import compare
-from pate.planning.comparison import Comparison, Frontier, Point, best_at, ranked
-from pate.planning.plots import frontier_figure
+from pate.planning.comparison import Comparison, Frontier, Point, best_at, best_of_families, ranked
+from pate.planning.plots import frontier_figure, variants_figure
 from pate.planning.simulation import Simulation
 
 RELATION = NeighboringRelation.REPLACE_RECORD
@@ -73,6 +73,33 @@ def test_the_picture_names_five_aggregators() -> None:
     few = Frontier(comparison=Comparison(), points=points[:4], references=levels, private=False)
     (legend,) = frontier_figure(few).legends
     assert [text.get_text() for text in legend.get_texts()] == ["1", "0", "constant answer"]
+
+
+def test_each_class_has_one_colour_and_a_panel_for_its_forms() -> None:
+    """Of seven forms of two classes the best of each is named; the classes with several forms have a panel."""
+    names = ["a", "a, x=1", "a, x=2", "b", "b, y=1", "c"]
+    points = tuple(point(name, target, 0.1 * (i + target)) for i, name in enumerate(names) for target in (1.0, 2.0))
+    levels = {"constant answer": {"answered": 1.0, "label_accuracy": 0.1, "label_macro_f1": 0.1}}
+    found = Frontier(
+        comparison=Comparison(variants=True),
+        points=points,
+        references=levels,
+        private=True,
+        families={name: name[0] for name in names},
+    )
+    assert best_of_families(found, ["label_accuracy"]) == ["c", "b, y=1", "a, x=2"]
+    (legend,) = frontier_figure(found).legends
+    said = [text.get_text() for text in legend.get_texts()]
+    assert said == ["c", "b, y=1", "a, x=2", "3 others", "constant answer"]
+    figure = variants_figure(found)
+    panels = {axes.get_title(): axes for axes in figure.axes if axes.get_visible()}
+    assert set(panels) == {"a", "b"}
+    for family, axes in panels.items():
+        shown = axes.get_legend()
+        assert shown is not None
+        assert [text.get_text() for text in shown.get_texts()] == [name for name in names if name[0] == family]
+        assert [str(line.get_color()) for line in axes.lines].count("0.8") == sum(name[0] != family for name in names)
+    assert "PRIVATE" in figure.get_suptitle()
 
 
 def test_the_best_is_the_largest_figure_that_is_one() -> None:
