@@ -68,7 +68,7 @@ class TopKSettings:
         delta: the delta of every epsilon.
         kbar: with limited_domain, how many of the largest counts may be named; 10 k by default.
         delta_domain: with limited_domain, the probability that an item is named that a neighbor could not name, a part
-            of delta; half of it by default.
+            of delta; a tenth of it by default.
         neighbors: whose guarantee comes first: one user more or less (add_remove), or one user with other items
             (replace).
         noise_seed: a seed in place of noise, for tests; such a release is not private.
@@ -121,8 +121,11 @@ class TopKSettings:
 
     @property
     def failure(self) -> float:
-        """The probability that a limited domain names what a neighbor could not name."""
-        return self.delta / 2 if self.delta_domain is None else self.delta_domain
+        """The probability that a limited domain names what a neighbor could not name.
+
+        These add up over releases, and the ledger's total is finite where they leave something of delta.
+        """
+        return self.delta / 10 if self.delta_domain is None else self.delta_domain
 
     def expect_list(self, *, public: bool) -> None:
         """Raise ``ValueError`` unless the list of items is public, or the mechanism needs none that is."""
