@@ -18,13 +18,15 @@ from pate.validation import expect, expect_count, expect_positive
 _REACH = 45.0  # scales from the k-th score beyond which nothing has a probability that float64 adds to 1
 _STEP = 0.1  # scales between the points of the integral
 _LOST = -23.0  # log of a probability that is taken for 0
+_ROUNDED = 1e-13  # what is smaller is rounding error of the convolutions, which differs between machines
 _SURE = 1e-12  # chance of a coin that is taken for 0, or for 1 if it is that of the other side
 
 
 def probability_within(scores: FloatArray, *, k: int, scale: float, noise: Noise, head: int, tail: int) -> float:
     """Return how likely the set of `pate.mechanisms.NoisyTopK` has the ``head`` best items and none beyond ``tail``.
 
-    With Gumbel noise it is as likely for `pate.mechanisms.GumbelPeeling`, whose set has the same law.
+    With Gumbel noise it is as likely for `pate.mechanisms.GumbelPeeling`, whose set has the same law. What is less
+    likely than 1e-13 is taken for 0.
 
     Args:
         scores: ``[d]``, in descending order.
@@ -112,7 +114,7 @@ def _within(distances: FloatArray, k: int, head: int, tail: int, noise: Noise) -
 
     # the error falls with the square of the step: from two steps that of both is known
     found = (4 * integral(1) - integral(2)) / 3 + float(heads[0] * rest[0] * just[0])
-    return min(max(found, 0.0), 1.0)
+    return min(found, 1.0) if found > _ROUNDED else 0.0
 
 
 def _middle(values: FloatArray) -> FloatArray:
