@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import math
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -60,9 +62,11 @@ def read_counts(path: Path, *, sensitivity: float = 1.0) -> Histogram:
         expect(path.suffix in (".npy", ".npz"), "counts in a .csv, .npy or .npz", path=str(path))
         expect(path.is_file(), "a file of counts", path=str(path))
         try:
-            loaded = np.load(path, allow_pickle=False)
-            given = dict(loaded) if path.suffix == ".npz" else {"counts": loaded}
-        except (ValueError, OSError) as error:
+            # numpy leaves a file open that it cannot read
+            with path.open("rb") as file:
+                loaded = np.load(file, allow_pickle=False)
+                given = {"counts": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+        except (ValueError, OSError, EOFError, KeyError, BadZipFile, zlib.error) as error:
             raise ValueError(f"Expected arrays in {path}, got {error}") from None
         expect("counts" in given, "an array counts", arrays=sorted(given))
         scores = given["counts"]

@@ -141,6 +141,9 @@ def test_counts_that_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.npy").write_text("1 2 3")
     with pytest.raises(ValueError, match=r"^Expected arrays in [^\n]*text.npy, got [^\n]*$"):
         read_counts(tmp_path / "text.npy")
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "none.npz").read_bytes()[:40])
+    with pytest.raises(ValueError, match=r"^Expected arrays in [^\n]*cut.npz, got [^\n]*$"):
+        read_counts(tmp_path / "cut.npz")
     for name in ("counts.txt", "missing.npy", "missing.csv"):
         with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
             read_counts(tmp_path / name)
