@@ -46,6 +46,7 @@ class PendingRelease:
             return
         try:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.file.parent.chmod(0o700)  # one that was there, too
             with replacing(self.file, "w") as file:
                 os.fchmod(file.fileno(), 0o600)
                 json.dump({"token": self.token, "key": f"{self.key:x}", "counter": f"{self.counter:x}"}, file)

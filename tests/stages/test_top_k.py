@@ -109,6 +109,13 @@ def test_a_ledger_goes_by_any_name(tmp_path: Path) -> None:
     assert len(read_ledger(Path("ledger.sqlite")).entries) == 2
 
 
+def test_nobody_else_reads_the_seed_of_a_release_under_way() -> None:
+    Path("ledger.pending").mkdir(mode=0o755)
+    killed("_chosen")
+    (file,) = Path("ledger.pending").iterdir()
+    assert (file.parent.stat().st_mode | file.stat().st_mode) & 0o077 == 0
+
+
 def test_no_message_has_the_digest_of_private_data(tmp_path: Path) -> None:
     """The file of a release under way is named by one."""
     killed("_chosen")
