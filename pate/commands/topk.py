@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pate.commands.parsing import call
 from pate.histogram import HistogramFiles
-from pate.stages.top_k import TopKSettings, described, release_top_k
+from pate.stages.top_k import TopKSettings, release_top_k
+from pate.stages.top_k_statement import described
 
 
 def topk(
