@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import math
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -23,7 +25,7 @@ class Histogram:
         items: names of the d items. Where they are public, nothing about them may follow from who the users are. Where
             they are not, they are those that some user has, and the names and d are PRIVATE as the scores are.
         scores: ``[d]``, how often each was chosen, or any other score.
-        sensitivity: the most by which one user changes one score.
+        sensitivity: the most by which one user changes one score; all in one direction if the user is there or not.
         bound: in words, what one user may change.
         public: whether the list of items is public.
     """
@@ -47,7 +49,7 @@ def read_counts(path: Path, *, sensitivity: float = 1.0) -> Histogram:
     Args:
         path: a ``.csv`` with columns ``item`` and ``count``; a ``.npy`` of ``[d]`` numbers, whose items are named by
             their places 0..d-1; or a ``.npz`` with ``counts`` and, unless these are to be named so, ``items``.
-        sensitivity: the most by which one user changes one of them.
+        sensitivity: the most by which one user changes one of them; all in one direction if the user is there or not.
 
     Raises:
         ValueError: on a file that cannot be read so.
@@ -60,18 +62,24 @@ def read_counts(path: Path, *, sensitivity: float = 1.0) -> Histogram:
         expect(path.suffix in (".npy", ".npz"), "counts in a .csv, .npy or .npz", path=str(path))
         expect(path.is_file(), "a file of counts", path=str(path))
         try:
-            loaded = np.load(path, allow_pickle=False)
-            given = dict(loaded) if path.suffix == ".npz" else {"counts": loaded}
-        except (ValueError, OSError) as error:
+            # numpy leaves a file open that it cannot read
+            with path.open("rb") as file:
+                loaded = np.load(file, allow_pickle=False)
+                given = {"counts": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+        except (ValueError, OSError, EOFError, KeyError, BadZipFile, zlib.error) as error:
             raise ValueError(f"Expected arrays in {path}, got {error}") from None
         expect("counts" in given, "an array counts", arrays=sorted(given))
         scores = given["counts"]
         expect(scores.ndim == 1 and scores.dtype.kind in "iuf", "counts as [d] numbers", shape=scores.shape)
         expect(np.isfinite(scores).all(), "finite counts", counts="others")
         items = tuple(str(each) for each in given.get("items", range(scores.size)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = np.ptp(scores.astype(np.float64)) if scores.size else 0.0
+    expect(np.isfinite(spread), "counts whose differences are finite", counts="others")
     if scores.dtype.kind == "f" and (scores == np.rint(scores)).all() and np.abs(scores).max(initial=0) < 2**53:
         scores = scores.astype(np.int64)
-    each = f"every count by at most {sensitivity:g}"
+    # means, for one, move both ways as a user comes or goes: under ADD_REMOVE_TEACHER that is twice the window
+    each = f"every count by at most {sensitivity:g}, and all in one direction where a user is there or not"
     return Histogram(items, scores, sensitivity, f"{each}, as whoever brings the counts promises")
 
 
@@ -143,7 +151,8 @@ class HistogramFiles:
         max_items: with pairs, how many items of one user count, drawn at random for each; by default all of them.
         counts: in place of pairs, counts of items (PRIVATE): a .csv with columns item and count, a .npy, or a .npz with
             counts and items.
-        sensitivity: with counts, the most by which one user changes one of them; 1 unless given.
+        sensitivity: with counts, the most by which one user changes one of them, all in one direction if the user is
+            there or not; 1 unless given.
 
     Raises:
         ValueError: unless either pairs or counts are given, each with its own options.
@@ -198,7 +207,8 @@ def _rows(path: Path, first: str, second: str) -> Iterator[tuple[str, str]]:
     # what stands in a line is PRIVATE, the first one too if it is no header, and no message repeats it
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
+            # strict: a quote that is never closed would make all users after it one item
+            reader = csv.reader(file, strict=True)
             names = [name.strip() for name in next(reader, [])]
             wanted = f"columns {first} and {second} in the first line of {path}"
             expect({first, second} <= set(names), wanted, columns=f"{len(names)} others")
@@ -208,7 +218,7 @@ def _rows(path: Path, first: str, second: str) -> Iterator[tuple[str, str]]:
                     expect(len(row) == len(names), f"{len(names)} columns in line {reader.line_num}", columns=len(row))
                     yield row[places[0]].strip(), row[places[1]].strip()
     except (csv.Error, UnicodeDecodeError):
-        raise ValueError(f"Expected a .csv in UTF-8, got another in {path}") from None
+        raise ValueError(f"Expected a .csv in UTF-8 whose quotes are closed, got another in {path}") from None
 
 
 def _number(text: str, path: Path) -> float:

@@ -111,9 +111,12 @@ def test_pairs_that_are_refused(text: str, message: str, tmp_path: Path) -> None
 
 def test_what_cannot_be_read_is_not_repeated(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
-    for content in (b"user,item\nu,a\nu,caf\xe9\n", b"user,item\nu,a\nu," + 200_000 * b"z"):
+    broken = (b'user,item\nu,"a\nv,b\nw,b\n', b'user,item\nu,"a\nv,b\nw,b"c\n')
+    for content in (b"user,item\nu,a\nu,caf\xe9\n", b"user,item\nu,a\nu," + 200_000 * b"z", *broken):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"^Expected a \.csv in UTF-8, got another in [^\n]*pairs.csv$"):
+        with pytest.raises(
+            ValueError, match=r"^Expected a \.csv in UTF-8 whose[^\n]*, got another in [^\n]*pairs.csv$"
+        ):
             counted(path)
 
 
@@ -132,9 +135,15 @@ def test_counts_that_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "none.npz", other=np.zeros(2))
     with pytest.raises(ValueError, match=r"^Expected an array counts, got arrays=\['other'\]$"):
         read_counts(tmp_path / "none.npz")
+    np.save(tmp_path / "wide.npy", np.array([1.7e308, -1.7e308]))
+    with pytest.raises(ValueError, match=r"^Expected counts whose differences are finite, got counts='others'$"):
+        read_counts(tmp_path / "wide.npy")
     (tmp_path / "text.npy").write_text("1 2 3")
     with pytest.raises(ValueError, match=r"^Expected arrays in [^\n]*text.npy, got [^\n]*$"):
         read_counts(tmp_path / "text.npy")
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "none.npz").read_bytes()[:40])
+    with pytest.raises(ValueError, match=r"^Expected arrays in [^\n]*cut.npz, got [^\n]*$"):
+        read_counts(tmp_path / "cut.npz")
     for name in ("counts.txt", "missing.npy", "missing.csv"):
         with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
             read_counts(tmp_path / name)

@@ -117,6 +117,7 @@ class History:
         self.home: Path | None = None
         self._digests: list[str] = []
         self._names: list[str] = []  # of the events of each release
+        self._settled_by: dict[int, int] = {}  # the row that settled each release
         self._totals = Totals(DEFAULT_ORDERS)
 
     @property
@@ -134,6 +135,11 @@ class History:
         known = number and 1 <= release <= len(self.entries)
         expect(known, f"a release among the {len(self.entries)} of {where}", release=release)
         return self.entries[release - 1]
+
+    def settled_at(self, release: int) -> Head:
+        """Return where the ledger ended when ``release``, which is settled, was settled."""
+        row = self._settled_by[release]
+        return Head(row, self._digests[row - 1])
 
     def with_token(self, token: str | None) -> Entry | None:
         """Return the release that was reserved with ``token``; None without a token, or if no release has it."""
@@ -224,6 +230,7 @@ class History:
             self._expect_within(reserved, paid, entry.release)
             changes = [(reserved[0], -reserved[1]), *(each for each in paid if each[1])]
         self.entries[entry.release - 1] = _settled(entry, charges)
+        self._settled_by[entry.release] = len(self._digests) + 1
         return changes
 
     def _expect_within(self, reserved: tuple[str, int], paid: Sequence[tuple[str, int]], release: int) -> None:

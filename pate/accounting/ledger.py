@@ -133,7 +133,7 @@ class Ledger:
             realised: what it actually cost, as pairs ``(events, count)``. None for what was reserved.
 
         Returns:
-            Where the ledger ended then: at the row that settled it, unless it was settled before.
+            Where the ledger ended when the release was settled: at the row that settled it.
 
         Raises:
             ValueError: if nothing was reserved under this number, if ``realised`` costs more than what was reserved at
@@ -153,7 +153,7 @@ class Ledger:
             if entry.settled:
                 same = entry.realised == charges
                 expect(same, f"release {release} settled once", realised="another cost than before")
-                return self._history.head
+                return self._history.settled_at(entry.release)
             plain = None if charges is None else plain_charges(charges)
             self._append(connection, {"kind": "settle", "at": _now(), "release": entry.release, "realised": plain})
             return self._history.head

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pate.commands.parsing import call
 from pate.histogram import HistogramFiles
-from pate.stages.top_k import TopKSettings, described, release_top_k
+from pate.stages.top_k import TopKSettings, release_top_k
+from pate.stages.top_k_statement import described
 
 
 def topk(
@@ -29,13 +30,15 @@ def topk(
         settings: what is asked for.
         output: the .csv or .json that is written; the statement is beside it, in .privacy.json and .privacy.txt.
         ledger: ledger of the private data, one for all releases from them; by default a file beside the data,
-            pairs.ledger.sqlite for pairs.csv.
+            pairs.ledger.sqlite for pairs.csv (beside the file itself, where that is a link).
         max_epsilon: limit on all releases of the ledger together; the first one given is final.
 
     Raises:
         ValueError: on input out of range, before anything is spent.
     """
-    book = source.path.with_suffix(".ledger.sqlite") if ledger is None else ledger
+    # one budget for the data, whatever links to them there are
+    data = source.path.resolve() if source.path.is_symlink() else source.path
+    book = data.with_suffix(".ledger.sqlite") if ledger is None else ledger
     statement = release_top_k(source, settings, output=output, ledger=book, max_epsilon=max_epsilon)
     print(described(statement), end="")
     print(f"Release {statement['release']} of {book}: {output}, {output.with_suffix('.privacy.json')}")

@@ -59,9 +59,7 @@ def lock_run(root: Path, *, shared: bool = False) -> None:
             raise ValueError(f"Expected a run's folder that can be written, got {root} ({error.strerror})") from None
         print(f"No locks on the disk of {root}: see to it that no two commands write this run.", file=sys.stderr)
         return
-    os.ftruncate(descriptor, 0)
-    command = " ".join(["pate", *sys.argv[1:]])
-    os.write(descriptor, f"process {os.getpid()} ({shorten(command, _WIDTH, placeholder=' ...')})".encode())
+    _sign(descriptor)
     _held[key] = _Held(path, descriptor, shared, made_folder)
 
 
@@ -81,6 +79,32 @@ def locked(root: Path, *, shared: bool = False) -> Iterator[None]:
             _release(_held.pop(key))
 
 
+@contextmanager
+def locked_output(output: Path) -> Iterator[None]:
+    """Keep other processes from writing ``output``, or what differs from it in the suffix alone, until the block ends.
+
+    The lock is a hidden file beside it, which is deleted at the end.
+
+    Raises:
+        ValueError: if another process holds the lock, or the folder cannot be written.
+    """
+    path = output.with_name(f".{output.stem}{LOCK}")
+    try:
+        descriptor = _open(path, shared=False, wanted=f"an output that nobody else is writing, got {output}")
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise ValueError(f"Expected an output that can be written, got {output} ({error.strerror})") from None
+        print(f"No locks on the disk of {output}: see to it that no two commands write it.", file=sys.stderr)
+        yield
+        return
+    _sign(descriptor)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
 def release_locks() -> None:
     """Release the locks of this process and delete their files."""
     while _held:
@@ -97,11 +121,17 @@ def _release(held: _Held) -> None:
     os.close(held.descriptor)
 
 
-def _open(path: Path, *, shared: bool) -> int:
+def _sign(descriptor: int) -> None:
+    os.ftruncate(descriptor, 0)
+    command = " ".join(["pate", *sys.argv[1:]])
+    os.write(descriptor, f"process {os.getpid()} ({shorten(command, _WIDTH, placeholder=' ...')})".encode())
+
+
+def _open(path: Path, *, shared: bool, wanted: str | None = None) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            _take(descriptor, path, shared=shared)
+            _take(descriptor, path, shared=shared, wanted=wanted)
             # the previous holder may have deleted the file on release
             if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor
@@ -111,11 +141,10 @@ def _open(path: Path, *, shared: bool) -> int:
         os.close(descriptor)
 
 
-def _take(descriptor: int, path: Path, *, shared: bool) -> None:
+def _take(descriptor: int, path: Path, *, shared: bool, wanted: str | None = None) -> None:
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         who = path.read_text() if path.is_file() else ""
-        raise ValueError(
-            f"Expected a run that nobody else is writing, got {path.parent} in use by {who or 'another process'}"
-        ) from None
+        wanted = wanted or f"a run that nobody else is writing, got {path.parent}"
+        raise ValueError(f"Expected {wanted} in use by {who or 'another process'}") from None

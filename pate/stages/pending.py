@@ -46,6 +46,7 @@ class PendingRelease:
             return
         try:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.file.parent.chmod(0o700)  # one that was there, too
             with replacing(self.file, "w") as file:
                 os.fchmod(file.fileno(), 0o600)
                 json.dump({"token": self.token, "key": f"{self.key:x}", "counter": f"{self.counter:x}"}, file)
@@ -56,7 +57,9 @@ class PendingRelease:
             finally:
                 os.close(folder)
         except OSError as error:
-            raise ValueError(f"Expected a place that can be written to, got {self.file} ({error})") from None
+            # the name of the file is a digest of PRIVATE data
+            wanted = f"a folder for releases under way, got {self.file.parent}"
+            raise ValueError(f"Expected {wanted} ({error.strerror})") from None
 
 
 def pending_release(folder: Path, asked: str, seed: tuple[int, int]) -> PendingRelease:
@@ -97,8 +100,8 @@ def _read(file: Path) -> PendingRelease:
         expect(isinstance(token, str) and token, "a token", token=type(token).__name__)
         expect(0 <= key < 2**128 and 0 <= counter < 2**256, "a key of 128 bits and a counter of 256", found="others")
     except (ValueError, KeyError, TypeError):
-        # what is in it is not to be printed
-        again = "Delete it, and the same command makes a new release, which costs again"
+        # what is in it is not to be printed, nor its name, a digest of PRIVATE data
+        again = "Delete its folder, and the same command makes a new release, which costs again"
         requirement = f"what a command that was killed left. {again}"
-        raise ValueError(f"Expected {requirement}, got damaged={str(file)!r}") from None
+        raise ValueError(f"Expected {requirement}, got damaged files in {file.parent}") from None
     return PendingRelease(file, token, key, counter)

@@ -17,8 +17,8 @@ import numpy as np
 from pate.accounting.budget import Budget
 from pate.accounting.calibration import Target, calibrate_scale
 from pate.accounting.charges import account
-from pate.accounting.figures import epsilon_text, exact_text
 from pate.accounting.ledger import Ledger, read_ledger
+from pate.accounting.log import Head
 from pate.accounting.relation import NeighboringRelation
 from pate.histogram import Histogram, HistogramFiles
 from pate.mechanisms.base import TopKMechanism
@@ -28,8 +28,10 @@ from pate.mechanisms.limited_domain import LimitedDomain
 from pate.mechanisms.noise import draw_seed, private_generator, seeded_generator
 from pate.mechanisms.peeling import GumbelPeeling, PermuteAndFlipPeeling
 from pate.mechanisms.success import gap_for_top_k
-from pate.runs.files import code_version, digest, write_json, write_text
+from pate.runs.files import code_version, digest, naming_output, write_json, write_text
+from pate.runs.locks import locked_output
 from pate.stages.pending import PendingRelease, pending_release
+from pate.stages.top_k_statement import described
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 from pate.version import __version__
 
@@ -213,24 +215,31 @@ def release_top_k(
     expect(output.suffix in (".csv", ".json"), "an output that is a .csv or a .json", output=str(output))
     folder = output.absolute().parent
     expect(folder.is_dir() and os.access(folder, os.W_OK), "a folder that can be written to", output=str(output))
+    with locked_output(output.resolve()):
+        return _release(source, settings, output, ledger, max_epsilon)
+
+
+def _release(
+    source: HistogramFiles, settings: TopKSettings, output: Path, ledger: Path, max_epsilon: float | None
+) -> dict[str, Any]:
+    """Make a release, or go on with it, while nobody else writes the output; return the statement."""
     asked = _digest_of(source, settings, output, max_epsilon)
-    pending = pending_release(ledger.absolute().with_suffix(".pending"), asked, draw_seed())
-    statement_file = output.with_suffix(".privacy.json")
-    for path in (output, statement_file):
-        # of a call that was killed they are its own
-        new = pending.file.is_file() or not path.exists()
-        expect(new, "another output, because every release is paid for", existing=str(path))
+    pending = pending_release(ledger.resolve().with_suffix(".pending"), asked, draw_seed())
+    begun = pending.file.is_file()
+    _expect_new(output, ledger, pending.token if begun else None)
     generator = private_generator((pending.key, pending.counter))
     if settings.noise_seed is not None:
         generator = seeded_generator(settings.noise_seed)
     histogram = source.read(generator)
+    # its noise belongs to the files that were asked for
+    same = _digest_of(source, settings, output, max_epsilon) == asked
+    expect(same, "files that nobody writes while they are read", changed=str(source.path))
     mechanism = settings.mechanism_for(histogram)
     budget = None
     if max_epsilon is not None:
         budget = Budget(max_epsilon=max_epsilon, delta=settings.delta, neighboring_relation=settings.relation)
     book = Ledger(ledger, home=ledger.resolve())
     events = mechanism.events()
-    begun = pending.file.is_file()
     pending.write()
     try:
         release = book.reserve(
@@ -281,15 +290,35 @@ def release_top_k(
         "release": release,
         "versions": {"pate": __version__, "numpy": np.__version__},
     }
-    write_json(statement_file, statement)
-    write_text(output.with_suffix(".privacy.txt"), described(statement))
-    # last, so that no list is anywhere without its statement
-    if output.suffix == ".csv":
-        write_text(output, _table(items, ordered))
-    else:
-        write_json(output, {"items": items, "ordered": ordered})
+    with naming_output(output):
+        write_json(output.with_suffix(".privacy.json"), statement)
+        write_text(output.with_suffix(".privacy.txt"), described(statement))
+        # last, so that no list is anywhere without its statement
+        if output.suffix == ".csv":
+            write_text(output, _table(items, ordered))
+        else:
+            write_json(output, {"items": items, "ordered": ordered})
     _destroy(pending)
     return statement
+
+
+def _expect_new(output: Path, ledger: Path, token: str | None) -> None:
+    """Raise ``ValueError`` if there are outputs, unless a call that was killed left them, whose ``token`` is given.
+
+    Such a call writes its statement first, and that names a release and a row of the ledger.
+    """
+    statement_file = output.with_suffix(".privacy.json")
+    existing = [path for path in (output, statement_file, output.with_suffix(".privacy.txt")) if path.exists()]
+    own = False
+    if existing and token is not None and ledger.is_file():
+        book = read_ledger(ledger)
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            left = json.loads(statement_file.read_text(encoding="utf-8"))
+            head = Head(left["ledger"]["rows"], left["ledger"]["digest"])
+            release = next((entry.release for entry in book.entries if entry.token == token), None)
+            own = release is not None and release == left["release"] and book.follows(head)
+    there = ", ".join(map(str, existing))
+    expect(own or not existing, "another output, because every release is paid for", existing=there)
 
 
 def _digest_of(source: HistogramFiles, settings: TopKSettings, output: Path, max_epsilon: float | None) -> str:
@@ -321,42 +350,6 @@ def _chosen(
     else:
         chosen = mechanism.choose_unknown(histogram.scores, generator=generator)
     return [histogram.items[i] for i in chosen.tolist()]
-
-
-def described(statement: Mapping[str, Any]) -> str:
-    """Return the statement of a top k as readable text."""
-    lines = [] if statement["private"] else ["NOT PRIVATE: the noise of at least one release has a fixed seed.", ""]
-    mechanism, releases = statement["mechanism"], statement["ledger"]["releases"]
-    parameters = ", ".join(f"{name}={value}" for name, value in mechanism.items() if name != "class")
-    form = "in order" if statement["ordered"] else "as a set"
-    of = "the items that users have," if statement["num_items"] is None else f"{statement['num_items']:,} items"
-    short = mechanism["class"] == LimitedDomain.__name__
-    lines += [f"The top {mechanism['k']} of {of} {form}{', or fewer' * short}, by"]
-    lines += [f"    {mechanism['class']}({parameters})."]
-    first = statement["neighbors"]
-    for _, found in sorted(statement["guarantees"].items(), key=lambda each: each[0] != first):
-        epsilon, delta = epsilon_text(found["this_release"]["epsilon"], 4), exact_text(found["this_release"]["delta"])
-        lines.append(f"epsilon = {epsilon} at delta = {delta} where {found['neighbors']}.")
-        if releases > 1:
-            together = epsilon_text(found["all_releases"]["epsilon"], 4)
-            lines.append(f"    All {releases} releases of the ledger together: epsilon = {together}.")
-    if statement["max_epsilon"] is not None:
-        lines.append(f"The ledger admits releases up to epsilon = {exact_text(statement['max_epsilon'])} in all.")
-    gap = statement["gap"]
-    lines.append(
-        f"Where the k-th count is {gap['counts']:.4g} ahead of the next one, these are the true top {mechanism['k']}"
-        f" with probability {gap['probability']:g} or more."
-    )
-    if short:
-        lines.append("The list ends where a noisy threshold comes first: its length is paid for as its items are.")
-    if statement["num_items"] is None:
-        lines.append(
-            "The list of all items is private: nothing is told of it but the items that are named, and items that one"
-            f" user alone has are among them with probability {exact_text(mechanism['delta'])} at most."
-        )
-    else:
-        lines.append("The list of all items is taken to be public: it must not follow from who the users are.")
-    return "\n".join(lines) + "\n"
 
 
 def _table(items: list[str], ordered: bool) -> str:

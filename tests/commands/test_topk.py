@@ -181,6 +181,14 @@ def test_errors_say_nothing_of_items_that_are_not_public(
     assert not any(word in errors[0] for word in ("lair", "word", "500", "40"))
 
 
+def test_a_link_to_the_data_leads_to_their_ledger(checkins: Path) -> None:
+    (checkins / "links").mkdir()
+    Path("links/others.csv").symlink_to(checkins / "checkins.csv")
+    assert topk() == 0 and topk("--pairs", "links/others.csv", output="second.csv") == 0
+    assert len(read_ledger(Path("checkins.ledger.sqlite")).entries) == 2
+    assert [path.name for path in Path("links").iterdir()] == ["others.csv"]
+
+
 def test_what_the_page_says_of_gaps() -> None:
     found = []
     for mechanism, public in (("limited_domain", False), ("peeling", True)):
@@ -213,6 +221,10 @@ def test_counts_need_no_pairs(checkins: Path) -> None:
     assert found["mechanism"]["sensitivity"] == 0.01 and found["neighbors"] == "replace"
     assert found["guarantees"]["replace"]["this_release"]["epsilon"] == pytest.approx(1, rel=1e-5)
     assert "promises" in found["guarantees"]["replace"]["neighbors"]
+    # means move both ways as a user comes or goes, and are not covered by the narrow window
+    assert "and all in one direction where a user is there or not" in found["guarantees"]["add_remove"]["neighbors"]
+    release = ["ledger", "verify", "--ledger", "counts.ledger.sqlite", "--statement", "top.privacy.json"]
+    assert cli.main(release) == 0
 
 
 @pytest.mark.parametrize("mechanism", ["peeling", "permute_and_flip", "canonical", "joint"])

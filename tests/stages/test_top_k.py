@@ -1,0 +1,132 @@
+"""A top k that is asked for twice: after it was killed, at the same time, or where others wrote meanwhile."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pate.accounting.ledger import read_ledger
+from pate.histogram import HistogramFiles
+from pate.runs.locks import locked_output
+from pate.stages import top_k
+from pate.stages.top_k import TopKSettings, release_top_k
+from pate.stages.top_k_verification import verify_top_k
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pairs.csv").write_text("user,item\n" + "".join(f"u{i},{item}\n" for item in "abcdef" for i in range(9)))
+    Path("items.txt").write_text("\n".join("abcdef"))
+
+
+def release(output: str, k: int = 3, ledger: str = "ledger.sqlite") -> dict[str, Any]:
+    """The noise is large: two draws hardly ever agree."""
+    source = HistogramFiles(pairs=Path("pairs.csv"), items=Path("items.txt"))
+    return release_top_k(source, TopKSettings(k=k, scale=1e3), output=Path(output), ledger=Path(ledger))
+
+
+def killed(at: str, output: str = "top.csv") -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(top_k, at, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            release(output)
+
+
+def left(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in sorted(folder.glob("top.*"))}
+
+
+@pytest.mark.parametrize("output", ["top.csv", "top.json"])
+@pytest.mark.parametrize("ledger", ["ledger.sqlite", "another.sqlite"])
+def test_what_another_release_wrote_meanwhile_is_kept(output: str, ledger: str, tmp_path: Path) -> None:
+    """A .csv and a .json of one name have one statement."""
+    killed("_chosen")
+    assert not left(tmp_path)
+    release(output, k=5, ledger=ledger)
+    before = left(tmp_path)
+    with pytest.raises(ValueError, match=r"^Expected another output, because every release is paid for, got existing="):
+        release("top.csv")
+    assert left(tmp_path) == before
+    for path in tmp_path.glob("top.*"):
+        path.unlink()
+    # it is paid for already
+    release("top.csv")
+    assert len(read_ledger(Path("ledger.sqlite")).entries) == (2 if ledger == "ledger.sqlite" else 1)
+
+
+def test_a_statement_in_words_is_not_overwritten(tmp_path: Path) -> None:
+    Path("top.privacy.txt").write_text("of a list that was moved")
+    with pytest.raises(ValueError, match=r"^Expected another output[^\n]*got existing='top.privacy.txt'$"):
+        release("top.csv")
+    assert not Path("ledger.sqlite").exists()
+
+
+def test_a_statement_ends_where_its_release_was_settled_though_it_was_killed() -> None:
+    killed("write_json")
+    release("other.csv")
+    found = release("top.csv")
+    assert found["release"] == 1 and found["ledger"]["releases"] == 1
+    assert verify_top_k(json.loads(Path("top.privacy.json").read_text()), Path("ledger.sqlite")) == 1
+
+
+def test_two_at_once_do_not_both_pay(tmp_path: Path) -> None:
+    with (
+        locked_output(tmp_path / "top.json"),
+        pytest.raises(ValueError, match=r"^Expected an output that nobody else is writing, got [^\n]*top.csv in use"),
+    ):
+        release("top.csv")
+    assert not Path("ledger.sqlite").exists() and not Path("ledger.pending").exists()
+    release("top.csv")
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_files_that_change_while_they_are_read_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The noise of what was asked for is not that of something else."""
+    real = HistogramFiles.read
+
+    def changed(source: HistogramFiles, generator: Any) -> Any:
+        with Path("pairs.csv").open("a") as file:
+            file.write("u9,f\n")
+        return real(source, generator)
+
+    monkeypatch.setattr(HistogramFiles, "read", changed)
+    with pytest.raises(ValueError, match=r"^Expected files that nobody writes while they are read, got changed="):
+        release("top.csv")
+    assert not Path("ledger.sqlite").exists()
+
+
+def test_a_ledger_goes_by_any_name(tmp_path: Path) -> None:
+    release("first.csv")
+    Path("link.sqlite").symlink_to("ledger.sqlite")
+    killed("_chosen")
+    release("top.csv", ledger="link.sqlite")
+    assert len(read_ledger(Path("ledger.sqlite")).entries) == 2
+
+
+def test_nobody_else_reads_the_seed_of_a_release_under_way() -> None:
+    Path("ledger.pending").mkdir(mode=0o755)
+    killed("_chosen")
+    (file,) = Path("ledger.pending").iterdir()
+    assert (file.parent.stat().st_mode | file.stat().st_mode) & 0o077 == 0
+
+
+def test_no_message_has_the_digest_of_private_data(tmp_path: Path) -> None:
+    """The file of a release under way is named by one."""
+    killed("_chosen")
+    (file,) = Path("ledger.pending").iterdir()
+    file.write_text("{")
+    with pytest.raises(ValueError, match=r"^Expected what [^\n]* got damaged files in [^\n]*ledger.pending$") as raised:
+        release("top.csv")
+    assert file.stem not in str(raised.value)
+    file.unlink()
+    file.parent.rmdir()
+    Path("ledger.pending").write_text("in the way")
+    with pytest.raises(ValueError, match=r"^Expected a folder for releases under way, got ") as raised:
+        release("top.csv")
+    assert file.stem not in str(raised.value) and str(raised.value).endswith(f"ledger.pending ({os.strerror(17)})")
