@@ -62,6 +62,12 @@ class _TestedGap(ScoreMechanism[Released_co]):
         known = get_args(TestedBy)
         expect(self.test_noise in known, f"test_noise among {known}", test_noise=self.test_noise)
         _ = self.choice, self.test  # both check their parameters
+        if not self.whole:
+            # gaps of real scores are rounded to 2^-53 of the bound, by which they move more than the event knows
+            scale = min(getattr(self, name) for name in self.noise_parameters)
+            expect(
+                self.num_teachers <= 2**32 * scale, f"num_teachers <= {2**32 * scale}", num_teachers=self.num_teachers
+            )
 
     @cached_property
     def choice(self) -> GapChoice:
@@ -146,8 +152,9 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
 
     Raises:
         ValueError: on a scale or deviation that is not positive, ``delta_test`` outside (0, 1), a ``shift`` or
-            ``sensitivity`` that is not positive, or no integer though ``whole``, an unknown noise, a regulariser or
-            ``kbar`` that `GapChoice` refuses, or one label without the empty and the full set.
+            ``sensitivity`` that is not positive, or no integer though ``whole``, more than 2^32 scales of noise within
+            ``num_teachers`` if not, an unknown noise, a regulariser or ``kbar`` that `GapChoice` refuses, or one label
+            without the empty and the full set.
     """
 
     regularizer: tuple[float, ...] | None = None
@@ -239,8 +246,8 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
 
     Raises:
         ValueError: on noise that is not positive, ``delta_test`` outside (0, 1), a ``shift`` or ``sensitivity`` that is
-            not positive, or no integer though ``whole``, ``k`` outside 1..C, ``pull < 0``, an unknown noise, or one
-            label without the empty and the full set.
+            not positive, or no integer though ``whole``, more than 2^32 scales of noise within ``num_teachers`` if not,
+            ``k`` outside 1..C, ``pull < 0``, an unknown noise, or one label without the empty and the full set.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test", "scale_peel")

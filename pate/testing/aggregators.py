@@ -21,18 +21,20 @@ from numpy.typing import NDArray
 from scipy.stats import kstest
 
 from pate.accounting.calibration import Target, epsilon_of
+from pate.accounting.cost import Cost
 from pate.accounting.events import Event, GaussianEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, Outlook, Release
 from pate.testing.contract import (
     Contract,
     assert_drawn_by_law,
+    assert_gaussian,
     assert_noise_matters,
     assert_paid,
     assert_refused,
     assert_tight,
 )
-from pate.testing.laws import ORDERS, RELATIONS, chi_square_p_value, renyi_divergence, unpaid_loss
+from pate.testing.laws import ORDERS, RELATIONS, beyond_gaussian, chi_square_p_value, renyi_divergence, unpaid_loss
 from pate.typing import IntArray
 from pate.votes import Panel, Votes
 
@@ -173,6 +175,16 @@ class AggregatorContract(Contract):
         unpaid = self.unpaid(made_for, asked, lambda tier: tier)
         assert unpaid <= 1e-9, f"Expected each tier to pay for what it tells, got {unpaid:.3g} too little"
 
+    @pytest.mark.parametrize("asked", RELATIONS)
+    @pytest.mark.parametrize("made_for", RELATIONS)
+    def test_realised_gaussians_cover_all_neighbors(
+        self, made_for: NeighboringRelation, asked: NeighboringRelation
+    ) -> None:
+        """A Gaussian filter holds too, where events have a ``mu``: one adversary who spends what is left is refuted."""
+        first, second, charged = self._charged(made_for, asked, lambda tier: tier)
+        mu_squared, delta0 = (np.array([getattr(each, name) for each in charged]) for name in ("mu_squared", "delta0"))
+        assert_gaussian(beyond_gaussian(first, second, mu_squared, delta0), self.event(made_for, asked))
+
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_more_noise_never_costs_more(self, relation: NeighboringRelation) -> None:
         """Twice the noise lowers the curve at some order and raises it at none."""
@@ -303,13 +315,19 @@ class AggregatorContract(Contract):
         It is the largest `unpaid_loss` over orders and pairs of neighbors, with the curve and the delta0 that each
         outcome is charged; at most 0 if enough is paid.
         """
+        first, second, charged_for = self._charged(made_for, asked, charged)
+        rdp, delta0 = (np.array([getattr(each, name) for each in charged_for]) for name in ("rdp", "delta0"))
+        return float(unpaid_loss(first, second, rdp, delta0).max())
+
+    def _charged(
+        self, made_for: NeighboringRelation, asked: NeighboringRelation, charged: Callable[[int], int]
+    ) -> tuple[Array, Array, list[Cost]]:
+        """Return the laws of all pairs of neighbors, ``[N, M]`` each, and what each of their M outcomes is charged."""
         first, second, outcomes, _ = _pairs(self._contract(), made_for, asked)
         aggregator = self.make(made_for)
-        tiers = sorted({outcome[-1] for outcome in outcomes})
+        tiers = {outcome[-1] for outcome in outcomes}
         costs = {tier: aggregator.event(self.panel, asked, charged(tier)).cost(ORDERS) for tier in tiers}
-        paid = [costs[outcome[-1]] for outcome in outcomes]
-        rdp, delta0 = np.array([each.rdp for each in paid]), np.array([each.delta0 for each in paid])
-        return float(unpaid_loss(first, second, rdp, delta0).max())
+        return first, second, [costs[outcome[-1]] for outcome in outcomes]
 
     def _contract(self) -> _Checked:
         return type(self)

@@ -54,6 +54,13 @@ def assert_paid(worst: FloatArray, rdp: FloatArray, event: object, tolerance: fl
     )
 
 
+def assert_gaussian(beyond: float, event: object, tolerance: float = 0.0) -> None:
+    """Assert that no neighbors differ by more than the Gaussian of the event's ``mu`` says, but for its delta0."""
+    assert beyond <= tolerance + 1e-11, (
+        f"Expected an event whose mu covers all neighbors, got {event}: some differ with a delta {beyond:.3g} too large"
+    )
+
+
 def assert_tight(worst: FloatArray, rdp: FloatArray, loose_because: str) -> None:
     """Assert that some divergence comes within 10% of the curve, at some order, unless it is said why none does."""
     reached = float((worst / rdp).max())

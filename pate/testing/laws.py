@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
+from scipy.special import ndtr
 from scipy.stats import chi2
 
 from pate.accounting.cost import DEFAULT_ORDERS
+from pate.accounting.gaussian import gaussian_delta
 from pate.accounting.relation import NeighboringRelation
 from pate.typing import FloatArray, IntArray
 
 _TURNS = 1000  # in which two laws are cut down, until nothing is won any more
 _FAR = 600.0  # charges further apart are as good as this far, within the range of floats
+_ROUNDING = 1e-12  # above what sums of probabilities lose, and far below a delta0: what is less is not told from 0
 
 ORDERS: FloatArray = np.concatenate((DEFAULT_ORDERS[::12], DEFAULT_ORDERS[-1:]))
 """The Renyi orders at which divergences are compared with curves."""
@@ -48,9 +52,10 @@ def renyi_divergence(p: FloatArray, q: FloatArray, delta0: float = 0.0) -> Float
     """
     hopeless = np.zeros(len(p), dtype=np.bool_)
     if delta0 > 0:
+        whole_p, whole_q = p.sum(axis=1, keepdims=True), q.sum(axis=1, keepdims=True)
         p, q = clip_excess(p, q, delta0), clip_excess(q, p, delta0)
         left_p, left_q = p.sum(axis=1, keepdims=True), q.sum(axis=1, keepdims=True)
-        hopeless = np.minimum(left_p, left_q)[:, 0] < 1 - delta0 - 1e-9
+        hopeless = np.minimum(left_p - whole_p, left_q - whole_q)[:, 0] < -delta0 - _ROUNDING
         p, q = p / left_p, q / left_q
     with np.errstate(divide="ignore", invalid="ignore"):
         log_p, log_q = np.log(p), np.log(q)
@@ -74,6 +79,33 @@ def clip_excess(p: FloatArray, q: FloatArray, delta0: float) -> FloatArray:
     return np.minimum(p, high[:, None] * q)
 
 
+def beyond_gaussian(p: FloatArray, q: FloatArray, mu_squared: FloatArray, delta0: FloatArray) -> float:
+    """Return by how much a filter that counts squares of mu is exceeded, between rows of p and of q ``[n, m]``.
+
+    An outcome is charged ``mu_squared`` ``[m]`` and ``delta0`` ``[m]``. An adversary spends on Gaussian noise what the
+    outcome leaves of bounds on their sums, which are the charges of the dearest one. The result is the largest
+    ``P(S) - e^epsilon Q(S)`` beyond ``delta0 + (1 - delta0) delta(epsilon)`` of these bounds; at most 0 if all p and q
+    come, but for delta0, from a Gaussian of the mu charged, by processing. Minus infinity if some outcome names no mu.
+    """
+    most, failing = float(mu_squared.max()), float(delta0.max())
+    if math.isinf(most):
+        return -math.inf
+    fails = (failing - delta0) / (1 - delta0)
+    mu, left, excess = math.sqrt(most), np.sqrt(most - mu_squared), []
+    for epsilon in np.maximum(most / 2 + mu * np.linspace(-2, 2, 5), 0).tolist():
+        told = (fails * p + (1 - fails) * _gaussian_excess(p, math.exp(min(epsilon, _FAR)) * q, left)).sum(axis=1)
+        excess.append(float(told.max()) - failing - (1 - failing) * gaussian_delta(epsilon, mu))
+    return max(excess)
+
+
+def _gaussian_excess(p: FloatArray, q: FloatArray, mu: FloatArray) -> FloatArray:
+    """Return the largest ``p N(mu, 1)(S) - q N(0, 1)(S)`` over all sets S."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        loss = np.log(p / q)
+        after = p * ndtr(mu / 2 + loss / mu) - q * ndtr(loss / mu - mu / 2)
+    return np.where((p > 0) & (q > 0) & (mu > 0), after, np.maximum(p - q, 0))
+
+
 def unpaid_loss(p: FloatArray, q: FloatArray, paid: FloatArray, delta0: FloatArray) -> FloatArray:
     """Return what rows of p tell of rows of q, ``[n, m]`` each, beyond what is paid for each outcome: ``[n, ORDERS]``.
 
@@ -86,6 +118,7 @@ def unpaid_loss(p: FloatArray, q: FloatArray, paid: FloatArray, delta0: FloatArr
     or where ``(p'/q')^a exp(-(a - 1) paid)`` is least; in turns this leads to the least value.
     """
     most_p, most_q = p / (1 - delta0), q / (1 - delta0)
+    enough = np.minimum(1, p.sum(axis=1)) - _ROUNDING
     found = np.empty((len(p), len(ORDERS)))
     for i, (order, charge) in enumerate(zip(ORDERS.tolist(), paid.T, strict=True)):
         dear = np.exp(np.maximum(charge - charge.max(), -_FAR))
@@ -96,7 +129,7 @@ def unpaid_loss(p: FloatArray, q: FloatArray, paid: FloatArray, delta0: FloatArr
             p_left = _filled(most_p[left], q_left * dear)
             q_left = _filled(most_q[left], p_left * cheap)
             told = _log_moment(p_left, q_left, order, charge) / (order - 1)
-            lower = np.where(p_left.sum(axis=1) < 1 - 1e-9, np.inf, told)
+            lower = np.where(p_left.sum(axis=1) < enough[left], np.inf, told)
             falls = lower < value[left] - 1e-12
             value[left] = np.minimum(value[left], lower)
             more = falls & (lower > 0)

@@ -16,11 +16,12 @@ from pate.mechanisms.noise import seeded_generator
 from pate.testing.contract import (
     Contract,
     assert_drawn_by_law,
+    assert_gaussian,
     assert_noise_matters,
     assert_paid,
     assert_tight,
 )
-from pate.testing.laws import ORDERS, RELATIONS, chi_square_p_value, neighbors, renyi_divergence
+from pate.testing.laws import ORDERS, RELATIONS, beyond_gaussian, chi_square_p_value, neighbors, renyi_divergence
 from pate.typing import FloatArray, IntArray
 
 Outcome = tuple[int, ...]
@@ -99,6 +100,15 @@ class MechanismContract(Contract):
         assert_paid(self.worst_divergence(relation), event.cost(ORDERS).rdp, event, self.tolerance)
 
     @pytest.mark.parametrize("relation", RELATIONS)
+    def test_gaussian_of_the_event_covers_all_neighbors(self, relation: NeighboringRelation) -> None:
+        """No pair of neighbors exceeds the Gaussian trade-off of the event's ``mu``, where it has one."""
+        event = self.make(relation).event(relation)
+        first, second, laws = _pairs(type(self), relation)
+        _, log_survival, mu_squared = event.cost(ORDERS)
+        charges = np.full(laws.shape[1], mu_squared), np.full(laws.shape[1], -np.expm1(log_survival))
+        assert_gaussian(beyond_gaussian(laws[first], laws[second], *charges), event, self.tolerance)
+
+    @pytest.mark.parametrize("relation", RELATIONS)
     def test_curve_is_tight_unless_said_otherwise(self, relation: NeighboringRelation) -> None:
         """Some pair of neighbors comes within 10% of the curve, exactly if `loose_because` is empty."""
         rdp = self.make(relation).event(relation).cost(ORDERS).rdp
@@ -170,16 +180,24 @@ def _laws(contract: Callable[[], MechanismContract], mechanism: Mechanism[Any]) 
 
 
 @cache
-def _worst_divergence(contract: Callable[[], MechanismContract], relation: NeighboringRelation) -> FloatArray:
+def _pairs(
+    contract: Callable[[], MechanismContract], relation: NeighboringRelation
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return the different pairs of neighbors, as rows of the laws of all counts, and these laws ``[n, m]``."""
     checked = contract()
-    mechanism = checked.make(relation)
-    counts, laws = _laws(contract, mechanism)
+    counts, laws = _laws(contract, checked.make(relation))
     shape = (checked.max_count + 1,) * checked.num_items
     first, second = neighbors(counts, relation, shape, max_move=checked.max_move)
     # many counts have one law, and many neighbors the laws of others
     with np.errstate(divide="ignore"):
         _, kept, of = np.unique(np.log(laws).round(12), axis=0, return_index=True, return_inverse=True)
     first, second = kept[np.unique(np.column_stack((of[first], of[second])), axis=0)].T
-    delta0 = mechanism.event(relation).cost(ORDERS).delta0
+    return first, second, laws
+
+
+@cache
+def _worst_divergence(contract: Callable[[], MechanismContract], relation: NeighboringRelation) -> FloatArray:
+    first, second, laws = _pairs(contract, relation)
+    delta0 = contract().make(relation).event(relation).cost(ORDERS).delta0
     worst: FloatArray = renyi_divergence(laws[first], laws[second], delta0).max(axis=0)
     return worst

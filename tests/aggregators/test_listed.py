@@ -198,18 +198,21 @@ class TestTopStableTopKByPeelingAlone(TestTopStableTopKWithFallback):
 
 @dataclass(frozen=True, kw_only=True)
 class _SettlesNoFailure(TopStableTopK):
-    """Settles the rounds that were run, and forgets that an unstable set may have passed."""
+    """Settles the rounds that were run, and forgets with them that an unstable set may have passed.
+
+    They are run where none passed: their outcomes are those that may be told in its place, and have to pay for it.
+    """
 
     def event(self, panel: Panel, relation: Relation | None = None, tier: int | None = None) -> Event:
         found = super().event(panel, relation, tier)
         assert isinstance(found, ComposedEvent)
-        kept = tuple(part for part in found.events if tier is None or not isinstance(part, FailureEvent))
+        kept = tuple(part for part in found.events if not tier or not isinstance(part, FailureEvent))
         return ComposedEvent(events=kept)
 
 
 @pytest.mark.parametrize("relation", Relation)
 def test_a_failure_that_is_reserved_and_not_settled_is_refuted(relation: Relation) -> None:
-    class Forgetful(TestTopStableTopK):
+    class Forgetful(TestTopStableTopKWithFallback):
         def make(self, relation: Relation) -> Aggregator:
             return _SettlesNoFailure(**vars(self.made(relation)))
 

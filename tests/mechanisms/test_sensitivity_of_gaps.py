@@ -226,3 +226,17 @@ def test_scores_that_are_refused() -> None:
         with pytest.raises(ValueError) as caught:
             mechanism(given, generator=m.seeded_generator(0))
         assert str(caught.value) == message
+
+
+def test_a_bound_that_rounds_gaps_is_refused() -> None:
+    """At 2^50 a move of one sensitivity may turn a gap by 122 of them, and the choice with it."""
+    given: dict[str, Any] = STABLE | {"scale_gap": 1e-3, "sigma_test": 1e-3, "shift": 1e-3, "sensitivity": 1e-3}
+    gaps = [m.sort_counts([h], upper=2.0**50, whole=False).gaps[0] for h in (0.062, 0.063)]
+    assert gaps[0] - gaps[1] > 100 * given["sensitivity"]
+    m.StableTopKMechanism(**given | {"num_teachers": 2.0**22})
+    with pytest.raises(ValueError, match=r"^Expected num_teachers <= 4294967\.296, got num_teachers=8388608\.0$"):
+        m.StableTopKMechanism(**given | {"num_teachers": 2.0**23})
+    with pytest.raises(ValueError, match=r"^Expected num_teachers <= 4294967\.296, "):
+        m.FixedTopKMechanism(k=2, pull=1.0, scale_peel=1e-3, **STABLE | {"num_teachers": 2.0**23})
+    with pytest.raises(ValueError, match=r"^Expected upper > 0, got upper=0\.0$"):
+        m.sort_counts([0.0], upper=0.0, whole=False)

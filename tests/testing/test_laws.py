@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.special import ndtr
 
-from pate.testing.laws import ORDERS, clip_excess, renyi_divergence, unpaid_loss
+from pate.testing.laws import ORDERS, beyond_gaussian, clip_excess, renyi_divergence, unpaid_loss
 from pate.typing import FloatArray
 
 
@@ -59,3 +60,46 @@ def test_an_outcome_pays_with_its_own_delta() -> None:
     free = np.full((3, ORDERS.size), 0.05)
     for delta0, owed in (([0.02] * 3, False), ([0.02, 0.0, 0.0], True), ([0.0, 0.02, 0.02], False), ([0.0] * 3, True)):
         assert np.isinf(unpaid_loss(p, q, free, np.array(delta0)).max()) == owed
+
+
+@pytest.mark.parametrize("rare", [1e-9, 5e-11])
+def test_a_rare_outcome_is_not_free(rare: float) -> None:
+    """A failure of one in a billion, the delta of many a test of gaps, is seen if nobody pays for it."""
+    p, q = np.array([[rare, 0.5, 0.5 - rare]]), np.array([[0.0, 0.5, 0.5]])
+    assert np.isinf(unpaid_loss(p, q, np.ones((3, ORDERS.size)), np.zeros(3))).all()
+    assert unpaid_loss(p, q, np.ones((3, ORDERS.size)), np.full(3, rare)).max() <= 0
+    assert np.isinf(renyi_divergence(p, q, rare / 2)).all()
+    assert np.isfinite(renyi_divergence(p, q, rare)).all()
+
+
+def test_a_gaussian_may_cover_the_curve_and_not_the_law() -> None:
+    """Of a bit the Renyi curve asks for less noise than its trade-off, on which epsilon of Gaussian noise rests."""
+    p, q = np.array([[ndtr(0.5), ndtr(-0.5)]]), np.array([[ndtr(-0.5), ndtr(0.5)]])
+    by_curve = float((2 * renyi_divergence(p, q) / ORDERS).max())
+    found = [beyond_gaussian(p, q, np.full(2, mu_squared), np.zeros(2)) for mu_squared in (1.0, 0.96, by_curve)]
+    assert abs(found[0]) < 1e-12
+    assert found[1] > 1e-3
+    assert by_curve < 0.7 and found[2] > 0.03
+
+
+def test_a_cheap_tier_that_only_its_curve_covers() -> None:
+    """What is reserved covers the bit and each tier pays its curve, but the rest of a bound on mu reveals more."""
+    p, q = (np.array([[*(0.999 * ndtr([x, -x])), 0.001]]) for x in (0.5, -0.5))
+    by_curve = float((2 * renyi_divergence(p[:, :2] / 0.999, q[:, :2] / 0.999) / ORDERS).max())
+    mu_squared = np.array([by_curve, by_curve, 1.0])
+    assert unpaid_loss(p, q, mu_squared[:, None] * ORDERS / 2, np.zeros(3)).max() <= 1e-9
+    assert beyond_gaussian(p, q, np.ones(3), np.zeros(3)) <= 0
+    assert beyond_gaussian(p, q, mu_squared, np.zeros(3)) > 0.01
+
+
+def test_a_screen_settles_its_mu_and_its_delta() -> None:
+    """A bit, and if it is 1 a second release that fails at times: each pays for itself, and nobody for less."""
+    bit, second = (ndtr([-0.3, 0.3]), ndtr([0.2, -0.2])), (ndtr([-0.4, 0.4]), ndtr([0.4, -0.4]))
+    p, q = (
+        np.array([[one[0], *(one[1] * (0.9 * two + 0.1 * np.array(failed)))]])
+        for one, two, failed in zip(bit, second, ((0, 1), (1, 0)), strict=True)
+    )
+    mu_squared, delta0 = np.array([0.25, 0.89, 0.89]), np.array([0, 0.1, 0.1])
+    assert beyond_gaussian(p, q, mu_squared, delta0) <= 1e-12
+    assert beyond_gaussian(p, q, mu_squared, np.zeros(3)) > 0.01
+    assert beyond_gaussian(p, q, np.array([0.25, 0.6, 0.6]), delta0) > 0.01
