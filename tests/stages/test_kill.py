@@ -83,10 +83,20 @@ def interrupt(command: Command) -> None:
 ENDS = {"interrupted": (interrupt, 130), "terminated": (terminate, 143)}
 
 
-@pytest.mark.parametrize("how", [pytest.param("interrupted", marks=pytest.mark.slow), "terminated"])
-@pytest.mark.parametrize(
-    "executor", ["serial", pytest.param("loky", marks=pytest.mark.slow), pytest.param("ray", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("how", ENDS)
+def test_a_light_command_ends_in_one_line(how: str, tmp_path: Path, start: Start) -> None:
+    end, code = ENDS[how]
+    ended = start("faces", "--output", str(tmp_path / "faces"), "--num", "20000", fresh=True)
+    assert ended.wait_for(tmp_path, "faces/img_align_celeba")
+    end(ended)
+    assert ended.wait() == code, ended.err
+    assert ended.err.endswith(f"pate faces: {how}; the same command goes on from here\n")
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("executor", ["serial", "loky", "ray"])
 def test_ended_and_started_again(executor: str, how: str, unbroken: Path, tmp_path: Path, start: Start) -> None:
     end, code = ENDS[how]
     if executor == "ray":
