@@ -77,7 +77,7 @@ def test_figures_of_small_counts(tmp_path: Path) -> None:
         dates=np.array([f"day {i}" for i in range(40)]),
     )
     found = zhu_wang_figures.covid(Effort(data=tmp_path))
-    assert len(found.rows) == 4 * len(COLOURS) and len(found.claims) == 3
+    assert len(found.rows) == 4 * len(COLOURS) and len(found.claims) == 2
     bins = zhu_wang_figures.bins(Effort())
     assert {row["k"] for row in bins.rows} == {10, 50, 150, 500, 1500}
 
