@@ -53,6 +53,7 @@ def test_every_command_helps(name: str, capsys: pytest.CaptureFixture[str]) -> N
 
 
 LIGHT = ["run", "label", "calibrate", "account", "ledger show", "ledger verify", "frontier", "plan", "faces", "report"]
+LIGHT += ["references"]
 
 
 def expect_no_framework(*commands: tuple[list[str], int]) -> None:
