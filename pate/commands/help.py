@@ -35,7 +35,7 @@ EXAMPLES: dict[str, str] = {
     " --run runs/mine",
     "teachers vote": "pate teachers vote --run runs/mine",
     "label": "pate label --run runs/mine --target_epsilon 2 --delta 1e-5",
-    "student fit": "pate student fit --run runs/mine --model.network models.MLP",
+    "student fit": "pate student fit --run runs/mine --model.network pate.models.MLP",
     "student validate": "pate student validate --run runs/mine",
     "student test": "pate student test --run runs/mine",
     "student predict": "pate student predict --run runs/mine --data.predict_on public",

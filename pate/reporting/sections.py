@@ -229,7 +229,7 @@ def _student(findings: Findings, labels: ReleasedLabels) -> Section:
         if not findings.has_data:
             needs = "A student needs the public and test records: `pate label --votes` with a data.yaml adds them."
             return Section("student", title, (Text(needs, "next"),))
-        command = f"pate student fit --run {root} --model.network models.Linear"
+        command = f"pate student fit --run {root} --model.network pate.models.Linear"
         return Section("student", title, (Text("No student has learned from these labels yet:", "next", command),))
     if not learned.metrics:
         untested = Text("The student was not measured yet:", "next", f"pate student test --run {root}")

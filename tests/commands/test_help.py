@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import pate
 from pate import cli
 from pate.commands.help import EXAMPLES
 
@@ -68,3 +69,14 @@ def test_examples_are_understood(name: str, capsys: pytest.CaptureFixture[str], 
     captured = capsys.readouterr()
     assert code == 0 and captured.out and captured.err == ""
     assert not Path("runs/mine").exists()
+
+
+def test_networks_are_named_as_the_wheel_has_them() -> None:
+    """In what commands and reports show: `models` is a folder of the checkout alone."""
+    shown = [
+        file
+        for room in ("commands", "planning", "reporting")
+        for file in Path(pate.__file__).with_name(room).rglob("*.*")
+    ]
+    read = {str(file): file.read_text() for file in shown if file.suffix in (".py", ".yaml", ".html")}
+    assert not [file for file, text in read.items() if re.search(r"(?<![\w.])models\.[A-Z]", text)]
