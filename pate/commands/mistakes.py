@@ -220,6 +220,9 @@ def _innermost(text: str, place: _Place) -> str:
         return f"Expected a class that can be imported for {place.option}, got {place.shown}: {found[1]}"
     if found := re.match(r"Import path (\S+) does not correspond to a subclass of (\w+)", text):
         return f"Expected a kind of {found[2]} for {place.option}, got {found[1]}"
+    if re.match(r"Expected an instantiatable class, but \S+ is abstract", text):
+        # settings came first, and the class that came behind them, if any, is none that there is
+        return f"Expected a class by its name or its path for {place.option}, before its settings, got none"
     if found := re.match(r"File does not exist: '?([^']*)'?", text):
         return f"Expected a file for {place.option}, got {found[1]}, which is not there"
     if found := re.match(r"(?:Problems parsing config|Unexpected config): (.*)", text, re.DOTALL):

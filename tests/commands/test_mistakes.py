@@ -41,6 +41,11 @@ def end_of(words: list[str]) -> object:
             "a setting of StableTopK, got --aggregator.gap",
         ),
         (f"account --aggregator NoisyVotes {PANEL}", "Expected --aggregator.sigma_votes of NoisyVotes, got none"),
+        (f"account --aggregator.k 2 {PANEL}", "its path for --aggregator, before its settings, got none"),
+        (
+            f"account --aggregator.k 2 --aggregator StableTopk {PANEL}",
+            "for --aggregator, before its settings, got none",
+        ),
         (f"account --aggregator no.such.Cls {PANEL}", "can be imported for --aggregator, got no.such.Cls: No module"),
         (f"account --aggregator numpy.array {PANEL}", "a kind of Aggregator for --aggregator, got numpy.array"),
         (
