@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate.typing import UInt8Array
+from pate.typing import FloatArray, IntArray, StrArray, UInt8Array
 from pate.validation import expect, expect_count
 
 CountArray = NDArray[np.integer]
@@ -49,8 +49,8 @@ class Votes:
     counts: CountArray
     num_teachers: int
     ballots: UInt8Array | None = None
-    predictions: NDArray[np.float64] | None = None
-    features: NDArray[np.float64] | None = None
+    predictions: FloatArray | None = None
+    features: FloatArray | None = None
 
     def __post_init__(self) -> None:
         expect_count(2, num_teachers=self.num_teachers)
@@ -133,10 +133,10 @@ def teacher_blocks(num_teachers: int, entries: int) -> Iterator[slice]:
         yield slice(start, min(start + step, num_teachers))
 
 
-def rows_of(wanted: NDArray[np.str_], ids: NDArray[np.str_]) -> NDArray[np.int64]:
+def rows_of(wanted: StrArray, ids: StrArray) -> IntArray:
     """Return the rows ``[Q]`` of ``ids`` ``[N]`` that hold ``wanted``. Raises ``ValueError`` if one is missing."""
     order = np.argsort(ids)
-    rows: NDArray[np.int64] = order[np.searchsorted(ids, wanted, sorter=order).clip(max=len(ids) - 1)]
+    rows: IntArray = order[np.searchsorted(ids, wanted, sorter=order).clip(max=len(ids) - 1)]
     missing = wanted[ids[rows] != wanted]
     expect(missing.size == 0, "labelled samples among the public records", missing=missing[:3].tolist())
     return rows

@@ -14,7 +14,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator
@@ -106,7 +105,7 @@ def _worst_of_pairs(contract: _Checked, made_for: NeighboringRelation, asked: Ne
 
 
 @cache
-def _joint_laws(contract: _Checked, made_for: NeighboringRelation) -> tuple[NDArray[np.float64], dict[Ballots, int]]:
+def _joint_laws(contract: _Checked, made_for: NeighboringRelation) -> tuple[FloatArray, dict[Ballots, int]]:
     """Return the laws ``[N, M]`` of all ballots on two queries, and the row of each set of ballots ``[T, 2 C]``."""
     checked = contract()
     pairs = neighbors(checked.num_teachers, 2 * checked.num_labels, NeighboringRelation.REPLACE_RECORD)
