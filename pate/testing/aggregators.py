@@ -404,7 +404,7 @@ class SoftReleaseContract(Contract):
         aggregator = self.make(relation)
         event = aggregator.event(Panel(self.num_teachers, self.num_labels))
         assert isinstance(event, GaussianEvent)
-        pairs = neighbors(self.num_teachers, self.num_labels, relation)
+        pairs = neighbors(Panel(self.num_teachers, self.num_labels), relation)
         rows = {ballots: row for row, ballots in enumerate({each for pair in pairs for each in pair})}
         first, second = np.array([(rows[a], rows[b]) for a, b in pairs]).T
         moves = 0.0
@@ -454,15 +454,15 @@ class SoftReleaseContract(Contract):
         return aggregator.aggregate(votes, generator=np.random.default_rng(draws))
 
 
-def neighbors(num_teachers: int, num_labels: int, relation: NeighboringRelation) -> list[tuple[Ballots, Ballots]]:
+def neighbors(panel: Panel, relation: NeighboringRelation) -> list[tuple[Ballots, Ballots]]:
     """Return all ordered pairs of neighboring ballots ``[T, C]``; teachers are alike, so each set is listed once.
 
     A teacher that takes no part casts a row of zeros; the number of teachers is the same on both sides.
     """
-    absent = (0,) * num_labels
-    kinds = list(itertools.product((0, 1), repeat=num_labels))
+    absent = (0,) * panel.num_labels
+    kinds = list(itertools.product((0, 1), repeat=panel.num_labels))
     found = []
-    for others in itertools.combinations_with_replacement(kinds, num_teachers - 1):
+    for others in itertools.combinations_with_replacement(kinds, panel.num_teachers - 1):
         if relation is NeighboringRelation.REPLACE_RECORD:
             found += [((*others, a), (*others, b)) for a, b in itertools.permutations(kinds, 2)]
         else:
@@ -494,7 +494,7 @@ def _pairs(
 ) -> tuple[Array, Array, list[Outcome], float]:
     """Return the different laws of all pairs of neighbors, ``[N, M]`` each, their M outcomes, and delta0."""
     aggregator, told, laws = contract(), _told(contract), _laws(contract, made_for)
-    pairs = {(told(a), told(b)) for a, b in neighbors(aggregator.num_teachers, aggregator.num_labels, asked)}
+    pairs = {(told(a), told(b)) for a, b in neighbors(aggregator.panel, asked)}
     outcomes = sorted({outcome for _, law in laws.values() for outcome in law})
     table = np.array([[law.get(outcome, 0.0) for outcome in outcomes] for _, law in laws.values()])
     rows = {ballots: row for row, ballots in enumerate(laws)}

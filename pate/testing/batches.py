@@ -22,7 +22,7 @@ from pate.testing.aggregators import AggregatorContract, Ballots, Grid, Law, nei
 from pate.testing.contract import assert_paid
 from pate.testing.laws import ORDERS, RELATIONS, renyi_divergence
 from pate.typing import FloatArray, IntArray
-from pate.votes import Votes
+from pate.votes import Panel, Votes
 
 _Checked = Callable[[], "BatchContract"]
 
@@ -93,7 +93,7 @@ def _worst_of_pairs(contract: _Checked, made_for: NeighboringRelation, asked: Ne
     """Return the largest divergence between all neighbors on two queries, ``[ORDERS]``."""
     table, rows = _joint_laws(contract, made_for)
     checked = contract()
-    pairs = neighbors(checked.num_teachers, 2 * checked.num_labels, asked)
+    pairs = neighbors(Panel(checked.num_teachers, 2 * checked.num_labels), asked)
     # many ballots have one law
     _, kept, which = np.unique(table.round(15), axis=0, return_index=True, return_inverse=True)
     of = which.reshape(-1).tolist()
@@ -108,7 +108,7 @@ def _worst_of_pairs(contract: _Checked, made_for: NeighboringRelation, asked: Ne
 def _joint_laws(contract: _Checked, made_for: NeighboringRelation) -> tuple[FloatArray, dict[Ballots, int]]:
     """Return the laws ``[N, M]`` of all ballots on two queries, and the row of each set of ballots ``[T, 2 C]``."""
     checked = contract()
-    pairs = neighbors(checked.num_teachers, 2 * checked.num_labels, NeighboringRelation.REPLACE_RECORD)
+    pairs = neighbors(Panel(checked.num_teachers, 2 * checked.num_labels), NeighboringRelation.REPLACE_RECORD)
     listed = sorted({tuple(sorted(ballots)) for pair in pairs for ballots in pair})
     laws = []
     for ballots in listed:

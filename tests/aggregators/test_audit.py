@@ -46,7 +46,7 @@ def audited(contract: Contract, made_for: NeighboringRelation, asked: Neighborin
 
     laws = cache(law)
     chances = set()
-    for first, second in neighbors(aggregator.num_teachers, aggregator.num_labels, asked):
+    for first, second in neighbors(aggregator.panel, asked):
         p, q = laws(first), laws(second)
         outcomes = sorted(p.keys() | q.keys(), key=lambda o: p.get(o, 0.0) / max(q.get(o, 0.0), 1e-300), reverse=True)
         a = np.cumsum([p.get(outcome, 0.0) for outcome in outcomes])[:-1].clip(0, 1).round(12)

@@ -19,7 +19,7 @@ from pate.aggregators.clipped_votes import Bisection, clipped_sums, factors_of, 
 from pate.testing import BatchContract
 from pate.testing.aggregators import Ballots, Law, neighbors
 from pate.testing.audit import sampled_epsilon
-from pate.votes import Votes
+from pate.votes import Panel, Votes
 
 SEARCHED = 0.24  # a multiplier so small that three teachers are asked for a median
 
@@ -128,7 +128,7 @@ def test_sums_move_by_what_is_said_at_most_and_may_move_so_far(relation: Relatio
     np.testing.assert_array_equal(
         sizes, [[sum(x != g for x, g in zip(b, guess, strict=True)) for b in each] for each in rows]
     )
-    pairs = np.array([[rows[tuple(sorted(each))] for each in pair] for pair in neighbors(2, entries, relation)])
+    pairs = np.array([[rows[tuple(sorted(each))] for each in pair] for pair in neighbors(Panel(2, entries), relation)])
     for clip in range(1, entries + 1):
         sums = np.array(
             [clipped_sums(batch, predicted, size, clip).ravel() for batch, size in zip(batches, sizes, strict=True)]
