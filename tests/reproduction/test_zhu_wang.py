@@ -53,11 +53,36 @@ def test_claims_follow_from_recall() -> None:
     values = {name: [0.4, 0.5] for name in COLOURS} | {"StableTopK": [0.1, 0.5], "StableTopK, fallback": [0.4, 0.5]}
     assert zhu_wang_figures._worse_claim(rows_of(values)).verdict is Verdict.REPRODUCED
     assert "without it 0.25, 1.00" in zhu_wang_figures._worse_claim(rows_of(values)).why
-    assert zhu_wang_figures._best_claim(rows_of(values), "x").verdict is Verdict.REPRODUCED
-    values["limited domain"] = [0.4, 0.6]
-    assert zhu_wang_figures._best_claim(rows_of(values), "x").verdict is Verdict.DIFFERENT
-    values["limited domain"] = [0.5, 0.6]
-    assert zhu_wang_figures._best_claim(rows_of(values), "x").verdict is Verdict.REFUTED
+
+
+@pytest.mark.parametrize(
+    ("mine", "verdict"),
+    [
+        ([0.5, 0.5], Verdict.REPRODUCED),
+        ([0.5, 0.3], Verdict.DIFFERENT),
+        ([0.4, 0.3], Verdict.REFUTED),
+        ([0.4, 0.4], Verdict.UNTESTABLE),
+        ([0.4004, 0.4], Verdict.UNTESTABLE),  # no more than the page shows
+    ],
+)
+def test_what_is_level_is_not_ahead(mine: list[float], verdict: Verdict) -> None:
+    values = {name: [0.4, 0.4] for name in COLOURS} | {"StableTopK": mine, "StableTopK, fallback": mine}
+    assert zhu_wang_figures._best_claim(rows_of(values), "x").verdict is verdict
+    rows: list[Row] = [{"vector": "x", **row} for row in rows_of(values)]
+    assert zhu_wang_figures._cell_claim(rows, "x").verdict is verdict
+
+
+def test_the_table_of_recalls() -> None:
+    rows: list[Row] = [
+        {"vector": "x", "k": k, "epsilon": 0.1, "mechanism": name, "mean": mean}
+        for k, name, mean in ((10, "a", 1.0), (10, "b", 0.5), (50, "a", 0.25), (50, "b", 0.0))
+    ]
+    assert zhu_wang_figures._recalls(rows).splitlines() == [
+        "| counts | k | epsilon | a | b |",
+        "| --- | ---: | ---: | ---: | ---: |",
+        "| x | 10 | 0.1 | 1.000 | 0.500 |",
+        "| x | 50 | 0.1 | 0.250 | 0.000 |",
+    ]
 
 
 @pytest.mark.parametrize("values", [np.ones((2, 2), dtype=int), np.array([0.5, 1.5]), np.array([-1, 2])])
