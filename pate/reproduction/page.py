@@ -16,7 +16,8 @@ Tables and figures of the papers that this package builds on or compares with, m
 also writes this page: no number under "here" is typed by hand. The same seeds give the same numbers, but for times.
 
 A claim is **reproduced**, **reproduced with a difference**, **refuted**, or **not testable here**. Every epsilon names
-its neighboring relation; those of a paper are under the relation and the theorem that the paper states.
+its neighboring relation; those of a paper are under the relation and the theorem that the paper states. What is tried
+on other data or settings than the paper's is reproduced or refuted on these: the row says which they are.
 """
 
 

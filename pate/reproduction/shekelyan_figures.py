@@ -89,7 +89,9 @@ def vectors(effort: Effort) -> Finding:
     return Finding(
         title="Six other vectors: the exact, a great and a good top-k against epsilon",
         paper=PAPER,
-        method=f"Five histograms of 4,096 bins and 10,000 scores by Zipf's law. {_METHOD}",
+        method="Five histograms of 4,096 bins and 10,000 scores by Zipf's law, at k = 10 and 100, with `--full` at"
+        " 1,000 too; a k is left out where the k-th score is that of the next item, for then no top-k stands alone."
+        f" {_METHOD}",
         claims=(_least_claim("Figures of the other vectors, all grades", crossings), _spread_claim(crossings)),
         rows=rows,
         picture=figure,
