@@ -98,6 +98,10 @@ class Book:
         rows, digest = head
         return rows == 0 or (0 < rows <= len(self.digests) and self.digests[rows - 1] == digest)
 
+    def reserved(self) -> list[Charge]:
+        """Return what all releases reserved, oldest first: it was fixed before their noise."""
+        return [(entry.events, entry.count) for entry in self.entries]
+
     def charges(self) -> list[Charge]:
         """Return what all releases cost, oldest first."""
         return [charge for entry in self.entries for charge in entry.charges]

@@ -83,7 +83,7 @@ def make_statement(
         of_this_run_alone: whether other runs on the same private data have ledgers of their own.
     """
     expect_open_unit(delta=delta)
-    reserved = [(entry.events, entry.count) for entry in book.entries]
+    reserved = book.reserved()
     return {
         "private": not any(entry.seeded for entry in book.entries),
         "neighboring_relation": relation.value,

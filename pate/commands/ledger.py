@@ -78,7 +78,7 @@ def _verify(statement: Path, book: Book, ledger: Path) -> str:
 
 def _print_sum(book: Book, delta: float) -> None:
     expect_open_unit(delta=delta)
-    reserved, paid = [(entry.events, entry.count) for entry in book.entries], book.charges()
+    reserved, paid = book.reserved(), book.charges()
     for relation in NeighboringRelation:
         print(_sum_text(reserved, relation, delta))
     if any(entry.realised is not None for entry in book.entries):

@@ -52,6 +52,7 @@ PROTECTS: Mapping[str, str] = {
     "add_remove": "all that one user contributes is there or not",
     "replace": "all that one user contributes is altered in any way",
 }
+_FILES = ("pairs", "counts", "items")
 _LIKELY = 0.9  # the probability for which the gap is told
 _WIDTH = 10  # places of a limited domain for each item of the list
 _WIDEST = 1_000_000  # places of a domain of unknown items, each of which takes noise
@@ -272,7 +273,7 @@ def _release(
             name: {
                 "neighbors": f"{PROTECTS[name]} ({histogram.bound})",
                 "this_release": account([(events, 1)], relation).guarantee(delta=settings.delta).to_dict(),
-                "all_releases": account(held.charges(), relation).guarantee(delta=settings.delta).to_dict(),
+                "all_releases": account(held.reserved(), relation).guarantee(delta=settings.delta).to_dict(),
                 "event": events[relation].to_dict(),
             }
             for name, relation in _RELATIONS.items()
@@ -323,10 +324,12 @@ def _expect_new(output: Path, ledger: Path, token: str | None) -> None:
 
 def _digest_of(source: HistogramFiles, settings: TopKSettings, output: Path, max_epsilon: float | None) -> str:
     """Return a digest of all that a release follows from but for the noise, and of where it is written. PRIVATE."""
-    for name in ("pairs", "counts", "items"):
+    for name in _FILES:
         path = getattr(source, name)
         expect(path is None or path.is_file(), f"a file of {name}", path=str(path))
-    facts = {name: str(value) for name, value in (vars(source) | vars(settings)).items()}
+    # what is in the files counts, not by which path they were named
+    given = vars(source) | {name: path is not None for name, path in vars(source).items() if name in _FILES}
+    facts = {name: str(value) for name, value in (given | vars(settings)).items()}
     facts |= {"output": str(output.resolve()), "max_epsilon": str(max_epsilon)}
     return digest(json.dumps([facts, code_version(), np.__version__], sort_keys=True), *source.files)
 

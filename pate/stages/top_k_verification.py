@@ -82,7 +82,7 @@ def _expect_guarantees(statement: Mapping[str, Any], held: Book, entry: Entry) -
         expect(known, f"neighbors under {name} where {PROTECTS[name]} (.. by at most {bound:g} ..)", neighbors=text)
         same = event_from_dict(stated["event"]) == reserved
         expect(same, f"the event of release {entry.release} under {name}, {reserved.to_dict()}", event=stated["event"])
-        for kind, charges in (("this_release", entry.charges), ("all_releases", held.charges())):
+        for kind, charges in (("this_release", [(entry.events, entry.count)]), ("all_releases", held.reserved())):
             figures = account(charges, relation).guarantee(delta=delta).to_dict()
             expect_figures(figures, stated[kind], f"{kind} under {name}")
 

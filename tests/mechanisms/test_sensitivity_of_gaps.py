@@ -8,8 +8,8 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from pate import mechanisms as m
-from pate.accounting import ComposedEvent, NeighboringRelation
-from pate.accounting.events import FailureEvent, GaussianThresholdEvent, StabilityTestEvent
+from pate.accounting import ComposedEvent, Event, NeighboringRelation, RDPAccountant
+from pate.accounting.events import FailureEvent, GaussianEvent, GaussianThresholdEvent, StabilityTestEvent
 from pate.testing.laws import ORDERS, renyi_divergence
 from pate.testing.mechanisms import Grid
 from tests.mechanisms import oracles, test_gaps, test_stability, test_stable_top_k
@@ -240,3 +240,21 @@ def test_a_bound_that_rounds_gaps_is_refused() -> None:
         m.FixedTopKMechanism(k=2, pull=1.0, scale_peel=1e-3, **STABLE | {"num_teachers": 2.0**23})
     with pytest.raises(ValueError, match=r"^Expected upper > 0, got upper=0\.0$"):
         m.sort_counts([0.0], upper=0.0, whole=False)
+
+
+def test_what_real_gaps_cost_beside_whole_ones_is_what_the_page_says() -> None:
+    rises, gaussian = {}, []
+
+    def epsilon(event: Event, count: int, delta: float = 1e-6) -> float:
+        return RDPAccountant(relation=ADD).compose(event, count).get_epsilon(delta=delta)
+
+    for sigma in (0.3, 3.0, 10.0):
+        for count in (10, 100, 1000):
+            test = m.StabilityTest(num_teachers=200, sigma=sigma, delta_test=1e-6 / (4 * count), shift=1)
+            whole, real = (epsilon(each.event(ADD), count) for each in (test, replace(test, whole=False)))
+            rises[sigma, count] = real / whole - 1
+            noise = GaussianEvent(neighboring_relation=ADD, noise_multiplier=sigma)
+            gaussian.append(epsilon(noise, count, 0.75e-6) / real - 1)
+    assert all(0 <= rise < (0.11 if sigma == 0.3 else 0.001) for (sigma, _), rise in rises.items())
+    assert max(rises.values()) > 0.1
+    assert 0.14 < min(gaussian) < 0.15 and 0.47 < max(gaussian) < 0.49

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from pate.accounting.ledger import read_ledger
+from pate.accounting import NeighboringRelation
+from pate.accounting.charges import account
+from pate.accounting.ledger import Ledger, read_ledger
 from pate.histogram import HistogramFiles
+from pate.mechanisms import GumbelPeeling
 from pate.runs.locks import locked_output
 from pate.stages import top_k
 from pate.stages.top_k import TopKSettings, release_top_k
@@ -130,3 +133,27 @@ def test_no_message_has_the_digest_of_private_data(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^Expected a folder for releases under way, got ") as raised:
         release("top.csv")
     assert file.stem not in str(raised.value) and str(raised.value).endswith(f"ledger.pending ({os.strerror(17)})")
+
+
+def test_the_same_files_by_other_paths_are_the_same_question(tmp_path: Path) -> None:
+    killed("write_text")
+    source = HistogramFiles(pairs=tmp_path / "pairs.csv", items=tmp_path / "items.txt")
+    settings = TopKSettings(k=3, scale=1e3)
+    release_top_k(source, settings, output=tmp_path / "top.csv", ledger=tmp_path / "ledger.sqlite")
+    assert len(read_ledger(Path("ledger.sqlite")).entries) == 1
+
+
+def test_what_all_releases_cost_was_fixed_before_their_noise() -> None:
+    """Others in the ledger may be settled for less, by what came out."""
+    events = GumbelPeeling(k=3, scale=1e3).events()
+    book = Ledger(Path("ledger.sqlite"))
+    first = book.reserve(events, count=5, run="labels", description="a screen", seeded=False)
+    book.settle(first, realised=[(events, 1)])
+    stated = release("top.csv")
+    for name, relation in (
+        ("add_remove", NeighboringRelation.ADD_REMOVE_TEACHER),
+        ("replace", NeighboringRelation.REPLACE_RECORD),
+    ):
+        reserved = account([(events, 6)], relation).get_epsilon(delta=1e-6)
+        assert stated["guarantees"][name]["all_releases"]["epsilon"] == pytest.approx(reserved)
+    assert verify_top_k(stated, Path("ledger.sqlite")) == 0
