@@ -8,8 +8,8 @@ On CelebA's attribute table, which PATE_DATA names the folder of (multilabel/cel
 
 from collections.abc import Sequence
 
-from pate.reproduction.celeba_dpsgd import celeba_dpsgd
-from pate.reproduction.script import reproduce
+from scripts.reproduction.celeba_dpsgd import celeba_dpsgd
+from scripts.reproduction.script import reproduce
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

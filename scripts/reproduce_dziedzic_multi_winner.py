@@ -9,8 +9,8 @@ sanitised; on votes on CelebA's attribute table, which PATE_DATA names the folde
 
 from collections.abc import Sequence
 
-from pate.reproduction.multi_winner_claims import multi_winner_voting
-from pate.reproduction.script import reproduce
+from scripts.reproduction.multi_winner_claims import multi_winner_voting
+from scripts.reproduction.script import reproduce
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -5,8 +5,8 @@ PATE_DATA=data python scripts/reproduce_gillenwater_errors.py [--full]
 
 from collections.abc import Sequence
 
-from pate.reproduction.gillenwater_figures import errors
-from pate.reproduction.script import reproduce
+from scripts.reproduction.gillenwater_figures import errors
+from scripts.reproduction.script import reproduce
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -6,8 +6,8 @@ PATE_DATA=data python scripts/reproduce_gillenwater_times.py [--full]
 from collections.abc import Sequence
 from functools import partial
 
-from pate.reproduction.gillenwater_figures import times
-from pate.reproduction.script import reproduce
+from scripts.reproduction.gillenwater_figures import times
+from scripts.reproduction.script import reproduce
 from tests.mechanisms.oracles import joint_slow
 
 

@@ -7,8 +7,8 @@ Claims of Qiao, Su & Zhang (2021), Durfee & Rogers (2019) and the post "One-shot
 
 from collections.abc import Sequence
 
-from pate.reproduction.one_shot_claims import one_shot_noises
-from pate.reproduction.script import reproduce
+from scripts.reproduction.one_shot_claims import one_shot_noises
+from scripts.reproduction.script import reproduce
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

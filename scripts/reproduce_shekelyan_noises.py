@@ -5,8 +5,8 @@ PATE_DATA=data python scripts/reproduce_shekelyan_noises.py [--full]
 
 from collections.abc import Sequence
 
-from pate.reproduction.script import reproduce
-from pate.reproduction.shekelyan_figures import noises
+from scripts.reproduction.script import reproduce
+from scripts.reproduction.shekelyan_figures import noises
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -5,8 +5,8 @@ PATE_DATA=data python scripts/reproduce_shekelyan_vectors.py [--full]
 
 from collections.abc import Sequence
 
-from pate.reproduction.script import reproduce
-from pate.reproduction.shekelyan_figures import vectors
+from scripts.reproduction.script import reproduce
+from scripts.reproduction.shekelyan_figures import vectors
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

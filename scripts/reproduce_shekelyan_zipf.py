@@ -5,8 +5,8 @@ python scripts/reproduce_shekelyan_zipf.py [--full]
 
 from collections.abc import Sequence
 
-from pate.reproduction.script import reproduce
-from pate.reproduction.shekelyan_figures import zipf
+from scripts.reproduction.script import reproduce
+from scripts.reproduction.shekelyan_figures import zipf
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -5,8 +5,8 @@ python scripts/reproduce_zhu_wang_bins.py [--full]
 
 from collections.abc import Sequence
 
-from pate.reproduction.script import reproduce
-from pate.reproduction.zhu_wang_figures import bins
+from scripts.reproduction.script import reproduce
+from scripts.reproduction.zhu_wang_figures import bins
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -5,8 +5,8 @@ PATE_DATA=data python scripts/reproduce_zhu_wang_covid.py [--full]
 
 from collections.abc import Sequence
 
-from pate.reproduction.script import reproduce
-from pate.reproduction.zhu_wang_figures import covid
+from scripts.reproduction.script import reproduce
+from scripts.reproduction.zhu_wang_figures import covid
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from pate.reproduction.script import reproduce
-from pate.reproduction.zhu_wang_figures import table
+from scripts.reproduction.script import reproduce
+from scripts.reproduction.zhu_wang_figures import table
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

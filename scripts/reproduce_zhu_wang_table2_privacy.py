@@ -8,8 +8,8 @@ needs no data.
 
 from collections.abc import Sequence
 
-from pate.reproduction.script import reproduce
-from pate.reproduction.zhu_wang_privacy import table_2_privacy
+from scripts.reproduction.script import reproduce
+from scripts.reproduction.zhu_wang_privacy import table_2_privacy
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -11,8 +11,8 @@ On CelebA's pictures: `pate run configs/celeba`, and `pate run configs/celeba_fe
 
 from collections.abc import Sequence
 
-from pate.reproduction.script import reproduce
-from pate.reproduction.zhu_wang_utility import table_2_utility
+from scripts.reproduction.script import reproduce
+from scripts.reproduction.zhu_wang_utility import table_2_utility
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -7,9 +7,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from pate.reproduction.findings import kept
-from pate.reproduction.page import page
-from pate.reproduction.script import FOLDER
+from scripts.reproduction.findings import kept
+from scripts.reproduction.page import page
+from scripts.reproduction.script import FOLDER
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -12,7 +12,7 @@ import pate
 ROOT = Path(pate.__file__).parents[1]
 FILES = {
     path.relative_to(ROOT).as_posix(): path.read_text()
-    for package in ("pate", "models")
+    for package in ("pate", "models", "scripts")
     for path in sorted((ROOT / package).rglob("*.py"))
 }
 

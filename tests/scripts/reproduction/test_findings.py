@@ -6,10 +6,10 @@ import pytest
 from matplotlib.figure import Figure
 
 import pate
-from pate.reproduction import Claim, Effort, Finding, Verdict
-from pate.reproduction.findings import keep, kept
-from pate.reproduction.page import page, script_of
-from pate.reproduction.script import reproduce
+from scripts.reproduction import Claim, Effort, Finding, Verdict
+from scripts.reproduction.findings import keep, kept
+from scripts.reproduction.page import page, script_of
+from scripts.reproduction.script import reproduce
 
 ROOT = Path(pate.__file__).parents[1]
 CLAIM = Claim(where="Table 1", published="0.3", ours="0.4", verdict=Verdict.REFUTED, why="three of ten are not four")

@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr
 
-from pate.accounting.data_dependent import (
+from pate.accounting.ledger import Ledger
+from pate.accounting.relation import NeighboringRelation
+from pate.accounting.verification import verify_ledger
+from pate.mechanisms.noise import seeded_generator
+from scripts.reproduction.data_dependent import (
     one_way_rdp,
     private_rdp,
     private_rdp_table,
@@ -16,10 +20,6 @@ from pate.accounting.data_dependent import (
     release_events,
     release_rdp,
 )
-from pate.accounting.ledger import Ledger
-from pate.accounting.relation import NeighboringRelation
-from pate.accounting.verification import verify_ledger
-from pate.mechanisms.noise import seeded_generator
 from tests.accounting import oracles
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER

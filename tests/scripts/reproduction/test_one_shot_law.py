@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pate.mechanisms.noise import Noise
-from pate.reproduction.one_shot_law import log_distribution, log_survival, probability_within
+from scripts.reproduction.one_shot_law import log_distribution, log_survival, probability_within
 from tests.mechanisms import oracles
 
 NOISES: tuple[Noise, ...] = ("gumbel", "exponential", "laplace", "logistic", "half_logistic")

@@ -9,11 +9,11 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from pate.progress import stage_bar
-from pate.reproduction.findings import Claim, Effort, Finding, Row, Verdict
-from pate.reproduction.probability_plots import legend, panels
-from pate.reproduction.zhu_wang import COLOURS, DELTA, PAPER, contenders, quantiles, recall_of, share_of
 from pate.typing import FloatArray, IntArray
 from pate.validation import expect
+from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
+from scripts.reproduction.probability_plots import legend, panels
+from scripts.reproduction.zhu_wang import COLOURS, DELTA, PAPER, contenders, quantiles, recall_of, share_of
 
 _PEELING, _STABLE, _FALLBACK = "exponential mechanism", "StableTopK", "StableTopK, fallback"
 _UPPER = 10**7  # no count exceeds it: a public number

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from pate.mechanisms import NoisyTopK, grade
-from pate.reproduction import Effort, Verdict, shekelyan_figures
-from pate.reproduction.shekelyan import (
+from scripts.reproduction import Effort, Verdict, shekelyan_figures
+from scripts.reproduction.shekelyan import (
     CONTENDERS,
     GRADES,
     SURE,

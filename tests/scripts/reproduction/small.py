@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pate.reproduction.tasks import ATTRIBUTES, LABELS
+from scripts.reproduction.tasks import ATTRIBUTES, LABELS
 
 OTHERS = [f"Known_{i}" for i in range(20)]
 

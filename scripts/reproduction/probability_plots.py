@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pate.reproduction.findings import Row
+from scripts.reproduction.findings import Row
 
 Dashes = Literal["-", "--", ":"]
 

@@ -15,9 +15,10 @@ from scipy.special import gammaln
 from pate.accounting import RDPAccountant
 from pate.mechanisms import GumbelPeeling, JointMechanism, linf_error
 from pate.progress import stage_bar
-from pate.reproduction import pruned_joint
-from pate.reproduction.findings import Claim, Effort, Finding, Row, Verdict
-from pate.reproduction.gillenwater import (
+from pate.typing import IntArray
+from scripts.reproduction import pruned_joint
+from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
+from scripts.reproduction.gillenwater import (
     DELTA,
     EPSILON,
     ERRORS,
@@ -28,8 +29,7 @@ from pate.reproduction.gillenwater import (
     round_epsilon,
     trial_rows,
 )
-from pate.reproduction.probability_plots import legend, panels
-from pate.typing import IntArray
+from scripts.reproduction.probability_plots import legend, panels
 
 PlainDraw = Callable[[IntArray, int, float, np.random.Generator], object]
 """A draw from the joint mechanism by the paper's own algorithm: counts, k, scale, generator."""

@@ -7,9 +7,9 @@ import pytest
 
 from pate.mechanisms import Listed
 from pate.mechanisms.ranking import Rows
-from pate.reproduction import Effort, Verdict, zhu_wang_figures
-from pate.reproduction.findings import Row
-from pate.reproduction.zhu_wang import COLOURS, contenders, members_of, quantiles, recall_of, share_of
+from scripts.reproduction import Effort, Verdict, zhu_wang_figures
+from scripts.reproduction.findings import Row
+from scripts.reproduction.zhu_wang import COLOURS, contenders, members_of, quantiles, recall_of, share_of
 from tests.test_scripts import load
 
 COUNTS = np.array([[9, 7, 7, 1], [0, 1, 2, 3]])

@@ -8,12 +8,12 @@ import pytest
 from pate.accounting.calibration import epsilon_of
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import StableTopK
-from pate.reproduction import Verdict, tasks
-from pate.reproduction import zhu_wang_utility as z
-from pate.reproduction.findings import kept
-from pate.reproduction.zhu_wang_privacy import DELTA, NUM_QUERIES, PUBLISHED
 from pate.votes import Panel
-from tests.reproduction.small import attributes_table
+from scripts.reproduction import Verdict, tasks
+from scripts.reproduction import zhu_wang_utility as z
+from scripts.reproduction.findings import kept
+from scripts.reproduction.zhu_wang_privacy import DELTA, NUM_QUERIES, PUBLISHED
+from tests.scripts.reproduction.small import attributes_table
 from tests.test_scripts import load
 
 SAMPLES = tasks.Samples(

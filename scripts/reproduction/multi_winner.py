@@ -10,16 +10,16 @@ from scipy.special import log_ndtr, logsumexp
 
 from pate.accounting.calibration import epsilon_of
 from pate.accounting.conversion import conversion_overhead
-from pate.accounting.data_dependent import (
+from pate.accounting.events import Event, GaussianEvent
+from pate.accounting.relation import NeighboringRelation
+from pate.typing import FloatArray, IntArray, UInt8Array
+from pate.validation import expect, expect_count, expect_positive
+from scripts.reproduction.data_dependent import (
     one_way_rdp,
     private_rdp_table,
     private_smooth_sensitivity,
     release_events,
 )
-from pate.accounting.events import Event, GaussianEvent
-from pate.accounting.relation import NeighboringRelation
-from pate.typing import FloatArray, IntArray, UInt8Array
-from pate.validation import expect, expect_count, expect_positive
 
 ORDERS: FloatArray = np.concatenate((np.arange(1.25, 10, 0.25), np.arange(10, 40, 1.0), np.geomspace(40, 400, 20)))
 """Renyi orders, as fine as those of the published code where the best order lies."""

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pate.reproduction.findings import Effort, Finding, keep
-from pate.reproduction.page import script_of
+from scripts.reproduction.findings import Effort, Finding, keep
+from scripts.reproduction.page import script_of
 
 FOLDER = Path("docs/reproduction")
 

@@ -10,9 +10,9 @@ from scipy.stats import norm
 
 from pate.accounting.curves import gaussian_noisy_max_rdp
 from pate.accounting.relation import NeighboringRelation
-from pate.reproduction import Effort, Verdict
-from pate.reproduction import zhu_wang_privacy as z
-from pate.reproduction.noisy_max import Pair, composed_delta, composed_epsilon, gaps_of, group_law, worst_pair
+from scripts.reproduction import Effort, Verdict
+from scripts.reproduction import zhu_wang_privacy as z
+from scripts.reproduction.noisy_max import Pair, composed_delta, composed_epsilon, gaps_of, group_law, worst_pair
 from tests.test_scripts import load
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms import GumbelPeeling, PermuteAndFlipPeeling
 from pate.progress import stage_bar
-from pate.reproduction.findings import Claim, Effort, Finding, Row, Verdict
-from pate.reproduction.one_shot import (
+from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
+from scripts.reproduction.one_shot import (
     GUMBEL_SD,
     Worst,
     bound_of_the_post,

@@ -21,8 +21,8 @@ from pate.mechanisms import (
     linf_error,
     scale_for_epsilon,
 )
-from pate.reproduction.findings import Effort, Row
 from pate.typing import FloatArray, IntArray
+from scripts.reproduction.findings import Effort, Row
 
 PAPER = "Gillenwater, Joseph, Munoz & Ribero (2022), A joint exponential mechanism for differentially private top-k"
 EPSILON, DELTA = 1.0, 1e-6

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from pate.accounting.data_dependent import private_rdp_table
 from pate.accounting.relation import NeighboringRelation
-from pate.reproduction import Verdict, multi_winner_claims
-from pate.reproduction import multi_winner as w
-from pate.reproduction.findings import kept
-from tests.reproduction.small import attributes_table
+from scripts.reproduction import Verdict, multi_winner_claims
+from scripts.reproduction import multi_winner as w
+from scripts.reproduction.data_dependent import private_rdp_table
+from scripts.reproduction.findings import kept
+from tests.scripts.reproduction.small import attributes_table
 from tests.test_scripts import load
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD

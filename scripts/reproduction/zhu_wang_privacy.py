@@ -16,11 +16,11 @@ from pate.accounting.events import BoundedRangeEvent, GaussianNoisyMaxEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, GaussianStableTopK, NoisyVotes, StableTopK, TauVoting
 from pate.progress import stage_bar
-from pate.reproduction.findings import Claim, Effort, Finding, Row, Verdict
-from pate.reproduction.noisy_max import Pair, composed_delta, composed_epsilon, gaps_of, worst_pair
-from pate.reproduction.zhu_wang import PAPER
 from pate.typing import FloatArray
 from pate.votes import Panel
+from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
+from scripts.reproduction.noisy_max import Pair, composed_delta, composed_epsilon, gaps_of, worst_pair
+from scripts.reproduction.zhu_wang import PAPER
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
 EARLIER = "Zhu, Yu, Chandraker & Wang (2020), Private-kNN"

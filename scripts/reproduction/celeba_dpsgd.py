@@ -17,13 +17,13 @@ from pate.planning.rivals.contest import Arena, Contest, Score, hold, rivals_of
 from pate.planning.rivals.contributions import Contributions, PublicScale
 from pate.planning.rivals.descent import INSTALL, Descent, is_installed
 from pate.progress import stage_bar
-from pate.reproduction.dp_sgd import Training, noise_for, poisson_epsilon, shuffled_epsilon
-from pate.reproduction.findings import Claim, Effort, Finding, Row, Verdict
-from pate.reproduction.tasks import ATTRIBUTES, LABELS, celeba_attributes, voted
-from pate.reproduction.zhu_wang_utility import figures_of
 from pate.runs.files import read_arrays
 from pate.validation import expect
 from pate.votes import Panel
+from scripts.reproduction.dp_sgd import Training, noise_for, poisson_epsilon, shuffled_epsilon
+from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
+from scripts.reproduction.tasks import ATTRIBUTES, LABELS, celeba_attributes, voted
+from scripts.reproduction.zhu_wang_utility import figures_of
 
 PAPER = "Bu, Wang, Zha & Karypis (2023), Automatic Clipping (NeurIPS): CelebA, 40 attributes"
 PUBLISHED = {3.0: 0.8705, 8.0: 0.8758}

@@ -18,10 +18,11 @@ from pate.planning.evaluation import judge, label_quality, references
 from pate.planning.sweep import Sweep, swept
 from pate.planning.task import Task
 from pate.progress import stage_bar
-from pate.reproduction.findings import Claim, Effort, Finding, Row, Verdict
-from pate.reproduction.tasks import ATTRIBUTES, Data, celeba_attributes, facts, rendered_faces, voted
-from pate.reproduction.zhu_wang import PAPER
-from pate.reproduction.zhu_wang_privacy import (
+from pate.votes import Panel
+from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
+from scripts.reproduction.tasks import ATTRIBUTES, Data, celeba_attributes, facts, rendered_faces, voted
+from scripts.reproduction.zhu_wang import PAPER
+from scripts.reproduction.zhu_wang_privacy import (
     DELTA,
     DELTA_TEST,
     NUM_QUERIES,
@@ -30,7 +31,6 @@ from pate.reproduction.zhu_wang_privacy import (
     SIGMA_TEST,
     TAU,
 )
-from pate.votes import Panel
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
 STABLE, PATE, PATE_TAU, DEFAULT = (

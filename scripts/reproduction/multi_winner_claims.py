@@ -15,8 +15,10 @@ from pate.aggregators import Aggregator, NoisyVotes, Powerset, TauVoting
 from pate.planning.evaluation import label_quality
 from pate.planning.task import Task
 from pate.progress import stage_bar
-from pate.reproduction.findings import Claim, Effort, Finding, Row, Verdict
-from pate.reproduction.multi_winner import (
+from pate.typing import FloatArray
+from pate.votes import Panel, Votes
+from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
+from scripts.reproduction.multi_winner import (
     OneWay,
     Sanitised,
     binary_curves,
@@ -29,9 +31,7 @@ from pate.reproduction.multi_winner import (
     within,
     worst_one_way,
 )
-from pate.reproduction.tasks import ATTRIBUTES, celeba_attributes, voted
-from pate.typing import FloatArray
-from pate.votes import Panel, Votes
+from scripts.reproduction.tasks import ATTRIBUTES, celeba_attributes, voted
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
 PAPER = "Dziedzic et al. (2023), Private Multi-Winner Voting for Machine Learning"

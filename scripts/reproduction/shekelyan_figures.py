@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from pate.progress import stage_bar
-from pate.reproduction.findings import Claim, Effort, Finding, Row, Verdict
-from pate.reproduction.probability_plots import Dashes, draw_measures, legend, panels
-from pate.reproduction.shekelyan import (
+from pate.typing import FloatArray
+from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
+from scripts.reproduction.probability_plots import Dashes, draw_measures, legend, panels
+from scripts.reproduction.shekelyan import (
     CONTENDERS,
     GRADES,
     PAPER,
@@ -23,7 +24,6 @@ from pate.reproduction.shekelyan import (
     one_shot,
     ratio,
 )
-from pate.typing import FloatArray
 
 OURS, PUBLISHED, TAIL, ONE_SHOT, PEELING = (each.name for each in CONTENDERS)
 PUBLISHED_TIMES = {1000: 81, 100: 34, 10: 6}

@@ -8,12 +8,12 @@ import pytest
 
 from pate.accounting.gaussian import gaussian_delta
 from pate.accounting.sampled_curve import sampled_gaussian_rdp
-from pate.reproduction import Verdict
-from pate.reproduction import celeba_dpsgd as c
-from pate.reproduction import dp_sgd as d
-from pate.reproduction.findings import kept
-from pate.reproduction.tasks import ATTRIBUTES
-from tests.reproduction.small import attributes_table
+from scripts.reproduction import Verdict
+from scripts.reproduction import celeba_dpsgd as c
+from scripts.reproduction import dp_sgd as d
+from scripts.reproduction.findings import kept
+from scripts.reproduction.tasks import ATTRIBUTES
+from tests.scripts.reproduction.small import attributes_table
 from tests.test_scripts import load
 
 ORDERS = np.array([1.5, 2.0, 5.0, 32.0])

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
-from pate.reproduction.findings import Kept, Verdict
+from scripts.reproduction.findings import Kept, Verdict
 
 FORMS = ("quick", "full")
 

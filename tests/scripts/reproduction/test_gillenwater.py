@@ -10,8 +10,8 @@ import pytest
 
 from pate.accounting import RDPAccountant
 from pate.mechanisms import GumbelPeeling
-from pate.reproduction import Effort, Verdict, gillenwater_figures, pruned_joint
-from pate.reproduction.gillenwater import (
+from scripts.reproduction import Effort, Verdict, gillenwater_figures, pruned_joint
+from scripts.reproduction.gillenwater import (
     DELTA,
     EPSILON,
     RELATION,

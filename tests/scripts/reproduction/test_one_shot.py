@@ -11,9 +11,9 @@ from pate.accounting.calibration import epsilon_of
 from pate.accounting.events import ComposedEvent, GaussianEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms import GumbelPeeling
-from pate.reproduction import Verdict, one_shot_claims
-from pate.reproduction import one_shot as o
-from pate.reproduction.findings import kept
+from scripts.reproduction import Verdict, one_shot_claims
+from scripts.reproduction import one_shot as o
+from scripts.reproduction.findings import kept
 from tests.test_scripts import load
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD

@@ -15,10 +15,10 @@ from pate.mechanisms import CanonicalMechanism
 from pate.mechanisms.canonical import CanonicalLoss
 from pate.mechanisms.noise import Noise
 from pate.mechanisms.utility import good_bounds, great_bounds
-from pate.reproduction.findings import Row
-from pate.reproduction.one_shot_law import probability_within
 from pate.typing import FloatArray
 from pate.validation import expect, expect_open_unit
+from scripts.reproduction.findings import Row
+from scripts.reproduction.one_shot_law import probability_within
 
 PAPER = "Shekelyan & Loukides (2022), Differentially private top-k selection via canonical Lipschitz mechanism"
 SURE = 0.999
