@@ -1,7 +1,7 @@
 """Multi-label classifiers with a differential-privacy guarantee, by Private Aggregation of Teacher Ensembles.
 
-Most programs need no more than the names below, which are imported when they are first used. ``pate.aggregators``,
-``pate.mechanisms`` and ``pate.accounting`` hold the others.
+Most programs need no more than the names below. ``pate.aggregators``, ``pate.mechanisms``, ``pate.accounting`` and
+``pate.data`` hold the others, and ``pate.testing`` the contracts of plug-ins. All are imported on their first use.
 """
 
 from importlib import import_module
@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pate.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from pate import accounting as accounting
+    from pate import aggregators as aggregators
+    from pate import data as data
+    from pate import mechanisms as mechanisms
+    from pate import testing as testing
     from pate.accounting import (
         Budget,
         Ledger,
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
         verify_ledger,
         verify_statement,
     )
-    from pate.aggregators import Aggregator, NoisyVotes, Release, StableTopK, TauVoting
+    from pate.aggregators import Aggregator, NoisyVotes, Release, Rounds, StableTopK, TauVoting
     from pate.mechanisms import private_generator
     from pate.pipeline import Pipeline
     from pate.runs.released import ReleasedLabels
@@ -47,6 +52,7 @@ __all__ = [
     "RDPAccountant",
     "Release",
     "ReleasedLabels",
+    "Rounds",
     "StableTopK",
     "StudentPlan",
     "TauVoting",
@@ -59,6 +65,8 @@ __all__ = [
     "verify_ledger",
     "verify_statement",
 ]
+
+_PACKAGES = ("accounting", "aggregators", "data", "mechanisms", "testing")
 
 _ROOMS = (
     "pate.accounting",
@@ -76,6 +84,8 @@ _ROOMS = (
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used (PEP 562)."""
+    if name in _PACKAGES:
+        return import_module(f"pate.{name}")
     if name in __all__:
         for room in map(import_module, _ROOMS):
             if hasattr(room, name):
@@ -85,4 +95,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_PACKAGES})

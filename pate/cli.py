@@ -167,7 +167,3 @@ def _help(words: list[str]) -> int:
     text += ["", "`pate <command> --help` lists the settings of a command."]
     print("\n".join(text))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

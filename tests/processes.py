@@ -1,6 +1,6 @@
 """Commands in processes of their own, forked from a server that has imported once what takes seconds to import.
 
-Such a process is what ``python -m pate.cli`` starts but for the imports: it has a session, signals, output and exit
+Such a process is what ``python -m pate`` starts but for the imports: it has a session, signals, output and exit
 status of its own, runs what is registered to run at exit, and has given no warning yet.
 """
 
@@ -66,7 +66,7 @@ class Command:
         if fresh:
             with output.with_suffix(".out").open("w") as out, output.with_suffix(".err").open("w") as err:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "pate.cli", *words],
+                    [sys.executable, "-m", "pate", *words],
                     cwd=folder,
                     stdout=out,
                     stderr=err,

@@ -94,7 +94,7 @@ def test_a_reader_that_leaves_ends_a_command_quietly(words: list[str], merged: b
     ours, its = os.pipe()
     os.close(ours)
     error = its if merged else subprocess.PIPE
-    done = subprocess.run([sys.executable, "-m", "pate.cli", *words], stdout=its, stderr=error)
+    done = subprocess.run([sys.executable, "-m", "pate", *words], stdout=its, stderr=error)
     os.close(its)
     assert done.returncode == 128 + signal.SIGPIPE
     assert not done.stderr
@@ -112,7 +112,7 @@ def test_a_pipe_that_breaks_elsewhere_is_no_quiet_end(monkeypatch: pytest.Monkey
 
 
 def test_a_closed_output_is_no_error() -> None:
-    done = subprocess.run(f"{sys.executable} -m pate.cli --version >&-", shell=True, capture_output=True)
+    done = subprocess.run(f"{sys.executable} -m pate --version >&-", shell=True, capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
 
 

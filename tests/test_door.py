@@ -20,6 +20,21 @@ def test_the_door_is_light() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+PACKAGES = ("accounting", "aggregators", "data", "mechanisms", "testing")
+
+
+def test_packages_are_imported_when_they_are_used() -> None:
+    script = (
+        "import sys, pate\n"
+        f"assert not [name for name in {PACKAGES} if f'pate.{{name}}' in sys.modules]\n"
+        f"for name in {PACKAGES}:\n"
+        "    assert getattr(pate, name) is sys.modules[f'pate.{name}'] and name in dir(pate), name\n"
+        "assert pate.Rounds is pate.aggregators.Rounds and 'torch' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("name", pate.__all__)
 def test_each_name_is_that_of_its_room(name: str) -> None:
     found = getattr(pate, name)
@@ -31,7 +46,7 @@ def test_types_are_told_of_the_same_names() -> None:
     tree = ast.parse(Path(pate.__file__).read_text())
     (block,) = (node for node in tree.body if isinstance(node, ast.If))
     told = [alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names]
-    assert sorted(told) == sorted(pate.__all__)
+    assert sorted(told) == sorted((*pate.__all__, *PACKAGES))
 
 
 def test_help_shows_them() -> None:

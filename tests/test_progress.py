@@ -65,7 +65,7 @@ def test_a_terminal_has_one_bar(width: int, tmp_path: Path) -> None:
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     words = ["faces", "--output", str(tmp_path / "faces"), "--num", "300"]
-    process = subprocess.Popen([sys.executable, "-m", "pate.cli", *words], stdout=its, stderr=its, stdin=its)
+    process = subprocess.Popen([sys.executable, "-m", "pate", *words], stdout=its, stderr=its, stdin=its)
     os.close(its)
     shown = b""
     while True:
