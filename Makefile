@@ -52,8 +52,7 @@ bench: setup
 
 # the quick form of all that papers show, and docs/reproduction.md; PATE_DATA names the folder of their data
 reproduce: setup
-	for script in scripts/reproduce_*.py; do PYTHONPATH=. $(BIN)/python $$script || exit 1; done
-	PYTHONPATH=. $(BIN)/python scripts/write_reproduction.py
+	$(BIN)/python -m scripts.reproduction
 
 # site/index.html opens without a server, but for its search: make docs && python3 -m http.server --directory site
 docs: setup

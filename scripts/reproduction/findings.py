@@ -66,20 +66,22 @@ class Effort:
         full: as many trials and settings as the paper; otherwise as many as take a few minutes.
         seed: seed of everything that is drawn. What is drawn with it is not private, nor is any of the data.
         data: folder with ``topk/`` and ``multilabel/``, None if there is none.
+        counts: files of counts for a table that takes any, in place of those at hand.
     """
 
     full: bool = False
     seed: int = 0
     data: Path | None = None
+    counts: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         expect_count(0, seed=self.seed)
 
     @classmethod
-    def of_surroundings(cls, *, full: bool, seed: int) -> Self:
+    def of_surroundings(cls, *, full: bool, seed: int, counts: tuple[Path, ...] = ()) -> Self:
         """Return the effort with the data folder that ``PATE_DATA`` names, if it does."""
         named = os.environ.get("PATE_DATA")
-        return cls(full=full, seed=seed, data=Path(named) if named else None)
+        return cls(full=full, seed=seed, data=Path(named) if named else None, counts=counts)
 
     def trials(self, quick: int, full: int) -> int:
         """Return the number of trials of the form that is run."""
@@ -184,7 +186,7 @@ def kept(folder: Path) -> list[Kept]:
         said: dict[str, Any] = json.loads(path.read_text())
         claims = tuple(Claim(**claim) for claim in said.pop("claims"))
         found.append(Kept(name=path.stem, claims=claims, **said))
-    expect(found, "findings of scripts/reproduce_*.py", folder=str(folder))
+    expect(found, "findings of python -m scripts.reproduction", folder=str(folder))
     return sorted(found, key=lambda each: (each.paper, each.name))
 
 

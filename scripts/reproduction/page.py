@@ -9,6 +9,7 @@ from itertools import groupby
 from scripts.reproduction.findings import Kept, Verdict
 
 FORMS = ("quick", "full")
+COMMAND = "python -m scripts.reproduction"
 
 _HEAD = """# Papers, made again
 
@@ -36,18 +37,13 @@ def page(findings: Sequence[Kept], folder: str) -> str:
 
 
 def _times(findings: Sequence[Kept]) -> str:
-    lines = ["| script | shown | seconds, quick | seconds, full | seed |", "| --- | --- | ---: | ---: | ---: |"]
+    lines = ["| name | shown | seconds, quick | seconds, full | seed |", "| --- | --- | ---: | ---: | ---: |"]
     for each in findings:
         times = [f"{each.seconds[form]:.0f}" if form in each.seconds else "not run" for form in FORMS]
-        lines.append(f"| `{script_of(each.name)}` | {FORMS[each.full]} | {' | '.join(times)} | {each.seed} |")
+        lines.append(f"| `{each.name}` | {FORMS[each.full]} | {' | '.join(times)} | {each.seed} |")
     sums = [sum(each.seconds.get(form, 0.0) for each in findings) for form in FORMS]
     lines.append(f"| all that were run | | {' | '.join(f'{each:.0f}' for each in sums)} | |")
     return "\n".join(lines) + "\n"
-
-
-def script_of(name: str) -> str:
-    """Return the script that writes the finding ``name``."""
-    return f"scripts/reproduce_{name}.py"
 
 
 def _section(finding: Kept, folder: str) -> str:
@@ -59,5 +55,5 @@ def _section(finding: Kept, folder: str) -> str:
         words = (claim.where, claim.published, claim.ours, f"**{claim.verdict}**", claim.why)
         lines.append(f"| {' | '.join(words)} |")
     numbers = f"[{finding.name}.csv]({folder}/{finding.name}.csv)"
-    lines += ["", f"Numbers: {numbers}. Again: `python {script_of(finding.name)}`, with `--full` as in the paper."]
+    lines += ["", f"Numbers: {numbers}. Again: `{COMMAND} {finding.name}`, with `--full` as in the paper."]
     return "\n".join(lines) + "\n"

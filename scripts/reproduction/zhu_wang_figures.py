@@ -122,15 +122,15 @@ def bins(effort: Effort) -> Finding:
     )
 
 
-def table(effort: Effort, counts: tuple[Path, ...] = ()) -> Finding:
-    """Make Table 1 on vectors of counts: those at hand, or the files that are given.
+def table(effort: Effort) -> Finding:
+    """Make Table 1 on vectors of counts: those at hand, or the files of `Effort.counts`.
 
     Raises:
         ValueError: on a file that does not hold one row of counts that are whole numbers of at most 10^7.
     """
     files = {"NETFLIX": "NETFLIX.n17770", "BOOKS": "BOOKS_goodreads_ratings_count", "GAMES": "GAMES_steam_play_users"}
-    at_hand = counts or tuple(effort.path(f"topk/{file}.npy") for file in files.values())
-    names = [path.stem for path in counts] or list(files)
+    at_hand = effort.counts or tuple(effort.path(f"topk/{file}.npy") for file in files.values())
+    names = [path.stem for path in effort.counts] or list(files)
     vectors = [read_counts(path) for path in at_hand]
     trials = effort.trials(20, 100)
     budgets, sizes = (0.1, 0.4, 0.8), (10, 50, 150)
@@ -162,7 +162,7 @@ def table(effort: Effort, counts: tuple[Path, ...] = ()) -> Finding:
             Claim(
                 where="Table 1, BrightKite and Foursquare",
                 published="Top Stable, limited domain and StableTopK at several k and epsilon",
-                ours="not run: " + ("given counts in their place" if counts else "other counts in their place"),
+                ours="not run: " + ("given counts in their place" if effort.counts else "other counts in their place"),
                 verdict=Verdict.UNTESTABLE,
                 why="the check-ins may not be redistributed; --counts takes them",
             ),

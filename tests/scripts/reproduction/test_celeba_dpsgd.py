@@ -11,10 +11,10 @@ from pate.accounting.sampled_curve import sampled_gaussian_rdp
 from scripts.reproduction import Verdict
 from scripts.reproduction import celeba_dpsgd as c
 from scripts.reproduction import dp_sgd as d
+from scripts.reproduction.__main__ import main
 from scripts.reproduction.findings import kept
 from scripts.reproduction.tasks import ATTRIBUTES
 from tests.scripts.reproduction.small import attributes_table
-from tests.test_scripts import load
 
 ORDERS = np.array([1.5, 2.0, 5.0, 32.0])
 SMALL = d.Training(num_records=1000, batch_size=50, epochs=3, delta=1e-5)
@@ -63,7 +63,7 @@ def test_the_script_in_a_small_form(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PATE_DATA", str(attributes_table(tmp_path / "data", 6000)))
     monkeypatch.setattr(c, "_TEACHERS", 50)
     monkeypatch.setattr(c, "TRAINING", SMALL)
-    load("reproduce_celeba_dpsgd").main(["--output", str(tmp_path / "found")])
+    main(["celeba_dpsgd", "--output", str(tmp_path / "found")])
     (found,) = kept(tmp_path / "found")
     assert [claim.verdict for claim in found.claims][1] is Verdict.UNTESTABLE
     assert (tmp_path / "found" / "celeba_dpsgd.png").is_file()

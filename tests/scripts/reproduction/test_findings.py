@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 
 import pate
 from scripts.reproduction import Claim, Effort, Finding, Verdict
+from scripts.reproduction.__main__ import MAKERS, main
 from scripts.reproduction.findings import keep, kept
-from scripts.reproduction.page import page, script_of
-from scripts.reproduction.script import reproduce
+from scripts.reproduction.page import page
 
 ROOT = Path(pate.__file__).parents[1]
 CLAIM = Claim(where="Table 1", published="0.3", ours="0.4", verdict=Verdict.REFUTED, why="three of ten are not four")
@@ -28,29 +28,53 @@ def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
     assert (tmp_path / "a_table.csv").read_text() == "k,error\n1,0.333333\n2,2e-07\n"
     assert (tmp_path / "a_table.png").read_bytes()[:4] == b"\x89PNG"
     text = page([again], "found")
-    assert "| `scripts/reproduce_a_table.py` | full | not run | 12 | 3 |" in text
+    assert "| `a_table` | full | not run | 12 | 3 |" in text
     assert "| Table 1 | 0.3 | 0.4 | **refuted** | three of ten are not four |" in text
     assert "![Errors](found/a_table.png)" in text and "In all: 1 refuted." in text
 
 
-def test_a_script_keeps_what_it_found_and_without_data_what_was_there(
+def needs_data(effort: Effort) -> Finding:
+    effort.path("topk/none.npy")
+    return finding()
+
+
+def test_a_run_keeps_what_it_made_writes_the_page_and_goes_on_without_data(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reproduce("a_table", "What it does.", lambda _: finding(), ["--output", str(tmp_path), "--seed=5"])
-    assert "Table 1: refuted. Published 0.3; here 0.4." in capsys.readouterr().out
-    before = (tmp_path / "a_table.json").read_bytes()
-
-    def needs(effort: Effort) -> Finding:
-        effort.path("topk/none.npy")
-        return finding()
-
     monkeypatch.delenv("PATE_DATA", raising=False)
-    reproduce("a_table", "What it does.", needs, ["--output", str(tmp_path)])
-    assert "Expected PATE_DATA to name a folder that holds topk/none.npy" in capsys.readouterr().err
-    assert (tmp_path / "a_table.json").read_bytes() == before
+    folder = tmp_path / "made"
+    main(["--output", str(folder), "--seed=5"], {"a_table": lambda _: finding()})
+    assert "Table 1: refuted. Published 0.3; here 0.4." in capsys.readouterr().out
+    assert "| Table 1 | 0.3 | 0.4 |" in (tmp_path / "made.md").read_text()
+    before = (folder / "a_table.json").read_bytes()
+    main(["--output", str(folder)], {"a_table": needs_data, "another": lambda _: finding()})
+    error = capsys.readouterr().err
+    assert "a_table: nothing is made" in error
+    assert "Expected PATE_DATA to name a folder that holds topk/none.npy" in error
+    assert (folder / "a_table.json").read_bytes() == before and (folder / "another.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--seed=-1"], "Expected an integer seed >= 0"),
+        (["no_such"], "Expected names among a_table, got no_such"),
+        (["--page_only"], "Expected findings of python -m scripts.reproduction"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    words: list[str], error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
-        reproduce("a_table", "What it does.", needs, ["--seed=-1"])
-    assert "Expected an integer seed >= 0" in capsys.readouterr().err
+        main([*words, "--output", str(tmp_path)], {"a_table": lambda _: finding()})
+    assert error in capsys.readouterr().err and not [*tmp_path.iterdir()]
+
+
+def test_help_names_all_that_is_made(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--help"])
+    out = " ".join(capsys.readouterr().out.split())
+    assert stopped.value.code == 0 and all(name in out for name in [*MAKERS, "--full", "--counts", "PATE_DATA"])
 
 
 def test_findings_are_complete() -> None:
@@ -62,8 +86,7 @@ def test_findings_are_complete() -> None:
         finding(picture=Figure())
 
 
-def test_the_page_is_what_the_scripts_found() -> None:
+def test_the_page_is_what_was_made() -> None:
     findings = kept(ROOT / "docs" / "reproduction")
     assert (ROOT / "docs" / "reproduction.md").read_text() == page(findings, "reproduction")
-    scripts = {path.relative_to(ROOT).as_posix() for path in (ROOT / "scripts").glob("reproduce_*.py")}
-    assert scripts == {script_of(each.name) for each in findings}
+    assert {*MAKERS} == {each.name for each in findings}

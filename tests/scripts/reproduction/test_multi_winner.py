@@ -10,10 +10,10 @@ from scipy.stats import norm
 from pate.accounting.relation import NeighboringRelation
 from scripts.reproduction import Verdict, multi_winner_claims
 from scripts.reproduction import multi_winner as w
+from scripts.reproduction.__main__ import main
 from scripts.reproduction.data_dependent import private_rdp_table
 from scripts.reproduction.findings import kept
 from tests.scripts.reproduction.small import attributes_table
-from tests.test_scripts import load
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
 
@@ -89,7 +89,7 @@ def test_what_is_sanitised_costs_more_than_what_is_not() -> None:
 @pytest.mark.slow
 def test_the_script_in_a_small_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATE_DATA", str(attributes_table(tmp_path / "data")))
-    load("reproduce_dziedzic_multi_winner").main(["--output", str(tmp_path / "found")])
+    main(["dziedzic_multi_winner", "--output", str(tmp_path / "found")])
     (found,) = kept(tmp_path / "found")
     verdicts = [claim.verdict for claim in found.claims]
     assert verdicts[0] is Verdict.UNTESTABLE and verdicts[1] is Verdict.REFUTED and verdicts[-1] is Verdict.REPRODUCED

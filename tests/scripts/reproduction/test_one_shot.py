@@ -13,8 +13,8 @@ from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms import GumbelPeeling
 from scripts.reproduction import Verdict, one_shot_claims
 from scripts.reproduction import one_shot as o
+from scripts.reproduction.__main__ import main
 from scripts.reproduction.findings import kept
-from tests.test_scripts import load
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
 
@@ -84,9 +84,9 @@ def test_another_law_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_script_in_a_small_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = one_shot_claims.Grid((1, 10), (0.5, 1.0), ((2, 2), (3, 1)), 2000)
     monkeypatch.setattr(one_shot_claims, "QUICK", small)
-    load("reproduce_one_shot_noises").main(["--output", str(tmp_path)])
-    (found,) = kept(tmp_path)
+    main(["one_shot_noises", "--output", str(tmp_path / "found")])
+    (found,) = kept(tmp_path / "found")
     verdicts = [claim.verdict for claim in found.claims]
     assert verdicts[:2] == [Verdict.REPRODUCED] * 2 and Verdict.REFUTED not in verdicts
     assert found.claims[-1].ours.startswith("at epsilon 1: 1.490")
-    assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ".json", ".png"}
+    assert {path.suffix for path in (tmp_path / "found").iterdir()} == {".csv", ".json", ".png"}

@@ -8,9 +8,9 @@ import pytest
 from pate.mechanisms import Listed
 from pate.mechanisms.ranking import Rows
 from scripts.reproduction import Effort, Verdict, zhu_wang_figures
+from scripts.reproduction.__main__ import main
 from scripts.reproduction.findings import Row
 from scripts.reproduction.zhu_wang import COLOURS, contenders, members_of, quantiles, recall_of, share_of
-from tests.test_scripts import load
 
 COUNTS = np.array([[9, 7, 7, 1], [0, 1, 2, 3]])
 
@@ -110,7 +110,6 @@ def test_figures_of_small_counts(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_table_takes_counts_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.save(tmp_path / "mine.npy", np.arange(60) ** 3)
-    script = load("reproduce_zhu_wang_table")
-    script.main(["--counts", str(tmp_path / "mine.npy"), "--output", str(tmp_path / "found")])
+    main(["zhu_wang_table", "--counts", str(tmp_path / "mine.npy"), "--output", str(tmp_path / "found")])
     assert "abstract, on mine" in capsys.readouterr().out
     assert "\nmine,50,0.8," in (tmp_path / "found" / "zhu_wang_table.csv").read_text()

@@ -12,8 +12,8 @@ from pate.accounting.curves import gaussian_noisy_max_rdp
 from pate.accounting.relation import NeighboringRelation
 from scripts.reproduction import Effort, Verdict
 from scripts.reproduction import zhu_wang_privacy as z
+from scripts.reproduction.__main__ import main
 from scripts.reproduction.noisy_max import Pair, composed_delta, composed_epsilon, gaps_of, group_law, worst_pair
-from tests.test_scripts import load
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
 
@@ -96,7 +96,7 @@ def test_noise_of_voting() -> None:
 
 @pytest.mark.slow
 def test_the_script(tmp_path: Path) -> None:
-    load("reproduce_zhu_wang_table2_privacy").main(["--output", str(tmp_path)])
-    assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ".json", ".png"}
+    main(["zhu_wang_table2_privacy", "--output", str(tmp_path / "found")])
+    assert {path.suffix for path in (tmp_path / "found").iterdir()} == {".csv", ".json", ".png"}
     verdicts = [claim.verdict for claim in z.claims(z.measured(Effort()))]
     assert verdicts[:3] == [Verdict.REPRODUCED, Verdict.REFUTED, Verdict.REFUTED]

@@ -11,10 +11,10 @@ from pate.aggregators import StableTopK
 from pate.votes import Panel
 from scripts.reproduction import Verdict, tasks
 from scripts.reproduction import zhu_wang_utility as z
+from scripts.reproduction.__main__ import main
 from scripts.reproduction.findings import kept
 from scripts.reproduction.zhu_wang_privacy import DELTA, NUM_QUERIES, PUBLISHED
 from tests.scripts.reproduction.small import attributes_table
-from tests.test_scripts import load
 
 SAMPLES = tasks.Samples(
     np.random.default_rng(1).normal(size=(60, 3)), (np.random.default_rng(2).random((60, 2)) < 0.5).astype(np.uint8)
@@ -70,7 +70,7 @@ def test_the_script_in_a_small_form(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(z, "_ENSEMBLES", {False: (400, 800)})
     faces = tasks.celeba_attributes(tmp_path / "data" / tasks.ATTRIBUTES)._replace(name="rendered faces")
     monkeypatch.setattr(z, "rendered_faces", lambda *_, **__: faces)
-    load("reproduce_zhu_wang_table2_utility").main(["--output", str(tmp_path / "found")])
+    main(["zhu_wang_table2_utility", "--output", str(tmp_path / "found")])
     (found,) = kept(tmp_path / "found")
     assert found.claims[0].verdict is Verdict.UNTESTABLE and len(found.claims) == 5
     assert (tmp_path / "found" / "zhu_wang_table2_utility.png").is_file()

@@ -1,0 +1,109 @@
+"""Make tables and figures of papers again, and write the page of all that were made.
+
+    PATE_DATA=... python -m scripts.reproduction                # all, in the quick form: minutes
+    python -m scripts.reproduction zhu_wang_bins --full         # one, as the paper has it
+    python -m scripts.reproduction zhu_wang_table --counts brightkite.npy --counts foursquare.npy --output mine
+    python -m scripts.reproduction --page_only
+
+PATE_DATA names the folder of the papers' data. What needs data that are not there is left as it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from scripts.reproduction import gillenwater_figures, shekelyan_figures, zhu_wang_figures
+from scripts.reproduction.celeba_dpsgd import celeba_dpsgd
+from scripts.reproduction.findings import Effort, Finding, keep, kept
+from scripts.reproduction.multi_winner_claims import multi_winner_voting
+from scripts.reproduction.one_shot_claims import one_shot_noises
+from scripts.reproduction.page import COMMAND, page
+from scripts.reproduction.zhu_wang_privacy import table_2_privacy
+from scripts.reproduction.zhu_wang_utility import table_2_utility
+from tests.mechanisms.oracles import joint_slow
+
+FOLDER = Path("docs/reproduction")
+
+MAKERS: Mapping[str, Callable[[Effort], Finding]] = {
+    "celeba_dpsgd": celeba_dpsgd,
+    "dziedzic_multi_winner": multi_winner_voting,
+    "gillenwater_errors": gillenwater_figures.errors,
+    "gillenwater_places": gillenwater_figures.places,
+    "gillenwater_times": partial(gillenwater_figures.times, plain=joint_slow),
+    "gillenwater_vectors": gillenwater_figures.vectors,
+    "one_shot_noises": one_shot_noises,
+    "shekelyan_netflix": shekelyan_figures.netflix,
+    "shekelyan_noises": shekelyan_figures.noises,
+    "shekelyan_vectors": shekelyan_figures.vectors,
+    "shekelyan_zipf": shekelyan_figures.zipf,
+    "zhu_wang_bins": zhu_wang_figures.bins,
+    "zhu_wang_covid": zhu_wang_figures.covid,
+    "zhu_wang_table": zhu_wang_figures.table,
+    "zhu_wang_table2_privacy": table_2_privacy,
+    "zhu_wang_table2_utility": table_2_utility,
+}
+"""What makes each finding, by the name of its files."""
+
+
+def main(arguments: Sequence[str] | None = None, makers: Mapping[str, Callable[[Effort], Finding]] = MAKERS) -> None:
+    """Make findings, print their claims, keep their files and write the page."""
+    parser = argparse.ArgumentParser(
+        prog=COMMAND, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("names", nargs="*", metavar="name", help=f"what to make (default: all): {', '.join(makers)}")
+    parser.add_argument("--full", action="store_true", help="as many trials as in the paper (default: minutes)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of what is drawn (default: 0)")
+    parser.add_argument(
+        "--counts",
+        type=Path,
+        action="append",
+        default=[],
+        help="a .npy of counts for zhu_wang_table",
+    )
+    parser.add_argument(
+        "--output", type=Path, default=FOLDER, help=f"folder of findings; the page lies beside it (default: {FOLDER})"
+    )
+    parser.add_argument("--page_only", action="store_true", help="write the page from what was made before")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.names if name not in makers]
+    if unknown:
+        parser.error(f"Expected names among {', '.join(makers)}, got {', '.join(unknown)}")
+    try:
+        effort = Effort.of_surroundings(full=options.full, seed=options.seed, counts=tuple(options.counts))
+    except ValueError as error:
+        parser.error(str(error))
+    if not options.page_only:
+        for name in options.names or makers:
+            _make(name, makers[name], effort, options.output)
+    try:
+        findings = kept(options.output)
+    except ValueError as error:
+        parser.error(str(error))
+    path = options.output.with_suffix(".md")
+    path.write_text(page(findings, options.output.name))
+    print(path)
+
+
+def _make(name: str, maker: Callable[[Effort], Finding], effort: Effort, folder: Path) -> None:
+    """Make one finding; without its data, say so in one line and leave what was kept before."""
+    started = time.perf_counter()
+    try:
+        finding = maker(effort)
+    except FileNotFoundError as error:
+        print(f"{name}: nothing is made, and what was kept stays: {error}", file=sys.stderr)
+        return
+    seconds = time.perf_counter() - started
+    keep(folder, name, finding, effort, seconds)
+    print(f"{finding.paper}: {finding.title}")
+    for claim in finding.claims:
+        print(f"  {claim.where}: {claim.verdict}. Published {claim.published}; here {claim.ours}. {claim.why}")
+    print(f"  {folder / name}.csv, {seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
