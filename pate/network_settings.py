@@ -13,7 +13,6 @@ from torch import nn
 
 from pate.networks import make_network
 from pate.runs import Json
-from pate.runs.renamed import with_new_names
 from pate.validation import expect
 
 _WITHOUT_WEIGHTS = "settings_without_weights"
@@ -60,21 +59,20 @@ def restored_network(settings: Json | str, *shape: Any) -> nn.Module:
     """Return the network of ``settings``, its class path and arguments as a configuration has them.
 
     Args:
-        settings: a class path with arguments, or the path alone. Names of earlier versions are understood.
+        settings: a class path with arguments, or the path alone.
         shape: what the network is made for: the shape of a sample, and the number of labels if it has any.
 
     Raises:
         ValueError: in one line, if the class cannot be imported here or does not take these settings.
     """
-    current = with_new_names(settings)
-    path = current if isinstance(current, str) else str(current.get("class_path"))
+    path = settings if isinstance(settings, str) else str(settings.get("class_path"))
     here = "to be found here (install its package, or add its folder to PYTHONPATH)"
     expect(_imported(path) is not None, f"the network {path} {here}", missing=path)
     parser = ArgumentParser(exit_on_error=False)
     kind = Callable[[tuple[int, ...]], nn.Module] if len(shape) == 1 else Callable[[tuple[int, ...], int], nn.Module]
     parser.add_argument("--network", type=kind)
     try:
-        factory = parser.instantiate(parser.parse_object({"network": current})).network
+        factory = parser.instantiate(parser.parse_object({"network": settings})).network
         network: nn.Module = make_network(factory, *shape) if len(shape) == 2 else factory(*shape)
     except (ArgumentError, TypeError, ImportError, OSError) as error:
         reason = " ".join(str(error).split())

@@ -16,9 +16,7 @@ from pate.aggregators.plugins import propose as propose
 from pate.aggregators.plugins import registered as registered
 from pate.aggregators.powerset import Powerset as Powerset
 from pate.aggregators.rounds import Rounds as Rounds
-from pate.aggregators.screens import Confident as Confident
 from pate.aggregators.screens import ConfidentScreen as ConfidentScreen
-from pate.aggregators.screens import Interactive as Interactive
 from pate.aggregators.screens import InteractiveScreen as InteractiveScreen
 from pate.aggregators.stable_majority import StableMajority as StableMajority
 from pate.aggregators.stable_topk import FixedStableTopK as FixedStableTopK

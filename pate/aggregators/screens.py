@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, get_args
@@ -200,21 +199,3 @@ class InteractiveScreen(Screen):
         """Return one before noisy votes, which are asked where an eighth of the teachers contradicts the student."""
         answers, threshold = NoisyVotes.of_unit_noise(outlook), outlook.panel.num_teachers / 8
         return (cls.of_unit_noise(outlook, answers=answers, threshold_interactive=threshold),)
-
-
-class Confident(ConfidentScreen):
-    """The old name of `ConfidentScreen`, for one more version."""
-
-    def __new__(cls, **settings: Any) -> Any:
-        """Make a `ConfidentScreen`, and warn."""
-        warnings.warn("pate.aggregators.Confident is now ConfidentScreen", DeprecationWarning, stacklevel=2)
-        return ConfidentScreen(**settings)
-
-
-class Interactive(InteractiveScreen):
-    """The old name of `InteractiveScreen`, for one more version."""
-
-    def __new__(cls, **settings: Any) -> Any:
-        """Make an `InteractiveScreen`, and warn."""
-        warnings.warn("pate.aggregators.Interactive is now InteractiveScreen", DeprecationWarning, stacklevel=2)
-        return InteractiveScreen(**settings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from enum import Enum
@@ -19,7 +18,6 @@ from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, registered
 from pate.commands.parsing import call
 from pate.commands.unscaled import completed
-from pate.runs.renamed import RENAMED
 from pate.validation import expect, expect_open_unit
 from pate.votes import Panel
 
@@ -102,9 +100,6 @@ def calibrate_kind(
 
 def _kind(name: str) -> type[Aggregator]:
     """Return the class of a short name or of a class path."""
-    if name in RENAMED:
-        print(f"pate: {name} is now {RENAMED[name]}", file=sys.stderr)
-        name = RENAMED[name]
     known = registered()
     module, _, cls = name.rpartition(".")
     try:

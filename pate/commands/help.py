@@ -11,8 +11,6 @@ from typing import Any
 
 from jsonargparse import DefaultHelpFormatter, Namespace
 
-from pate.runs.renamed import RENAMED
-
 _TYPES = {
     "int": "a whole number",
     "float": "a number",
@@ -146,7 +144,7 @@ def choices_of(action: argparse.Action) -> tuple[str, ...]:
 def _classes(action: argparse.Action) -> list[str]:
     """Return the short names of the classes that an option may be."""
     known = re.search(r"known subclasses: ([^)]*)", getattr(action, "extra_help", str)())
-    return sorted({path.strip().rpartition(".")[-1] for path in known[1].split(",")} - set(RENAMED)) if known else []
+    return sorted({path.strip().rpartition(".")[-1] for path in known[1].split(",")}) if known else []
 
 
 def _written(value: Any) -> str:

@@ -15,7 +15,6 @@ from pate.aggregators import Aggregator
 from pate.data.features import FeatureMap
 from pate.data.source import DataSource
 from pate.networks import annotation_hint
-from pate.runs.renamed import RENAMED
 
 _PLUGINS = (Aggregator, DataSource, FeatureMap)
 _UNNAMED = 'in "<unicode string>", '  # YAML's name of a text
@@ -211,7 +210,7 @@ def _innermost(text: str, place: _Place) -> str:
         what = f"a setting of {place.owner}" if place.owner else "settings that the command has"
         return f"Expected {what}, got {place.at(found[1]).option if place.key else found[1]}"
     if found := re.search(r"Expected a dot import path string: (\w+)", text):
-        known = {kind.__name__ for base in _PLUGINS for kind in _subclasses(base)} - set(RENAMED)
+        known = {kind.__name__ for base in _PLUGINS for kind in _subclasses(base)}
         return f"Expected a class by its name or its path, got {found[1]}{did_you_mean(found[1], known)}"
     if found := re.match(r"module '([\w.]+)' has no attribute '(\w+)'", text):
         known = {name for name, value in vars(sys.modules[found[1]]).items() if isinstance(value, type)}

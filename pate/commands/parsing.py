@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import getdoc, signature
@@ -20,7 +19,6 @@ from pate.data.source import DataSource
 from pate.data_file import absolute_paths
 from pate.runs import Json, Run
 from pate.runs.locks import lock_run
-from pate.runs.renamed import RENAMED_PATHS
 from pate.stages import opening
 
 
@@ -58,31 +56,14 @@ _NOT_SETTINGS = ("run", "overwrite", "config", "threads")
 
 
 class StageParser(OneLineParser):
-    """The parser of a command, which knows renamed classes by both names."""
+    """The parser of a command, which makes the paths of data absolute."""
 
     def parse_args(self, *args: Any, **options: Any) -> Namespace:  # type: ignore[override]
-        """Return what the options say, with classes by their new names; a line on stderr says which were old.
-
-        Paths of data are absolute.
-        """
+        """Return what the options say, with the paths of data absolute."""
         parsed: Namespace = super().parse_args(*args, **options)
-        _rename(parsed)
         if isinstance(data := parsed.get("data"), Namespace):
             absolute_paths(data)
         return parsed
-
-
-def _rename(value: Any) -> None:
-    """Give the classes in parsed options their new names."""
-    if isinstance(value, Namespace):
-        for part in vars(value).values():
-            _rename(part)
-        if (old := value.get("class_path")) in RENAMED_PATHS:
-            value.class_path = RENAMED_PATHS[old]
-            print(f"pate: {old} is now {value.class_path}", file=sys.stderr)
-    elif isinstance(value, list):
-        for part in value:
-            _rename(part)
 
 
 def call(

@@ -17,7 +17,6 @@ from pate.commands.parsing import ALONE, Preset, run_folder
 from pate.data.source import located
 from pate.described import plain
 from pate.runs import Json, Run
-from pate.runs.renamed import RENAMED
 from pate.stages.suggestion import required, suggested, takes_unit_noise
 from pate.validation import expect
 from pate.vote_store import finished_votes
@@ -153,7 +152,7 @@ def _kind(name: str) -> type[Aggregator] | None:
     """Return the class of a short name or of a path; None if there is no such aggregator."""
     module, _, cls = name.rpartition(".")
     try:
-        found = getattr(import_module(module), cls) if module else registered().get(RENAMED.get(name, name))
+        found = getattr(import_module(module), cls) if module else registered().get(name)
     except (ImportError, AttributeError, ValueError):
         return None
     return found if isinstance(found, type) and issubclass(found, Aggregator) else None

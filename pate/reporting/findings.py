@@ -20,7 +20,6 @@ from pate.data_file import read_places
 from pate.runs import LABEL, METRICS, STUDENT, Json, Run, labels_file
 from pate.runs.files import read_arrays
 from pate.runs.released import ReleasedLabels
-from pate.runs.renamed import with_new_names
 from pate.typing import IntArray, StrArray
 from pate.validation import expect
 from pate.votes import rows_of
@@ -149,9 +148,9 @@ def _expect_same(statement: Json, labels: ReleasedLabels, path: Path) -> None:
         "num_teachers": labels.num_teachers,
         "num_labels": len(labels.label_names),
         "release": labels.release,
-        "aggregator": with_new_names(labels.aggregator),
+        "aggregator": labels.aggregator,
     }
-    others = [name for name in _STATED if with_new_names(statement[name]) != found[name]]
+    others = [name for name in _STATED if statement[name] != found[name]]
     expect(not others, f"the statement of the labels in {path}", differs_in=others)
 
 

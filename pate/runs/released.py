@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate.runs.files import Json, digest, read_arrays
-from pate.runs.renamed import with_new_names
 from pate.runs.run import TEACHERS_FIT, Run, first_stage, key_file, labels_file, read_key
 from pate.typing import BoolArray, FloatArray, IntArray, StrArray, UInt8Array
 from pate.validation import expect
@@ -146,7 +145,7 @@ class ReleasedLabels(Queries):
             label_names=tuple(arrays["label_names"].tolist()),
             num_teachers=int(arrays["num_teachers"]),
             delta=float(arrays["delta"]),
-            aggregator=with_new_names(json.loads(str(arrays["aggregator"]))),
+            aggregator=json.loads(str(arrays["aggregator"])),
             release=int(arrays["release"]),
             labels=arrays["labels"],
             mask=arrays["mask"],

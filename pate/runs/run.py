@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from pate.runs.files import Json, digest, make_once, write_json, write_text
-from pate.runs.renamed import same_class, with_new_names
+from pate.runs.renamed import same_class
 from pate.validation import expect
 
 
@@ -65,6 +65,9 @@ _INPUTS = {
     "labels": "released labels",
 }
 """What the inputs of stages are called in errors."""
+
+FORMAT = 3
+"""The version of a run's files, raised when they change: a run of another one is refused."""
 
 KEY_BYTES = 32
 """Length of the key of the partitions."""
@@ -186,7 +189,8 @@ class Run:
         config = _normal(self.config)
         write_text(self.root / stage.config, yaml.safe_dump(config, sort_keys=False))
         self._say_where_data_are(stage)
-        write_json(self.root / stage.state, {"finished": False, "config": config, "inputs": _normal(inputs)})
+        state = {"format": FORMAT, "finished": False, "config": config, "inputs": _normal(inputs)}
+        write_json(self.root / stage.state, state)
         return True
 
     def _say_where_data_are(self, stage: Stage) -> None:
@@ -202,8 +206,7 @@ class Run:
         state = self.state(stage)
         if state is None:
             return []
-        begun, asked = with_new_names(state["config"]), with_new_names(_normal(self.config))
-        return _differences(begun, asked) + _other_inputs(state["inputs"], _normal(inputs))
+        return _differences(state["config"], _normal(self.config)) + _other_inputs(state["inputs"], _normal(inputs))
 
     def finish(self, stage: Stage, files: Mapping[Path, str] | None = None) -> None:
         """Record that ``stage`` is finished, with its ``files`` in the run's folder and the `digest` of each."""
@@ -245,6 +248,8 @@ class Run:
         whole = isinstance(state, dict) and all(isinstance(state.get(name), dict) for name in ("config", "inputs"))
         if not (whole and isinstance(state.get("finished"), bool) and isinstance(state.get("files", {}), dict)):
             raise ValueError(f"Expected what `pate {stage.name}` wrote in {path}, got another content. {again}")
+        other = f"a run of this version of pate. Choose another run folder with --run (run={str(self.root)!r})"
+        expect(state.get("format") == FORMAT, other, format=state.get("format"))
         return state
 
     def lost(self, stage: Stage) -> list[str]:

@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
@@ -89,32 +88,6 @@ def test_a_screen_settles_what_was_asked(run: Path) -> None:
     verify_statement(statement)
     assert statement["aggregator"]["init_args"]["answers"]["class_path"].endswith("NoisyVotes")
     assert statement["num_answered"] == asked
-
-
-@pytest.mark.parametrize("name", ["Confident", "pate.aggregators.Confident", "pate.aggregators.ConfidentScreen"])
-def test_labels_that_an_old_name_released_are_this_commands(
-    run: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A run of an earlier version goes on under the old and the new name, and pays for nothing twice."""
-    settings = {
-        "answers": {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 2.0}},
-        "sigma_confident": 1.0,
-        "threshold_confident": 4.0,
-    }
-    assert relabel(run, {"class_path": "ConfidentScreen", "init_args": settings}) == 0
-    state, labels = run / "private" / "label.json", run / "public" / "labels.npz"
-    state.write_text(state.read_text().replace("ConfidentScreen", "Confident"))
-    released = ReleasedLabels.load(Run(run))
-    path = "pate.aggregators.screens.Confident"
-    with labels.open("wb") as file:
-        replace(released, aggregator=released.aggregator | {"class_path": path}).save(file, Run(run))
-    kept = labels.read_bytes()
-    capsys.readouterr()
-    assert relabel(run, {"class_path": name, "init_args": settings}) == 0
-    said = capsys.readouterr().err
-    assert said.count("pate.aggregators.Confident is now pate.aggregators.ConfidentScreen") == (name[-6:] != "Screen")
-    assert labels.read_bytes() == kept
-    assert read_ledger(run / "ledger.sqlite").entries[-1].release == released.release
 
 
 def test_a_crash_before_settling_settles_the_same(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,9 @@ import pate.aggregators
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, InteractiveScreen, NoisyVotes, Outlook, Rounds, propose, registered
-from pate.runs.renamed import RENAMED
 from pate.votes import Panel, Votes
 
-EXPORTED = [value for name, value in vars(pate.aggregators).items() if name not in RENAMED]
+EXPORTED = list(vars(pate.aggregators).values())
 CLASSES = [cls for cls in EXPORTED if inspect.isclass(cls) and issubclass(cls, Aggregator)]
 CONCRETE = [cls for cls in CLASSES if cls is not Aggregator]
 

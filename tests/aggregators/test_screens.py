@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-import pate.aggregators
 from pate.accounting.cost import DEFAULT_ORDERS
 from pate.accounting.curves import gaussian_rdp
 from pate.accounting.events import GaussianThresholdEvent
@@ -287,12 +286,3 @@ def test_a_screen_for_another_relation_is_refused() -> None:
             threshold_confident=12.0,
             neighboring_relation=Relation.ADD_REMOVE_TEACHER,
         )
-
-
-@pytest.mark.parametrize("old", ["Confident", "Interactive"])
-def test_old_names_make_the_same_screens(old: str) -> None:
-    noisy = NoisyVotes(sigma_votes=1.0)
-    settings: dict[str, Any] = {f"sigma_{old.lower()}": 1.0, f"threshold_{old.lower()}": 3.0, "answers": noisy}
-    with pytest.warns(DeprecationWarning, match=f"^pate.aggregators.{old} is now {old}Screen$"):
-        made = getattr(pate.aggregators, old)(**settings)
-    assert made == getattr(pate.aggregators, f"{old}Screen")(**settings)

@@ -10,7 +10,7 @@ from jsonargparse import ArgumentParser
 from pate import cli
 from pate.accounting.calibration import epsilon_of
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators import Aggregator, ConfidentScreen, NoisyVotes, Powerset
+from pate.aggregators import Aggregator, NoisyVotes, Powerset
 from pate.votes import Panel
 
 PANEL = Panel(200, 4)
@@ -124,11 +124,3 @@ def test_calibrated_noise_keeps_its_target_as_printed(capsys: Printed) -> None:
         assert cli.main(["calibrate", "--aggregator=NoisyVotes", f"--target_epsilon={target}", *ASKED]) == 0
         sigma = float(re.search(r"sigma_votes = (\S+)", capsys.readouterr().out)[1])  # type: ignore[index]
         assert epsilon_of(NoisyVotes(sigma_votes=sigma).event(PANEL), count=50, delta=1e-6) <= target
-
-
-def test_an_old_name_is_calibrated_as_the_new_one(capsys: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ConfidentScreen, "calibrated", lambda self, *_, **__: self)  # which takes seconds
-    assert cli.main(["calibrate", "--aggregator=Confident", "--target_epsilon=2", *ASKED]) == 0
-    printed = capsys.readouterr()
-    assert printed.err == "pate: Confident is now ConfidentScreen\n"
-    assert "class_path: ConfidentScreen" in printed.out

@@ -50,7 +50,6 @@ def test_label_does_not_ask_for_an_aggregator(capsys: pytest.CaptureFixture[str]
     assert text.startswith("usage: pate label --delta DELTA --run RUN [options]\n")
     listed = " ".join(text.split())
     assert "(Canonical, ClippedVotes," in listed and "or another class by its path)" in listed
-    assert " Confident," not in listed  # its old name
     assert "by default all that were voted on (a whole number)" in listed
 
 

@@ -203,6 +203,17 @@ def test_a_state_that_cannot_be_read(tmp_path: Path) -> None:
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("change", [{}, {"format": 2}])
+def test_a_run_of_another_version_is_refused(change: dict[str, int], tmp_path: Path) -> None:
+    run, _ = student(tmp_path)
+    state = json.loads((tmp_path / STUDENT.state).read_text())
+    del state["format"]
+    write_json(tmp_path / STUDENT.state, state | change)
+    with pytest.raises(ValueError, match="^Expected a run of this version of pate. Choose another run") as raised:
+        run.require(STUDENT)
+    assert "\n" not in str(raised.value)
+
+
 def test_the_first_stage_says_where_the_data_are(tmp_path: Path) -> None:
     Run(tmp_path, config={"data": {"class_path": "Arrays"}, "ledger": None, "seed": 0}).begin(TEACHERS_FIT, {})
     assert (tmp_path / "data.yaml").read_text() == "data:\n  class_path: Arrays\nledger: null\n"
