@@ -37,7 +37,6 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "ledger verify": ("ledger", "verify", "check a ledger by computing everything in it again"),
     "plan": ("plan", "main", "plan how many teachers to train, from public facts alone"),
     "frontier": ("frontier", "main", "draw label and student quality against epsilon for many aggregators"),
-    "rivals": ("rivals", "main", "measure private learning without votes on a run's records (PRIVATE)"),
     "faces": ("faces", "main", "draw faces and write them in CelebA's format"),
     "completion": ("completion", "main", "print a script with which the shell completes all of these"),
 }

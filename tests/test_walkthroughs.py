@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,10 @@ class Typist:
             with self.monkeypatch.context() as patch:
                 patch.setattr(sys, "argv", arguments)
                 patch.syspath_prepend(Path.cwd())
-                runpy.run_path(arguments[0])
+                if arguments[0] == "-m":
+                    import_module(f"{arguments[1]}.__main__").main(arguments[2:])
+                else:
+                    runpy.run_path(arguments[0])
         else:
             assert program == "torchrun"
             # of this environment, as is the `pate` that it starts

@@ -47,7 +47,6 @@ EXAMPLES: dict[str, str] = {
     "plan": "pate plan --num_records 100000 --num_labels 25 --num_public 5000 --epsilons [1,4]",
     "frontier": "pate frontier --simulate.num_labels 20 --simulate.num_teachers 400 --simulate.label_density 0.2"
     " --simulate.teacher_accuracy 0.85 --student true",
-    "rivals": "pate rivals --run runs/mine --epsilons [0.5,1,2]",
     "completion": "pate completion bash > ~/.local/share/bash-completion/completions/pate",
     "init": "pate init recipes/mine --kind folder --data pictures",
     "predict": "pate predict runs/mine/public/student/model pictures --output predictions.csv",

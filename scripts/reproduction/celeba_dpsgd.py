@@ -13,9 +13,6 @@ from pate.accounting.calibration import Target
 from pate.aggregators import Rounds
 from pate.data import CelebAAttributes
 from pate.data.records import Role
-from pate.planning.rivals.contest import Arena, Contest, Score, hold, rivals_of
-from pate.planning.rivals.contributions import Contributions, PublicScale
-from pate.planning.rivals.descent import INSTALL, Descent, is_installed
 from pate.progress import stage_bar
 from pate.runs.files import read_arrays
 from pate.validation import expect
@@ -24,6 +21,9 @@ from scripts.reproduction.dp_sgd import Training, noise_for, poisson_epsilon, sh
 from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
 from scripts.reproduction.tasks import ATTRIBUTES, LABELS, celeba_attributes, voted
 from scripts.reproduction.zhu_wang_utility import figures_of
+from scripts.rivals.contest import Arena, Contest, Score, hold, rivals_of
+from scripts.rivals.contributions import Contributions, PublicScale
+from scripts.rivals.descent import INSTALL, Descent, is_installed
 
 PAPER = "Bu, Wang, Zha & Karypis (2023), Automatic Clipping (NeurIPS): CelebA, 40 attributes"
 PUBLISHED = {3.0: 0.8705, 8.0: 0.8758}
@@ -37,7 +37,7 @@ _LOGISTIC = "logistic regression, not private"
 
 PICTURES = """
     pate run configs/celeba_features --label.target_epsilon 3 --label.delta 5e-6
-    pate rivals --run runs/celeba_features --epsilons "[3,8]" --delta 5e-6
+    python -m scripts.rivals --run runs/celeba_features --epsilons "[3,8]" --delta 5e-6
 """
 
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from pate.accounting.gaussian import gaussian_delta
-from pate.accounting.sampled_curve import sampled_gaussian_rdp
 from scripts.reproduction import Verdict
 from scripts.reproduction import celeba_dpsgd as c
 from scripts.reproduction import dp_sgd as d
 from scripts.reproduction.__main__ import main
 from scripts.reproduction.findings import kept
 from scripts.reproduction.tasks import ATTRIBUTES
+from scripts.rivals.sampled_curve import sampled_gaussian_rdp
 from tests.scripts.reproduction.small import attributes_table
 
 ORDERS = np.array([1.5, 2.0, 5.0, 32.0])

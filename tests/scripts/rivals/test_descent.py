@@ -9,8 +9,8 @@ from dp_accounting import pld
 from scipy.special import expit
 
 from pate.accounting.calibration import Target, calibrate_scale, epsilon_of
-from pate.planning.rivals.contributions import Contributions
-from pate.planning.rivals.descent import Descent, descend, learning_rate
+from scripts.rivals.contributions import Contributions
+from scripts.rivals.descent import Descent, descend, learning_rate
 
 ONE = np.array([0.6, 0.3, 0.1])
 

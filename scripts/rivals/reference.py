@@ -6,8 +6,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from pate.planning.rivals.contributions import Contributions
 from pate.typing import FloatArray
+from scripts.rivals.contributions import Contributions
 
 _STEPS = 200
 _RIDGE = 1e-3  # keeps weights finite where a label can be told without error

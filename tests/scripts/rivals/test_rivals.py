@@ -1,15 +1,14 @@
-"""`pate rivals`: PRIVATE, at the epsilons that were asked for, and nothing of it in the ledger."""
+"""`python -m scripts.rivals`: PRIVATE, at the epsilons that were asked for, and nothing of it in the ledger."""
 
 import csv
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pate import cli
 from pate.accounting.ledger import read_ledger
-from pate.planning.rivals.descent import is_installed
+from scripts.rivals.__main__ import main
+from scripts.rivals.descent import is_installed
 from tests.conftest import Write
 
 # of all records in each step, whose curve needs no integral
@@ -28,7 +27,7 @@ def read(path: Path) -> list[dict[str, str]]:
 @pytest.mark.slow
 def test_a_run_is_measured(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = read_ledger(copied / "ledger.sqlite").entries
-    assert cli.main(["rivals", "--run", str(copied), *SMALL]) == 0
+    main(["--run", str(copied), *SMALL])
     folder = copied / "private" / "rivals"
     assert {path.name for path in folder.iterdir()} == {"rivals.csv", "rivals.txt"}
     assert folder.stat().st_mode & 0o77 == 0
@@ -55,7 +54,7 @@ def test_data_are_enough(write_arrays: Write, tmp_path: Path, capsys: pytest.Cap
     run = tmp_path / "run"
     run.mkdir()
     (run / "data.yaml").write_text(f"data:\n  class_path: pate.data.Arrays\n  init_args:\n    path: {data}\n")
-    assert cli.main(["rivals", "--run", str(run), "--unit=group", "--standardise=true", *SMALL]) == 0
+    main(["--run", str(run), "--unit=group", "--standardise=true", *SMALL])
     captured = capsys.readouterr()
     assert "one group added, removed or altered" in captured.out
     assert "not fitted" in captured.err
@@ -66,9 +65,9 @@ def test_data_are_enough(write_arrays: Write, tmp_path: Path, capsys: pytest.Cap
 def test_without_opacus_others_are_measured(
     copied: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pate.commands.rivals.is_installed", lambda: False)
+    monkeypatch.setattr("scripts.rivals.__main__.is_installed", lambda: False)
     output = copied.parent / "elsewhere"
-    assert cli.main(["rivals", "--run", str(copied), f"--output={output}", *SMALL]) == 0
+    main(["--run", str(copied), f"--output={output}", *SMALL])
     asked = [line for line in capsys.readouterr().err.splitlines() if "opacus" in line]
     assert len(asked) == 1
     names = [row["rival"] for row in read(output / "rivals.csv")]
@@ -80,8 +79,8 @@ def test_without_opacus_others_are_measured(
 def test_teachers_of_another_unit_or_shape_are_not_averaged(
     copied: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pate.teachers.linear.are_linear", lambda *arguments: False)
-    assert cli.main(["rivals", "--run", str(copied), *SMALL]) == 0
+    monkeypatch.setattr("scripts.rivals.linear_teachers.are_linear", lambda *arguments: False)
+    main(["--run", str(copied), *SMALL])
     captured = capsys.readouterr()
     assert "the teachers are not linear" in captured.err
     assert "mean of teachers" not in captured.out
@@ -102,13 +101,16 @@ def test_teachers_of_another_unit_or_shape_are_not_averaged(
 def test_bad_input_is_one_line(
     words: list[str], message: str, finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["rivals", "--run", str(finished), *words]) == 2
+    with pytest.raises(SystemExit) as stopped:
+        main(["--run", str(finished), *words])
+    assert stopped.value.code == 2
     error = capsys.readouterr().err
-    assert message in error and error.splitlines()[-1].startswith("pate rivals: Expected")
+    assert message in error and error.splitlines()[-1].startswith("python -m scripts.rivals: Expected")
     assert not (finished / "private" / "rivals").exists()
 
 
 def test_a_run_without_data_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.rmtree(tmp_path / "run", ignore_errors=True)
-    assert cli.main(["rivals", "--run", str(tmp_path / "run")]) == 2
+    with pytest.raises(SystemExit) as stopped:
+        main(["--run", str(tmp_path / "run")])
+    assert stopped.value.code == 2
     assert "a run with a data.yaml" in capsys.readouterr().err

@@ -1,27 +1,34 @@
-"""The command `pate rivals`."""
+"""Measure private learning without votes on the private records of a run. PRIVATE.
+
+python -m scripts.rivals --run runs/mine --epsilons [0.5,1,2]
+"""
 
 from __future__ import annotations
 
 import sys
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import fields
+from inspect import getdoc
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from jsonargparse import ArgumentParser
 
-from pate.commands.parsing import call
 from pate.data.records import Features, Records, Role
 from pate.data.source import DataSource
 from pate.data_file import load_data
-from pate.planning.rivals.contest import Arena, Contest, Standings, hold, rivals_of
-from pate.planning.rivals.contributions import Contributions, PublicScale
-from pate.planning.rivals.descent import INSTALL, Descent, is_installed
-from pate.planning.rivals.tables import table, write_csv
 from pate.runs import TEACHERS_FIT, Run, write_text
 from pate.typing import FloatArray, StrArray
 from pate.validation import expect
+from scripts.rivals.contest import Arena, Contest, Standings, hold, rivals_of
+from scripts.rivals.contributions import Contributions, PublicScale
+from scripts.rivals.descent import INSTALL, Descent, is_installed
+from scripts.rivals.tables import table, write_csv
 
 Unit = Literal["record", "group"]
+
+_COMMAND = "python -m scripts.rivals"
 
 
 def compare(
@@ -51,7 +58,7 @@ def compare(
     begun = place.state(TEACHERS_FIT)
     protected = unit or (begun["config"]["unit"] if begun is not None else "record")
     if not is_installed():
-        print(f"pate rivals: {INSTALL}", file=sys.stderr)
+        print(f"{_COMMAND}: {INSTALL}", file=sys.stderr)
     arena = _arena(place, data, protected, contest)
     found = hold(arena, rivals_of(arena, descent if is_installed() else None), contest)
     folder = place.private / "rivals" if output is None else Path(output)
@@ -91,14 +98,14 @@ def _units(records: Records, unit: str) -> StrArray:
 
 def _teachers(run: Run, data: DataSource, unit: str) -> FloatArray | None:
     """Return the weights of a run's teachers, or None and a line on why there are none to be averaged."""
-    without = "pate rivals: no mean of weights, because the teachers "
+    without = f"{_COMMAND}: no mean of weights, because the teachers "
     if not run.is_finished(TEACHERS_FIT):
         print(f"{without}of {run.root} are not fitted", file=sys.stderr)
         return None
     run.require(TEACHERS_FIT)
     # torch takes seconds to import
     from pate.stages.teachers_plan import load_plan
-    from pate.teachers.linear import are_linear, linear_weights
+    from scripts.rivals.linear_teachers import are_linear, linear_weights
 
     plan = load_plan(run)
     if plan.unit != unit:
@@ -116,4 +123,21 @@ def _completed(features: Features) -> FloatArray:
     return np.concatenate((flat, np.ones((len(flat), 1))), axis=1)
 
 
-main = partial(call, "rivals", compare, grouped={"contest": Contest, "descent": Descent})
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command; it ends with status 2 and one line if the data cannot be used or no noise meets a target."""
+    parser = ArgumentParser(prog=_COMMAND, description=(getdoc(compare) or "").split("\n\nArgs:")[0])
+    parser.add_argument("--config", action="config", help="YAML file of settings")
+    parser.add_function_arguments(compare, as_group=False, skip={"contest", "descent"})
+    parser.add_class_arguments(Contest, as_group=False)
+    parser.add_class_arguments(Descent, as_group=False)
+    options = parser.parse_args(arguments)
+    try:
+        contest = Contest(**{field.name: options[field.name] for field in fields(Contest)})
+        descent = Descent(**{field.name: options[field.name] for field in fields(Descent)})
+        compare(contest, descent, options.run, options.unit, options.output)
+    except ValueError as error:
+        parser.exit(2, f"{_COMMAND}: {error}\n")
+
+
+if __name__ == "__main__":
+    main()

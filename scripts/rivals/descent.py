@@ -13,12 +13,12 @@ import numpy as np
 from pate.accounting.cost import DEFAULT_ORDERS
 from pate.accounting.events import ComposedEvent, Event, GaussianEvent, RenyiCurveEvent, RepeatedEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.sampled_curve import sampled_gaussian_rdp
-from pate.planning.rivals.contributions import Contributions
 from pate.typing import FloatArray
 from pate.validation import expect, expect_count, expect_positive
+from scripts.rivals.contributions import Contributions
+from scripts.rivals.sampled_curve import sampled_gaussian_rdp
 
-INSTALL = "pip install opacus, or this package with its extra `rivals`, for descent on noised gradients"
+INSTALL = "pip install opacus, for descent on noised gradients"
 
 _ORDERS = DEFAULT_ORDERS[::6][DEFAULT_ORDERS[::6] < 1000]
 # the count is released once, with this many times the noise of a step

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pate.planning.rivals.contest import Arena, Contest, hold, judged, rivals_of
-from pate.planning.rivals.contributions import Contributions
+from scripts.rivals.contest import Arena, Contest, hold, judged, rivals_of
+from scripts.rivals.contributions import Contributions
 
 
 def arena(num: int = 4000) -> Arena:

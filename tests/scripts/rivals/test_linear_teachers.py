@@ -10,9 +10,9 @@ from torch import nn
 from models import MLP, Linear
 from pate.runs import Run
 from pate.stages.teachers_plan import load_plan
-from pate.teachers.linear import are_linear, linear_weights
 from pate.teachers.plan import NetworkFactory, TeacherPlan
 from pate.teachers.training import load_chunk
+from scripts.rivals.linear_teachers import are_linear, linear_weights
 
 
 def test_weights_say_what_teachers_say(finished: Path) -> None:

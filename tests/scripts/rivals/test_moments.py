@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pate.data.records import ArrayFeatures, Records
-from pate.planning.rivals.contributions import Contributions, PublicScale
-from pate.planning.rivals.moments import Moments, noised_crosses, noised_moments, solve_known, solve_ridge
 from pate.typing import FloatArray
+from scripts.rivals.contributions import Contributions, PublicScale
+from scripts.rivals.moments import Moments, noised_crosses, noised_moments, solve_known, solve_ridge
 
 ANGLES = np.linspace(0, 2 * np.pi, 9)[:-1]
 POINTS = [length * np.array([np.cos(a), np.sin(a)]) for length in (0.0, 0.3, 0.7, 1.0) for a in ANGLES]

@@ -9,9 +9,9 @@ import numpy as np
 
 from pate.accounting.events import Event, GaussianEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.planning.rivals.contributions import Contributions
 from pate.typing import FloatArray
 from pate.validation import expect_positive
+from scripts.rivals.contributions import Contributions
 
 
 @dataclass(frozen=True)

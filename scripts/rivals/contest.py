@@ -11,10 +11,14 @@ import numpy as np
 
 from pate.accounting.calibration import COARSE_ORDERS, Target, calibrate_scale, epsilon_of
 from pate.accounting.events import Event
-from pate.planning.rivals.averaging import averaged, averaging_event
-from pate.planning.rivals.contributions import Contributions
-from pate.planning.rivals.descent import Descent, descend
-from pate.planning.rivals.moments import (
+from pate.progress import stage_bar
+from pate.student.average_precision import average_precision
+from pate.typing import FloatArray, UInt8Array
+from pate.validation import expect, expect_count, expect_open_unit, expect_positive
+from scripts.rivals.averaging import averaged, averaging_event
+from scripts.rivals.contributions import Contributions
+from scripts.rivals.descent import Descent, descend
+from scripts.rivals.moments import (
     Moments,
     moments_event,
     noised_crosses,
@@ -22,11 +26,7 @@ from pate.planning.rivals.moments import (
     solve_known,
     solve_ridge,
 )
-from pate.planning.rivals.reference import fit_without_privacy
-from pate.progress import stage_bar
-from pate.student.average_precision import average_precision
-from pate.typing import FloatArray, UInt8Array
-from pate.validation import expect, expect_count, expect_open_unit, expect_positive
+from scripts.rivals.reference import fit_without_privacy
 
 PRIVATE = "PRIVATE: measured on private records without accounting for it; not to be published"
 _MOST_FEATURES = 4096  # the moments of features are a square

@@ -7,8 +7,8 @@ import math
 from dataclasses import asdict
 from pathlib import Path
 
-from pate.planning.rivals.contest import Score, Standings
 from pate.runs import replacing
+from scripts.rivals.contest import Score, Standings
 
 _FIGURES = ("accuracy", "macro_f1", "mAP")
 

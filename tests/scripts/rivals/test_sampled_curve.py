@@ -8,8 +8,8 @@ from scipy.integrate import quad
 
 from pate.accounting import DEFAULT_ORDERS, NeighboringRelation, RDPAccountant
 from pate.accounting.events import RenyiCurveEvent
-from pate.accounting.sampled_curve import sampled_gaussian_rdp
 from pate.typing import FloatArray
+from scripts.rivals.sampled_curve import sampled_gaussian_rdp
 
 ORDERS = DEFAULT_ORDERS[::6][DEFAULT_ORDERS[::6] < 1000]
 
