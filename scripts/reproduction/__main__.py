@@ -5,7 +5,8 @@
     python -m scripts.reproduction zhu_wang_table --counts brightkite.npy --counts foursquare.npy --output mine
     python -m scripts.reproduction --page_only
 
-PATE_DATA names the folder of the papers' data. What needs data that are not there is left as it was.
+PATE_DATA names the folder of the papers' data. What needs data that are not there is not testable here: that is said,
+and the rest is made. What was made of it before stays.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from pate.runs.files import replacing
 from scripts.reproduction import gillenwater_figures, shekelyan_figures, zhu_wang_figures
 from scripts.reproduction.celeba_dpsgd import celeba_dpsgd
-from scripts.reproduction.findings import Effort, Finding, keep, kept
+from scripts.reproduction.findings import Effort, Finding, MissingDataError, keep, kept
 from scripts.reproduction.multi_winner_claims import multi_winner_voting
 from scripts.reproduction.one_shot_claims import one_shot_noises
-from scripts.reproduction.page import COMMAND, page
+from scripts.reproduction.page import CLAIMS, COMMAND, claims_table, page
 from scripts.reproduction.zhu_wang_privacy import table_2_privacy
 from scripts.reproduction.zhu_wang_utility import table_2_utility
 from tests.mechanisms.oracles import joint_slow
@@ -77,26 +79,33 @@ def main(arguments: Sequence[str] | None = None, makers: Mapping[str, Callable[[
         effort = Effort.of_surroundings(full=options.full, seed=options.seed, counts=tuple(options.counts))
     except ValueError as error:
         parser.error(str(error))
-    if not options.page_only:
-        for name in options.names or makers:
+    missing = {}
+    for name in () if options.page_only else options.names or makers:
+        try:
             _make(name, makers[name], effort, options.output)
-    try:
-        findings = kept(options.output)
-    except ValueError as error:
-        parser.error(str(error))
+        except MissingDataError as error:
+            missing[name] = str(error)
+            print(f"{name}: not testable here: needs {error} in the folder that PATE_DATA names", file=sys.stderr)
+    findings = kept(options.output)
+    if options.page_only and not findings:
+        parser.error(f"Expected findings of {COMMAND}, got folder={options.output}")
+    never_made = {name: file for name, file in missing.items() if name not in {finding.name for finding in findings}}
+    options.output.mkdir(parents=True, exist_ok=True)
     path = options.output.with_suffix(".md")
-    path.write_text(page(findings, options.output.name))
+    path.write_text(page(findings, options.output.name, never_made))
+    with replacing(options.output / CLAIMS, "w") as file:
+        file.write(claims_table(findings))
     print(path)
 
 
 def _make(name: str, maker: Callable[[Effort], Finding], effort: Effort, folder: Path) -> None:
-    """Make one finding; without its data, say so in one line and leave what was kept before."""
+    """Make one finding, print its claims and keep its files.
+
+    Raises:
+        MissingDataError: without its data, before anything is written.
+    """
     started = time.perf_counter()
-    try:
-        finding = maker(effort)
-    except FileNotFoundError as error:
-        print(f"{name}: nothing is made, and what was kept stays: {error}", file=sys.stderr)
-        return
+    finding = maker(effort)
     seconds = time.perf_counter() - started
     keep(folder, name, finding, effort, seconds)
     print(f"{finding.paper}: {finding.title}")

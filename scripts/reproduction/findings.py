@@ -7,7 +7,7 @@ import io
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any, Self
@@ -22,6 +22,7 @@ from pate.validation import expect, expect_count
 Row = Mapping[str, str | int | float]
 
 _COLOURS = 256  # of a picture that is kept
+_HEADLINE = 120  # letters of a cell in the table at the top of the page
 
 
 class Verdict(StrEnum):
@@ -39,10 +40,11 @@ class Claim:
 
     Args:
         where: the place in the paper, such as ``Table 2, StableTopK, epsilon``.
-        published: what stands there, in a few words or a number with its unit.
+        published: what stands there: its own words as a short marked quotation, or a number with its unit.
         ours: what was found, formatted from measured numbers, never typed by hand.
         verdict: what became of the claim.
         why: the reason of a difference, and a number that a reader can check by hand.
+        headline: whether it stands in the table at the top of the page, for which its words are few.
     """
 
     where: str
@@ -50,12 +52,20 @@ class Claim:
     ours: str
     verdict: Verdict
     why: str
+    headline: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "verdict", Verdict(self.verdict))
-        for each in fields(self):
-            text = getattr(self, each.name)
-            expect(text and "\n" not in text and "|" not in text, f"{each.name} in one line", **{each.name: text})
+        for name in ("where", "published", "ours", "why"):
+            text = getattr(self, name)
+            expect(text and "\n" not in text and "|" not in text, f"{name} in one line", **{name: text})
+        for name in ("where", "published", "ours") if self.headline else ():
+            text = getattr(self, name)
+            expect(len(text) <= _HEADLINE, f"{name} of a headline in at most {_HEADLINE} letters", **{name: text})
+
+
+class MissingDataError(FileNotFoundError):
+    """A file of the papers' data, its only argument, is not in the folder that ``PATE_DATA`` names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,10 +105,10 @@ class Effort:
         """Return a file of the data folder.
 
         Raises:
-            FileNotFoundError: if there is no such folder or file.
+            MissingDataError: if there is no such folder or file.
         """
         if self.data is None or not (self.data / name).is_file():
-            raise FileNotFoundError(f"Expected PATE_DATA to name a folder that holds {name}, got PATE_DATA={self.data}")
+            raise MissingDataError(name)
         return self.data / name
 
 
@@ -166,7 +176,7 @@ def keep(folder: Path, name: str, finding: Finding, effort: Effort, seconds: flo
     if finding.picture is not None:
         with replacing(folder / f"{name}.png") as file:
             _save_picture(finding.picture, file)
-    claims = [{each.name: str(getattr(claim, each.name)) for each in fields(Claim)} for claim in finding.claims]
+    claims = [asdict(claim) for claim in finding.claims]
     known = {"title": finding.title, "paper": finding.paper, "method": finding.method, "caption": finding.caption}
     path = folder / f"{name}.json"
     before = json.loads(path.read_text())["seconds"] if path.is_file() else {}
@@ -176,17 +186,12 @@ def keep(folder: Path, name: str, finding: Finding, effort: Effort, seconds: flo
 
 
 def kept(folder: Path) -> list[Kept]:
-    """Return the findings of ``folder`` by paper and name.
-
-    Raises:
-        ValueError: if there is none.
-    """
+    """Return the findings of ``folder`` by paper and name."""
     found = []
     for path in sorted(folder.glob("*.json")):
         said: dict[str, Any] = json.loads(path.read_text())
         claims = tuple(Claim(**claim) for claim in said.pop("claims"))
         found.append(Kept(name=path.stem, claims=claims, **said))
-    expect(found, "findings of python -m scripts.reproduction", folder=str(folder))
     return sorted(found, key=lambda each: (each.paper, each.name))
 
 

@@ -2,58 +2,147 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from scripts.reproduction.findings import Kept, Verdict
+from scripts.reproduction.findings import Claim, Kept, Verdict
 
 FORMS = ("quick", "full")
 COMMAND = "python -m scripts.reproduction"
+CLAIMS = "claims.csv"
+"""The table of all claims, in the folder of the findings."""
 
 _HEAD = """# Papers, made again
 
-Tables and figures of the papers that this package builds on or compares with, made again by `make reproduce`, which
-also writes this page: no number under "here" is typed by hand. The same seeds give the same numbers, but for times.
+Tables, figures and statements of the papers that this package builds on or compares with, made again by `make
+reproduce`, which also writes this page: no number under "here" is typed by hand.
 
-A claim is **reproduced**, **reproduced with a difference**, **refuted**, or **not testable here**. Every epsilon names
-its neighboring relation; those of a paper are under the relation and the theorem that the paper states. What is tried
-on other data or settings than the paper's is reproduced or refuted on these: the row says which they are.
+{counts} They are all in [{claims}]({folder}/{claims}); here are the chief ones, each with a link to its section.
 """
 
+_READING = """\
+A claim is **reproduced**; **reproduced with a difference**, in size or because a misprint has to be read as what is
+probably meant; **refuted**; or **not testable here**. Refuted is only what fails in the paper's own setting, with its
+own words beside it and a second computation of another kind in the tests. Every epsilon names its neighboring relation;
+those of a paper are under the relation and the theorem that the paper states. The same seeds give the same numbers, but
+for times.
+"""
 
-def page(findings: Sequence[Kept], folder: str) -> str:
-    """Return the page in Markdown of at least one finding, sorted by paper, whose files lie in ``folder`` beside it."""
-    verdicts = Counter(claim.verdict for each in findings for claim in each.claims)
-    parts = [
-        _HEAD,
-        f"In all: {', '.join(f'{verdicts[verdict]} {verdict}' for verdict in Verdict if verdicts[verdict])}.\n",
-        _times(findings),
-    ]
-    for paper, group in groupby(findings, key=lambda each: each.paper):
+_SOURCES = """## Where the data come from
+
+`PATE_DATA` names a folder with the files below, which are not part of this project; a section whose file is not there
+is left as it was, or is **not testable here** until it is. Files of counts are arrays of numpy.
+
+| file | what | source |
+| --- | --- | --- |
+{rows}
+"""
+
+_FILES = (
+    (
+        "topk/NETFLIX.n17770.npy",
+        "Netflix Prize: for each of 17,770 films, how many users gave it five stars",
+        "[shekelyan/dptopk](https://github.com/shekelyan/dptopk), the code of Shekelyan & Loukides (2022)",
+    ),
+    ("topk/ZIPFIAN.n10000.npy", "10,000 scores by Zipf's law with exponent 0.04, whose sum is 15^7", "the same"),
+    (
+        "topk/{HEPTH,INCOME,MEDCOST,PATENT,SEARCHLOGS}.n4096.npy",
+        "five histograms of 4,096 bins, which McKenna & Sheldon (2020) use too",
+        "the same",
+    ),
+    (
+        "topk/BOOKS_goodreads_ratings_count.npy",
+        "ratings of 13,719 Goodreads books: another release of the set of Gillenwater et al. (2022), of 11,000+",
+        "[AndiraGita/goodreads-recommendation](https://github.com/AndiraGita/goodreads-recommendation)",
+    ),
+    (
+        "topk/GAMES_steam_play_users.npy",
+        "users who play each of 3,600 Steam games, where Gillenwater et al. (2022) count purchases of 5,000+",
+        "[MowahhidShakeel/GameRecommendationSystem](https://github.com/MowahhidShakeel/GameRecommendationSystem)",
+    ),
+    (
+        "topk/US_COVID19_STATES.npz",
+        "new cases of Covid-19 by day and state, by The New York Times, as of March 2021",
+        "[CoronaPolicy/prediction_model](https://github.com/CoronaPolicy/prediction_model)",
+    ),
+    (
+        "multilabel/celeba_attributes.npz",
+        "CelebA (CUHK MMLab): 40 attributes, partition and identities, without the pictures; not to be passed on",
+        "[SalmanAlsubaihi/Eyeglasses-Detection-Exercise]"
+        "(https://github.com/SalmanAlsubaihi/Eyeglasses-Detection-Exercise),"
+        " [Golbstein/keras-face-recognition](https://github.com/Golbstein/keras-face-recognition)",
+    ),
+)
+
+
+def page(findings: Sequence[Kept], folder: str, missing: Mapping[str, str] | None = None) -> str:
+    """Return the page in Markdown.
+
+    Args:
+        findings: sorted by paper.
+        folder: where their files lie beside the page.
+        missing: findings that were never made, by name, and the file that each of them needs.
+    """
+    verdicts = Counter(claim.verdict for finding in findings for claim in finding.claims)
+    numbers = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in Verdict if verdicts[verdict])
+    counts = f"Of all claims {numbers}." if numbers else "Nothing is made yet."
+    parts = [_HEAD.format(counts=counts, claims=CLAIMS, folder=folder), _headlines(findings, missing or {}), _READING]
+    for paper, group in groupby(findings, key=lambda finding: finding.paper):
         parts.append(f"## {paper}\n")
-        parts.extend(_section(each, folder) for each in group)
-    return "\n".join(parts)
+        parts.extend(_section(finding, folder) for finding in group)
+    sources = "\n".join(f"| `{file}` | {what} | {source} |" for file, what, source in _FILES)
+    return "\n".join([*parts, _SOURCES.format(rows=sources), "## Times\n", _times(findings)])
+
+
+def claims_table(findings: Sequence[Kept]) -> str:
+    """Return all claims as CSV."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("paper", "finding", "where", "published", "here", "verdict", "why"))
+    for finding in findings:
+        for claim in finding.claims:
+            writer.writerow((finding.paper, finding.name, *_words(claim), claim.why))
+    return text.getvalue()
+
+
+def _words(claim: Claim) -> tuple[str, str, str, str]:
+    return claim.where, claim.published, claim.ours, str(claim.verdict)
+
+
+def _headlines(findings: Sequence[Kept], missing: Mapping[str, str]) -> str:
+    lines = ["| claim | published | here | verdict |", "| --- | --- | --- | --- |"]
+    for finding in findings:
+        authors = finding.paper.partition(")")[0] + ")"
+        for claim in finding.claims:
+            if claim.headline:
+                where, *words, verdict = _words(claim)
+                lines.append(f"| {authors}: [{where}](#{finding.name}) | {' | '.join(words)} | **{verdict}** |")
+    for name, file in missing.items():
+        lines.append(f"| `{name}` | | | **{Verdict.UNTESTABLE}**: needs `{file}` |")
+    return "\n".join(lines) + "\n"
 
 
 def _times(findings: Sequence[Kept]) -> str:
     lines = ["| name | shown | seconds, quick | seconds, full | seed |", "| --- | --- | ---: | ---: | ---: |"]
-    for each in findings:
-        times = [f"{each.seconds[form]:.0f}" if form in each.seconds else "not run" for form in FORMS]
-        lines.append(f"| `{each.name}` | {FORMS[each.full]} | {' | '.join(times)} | {each.seed} |")
-    sums = [sum(each.seconds.get(form, 0.0) for each in findings) for form in FORMS]
-    lines.append(f"| all that were run | | {' | '.join(f'{each:.0f}' for each in sums)} | |")
+    for finding in findings:
+        times = [f"{finding.seconds[form]:.0f}" if form in finding.seconds else "not run" for form in FORMS]
+        lines.append(f"| `{finding.name}` | {FORMS[finding.full]} | {' | '.join(times)} | {finding.seed} |")
+    sums = [sum(finding.seconds.get(form, 0.0) for finding in findings) for form in FORMS]
+    lines.append(f"| all that were run | | {' | '.join(f'{seconds:.0f}' for seconds in sums)} | |")
     return "\n".join(lines) + "\n"
 
 
 def _section(finding: Kept, folder: str) -> str:
-    lines = [f"### {finding.title}", "", finding.method.strip(), ""]
+    lines = [f'<a id="{finding.name}"></a>', "", f"### {finding.title}", "", finding.method.strip(), ""]
     if finding.caption:
         lines += [f"![{finding.caption}]({folder}/{finding.name}.png)", "", f"*{finding.caption}*", ""]
     lines += ["| where | published | here | verdict | why |", "| --- | --- | --- | --- | --- |"]
     for claim in finding.claims:
-        words = (claim.where, claim.published, claim.ours, f"**{claim.verdict}**", claim.why)
-        lines.append(f"| {' | '.join(words)} |")
+        *words, verdict = _words(claim)
+        lines.append(f"| {' | '.join(words)} | **{verdict}** | {claim.why} |")
     numbers = f"[{finding.name}.csv]({folder}/{finding.name}.csv)"
     lines += ["", f"Numbers: {numbers}. Again: `{COMMAND} {finding.name}`, with `--full` as in the paper."]
     return "\n".join(lines) + "\n"

@@ -1,5 +1,7 @@
 """Findings, the files that keep them and the page made of these."""
 
+import csv
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pate
 from scripts.reproduction import Claim, Effort, Finding, Verdict
 from scripts.reproduction.__main__ import MAKERS, main
 from scripts.reproduction.findings import keep, kept
-from scripts.reproduction.page import page
+from scripts.reproduction.page import claims_table, page
 
 ROOT = Path(pate.__file__).parents[1]
 CLAIM = Claim(where="Table 1", published="0.3", ours="0.4", verdict=Verdict.REFUTED, why="three of ten are not four")
@@ -30,7 +32,7 @@ def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
     text = page([again], "found")
     assert "| `a_table` | full | not run | 12 | 3 |" in text
     assert "| Table 1 | 0.3 | 0.4 | **refuted** | three of ten are not four |" in text
-    assert "![Errors](found/a_table.png)" in text and "In all: 1 refuted." in text
+    assert "![Errors](found/a_table.png)" in text and "Of all claims 1 refuted." in text
 
 
 def needs_data(effort: Effort) -> Finding:
@@ -49,9 +51,31 @@ def test_a_run_keeps_what_it_made_writes_the_page_and_goes_on_without_data(
     before = (folder / "a_table.json").read_bytes()
     main(["--output", str(folder)], {"a_table": needs_data, "another": lambda _: finding()})
     error = capsys.readouterr().err
-    assert "a_table: nothing is made" in error
-    assert "Expected PATE_DATA to name a folder that holds topk/none.npy" in error
+    assert "a_table: not testable here: needs topk/none.npy" in error
     assert (folder / "a_table.json").read_bytes() == before and (folder / "another.json").is_file()
+    table = [*csv.DictReader((folder / "claims.csv").read_text().splitlines())]
+    assert [(row["finding"], row["here"], row["verdict"]) for row in table] == [
+        ("a_table", "0.4", "refuted"),
+        ("another", "0.4", "refuted"),
+    ]
+
+
+def test_what_was_never_made_for_want_of_data_is_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PATE_DATA", raising=False)
+    main(["--output", str(tmp_path / "made")], {"a_table": needs_data})
+    text = (tmp_path / "made.md").read_text()
+    assert "| `a_table` | | | **not testable here**: needs `topk/none.npy` |" in text and "Nothing is made yet" in text
+
+
+def test_headlines_are_short_and_lead_to_their_sections(tmp_path: Path) -> None:
+    headline = dataclasses.replace(CLAIM, where="Table 2", headline=True)
+    keep(tmp_path, "a_table", finding(claims=(CLAIM, headline)), Effort(), 1.0)
+    text = page(kept(tmp_path), "made")
+    top, _, rest = text.partition("## Someone (2020)")
+    assert "| Someone (2020): [Table 2](#a_table) | 0.3 | 0.4 | **refuted** |" in top and "Table 1" not in top
+    assert '<a id="a_table"></a>' in rest
+    with pytest.raises(ValueError, match="ours of a headline in at most 120 letters"):
+        dataclasses.replace(headline, ours="0" * 121)
 
 
 @pytest.mark.parametrize(
@@ -89,4 +113,5 @@ def test_findings_are_complete() -> None:
 def test_the_page_is_what_was_made() -> None:
     findings = kept(ROOT / "docs" / "reproduction")
     assert (ROOT / "docs" / "reproduction.md").read_text() == page(findings, "reproduction")
-    assert {*MAKERS} == {each.name for each in findings}
+    assert (ROOT / "docs" / "reproduction" / "claims.csv").read_text() == claims_table(findings)
+    assert {*MAKERS} == {made.name for made in findings}
