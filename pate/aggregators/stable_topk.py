@@ -182,7 +182,7 @@ class GaussianStableTopK(Aggregator):
 
     Privacy: the largest of C + 1 gaps (C - 1 without the empty and the full set) with Gaussian noise, at the proven
     cost (Zhu & Wang (2022), Corollary 9; the gaps move within 2 votes under ADD_REMOVE_TEACHER, 4 under
-    REPLACE_RECORD), composed with the test of `StableTopK`. The smaller cost behind the paper's figures is refuted.
+    REPLACE_RECORD), composed with the test of `StableTopK`. We know no theorem for the smaller cost in their Table 2.
 
     Args:
         sigma_gap: standard deviation of the noise on the gaps, in votes.

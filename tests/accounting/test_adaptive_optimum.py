@@ -209,6 +209,8 @@ def test_narrower_families_keep_their_digits() -> None:
 def attack(rounds: Sequence[FloatArray], count: int, epsilon: float, step: float = 0.002) -> float:
     """A strategy that is good at ``epsilon``, played out: below the optimum, up to roundings.
 
+    It sees every choice and every bit, which StableTopK does not show: it is an attack on their curves alone.
+
     Values and slopes at nodes; in between, the better of two tangents, which lie below a convex function.
     """
     nodes = np.arange(round(-4 / step), round((epsilon + 5) / step) + 1)
