@@ -22,7 +22,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Self
 
@@ -87,9 +87,49 @@ class Event(ABC):
             total = total.plus(event.cost(orders).times(weight))
         return total
 
+    def reaching(self, teachers: int) -> Event:
+        """Return the event of the same release for a unit that reaches ``teachers`` teachers, where one reaches one.
+
+        Every window and sensitivity is that many times as wide. Epsilons are never multiplied or added up for it.
+        """
+        expect_count(1, teachers=teachers)
+        return self if teachers == 1 else self._reaching(teachers)
+
+    def _reaching(self, teachers: int) -> Event:
+        """Return the event for two teachers or more; a kind that knows its windows overrides what holds for any."""
+        return GroupEvent(event=self, teachers=teachers, neighboring_relation=self.neighboring_relation)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; `event_from_dict` is the inverse."""
         return {"type": type(self).__name__} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupEvent(Event):
+    """``event`` for a unit that reaches ``teachers`` teachers, by what holds for any release of known ``mu``.
+
+    Its ``mu`` is that many times as large (Dong, Roth & Su (2022), Theorem 2.14), and its curve is that of a Gaussian
+    mechanism of this ``mu``. Nothing is known of a release without a ``mu``, or whose curve leaves out a probability.
+    """
+
+    event: Event
+    teachers: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(isinstance(self.event, Event), "event to be an Event", event=self.event)
+        expect_count(1, teachers=self.teachers)
+        same = self.event.neighboring_relation is self.neighboring_relation
+        expect(same, f"an event under {self.neighboring_relation.value}", event=self.event.neighboring_relation)
+
+    def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        """Return the cost on ``orders`` ``[K]``, infinite where nothing is known."""
+        once = self.event.cost(orders)
+        mu_squared = once.mu_squared * self.teachers**2 if once.log_survival == 0 else np.inf
+        return Cost(orders * (mu_squared / 2), 0.0, mu_squared)
+
+    def _reaching(self, teachers: int) -> Event:
+        return replace(self, teachers=self.teachers * teachers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +156,10 @@ class CompositeEvent(Event):
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         """Return the summed cost of its parts on ``orders`` ``[K]``."""
         return total_cost((self,), 1, orders)
+
+    def _reaching(self, teachers: int) -> Event:
+        wider = (RepeatedEvent(event=event.reaching(teachers), count=count) for event, count in self.parts())
+        return ComposedEvent(events=tuple(wider))
 
 
 @dataclass(frozen=True, kw_only=True)

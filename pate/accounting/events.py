@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri
@@ -18,6 +19,7 @@ from scipy.special import log_ndtr, ndtri
 from pate.accounting.base import ComposedEvent as ComposedEvent
 from pate.accounting.base import CompositeEvent as CompositeEvent
 from pate.accounting.base import Event as Event
+from pate.accounting.base import GroupEvent as GroupEvent
 from pate.accounting.base import RepeatedEvent as RepeatedEvent
 from pate.accounting.base import event_from_dict as event_from_dict
 from pate.accounting.base import leaves as leaves
@@ -101,6 +103,9 @@ class GaussianEvent(CurveEvent):
             mu_squared = float(np.sum(weights * gaussian_mu_squared(_values(events, "noise_multiplier"))))
             return Cost(gaussian_rdp(orders, 1.0) * mu_squared, 0.0, mu_squared)
 
+    def _reaching(self, teachers: int) -> Event:
+        return replace(self, noise_multiplier=self.noise_multiplier / teachers)
+
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianThresholdEvent(CurveEvent):
@@ -115,6 +120,9 @@ class GaussianThresholdEvent(CurveEvent):
     rdp = staticmethod(threshold_bit_rdp)
     mu_squared = staticmethod(gaussian_mu_squared)
 
+    def _reaching(self, teachers: int) -> Event:
+        return replace(self, noise_multiplier=self.noise_multiplier / teachers)
+
 
 @dataclass(frozen=True, kw_only=True)
 class BoundedRangeEvent(CurveEvent):
@@ -128,6 +136,9 @@ class BoundedRangeEvent(CurveEvent):
     rdp = staticmethod(bounded_range_rdp)
     mu_squared = staticmethod(bounded_range_mu_squared)
 
+    def _reaching(self, teachers: int) -> Event:
+        return replace(self, eta=self.eta * teachers)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PureDPEvent(CurveEvent):
@@ -137,6 +148,9 @@ class PureDPEvent(CurveEvent):
 
     rdp = staticmethod(pure_dp_rdp)
     mu_squared = staticmethod(pure_dp_mu_squared)
+
+    def _reaching(self, teachers: int) -> Event:
+        return replace(self, epsilon=self.epsilon * teachers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +169,9 @@ class GaussianNoisyMaxEvent(CurveEvent):
     def __post_init__(self) -> None:
         expect_count(1, num_candidates=self.num_candidates)
         super().__post_init__()
+
+    def _reaching(self, teachers: int) -> Event:
+        return replace(self, noise_multiplier=self.noise_multiplier / teachers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,6 +209,10 @@ class StabilityTestEvent(Event):
         """Return the cost on ``orders`` ``[K]``; cached, because the curve is slow to compute."""
         return _stability_cost(self, orders.tobytes())
 
+    def _reaching(self, teachers: int) -> Event:
+        # the widest gap that is not stable passes with the probability that becomes delta0
+        return replace(self, window=self.gap_window * teachers)
+
 
 @lru_cache(maxsize=4096)
 def _stability_cost(event: StabilityTestEvent, orders: bytes) -> Cost:
@@ -219,17 +240,39 @@ def _stability_cost(event: StabilityTestEvent, orders: bytes) -> Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureEvent(Event):
-    """A probability ``delta`` that the guarantee of the events composed with this one fails; it costs only delta."""
+    """A probability ``delta`` that the guarantee of the events composed with this one fails; it costs only delta.
+
+    ``tail`` and ``step`` say what it is for a unit that reaches more teachers, if that is known: ``delta`` bounds the
+    probability that noise with this tail exceeds a threshold, which each further teacher brings nearer by ``step``
+    standard scales of that noise. Without them nothing is known for two teachers.
+    """
 
     delta: float
+    tail: Literal["exponential", "normal"] | None = None
+    step: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         expect_open_unit(delta=self.delta)
+        expect(self.tail in ("exponential", "normal", None), "tail exponential, normal or null", tail=self.tail)
+        expect((self.tail is None) == (self.step is None), "a tail with its step", tail=self.tail, step=self.step)
+        if self.step is not None:
+            expect_positive(step=self.step)
 
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         """Return ``delta`` and a curve of zeros on ``orders`` ``[K]``."""
         return Cost(np.zeros(orders.shape), float(np.log1p(-self.delta)), 0.0)
+
+    def _reaching(self, teachers: int) -> Event:
+        if self.step is None:
+            return super()._reaching(teachers)
+        nearer = (teachers - 1) * self.step
+        if self.tail == "exponential":
+            log_delta = math.log(self.delta) + nearer
+        else:
+            log_delta = float(log_ndtr(ndtri(self.delta) + nearer))
+        certain = math.nextafter(1, 0)
+        return replace(self, delta=certain if log_delta >= math.log(certain) else math.exp(log_delta))
 
 
 @dataclass(frozen=True, kw_only=True)

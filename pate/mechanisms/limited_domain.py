@@ -73,8 +73,7 @@ class DomainMechanism(ScoreMechanism[Listed]):
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe the cost of one row, under the relation that the threshold is set for or under the other."""
-        failure = FailureEvent(neighboring_relation=relation, delta=self.failure(relation))
-        return ComposedEvent(events=(*self._parts(relation), failure))
+        return ComposedEvent(events=(*self._parts(relation), self._failure_event(relation)))
 
     def failure(self, relation: NeighboringRelation) -> float:
         """Return the probability under ``relation`` that something is listed that a neighbor could not list."""
@@ -82,6 +81,20 @@ class DomainMechanism(ScoreMechanism[Listed]):
             return self.delta
         wider = self.window(relation) - self.window(self.relation)
         return min(max(self._failure(wider), math.ulp(0.0)), math.nextafter(1, 0))
+
+    def _failure_event(self, relation: NeighboringRelation) -> Event:
+        """Describe the failure: a window wider by v lets the threshold fail ``exp(v / scale)`` times as often at most.
+
+        The tails of Gumbel and Laplace noise, and of sums of the latter, are bounded so by their largest scale.
+        """
+        step = self.window(relation) / self._threshold_scale
+        delta = self.failure(relation)
+        return FailureEvent(neighboring_relation=relation, delta=delta, tail="exponential", step=step)
+
+    @property
+    @abstractmethod
+    def _threshold_scale(self) -> float:
+        """The largest scale of the noise that decides whether a threshold is exceeded."""
 
     @abstractmethod
     def _listed(self, ranked: Ranked, generator: np.random.Generator) -> Listed:
@@ -168,3 +181,7 @@ class LimitedDomain(DomainMechanism):
 
     def _failure(self, wider: float) -> float:
         return math.exp(min(math.log(self.delta) + wider / self.scale, 0.0))
+
+    @property
+    def _threshold_scale(self) -> float:
+        return self.scale

@@ -152,7 +152,12 @@ class StabilityTest(_GapTest):
         return ComposedEvent(
             events=(
                 GaussianThresholdEvent(neighboring_relation=relation, noise_multiplier=self.sigma / window),
-                FailureEvent(neighboring_relation=relation, delta=min(delta, math.nextafter(1, 0))),
+                FailureEvent(
+                    neighboring_relation=relation,
+                    delta=min(delta, math.nextafter(1, 0)),
+                    tail="normal",
+                    step=window / self.sigma,
+                ),
             )
         )
 
@@ -206,7 +211,12 @@ class LaplaceStabilityTest(_GapTest):
         return ComposedEvent(
             events=(
                 PureDPEvent(neighboring_relation=relation, epsilon=window / self.scale),
-                FailureEvent(neighboring_relation=relation, delta=min(delta, math.nextafter(1, 0))),
+                FailureEvent(
+                    neighboring_relation=relation,
+                    delta=min(delta, math.nextafter(1, 0)),
+                    tail="exponential",
+                    step=window / self.scale,
+                ),
             )
         )
 

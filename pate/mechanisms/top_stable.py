@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate.accounting.bisection import smallest_where
-from pate.accounting.events import ComposedEvent, Event, FailureEvent, PureDPEvent
+from pate.accounting.events import ComposedEvent, Event, PureDPEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.base import choice_event
 from pate.mechanisms.limited_domain import DomainMechanism, Listed
@@ -87,8 +87,7 @@ class TopStable(DomainMechanism):
         """
         expect(rounds in (None, 0, self.k), f"0 or {self.k} rounds", rounds=rounds)
         parts = self._parts(relation) if rounds != 0 else self._parts(relation)[:1]
-        failure = FailureEvent(neighboring_relation=relation, delta=self.failure(relation))
-        return ComposedEvent(events=(*parts, failure))
+        return ComposedEvent(events=(*parts, self._failure_event(relation)))
 
     def peel(self, scores: ArrayLike, *, generator: np.random.Generator) -> Peeled:
         """Choose from ``scores`` ``[d]`` or ``[B, d]`` as a call does, and tell how many rounds of peeling it took.
@@ -157,6 +156,10 @@ class TopStable(DomainMechanism):
         scales = {"scale_threshold": self.scale_threshold, "scale_gap": self.scale_gap}
         threshold = unstable_threshold(self.delta / self.kbar, **scales)
         return self.kbar * chance_to_exceed(threshold - wider, **scales)
+
+    @property
+    def _threshold_scale(self) -> float:
+        return max(self.scale_threshold, self.scale_gap)
 
 
 def unstable_threshold(probability: float, *, scale_threshold: float, scale_gap: float) -> float:

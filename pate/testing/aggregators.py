@@ -131,6 +131,12 @@ class AggregatorContract(Contract):
         assert_paid(self.worst_divergence(made_for, other), event.cost(ORDERS).rdp, event)
 
     @pytest.mark.parametrize("relation", RELATIONS)
+    def test_two_teachers_of_one_unit_are_within_its_curve(self, relation: NeighboringRelation) -> None:
+        """The event of a unit that reaches two teachers bounds all pairs of ballots in which two teachers changed."""
+        event = self.event(relation, relation).reaching(2)
+        assert_paid(_worst_divergence(self._contract(), relation, relation, 2), event.cost(ORDERS).rdp, event)
+
+    @pytest.mark.parametrize("relation", RELATIONS)
     def test_curve_is_tight_unless_said_otherwise(self, relation: NeighboringRelation) -> None:
         """Some pair of neighbors comes within 10% of the curve, exactly if `loose_because` is empty."""
         rdp = self.event(relation, relation).cost(ORDERS).rdp
@@ -490,9 +496,12 @@ def _laws(contract: _Checked, made_for: NeighboringRelation) -> dict[Ballots, tu
 
 @cache
 def _pairs(
-    contract: _Checked, made_for: NeighboringRelation, asked: NeighboringRelation
+    contract: _Checked, made_for: NeighboringRelation, asked: NeighboringRelation, teachers: int = 1
 ) -> tuple[Array, Array, list[Outcome], float]:
-    """Return the different laws of all pairs of neighbors, ``[N, M]`` each, their M outcomes, and delta0."""
+    """Return the different laws of all pairs of neighbors, ``[N, M]`` each, their M outcomes, and delta0.
+
+    Of one teacher that changed or, with ``teachers=2``, of two.
+    """
     aggregator, told, laws = contract(), _told(contract), _laws(contract, made_for)
     pairs = {(told(a), told(b)) for a, b in neighbors(aggregator.panel, asked)}
     outcomes = sorted({outcome for _, law in laws.values() for outcome in law})
@@ -501,14 +510,20 @@ def _pairs(
     # many ballots have one law
     distinct, which = np.unique(table.round(15), axis=0, return_inverse=True)
     of = which.reshape(-1)
-    ends = np.unique([(of[rows[a]], of[rows[b]]) for a, b in pairs], axis=0)
+    near = np.zeros((len(laws), len(laws)), dtype=np.int64)
+    near[tuple(np.array([(rows[a], rows[b]) for a, b in pairs]).T)] = 1
+    starts, stops = np.nonzero(np.linalg.matrix_power(near + np.eye(len(laws), dtype=np.int64), teachers))
+    ends = np.unique(np.stack([of[starts], of[stops]], axis=1), axis=0)
     first, second = ends[ends[:, 0] != ends[:, 1]].T
-    return distinct[first], distinct[second], outcomes, aggregator.event(made_for, asked).cost(ORDERS).delta0
+    delta0 = aggregator.event(made_for, asked).reaching(teachers).cost(ORDERS).delta0
+    return distinct[first], distinct[second], outcomes, delta0
 
 
 @cache
-def _worst_divergence(contract: _Checked, made_for: NeighboringRelation, asked: NeighboringRelation) -> Array:
-    first, second, _, delta0 = _pairs(contract, made_for, asked)
+def _worst_divergence(
+    contract: _Checked, made_for: NeighboringRelation, asked: NeighboringRelation, teachers: int = 1
+) -> Array:
+    first, second, _, delta0 = _pairs(contract, made_for, asked, teachers)
     worst: Array = renyi_divergence(first, second, delta0).max(axis=0)
     return worst
 

@@ -71,7 +71,7 @@ def renyi_divergence(p: FloatArray, q: FloatArray, delta0: float = 0.0) -> Float
 
 def clip_excess(p: FloatArray, q: FloatArray, delta0: float) -> FloatArray:
     """Return ``min(p, c q)`` per row, with the c that takes ``delta0`` of p's mass (a hair less, for rounding)."""
-    low, high = np.zeros(len(p)), np.full(len(p), 1e6)
+    low, high = np.zeros(len(p)), np.full(len(p), 1e150)
     for _ in range(100):
         middle = np.sqrt(np.maximum(low, 1e-6) * high)
         taken = np.maximum(p - middle[:, None] * q, 0).sum(axis=1)

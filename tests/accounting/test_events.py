@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr, ndtri
 
+from pate.accounting.calibration import epsilon_of
 from pate.accounting.events import (
     BoundedRangeEvent,
     ComposedEvent,
@@ -14,6 +15,7 @@ from pate.accounting.events import (
     GaussianEvent,
     GaussianNoisyMaxEvent,
     GaussianThresholdEvent,
+    GroupEvent,
     PureDPEvent,
     RenyiCurveEvent,
     RepeatedEvent,
@@ -22,7 +24,9 @@ from pate.accounting.events import (
     event_from_dict,
     leaves,
 )
+from pate.accounting.gaussian import gaussian_delta
 from pate.accounting.relation import NeighboringRelation
+from pate.mechanisms.stability import LaplaceStabilityTest, StabilityTest
 from pate.testing.events import EventContract, Laws
 from tests.accounting.oracles import noisy_max_law
 
@@ -55,6 +59,9 @@ class TestGaussianEvent(EventContract):
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
         return [(told_to_a_hundredth(0, 1), told_to_a_hundredth(1 / (2 * noise), 1))]
 
+    def laws_of_two(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
+        return [(told_to_a_hundredth(0, 1), told_to_a_hundredth(2 / (2 * noise), 1))]
+
     def malformed(self) -> list[dict[str, Any]]:
         return [{"noise_multiplier": bad} for bad in NOT_POSITIVE]
 
@@ -71,6 +78,9 @@ class TestGaussianThresholdEvent(EventContract):
             for a, b in zip(starts, ends, strict=True)
         ]
 
+    def laws_of_two(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
+        return self.laws(noise / 2, relation)
+
     def malformed(self) -> list[dict[str, Any]]:
         return [{"noise_multiplier": bad} for bad in NOT_POSITIVE]
 
@@ -83,6 +93,10 @@ class TestBoundedRangeEvent(EventContract):
         # the exponential mechanism on two scores that move within a window of 1, wherever they stand
         return [(softmax([0, x]), softmax([1 / noise, x])) for x in np.linspace(-3, 3, 61).tolist()]
 
+    def laws_of_two(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
+        # one of the scores moves by a window with either teacher
+        return [(softmax([0, x]), softmax([2 / noise, x])) for x in np.linspace(-3, 3, 61).tolist()]
+
     def malformed(self) -> list[dict[str, Any]]:
         return [{"eta": bad} for bad in NOT_POSITIVE]
 
@@ -94,6 +108,12 @@ class TestPureDPEvent(EventContract):
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
         response = softmax([1 / noise, 0])
         return [(response, response[::-1])]
+
+    def laws_of_two(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
+        # a whole number with two-sided geometric noise, told as at most 0, 1, or at least 2: it moves from 0 to 2
+        a = np.exp(-1 / noise)
+        low = np.log(np.array([1, (1 - a) * a, a**2]) / (1 + a))
+        return [(low, low[::-1])]
 
     def malformed(self) -> list[dict[str, Any]]:
         return [{"epsilon": bad} for bad in NOT_POSITIVE]
@@ -109,6 +129,15 @@ class TestGaussianNoisyMaxEvent(EventContract):
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
         starts = [(x, y, 0.0) for x in (-4.0, -1.0, 0.0, 1.0) for y in (-2.0, 0.0, 3.0)]
         moves = [(1.0, 0.0, 0.0), (0.0, 1.0, 1.0), (1.0, 1.0, 0.0)]
+        return [
+            (np.log(noisy_max_law(start, noise)), np.log(noisy_max_law(np.add(start, move).tolist(), noise)))
+            for start in starts
+            for move in moves
+        ]
+
+    def laws_of_two(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
+        starts = [(x, y, 0.0) for x in (-4.0, -1.0, 0.0, 1.0) for y in (-2.0, 0.0, 3.0)]
+        moves = [(2.0, 0.0, 0.0), (0.0, 2.0, 2.0), (1.0, 2.0, 0.0)]
         return [
             (np.log(noisy_max_law(start, noise)), np.log(noisy_max_law(np.add(start, move).tolist(), noise)))
             for start in starts
@@ -132,13 +161,28 @@ class TestStabilityTestEvent(EventContract):
         )
 
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
+        return self.laws_of(1, noise, relation)
+
+    def laws_of_two(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
+        return self.laws_of(2, noise, relation)
+
+    def laws_of(self, teachers: int, noise: float, relation: NeighboringRelation) -> list[Laws]:
         window = relation.count_window
 
         def law(gap: int) -> np.ndarray:
             passes = (max(window, gap) - window) / (2 * noise) + ndtri(self.delta_test)
             return np.array([log_ndtr(passes), log_ndtr(-passes)])
 
-        return [(law(gap), law(gap + window)) for gap in range(41)]
+        return [(law(gap), law(gap + teachers * window)) for gap in range(41)]
+
+    @pytest.mark.parametrize("relation", NeighboringRelation)
+    @pytest.mark.parametrize("teachers", [2, 3])
+    def test_a_gap_that_more_teachers_may_close_passes_as_often_as_delta0(
+        self, relation: NeighboringRelation, teachers: int
+    ) -> None:
+        passes = np.exp(self.laws_of(teachers, 1.0, relation)[0][1][0])  # of a gap of all windows
+        assert self.event(1.0, relation).reaching(teachers).cost().delta0 == pytest.approx(passes, rel=1e-12)
+        assert passes > 3 * self.delta_test
 
     def malformed(self) -> list[dict[str, Any]]:
         bad: dict[str, tuple[Any, ...]] = dict.fromkeys(("shift", "num_teachers", "window"), (0, -1, 1.5, "2", True))
@@ -155,13 +199,43 @@ class TestFailureEvent(EventContract):
     tight = tight_mu = False  # nothing but delta0
 
     def event(self, noise: float, relation: NeighboringRelation) -> Event:
-        return FailureEvent(delta=1e-5 / noise, neighboring_relation=relation)
+        return FailureEvent(delta=1e-5 / noise, tail="normal", step=1 / noise, neighboring_relation=relation)
 
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
         return [(softmax([0, 0]), softmax([0, 0]))]
 
+    laws_of_two = laws
+
     def malformed(self) -> list[dict[str, Any]]:
-        return [{"delta": bad} for bad in (0.0, 1.0, float("nan"), None)]
+        return [
+            *({"delta": bad} for bad in (0.0, 1.0, float("nan"), None)),
+            *({"tail": bad} for bad in (None, "heavy", 1)),
+            *({"step": bad} for bad in NOT_POSITIVE),
+        ]
+
+    @pytest.mark.parametrize("test", [StabilityTest, LaplaceStabilityTest])
+    @pytest.mark.parametrize("shift", [1.0, 2.0])
+    def test_more_teachers_bring_the_threshold_nearer(
+        self, test: type[StabilityTest | LaplaceStabilityTest], shift: float
+    ) -> None:
+        """It is what a test passes gaps with that so many teachers may close, and for a narrow shift exactly that."""
+        settings: dict[str, Any] = {"scale": 3.0}
+        if test is StabilityTest:
+            settings = {"sigma": 3.0, "num_teachers": 40.0, "whole": False}
+        tested = test(delta_test=1e-4, shift=shift, **settings)
+        for relation in NeighboringRelation:
+            window, event = relation.count_window, tested.event(relation)
+            for teachers in (2, 3, 30):
+                passes = float(tested.probability(teachers * window))
+                stated = event.reaching(teachers).cost().delta0
+                assert passes <= stated * (1 + 1e-9) <= 1 + 1e-9
+                if shift == window and passes < 0.5:
+                    assert passes == pytest.approx(stated, rel=1e-9)
+
+    def test_without_a_tail_nothing_is_known(self) -> None:
+        failure = FailureEvent(delta=1e-5, neighboring_relation=REPLACE)
+        total = ComposedEvent(events=(GaussianEvent(noise_multiplier=40.0, neighboring_relation=REPLACE), failure))
+        assert np.isinf(total.reaching(2).cost().rdp).all() and total.reaching(2).cost().mu_squared == np.inf
 
 
 class TestSmoothSensitivityEvent(EventContract):
@@ -212,6 +286,10 @@ class TestRepeatedEvent(EventContract):
         (once,) = TestPureDPEvent().laws(noise, relation)
         return [(both(once[0], once[0]), both(once[1], once[1]))]
 
+    def laws_of_two(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
+        (once,) = TestPureDPEvent().laws_of_two(noise, relation)
+        return [(both(once[0], once[0]), both(once[1], once[1]))]
+
     def malformed(self) -> list[dict[str, Any]]:
         return [{"count": 0}, {"count": 1.5}, {"event": None}, {"event": {"type": "PureDPEvent"}}, {"event": "x"}]
 
@@ -228,7 +306,13 @@ class TestComposedEvent(EventContract):
         )
 
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
-        choices, tests = TestBoundedRangeEvent().laws(noise, relation), TestStabilityTestEvent().laws(noise, relation)
+        return self.pairs(TestBoundedRangeEvent().laws(noise, relation), TestStabilityTestEvent().laws(noise, relation))
+
+    def laws_of_two(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
+        choices = TestBoundedRangeEvent().laws_of_two(noise, relation)
+        return self.pairs(choices, TestStabilityTestEvent().laws_of_two(noise, relation))
+
+    def pairs(self, choices: list[Laws], tests: list[Laws]) -> list[Laws]:
         return [
             (both(choice[i], test[j]), both(choice[1 - i], test[1 - j]))
             for choice in choices[::6]
@@ -270,3 +354,23 @@ def test_leaves_multiply_nested_counts() -> None:
     part = PureDPEvent(epsilon=1.0, neighboring_relation=REPLACE)
     nested = RepeatedEvent(event=ComposedEvent(events=(part, RepeatedEvent(event=part, count=5))), count=3)
     assert [count for _, count in leaves(nested, 2)] == [6, 30]
+
+
+def test_what_holds_for_any_release_holds_for_one_of_known_mu() -> None:
+    """A kind that does not say more is charged at the Gaussian of its ``mu``, which grows with the teachers."""
+    once = GaussianEvent(noise_multiplier=4.0, neighboring_relation=REPLACE)
+    any_release = GroupEvent(event=once, teachers=2, neighboring_relation=REPLACE)
+    for event, teachers in ((any_release, 2), (any_release.reaching(3), 6)):
+        exact = once.reaching(teachers).cost()
+        np.testing.assert_allclose(event.cost().rdp, exact.rdp, rtol=1e-12)
+        assert event.cost().mu_squared == pytest.approx(exact.mu_squared, rel=1e-12)
+
+
+def test_a_record_under_another_id_costs_as_two_teachers() -> None:
+    """The figures of the docstring of `NeighboringRelation`."""
+    once = GaussianEvent(noise_multiplier=2.0, neighboring_relation=REPLACE)
+    figures = [epsilon_of(once.reaching(teachers), count=1, delta=1e-5) for teachers in (1, 2)]
+    assert figures == pytest.approx([1.99, 4.38], abs=0.005)
+    exact = [gaussian_delta(epsilon, teachers / 2) for teachers, epsilon in enumerate(figures, 1)]
+    assert exact == pytest.approx([1e-5, 1e-5])
+    assert all(f"{epsilon:.2f}" in str(NeighboringRelation.__doc__) for epsilon in figures)

@@ -50,8 +50,14 @@ class TestLaplaceEvent(EventContract):
         return LaplaceEvent(scale=2 * noise, neighboring_relation=relation)
 
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
-        # beyond the two means, at 0 and 1, the loss is constant
-        edges = np.linspace(0, 1, 1001)
+        return self.laws_at(1, noise)
+
+    def laws_of_two(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
+        return self.laws_at(2, noise)
+
+    def laws_at(self, distance: int, noise: float) -> list[Laws]:
+        # beyond the two means, at 0 and the distance, the loss is constant
+        edges = np.linspace(0, distance, 1001)
         beyond = np.exp(-edges / (2 * noise))
         first = np.log([1.0, *(beyond[:-1] - beyond[1:]), beyond[-1]])
         return [(first, first[::-1])]

@@ -182,7 +182,7 @@ def test_events_of_scores() -> None:
         delta = max(1e-6, float(real.probability(window)))
         parts = (
             GaussianThresholdEvent(noise_multiplier=6 / window, neighboring_relation=relation),
-            FailureEvent(delta=delta, neighboring_relation=relation),
+            FailureEvent(delta=delta, tail="normal", step=window / 6, neighboring_relation=relation),
         )
         assert real.event(relation) == ComposedEvent(events=parts)
         assert event.cost(ORDERS).delta0 == pytest.approx(real.event(relation).cost(ORDERS).delta0)
