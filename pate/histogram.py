@@ -14,7 +14,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from pate.typing import FloatArray, IntArray
-from pate.validation import expect, expect_count, expect_positive
+from pate.validation import expect, expect_count, expect_distinct, expect_known, expect_positive
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +39,7 @@ class Histogram:
     def __post_init__(self) -> None:
         expect(self.scores.shape == (len(self.items),), f"{len(self.items)} scores", shape=self.scores.shape)
         expect_positive(sensitivity=self.sensitivity)
-        twice = [name for name, times in Counter(self.items).items() if times > 1]
-        expect(not twice, "items that are named once", repeated=twice[:3])
+        expect_distinct("items", self.items)
 
 
 def read_counts(path: Path, *, sensitivity: float = 1.0) -> Histogram:
@@ -68,11 +67,14 @@ def read_counts(path: Path, *, sensitivity: float = 1.0) -> Histogram:
                 given = {"counts": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
         except (ValueError, OSError, EOFError, KeyError, BadZipFile, zlib.error) as error:
             raise ValueError(f"Expected arrays in {path}, got {error}") from None
+        expect_known(f"arrays of {path}", given, ("counts", "items"))
         expect("counts" in given, "an array counts", arrays=sorted(given))
         scores = given["counts"]
         expect(scores.ndim == 1 and scores.dtype.kind in "iuf", "counts as [d] numbers", shape=scores.shape)
         expect(np.isfinite(scores).all(), "finite counts", counts="others")
-        items = tuple(str(each) for each in given.get("items", range(scores.size)))
+        named = given.get("items", np.arange(scores.size))
+        expect(named.ndim == 1, "items as [d] names", shape=named.shape)
+        items = tuple(str(each) for each in named)
     with np.errstate(over="ignore", invalid="ignore"):
         spread = np.ptp(scores.astype(np.float64)) if scores.size else 0.0
     expect(np.isfinite(spread), "counts whose differences are finite", counts="others")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Hashable, Iterable
+from difflib import get_close_matches
 from typing import Any
 
 
@@ -43,6 +46,33 @@ def expect_count(minimum: int, **values: float) -> None:
         whole = isinstance(value, int) or (hasattr(value, "dtype") and value.dtype.kind in "iu")
         enough = whole and not isinstance(value, bool) and value >= minimum
         expect(enough, f"an integer {name} >= {minimum}", **{name: value})
+
+
+def expect_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise ``ValueError`` on a name that nobody reads: a misspelt one would be left out without a word.
+
+    >>> expect_known("keys", ["data"], ["data", "ledger"])
+    """
+    listed = list(known)
+    for name in sorted(set(names) - set(listed)):
+        raise ValueError(f"Expected {what} among {', '.join(listed)}, got {name}{did_you_mean(name, listed)}")
+
+
+def expect_distinct(what: str, values: Iterable[Hashable]) -> None:
+    """Raise ``ValueError`` if a value occurs twice.
+
+    >>> expect_distinct("ids", ["a", "b"])
+    """
+    twice = [value for value, times in Counter(values).items() if times > 1]
+    expect(not twice, f"{what} that occur once", twice=twice[:3])
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a question that names what is nearest to ``word``, or nothing if nothing is near."""
+    listed = sorted(each for each in set(known) if not each.endswith(".help"))
+    # what was cut short is meant more often than what is spelled alike
+    close = [each for each in listed if each.startswith(word)][:3] or get_close_matches(word, listed, n=1)
+    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def _is_real(value: object) -> bool:

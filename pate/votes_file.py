@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from pate.runs import digest, write_arrays
 from pate.runs.files import read_arrays
 from pate.typing import FloatArray, IntArray, StrArray, UInt8Array
-from pate.validation import expect, expect_count
+from pate.validation import expect, expect_count, expect_distinct
 from pate.votes import Panel, Votes, pack_ballots
 
 _GIVE = "ballots [N, T, C], or counts [N, C] with num_teachers"
@@ -96,9 +96,7 @@ class NamedVotes:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read one ``.npz`` with the arrays that the constructor takes. Raises ``ValueError`` in one line."""
-        arrays = read_arrays(path, ("ids", "label_names"), what="an .npz file of votes without pickled objects")
-        unknown = sorted(set(arrays) - set(_NAMES))
-        expect(not unknown, f"arrays among {', '.join(_NAMES)} in {path}", unknown=unknown)
+        arrays = read_arrays(path, _NAMES[:2], _NAMES[2:], what="an .npz file of votes without pickled objects")
         teachers = arrays.pop("num_teachers", None)
         try:
             if teachers is not None:
@@ -186,8 +184,7 @@ def _texts(name: str, values: ArrayLike) -> StrArray:
     expect(found.ndim == 1 and found.size > 0, f"{name} of shape [N] with N > 0", shape=found.shape)
     expect(found.dtype.kind in "Uiu", f"{name} that are texts or integers", dtype=str(found.dtype))
     texts = found.astype(np.str_)
-    distinct, times = np.unique(texts, return_counts=True)
-    expect(len(distinct) == len(texts), f"{name} that occur once", twice=distinct[times > 1][:3].tolist())
+    expect_distinct(name, texts.tolist())
     return texts
 
 

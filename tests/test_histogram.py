@@ -127,14 +127,17 @@ def test_counts_that_are_refused(tmp_path: Path) -> None:
     ):
         read_counts(tmp_path / "counts.csv")
     (tmp_path / "counts.csv").write_text("item,count\nx,1\nx,2\n")
-    with pytest.raises(ValueError, match=r"^Expected items that are named once, got repeated=\['x'\]$"):
+    with pytest.raises(ValueError, match=r"^Expected items that occur once, got twice=\['x'\]$"):
         read_counts(tmp_path / "counts.csv")
     np.save(tmp_path / "square.npy", np.eye(2))
     with pytest.raises(ValueError, match=r"^Expected counts as \[d\] numbers, got shape=\(2, 2\)$"):
         read_counts(tmp_path / "square.npy")
     np.savez(tmp_path / "none.npz", other=np.zeros(2))
-    with pytest.raises(ValueError, match=r"^Expected an array counts, got arrays=\['other'\]$"):
+    with pytest.raises(ValueError, match=r"^Expected arrays of [^\n]*none\.npz among counts, items, got other$"):
         read_counts(tmp_path / "none.npz")
+    np.savez(tmp_path / "items.npz", counts=np.zeros(2), item=np.array(["x", "y"]))
+    with pytest.raises(ValueError, match=r"among counts, items, got item; did you mean items\?$"):
+        read_counts(tmp_path / "items.npz")
     np.save(tmp_path / "wide.npy", np.array([1.7e308, -1.7e308]))
     with pytest.raises(ValueError, match=r"^Expected counts whose differences are finite, got counts='others'$"):
         read_counts(tmp_path / "wide.npy")

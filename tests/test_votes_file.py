@@ -153,7 +153,7 @@ def damage_value(path: Path) -> None:
         (damage_pickles, "an array of Python objects, which is never read"),
         (damage_cut, "an .npz file of votes without pickled objects in"),
         (damage_no_names, "missing=['label_names']"),
-        (damage_unknown, "unknown=['ballot']"),
+        (damage_unknown, "got ballot; did you mean ballots?"),
         (damage_teachers, "one integer num_teachers, got shape=(), dtype='float64'"),
         (damage_value, "ballots in {0, 1}, got values=[3]"),
     ],

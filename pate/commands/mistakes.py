@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, Namespace
@@ -15,6 +14,7 @@ from pate.aggregators import Aggregator
 from pate.data.features import FeatureMap
 from pate.data.source import DataSource
 from pate.networks import annotation_hint
+from pate.validation import did_you_mean
 
 _PLUGINS = (Aggregator, DataSource, FeatureMap)
 _UNNAMED = 'in "<unicode string>", '  # YAML's name of a text
@@ -95,14 +95,6 @@ def unknown_option(args: Iterable[str], options: Iterable[str]) -> str | None:
         if not any(each in known and each not in groups for each in above):
             return name
     return None
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a question that names what is nearest to ``word``, or nothing if nothing is near."""
-    listed = sorted(each for each in set(known) if not each.endswith(".help"))
-    # what was cut short is meant more often than what is spelled alike
-    close = [each for each in listed if each.startswith(word)][:3] or get_close_matches(word, listed, n=1)
-    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def in_words(message: str, options: Iterable[str], *, subcommand: str | None = None) -> str:

@@ -16,8 +16,10 @@ from pate.data.records import ArrayFeatures, Records, Role
 from pate.data.source import DataSource, located
 from pate.runs.files import read_arrays
 from pate.typing import IntArray, StrArray
-from pate.validation import expect, expect_open_unit
+from pate.validation import expect, expect_distinct, expect_open_unit
 
+OPTIONAL = ("ids", "split", "group", "label_names")
+"""Arrays that a file may have beside ``X`` and ``Y``; without ``ids`` it is refused."""
 SPLIT_OF_ROLE = {Role.PRIVATE: 0, Role.PUBLIC: 1, Role.TEST: 2}
 _OFFICIAL = {0: 162_770, 1: 19_867, 2: 19_962}
 """CelebA's evaluation partition: the number of rows of each part, one part after the other."""
@@ -60,21 +62,24 @@ class Arrays(DataSource):
 
     @cached_property
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        arrays = read_arrays(self.path, ("X", "Y"))
+        arrays = read_arrays(self.path, ("X", "Y"), OPTIONAL)
         source = self.path.name
         arrays["X"] = check_features(arrays["X"], source=source)
         arrays["Y"] = check_labels(arrays["Y"], source=source)
         num, num_labels = arrays["Y"].shape
-        names = arrays.setdefault("label_names", np.array([f"label_{j}" for j in range(num_labels)]))
+        default_names = np.array([f"label_{j}" for j in range(num_labels)])
+        names = arrays["label_names"] = as_text(arrays.get("label_names", default_names), name="label_names")
         expect(len(names) == num_labels, f"{num_labels} label_names in {source}", found=len(names))
         expect("ids" in arrays, f"the records' own ids in {source}, {_GIVE_IDS}", missing=["ids"])
         for name in {"ids", "group"} & set(arrays):
-            arrays[name] = as_text(arrays[name])
+            arrays[name] = as_text(arrays[name], name=name)
+        expect_distinct(f"ids of {source}", arrays["ids"].tolist())
         split = arrays.setdefault("split", split_by_hash(arrays.get("group", arrays["ids"]), *self._fractions))
         unknown = sorted(set(np.unique(split).tolist()) - {0, 1, 2})
         expect(not unknown, f"split in 0 (private), 1 (public), 2 (test) in {source}", found=unknown)
         sizes = {name: len(arrays[name]) for name in ("X", "ids", "group", "split") if name in arrays}
         expect(set(sizes.values()) == {num}, f"{num} rows in every array of {source}", **sizes)
+        expect(split.ndim == 1, f"split of shape [N] in {source}", shape=split.shape)
         return arrays
 
     @property
@@ -89,8 +94,7 @@ class Arrays(DataSource):
 
     @property
     def _columns(self) -> IntArray:
-        names = [str(name) for name in self._arrays["label_names"]]
-        return select_labels(names, self._wanted, source=self.path.name)
+        return select_labels(self._arrays["label_names"].tolist(), self._wanted, source=self.path.name)
 
     def load(self, role: Role) -> Records:
         """Read the records of a role."""
@@ -100,8 +104,8 @@ class Arrays(DataSource):
         return Records(
             features=ArrayFeatures(arrays["X"][rows]),
             labels=arrays["Y"][rows][:, self._columns],
-            ids=as_text(arrays["ids"][rows]),
-            groups=as_text(arrays["group"][rows]) if "group" in arrays else None,
+            ids=arrays["ids"][rows],
+            groups=arrays["group"][rows] if "group" in arrays else None,
         )
 
 
@@ -126,12 +130,13 @@ class CelebAAttributes(DataSource):
 
     @cached_property
     def _table(self) -> dict[str, NDArray[Any]]:
-        table = read_arrays(self.path, ("attr", "partition", "identity", "attr_names"))
+        table = read_arrays(self.path, ("attr", "partition", "identity", "attr_names"), ("ids",))
         if "ids" not in table:
             _expect_official(table["partition"], source=self.path.name)
             table["ids"] = np.char.mod("%06d.jpg", np.arange(1, len(table["partition"]) + 1))
         sizes = {name: len(table[name]) for name in ("attr", "partition", "identity", "ids")}
         expect(len(set(sizes.values())) == 1, f"as many rows in every array of {self.path.name}", **sizes)
+        expect_distinct(f"ids of {self.path.name}", as_text(table["ids"]).tolist())
         return table
 
     @property
@@ -146,7 +151,7 @@ class CelebAAttributes(DataSource):
 
     def load(self, role: Role) -> Records:
         """Read the records of a role."""
-        names = [str(name) for name in self._table["attr_names"]]
+        names = as_text(self._table["attr_names"], name="attr_names").tolist()
         columns = select_labels(names, self._wanted, source=self.path.name)
         others = np.setdiff1d(np.arange(len(names)), columns)
         expect(others.size > 0, "attributes left as features", labels=len(columns), attributes=len(names))
@@ -155,8 +160,8 @@ class CelebAAttributes(DataSource):
         return Records(
             features=ArrayFeatures(attributes[:, others].astype(np.float32) * 2 - 1),
             labels=attributes[:, columns],
-            ids=as_text(self._table["ids"][rows]),
-            groups=as_text(self._table["identity"][rows]),
+            ids=self._table["ids"][rows],
+            groups=self._table["identity"][rows],
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -11,11 +10,11 @@ import numpy as np
 from pate.data.arrays import SPLIT_OF_ROLE
 from pate.data.checks import check_labels, select_labels
 from pate.data.features import FeatureMap
-from pate.data.images import ImageFiles
+from pate.data.images import ImageFiles, expect_distinct_files
 from pate.data.records import Records, Role
 from pate.data.source import DataSource, located
 from pate.typing import UInt8Array
-from pate.validation import expect, expect_count
+from pate.validation import expect, expect_count, expect_distinct
 
 _ATTRIBUTES = "list_attr_celeba"
 
@@ -73,13 +72,14 @@ class CelebA(DataSource):
             values = np.array([row[1:] for row in rows], dtype=np.int64)
         except ValueError as error:
             raise ValueError(f"Expected whole numbers in {path} ({error})") from None
+        expect_distinct(f"pictures of {path.name}", (row[0] for row in rows))
         return names, [row[0] for row in rows], check_labels(values, source=path.name)
 
     @cached_property
     def _roles(self) -> dict[str, int]:
         path = self._file("list_eval_partition")
         roles: dict[str, int] = {}
-        for name, role in _pairs(path):
+        for name, role in _pairs(path).items():
             if role.isdigit():  # the csv has a line of headings
                 roles[name] = int(role)
         unknown = sorted(set(roles.values()) - {0, 1, 2})
@@ -89,7 +89,7 @@ class CelebA(DataSource):
     @cached_property
     def _identities(self) -> dict[str, str] | None:
         path = self._found("identity_CelebA")
-        return None if path is None else dict(_pairs(path))
+        return None if path is None else _pairs(path)
 
     def load(self, role: Role) -> Records:
         """Read the records of a role; the pictures are read when they are used."""
@@ -100,10 +100,7 @@ class CelebA(DataSource):
         expect(not unplaced, "a partition for every picture", missing=unplaced[:3])
         rows = [i for i, picture in enumerate(pictures) if self._roles[picture] == SPLIT_OF_ROLE[role]]
         expect(rows, f"at least one {role.value} record in {self.root}", records=0)
-        folder = self.root / "img_align_celeba"
-        expect(folder.is_dir(), "a folder of pictures", path=str(folder))
-        if (folder / folder.name).is_dir():  # as some archives are packed
-            folder /= folder.name
+        folder = self._folder
         present = {path.name for path in folder.iterdir()}
         absent = [pictures[i] for i in rows if pictures[i] not in present]
         expect(not absent, f"a picture in {folder} for every row of {table}", missing=absent[:3])
@@ -120,6 +117,16 @@ class CelebA(DataSource):
             groups=groups,
         )
 
+    @cached_property
+    def _folder(self) -> Path:
+        folder = self.root / "img_align_celeba"
+        expect(folder.is_dir(), "a folder of pictures", path=str(folder))
+        if (folder / folder.name).is_dir():  # as some archives are packed
+            folder /= folder.name
+        _, pictures, _ = self._attributes
+        expect_distinct_files(folder / picture for picture in pictures)
+        return folder
+
     def _found(self, name: str) -> Path | None:
         """Return the table of a name, whose columns are separated by commas or by spaces; None if there is none."""
         places = (self.root / f"{name}{suffix}" for suffix in (".csv", ".txt"))
@@ -132,9 +139,12 @@ class CelebA(DataSource):
         return path
 
 
-def _pairs(path: Path) -> Iterator[tuple[str, str]]:
+def _pairs(path: Path) -> dict[str, str]:
+    pairs: dict[str, str] = {}
     for line in path.read_text().splitlines():
         words = line.replace(",", " ").split()
         if words:
             expect(len(words) == 2, f"two columns in {path.name}", line=line[:80])
-            yield words[0], words[1]
+            expect(words[0] not in pairs, f"each picture once in {path.name}", twice=words[0])
+            pairs[words[0]] = words[1]
+    return pairs

@@ -6,15 +6,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pate.typing import Float32Array, IntArray, StrArray, UInt8Array
-from pate.validation import expect
+from pate.validation import expect, expect_distinct
 
 
-def as_text(values: NDArray[Any]) -> StrArray:
-    """Return ids or groups ``[N]`` as strings, as wide as the longest of them, independently of other roles."""
-    return np.array([str(value) for value in values.tolist()], dtype=np.str_)
+def as_text(values: ArrayLike, *, name: str = "ids") -> StrArray:
+    """Return ids, groups or names ``[N]`` as strings, as wide as the longest of them, independently of other roles.
+
+    Raises ``ValueError`` unless all are texts or all are integers: 7 and 7.0 would be two ids of one record.
+    """
+    found = np.asarray(values)
+    expect(found.ndim == 1, f"{name} of shape [N]", shape=found.shape)
+    listed = found.tolist()
+    kinds = sorted({type(value).__name__ for value in listed})
+    expect(kinds in ([], ["int"], ["str"]), f"{name} that are texts or integers", found=kinds)
+    return np.array(listed, dtype=np.str_)
 
 
 def check_labels(labels: NDArray[Any], *, source: str) -> UInt8Array:
@@ -31,13 +39,14 @@ def check_labels(labels: NDArray[Any], *, source: str) -> UInt8Array:
 
 
 def select_labels(names: Sequence[str], wanted: Sequence[str] | None, *, source: str) -> IntArray:
-    """Return the columns of the ``wanted`` names, or all if None. Raises ``ValueError`` on an unknown name."""
+    """Return the columns of the ``wanted`` names, or all if None. Raises ``ValueError`` on an unknown or second one."""
+    expect_distinct(f"label names of {source}", names)
     if wanted is None:
         return np.arange(len(names))
     expect(wanted, "at least one label", labels=list(wanted))
     unknown = sorted(set(wanted) - set(names))
     expect(not unknown, f"attribute names among {', '.join(names)} ({source})", unknown=unknown)
-    expect(len(set(wanted)) == len(wanted), "label names that are unique", labels=list(wanted))
+    expect_distinct("label names", wanted)
     return np.array([list(names).index(name) for name in wanted])
 
 

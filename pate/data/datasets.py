@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from PIL import Image
 
-from pate.data.checks import as_text, check_labels
+from pate.data.checks import check_labels
 from pate.data.images import squared
 from pate.data.records import FeatureMap, Features, Records, Role
 from pate.data.source import DataSource, located
 from pate.typing import Float32Array
-from pate.validation import expect, expect_count
+from pate.validation import expect, expect_count, expect_distinct
 
 if TYPE_CHECKING:
     from pytorch_lightning import LightningDataModule
@@ -116,8 +116,8 @@ class _Datasets(DataSource):
         features: FeatureMap | None,
     ) -> None:
         super().__init__(features=features)
-        unique = len(set(label_names)) == len(label_names) > 0
-        expect(unique, "names of the labels, each once", label_names=list(label_names))
+        expect(label_names, "names of the labels", label_names=list(label_names))
+        expect_distinct("label names", label_names)
         self._label_names = tuple(label_names)
         self._keys = keys
         self._ledger = None if ledger is None else located(ledger)
@@ -159,8 +159,8 @@ class _Datasets(DataSource):
         return Records(
             features=ItemFeatures(items, keys),
             labels=checked,
-            ids=as_text(np.asarray(ids)),
-            groups=as_text(np.asarray(owners[0])) if owners else None,
+            ids=np.asarray(ids),
+            groups=np.asarray(owners[0]) if owners else None,
         )
 
 

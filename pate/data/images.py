@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,12 @@ from PIL import Image
 
 from pate.data.records import Features
 from pate.typing import BoolArray, Float32Array, IntArray, UInt8Array
+from pate.validation import expect
 
 # Pictures of a role that take less than this when decoded are read once and kept.
 _KEEP_BYTES = 2 * 2**30
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000")
+"""Formats of pictures, by Pillow's names. A file is one of these whatever its name says: others may start a program."""
 
 
 class ImageFiles(Features):
@@ -63,10 +67,26 @@ class ImageFiles(Features):
         return repr([(path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in self.paths])
 
 
+def expect_distinct_files(paths: Iterable[Path]) -> None:
+    """Raise ``ValueError`` if two names lead to one file, which would be two records.
+
+    They do by a link, or where a file system takes upper and lower case for the same. Files that are not there are left
+    to whoever reads them: those of another role may lie elsewhere.
+    """
+    first: dict[tuple[int, int], Path] = {}
+    for path in paths:
+        try:
+            stat = path.stat()
+        except OSError:
+            continue
+        other = first.setdefault((stat.st_dev, stat.st_ino), path)
+        expect(other is path, "a file of its own for each picture", one_file=(str(other), str(path)))
+
+
 def read_image(path: Path, size: int) -> UInt8Array:
     """Read one picture as uint8 ``[3, size, size]``, its central square resized."""
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=FORMATS) as image:
             picture = image.convert("RGB")
     # what is raised depends on the format, and on where a file ends or was changed
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:

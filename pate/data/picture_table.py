@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
+from posixpath import normpath
 
 import numpy as np
 
 from pate.data.arrays import SPLIT_OF_ROLE, split_by_hash
-from pate.data.checks import as_text, select_labels
+from pate.data.checks import select_labels
 from pate.data.features import FeatureMap
-from pate.data.images import ImageFiles
+from pate.data.images import ImageFiles, expect_distinct_files
 from pate.data.records import Records, Role
 from pate.data.source import DataSource, located
 from pate.typing import IntArray, StrArray, UInt8Array
@@ -20,6 +22,7 @@ from pate.validation import expect, expect_count, expect_open_unit
 
 _GROUPS = ("group", "identity")
 _SPLIT = {role.value: number for role, number in SPLIT_OF_ROLE.items()} | {str(n): n for n in SPLIT_OF_ROLE.values()}
+_ALIKE = 0.76  # of two names that may be one, misspelt
 _LABEL = {"0": 0, "1": 1, "-1": 0}
 
 
@@ -98,6 +101,13 @@ class PictureTable(DataSource):
     def _table(self) -> _Table:
         return read_table(self.path, self._wanted)
 
+    @cached_property
+    def _paths(self) -> list[Path]:
+        """The picture of each row, of whatever role."""
+        paths = [self.root / name for name in self._table.files.tolist()]
+        expect_distinct_files(paths)
+        return paths
+
     def load(self, role: Role) -> Records:
         """Read the records of a role; the pictures are read when they are used."""
         table = self._table
@@ -106,14 +116,14 @@ class PictureTable(DataSource):
             split = split_by_hash(table.files if table.groups is None else table.groups, *self._fractions)
         rows = np.flatnonzero(split == SPLIT_OF_ROLE[role])
         expect(rows.size > 0, f"at least one {role.value} record in {self.path}", records=0)
-        paths = [self.root / str(table.files[row]) for row in rows]
+        paths = [self._paths[row] for row in rows]
         absent = [str(path) for path in paths if not path.is_file()]
         expect(not absent, f"the picture that each line of {self.path} names", missing=absent[:3])
         return Records(
             features=ImageFiles(paths, self.size),
             labels=table.labels[rows],
-            ids=as_text(table.files[rows]),
-            groups=None if table.groups is None else as_text(table.groups[rows]),
+            ids=table.files[rows],
+            groups=None if table.groups is None else table.groups[rows],
         )
 
 
@@ -128,7 +138,10 @@ def read_table(path: Path, wanted: list[str] | None) -> _Table:
         ValueError: if it cannot be used; with the number of the line, from 1, where one is wrong.
     """
     head, lines, columns = _columns(path)
+    # `./a.jpg` and `a.jpg` are one picture
+    columns["file"] = [name and normpath(name) for name in columns["file"]]
     _expect_unique(columns["file"], lines, path)
+    _expect_understood({name: columns[name] for name in head if name not in (wanted or ())}, wanted is None, path)
     group = next((name for name in _GROUPS if name in head), None)
     others = [name for name in head if name not in ("file", "split", group)]
     expect(others, f"a column of labels in {path}", columns=head)
@@ -166,6 +179,22 @@ def _columns(path: Path) -> tuple[list[str], list[int], dict[str, list[str]]]:
         expect(len(row) == len(head), f"{len(head)} values in each line of {path}", line=line, values=len(row))
     columns = {name: [row[place] for _, row in numbered[1:]] for place, name in enumerate(head)}
     return head, [line for line, _ in numbered[1:]], columns
+
+
+def _expect_understood(columns: dict[str, list[str]], labels: bool, path: Path) -> None:
+    """Raise ``ValueError`` if a column that nobody asked for was meant to say more than a label does.
+
+    Args:
+        columns: all columns but those of labels that are wanted by name.
+        labels: whether these columns are labels.
+        path: the file.
+    """
+    known = ("file", "split", *_GROUPS)
+    for name in columns.keys() - set(known):
+        meant = get_close_matches(name.lower(), known, n=1, cutoff=_ALIKE)
+        roles = "split" not in columns and not labels and set(columns[name]) <= {role.value for role in Role}
+        expect(not meant and not roles, f"a column `{meant[0] if meant else 'split'}` of {path}", column=name)
+    expect(not set(_GROUPS) <= columns.keys(), f"one column among {', '.join(_GROUPS)} in {path}", columns=_GROUPS)
 
 
 def _expect_unique(files: list[str], lines: list[int], path: Path) -> None:

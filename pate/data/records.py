@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from pate.data.checks import as_text
 from pate.described import Described
 from pate.runs import Stream
 from pate.typing import Float32Array, IntArray, StrArray, UInt8Array
-from pate.validation import expect
+from pate.validation import expect, expect_distinct
 
 _BLOCK_BYTES = 1 << 24
 
@@ -133,9 +134,9 @@ class Records:
     Attributes:
         features: ``[N, ...]`` float32, read by index; an array is wrapped.
         labels: ``[N, C]`` in {0, 1}.
-        ids: ``[N]`` strings, unique over all roles. An id belongs to its record: it stays when other records come and
-            go, and so is never a row number.
-        groups: ``[N]`` strings, the person that each record belongs to, for assignment by person; None if unknown.
+        ids: ``[N]`` texts or integers, kept as texts, unique over all roles. An id belongs to its record: it stays when
+            other records come and go, and so is never a row number.
+        groups: ``[N]`` likewise, the person that each record belongs to, for assignment by person; None if unknown.
     """
 
     features: Features
@@ -145,13 +146,15 @@ class Records:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", as_features(self.features))
+        object.__setattr__(self, "ids", as_text(self.ids))
+        if self.groups is not None:
+            object.__setattr__(self, "groups", as_text(self.groups, name="groups"))
         sizes = {"features": self.features.shape[0], "ids": len(self.ids)}
         if self.groups is not None:
             sizes["groups"] = len(self.groups)
         expect(self.labels.ndim == 2 and self.labels.shape[1] > 0, "labels of shape [N, C]", shape=self.labels.shape)
         expect(set(sizes.values()) == {len(self.labels)}, "as many features, ids and groups as labels", **sizes)
-        unique = len(np.unique(self.ids))
-        expect(unique == len(self.ids), "record ids that are unique", records=len(self.ids), distinct=unique)
+        expect_distinct("record ids", self.ids.tolist())
 
     def __len__(self) -> int:
         return len(self.ids)

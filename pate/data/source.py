@@ -7,13 +7,16 @@ import os
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
+
+import numpy as np
 
 from pate.data.features import FeatureMap
 from pate.data.records import Records, Role, as_features, values_of
 from pate.described import Described
 from pate.runs import digest
-from pate.validation import expect
+from pate.validation import expect, expect_distinct
 
 
 class DataSource(Described, ABC):
@@ -69,6 +72,18 @@ class DataSource(Described, ABC):
                 records = replace(records, features=as_features(mapped))
             self._records[role] = records
         return self._records[role]
+
+    def expect_distinct(self) -> None:
+        """Read the labels and ids of all roles.
+
+        Raises:
+            ValueError: if a label name occurs twice, or an id in two roles: a record could be private and published.
+        """
+        expect_distinct("label names", self.label_names)
+        ids = {role: (self._records.get(role) or self.load(role)).ids for role in Role}
+        for one, other in combinations(Role, 2):
+            shared = np.intersect1d(ids[one], ids[other])
+            expect(shared.size == 0, f"{other} samples that are no {one} records", shared_ids=shared[:3].tolist())
 
     def fingerprint(self, role: Role) -> str:
         """Return a hash of the raw records of a role, read in blocks; of pictures, names, sizes and times are hashed.

@@ -19,7 +19,7 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 from numpy.typing import NDArray
 
-from pate.validation import expect
+from pate.validation import expect, expect_known
 from pate.version import __version__
 
 Json = dict[str, Any]
@@ -163,17 +163,18 @@ def make_once(path: Path, make: Callable[[], Json]) -> Json:
 
 
 def read_arrays(
-    path: Path, required: Sequence[str], *, what: str = "an .npz file of plain arrays"
+    path: Path, required: Sequence[str], optional: Sequence[str] = (), *, what: str = "an .npz file of plain arrays"
 ) -> dict[str, NDArray[Any]]:
     """Return the arrays of an ``.npz`` file by name.
 
     Args:
         path: the file.
         required: names of arrays that have to be there.
+        optional: names of arrays that may be there; any other would be left out without a word, and is refused.
         what: what the file is, for errors.
 
     Raises:
-        ValueError: if the file is missing or damaged, holds pickled objects, or lacks an array.
+        ValueError: if the file is missing or damaged, holds pickled objects, lacks an array or has an unknown one.
     """
     expect(path.is_file(), what, missing=str(path))
     if not is_zipfile(path):
@@ -182,12 +183,14 @@ def read_arrays(
     try:
         # numpy leaves a file open that it cannot read
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+            names = archive.files
+            arrays = {name: archive[name] for name in names if name in {*required, *optional}}
     # what is raised depends on where a file ends or was changed
     except (OSError, ValueError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error) as error:
         objects = isinstance(error, ValueError) and "allow_pickle" in str(error)
         found = "an array of Python objects, which is never read" if objects else f"a damaged one ({error})"
         raise ValueError(f"Expected {what} in {path}, got {found}") from None
+    expect_known(f"arrays of {path}", names, [*required, *optional])
     missing = [name for name in required if name not in arrays]
     expect(not missing, f"the arrays {', '.join(required)} in {path}", missing=missing)
     return arrays

@@ -24,6 +24,7 @@ from pate.votes import Panel
 
 _SEAL = "seal"
 _NEEDED = ("ids", "label_names", "num_teachers", "delta", "aggregator", "release", "labels", "mask", _SEAL)
+_OPTIONAL = ("values", "noise_std", "steps")
 _WHAT = "the labels that `pate label` left"
 
 
@@ -119,7 +120,7 @@ class ReleasedLabels(Queries):
             ValueError: if the file is missing, damaged or changed, or comes from another run.
         """
         path = labels_file(run)
-        arrays = read_arrays(path, _NEEDED, what=_WHAT)
+        arrays = read_arrays(path, _NEEDED, _OPTIONAL, what=_WHAT)
         seal = str(arrays.pop(_SEAL))
         same = seal == _seal(arrays, sealing_key(run))
         expect(same, f"labels in {path} as `pate label` of this run left them", seal=seal)
@@ -132,7 +133,7 @@ class ReleasedLabels(Queries):
         Raises:
             ValueError: if the file is missing or damaged, or its arrays do not fit together.
         """
-        arrays = read_arrays(path, _NEEDED, what=_WHAT)
+        arrays = read_arrays(path, _NEEDED, _OPTIONAL, what=_WHAT)
         shape = (len(arrays["ids"]), len(arrays["label_names"]))
         shapes = {name: arrays[name].shape for name in ("labels", "mask", "values") if name in arrays}
         expect(set(shapes.values()) == {shape}, f"arrays of shape {shape} in {path}", **shapes)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pate.data.checks import as_text
 from pate.data.records import Role
 from pate.data_file import load_data
 from pate.runs import VOTES_IMPORT, Json, Run, first_stage
@@ -23,10 +24,10 @@ def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -
         ValueError: if the file, a sample or a label is missing.
     """
     expect(path.is_file(), "--predictions, a file that `pate student predict` wrote", missing=str(path))
-    arrays = read_arrays(path, ("ids", "probabilities", "label_names"))
+    arrays = read_arrays(path, ("ids", "probabilities", "label_names"), ("labels",))
     found = [str(name) for name in arrays["label_names"]]
     expect(found == list(label_names), f"--predictions of the labels {', '.join(label_names)}", label_names=found)
-    return np.asarray(arrays["probabilities"][rows_of(wanted, arrays["ids"])], dtype=np.float64)
+    return np.asarray(arrays["probabilities"][rows_of(wanted, as_text(arrays["ids"]))], dtype=np.float64)
 
 
 def read_features(run: Run, wanted: StrArray, made_by: Mapping[str, str], *, needed_by: str) -> FloatArray:

@@ -8,11 +8,10 @@ import sys
 from dataclasses import replace
 from importlib.util import find_spec
 
-import numpy as np
 import torch
 
 from pate.data.augmentation import expect_pictures
-from pate.data.records import Records, Role
+from pate.data.records import Role
 from pate.data.source import DataSource
 from pate.progress import stage_bar
 from pate.runs import KEY_BYTES, TEACHERS_FIT, Json, Run, digest, made_key, make_once, read_key, write_text
@@ -67,8 +66,8 @@ def fit_teachers(
     share_of([], share)
     expect(not (share and run.overwrite), "overwrite without a share, which others would lose", share=share)
     torch.set_num_threads(execution.threads)
-    private, public = data.records(Role.PRIVATE), data.records(Role.PUBLIC)
-    check_disjoint(private, public)
+    private = data.records(Role.PRIVATE)
+    data.expect_distinct()
     expect_pictures(plan.augment, data.input_shape)
     units_of(private, plan)  # raises if there are none
     if dry_run:
@@ -121,12 +120,6 @@ def fit_teachers(
     log_curves(losses, plan.num_steps, folder / "PRIVATE_losses", logger)
     files = [folder / CHUNK_SIZE, *(chunk_file(folder, teachers) for teachers in chunks)]
     run.finish(TEACHERS_FIT, {file: digest(file) for file in files})
-
-
-def check_disjoint(private: Records, public: Records) -> None:
-    """Raise ``ValueError`` if a public sample has the id of a private record."""
-    shared = np.intersect1d(private.ids, public.ids)
-    expect(shared.size == 0, "public samples that are no private records", shared_ids=shared[:3].tolist())
 
 
 def training_inputs(data: DataSource) -> dict[str, str]:

@@ -11,7 +11,7 @@ from pate.data.records import Role
 from pate.data.source import DataSource
 from pate.progress import stage_bar
 from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Run, code_version, digest
-from pate.stages.teachers_fit import check_disjoint, training_inputs
+from pate.stages.teachers_fit import training_inputs
 from pate.teachers.devices import root_device
 from pate.teachers.executors import run_jobs
 from pate.teachers.jobs import Execution
@@ -51,7 +51,7 @@ def vote_teachers(
         f"other {name} records" for name, found in training_inputs(data).items() if begun["inputs"].get(name) != found
     ]
     expect(not changed, f"the data that `teachers fit` of {run.root} was begun with", found=changed)
-    check_disjoint(data.load(Role.PRIVATE), data.load(Role.PUBLIC))
+    data.expect_distinct()
     # workers may start in another folder
     folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
     chunks = plan.chunks()

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from tqdm import tqdm
 
+from pate.data.arrays import OPTIONAL
 from pate.data.checks import as_text
+from pate.data.images import FORMATS
 from pate.runs.files import naming_output, read_arrays, replacing, write_arrays
 from pate.student.carried import CarriedStudent
 from pate.student.samples import InputFormat
@@ -93,7 +95,7 @@ def predict_files(
 
 def pictures_in(folder: Path) -> list[Path]:
     """Return the files of a folder, and of the folders in it, whose names end as those of pictures do, in order."""
-    known = {suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.OPEN}
+    known = {suffix for suffix, kind in Image.registered_extensions().items() if kind in FORMATS}
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in known and path.is_file())
     expect(found, f"pictures in {folder}", pictures=0)
     return found
@@ -128,7 +130,7 @@ def _read_pictures(
 
 
 def _read_archive(path: Path) -> tuple[NDArray[Any], list[str]]:
-    arrays = read_arrays(path, ("X",), what="a folder of pictures or an .npz with X [N, ...]")
+    arrays = read_arrays(path, ("X",), ("Y", *OPTIONAL), what="a folder of pictures or an .npz with X [N, ...]")
     samples = arrays["X"]
     expect(samples.ndim > 0 and len(samples) > 0, f"samples in X of {path}", shape=list(samples.shape))
     ids = as_text(arrays["ids"]).tolist() if "ids" in arrays else [str(row) for row in range(len(samples))]

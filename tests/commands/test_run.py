@@ -168,7 +168,7 @@ OVERLAP[450] = "r0007"
         bad("no labels", "labels of shape", Y=np.empty((600, 0), dtype=np.int8)),
         bad("label 2", "labels among", Y=np.where(ARRAYS["X"][:, :4] > 2, 2, ARRAYS["Y"])),
         bad("nan", "finite features", X=np.where(ARRAYS["X"] > 2, np.nan, ARRAYS["X"])),
-        bad("overlap", "public samples that are no private records", ids=OVERLAP),
+        bad("overlap", "ids of data.npz that occur once", ids=OVERLAP),
         bad("one teacher", "num_teachers >= 2, got num_teachers=1", "--teachers.num_teachers=1"),
         bad("no steps", "num_steps >= 1", "--teachers.num_steps=0"),
         bad("no noise", "sigma_test > 0, got sigma_test=0.0", "--label.aggregator.init_args.sigma_test=0"),

@@ -130,7 +130,7 @@ def test_without_a_split_a_hash_of_the_group_decides(tmp_path: Path) -> None:
         ({"label_names": np.array(["a"])}, "4 label_names"),
         ({"split": np.full(600, 7)}, "split in 0"),
         ({"split": np.zeros(600, dtype=int)}, "at least one public record"),
-        ({"ids": np.full(600, "same")}, "ids that are unique"),
+        ({"ids": np.full(600, "same")}, "ids of data.npz that occur once"),
         ({"ids": np.arange(599)}, "600 rows in every array"),
         ({"group": np.arange(599)}, "600 rows in every array"),
     ],
@@ -138,6 +138,55 @@ def test_without_a_split_a_hash_of_the_group_decides(tmp_path: Path) -> None:
 def test_bad_arrays(write_arrays: Write, changes: dict[str, np.ndarray], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Arrays(write_arrays(**changes)).records(Role.PUBLIC)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"splits": np.zeros(600)},
+            r"arrays of .*data\.npz among X, Y, .*, got splits; did you mean split\?",
+        ),
+        ({"groups": np.zeros(600)}, r"got groups; did you mean group\?"),
+        ({"label_name": np.array(list("abcd"))}, r"got label_name; did you mean label_names\?"),
+        ({"weights": np.zeros(600)}, r"got weights$"),
+    ],
+)
+def test_a_misspelt_array_is_refused(write_arrays: Write, changes: dict[str, np.ndarray], message: str) -> None:
+    """It said which records are private, and a hash decided instead: private records were queried as public ones."""
+    with pytest.raises(ValueError, match=message) as raised:
+        Arrays(write_arrays(**changes)).records(Role.PUBLIC)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"label_names": np.array(list("abac"))},
+            r"label names of data\.npz that occur once, got twice=\['a'\]",
+        ),
+        ({"label_names": np.array([["a"], ["b"], ["c"], ["d"]])}, r"label_names of shape \[N\]"),
+        ({"ids": np.arange(1200).reshape(600, 2)}, r"ids of shape \[N\], got shape=\(600, 2\)"),
+        ({"group": np.arange(1200).reshape(600, 2)}, r"group of shape \[N\]"),
+        ({"split": np.arange(600).reshape(600, 1) % 3}, r"split of shape \[N\]"),
+        ({"ids": np.arange(600) / 2}, r"ids that are texts or integers, got found=\['float'\]"),
+    ],
+)
+def test_ids_and_names_are_those_of_one_thing(
+    write_arrays: Write, changes: dict[str, np.ndarray], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Arrays(write_arrays(**changes)).records(Role.PUBLIC)
+
+
+@pytest.mark.parametrize("first", [0, 400, 500])
+@pytest.mark.parametrize("second", [399, 499, 599])
+def test_an_id_belongs_to_one_record_of_all_roles(write_arrays: Write, first: int, second: int) -> None:
+    ids = make_arrays()["ids"]
+    ids[second] = ids[first]
+    with pytest.raises(ValueError, match=rf"ids of data\.npz that occur once, got twice=\['{ids[first]}'\]"):
+        Arrays(write_arrays(ids=ids)).load(Role.PUBLIC)
 
 
 def test_row_numbers_are_no_ids(tmp_path: Path) -> None:

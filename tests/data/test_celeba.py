@@ -149,3 +149,27 @@ def test_unreadable_picture(folder: Path) -> None:
 def test_unknown_attribute(faces: Path) -> None:
     with pytest.raises(ValueError, match=r"unknown=\['Winged'\]"):
         CelebA(faces, labels=["Smiling", "Winged"]).records(Role.PUBLIC)
+
+
+def test_a_picture_is_one_record_of_one_role(folder: Path) -> None:
+    """Whether it is named twice, or two names lead to it."""
+    for name in ("list_eval_partition.txt", "list_attr_celeba.txt"):
+        table = folder / name
+        before = table.read_text()
+        table.write_text(before + next(line for line in before.splitlines() if line.startswith("000001.jpg")) + "\n")
+        with pytest.raises(ValueError, match=rf"{name}.*twice=.*000001\.jpg"):
+            CelebA(folder).load(Role.PUBLIC)
+        table.write_text(before)
+    pictures = folder / "img_align_celeba"
+    public = pictures / str(CelebA(folder).load(Role.PUBLIC).ids[0])
+    public.unlink()
+    public.symlink_to("000001.jpg")
+    with pytest.raises(ValueError, match=rf"a file of its own for each picture, .*000001\.jpg.*{public.name}"):
+        CelebA(folder).load(Role.PUBLIC)
+
+
+def test_attributes_have_names_of_their_own(folder: Path) -> None:
+    table = folder / "list_attr_celeba.txt"
+    table.write_text(table.read_text().replace("Smiling", "Male", 1))
+    with pytest.raises(ValueError, match=r"label names of list_attr_celeba\.txt that occur once, got twice="):
+        _ = CelebA(folder).label_names

@@ -2,6 +2,7 @@
 
 import pickle
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,11 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 from pate.data import DataSource, HuggingFace, Keys, LightningData, PythonFile, Role, TorchDatasets
+from pate.models import Linear
+from pate.runs import Run
+from pate.stages.teachers_fit import fit_teachers
+from pate.teachers.jobs import Execution
+from pate.teachers.plan import TeacherPlan
 from pate.testing import SourceContract
 from tests.conftest import make_arrays
 from tests.data.test_arrays import without
@@ -240,12 +246,12 @@ def wrong(sets: list[Tuples], **changes: Any) -> TorchDatasets:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"label_names": ["a", "a"]}, "names of the labels, each once"),
+        ({"label_names": ["a", "a"]}, "label names that occur once"),
         ({"label_names": ["a", "b"]}, "2 labels, got found=4"),
         ({"ids": 3}, r"Expected 3 in each item, got 3 parts"),
         ({"ids": "name"}, r"Expected 'name' in each item"),
         ({"labels": 0}, "labels among"),
-        ({"ids": 0}, "record ids that are unique|ids"),
+        ({"ids": 0}, r"ids of shape \[N\]"),
         ({"size": 0}, "an integer size >= 8"),
     ],
 )
@@ -255,6 +261,18 @@ def test_keys_that_lead_nowhere(sets: list[Tuples], changes: dict[str, Any], mes
             each.arrays["X"][...] = 1
     with pytest.raises(ValueError, match=message):
         wrong(sets, **changes).load(Role.PRIVATE)
+
+
+@pytest.mark.parametrize(("one", "other"), list(combinations(Role, 2)))
+def test_an_id_belongs_to_one_role(sets: list[Tuples], one: Role, other: Role, tmp_path: Path) -> None:
+    """Whatever the source, and before anything is trained."""
+    plan = TeacherPlan(num_teachers=2, network=Linear, num_steps=1, batch_size=1)
+    wrong(sets).expect_distinct()
+    first, second = (sets[list(Role).index(role)].arrays["ids"] for role in (one, other))
+    second[-1] = first[0]
+    with pytest.raises(ValueError, match=rf"{other} samples that are no {one} records, got shared_ids=.*{first[0]}"):
+        fit_teachers(Run(tmp_path / "run"), wrong(sets), plan, Execution())
+    assert not (tmp_path / "run").exists()
 
 
 def test_features_that_do_not_fit(sets: list[Tuples]) -> None:

@@ -1,13 +1,16 @@
 """A folder of pictures with a CSV file of their labels."""
 
 import csv
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
 from pate.data import DataSource, PictureTable, Role
+from pate.data.images import read_image
 from pate.testing import SourceContract
 
 
@@ -70,6 +73,73 @@ class TestPictureTableSplitByPerson(TestPictureTable):
 def pictures(tmp_path: Path) -> Path:
     write_pictures(tmp_path / "pictures")
     return tmp_path / "pictures"
+
+
+def retitle(folder: Path, old: str, new: str) -> None:
+    """Change the first occurrence of a word in the table."""
+    table = folder / "labels.csv"
+    text = table.read_text()
+    assert old in text
+    table.write_text(text.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("labels", [["hat"], None])
+@pytest.mark.parametrize(
+    ("old", "new"), [("split", "splits"), ("split", "Split"), ("split", "splt"), ("identity", "identities")]
+)
+def test_a_misspelt_column_is_refused(pictures: Path, old: str, new: str, labels: list[str] | None) -> None:
+    """Where labels are named, others may hold anything: without its column a hash would decide who is private."""
+    retitle(pictures, old, new)
+    with pytest.raises(ValueError, match=rf"a column `{old}` of .*labels\.csv, got column='{new}'"):
+        PictureTable(pictures, labels=labels).load(Role.PUBLIC)
+
+
+def test_a_column_of_roles_is_called_split(pictures: Path) -> None:
+    retitle(pictures, "split", "part")
+    with pytest.raises(ValueError, match=r"a column `split` of .*, got column='part'"):
+        PictureTable(pictures, labels=["hat"]).load(Role.PUBLIC)
+    retitle(pictures, "part", "group")
+    with pytest.raises(ValueError, match="one column among group, identity"):
+        PictureTable(pictures, labels=["hat"]).load(Role.PUBLIC)
+
+
+def test_a_label_may_be_called_anything_that_is_wanted_by_name(pictures: Path) -> None:
+    retitle(pictures, "hat", "files")
+    assert PictureTable(pictures, labels=["files"]).label_names == ("files",)
+
+
+@pytest.mark.parametrize("alias", ["./p01.jpg", "more/../p01.jpg", "more//../p01.jpg"])
+def test_one_picture_has_one_path(pictures: Path, alias: str) -> None:
+    retitle(pictures, "p01.jpg", alias)
+    assert "p01.jpg" in PictureTable(pictures, size=8).load(Role.PUBLIC).ids
+    retitle(pictures, "p03.jpg", "p01.jpg")  # a private record
+    with pytest.raises(ValueError, match=r"each picture once in .*labels\.csv, got file='p01\.jpg', lines=\(3, 5\)"):
+        PictureTable(pictures, size=8).load(Role.TEST)
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_one_picture_has_one_file(pictures: Path, link: Callable[[Path, Path], None]) -> None:
+    """Also one of another role, and one that a file system finds in upper and lower case alike."""
+    (pictures / "p03.jpg").unlink()
+    link(pictures / "p03.jpg", pictures / "p01.jpg")
+    with pytest.raises(ValueError, match=r"a file of its own for each picture, got one_file=.*p01\.jpg.*p03\.jpg"):
+        PictureTable(pictures, size=8).load(Role.TEST)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the program is a shell script")
+def test_a_picture_starts_no_program(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encapsulated PostScript is read by Ghostscript, whatever the file's name says."""
+    (tmp_path / "gs").write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    (tmp_path / "gs").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)
+    Image.fromarray(np.zeros((20, 24, 3), dtype=np.uint8)).save(pictures / "p01.jpg", "EPS")
+    with pytest.raises(ValueError, match=r"a readable picture, got .*p01\.jpg"):
+        read_image(pictures / "p01.jpg", 8)
+    assert not (tmp_path / "started").exists()
+    with pytest.raises(OSError), Image.open(pictures / "p01.jpg") as picture:
+        picture.load()
+    assert (tmp_path / "started").exists()
 
 
 def test_columns_may_come_in_any_order_and_labels_be_chosen(pictures: Path) -> None:
