@@ -6,12 +6,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, NoReturn
+from typing import Any, ClassVar, Literal, NoReturn, get_args
 
 import numpy as np
 
 from pate.accounting.bisection import largest_count_where
-from pate.accounting.conversion import conversion_overhead, tightest_guarantee
+from pate.accounting.conversion import conversion_overhead
 from pate.accounting.cost import DEFAULT_ORDERS, Cost
 from pate.accounting.figures import epsilon_text, exact_text
 from pate.accounting.gaussian import gaussian_epsilon, largest_mu
@@ -19,7 +19,11 @@ from pate.accounting.relation import NeighboringRelation
 from pate.typing import FloatArray
 from pate.validation import expect, expect_open_unit, expect_positive
 
+FilterName = Literal["renyi", "gaussian"]
+"""The kinds of filter: `RenyiFilter` and `GaussianFilter`."""
+
 _SLACK = 1e-12  # relative; sums of the same costs in another order differ by less
+_ASIDE = 0.1  # of delta, for tests that may follow releases without any: costs up to 1.4% of mu^2 for delta below 1e-5
 
 
 class BudgetExceededError(ValueError):
@@ -34,19 +38,46 @@ class Budget:
         max_epsilon: the largest total epsilon.
         delta: the delta at which ``max_epsilon`` holds.
         neighboring_relation: the relation under which it holds.
-        max_delta0: the part of ``delta`` set aside for failures, such as those of stability tests. None for what the
-            first release would need if it were repeated until the budget is spent.
+        max_delta0: the part of ``delta`` set aside for failures, such as those of stability tests. None for a tenth of
+            it, or for what the first release would need if it were repeated until the budget is spent, if that is more.
+        filter: what keeps all releases within the budget. None for the filter that admits the first release most often.
     """
 
     max_epsilon: float
     delta: float
     neighboring_relation: NeighboringRelation
     max_delta0: float | None = None
+    filter: FilterName | None = None
+
+    @classmethod
+    def declared(
+        cls,
+        max_epsilon: float | None,
+        *,
+        delta: float,
+        neighboring_relation: NeighboringRelation,
+        max_delta0: float | None,
+        budget_filter: FilterName | None,
+    ) -> Budget | None:
+        """Return the budget that a command declares; None without ``max_epsilon``, which the other options need."""
+        if max_epsilon is not None:
+            return cls(
+                max_epsilon=max_epsilon,
+                delta=delta,
+                neighboring_relation=neighboring_relation,
+                max_delta0=max_delta0,
+                filter=budget_filter,
+            )
+        for name, value in (("max_delta0", max_delta0), ("budget_filter", budget_filter)):
+            expect(value is None, f"max_epsilon with {name}", **{name: value})
+        return None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))
         expect_positive(max_epsilon=self.max_epsilon)
         expect_open_unit(delta=self.delta)
+        known = (None, *get_args(FilterName))
+        expect(self.filter in known, f"a filter among {', '.join(get_args(FilterName))}", filter=self.filter)
         if self.max_delta0 is not None:
             expect(0 <= self.max_delta0 < self.delta, f"0 <= max_delta0 < {self.delta}", max_delta0=self.max_delta0)
         for name in ("max_epsilon", "delta", "max_delta0"):
@@ -65,6 +96,7 @@ class PrivacyFilter(ABC):
     together are (max_epsilon, delta)-DP for the budget from which the filter was made (proof: `docs/accounting.md`).
     """
 
+    name: ClassVar[FilterName]
     max_delta0: float
     """The largest delta0 that the sum may have."""
 
@@ -85,16 +117,27 @@ class PrivacyFilter(ABC):
         """Raise ``ValueError`` unless the bounds make all that is admitted keep ``budget``."""
 
     @abstractmethod
-    def spent(self, cost: Cost) -> str:
-        """Say how much of the bounds ``cost`` has used."""
-
-    @abstractmethod
-    def _within(self, cost: Cost) -> bool:
-        """Whether ``cost`` is within the bounds other than that on delta0."""
+    def _bounded(self, cost: Cost) -> tuple[float, float, str]:
+        """Return the sum that is bounded beside delta0, its bound, and its name."""
 
     def admits(self, cost: Cost) -> bool:
         """Whether the sum of all releases, evaluated on `orders`, is within the bounds."""
-        return self._within(cost) and -cost.log_survival <= -math.log1p(-self.max_delta0) * (1 + _SLACK)
+        amount, bound, _ = self._bounded(cost)
+        return amount <= bound * (1 + _SLACK) and self.admits_failures(cost)
+
+    def admits_failures(self, cost: Cost) -> bool:
+        """Whether the delta0 of the sum of all releases is within its bound."""
+        return -cost.log_survival <= -math.log1p(-self.max_delta0) * (1 + _SLACK)
+
+    def spent(self, cost: Cost) -> str:
+        """Say how much of the bounds ``cost`` has used."""
+        amount, bound, name = self._bounded(cost)
+        return f"{amount:.4g} of {bound:.4g} of {name}, {cost.delta0:.3g} of {self.max_delta0:.3g} of delta0"
+
+    def left(self, cost: Cost) -> str:
+        """Say how much of the bounds ``cost`` has left over."""
+        amount, bound, name = self._bounded(cost)
+        return f"{max(0.0, bound - amount):.4g} of {name} and {max(0.0, self.max_delta0 - cost.delta0):.3g} of delta0"
 
     def to_dict(self) -> dict[str, float]:
         """Return plain JSON types; `filter_from_dict` is the inverse."""
@@ -113,6 +156,7 @@ class RenyiFilter(PrivacyFilter):
         max_delta0: the largest delta0 of the sum.
     """
 
+    name: ClassVar[FilterName] = "renyi"
     order: float
     max_rdp: float
     max_delta0: float
@@ -133,21 +177,14 @@ class RenyiFilter(PrivacyFilter):
 
     def expect_follows(self, budget: Budget) -> None:
         """Raise ``ValueError`` unless ``max_rdp`` is the budget's epsilon less the overhead of the conversion."""
-        _expect_share(budget, self.max_delta0)
+        _expect_of_budget(self, budget)
         overhead = float(conversion_overhead(self.orders, budget.delta - self.max_delta0)[0])
         # a difference of two numbers that may both be much larger than it
         follows = abs(budget.max_epsilon - overhead - self.max_rdp) <= _SLACK * (budget.max_epsilon + abs(overhead))
         expect(follows, f"max_rdp={budget.max_epsilon - overhead} from max_epsilon", max_rdp=self.max_rdp)
 
-    def spent(self, cost: Cost) -> str:
-        """Say how much of the bounds ``cost`` has used."""
-        return (
-            f"{float(cost.rdp[0]):.4g} of {self.max_rdp:.4g} of Renyi divergence at order {self.order:.4g},"
-            f" {cost.delta0:.3g} of {self.max_delta0:.3g} of delta0"
-        )
-
-    def _within(self, cost: Cost) -> bool:
-        return bool(cost.rdp[0] <= self.max_rdp * (1 + _SLACK))
+    def _bounded(self, cost: Cost) -> tuple[float, float, str]:
+        return float(cost.rdp[0]), self.max_rdp, f"Renyi divergence at order {self.order:.4g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +199,7 @@ class GaussianFilter(PrivacyFilter):
         max_delta0: the largest delta0 of the sum.
     """
 
+    name: ClassVar[FilterName] = "gaussian"
     max_mu_squared: float
     max_delta0: float
 
@@ -180,20 +218,13 @@ class GaussianFilter(PrivacyFilter):
 
     def expect_follows(self, budget: Budget) -> None:
         """Raise ``ValueError`` unless ``max_mu_squared`` is that of a Gaussian mechanism that spends the budget."""
-        _expect_share(budget, self.max_delta0)
+        _expect_of_budget(self, budget)
         largest = largest_mu(budget.max_epsilon, budget.delta - self.max_delta0) ** 2
         follows = math.isclose(self.max_mu_squared, largest, rel_tol=1e-10)
         expect(follows, f"max_mu_squared={largest} from max_epsilon", max_mu_squared=self.max_mu_squared)
 
-    def spent(self, cost: Cost) -> str:
-        """Say how much of the bounds ``cost`` has used."""
-        return (
-            f"{cost.mu_squared:.4g} of {self.max_mu_squared:.4g} of squared mu in Gaussian differential privacy,"
-            f" {cost.delta0:.3g} of {self.max_delta0:.3g} of delta0"
-        )
-
-    def _within(self, cost: Cost) -> bool:
-        return cost.mu_squared <= self.max_mu_squared * (1 + _SLACK)
+    def _bounded(self, cost: Cost) -> tuple[float, float, str]:
+        return cost.mu_squared, self.max_mu_squared, "squared mu in Gaussian differential privacy"
 
 
 def filter_from_dict(description: Mapping[str, float]) -> PrivacyFilter:
@@ -202,78 +233,106 @@ def filter_from_dict(description: Mapping[str, float]) -> PrivacyFilter:
     return kind(**description)
 
 
-def affordable(budget: Budget, spent: Cost, query: Cost) -> int:
-    """Return how many queries at the cost ``query`` each can still be paid after ``spent``, both on `DEFAULT_ORDERS`.
+def affordable(budget: Budget, query: Cost) -> int:
+    """Return how many queries at the cost ``query`` on `DEFAULT_ORDERS` an unused ledger with this budget can pay.
 
-    Raises ``ValueError`` if ``spent`` exceeds the budget already, or if the queries cost nothing.
+    Raises ``ValueError`` if the queries cost nothing.
     """
-    return max(_reach(budget, spent, query))
+    return max(_reach(budget, query).values())
 
 
-def make_filter(budget: Budget, spent: Cost, query: Cost) -> PrivacyFilter:
-    """Return the filter of ``budget`` that admits the most repetitions of ``query`` after ``spent``.
+def make_filter(budget: Budget, first: Cost) -> PrivacyFilter:
+    """Return the filter of ``budget`` that admits the most repetitions of a ledger's first query.
 
-    It admits as many as `affordable` says. Unless a Gaussian filter admits more, the Renyi filter is chosen, because it
-    knows a cost for every event. Raises ``ValueError`` if not even one query can be paid.
+    It admits as many as `affordable` says. Unless a Gaussian filter admits more, or the budget names one, it is a Renyi
+    filter, because that knows a cost for every event. It follows from the budget and from the first release alone, so
+    that nothing which was released by then can have chosen it.
+
+    Args:
+        budget: the budget.
+        first: the cost on `DEFAULT_ORDERS` of one query of the first release of the ledger.
+
+    Raises:
+        ValueError: if the query costs nothing, or its failures or the conversion alone take the budget.
     """
-    by_renyi, by_gaussian = _reach(budget, spent, query)
-    longest = max(by_renyi, by_gaussian)
-    if longest == 0:
-        raise BudgetExceededError(
-            f"Expected epsilon <= {exact_text(budget.max_epsilon)} at delta = {exact_text(budget.delta)} under"
-            f" {budget.neighboring_relation.value} after one query, got epsilon="
-            f"{_say(budget, after(spent, query, 1))!r}"
-        )
-    last = after(spent, query, longest)
+    reach = _reach(budget, first)
+    last = first.times(max(1, *reach.values()))  # a filter that admits no query can at least say so
     max_delta0 = _share(budget, last)
-    if by_gaussian > by_renyi:
+    if max_delta0 >= budget.delta:
+        most = f"delta0 < {exact_text(budget.delta)}, the delta of the budget, after one query"
+        raise BudgetExceededError(f"Expected {most}, got delta0={max_delta0:.3g}")
+    if budget.filter == "gaussian" or reach.get("gaussian", 0) > reach.get("renyi", 0):
         mu = largest_mu(budget.max_epsilon, budget.delta - max_delta0)
         return GaussianFilter(max_mu_squared=mu**2, max_delta0=max_delta0)
     overhead = conversion_overhead(DEFAULT_ORDERS, budget.delta - max_delta0)
-    best = int(np.argmin(last.rdp + overhead))
+    possible = overhead <= budget.max_epsilon
+    expect(possible.any(), f"max_epsilon >= {overhead.min()} at this delta", max_epsilon=budget.max_epsilon)
+    best = int(np.argmin(np.where(possible, last.rdp + overhead, np.inf)))
     return RenyiFilter(
         order=float(DEFAULT_ORDERS[best]), max_rdp=budget.max_epsilon - float(overhead[best]), max_delta0=max_delta0
     )
 
 
-def after(spent: Cost, query: Cost, count: int) -> Cost:
-    """Return the cost of ``spent`` and ``count`` times ``query`` together."""
-    return spent.plus(query.times(count))
+def expect_filter_of_first(bounds: PrivacyFilter, budget: Budget, first: Cost) -> None:
+    """Raise ``ValueError`` unless ``bounds`` are those that `make_filter` returns."""
+    fixed, stated = make_filter(budget, first).to_dict(), bounds.to_dict()
+    same = fixed.keys() == stated.keys() and all(
+        math.isclose(value, stated[name], rel_tol=1e-9) for name, value in fixed.items()
+    )
+    expect(same, f"the filter that follows from the budget and the first release, {fixed}", filter=stated)
 
 
-def refuse(budget: Budget, bounds: PrivacyFilter, total: Cost, affordable: int) -> NoReturn:
-    """Raise the ``ValueError`` for a release that would raise the total cost, on ``bounds.orders``, to ``total``."""
+def refuse(
+    budget: Budget, bounds: PrivacyFilter, total: Cost, *, when: str = "with all earlier releases", left: str = ""
+) -> NoReturn:
+    """Raise the ``ValueError`` for releases whose total cost on ``bounds.orders``, ``total``, is not admitted.
+
+    Args:
+        budget: the budget.
+        bounds: its filter.
+        total: what would be spent.
+        when: of which releases it is the total.
+        left: what is left without the release, and what would fit, as a clause; nothing if it is empty.
+    """
+    left = f"; {left}" if left else ""
     if math.isinf(total.mu_squared) and isinstance(bounds, GaussianFilter):
         raise ValueError(
             "Expected a release that a Gaussian mechanism dominates, because the budget of the ledger is kept in"
             " Gaussian differential privacy since its first release, got one that is known by its Renyi curve alone"
         )
+    if not bounds.admits_failures(total):
+        raise BudgetExceededError(
+            f"Expected delta0 <= {bounds.max_delta0:.3g} {when} (max_delta0, the part of the budget's delta ="
+            f" {exact_text(budget.delta)} that is set aside for failures of tests), got delta0={total.delta0:.3g}{left}"
+        )
+    aside = f" ({bounds.max_delta0:.3g} of delta is set aside for failures of tests)" if bounds.max_delta0 else ""
     raise BudgetExceededError(
         f"Expected epsilon <= {exact_text(budget.max_epsilon)} at delta = {exact_text(budget.delta)} under"
-        f" {budget.neighboring_relation.value} with all earlier releases (delta0 <= {bounds.max_delta0:.3g}),"
-        f" got epsilon={epsilon_text(bounds.epsilon(budget, total), 4)} (delta0={total.delta0:.3g});"
-        f" {affordable} such queries can be paid"
+        f" {budget.neighboring_relation.value} {when},"
+        f" got epsilon={epsilon_text(bounds.epsilon(budget, total), 4)}{aside}{left}"
     )
 
 
-def _reach(budget: Budget, spent: Cost, query: Cost) -> tuple[int, int]:
-    """Return how many queries a Renyi and a Gaussian filter would admit after ``spent``."""
+def what_fits(bounds: PrivacyFilter, spent: Cost, query: Cost) -> str:
+    """Say what of the bounds is left after ``spent``, and how many queries at the cost ``query`` each can be paid."""
+    number = largest_count_where(lambda n: bounds.admits(spent.plus(query.times(n))))
+    return f"left are {bounds.left(spent)}: {number} such queries can be paid"
+
+
+def _reach(budget: Budget, query: Cost) -> dict[str, int]:
+    """Return how many queries each filter that the budget allows would admit, from the first on."""
     costs = bool(query.rdp.max() > 0 or query.log_survival < 0)
     expect(costs, "a query that costs something", cost=0.0)
-    kept = [keeps for keeps in (_renyi_keeps, _gaussian_keeps) if keeps(budget, spent)]
-    if not kept:
-        most = f"epsilon <= {exact_text(budget.max_epsilon)} before this release"
-        raise BudgetExceededError(f"Expected {most}, got epsilon={_say(budget, spent)!r}")
 
     def reach(keeps: Callable[[Budget, Cost], bool]) -> int:
-        return largest_count_where(lambda n: keeps(budget, after(spent, query, n))) if keeps in kept else 0
+        return largest_count_where(lambda n: keeps(budget, query.times(n)))
 
-    return reach(_renyi_keeps), reach(_gaussian_keeps)
+    return {name: reach(keeps) for name, keeps in _KEEPS.items() if budget.filter in (None, name)}
 
 
 def _share(budget: Budget, cost: Cost) -> float:
     """Return the part of delta to set aside for failures if ``cost`` is the total of all that is admitted."""
-    return cost.delta0 if budget.max_delta0 is None else budget.max_delta0
+    return max(_ASIDE * budget.delta, cost.delta0) if budget.max_delta0 is None else budget.max_delta0
 
 
 def _left(budget: Budget, cost: Cost) -> float:
@@ -295,11 +354,12 @@ def _gaussian_keeps(budget: Budget, cost: Cost) -> bool:
     return left > 0 and cost.mu_squared <= largest_mu(budget.max_epsilon, left) ** 2
 
 
-def _expect_share(budget: Budget, max_delta0: float) -> None:
+_KEEPS: Mapping[FilterName, Callable[[Budget, Cost], bool]] = {"renyi": _renyi_keeps, "gaussian": _gaussian_keeps}
+
+
+def _expect_of_budget(bounds: PrivacyFilter, budget: Budget) -> None:
+    """Raise ``ValueError`` unless kind and share of delta of ``bounds`` are those that the budget names, if it does."""
+    max_delta0 = bounds.max_delta0
     aside = max_delta0 < budget.delta and budget.max_delta0 in (None, max_delta0)
     expect(aside, f"max_delta0 of {budget.to_dict()}", max_delta0=max_delta0)
-
-
-def _say(budget: Budget, cost: Cost) -> float:
-    epsilon = tightest_guarantee(cost, DEFAULT_ORDERS, delta=budget.delta).epsilon
-    return float(epsilon_text(epsilon, 4)) if math.isfinite(epsilon) else epsilon
+    expect(budget.filter in (None, bounds.name), f"the filter of {budget.to_dict()}", filter=bounds.name)

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pate.accounting.bisection import largest_count_where
-from pate.accounting.budget import Budget, PrivacyFilter, after, filter_from_dict, make_filter, refuse
+from pate.accounting.budget import Budget, PrivacyFilter, filter_from_dict, make_filter, refuse, what_fits
 from pate.accounting.charges import (
     ROUNDING,
     Charge,
@@ -85,6 +84,8 @@ class Book:
     filter: PrivacyFilter | None = None
     home: Path | None = None
     """Where the file lay when a release was last prepared; None if it was never recorded."""
+    declared_after: int = 0
+    """How many releases there were when the budget was declared."""
     digests: tuple[str, ...] = field(default=(), repr=False)
     """The digest of each row. A release has one or two rows; a budget and each home have one."""
 
@@ -119,6 +120,7 @@ class History:
         self.budget: Budget | None = None
         self.filter: PrivacyFilter | None = None
         self.home: Path | None = None
+        self.declared_after = 0
         self._digests: list[str] = []
         self._names: list[str] = []  # of the events of each release
         self._settled_by: dict[int, int] = {}  # the row that settled each release
@@ -131,7 +133,8 @@ class History:
 
     def book(self) -> Book:
         """Return an immutable copy of what the rows say."""
-        return Book(tuple(self.entries), self.budget, self.filter, self.home, tuple(self._digests))
+        digests = tuple(self._digests)
+        return Book(tuple(self.entries), self.budget, self.filter, self.home, self.declared_after, digests)
 
     def entry(self, release: int, where: object) -> Entry:
         """Return one release by its number, from 1 on; ``where`` names the ledger in the error if there is none."""
@@ -198,7 +201,7 @@ class History:
         budget, bounds = Budget(**body["budget"]), filter_from_dict(body["filter"])
         bounds.expect_follows(budget)
         self._totals = self._totals.on(kept_orders(bounds))
-        self.budget, self.filter = budget, bounds
+        self.budget, self.filter, self.declared_after = budget, bounds, len(self.entries)
 
     def _fold_reserve(self, body: Mapping[str, Any]) -> list[tuple[str, int]]:
         expect_charged_count(1, body["count"])
@@ -254,20 +257,24 @@ class History:
         name, own, bounds, totals = name_of(plain), self.budget, self.filter, self._totals
         if own is None and budget is not None:
             relation = budget.neighboring_relation
-            # what was settled for less before is known only since its noise was drawn
-            before = as_cost(self.reserved(DEFAULT_ORDERS), relation)
-            own, bounds = budget, make_filter(budget, before, events[relation].cost())
+            # of the first release even if more followed: by what those showed, whoever declares it may have chosen
+            first = self.entries[0].events if self.entries else events
+            own, bounds = budget, make_filter(budget, first[relation].cost())
             totals = totals.on(kept_orders(bounds))
+            # what was settled for less before is known only since its noise was drawn
+            before = on_filter(as_cost(self.reserved(totals.orders), relation), bounds)
+            if not bounds.admits(before):
+                refuse(own, bounds, before, when="before this release")
             rows.append({"kind": "budget", "budget": own.to_dict(), "filter": bounds.to_dict()})
         expect(budget in (None, own), f"the budget of the ledger, {_say(own)}", budget=_say(budget))
         values = totals.values_after(name, count)
         if own is not None and bounds is not None:
             relation = own.neighboring_relation
-            if not bounds.admits(on_filter(as_cost(values, relation), bounds)):
+            total = on_filter(as_cost(values, relation), bounds)
+            if not bounds.admits(total):
                 spent = on_filter(as_cost(totals.values(), relation), bounds)
-                query = events[relation].cost(bounds.orders)
-                left = largest_count_where(lambda n: bounds.admits(after(spent, query, n)))
-                refuse(own, bounds, after(spent, query, count), left)
+                left = what_fits(bounds, spent, events[relation].cost(bounds.orders))
+                refuse(own, bounds, total, left=left)
         at = own.delta if delta is None and own is not None else delta
         stated = None
         if at is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pate.accounting import log
-from pate.accounting.budget import Budget, PrivacyFilter, refuse
+from pate.accounting.budget import Budget, PrivacyFilter, expect_filter_of_first, refuse
 from pate.accounting.cost import DEFAULT_ORDERS
 from pate.accounting.history import NAMES, Book, Entry, History, epsilons, kept_orders, on_filter
 from pate.accounting.log import Head
@@ -96,10 +96,13 @@ class _Verifier:
             self.check(declared)
 
     def _expect_begun_within(self, bounds: PrivacyFilter) -> None:
-        """Raise ``ValueError`` unless ``bounds`` admit what was reserved before the budget was declared."""
-        assert self.history.budget is not None
+        """Raise ``ValueError`` unless ``bounds`` follow from the first release and admit all before the budget."""
+        budget, entries = self.history.budget, self.history.entries
+        assert budget is not None
+        if entries:
+            expect_filter_of_first(bounds, budget, entries[0].events[budget.neighboring_relation].cost())
         reserved, row = self.history.reserved(kept_orders(bounds)), f"row {self.history.head.rows} of {self.path}"
-        _expect_admitted(reserved[None], self.history.budget, bounds, [row])
+        _expect_admitted(reserved[None], budget, bounds, [row])
 
     def check(self, bounds: PrivacyFilter | None) -> None:
         """Raise ``ValueError`` unless ``bounds`` admit all new sums and the epsilons stated with them follow."""
@@ -124,7 +127,7 @@ def _expect_admitted(after_each: FloatArray, budget: Budget, bounds: PrivacyFilt
         total = on_filter(as_cost(values, relation), bounds)
         if not bounds.admits(total):
             try:
-                refuse(budget, bounds, total, 0)
+                refuse(budget, bounds, total)
             except ValueError as error:
                 raise ValueError(f"Expected {row} to be within the budget. {error}") from None
 

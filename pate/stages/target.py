@@ -5,7 +5,6 @@ from __future__ import annotations
 from pate.accounting.bisection import smallest_where
 from pate.accounting.budget import Budget, affordable
 from pate.accounting.calibration import Target, epsilon_of
-from pate.accounting.history import Book
 from pate.aggregators.base import Aggregator
 from pate.validation import expect
 from pate.votes import Panel
@@ -34,11 +33,10 @@ def meeting(aggregator: Aggregator, target: Target, panel: Panel, budget: Budget
     if budget is not None:
         most = f"target_epsilon <= {budget.max_epsilon} (--max_epsilon)"
         expect(target.epsilon <= budget.max_epsilon, most, target_epsilon=target.epsilon)
-    unused = Book().spent(relation)
 
     def admitted(factor: float) -> bool:
         query = found.scaled(factor).event(panel, relation).cost()
-        return budget is None or affordable(budget, unused, query) >= target.num_queries
+        return budget is None or affordable(budget, query) >= target.num_queries
 
     def meets(factor: float) -> bool:
         event = found.scaled(factor).event(panel, relation)

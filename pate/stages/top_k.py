@@ -287,7 +287,8 @@ def _release(
             "counts": gap_for_top_k(mechanism, probability=_LIKELY, num_items=num_ranks),
             "probability": _LIKELY,
         },
-        "ledger": head._asdict() | {"name": ledger.name, "releases": len(held.entries)},
+        "ledger": head._asdict()
+        | {"name": ledger.name, "releases": len(held.entries), "declared_after": held.declared_after},
         "release": release,
         "versions": {"pate": __version__, "numpy": np.__version__},
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pate.accounting.conditions import FIXED_BEFOREHAND, keeping
 from pate.accounting.figures import epsilon_text, exact_text
 
 
@@ -25,8 +26,11 @@ def described(statement: Mapping[str, Any]) -> str:
         if releases > 1:
             together = epsilon_text(found["all_releases"]["epsilon"], 4)
             lines.append(f"    All {releases} releases of the ledger together: epsilon = {together}.")
+    if releases > 1:
+        lines.append(f"What all of them cost together holds if {FIXED_BEFOREHAND}.")
     if statement["max_epsilon"] is not None:
-        lines.append(f"The ledger admits releases up to epsilon = {exact_text(statement['max_epsilon'])} in all.")
+        limit, kept = exact_text(statement["max_epsilon"]), keeping(statement["ledger"]["declared_after"])
+        lines.append(f"The budget of the ledger is epsilon = {limit} for all releases: {kept}")
     gap = statement["gap"]
     lines.append(
         f"Where the k-th count is {gap['counts']:.4g} ahead of the next one, these are the true top {mechanism['k']}"

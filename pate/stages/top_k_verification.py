@@ -88,8 +88,10 @@ def _expect_guarantees(statement: Mapping[str, Any], held: Book, entry: Entry) -
 
 
 def _expect_limit(statement: Mapping[str, Any], held: Book) -> None:
-    """Raise ``ValueError`` where a limit is stated that is not the budget of the ledger."""
-    limit = statement["max_epsilon"]
+    """Raise ``ValueError`` where a limit is stated that is not the budget of the ledger, or declared later."""
+    limit, after = statement["max_epsilon"], statement["ledger"]["declared_after"]
+    declared = f"the releases before the budget of the ledger, {held.declared_after}"
+    expect(after == held.declared_after, declared, declared_after=after)
     if limit is not None:
         budget = held.budget
         own = budget is not None and (budget.max_epsilon, budget.neighboring_relation) == (

@@ -1,13 +1,25 @@
 """Filters: bounds that follow from the budget, hold against whoever chooses releases by earlier ones, and go far."""
 
 import math
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import ndtr
+from scipy.special import logsumexp, ndtr
 
-from pate.accounting.budget import Budget, GaussianFilter, RenyiFilter, affordable, filter_from_dict, make_filter
+from pate.accounting.bisection import smallest_where
+from pate.accounting.budget import (
+    Budget,
+    BudgetExceededError,
+    GaussianFilter,
+    RenyiFilter,
+    affordable,
+    filter_from_dict,
+    make_filter,
+)
+from pate.accounting.charges import Events
 from pate.accounting.conversion import conversion_overhead
 from pate.accounting.cost import DEFAULT_ORDERS, Cost
 from pate.accounting.events import (
@@ -19,7 +31,10 @@ from pate.accounting.events import (
     StabilityTestEvent,
 )
 from pate.accounting.gaussian import gaussian_delta, gaussian_epsilon, largest_mu
+from pate.accounting.ledger import Ledger
 from pate.accounting.relation import NeighboringRelation
+from pate.accounting.verification import verify_ledger
+from pate.typing import FloatArray
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 NOTHING = Cost.nothing(DEFAULT_ORDERS)
@@ -43,33 +58,29 @@ def test_largest_mu_is_on_the_private_side(epsilon: float, delta: float) -> None
 def test_gaussian_releases_go_further_under_a_gaussian_filter(epsilon: float) -> None:
     budget = Budget(max_epsilon=epsilon, delta=1e-6, neighboring_relation=REPLACE)
     once = GAUSSIAN.cost()
-    bounds = make_filter(budget, NOTHING, once)
+    bounds = make_filter(budget, once)
     assert isinstance(bounds, GaussianFilter)
     by_curve = max(
         (epsilon - overhead) / rdp
         for overhead, rdp in zip(conversion_overhead(DEFAULT_ORDERS, 1e-6), once.rdp, strict=True)
     )
-    assert 1.08 < affordable(budget, NOTHING, once) / by_curve < 1.2
+    assert 1.08 < affordable(budget, once) / by_curve < 1.2
 
 
 @pytest.mark.parametrize("event", [CHOICE, ComposedEvent(events=(CHOICE, TEST)), CURVE])
 def test_other_releases_go_further_under_a_renyi_filter(event: Event) -> None:
-    bounds = make_filter(BUDGET, NOTHING, event.cost())
+    bounds = make_filter(BUDGET, event.cost())
     assert isinstance(bounds, RenyiFilter)
-    most = affordable(BUDGET, NOTHING, event.cost())
+    most = affordable(BUDGET, event.cost())
     assert bounds.admits(event.cost(bounds.orders).times(most))
     assert not bounds.admits(event.cost(bounds.orders).times(most + 1))
 
 
 def test_a_gaussian_filter_takes_other_releases_at_the_mu_that_dominates_them() -> None:
-    bounds = make_filter(BUDGET, NOTHING, GAUSSIAN.cost())
-    paid = GAUSSIAN.cost(bounds.orders).times(affordable(BUDGET, NOTHING, GAUSSIAN.cost()) - 10)
-    test = TEST.cost(bounds.orders)
-    assert not bounds.admits(paid.plus(test)), "no part of delta was set aside for failures"
     patient = Budget(max_epsilon=1.0, delta=1e-6, neighboring_relation=REPLACE, max_delta0=5e-9)
-    bounds = make_filter(patient, NOTHING, GAUSSIAN.cost())
+    bounds = make_filter(patient, GAUSSIAN.cost())
     assert isinstance(bounds, GaussianFilter) and bounds.max_delta0 == 5e-9
-    paid = GAUSSIAN.cost(bounds.orders).times(affordable(patient, NOTHING, GAUSSIAN.cost()))
+    paid = GAUSSIAN.cost(bounds.orders).times(affordable(patient, GAUSSIAN.cost()))
     room = bounds.max_mu_squared - paid.mu_squared + 5 / 100**2
     paid = paid._replace(mu_squared=paid.mu_squared - 5 / 100**2)
     for event in (TEST, CHOICE):
@@ -81,7 +92,7 @@ def test_a_gaussian_filter_takes_other_releases_at_the_mu_that_dominates_them() 
 
 @pytest.mark.parametrize("event", [GAUSSIAN, ComposedEvent(events=(CHOICE, TEST))])
 def test_a_filter_follows_from_its_budget_and_no_other(event: Event) -> None:
-    bounds = make_filter(BUDGET, NOTHING, event.cost())
+    bounds = make_filter(BUDGET, event.cost())
     bounds.expect_follows(BUDGET)
     assert filter_from_dict(bounds.to_dict()) == bounds
     stated = bounds.to_dict()
@@ -147,3 +158,95 @@ def test_malformed_filters_raise() -> None:
     for wrong in (gaussian | {"max_mu_squared": 0.0}, renyi | {"max_rdp": -1e-9}, renyi | {"order": 1.0}):
         with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
             filter_from_dict(wrong)
+
+
+# whoever chooses the filter by what was released
+
+
+def rare_loss(probability: float, loss: float) -> tuple[FloatArray, FloatArray]:
+    """Return the laws under P and Q of a bit whose first outcome has this ``probability`` under P, and this loss."""
+    p, q = probability, probability * math.exp(-loss)
+    return np.array([p, 1 - p]), np.array([q, 1 - q])
+
+
+def divergence(laws: tuple[FloatArray, FloatArray], orders: FloatArray) -> FloatArray:
+    """Return the Renyi divergence ``[K]`` of two laws in the direction in which it is larger."""
+    p, q = laws
+    a = orders[:, None]
+    with np.errstate(over="ignore"):
+        both = [logsumexp(a * np.log(x) + (1 - a) * np.log(y), axis=1) / (orders - 1) for x, y in ((p, q), (q, p))]
+    return np.asarray(np.maximum(both[0], both[1]).clip(0), dtype=np.float64)
+
+
+def curves(laws: tuple[FloatArray, FloatArray]) -> Events:
+    orders = DEFAULT_ORDERS[DEFAULT_ORDERS < 1e3]
+    rdp = tuple(divergence(laws, orders).tolist())
+    return {
+        relation: RenyiCurveEvent(orders=tuple(orders.tolist()), rdp=rdp, neighboring_relation=relation)
+        for relation in NeighboringRelation
+    }
+
+
+# The first release tells a bit of which one outcome is rare and has a large loss. A high order sees little but that
+# outcome, a low one little but the other: whoever has the high order after the one and the low order after the other
+# spends delta nearly twice.
+FIRST = rare_loss(math.exp(-7), 0.25)
+AIMED = (rare_loss(0.51132827, 0.77075175), rare_loss(1.3977926e-4, 1.0718074))  # for orders near 49 and 14
+WHOLE = Budget(max_epsilon=1.0, delta=1e-5, neighboring_relation=REPLACE, max_delta0=0.0)
+
+
+def exact_delta(second: Sequence[tuple[FloatArray, FloatArray] | None]) -> float:
+    """Return the exact delta at epsilon 1 of the first release and, by its outcome, of a second one or of none."""
+    total = 0.0
+    for p, q, laws in zip(*FIRST, second, strict=True):
+        then_p, then_q = (np.ones(1), np.ones(1)) if laws is None else laws
+        total += float(np.maximum(0.0, p * then_p - math.e * q * then_q).sum())
+    return total
+
+
+def declared_after_the_first(folder: Path, laws: tuple[FloatArray, FloatArray]) -> bool:
+    """Whether a ledger admits a second release that is reserved with the budget."""
+    ledger = Ledger(folder / f"{len(list(folder.iterdir()))}.sqlite")
+    named: dict[str, Any] = {"count": 1, "run": "", "description": "", "seeded": False}
+    ledger.reserve(curves(FIRST), **named)
+    try:
+        ledger.reserve(curves(laws), budget=WHOLE, **named)
+    except BudgetExceededError:
+        return False
+    book = verify_ledger(ledger.path)
+    assert book.declared_after == 1 and book.filter == make_filter(WHOLE, curves(FIRST)[REPLACE].cost())
+    return True
+
+
+def test_a_budget_declared_after_a_release_has_the_filter_of_the_first(tmp_path: Path) -> None:
+    """With a filter chosen by what the first release showed, the delta of both is 1.9 times the stated one."""
+    assert exact_delta(AIMED) > 1.9 * WHOLE.delta
+    admitted = [laws if declared_after_the_first(tmp_path, laws) else None for laws in AIMED]
+    assert exact_delta(admitted) <= WHOLE.delta
+
+
+def test_no_second_release_by_what_the_first_showed_exceeds_a_renyi_filter(tmp_path: Path) -> None:
+    """The adversary's bits are enumerated, each as likely as the filter admits; a wider filter would be refuted."""
+    bounds = make_filter(WHOLE, curves(FIRST)[REPLACE].cost())
+    assert isinstance(bounds, RenyiFilter)
+    spent = curves(FIRST)[REPLACE].cost(bounds.orders).rdp[0]
+    touching = math.log(bounds.order / (bounds.order - 1))  # where the bound on the tail touches it
+
+    def worst(max_rdp: float) -> tuple[float, list[tuple[FloatArray, FloatArray]]]:
+        best = []
+        for outcome, first_loss in enumerate(np.log(FIRST[0] / FIRST[1]).tolist()):
+            found = []
+            for excess in (0.3 * touching, 0.6 * touching, touching, 2 * touching, 5 * touching):
+                loss = WHOLE.max_epsilon - first_loss + excess
+                fits = lambda log_p: divergence(rare_loss(math.exp(log_p), loss), bounds.orders)[0] > max_rdp - spent  # noqa: B023, E731
+                laws = rare_loss(math.exp(smallest_where(fits, -40.0, -1e-3) - 1e-9), loss)
+                second = [None, None]
+                second[outcome] = laws  # type: ignore[call-overload]
+                found.append((exact_delta(second), laws))
+            best.append(max(found, key=lambda each: each[0]))
+        return sum(delta for delta, _ in best), [laws for _, laws in best]
+
+    delta, laws = worst(bounds.max_rdp)
+    assert 0.9 * WHOLE.delta < delta <= WHOLE.delta
+    assert all(declared_after_the_first(tmp_path, each) for each in laws)
+    assert worst(1.1 * bounds.max_rdp)[0] > WHOLE.delta

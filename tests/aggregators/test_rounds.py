@@ -293,9 +293,8 @@ def test_the_default_spends_a_quarter_before_and_the_rest_after() -> None:
     (default,) = Rounds.proposals(outlook)
     for epsilon in (0.1, 1.0, 8.0):
         target = Target(epsilon=epsilon, delta=1e-5, num_queries=50, neighboring_relation=outlook.relation)
-        found = meeting(
-            default, target, PANEL, Budget(max_epsilon=epsilon, delta=1e-5, neighboring_relation=outlook.relation)
-        )
+        budget = Budget(max_epsilon=epsilon, delta=1e-5, neighboring_relation=outlook.relation, max_delta0=0.0)
+        found = meeting(default, target, PANEL, budget)
         first, last = (each.noise["multiplier_clipped"] for each in found.rounds)  # type: ignore[attr-defined]
         assert (first / last) ** 2 == pytest.approx(3, rel=1e-4)
         assert epsilon * (1 - 1e-5) < epsilon_of(found.event(PANEL), count=50, delta=1e-5) <= epsilon
