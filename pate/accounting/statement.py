@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from pate.accounting.base import event_from_dict, leaves
-from pate.accounting.budget import Budget, PrivacyFilter, filter_from_dict
+from pate.accounting.budget import Budget, PrivacyFilter, expect_filter_of_first, filter_from_dict
 from pate.accounting.charges import ROUNDING, Charge, account, cost_of_charges
+from pate.accounting.conditions import FIXED_BEFOREHAND, keeping
 from pate.accounting.cost import DEFAULT_ORDERS
 from pate.accounting.figures import epsilon_text, exact_text
 from pate.accounting.history import Book
@@ -98,6 +99,7 @@ def make_statement(
         "conversion": _CONVERSION,
         "budget": None if book.budget is None else book.budget.to_dict(),
         "filter": None if book.filter is None else book.filter.to_dict(),
+        "declared_after": book.declared_after,
         "aggregator": dict(questions.aggregator),
         "num_queries": questions.num_queries,
         "num_answered": questions.num_answered,
@@ -151,6 +153,9 @@ def verify_statement(statement: Mapping[str, Any], book: Book | None = None) -> 
     _expect_no_more_than_reserved(statement["releases"])
     if budget is not None and bounds is not None:
         bounds.expect_follows(budget)
+        if statement["declared_after"]:
+            first = reserved[0][0][budget.neighboring_relation]
+            expect_filter_of_first(bounds, budget, first.cost())
         total = cost_of_charges(paid, budget.neighboring_relation, bounds.orders)
         within = bounds.admits(total)
         expect(within, f"releases within the budget: {bounds.spent(total)}", epsilon=bounds.epsilon(budget, total))
@@ -181,14 +186,13 @@ def describe(statement: Mapping[str, Any]) -> str:
         lines.append(f"    neighbors are data sets where {guarantee['neighbors']}.")
     if budget is not None:
         lines.append(
-            f"Under {budget['neighboring_relation'].upper()} this is the budget of the ledger: no release is made"
-            " beyond it, whatever earlier ones showed."
+            f"Under {budget['neighboring_relation'].upper()} this is the budget of the ledger:"
+            f" {keeping(statement['declared_after'])}"
         )
     if len(releases) > 1:
-        chosen = "holds if no release was chosen by what an earlier one showed."
         unkept = [name.upper() for name, each in statement["guarantees"].items() if each["fixed_by"] == "reservation"]
         where = "The ledger has no budget: this" if budget is None else f"It has none under {unkept[0]}: that epsilon"
-        lines.append(f"{where} {chosen}")
+        lines.append(f"{where} holds if {FIXED_BEFOREHAND}.")
     costs = statement["costs"]
     if any(costs[name]["epsilon"] != guarantee["epsilon"] for name, guarantee in statement["guarantees"].items()):
         figures = " and ".join(
@@ -271,6 +275,8 @@ def _expect_counts(statement: Mapping[str, Any]) -> None:
         asked = counts.get(statement["release"])
         expect(asked == queries, f"num_queries={asked} of release {statement['release']}", num_queries=queries)
     expect(type(rows) is int and rows >= len(releases), f"a row for each of {len(releases)} releases", rows=rows)
+    after, most = statement["declared_after"], 0 if statement["budget"] is None else len(releases) - 1
+    expect(type(after) is int and 0 <= after <= most, f"declared_after in 0 .. {most}", declared_after=after)
 
 
 def _expect_no_more_than_reserved(releases: Sequence[Mapping[str, Any]]) -> None:
@@ -295,6 +301,9 @@ def _expect_of_ledger(statement: Mapping[str, Any], book: Book) -> None:
     expect(statement["budget"] == plain, f"the budget of the ledger, {plain}", budget=statement["budget"])
     bounds = None if book.filter is None else book.filter.to_dict()
     expect(statement["filter"] == bounds, f"the filter of the ledger, {bounds}", filter=statement["filter"])
+    after = book.declared_after
+    declared = f"the releases before the budget of the ledger, {after}"
+    expect(statement["declared_after"] == after, declared, declared_after=statement["declared_after"])
 
 
 def _charges(releases: Sequence[Mapping[str, Any]]) -> tuple[list[Charge], list[Charge]]:

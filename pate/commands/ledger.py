@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from pate.accounting.charges import Charge, account
+from pate.accounting.conditions import FIXED_BEFOREHAND, describe_budget
 from pate.accounting.figures import epsilon_text, exact_text
 from pate.accounting.history import Book
 from pate.accounting.ledger import read_ledger
@@ -81,17 +82,15 @@ def _print_sum(book: Book, delta: float) -> None:
     reserved, paid = book.reserved(), book.charges()
     for relation in NeighboringRelation:
         print(_sum_text(reserved, relation, delta))
+    if len(book.entries) > 1:
+        print(f"    The sums hold if {FIXED_BEFOREHAND}.")
     if any(entry.realised is not None for entry in book.entries):
         print("what happened cost less, no guarantee, because it was not fixed before the noise was drawn:")
         for relation in NeighboringRelation:
             print(f"    {_sum_text(paid, relation, delta)}")
-    if book.budget is not None and book.filter is not None:
-        budget, bounds = book.budget, book.filter
-        spent = book.spent(budget.neighboring_relation, bounds.orders)
-        print(
-            f"budget: epsilon <= {exact_text(budget.max_epsilon)} at delta = {exact_text(budget.delta)} under"
-            f" {budget.neighboring_relation.value.upper()}; spent are {bounds.spent(spent)}"
-        )
+    budget = describe_budget(book)
+    if budget is not None:
+        print(budget)
 
 
 def _sum_text(charges: Sequence[Charge], relation: NeighboringRelation, delta: float) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from pate.accounting.base import event_from_dict
-from pate.accounting.charges import Charge, account, cost_of_charges
+from pate.accounting.charges import Charge, account
+from pate.accounting.conditions import FIXED_BEFOREHAND, describe_budget
 from pate.accounting.figures import epsilon_text, exact_text
-from pate.accounting.history import Book
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import describe
 from pate.reporting.charts import line_chart
@@ -127,12 +127,17 @@ def _ledger(released: Released) -> Section:
         when = str(release["at"]).replace("T", " ").replace("+00:00", " UTC")
         cells = (when, release["run"], f"{release['count']:,}", release["description"], _state(release))
         rows.append((str(release["release"]), *cells, _epsilon([charge], own, delta)))
+    conditions: list[Block] = []
     if len(reserved) > 1:
+        conditions.append(Text(f"What all of them cost together holds if {FIXED_BEFOREHAND}."))
         queries = sum(count for _, count in reserved)
         rows.append(("all", "", "", f"{queries:,}", "", "together", _epsilon(reserved, own, delta)))
+    budget = None if book is None else describe_budget(book)
+    if budget is not None:
+        conditions.append(Text(budget))
     head = ("release", "when", "run", "queries", "mechanism", "state", f"ε reserved, {own.value.upper()}")
     table = Table(head, tuple(rows), wordy=(1, 2, 4, 5), strong=released.labels.release - 1)
-    return Section("ledger", "The ledger", (*blocks, table, *_budget(book)))
+    return Section("ledger", "The ledger", (*blocks, table, *conditions))
 
 
 def _charge(release: Mapping[str, Any]) -> Charge:
@@ -147,16 +152,6 @@ def _state(release: Mapping[str, Any]) -> str:
     state = "settled" if release["settled"] else "reserved, counts in full"
     state += ", for less than reserved" if release["realised"] is not None else ""
     return state + (", SEEDED: not private" if release["seeded"] else "")
-
-
-def _budget(book: Book | None) -> Iterator[Block]:
-    if book is not None and book.budget is not None and book.filter is not None:
-        budget = book.budget
-        spent = cost_of_charges(book.charges(), budget.neighboring_relation, book.filter.orders)
-        yield Text(
-            f"Budget: epsilon <= {exact_text(budget.max_epsilon)} at delta = {exact_text(budget.delta)} under"
-            f" {budget.neighboring_relation.value.upper()}; spent are {book.filter.spent(spent)}."
-        )
 
 
 def _answers(labels: ReleasedLabels) -> Section:

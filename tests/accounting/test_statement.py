@@ -265,7 +265,7 @@ def test_the_budget_is_the_guarantee(tmp_path: Path) -> None:
         once = events[REPLACE].cost()
         other = json.loads(json.dumps(made))
         tighter = Budget(max_epsilon=4.0, delta=1e-6, neighboring_relation=REPLACE, max_delta0=6e-7)
-        other["filter"] = make_filter(tighter, once.times(0), once).to_dict()
+        other["filter"] = make_filter(tighter, once).to_dict()
         other["guarantees"]["replace_record"]["delta0"] = 6e-7
         with pytest.raises(ValueError, match="Expected the filter of the ledger"):
             verify_statement(other, ledger.book())
@@ -277,6 +277,24 @@ def test_the_budget_is_the_guarantee(tmp_path: Path) -> None:
         made["releases"][0]["count"] = 10**6
         with pytest.raises(ValueError, match=r"^Expected releases within the budget"):
             verify_statement(made)
+
+
+def test_a_budget_declared_after_a_release_says_so(ledger: Ledger) -> None:
+    budget = Budget(max_epsilon=9.0, delta=1e-6, neighboring_relation=REPLACE)
+    ledger.reserve(GAUSSIAN, count=1, run="x", description="y", seeded=False, budget=budget)
+    made = statement(ledger)
+    condition = "it holds if neither that nor its figures followed from what releases 1 .. 2 showed."
+    assert f"whatever earlier ones showed. It was declared after release 2: {condition}\n" in describe(made)
+    verify_statement(made, ledger.book())
+    with pytest.raises(ValueError, match=r"^Expected the releases before the budget of the ledger, 2, got"):
+        verify_statement(made | {"declared_after": 0}, ledger.book())
+    for after in (3, -1, None):
+        with pytest.raises(ValueError, match=r"^Expected declared_after in 0 .. 2, got"):
+            verify_statement(made | {"declared_after": after})
+    # a filter that another release would have had
+    other = make_filter(budget, GAUSSIAN[REPLACE].cost()).to_dict()
+    with pytest.raises(ValueError, match=r"^Expected the filter that follows from the budget and the first release"):
+        verify_statement(made | {"filter": other})
 
 
 def test_gaussian_releases_are_stated_by_their_exact_trade_off(tmp_path: Path) -> None:

@@ -33,7 +33,9 @@ def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Print
     assert "40 x StableTopK (settled)" in text and "9 x StableTopK (reserved, counts in full, SEEDED" in text
     expected = epsilon_of(events[REPLACE], count=49, delta=1e-6)
     assert f"epsilon = {epsilon_text(expected, 4)} at delta = 1e-06 (delta0 = 4.9e-08) under REPLACE_RECORD" in text
-    assert "budget: epsilon <= 8 at delta = 1e-06" in text
+    assert "    The sums hold if no release was chosen by what an earlier one showed.\n" in text
+    kept = "under REPLACE_RECORD; no release is made beyond it, whatever earlier ones showed. Spent are 0."
+    assert f"\nBudget: epsilon <= 8 at delta = 1e-06 {kept}" in text
 
     statement = make_statement(
         ledger.book(),
@@ -87,3 +89,19 @@ def test_a_damaged_ledger_stops_the_commands(tmp_path: Path) -> None:
     for command in (ledger_show, ledger_verify):
         with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
             command(ledger=path)
+
+
+def test_a_ledger_says_after_which_release_its_budget_came(tmp_path: Path, capsys: Printed) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    events = AGGREGATOR.events(Panel(80, 5))
+    budget = Budget(max_epsilon=8.0, delta=1e-6, neighboring_relation=REPLACE)
+    for declared in (None, None, budget):
+        ledger.reserve(events, count=4, run="a", description="StableTopK", seeded=False, budget=declared, delta=1e-6)
+        ledger_show(ledger=ledger.path)
+        text = capsys.readouterr().out
+        number = len(ledger.entries())
+        assert ("The sums hold if no release was chosen by what an earlier one showed." in text) == (number > 1)
+    condition = (
+        "It was declared after release 2: it holds if neither that nor its figures followed from what releases 1 .. 2"
+    )
+    assert f"whatever earlier ones showed. {condition} showed. Spent are" in text
