@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
+import json
 from pathlib import Path
-from typing import Any
 
 import yaml
-from jsonargparse import ArgumentError, ArgumentParser, Namespace
+from jsonargparse import ArgumentError, ArgumentParser
 
+from pate.data.records import Role
 from pate.data.source import DataSource
-from pate.described import plain
-from pate.runs import VOTES_IMPORT, Json, Run, first_stage
+from pate.runs import VOTES_IMPORT, Json, Run, digest, first_stage
+from pate.settings import encode
 from pate.validation import expect
 
 
@@ -33,80 +33,29 @@ def load_data(run: Run) -> DataSource:
 
 
 def describe_data(source: DataSource) -> Json:
-    """Return what a ``data.yaml`` says of a source, in the resolved form that a run keeps: with absolute paths.
+    """Return what a ``data.yaml`` says of a source, in the form that a run keeps: with absolute paths.
 
     Raises ``ValueError`` if its arguments are not what a file can hold, such as paths, numbers and texts.
     """
     try:
-        described = plain(source)
+        described: Json = encode(DataSource, source, absolute_paths=True)
     except ValueError as error:
         raise ValueError(f"{error}. Later stages read the records again, from what data.yaml says of them") from None
-    parser = _parser()
-    try:
-        parsed = parser.parse_object({"data": described})
-    except ArgumentError as error:
-        raise ValueError(f"Expected a source of records that data.yaml can describe, got {error}") from None
-    absolute_paths(parsed.data)
-    return _dumped(parser, parsed)
+    return described
 
 
-def read_data(path: Path) -> tuple[Json, DataSource]:
-    """Return what a ``data.yaml`` says of its data, in the resolved form that a run keeps, and their source.
+def read_data(path: Path) -> DataSource:
+    """Return the source of records that a ``data.yaml`` describes.
 
     Raises ``ValueError`` if the file is missing or describes no source.
     """
     expect(path.is_file(), "a data.yaml that names public and test records", missing=str(path))
     parser = _parser()
     try:
-        parsed = parser.parse_path(path)
-        absolute_paths(parsed.data)
-        source: DataSource = parser.instantiate(parsed).data
+        source: DataSource = parser.instantiate(parser.parse_path(path)).data
     except ArgumentError as error:
         raise ValueError(f"Expected a source of records under `data:` in {path}, got {error}") from None
-    return _dumped(parser, parsed), source
-
-
-def absolute_paths(described: Namespace) -> None:
-    """Make the paths in a parsed description of data absolute, so that a run knows its data from any working directory.
-
-    Those that begin with a variable of the environment, or with ``~``, stay as they are written if they are absolute
-    once it is filled in: they say where the data are even after these have moved.
-    """
-    for name, value in vars(described).items():
-        if isinstance(value, Namespace):
-            absolute_paths(value)
-        elif isinstance(value, Path):
-            described[name] = _absolute(value)
-        elif isinstance(value, list):
-            described[name] = [_absolute(each) if isinstance(each, Path) else each for each in value]
-
-
-def _absolute(path: Path) -> Path:
-    filled = os.path.expandvars(path)
-    unknown = "$" in filled  # whoever opens the data says so
-    return path if unknown or Path(filled).expanduser().is_absolute() else Path(filled).absolute()
-
-
-def kept_words(run: Run, described: Json) -> Json:
-    """Return the description with which a run was begun if it says the same as ``described``, else ``described``.
-
-    Runs of earlier versions hold relative paths, which mean the same only where they were begun.
-    """
-    begun: Any = (run.state(first_stage(run)) or {"config": {}})["config"].get("data")
-    if begun is None or begun == described:
-        return described
-    parser = _parser()
-    try:
-        parsed = parser.parse_object({"data": begun})
-    except ArgumentError:  # its class is gone, so that it cannot be the same
-        return described
-    absolute_paths(parsed.data)
-    return begun if _dumped(parser, parsed) == described else described
-
-
-def _dumped(parser: ArgumentParser, parsed: Namespace) -> Json:
-    described: Json = yaml.safe_load(parser.dump(parsed, skip_unset=False))["data"]
-    return described
+    return source
 
 
 def _parser() -> ArgumentParser:
@@ -114,6 +63,13 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--data", type=DataSource, required=True)
     parser.add_argument("--ledger", type=str | None, default=None)
     return parser
+
+
+def public_digest(run: Run, source: DataSource) -> str:
+    """Return a digest of a run's public records, and of how features are made of them."""
+    begun = run.state(first_stage(run))
+    described = None if begun is None else begun["config"].get("data")
+    return digest(json.dumps(described, sort_keys=True), source.fingerprint(Role.PUBLIC))
 
 
 def expect_described(run: Run) -> None:
@@ -147,7 +103,7 @@ def read_places(root: Path) -> tuple[DataSource | None, Path]:
         found = None
     whole = isinstance(found, dict) and "data" in found and isinstance(found.get("ledger"), str | None)
     expect(whole, "where data and ledger lie", damaged=str(path))
-    source = None if found["data"] is None else read_data(path)[1]
+    source = None if found["data"] is None else read_data(path)
     return source, Run(root, ledger=Path(found["ledger"]) if found.get("ledger") else None).ledger_path
 
 

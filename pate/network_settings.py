@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -16,30 +14,6 @@ from pate.runs import Json
 from pate.validation import expect
 
 _WITHOUT_WEIGHTS = "settings_without_weights"
-
-
-def settings_of(factory: Callable[..., nn.Module]) -> Json:
-    """Return the ``class_path`` and ``init_args`` of a factory: a class or function, or a `partial` of one.
-
-    Raises:
-        ValueError: if it cannot be imported by a name, or its settings are not plain data.
-    """
-    keywords: Json = {}
-    made: Any = factory
-    while isinstance(made, partial):
-        keywords = made.keywords | keywords
-        # of a class that a configuration names, jsonargparse makes a partial of its own function on that class
-        of_configuration = len(made.args) == 1 and made.func.__module__.startswith("jsonargparse.")
-        plain = of_configuration or not made.args
-        expect(plain, "a network whose settings have names", positional=made.args)
-        made = made.args[0] if of_configuration else made.func
-    path = f"{getattr(made, '__module__', None)}.{getattr(made, '__qualname__', type(made).__qualname__)}"
-    expect(_imported(path) is made, "a network made by a class or function that can be imported by name", network=path)
-    try:
-        settings: Json = json.loads(json.dumps(keywords))
-    except TypeError as error:
-        raise ValueError(f"Expected settings of {path} in plain numbers, texts and lists, got {error}") from None
-    return {"class_path": path, "init_args": settings}
 
 
 def without_weights(settings: Json | str, network: nn.Module) -> Json | str:

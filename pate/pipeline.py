@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pate.accounting.calibration import Target
 from pate.aggregators.base import Aggregator
 from pate.aggregators.rounds import Rounds
-from pate.configuration import configuration_of
 from pate.data.source import DataSource
-from pate.data_file import describe_data, load_data
-from pate.runs import LABEL, METRICS, MODEL, REFERENCES, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Json, Run
+from pate.data_file import load_data
+from pate.runs import LABEL, METRICS, MODEL, REFERENCES, STUDENT, TEACHERS_FIT, Json, Run
 from pate.runs.locks import locked
 from pate.runs.released import ReleasedLabels
 from pate.stages import label as labelling
@@ -57,7 +56,7 @@ class Pipeline:
     ) -> None:
         self.folder = Path(folder)
         self.data = data
-        self.ledger = None if ledger is None else str(ledger)
+        self.ledger = None if ledger is None else Path(ledger)
         self.overwrite = overwrite
 
     def fit_teachers(
@@ -83,8 +82,7 @@ class Pipeline:
 
         expect(self.data is not None, "the data of a new run, as in Pipeline(folder, data)", data=None)
         assert self.data is not None
-        config = configuration_of(plan) | {"data": describe_data(self.data), "ledger": self.ledger}
-        with self._opened(config, self.data, shared=share is not None) as run, _own_threads():
+        with self._opened(self.data, shared=share is not None) as run, _own_threads():
             fit_teachers(run, self.data, plan, execution or Execution(), share=share, logger=logger)
 
     def vote(self, execution: Execution | None = None, *, absent: Sequence[int] | None = None) -> None:
@@ -100,11 +98,7 @@ class Pipeline:
         from pate.stages.teachers_plan import load_plan
         from pate.stages.teachers_vote import vote_teachers
 
-        begun = Run(self.folder).state(TEACHERS_VOTE)
-        if absent is None and begun is not None:
-            absent = begun["config"].get("absent")
-        config = {"absent": None if absent is None else list(absent)}
-        with self._opened(config) as run, _own_threads():
+        with self._opened() as run, _own_threads():
             run.require(TEACHERS_FIT)
             plan = load_plan(run)
             vote_teachers(run, self.data or load_data(run), plan, execution or Execution(), absent=absent)
@@ -139,7 +133,7 @@ class Pipeline:
         Raises:
             ValueError: in one line, if anything does not fit; nothing is spent then.
         """
-        with self._opened({}) as run:
+        with self._opened() as run:
             manifest = finished_votes(run).manifest()
             size = len(manifest.ids) if num_queries is None else num_queries
             settings = LabelSettings(
@@ -152,10 +146,7 @@ class Pipeline:
                 target_epsilon=target_epsilon,
                 predictions=predictions,
             )
-            # as with `pate label`, the run's settings hold the noise that is found
-            found = settings.resolved(manifest.panel, len(manifest.ids))
-            run = replace(run, config=configuration_of(replace(found, num_queries=num_queries)))
-            labelling.label(run, found)
+            labelling.label(run, settings)
             released = ReleasedLabels.load(run)
             parts = {field.name: getattr(released, field.name) for field in fields(ReleasedLabels)}
             return StatedLabels(**parts, statement=json.loads((run.root / LABEL.outputs[1]).read_text()))
@@ -171,7 +162,7 @@ class Pipeline:
         """
         from pate.stages.student_steps import fit_student
 
-        with self._opened({}) as run:
+        with self._opened() as run:
             fit_student(run, plan)
 
     def test_student(self) -> dict[str, Any]:
@@ -186,7 +177,7 @@ class Pipeline:
         """
         from pate.stages.student_steps import test_student
 
-        with self._opened({}) as run:
+        with self._opened() as run:
             return test_student(run)
 
     def student(self, *, device: str = "cpu") -> CarriedStudent:
@@ -214,16 +205,16 @@ class Pipeline:
         from pate.stages.references import make_references
         from pate.stages.teachers_plan import load_plan
 
-        with self._opened({}) as run, _own_threads():
+        with self._opened() as run, _own_threads():
             run.require(TEACHERS_FIT)
             make_references(run, load_plan(run))
             figures: Json = json.loads((run.root / REFERENCES.outputs[0] / METRICS).read_text())
             return figures
 
     @contextmanager
-    def _opened(self, config: Json, data: DataSource | None = None, *, shared: bool = False) -> Iterator[Run]:
+    def _opened(self, data: DataSource | None = None, *, shared: bool = False) -> Iterator[Run]:
         with locked(self.folder, shared=shared):
-            yield open_run(self.folder, config, data, overwrite=self.overwrite)
+            yield open_run(self.folder, data, ledger=self.ledger, overwrite=self.overwrite)
 
 
 def _meant(

@@ -111,6 +111,10 @@ class VoteStore:
         path = self._features_file
         return np.array(np.load(path, mmap_mode="r")[rows]) if path.is_file() else None
 
+    def has_features(self) -> bool:
+        """Whether features came with the votes."""
+        return self._features_file.is_file()
+
     @property
     def _features_file(self) -> Path:
         return self.folder / "features.npy"

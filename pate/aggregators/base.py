@@ -315,22 +315,9 @@ class Aggregator(ABC):
         noise: dict[str, Any] = dict.fromkeys(cls.noise_parameters, 1.0)
         return cls(**noise, neighboring_relation=outlook.relation, **settings)
 
-    def describe(self) -> dict[str, Any]:
-        """Return the class path and the parameters, in the form used in configurations."""
-        cls = type(self)
-        parameters = {field.name: getattr(self, field.name) for field in fields(self)}
-        plain = {name: _described(value) for name, value in parameters.items()}
-        return {"class_path": f"{cls.__module__}.{cls.__name__}", "init_args": plain}
-
     def relation_of(self, asked: NeighboringRelation | None) -> NeighboringRelation:
         """Return the relation under which a cost is stated: ``asked``, or the aggregator's own if that is None."""
         return self.neighboring_relation if asked is None else NeighboringRelation(asked)
-
-
-def _described(value: Any) -> Any:
-    if isinstance(value, Aggregator):
-        return value.describe()
-    return [_described(each) for each in value] if isinstance(value, tuple) else value
 
 
 def ballots_of(votes: Votes) -> UInt8Array:

@@ -18,6 +18,7 @@ from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, registered
 from pate.commands.parsing import call
 from pate.commands.unscaled import completed
+from pate.settings import path_of
 from pate.validation import expect, expect_open_unit
 from pate.votes import Panel
 
@@ -142,14 +143,13 @@ def _report(aggregator: Aggregator | None, target: Target, panel: Panel, answere
 
 def _settings(aggregator: Aggregator) -> dict[str, Any]:
     """Return an aggregator as written in YAML: by its short name if it has one, without default values."""
-    described = aggregator.describe()
     given: dict[str, Any] = {}
     for field in fields(aggregator):
         value = getattr(aggregator, field.name)
         if field.name == "neighboring_relation" or field.default is MISSING or value != field.default:
             given[field.name] = _written(value)
     short = registered().get(type(aggregator).__name__) is type(aggregator)
-    return {"class_path": type(aggregator).__name__ if short else described["class_path"], "init_args": given}
+    return {"class_path": type(aggregator).__name__ if short else path_of(type(aggregator)), "init_args": given}
 
 
 def _written(value: Any) -> Any:

@@ -9,15 +9,13 @@ from inspect import getdoc, signature
 from pathlib import Path
 from typing import Any
 
-import yaml
 from jsonargparse import ArgumentParser, Namespace
 
 from pate.aggregators import load_plugins
 from pate.commands.help import BriefHelp, example
 from pate.commands.mistakes import OneLineParser
 from pate.data.source import DataSource
-from pate.data_file import absolute_paths
-from pate.runs import Json, Run
+from pate.runs import Run
 from pate.runs.locks import lock_run
 from pate.stages import opening
 
@@ -52,20 +50,6 @@ ALONE = Preset()
 """A command that is given its options and nothing else."""
 
 
-_NOT_SETTINGS = ("run", "overwrite", "config", "threads")
-
-
-class StageParser(OneLineParser):
-    """The parser of a command, which makes the paths of data absolute."""
-
-    def parse_args(self, *args: Any, **options: Any) -> Namespace:  # type: ignore[override]
-        """Return what the options say, with the paths of data absolute."""
-        parsed: Namespace = super().parse_args(*args, **options)
-        if isinstance(data := parsed.get("data"), Namespace):
-            absolute_paths(data)
-        return parsed
-
-
 def call(
     name: str, function: Callable[..., Any], args: Sequence[str], grouped: Mapping[str, type] | None = None
 ) -> None:
@@ -84,7 +68,7 @@ def call(
 
 def make_parser(
     name: str, function: Callable[..., Any], *, skip: set[str | int], settings: type | None = None
-) -> StageParser:
+) -> OneLineParser:
     """Return the parser of a command on a run.
 
     Args:
@@ -98,9 +82,9 @@ def make_parser(
     return parser
 
 
-def new_parser(name: str, summary: str) -> StageParser:
+def new_parser(name: str, summary: str) -> OneLineParser:
     """Return the parser of the command ``name``, so far with the option ``--config`` alone."""
-    parser = StageParser(prog=f"pate {name}", description=summary, epilog=example(name), formatter_class=BriefHelp)
+    parser = OneLineParser(prog=f"pate {name}", description=summary, epilog=example(name), formatter_class=BriefHelp)
     parser.add_argument("--config", action="config", help="YAML file of settings; may be given several times")
     return parser
 
@@ -113,7 +97,7 @@ def add_run(parser: ArgumentParser) -> None:
     )
 
 
-def _parser(name: str, function: Callable[..., Any], skip: set[str | int], *kinds: type) -> StageParser:
+def _parser(name: str, function: Callable[..., Any], skip: set[str | int], *kinds: type) -> OneLineParser:
     """Return a parser of the parameters of ``function`` but ``skip``, and of the fields of ``kinds``."""
     # what docstrings say beyond the first paragraphs is of the function, not of the command
     parser = new_parser(name, (getdoc(function) or "").split("\n\nArgs:")[0])
@@ -123,7 +107,7 @@ def _parser(name: str, function: Callable[..., Any], skip: set[str | int], *kind
     return parser
 
 
-def _add_parameters(parser: StageParser, owner: Callable[..., Any], *, skip: set[str | int]) -> None:
+def _add_parameters(parser: OneLineParser, owner: Callable[..., Any], *, skip: set[str | int]) -> None:
     if any("Aggregator" in str(each.annotation) for each in signature(owner).parameters.values()):
         load_plugins()  # so that plug-ins of other packages have short names, too
     if isinstance(owner, type):
@@ -170,13 +154,7 @@ def run_folder(args: Sequence[str]) -> Path | None:
     return folder
 
 
-def settings(parser: ArgumentParser, parsed: Namespace) -> Json:
-    """Return parsed arguments as plain data, in the form of a file for ``--config``."""
-    content: Json = yaml.safe_load(parser.dump(parsed, skip_unset=False))
-    return {name: value for name, value in content.items() if name not in _NOT_SETTINGS}
-
-
-def open_run(parsed: Namespace, config: Json, data: DataSource | None = None) -> Run:
+def open_run(parsed: Namespace, data: DataSource | None = None) -> Run:
     """Return the run of a command with its ledger, which is chosen by the stage that brings ``data``.
 
     The run is locked until the command ends. Processes that train shares of the teachers share the lock; a dry run
@@ -186,4 +164,4 @@ def open_run(parsed: Namespace, config: Json, data: DataSource | None = None) ->
     root = Path(parsed.run)
     if not parsed.get("dry_run"):
         lock_run(root, shared=parsed.get("share") is not None)
-    return opening.open_run(root, config, data, overwrite=parsed.overwrite)
+    return opening.open_run(root, data, ledger=parsed.get("ledger"), overwrite=parsed.overwrite)

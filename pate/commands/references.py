@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pate.commands.parsing import ALONE, Preset, add_run, new_parser, open_run, parse, settings
+from pate.commands.parsing import ALONE, Preset, add_run, new_parser, open_run, parse
 from pate.runs import TEACHERS_FIT, first_stage
 from pate.validation import expect
 
@@ -20,7 +20,7 @@ def main(args: Sequence[str], preset: Preset = ALONE) -> None:
     parser = new_parser("references", _SUMMARY)
     add_run(parser)
     parsed = parse(parser, args, preset)
-    run = open_run(parsed, settings(parser, parsed))
+    run = open_run(parsed)
     trained = first_stage(run) is TEACHERS_FIT
     expect(trained, "a run whose teachers were trained here, which references measure", imported_votes=str(run.root))
     run.require(TEACHERS_FIT)

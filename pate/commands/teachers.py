@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from jsonargparse import ArgumentParser, Namespace
 
-from pate.commands.parsing import ALONE, Preset, add_data, add_run, new_parser, open_run, parse, settings, with_saved
+from pate.commands.parsing import ALONE, Preset, add_data, add_run, new_parser, open_run, parse, with_saved
 from pate.data_file import load_data
-from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Json
+from pate.runs import TEACHERS_FIT
 from pate.teachers.jobs import Execution
 from pate.teachers.plan import CurveFormat, TeacherPlan
 
@@ -27,7 +27,7 @@ def fit(args: Sequence[str], preset: Preset = ALONE) -> None:
     parser = _fit_parser()
     parsed = parse(parser, args, with_saved(args, preset, Path("data.yaml")))
     made = parser.instantiate(parsed)
-    run = open_run(parsed, _kept(settings(parser, parsed)), made.data)
+    run = open_run(parsed, made.data)
     plan, execution = _made(TeacherPlan, made), _made(Execution, made)
     from pate.stages.teachers_fit import fit_teachers
 
@@ -51,9 +51,8 @@ def vote(args: Sequence[str], preset: Preset = ALONE) -> None:
         " list is PRIVATE.",
     )
     add_run(parser)
-    # the list of absent teachers is kept from the first call
-    parsed = parse(parser, args, with_saved(args, preset, TEACHERS_VOTE.config))
-    run = open_run(parsed, _kept(settings(parser, parsed)))
+    parsed = parse(parser, args, preset)
+    run = open_run(parsed)
     run.require(TEACHERS_FIT)
     execution = _made(Execution, parsed)
     from pate.stages.teachers_plan import load_plan
@@ -100,11 +99,3 @@ def _made(kind: type[Settings], made: Namespace) -> Settings:
     """Return the settings of one dataclass among those of a command."""
     chosen: dict[str, Any] = {field.name: made[field.name] for field in fields(kind)}
     return kind(**chosen)
-
-
-def _kept(config: Json) -> Json:
-    """Return the settings without those that do not affect the outputs."""
-    return {name: value for name, value in config.items() if name not in _WHERE}
-
-
-_WHERE = {field.name for field in fields(Execution)} | {"share", "logger", "dry_run"}

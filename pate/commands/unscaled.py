@@ -15,8 +15,8 @@ from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, Rounds, registered
 from pate.commands.parsing import ALONE, Preset, run_folder
 from pate.data.source import located
-from pate.described import plain
 from pate.runs import Json, Run
+from pate.settings import plain
 from pate.stages.suggestion import required, suggested, takes_unit_noise
 from pate.validation import expect
 from pate.vote_store import finished_votes

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from pate.commands.parsing import Preset, parse, settings, with_saved
+from pate.commands.parsing import Preset, parse, with_saved
 from pate.data.source import DataSource, located
-from pate.runs import Json
 from pate.runs.locks import lock_run
 from pate.stages.label import LabelSettings
-from pate.stages.votes_import import VotesFrom, import_votes, open_votes_run, served
+from pate.stages.votes_import import VotesFrom, expect_served, import_votes, open_votes_run
 from pate.validation import expect
 from pate.votes_file import read_silos
 
@@ -67,9 +66,7 @@ def parse_with_votes(
     return parsed
 
 
-def bring_votes(
-    parser: ArgumentParser, parsed: Namespace, data: DataSource | None, asked_of_them: LabelSettings
-) -> None:
+def bring_votes(parsed: Namespace, data: DataSource | None, asked_of_them: LabelSettings) -> None:
     """Import the votes that are asked for into the run, which is locked until the command ends.
 
     Votes from which nothing could be released as ``asked_of_them`` are refused, and leave nothing in the run.
@@ -81,12 +78,6 @@ def bring_votes(
     votes = VotesFrom(silos=read_silos(path), path=path, **asked)
     root = Path(parsed.run)
     lock_run(root)
-    described: Json | None = settings(parser, parsed)["data"]
-    run = open_votes_run(root, votes, data=described, overwrite=parsed.overwrite)
-    served(asked_of_them, run, votes)
+    run = open_votes_run(root, votes, overwrite=parsed.overwrite)
+    expect_served(asked_of_them, run, votes, data)
     import_votes(run, votes, data)
-
-
-def without_votes(content: Json) -> Json:
-    """Return the settings of `pate label` alone, by which its labels are known again."""
-    return {name: value for name, value in content.items() if name not in _OPTIONS}

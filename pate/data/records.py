@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from pate.data.checks import as_text
-from pate.described import Described
 from pate.runs import Stream
+from pate.settings import Described
 from pate.typing import Float32Array, IntArray, StrArray, UInt8Array
 from pate.validation import expect, expect_distinct
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from pate.data.features import FeatureMap
 from pate.data.records import Records, Role, as_features, values_of
-from pate.described import Described
 from pate.runs import digest
+from pate.settings import Described
 from pate.validation import expect, expect_distinct
 
 

@@ -19,6 +19,7 @@ from pate.runs.run import STUDENT as STUDENT
 from pate.runs.run import TEACHERS_FIT as TEACHERS_FIT
 from pate.runs.run import TEACHERS_VOTE as TEACHERS_VOTE
 from pate.runs.run import VOTES_IMPORT as VOTES_IMPORT
+from pate.runs.run import Inputs as Inputs
 from pate.runs.run import Run as Run
 from pate.runs.run import Stage as Stage
 from pate.runs.run import StageChangedError as StageChangedError

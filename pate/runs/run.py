@@ -13,7 +13,6 @@ from typing import Any
 import yaml
 
 from pate.runs.files import Json, digest, make_once, write_json, write_text
-from pate.runs.renamed import same_class
 from pate.validation import expect
 
 
@@ -83,6 +82,24 @@ MODEL = "model"
 """Name of the folder, in that of the student, that can be carried away."""
 
 
+@dataclass(frozen=True)
+class Inputs:
+    """All that the outputs of a stage follow from: where any of it changed, they are not those of this command.
+
+    Attributes:
+        settings: the settings of the stage as plain data, encoded by `pate.settings`.
+        digests: digests of what the stage reads, by name.
+    """
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """One digest of them all."""
+        return digest(json.dumps([self.settings, self.digests], sort_keys=True))
+
+
 class StageChangedError(ValueError):
     """A stage was begun with another configuration or other inputs, or its outputs have changed since."""
 
@@ -94,13 +111,11 @@ class Run:
     Args:
         root: the folder.
         overwrite: whether to redo a stage whose configuration changed, deleting its outputs.
-        config: the resolved configuration of the current stage, compared with that with which it was begun.
         ledger: the ledger of the private data set; None for ``ledger.sqlite`` in the run's folder.
     """
 
     root: Path
     overwrite: bool = False
-    config: Json = field(default_factory=dict)
     ledger: Path | None = None
 
     @property
@@ -123,12 +138,12 @@ class Run:
         """The resolved configuration of the data."""
         return self.root / "data.yaml"
 
-    def needs(self, stage: Stage, inputs: Mapping[str, Any]) -> bool:
+    def needs(self, stage: Stage, inputs: Inputs) -> bool:
         """Return whether ``stage`` still has work to do on ``inputs``.
 
         Args:
             stage: the stage.
-            inputs: digests of the stage's inputs, by name.
+            inputs: what its outputs follow from.
 
         Raises:
             StageChangedError: unless ``overwrite``, if the stage was begun with another configuration or other inputs,
@@ -153,12 +168,12 @@ class Run:
             raise StageChangedError(self._what_is_wrong(stage, [f"{path} missing" for path in bought] + damaged))
         return bool(lost or damaged)
 
-    def begin(self, stage: Stage, inputs: Mapping[str, Any], *, foreign: Sequence[str] = ()) -> bool:
+    def begin(self, stage: Stage, inputs: Inputs, *, foreign: Sequence[str] = ()) -> bool:
         """Record that ``stage`` begins, or continues, on ``inputs``.
 
         Args:
             stage: the stage.
-            inputs: digests of the stage's inputs, by name.
+            inputs: what its outputs follow from.
             foreign: names of files in its folder that were made from other settings, keys or data. They are refused, or
                 deleted with all other outputs if the stage is overwritten.
 
@@ -169,7 +184,7 @@ class Run:
             StageChangedError: as `needs` does, and on foreign files.
         """
         if not self.needs(stage, inputs):
-            self._say_where_data_are(stage)
+            self._say_where_data_are(stage, inputs)
             return False
         new = self.state(stage) is None and not stage.marked
         damaged = self.overwrite and self._damaged(stage, contents=True)
@@ -186,27 +201,27 @@ class Run:
         self.private.mkdir(mode=0o700, exist_ok=True)
         self.public.mkdir(exist_ok=True)
         self._empty_trash(stage)
-        config = _normal(self.config)
+        config = dict(inputs.settings)
         write_text(self.root / stage.config, yaml.safe_dump(config, sort_keys=False))
-        self._say_where_data_are(stage)
-        state = {"format": FORMAT, "finished": False, "config": config, "inputs": _normal(inputs)}
+        self._say_where_data_are(stage, inputs)
+        state = {"format": FORMAT, "finished": False, "config": config, "inputs": dict(inputs.digests)}
         write_json(self.root / stage.state, state)
         return True
 
-    def _say_where_data_are(self, stage: Stage) -> None:
+    def _say_where_data_are(self, stage: Stage, inputs: Inputs) -> None:
         if stage in (TEACHERS_FIT, VOTES_IMPORT):
             # all later stages read their data and their ledger from it
-            source = {"data": _normal(self.config).get("data"), "ledger": self.ledger and str(self.ledger)}
+            source = {"data": inputs.settings.get("data"), "ledger": self.ledger and str(self.ledger)}
             text = yaml.safe_dump(source, sort_keys=False)
             if not self.data_config.is_file() or self.data_config.read_text() != text:
                 write_text(self.data_config, text)
 
-    def changes(self, stage: Stage, inputs: Mapping[str, Any]) -> list[str]:
-        """Return how configuration and inputs differ from those that ``stage`` was begun with; empty if not begun."""
+    def changes(self, stage: Stage, inputs: Inputs) -> list[str]:
+        """Return how inputs differ from those that ``stage`` was begun with; empty if it was not begun."""
         state = self.state(stage)
         if state is None:
             return []
-        return _differences(state["config"], _normal(self.config)) + _other_inputs(state["inputs"], _normal(inputs))
+        return _differences(state["config"], inputs.settings) + _other_inputs(state["inputs"], inputs.digests)
 
     def finish(self, stage: Stage, files: Mapping[Path, str] | None = None) -> None:
         """Record that ``stage`` is finished, with its ``files`` in the run's folder and the `digest` of each."""
@@ -368,12 +383,7 @@ def labels_file(run: Run) -> Path:
     return run.root / LABEL.outputs[0]
 
 
-def _normal(content: Mapping[str, Any]) -> Json:
-    normal: Json = json.loads(json.dumps(content, default=str))
-    return normal
-
-
-def _other_inputs(old: Json, new: Json) -> list[str]:
+def _other_inputs(old: Json, new: Mapping[str, str]) -> list[str]:
     """Return in words which inputs differ; their digests would tell nobody anything, and those of votes are PRIVATE."""
     said = {name: f"other {_INPUTS.get(name, name)}" for name in [*old, *new] if old.get(name) != new.get(name)}
     for name in said.keys() & {"private", "data"}:
@@ -384,7 +394,7 @@ def _other_inputs(old: Json, new: Json) -> list[str]:
 
 
 def _differences(old: Any, new: Any, name: str = "") -> list[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
         keys = list(dict.fromkeys([*old, *new]))
         return [d for key in keys for d in _differences(old.get(key), new.get(key), f"{name}.{key}".strip("."))]
-    return [] if old == new or same_class(old, new) else [f"{name}={new!r} (was {old!r})"]
+    return [] if old == new else [f"{name}={new!r} (was {old!r})"]

@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
@@ -22,14 +22,16 @@ from pate.accounting.ledger import Ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import Questions, describe, make_statement
 from pate.aggregators.base import Aggregator, Release
+from pate.data_file import load_data, public_digest
 from pate.mechanisms.noise import draw_seed, private_generator, seeded_generator
-from pate.runs import LABEL, Run, digest, first_stage, labels_file, replacing, write_json, write_text
+from pate.runs import LABEL, Inputs, Run, digest, first_stage, labels_file, replacing, write_json, write_text
 from pate.runs.files import code_version
 from pate.runs.released import Queries, ReleasedLabels, sealing_key
+from pate.settings import encode, encode_fields
 from pate.stages.ledger_file import open_ledger
 from pate.stages.pending import destroy_others, destroy_settled, pending_release
 from pate.stages.rehearsal import rehearse
-from pate.stages.side_information import read_features, read_predictions
+from pate.stages.side_information import expect_features, expect_predictions, read_features, read_predictions
 from pate.stages.target import meeting
 from pate.typing import IntArray
 from pate.validation import expect, expect_count, expect_open_unit
@@ -139,14 +141,14 @@ def label(run: Run, settings: LabelSettings) -> None:
         label_names=tuple(manifest.label_names),
         num_teachers=manifest.num_teachers,
         delta=float(settings.delta),
-        aggregator=json.loads(json.dumps(settings.aggregator.describe())),
+        aggregator=encode(Aggregator, settings.aggregator),
     )
-    made_by = manifest.made_by
-    todo = run.needs(LABEL, made_by)
-    redo = run.overwrite and bool(run.changes(LABEL, made_by))
+    inputs = _inputs_of(run, settings, store)
+    todo = run.needs(LABEL, inputs)
+    redo = run.overwrite and bool(run.changes(LABEL, inputs))
     released = None if redo else _find_labels(run, queries)
     if released is None:
-        released = _pay_and_release(run, settings, queries, store, rows, made_by)
+        released = _pay_and_release(run, settings, queries, store, rows, inputs)
     elif not todo and _is_stated(run):
         return
     _settle_and_state(run, settings.aggregator, released)
@@ -174,7 +176,7 @@ def _find_labels(run: Run, queries: Queries) -> ReleasedLabels | None:
 
 
 def _pay_and_release(
-    run: Run, settings: LabelSettings, queries: Queries, store: VoteStore, rows: IntArray, made_by: Mapping[str, str]
+    run: Run, settings: LabelSettings, queries: Queries, store: VoteStore, rows: IntArray, inputs: Inputs
 ) -> ReleasedLabels:
     """Reserve a release, draw its noise and write its labels; return them as read back from disk.
 
@@ -188,7 +190,7 @@ def _pay_and_release(
         queries: the queries as published.
         store: the votes.
         rows: ``[Q]``, the rows of the queries among the votes.
-        made_by: digests of what the votes were made from.
+        inputs: what the labels follow from but for the noise.
     """
     aggregator, budget, panel = settings.aggregator, settings.budget, queries.panel
     events = aggregator.events(panel)
@@ -199,14 +201,13 @@ def _pay_and_release(
         predictions = read_predictions(settings.predictions, queries.ids, queries.label_names)
     if aggregator.needs_features:
         brought = store.features(rows)
-        name = type(aggregator).__name__
-        features = read_features(run, queries.ids, made_by, needed_by=name) if brought is None else brought
+        features = read_features(run, queries.ids, store.manifest().made_by) if brought is None else brought
     with ExitStack() as stack:
         ledger = open_ledger(run)
         asked: Votes = replace(votes, predictions=predictions, features=features)
         rehearse(aggregator, panel, predictions=predictions, features=features)
         file = _reserve_room(stack, run, queries)
-        pending = pending_release(_pending_folder(run), _digest_of(settings, queries, store, asked), draw_seed())
+        pending = pending_release(_pending_folder(run), _digest_of(settings.aggregator, inputs, asked), draw_seed())
         _expect_within(budget, (), (events, len(rows)), aggregator.neighboring_relation, queries.delta)
         with _naming_ledger(ledger):
             book = ledger.book()
@@ -245,7 +246,7 @@ def _pay_and_release(
         for statement in LABEL.outputs[:0:-1]:
             (run.root / statement).unlink(missing_ok=True)
         run.clear(LABEL)
-        run.begin(LABEL, made_by)
+        run.begin(LABEL, inputs)
         # labels are recognised as this command's only by the number that it reserved
         write_json(run.root / LABEL.state, (run.state(LABEL) or {}) | {_RELEASE: release})
         # leaving the context renames the file to labels.npz
@@ -256,22 +257,29 @@ def _pending_folder(run: Run) -> Path:
     return run.private / "label"
 
 
-def _digest_of(settings: LabelSettings, queries: Queries, store: VoteStore, asked: Votes) -> str:
+def _inputs_of(run: Run, settings: LabelSettings, store: VoteStore) -> Inputs:
+    """Return all that labels follow from but for the noise. PRIVATE.
+
+    The manifest holds the digests of all votes, which were compared with their files.
+    """
+    digests = {"votes": digest(store.manifest_file)}
+    if settings.predictions is not None:
+        expect_predictions(settings.predictions)
+        digests["predictions"] = digest(settings.predictions)
+    if settings.aggregator.needs_features and not store.has_features():
+        described = (run.state(first_stage(run)) or {"config": {}})["config"].get("data")
+        expect_features(described, needed_by=type(settings.aggregator).__name__)
+        digests["public"] = public_digest(run, load_data(run))
+    return Inputs(encode_fields(settings), digests)
+
+
+def _digest_of(aggregator: Aggregator, inputs: Inputs, asked: Votes) -> str:
     """Return a digest of all that the answers follow from but for the noise, and of the budget. PRIVATE.
 
-    The manifest holds the digests of all votes, which were compared with their files. Other code may make other answers
-    of the same noise, and so is asked for another release.
+    Other code may make other answers of the same noise, and so is asked for another release.
     """
-    facts = {field.name: getattr(queries, field.name) for field in fields(queries) if field.name != "ids"}
-    budget = settings.budget
-    facts |= {
-        "ids": queries.ids.tolist(),
-        "budget": None if budget is None else budget.to_dict(),
-        "noise_seed": settings.noise_seed,
-        "code": [code_version(), np.__version__],
-    }
-    told = (b"" if each is None else each.tobytes() for each in (asked.predictions, asked.features))
-    return digest(json.dumps(facts, sort_keys=True), store.manifest_file, *told, *_code_of(settings.aggregator))
+    arrays = (b"" if array is None else array.tobytes() for array in (asked.predictions, asked.features))
+    return digest(inputs.digest, code_version(), np.__version__, *arrays, *_code_of(aggregator))
 
 
 def _code_of(aggregator: Aggregator) -> Iterator[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pate.accounting.ledger import Ledger
@@ -78,15 +78,17 @@ def choose_ledger_of(root: Path, asked: Path | None, kept: Kept, *, overwrite: b
     return _usable(kept) if asked is None else located(asked).absolute()
 
 
-def with_ledger(run: Run, ledger: Path | None) -> Run:
-    """Return a run about to begin its first stage, with the ``ledger`` chosen for it also in its configuration.
+def ledger_setting(run: Run) -> str | None:
+    """Return the place of the ledger among the settings of a run's first stage.
 
-    The place of the ledger affects nothing that the stage makes, and the ledger may have been moved since.
+    It affects nothing that the stage makes, and the ledger may have been moved since the stage was begun: as long as
+    the run keeps its ledger, it is the place that was recorded then.
     """
     begun = run.state(first_stage(run))
-    kept = begun is not None and ledger == run.ledger
-    named = begun["config"].get("ledger") if begun is not None and kept else ledger and str(ledger)
-    return replace(run, config=run.config | {"ledger": named}, ledger=ledger)
+    if begun is not None and run.ledger == load_ledger(run.root):
+        recorded: str | None = begun["config"].get("ledger")
+        return recorded
+    return None if run.ledger is None else str(run.ledger)
 
 
 def _usable(kept: Kept) -> Path | None:

@@ -6,26 +6,26 @@ from dataclasses import replace
 from pathlib import Path
 
 from pate.data.source import DataSource
-from pate.data_file import expect_described, kept_words, load_ledger
-from pate.runs import VOTES_IMPORT, Json, Run, first_stage
-from pate.stages.ledger_file import choose_ledger, expect_ledger, with_ledger
+from pate.data_file import expect_described, load_ledger
+from pate.runs import VOTES_IMPORT, Run, first_stage
+from pate.stages.ledger_file import choose_ledger, expect_ledger
 from pate.validation import expect
 
 
-def open_run(root: Path, config: Json, data: DataSource | None = None, *, overwrite: bool = False) -> Run:
+def open_run(root: Path, data: DataSource | None = None, *, ledger: Path | None = None, overwrite: bool = False) -> Run:
     """Return the run at ``root`` with its ledger, which is chosen by the stage that brings ``data``. Writes nothing.
 
     Args:
         root: the run's folder.
-        config: the settings of the stage; with data, their description and the ``ledger`` that is asked for, or None.
         data: the source of the records, for the stage that brings them; None for any other.
+        ledger: the ledger that is asked for by the stage that brings data; None for that of the run or of the data.
         overwrite: whether a stage whose settings changed is done again.
 
     Raises:
         ValueError: if the ledger is missing or not that with which the run was begun, or the run has imported votes in
             place of teachers.
     """
-    run = Run(root, overwrite=overwrite, config=config, ledger=load_ledger(root))
+    run = Run(root, overwrite=overwrite, ledger=load_ledger(root))
     if data is None:
         if run.state(first_stage(run)) is not None:
             # which ledger counts is said there
@@ -33,8 +33,6 @@ def open_run(root: Path, config: Json, data: DataSource | None = None, *, overwr
     else:
         of_votes = first_stage(run) is VOTES_IMPORT
         expect(not of_votes, "a run folder of their own for teachers, without imported votes", run=str(run.root))
-        asked = Path(config["ledger"]) if config.get("ledger") else None
-        run = replace(run, config=config | {"data": kept_words(run, config["data"])})
-        run = with_ledger(run, choose_ledger(run.root, asked, data, overwrite=run.overwrite))
+        run = replace(run, ledger=choose_ledger(run.root, ledger, data, overwrite=run.overwrite))
     expect_ledger(run)
     return run

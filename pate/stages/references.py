@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import torch
 
 from pate.data.records import Role
-from pate.data_file import load_data
-from pate.runs import LABEL, METRICS, REFERENCES, STUDENT, TEACHERS_FIT, Run, digest, labels_file, write_json
+from pate.data_file import load_data, public_digest
+from pate.runs import LABEL, METRICS, REFERENCES, STUDENT, TEACHERS_FIT, Inputs, Run, digest, labels_file, write_json
 from pate.stages.student import student_of_truth
 from pate.stages.teachers_vote import count_votes
 from pate.student.metrics import evaluate
@@ -28,14 +30,16 @@ def make_references(run: Run, plan: TeacherPlan) -> None:
     """
     for stage in (TEACHERS_FIT, LABEL, STUDENT):
         run.require(stage)
+    data = load_data(run)
     inputs = {"labels": digest(labels_file(run)), "student": digest(run.root / STUDENT.config)}
-    if not run.begin(REFERENCES, inputs):
+    inputs |= {"teachers": digest(json.dumps(run.state(TEACHERS_FIT), sort_keys=True))}
+    inputs |= {"public": public_digest(run, data), "test": data.fingerprint(Role.TEST)}
+    if not run.begin(REFERENCES, Inputs(digests=inputs)):
         return
     folder = run.root / REFERENCES.outputs[0]
     parts = student_of_truth(run, folder)
     parts.trainer.fit(parts.model, datamodule=parts.datamodule)
     parts.trainer.test(parts.model, datamodule=parts.datamodule, ckpt_path=parts.trained(), verbose=False)
-    data = load_data(run)
     counts = count_votes(run, data, plan, Role.TEST)
     majority = torch.from_numpy(2 * counts > plan.num_teachers)
     truth = torch.from_numpy(data.records(Role.TEST).labels)

@@ -23,31 +23,32 @@ def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -
     Raises:
         ValueError: if the file, a sample or a label is missing.
     """
-    expect(path.is_file(), "--predictions, a file that `pate student predict` wrote", missing=str(path))
+    expect_predictions(path)
     arrays = read_arrays(path, ("ids", "probabilities", "label_names"), ("labels",))
     found = [str(name) for name in arrays["label_names"]]
     expect(found == list(label_names), f"--predictions of the labels {', '.join(label_names)}", label_names=found)
     return np.asarray(arrays["probabilities"][rows_of(wanted, as_text(arrays["ids"]))], dtype=np.float64)
 
 
-def read_features(run: Run, wanted: StrArray, made_by: Mapping[str, str], *, needed_by: str) -> FloatArray:
+def expect_predictions(path: Path) -> None:
+    """Raise ``ValueError`` if a file of predictions is missing."""
+    expect(path.is_file(), "--predictions, a file that `pate student predict` wrote", missing=str(path))
+
+
+def read_features(run: Run, wanted: StrArray, made_by: Mapping[str, str]) -> FloatArray:
     """Return the public features ``[Q, F]`` of the samples with the ids ``wanted`` ``[Q]``, flattened.
 
     Args:
         run: the run, of whose public records they are read.
         wanted: ``[Q]``, ids.
         made_by: digests of what the votes were made from.
-        needed_by: the aggregator, which an error names.
 
     Raises:
-        ValueError: if the run names no data, or their public records are not those that were voted on.
+        ValueError: if their public records are not those that were voted on.
     """
-    # votes from elsewhere name samples by their ids, which were compared with those of the records
-    elsewhere = first_stage(run) is VOTES_IMPORT
-    if elsewhere:
-        expect_features((run.state(VOTES_IMPORT) or {"config": {}})["config"].get("data"), needed_by=needed_by)
     data = load_data(run)
-    if not elsewhere:
+    # votes from elsewhere name samples by their ids, which were compared with those of the records
+    if first_stage(run) is not VOTES_IMPORT:
         same = data.fingerprint(Role.PUBLIC) == made_by.get("data")
         expect(same, f"the public records that the teachers of {run.root} voted on", found="others")
     public = data.records(Role.PUBLIC)

@@ -18,7 +18,9 @@ from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
 from pate.data.records import Role
-from pate.runs import LABEL, METRICS, MODEL, STUDENT, Json, Run, digest, labels_file, write_arrays, write_json
+from pate.data_file import public_digest
+from pate.runs import LABEL, METRICS, MODEL, STUDENT, Inputs, Json, Run, digest, labels_file, write_arrays, write_json
+from pate.settings import canonical
 from pate.student.bar import StageBar
 from pate.student.carry import Trained, carry
 from pate.student.curves import Curves
@@ -102,11 +104,18 @@ class StudentCLI(LightningCLI):
 
     @cached_property
     def run(self) -> Run:
-        """The run, with the student's settings as its configuration."""
-        parsed = self.config if self.subcommand is None else self.config[self.subcommand]
-        content: Json = yaml.safe_load(self._parser(self.subcommand).dump(parsed, skip_unset=False))
-        chosen = {name: content[name] for name in _SETTINGS}
-        return Run(parsed["run"], overwrite=parsed["overwrite"], config=chosen)
+        """The run."""
+        return Run(self._parsed["run"], overwrite=self._parsed["overwrite"])
+
+    @cached_property
+    def settings(self) -> Json:
+        """The settings of the student as plain data, with every class by its one path."""
+        content: Json = yaml.safe_load(self._parser(self.subcommand).dump(self._parsed, skip_unset=False))
+        return {name: canonical(content[name]) for name in _SETTINGS}
+
+    @property
+    def _parsed(self) -> Any:
+        return self.config if self.subcommand is None else self.config[self.subcommand]
 
     @property
     def folder(self) -> Path:
@@ -137,7 +146,7 @@ class StudentCLI(LightningCLI):
 
     def fit(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Train the student, from its last checkpoint if there is one."""
-        if not self.run.begin(STUDENT, {"labels": digest(labels_file(self.run))}):
+        if not self.run.begin(STUDENT, self._inputs()):
             self.run.require(STUDENT)
             print(f"pate student fit: finished in {self.run.root}")
             self._carry(model)
@@ -152,13 +161,18 @@ class StudentCLI(LightningCLI):
         left = [path for path in map(self._checkpoint, (_LAST, _BEST)) if path is not None]
         self.run.finish(STUDENT, {path: digest(path) for path in left})
 
+    def _inputs(self) -> Inputs:
+        """Return all that the student follows from."""
+        public = public_digest(self.run, self.datamodule.source)
+        return Inputs(self.settings, {"labels": digest(labels_file(self.run)), "public": public})
+
     def _carry(self, model: Student) -> None:
         """Leave the student as it can be carried away, or say in one line why it cannot. PUBLIC."""
         folder = self.folder / MODEL
         if not self.trainer.is_global_zero:
             return
         try:
-            learned = self.run.config["data"]["labels"]
+            learned = self.settings["data"]["labels"]
             expect(learned == "released", "a student of released labels, as others are PRIVATE", labels=learned)
             # trusted as Lightning trusts it: this run wrote it
             checkpoint = torch.load(self.trained(), map_location="cpu", weights_only=False)
@@ -166,7 +180,7 @@ class StudentCLI(LightningCLI):
             model.load_state_dict(checkpoint["state_dict"])
             trained = Trained(
                 network=model.network,
-                settings=self.run.config["model"]["network"],
+                settings=self.settings["model"]["network"],
                 departs=model.departs,
                 constant_logits=model.constant_logits,
                 label_names=model.label_names,

@@ -15,9 +15,8 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from pate.configuration import as_configured
-from pate.described import plain
 from pate.runs import METRICS, STUDENT, Json, Run
+from pate.settings import encode, plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +48,12 @@ class StudentPlan:
 
         Raises ``ValueError`` in one line if a file could not hold it.
         """
-        network = as_configured(Callable[[tuple[int, ...], int], nn.Module], self.network)
+        network = encode(Callable[[tuple[int, ...], int], nn.Module], self.network)
         model = {"network": network} | plain(self.model)
         if self.optimizer is not None:
-            model["optimizer"] = as_configured(Callable[[Any], Optimizer], self.optimizer)
+            model["optimizer"] = encode(Callable[[Any], Optimizer], self.optimizer)
         if self.scheduler is not None:
-            model["scheduler"] = as_configured(Callable[[Optimizer], LRScheduler], self.scheduler)
+            model["scheduler"] = encode(Callable[[Optimizer], LRScheduler], self.scheduler)
         return {"model": model, "data": plain(self.data), "trainer": plain(self.trainer)}
 
 

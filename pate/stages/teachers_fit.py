@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import sys
 from dataclasses import replace
@@ -13,9 +12,11 @@ import torch
 from pate.data.augmentation import expect_pictures
 from pate.data.records import Role
 from pate.data.source import DataSource
+from pate.data_file import describe_data
 from pate.progress import stage_bar
-from pate.runs import KEY_BYTES, TEACHERS_FIT, Json, Run, digest, made_key, make_once, read_key, write_text
-from pate.stages.ledger_file import open_ledger
+from pate.runs import KEY_BYTES, TEACHERS_FIT, Inputs, Json, Run, digest, made_key, make_once, read_key, write_text
+from pate.settings import encode_fields
+from pate.stages.ledger_file import ledger_setting, open_ledger
 from pate.teachers.devices import available_bytes, root_device
 from pate.teachers.executors import run_jobs
 from pate.teachers.jobs import Execution, share_of
@@ -77,13 +78,15 @@ def fit_teachers(
         )
         print(text, end="")
         return
+    settings = encode_fields(plan) | {"data": describe_data(data)}
     if run.overwrite or not run.is_finished(TEACHERS_FIT):
         # a copy of another ledger is refused before the run is begun with it
         open_ledger(run)
     key = made_key(run, TEACHERS_FIT)
     partitioned = PartitionedRecords.by_key(private, plan, key)
-    inputs = training_inputs(data) | {"partition": digest(key)}
-    made_from = digest(json.dumps([_plan_of(run, inputs), inputs], sort_keys=True, default=str))
+    made_of = Inputs(settings, training_inputs(data) | {"partition": digest(key)})
+    made_from = made_of.digest
+    inputs = replace(made_of, settings={**settings, "ledger": ledger_setting(run)})
     # workers may start in another folder
     folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
     if not run.begin(TEACHERS_FIT, inputs, foreign=foreign_files(folder, made_from)):
@@ -126,13 +129,3 @@ def training_inputs(data: DataSource) -> dict[str, str]:
     """Return hashes of the teachers' training data: private records, and public ones if a feature map is fitted."""
     roles = (Role.PRIVATE,) if data.feature_map is None else (Role.PRIVATE, Role.PUBLIC)
     return {role.value: data.fingerprint(role) for role in roles}
-
-
-def _plan_of(run: Run, inputs: Json) -> Json:
-    """Return the settings that determine how teachers are trained; the place of the ledger is not among them.
-
-    They are in the words with which the run was begun, if these say the same.
-    """
-    begun = run.state(TEACHERS_FIT)
-    config = run.config if begun is None or run.changes(TEACHERS_FIT, inputs) else begun["config"]
-    return {name: value for name, value in config.items() if name != "ledger"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from pate.configuration import settings_from
 from pate.runs import TEACHERS_FIT, Run
+from pate.settings import decode_fields
 from pate.teachers.plan import TeacherPlan
 from pate.teachers.saved import CHUNK_SIZE
 
@@ -19,6 +19,6 @@ def load_plan(run: Run) -> TeacherPlan:
     begun = run.state(TEACHERS_FIT)
     assert begun is not None, "a finished stage has a state"
     # read from the state, because the file for readers may have been edited
-    plan = settings_from(TeacherPlan, begun["config"])
+    plan = decode_fields(TeacherPlan, begun["config"])
     chosen = json.loads((run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE).read_text())
     return replace(plan, **chosen)

@@ -10,7 +10,7 @@ import numpy as np
 from pate.data.records import Role
 from pate.data.source import DataSource
 from pate.progress import stage_bar
-from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Run, code_version, digest
+from pate.runs import TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run, code_version, digest
 from pate.stages.teachers_fit import training_inputs
 from pate.teachers.devices import root_device
 from pate.teachers.executors import run_jobs
@@ -36,12 +36,15 @@ def vote_teachers(
         plan: how the teachers were trained.
         execution: where the teachers vote.
         absent: numbers, from 0, of the teachers that take no part: their ballots are rows of zeros, and they still
-            count among the teachers, whose number is a public constant. Like the votes, this list is PRIVATE.
+            count among the teachers, whose number is a public constant. Like the votes, this list is PRIVATE. None for
+            those of an earlier call, if any.
 
     Raises:
         ValueError: if teachers, records or earlier votes are not those of this run.
     """
-    away = sorted(absent or [])
+    if absent is None:
+        absent = (run.state(TEACHERS_VOTE) or {"config": {}})["config"].get("absent")
+    away = sorted(map(int, absent or []))
     right = len(set(away)) == len(away) and all(0 <= teacher < plan.num_teachers for teacher in away)
     expect(right, f"absent teachers in 0..{plan.num_teachers - 1}, each once", absent=absent)
     run.require(TEACHERS_FIT)
@@ -62,7 +65,7 @@ def vote_teachers(
     inputs = {name: made_by[name] for name in ("teachers", "data")}
     made_from = digest(json.dumps([inputs, away], sort_keys=True))
     foreign = [name for name, found in store.origins().items() if found != made_from]
-    if not run.begin(TEACHERS_VOTE, inputs, foreign=foreign):
+    if not run.begin(TEACHERS_VOTE, Inputs({"absent": away}, inputs), foreign=foreign):
         return
     public = data.records(Role.PUBLIC)
     job = VoteJob(

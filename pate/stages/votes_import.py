@@ -11,10 +11,10 @@ import numpy as np
 
 from pate.data.records import Role
 from pate.data.source import DataSource
-from pate.data_file import kept_words, load_ledger
-from pate.runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Json, Run, digest, made_key, read_key, write_json
+from pate.data_file import describe_data, load_ledger
+from pate.runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Inputs, Json, Run, digest, made_key, read_key, write_json
 from pate.stages.label import LabelSettings
-from pate.stages.ledger_file import Kept, choose_ledger_of, expect_ledger, open_ledger, with_ledger
+from pate.stages.ledger_file import Kept, choose_ledger_of, expect_ledger, ledger_setting, open_ledger
 from pate.stages.side_information import expect_features
 from pate.validation import expect
 from pate.vote_store import VoteStore, expect_no_counts
@@ -59,13 +59,12 @@ class VotesFrom:
         return digest(key, *(silo.fingerprint() for silo in self.silos))
 
 
-def open_votes_run(root: Path, votes: VotesFrom, *, data: Json | None = None, overwrite: bool = False) -> Run:
+def open_votes_run(root: Path, votes: VotesFrom, *, overwrite: bool = False) -> Run:
     """Return the run at ``root`` with the ledger of its votes. Writes nothing.
 
     Args:
         root: the run's folder.
         votes: the votes.
-        data: the description of the public and test records, as in ``data.yaml``; None for those that the run has.
         overwrite: whether other votes may take the place of those that the run has.
 
     Raises:
@@ -79,33 +78,29 @@ def open_votes_run(root: Path, votes: VotesFrom, *, data: Json | None = None, ov
         return key is not None and inputs.get("votes") == votes.fingerprint(key)
 
     kept = Kept("votes", votes.ledger_path, same_votes)
-    ledger = choose_ledger_of(root, votes.ledger, kept, overwrite=overwrite)
-    known = {"unit": "record", "data": None} | (run.state(VOTES_IMPORT) or {"config": {}})["config"]
-    described = None if data is None else kept_words(run, data)
-    asked = {name: value for name, value in (("unit", votes.unit), ("data", described)) if value is not None}
-    run = with_ledger(replace(run, config=known | asked), ledger)
+    run = replace(run, ledger=choose_ledger_of(root, votes.ledger, kept, overwrite=overwrite))
     expect_ledger(run)
     return run
 
 
-def served(settings: LabelSettings, run: Run, votes: VotesFrom) -> LabelSettings:
-    """Return the settings of a release from votes that are about to be imported, resolved for them. Writes nothing.
+def expect_served(settings: LabelSettings, run: Run, votes: VotesFrom, data: DataSource | None = None) -> None:
+    """Raise ``ValueError`` if nothing can be released from votes that are about to be imported. Writes nothing.
 
     Args:
         settings: the queries, the mechanism and the budget.
         run: what `open_votes_run` returned.
         votes: the votes.
+        data: the source of the public and test records that is named, if any is.
 
     Raises:
         ValueError: if no noise meets the target, or the mechanism needs what neither votes nor data bring.
     """
     silos, aggregator = votes.silos, settings.aggregator
-    found = settings.resolved(panel_of(silos), len(silos[0].ids))
+    settings.resolved(panel_of(silos), len(silos[0].ids))
     if aggregator.needs_ballots:
         expect_no_counts(sum(silo.num_teachers or 0 for silo in silos if silo.ballots is None))
     if aggregator.needs_features and features_in(silos) is None:
-        expect_features(run.config["data"], needed_by=type(aggregator).__name__)
-    return found
+        expect_features(_import_settings(run, votes, data)["data"], needed_by=type(aggregator).__name__)
 
 
 def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> None:
@@ -128,9 +123,9 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
         # a copy of another ledger is refused before the run is begun with it
         open_ledger(run)
     key = made_key(run, VOTES_IMPORT)
-    inputs = {"votes": votes.fingerprint(key), "partition": digest(key)}
+    inputs = Inputs(_import_settings(run, votes, data), {"votes": votes.fingerprint(key), "partition": digest(key)})
     _add_data(run, inputs)
-    _forget_unit(run)
+    _forget_unit(run, inputs)
     if not run.begin(VOTES_IMPORT, inputs):
         return
     store, first = VoteStore(run.root.resolve() / VOTES_IMPORT.outputs[0]), 0
@@ -149,7 +144,7 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
         ids=votes.silos[0].ids.tolist(),
         label_names=votes.silos[0].label_names,
         num_teachers=total_teachers(votes.silos),
-        made_by={"votes": inputs["votes"]},
+        made_by={"votes": inputs.digests["votes"]},
     )
     run.finish(VOTES_IMPORT, left | brought)
 
@@ -162,18 +157,27 @@ def expect_of_data(votes: NamedVotes, data: DataSource) -> None:
     expect(unknown.size == 0, "votes on ids of the public records", unknown=unknown[:3].tolist())
 
 
-def _add_data(run: Run, inputs: Json) -> None:
+def _import_settings(run: Run, votes: VotesFrom, data: DataSource | None) -> Json:
+    """Return the settings of an import: what is not asked for is as it was before."""
+    begun = {"unit": "record", "data": None} | (run.state(VOTES_IMPORT) or {"config": {}})["config"]
+    unit = begun["unit"] if votes.unit is None else votes.unit
+    described = begun["data"] if data is None else describe_data(data)
+    return {"unit": unit, "data": described, "ledger": ledger_setting(run)}
+
+
+def _add_data(run: Run, inputs: Inputs) -> None:
     """Record the data of a run that had none, which is no change in what was voted or released."""
-    begun, data = run.state(VOTES_IMPORT), run.config["data"]
+    begun, data = run.state(VOTES_IMPORT), inputs.settings["data"]
     if begun is None or begun["config"].get("data") is not None or data is None:
         return
-    replace(run, config=run.config | {"data": None}).needs(VOTES_IMPORT, inputs)  # raises on any other change
+    without = replace(inputs, settings={**inputs.settings, "data": None})
+    run.needs(VOTES_IMPORT, without)  # raises on any other change
     write_json(run.root / VOTES_IMPORT.state, begun | {"config": begun["config"] | {"data": data}})
 
 
-def _forget_unit(run: Run) -> None:
+def _forget_unit(run: Run, inputs: Inputs) -> None:
     """Remove statements that speak of another unit; `label` makes them again at no cost."""
     begun = run.state(VOTES_IMPORT)
-    if run.overwrite and begun is not None and begun["config"].get("unit") != run.config["unit"]:
+    if run.overwrite and begun is not None and begun["config"].get("unit") != inputs.settings["unit"]:
         for statement in LABEL.outputs[1:]:
             (run.root / statement).unlink(missing_ok=True)

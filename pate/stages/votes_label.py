@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from pate.accounting.statement import describe
-from pate.aggregators.base import Aggregator
 from pate.data_file import read_data
-from pate.runs import LABEL, Json
+from pate.runs import LABEL
 from pate.runs.locks import lock_run, release_locks
 from pate.runs.released import ReleasedLabels
 from pate.stages import label as stage
 from pate.stages.label import LabelSettings
-from pate.stages.votes_import import VotesFrom, import_votes, open_votes_run, served
+from pate.stages.votes_import import VotesFrom, expect_served, import_votes, open_votes_run
 from pate.votes_file import NamedVotes, read_silos
 
 
@@ -69,25 +68,17 @@ def label(
     else:
         silos = (votes,) if isinstance(votes, NamedVotes) else tuple(votes)
         source = VotesFrom(silos=silos, unit=unit, ledger=place)
-    described, records = (None, None) if data is None else read_data(Path(data))
+    records = None if data is None else read_data(Path(data))
     root = Path(run)
     lock_run(root)
     try:
-        opened = open_votes_run(root, source, data=described, overwrite=overwrite)
-        # as with `pate label`, the run's settings hold the noise that is found
-        asked = served(settings, opened, source)
+        opened = open_votes_run(root, source, overwrite=overwrite)
+        expect_served(settings, opened, source, records)
         import_votes(opened, source, records)
-        labelled = replace(opened, config=_config_of(asked))
-        stage.label(labelled, asked)
-        released = ReleasedLabels.load(labelled)
+        stage.label(opened, settings)
+        released = ReleasedLabels.load(opened)
         statement = json.loads((root / LABEL.outputs[1]).read_text())
     finally:
         release_locks()
     found = {field.name: getattr(released, field.name) for field in fields(ReleasedLabels)}
     return StatedLabels(**found, statement=statement)
-
-
-def _config_of(settings: LabelSettings) -> Json:
-    """Return settings as plain data, as `pate label` keeps them."""
-    found = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    return {name: value.describe() if isinstance(value, Aggregator) else value for name, value in found.items()}

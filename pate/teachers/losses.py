@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
-from pate.described import Described
+from pate.settings import Described
 from pate.validation import expect
 
 

@@ -345,7 +345,7 @@ def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
     )
 
     def release(noise_seed: int | None = None) -> None:
-        run = Run(copied, overwrite=True, config={"rounds": 2})
+        run = Run(copied, overwrite=True)
         label_stage(run, LabelSettings(rounds, num_queries=60, delta=1e-3, noise_seed=noise_seed))
 
     drawn, original, following = [], ClippedVotes.aggregate, resolve(step)

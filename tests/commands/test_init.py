@@ -13,7 +13,7 @@ from pate.commands.init import _KINDS, recipe_files
 from pate.commands.recipes import find_recipe, shipped_recipes
 from pate.data import CelebA, Role
 from pate.data.source import DataSource
-from pate.data_file import read_data
+from pate.data_file import describe_data, read_data
 from tests.conftest import make_arrays
 
 SMALL = [
@@ -85,7 +85,7 @@ def test_every_kind_describes_a_source_and_explains_every_setting(kind: str, tmp
     if "records.py" in files:
         (tmp_path / "recipe").mkdir()
         (tmp_path / "recipe" / "records.py").write_text(files["records.py"])
-    _, source = read_data(tmp_path / "data.yaml")
+    source = read_data(tmp_path / "data.yaml")
     assert isinstance(source, DataSource)
 
 
@@ -191,9 +191,9 @@ def test_a_variable_in_a_path_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("~/data.npz", "~/data.npz"),
     ):
         (tmp_path / "data.yaml").write_text(f"data:\n  class_path: Arrays\n  init_args:\n    path: {written}\n")
-        described, _ = read_data(tmp_path / "data.yaml")
+        described = describe_data(read_data(tmp_path / "data.yaml"))
         assert described["init_args"]["path"] == kept
     monkeypatch.setenv("MY_DATA", ".")
     (tmp_path / "data.yaml").write_text("data:\n  class_path: Arrays\n  init_args:\n    path: $MY_DATA/data.npz\n")
-    described, _ = read_data(tmp_path / "data.yaml")
+    described = describe_data(read_data(tmp_path / "data.yaml"))
     assert described["init_args"]["path"] == f"{tmp_path}/data.npz"

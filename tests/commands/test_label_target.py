@@ -37,7 +37,7 @@ def said(run: Path) -> dict[str, Any]:
 def spent(run: Path) -> float:
     """Return the epsilon of the last release alone, under its own relation."""
     released, entry = ReleasedLabels.load(Run(run)), read_ledger(run / "ledger.sqlite").entries[-1]
-    relation = NeighboringRelation(released.aggregator["init_args"]["neighboring_relation"])
+    relation = NeighboringRelation[released.aggregator["init_args"]["neighboring_relation"]]
     return epsilon_of(entry.events[relation], count=entry.count, delta=released.delta)
 
 

@@ -11,6 +11,7 @@ from pate.runs import (
     STUDENT,
     TEACHERS_FIT,
     TEACHERS_VOTE,
+    Inputs,
     Run,
     Stage,
     StageChangedError,
@@ -22,16 +23,16 @@ from pate.runs import (
 
 
 def test_a_stage_from_begin_to_finish(tmp_path: Path) -> None:
-    run = Run(tmp_path / "r", config={"a": 1})
-    assert run.needs(STUDENT, {"x": "1"})
+    run, inputs = Run(tmp_path / "r"), Inputs({"a": 1}, {"x": "1"})
+    assert run.needs(STUDENT, inputs)
     assert not run.is_finished(STUDENT)
     with pytest.raises(ValueError, match="run it first"):
         run.require(STUDENT)
-    assert run.begin(STUDENT, {"x": "1"})
-    assert run.begin(STUDENT, {"x": "1"})  # killed before it finished
+    assert run.begin(STUDENT, inputs)
+    assert run.begin(STUDENT, inputs)  # killed before it finished
     (run.root / STUDENT.outputs[0]).mkdir()
     run.finish(STUDENT)
-    assert not run.begin(STUDENT, {"x": "1"})
+    assert not run.begin(STUDENT, inputs)
     run.require(STUDENT)
 
 
@@ -39,20 +40,20 @@ def test_a_stage_from_begin_to_finish(tmp_path: Path) -> None:
 def test_changes_are_refused_or_clear_what_was_left(
     config: dict[str, int], inputs: dict[str, str], tmp_path: Path
 ) -> None:
-    Run(tmp_path, config={"a": 1}).begin(STUDENT, {"x": "1"})
+    Run(tmp_path).begin(STUDENT, Inputs({"a": 1}, {"x": "1"}))
     left = tmp_path / STUDENT.outputs[0] / "last.ckpt"
     left.parent.mkdir()
     left.write_text("weights")
     with pytest.raises(StageChangedError, match="was"):
-        Run(tmp_path, config=config).begin(STUDENT, inputs)
+        Run(tmp_path).begin(STUDENT, Inputs(config, inputs))
     assert left.is_file()
-    assert Run(tmp_path, config=config, overwrite=True).begin(STUDENT, inputs)
+    assert Run(tmp_path, overwrite=True).begin(STUDENT, Inputs(config, inputs))
     assert not left.exists()
 
 
 def test_clearing_labels_leaves_the_ledger(tmp_path: Path) -> None:
-    run = Run(tmp_path, config={"a": 1})
-    run.begin(LABEL, {})
+    run = Run(tmp_path)
+    run.begin(LABEL, Inputs())
     run.ledger_path.write_text("ledger")
     (tmp_path / LABEL.outputs[0]).write_text("labels")
     run.clear(LABEL)
@@ -84,7 +85,7 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
 
 def made(run: Run, stage: Stage, inputs: dict[str, str]) -> None:
     """Do a stage whose outputs tell the inputs that they were made from."""
-    if run.begin(stage, inputs):
+    if run.begin(stage, Inputs(digests=inputs)):
         for output in stage.outputs:
             path = run.root / output / "file" if stage.marked or stage is STUDENT else run.root / output
             path.parent.mkdir(exist_ok=True)
@@ -103,7 +104,7 @@ def test_killed_while_clearing_nothing_old_is_taken_for_new(stage: Stage, tmp_pa
         with pytest.MonkeyPatch.context() as patch:
             killed_at(patch, step)
             try:
-                run.begin(stage, {"x": "new"})
+                run.begin(stage, Inputs(digests={"x": "new"}))
                 ended = True
             except _KilledError:
                 pass
@@ -122,12 +123,12 @@ def test_killed_while_clearing_nothing_old_is_taken_for_new(stage: Stage, tmp_pa
 
 def student(root: Path) -> tuple[Run, Path]:
     run = Run(root)
-    run.begin(STUDENT, {})
+    run.begin(STUDENT, Inputs())
     path = root / STUDENT.outputs[0] / "last.ckpt"
     path.parent.mkdir(parents=True)
     path.write_text("weights")
     run.finish(STUDENT, {path: digest(path)})
-    assert not run.needs(STUDENT, {})
+    assert not run.needs(STUDENT, Inputs())
     run.require(STUDENT)
     return run, path
 
@@ -135,7 +136,7 @@ def student(root: Path) -> tuple[Run, Path]:
 def test_what_is_lost_is_made_again(tmp_path: Path) -> None:
     run, path = student(tmp_path)
     path.unlink()
-    assert run.needs(STUDENT, {})
+    assert run.needs(STUDENT, Inputs())
     with pytest.raises(ValueError, match=r"got public/student/last.ckpt missing. `pate student fit` makes it again"):
         run.require(STUDENT)
 
@@ -150,48 +151,48 @@ def test_what_was_changed_is_noticed(content: str, message: str, tmp_path: Path)
         run.require(STUDENT)
     if len(content) != 7:
         with pytest.raises(ValueError, match=message):
-            run.begin(STUDENT, {})
-        assert Run(tmp_path, overwrite=True).begin(STUDENT, {})
+            run.begin(STUDENT, Inputs())
+        assert Run(tmp_path, overwrite=True).begin(STUDENT, Inputs())
         assert not path.exists()
 
 
 def test_what_was_paid_for_is_not_made_again_unasked(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    run.begin(LABEL, {})
+    run.begin(LABEL, Inputs())
     files = [tmp_path / output for output in LABEL.outputs]
     for path in files:
         path.write_text("released")
     run.finish(LABEL, {path: digest(path) for path in files})
-    assert not run.needs(LABEL, {})
+    assert not run.needs(LABEL, Inputs())
     files[0].write_text("rewritten"[:8])
     with pytest.raises(
         ValueError, match=r"labels.npz changed since. Put it back, or do it again with --overwrite, which"
     ):
-        run.needs(LABEL, {})
+        run.needs(LABEL, Inputs())
     files[0].unlink()
     with pytest.raises(
         ValueError, match=r"labels.npz missing. Put it back, or do it again with --overwrite, which is a"
     ):
-        run.needs(LABEL, {})
-    assert Run(tmp_path, overwrite=True).needs(LABEL, {})
+        run.needs(LABEL, Inputs())
+    assert Run(tmp_path, overwrite=True).needs(LABEL, Inputs())
 
 
 def test_outputs_that_no_state_speaks_of_are_put_aside(tmp_path: Path) -> None:
     run, path = student(tmp_path)
     (tmp_path / STUDENT.state).unlink()
-    assert run.begin(STUDENT, {})
+    assert run.begin(STUDENT, Inputs())
     assert not path.exists()
 
 
 def test_files_made_from_something_else_are_refused_or_put_aside(tmp_path: Path) -> None:
-    Run(tmp_path).begin(TEACHERS_FIT, {})
+    Run(tmp_path).begin(TEACHERS_FIT, Inputs())
     chunk = tmp_path / TEACHERS_FIT.outputs[0] / "teachers_00000.pt"
     chunk.parent.mkdir()
     chunk.write_text("weights")
     with pytest.raises(ValueError, match=r"got teachers_00000.pt made from others. Do it again with --overwrite"):
-        Run(tmp_path).begin(TEACHERS_FIT, {}, foreign=[chunk.name])
+        Run(tmp_path).begin(TEACHERS_FIT, Inputs(), foreign=[chunk.name])
     assert chunk.is_file()
-    assert Run(tmp_path, overwrite=True).begin(TEACHERS_FIT, {}, foreign=[chunk.name])
+    assert Run(tmp_path, overwrite=True).begin(TEACHERS_FIT, Inputs(), foreign=[chunk.name])
     assert not chunk.exists()
 
 
@@ -215,7 +216,8 @@ def test_a_run_of_another_version_is_refused(change: dict[str, int], tmp_path: P
 
 
 def test_the_first_stage_says_where_the_data_are(tmp_path: Path) -> None:
-    Run(tmp_path, config={"data": {"class_path": "Arrays"}, "ledger": None, "seed": 0}).begin(TEACHERS_FIT, {})
+    settings = {"data": {"class_path": "Arrays"}, "ledger": None, "seed": 0}
+    Run(tmp_path).begin(TEACHERS_FIT, Inputs(settings))
     assert (tmp_path / "data.yaml").read_text() == "data:\n  class_path: Arrays\nledger: null\n"
 
 

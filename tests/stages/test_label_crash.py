@@ -62,8 +62,7 @@ def resolve(dotted: str) -> Any:
 
 def release_screened(root: Path, *, noise_seed: int | None = None, screen: ConfidentScreen = SCREEN) -> None:
     """What `pate label --overwrite` calls."""
-    config = {"threshold": screen.threshold_confident, "noise_seed": noise_seed}
-    run = Run(root, overwrite=True, config=config)
+    run = Run(root, overwrite=True)
     label_stage(run, LabelSettings(screen, num_queries=60, delta=1e-3, noise_seed=noise_seed))
 
 
@@ -224,7 +223,7 @@ def test_another_command_pays_for_itself_and_destroys_the_seed(copied: Path, mon
 def test_a_command_that_is_refused_leaves_the_seed_of_another(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kill(monkeypatch, SAVE, copied)
     kept = {file: file.read_bytes() for file in seeds(copied)}
-    run = Run(copied, overwrite=True, config={"other": True})
+    run = Run(copied, overwrite=True)
     with pytest.raises(ValueError, match=r"Expected epsilon <= 0\.001"):
         label_stage(run, LabelSettings(SCREEN, num_queries=60, delta=1e-3, max_epsilon=0.001))
     assert {file: file.read_bytes() for file in seeds(copied)} == kept
@@ -268,7 +267,7 @@ def test_a_budget_that_the_release_itself_uses_up_lets_it_go_on(copied: Path, mo
     both = said["guarantees"]["replace_record"]["epsilon"]
 
     def spend() -> None:
-        run = Run(copied, overwrite=True, config={"budget": True})
+        run = Run(copied, overwrite=True)
         label_stage(run, LabelSettings(SCREEN, num_queries=60, delta=1e-3, max_epsilon=3 * both))
 
     def cut(*_: object, **__: object) -> None:

@@ -59,6 +59,37 @@ def test_it_is_what_the_command_releases(place: Path) -> None:
             assert labels.statement["private"] is False
 
 
+def test_a_program_and_a_command_know_each_others_labels(place: Path) -> None:
+    """However a class, an enum and a number are written; and a killed one is taken up by the other."""
+    words = [
+        "--aggregator=pate.aggregators.noisy_votes.NoisyVotes",
+        "--aggregator.sigma_votes=2",
+        "--num_queries=40",
+        "--delta=1e-3",
+    ]
+    command = ["label", *words, "--votes=votes.npz"]
+    asked = pate.LabelSettings(pate.NoisyVotes(sigma_votes=2), num_queries=40, delta=1e-3)
+    assert cli.main([*command, "--run=runs/first"]) == 0
+    first = Path("runs/first/public/labels.npz").read_bytes()
+    pate.label("votes.npz", asked, run="runs/first")
+    assert Path("runs/first/public/labels.npz").read_bytes() == first
+    pate.label("votes.npz", asked, run="runs/second")
+    second = Path("runs/second/public/labels.npz").read_bytes()
+    assert cli.main([*command, "--run=runs/second"]) == 0
+    pate.Pipeline("runs/second").label(asked.aggregator, num_queries=40, delta=1e-3)
+    assert Path("runs/second/public/labels.npz").read_bytes() == second
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pate.ReleasedLabels, "save", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            pate.label("votes.npz", asked, run="runs/third")
+    assert cli.main([*command, "--run=runs/third"]) == 0
+    assert len(read_ledger(Path("votes.ledger.sqlite")).entries) == 3
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_student_is_trained_on_what_it_released(place: Path) -> None:
     votes = made_votes()
     pate.label(votes, settings(), run="runs/mine")

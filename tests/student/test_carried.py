@@ -334,9 +334,9 @@ def broken(folder: Path, what: str) -> None:
     if what == "class":
         said["network"] = "gone_package.Network"
     elif what == "settings":
-        said["network"] = {"class_path": "models.Linear", "init_args": {"depth": 3}}
+        said["network"] = {"class_path": "pate.models.Linear", "init_args": {"depth": 3}}
     elif what == "layers":
-        said["network"] = {"class_path": "models.MLP", "init_args": {"hidden": [7]}}
+        said["network"] = {"class_path": "pate.models.MLP", "init_args": {"hidden": [7]}}
     elif what == "format":
         said["format"] = 2
     elif what == "part":

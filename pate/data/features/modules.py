@@ -17,9 +17,9 @@ from pate.data.features.backbone import FrozenBackbone
 from pate.data.features.picture_transforms import PictureTransforms
 from pate.data.features.public_pca import PublicPCA
 from pate.data.records import ArrayFeatures, FeatureMap
-from pate.described import path_of, plain
-from pate.network_settings import restored_network, settings_of, without_weights
+from pate.network_settings import restored_network, without_weights
 from pate.runs import Json
+from pate.settings import path_of, plain
 from pate.validation import expect
 
 
@@ -82,14 +82,16 @@ def _of_pca(features: PublicPCA, shape: tuple[int, ...]) -> MapModule:
     module = Projection(shape, features.num_components)
     module.mean.copy_(torch.from_numpy(features._mean))
     module.weights.copy_(torch.from_numpy(features._weights))
-    return MapModule(settings_of(Projection) | {"init_args": {"num_components": features.num_components}}, module)
+    return MapModule(
+        {"class_path": path_of(Projection), "init_args": {"num_components": features.num_components}}, module
+    )
 
 
 @as_module.register
 def _of_backbone(features: FrozenBackbone, shape: tuple[int, ...]) -> MapModule:
     network = features._network
     assert network is not None, "fit comes before as_module"
-    return MapModule(without_weights(settings_of(features._make), network), network)
+    return MapModule(without_weights(plain(features._make), network), network)
 
 
 class Transforms(nn.Module):

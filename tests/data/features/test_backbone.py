@@ -155,7 +155,7 @@ def test_a_backbone_by_name(faces: Path, tmp_path: Path) -> None:
         "          init_args: {pretrained: false}",
     ]
     (tmp_path / "data.yaml").write_text("\n".join(lines))
-    _, source = read_data(tmp_path / "data.yaml")
+    source = read_data(tmp_path / "data.yaml")
     features = source.records(Role.PUBLIC).features
     assert features.shape == (60, 1280) and np.isfinite(features[np.arange(60)]).all()
 

@@ -13,15 +13,17 @@ import torch
 from torch import nn
 
 from models import MLP, Linear
-from pate.aggregators import Aggregator, ClippedVotes, StableTopK
-from pate.configuration import as_configured, configuration_of, settings_from
+from pate.aggregators import ClippedVotes, StableTopK
 from pate.data import Arrays, CelebA, DataSource, PublicPCA
 from pate.data.records import Records, Role
 from pate.data_file import describe_data
-from pate.described import Described, path_of, plain
-from pate.runs.renamed import same_class
+from pate.settings import Described, canonical, decode_fields, encode, encode_fields, path_of, plain
 from pate.teachers.losses import FocalLoss
 from pate.teachers.plan import NetworkFactory, OptimizerFactory, TeacherPlan
+
+
+class MLP2(MLP):
+    """A class of one's own."""
 
 
 class Opaque(Described):
@@ -69,10 +71,10 @@ def made_by(path: str, **arguments: Any) -> dict[str, Any]:
         ({"k": Path("p")}, {"k": "p"}),
         (Role.PUBLIC, "PUBLIC"),
         (Linear, {"class_path": path_of(Linear)}),
-        (make_network, "tests.test_described.make_network"),
+        (make_network, "tests.test_settings.make_network"),
         (partial(partial(MLP, dropout=0.5), hidden=(3,)), made_by(path_of(MLP), dropout=0.5, hidden=[3])),
-        (Pair(1, Path("q")), made_by("tests.test_described.Pair", left=1, right="q")),
-        (Opaque(1, x=2.0), made_by("tests.test_described.Opaque", first=1, x=2.0)),
+        (Pair(1, Path("q")), made_by("tests.test_settings.Pair", left=1, right="q")),
+        (Opaque(1, x=2.0), made_by("tests.test_settings.Opaque", first=1, x=2.0)),
         (
             CelebA(Path("f"), features=PublicPCA(3)),
             made_by("pate.data.CelebA", root="f", features=made_by("pate.data.PublicPCA", num_components=3)),
@@ -122,7 +124,7 @@ def test_copies_know_their_arguments() -> None:
 
 def test_defaults_are_those_of_the_class_itself() -> None:
     """AdamW, the default optimizer, has another weight decay than Adam."""
-    found = as_configured(OptimizerFactory, partial(torch.optim.Adam, lr=0.5))["init_args"]
+    found = encode(OptimizerFactory, partial(torch.optim.Adam, lr=0.5))["init_args"]
     assert found["lr"] == 0.5
     assert found["weight_decay"] == 0.0
 
@@ -137,10 +139,10 @@ def test_a_plan_is_the_same_when_it_is_read_again() -> None:
         loss=FocalLoss(gamma=1.5),
         chunk_size="auto",
     )
-    content = configuration_of(plan)
+    content = encode_fields(plan)
     assert content["loss"]["init_args"] == {"gamma": 1.5}
-    again = settings_from(TeacherPlan, content)
-    assert configuration_of(again) == content
+    again = decode_fields(TeacherPlan, content)
+    assert encode_fields(again) == content
     shapes = [[tuple(layer.shape) for layer in each.network((2,), 1).parameters()] for each in (plan, again)]
     assert shapes[0] == shapes[1]
     assert (4, 3) in shapes[0]
@@ -149,8 +151,8 @@ def test_a_plan_is_the_same_when_it_is_read_again() -> None:
 
 
 def test_a_function_is_a_network_too() -> None:
-    made = as_configured(NetworkFactory, make_network)
-    assert made == "tests.test_described.make_network"
+    made = encode(NetworkFactory, make_network)
+    assert made == "tests.test_settings.make_network"
 
 
 def test_data_are_described_as_a_file_describes_them() -> None:
@@ -169,23 +171,16 @@ def test_data_are_described_as_a_file_describes_them() -> None:
     ],
 )
 def test_settings_that_cannot_be_used_are_told_in_one_line(content: dict[str, Any], message: str) -> None:
-    whole = configuration_of(TeacherPlan(network=Linear, num_teachers=2, num_steps=1, batch_size=1))
+    whole = encode_fields(TeacherPlan(network=Linear, num_teachers=2, num_steps=1, batch_size=1))
     with pytest.raises(ValueError, match=message) as error:
-        settings_from(TeacherPlan, whole | content)
+        decode_fields(TeacherPlan, whole | content)
     assert "\n" not in str(error.value)
 
 
-def named(base: type[object]) -> list[type[object]]:
-    below: list[type[object]] = base.__subclasses__()
-    return [each for kind in below for each in (kind, *named(kind))]
-
-
-def test_a_class_of_the_package_is_known_by_its_name() -> None:
-    """Settings compare paths of the package by their last word, which may therefore not stand for two classes."""
-    kinds = {kind for base in (Aggregator, Described, nn.Module) for kind in named(base)}
-    own = [kind.__name__ for kind in kinds if kind.__module__.startswith("pate.") and kind.__name__[0] != "_"]
-    assert len(own) > 20
-    assert sorted(own) == sorted(set(own))
-    assert same_class("pate.StableTopK", "pate.aggregators.stable_topk.StableTopK")
-    assert not same_class("pate.StableTopK", "pate.NoisyVotes")
-    assert not same_class("other.StableTopK", "pate.StableTopK")
+def test_a_class_has_one_path_however_it_is_written() -> None:
+    for path in ("pate.StableTopK", "pate.aggregators.StableTopK", "pate.aggregators.stable_topk.StableTopK"):
+        written = {"trainer": [{"class_path": path, "init_args": {"class": "a.b", "of": {"class_path": "models.MLP"}}}]}
+        held = {"class_path": "pate.StableTopK", "init_args": {"class": "a.b", "of": {"class_path": "pate.models.MLP"}}}
+        assert canonical(written) == {"trainer": [held]}
+    for path in ("tests.test_settings.MLP2", "no.such.Class"):
+        assert canonical({"class_path": path}) == {"class_path": path}

@@ -1,0 +1,234 @@
+"""Settings as plain data and back: the one form in which files, runs, recipes and statements hold them.
+
+An object becomes a ``class_path`` with its ``init_args``. A class has one path, the shortest one, whatever a user
+wrote; an enum goes by its name; every default is filled in. Settings are the same where their plain forms are equal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import partial
+from importlib import import_module
+from inspect import Parameter, isfunction, signature
+from pathlib import Path
+from typing import Any, Self, TypeVar, get_type_hints
+
+import numpy as np
+import yaml
+from jsonargparse import ArgumentError, ArgumentParser, Namespace
+
+Settings = TypeVar("Settings")
+
+
+class Described:
+    """Remembers the arguments that it was made with, so that `plain` can write them down. Subclasses do nothing."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Make an object that knows its arguments."""
+        # `__init__` may keep its arguments under any name, or not at all
+        made = super().__new__(cls)
+        made.__dict__["_made_with"] = (args, kwargs)
+        return made
+
+
+def encode(kind: Any, value: Any, *, absolute_paths: bool = False) -> Any:
+    """Return ``value``, of the type ``kind``, as plain data with every default filled in.
+
+    Args:
+        kind: the type, such as `Aggregator`, which may be another class's setting.
+        value: the object.
+        absolute_paths: whether paths are made absolute, so that they mean the same in any working directory. Those that
+            begin with a variable of the environment, or with ``~``, stay as they are if they are absolute once it is
+            filled in: they say where files are even after these have moved.
+
+    Raises:
+        ValueError: in one line, if a file could not hold it, or it is not of that type.
+    """
+    return _encoded({"value": kind}, {"value": value}, absolute_paths=absolute_paths)["value"]
+
+
+def encode_fields(settings: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass of settings, such as `TeacherPlan`, as the file for ``--config`` has them.
+
+    Raises:
+        ValueError: in one line, if a file could not hold a setting.
+    """
+    kinds = get_type_hints(type(settings))
+    names = [field.name for field in fields(settings)]
+    return _encoded({name: kinds[name] for name in names}, {name: getattr(settings, name) for name in names})
+
+
+def decode_fields(kind: type[Settings], content: Mapping[str, Any]) -> Settings:
+    """Return the dataclass ``kind`` of what `encode_fields` returned, among which there may be other settings.
+
+    Raises:
+        ValueError: in one line, if something that is named cannot be imported, or is not of its type.
+    """
+    kinds = get_type_hints(kind)
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    parser = _parser({name: kinds[name] for name in names})
+    try:
+        decoded = parser.instantiate(parser.parse_object({name: content[name] for name in names}))
+    except ArgumentError as error:
+        raise ValueError(f"Expected settings that can be used here, got {_in_one_line(error)}") from None
+    return kind(**{name: decoded[name] for name in names})
+
+
+def canonical(content: Any) -> Any:
+    """Return plain data, as a user may have written them, with every class by its one path."""
+    if isinstance(content, Mapping):
+        return {
+            name: _canonical_path(value) if name == "class_path" else canonical(value)
+            for name, value in content.items()
+        }
+    return [canonical(value) for value in content] if isinstance(content, list) else content
+
+
+def plain(value: Any) -> Any:
+    """Return a value as plain data, without defaults that it does not hold itself.
+
+    A class or function becomes its path, a `functools.partial` of one with named arguments, a frozen dataclass and
+    anything `Described` a ``class_path`` with ``init_args``.
+
+    Raises:
+        ValueError: in one line, if a file could not say how to make the value again.
+    """
+    if isinstance(value, Enum):
+        return value.name
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, type):
+        return {"class_path": path_of(value)}
+    if isfunction(value):
+        return path_of(value)
+    if isinstance(value, partial):
+        return _plain_partial(value)
+    if isinstance(value, Described):
+        return _plain_object(type(value), _arguments(value))
+    if is_dataclass(value):
+        return _plain_object(type(value), {part.name: getattr(value, part.name) for part in fields(value) if part.init})
+    raise ValueError(f"Expected settings that a file can hold (numbers, texts, paths), got a {type(value).__name__}")
+
+
+def path_of(named: Any) -> str:
+    """Return the shortest path by which a class or function can be imported, such as ``pate.data.CelebA``.
+
+    Raises:
+        ValueError: if there is none, as for what is defined within a function.
+    """
+    module, name = getattr(named, "__module__", None), getattr(named, "__qualname__", type(named).__name__)
+    words = str(module).split(".")
+    # the packages around a module often export what is in it
+    for number in range(1, len(words) + 1):
+        place = ".".join(words[:number])
+        try:
+            exported = getattr(import_module(place), name, None)
+        except ImportError:
+            break
+        if exported is named:
+            return f"{place}.{name}"
+    raise ValueError(
+        f"Expected a class or a function that can be imported by its name, or a functools.partial of one, got"
+        f" {name} of {module}"
+    )
+
+
+def _encoded(kinds: dict[str, Any], values: dict[str, Any], *, absolute_paths: bool = False) -> dict[str, Any]:
+    content = {}
+    for name, value in values.items():
+        try:
+            content[name] = plain(value)
+        except ValueError as error:
+            raise ValueError(f"{error} ({name})") from None
+    parser = _parser(kinds)
+    try:
+        parsed = parser.parse_object(content)
+    except ArgumentError as error:
+        raise ValueError(f"Expected settings that a configuration can hold, got {_in_one_line(error)}") from None
+    if absolute_paths:
+        _make_absolute(parsed)
+    dumped: dict[str, Any] = yaml.safe_load(parser.dump(parsed, skip_unset=False))
+    return {name: dumped[name] for name in values}
+
+
+def _parser(kinds: dict[str, Any]) -> ArgumentParser:
+    """Return a parser without defaults: jsonargparse would mix those of one class into another's arguments."""
+    parser = ArgumentParser(exit_on_error=False)
+    for name, kind in kinds.items():
+        parser.add_argument(f"--{name}", type=kind)
+    return parser
+
+
+def _make_absolute(parsed: Namespace) -> None:
+    for name, value in vars(parsed).items():
+        if isinstance(value, Namespace):
+            _make_absolute(value)
+        elif isinstance(value, Path):
+            parsed[name] = _absolute(value)
+        elif isinstance(value, list):
+            parsed[name] = [_absolute(item) if isinstance(item, Path) else item for item in value]
+
+
+def _absolute(path: Path) -> Path:
+    filled = os.path.expandvars(path)
+    unknown = "$" in filled  # whoever opens the data says so
+    return path if unknown or Path(filled).expanduser().is_absolute() else Path(filled).absolute()
+
+
+def _canonical_path(path: Any) -> Any:
+    module, _, name = str(path).rpartition(".")
+    try:
+        return path_of(getattr(import_module(module), name))
+    except (ImportError, AttributeError, ValueError):
+        return path  # whoever makes an object of it says so
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _plain_partial(value: partial[Any]) -> Any:
+    factory: Any = value.func
+    positional = value.args
+    if factory.__module__.startswith("jsonargparse."):
+        # what a configuration makes of a class path: a partial of a function of its own, whose last argument it is
+        factory, positional = positional[-1], ()
+    inner = plain(factory)
+    content = {"class_path": inner} if isinstance(inner, str) else inner
+    if positional:
+        raise ValueError(f"Expected arguments of {content['class_path']} by name, got {positional!r}")
+    return content | {"init_args": content.get("init_args", {}) | plain(value.keywords)}
+
+
+def _plain_object(cls: type, arguments: Mapping[str, Any]) -> Any:
+    path, settings = path_of(cls), {}
+    for name, value in arguments.items():
+        try:
+            settings[name] = plain(value)
+        except ValueError as error:
+            raise ValueError(f"{error} for {name} of {cls.__name__}") from None
+    return {"class_path": path, "init_args": settings}
+
+
+def _arguments(value: Described) -> dict[str, Any]:
+    """Return the arguments that an object was made with by name, those of ``**options`` among them."""
+    args, kwargs = value.__dict__["_made_with"]
+    bound = signature(type(value)).bind(*args, **kwargs)
+    arguments: dict[str, Any] = {}
+    for name, argument in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        if kind is Parameter.VAR_POSITIONAL:
+            raise ValueError(f"Expected arguments of {type(value).__name__} by name, got {argument!r}")
+        arguments |= argument if kind is Parameter.VAR_KEYWORD else {name: argument}
+    return arguments
