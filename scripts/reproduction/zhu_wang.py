@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr
 
 from pate.accounting import Event, NeighboringRelation
 from pate.accounting.calibration import COARSE_ORDERS, Target, calibrate_scale
-from pate.mechanisms import FixedTopKMechanism, GumbelPeeling, LimitedDomain, Listed, TopStable
+from pate.mechanisms import FixedTopKMechanism, GumbelPeeling, LimitedDomain, Listed, StableTopKMechanism, TopStable
 from pate.typing import BoolArray, FloatArray, IntArray
 
 PAPER = "Zhu & Wang (2022), Adaptive private-k-selection with adaptive k and application to multi-label PATE"
 RELATION = NeighboringRelation.ADD_REMOVE_TEACHER
-DELTA = 1e-6
 
 Choose = Callable[[IntArray, np.random.Generator], BoolArray]
 
@@ -29,101 +31,166 @@ class Contender:
 
     Attributes:
         name: as the paper has it.
-        choose: returns members ``[B, d]`` of the sets chosen from counts ``[B, d]``, at most k in a row.
+        choose: returns members ``[B, d]`` of the sets chosen from counts ``[B, d]``, at most k in a row; of
+            `ADAPTIVE`, which chooses k itself, any number.
     """
 
     name: str
     choose: Choose
 
 
-COLOURS = {
-    "exponential mechanism": "#e69900",
-    "limited domain": "#2299dd",
-    "Top Stable": "#663399",
-    "Top Stable, fallback": "#bb88ee",
-    "StableTopK": "#cc1111",
-    "StableTopK, fallback": "#117733",
-    "StableTopK, fallback, root noise": "#77bb55",
-}
+PEELING, DOMAIN, TOP_STABLE = "EM-CDP", "limited domain", "Top Stable"
+ADAPTIVE, FIXED = "StableTopK, adaptive k", "StableTopK, fixed k"
+COLOURS = {PEELING: "#e69900", DOMAIN: "#2299dd", TOP_STABLE: "#663399", ADAPTIVE: "#cc1111", FIXED: "#117733"}
 """Mechanisms, in the order of the legends."""
 
 
-def contenders(*, k: int, num_items: int, upper: int, epsilon: float) -> list[Contender]:
-    """Return all mechanisms at (epsilon, `DELTA`) for one release of k items.
+@dataclass(frozen=True, kw_only=True)
+class Contest:
+    """What all mechanisms are to meet.
 
     Args:
         k: size of the sets, below ``num_items``.
         num_items: the number of counts d.
         upper: a public number that no count exceeds.
-        epsilon: the guarantee.
+        epsilon: the guarantee of all releases together.
+        delta: its delta.
+        releases: how many releases it is for.
+        substitute: whether Top Stable, where no gap passes, peels k items with half of its epsilon.
     """
-    target = Target(epsilon=epsilon, delta=DELTA, num_queries=1, neighboring_relation=RELATION)
 
-    def scale_for(event_of: Callable[[float], Event]) -> float:
+    k: int
+    num_items: int
+    upper: int
+    epsilon: float
+    delta: float
+    releases: int = 1
+    substitute: bool = False
+
+    def contenders(self, names: Sequence[str] = tuple(COLOURS)) -> list[Contender]:
+        """Return mechanisms of `COLOURS` at the guarantee."""
+        made: dict[str, Callable[[], Choose]] = {
+            PEELING: self._peeling,
+            DOMAIN: lambda: self._listed(self._limited_domain()),
+            TOP_STABLE: lambda: self._listed(self._top_stable()),
+            ADAPTIVE: lambda: self._members(self._adaptive()),
+            FIXED: lambda: self._members(self._fixed()),
+        }
+        return [Contender(name, made[name]()) for name in names]
+
+    def _peeling(self) -> Choose:
+        peeling = GumbelPeeling(k=self.k, scale=self._scale(lambda s: GumbelPeeling(k=self.k, scale=s).event(RELATION)))
+
+        def peeled(counts: IntArray, generator: np.random.Generator) -> BoolArray:
+            items = peeling(counts, generator=generator)
+            return members_of(Listed(items, np.ones(items.shape, dtype=np.bool_)), self.num_items)
+
+        return peeled
+
+    def _scale(self, event_of: Callable[[float], Event], target: Target | None = None) -> float:
+        if target is None:
+            target = self._target(self.epsilon, self.delta, self.releases)
         return calibrate_scale(event_of, target, tolerance=_TOLERANCE, orders=COARSE_ORDERS)
 
-    def fixed(scale: float, *, fallback: bool = False, peel_by_root: bool = False) -> FixedTopKMechanism:
-        return FixedTopKMechanism(
-            num_teachers=upper,
-            num_labels=num_items,
-            scale_gap=scale,
-            sigma_test=scale,
-            scale_peel=scale,
-            delta_test=DELTA / 2,
-            shift=RELATION.count_window,
-            allow_empty=False,
-            k=k,
-            pull=scale,
-            fallback=fallback,
-            peel_by_root=peel_by_root,
-        )
+    def _target(self, epsilon: float, delta: float, releases: int) -> Target:
+        return Target(epsilon=epsilon, delta=delta, num_queries=releases, neighboring_relation=RELATION)
 
-    def limited(scale: float) -> LimitedDomain:
-        kbar = min(2 * k, num_items - 1)
-        return LimitedDomain(k=k, kbar=kbar, delta=DELTA / 2, relation=RELATION, scale=scale)
+    @property
+    def _alone(self) -> Target:
+        """What one release may cost by advanced composition, which the paper has for Top Stable and limited domain."""
+        if self.releases == 1:
+            return self._target(self.epsilon, self.delta, 1)
+        return self._target(advanced_share(self.epsilon, self.delta, self.releases), self.delta / 2 / self.releases, 1)
 
-    def top_stable(scale_peel: float, epsilon: float, *, fallback: bool) -> TopStable:
-        return TopStable(
-            k=k,
-            kbar=k,
-            delta=DELTA / 2,
-            relation=RELATION,
-            scale_threshold=1 / (_THRESHOLD * epsilon),
-            scale_gap=2 / (_GAPS * epsilon),
-            scale_peel=scale_peel,
-            fallback=fallback,
-        )
+    def _limited_domain(self) -> LimitedDomain:
+        target, kbar = self._alone, min(2 * self.k, self.num_items - 1)
 
-    peeling = GumbelPeeling(k=k, scale=scale_for(lambda s: GumbelPeeling(k=k, scale=s).event(RELATION)))
-    domain = limited(scale_for(lambda s: limited(s).event(RELATION)))
-    plain = top_stable(_UNUSED, epsilon, fallback=False)
-    # half of epsilon for the search, the rest for the peeling that takes its place
-    halved = top_stable(
-        scale_for(lambda s: top_stable(s, epsilon / 2, fallback=True).event(RELATION)), epsilon / 2, fallback=True
-    )
-    stable = scale_for(lambda s: fixed(s).event(RELATION))
-    by_root = scale_for(lambda s: fixed(s, peel_by_root=True).event(RELATION))
+        def limited(scale: float) -> LimitedDomain:
+            return LimitedDomain(k=self.k, kbar=kbar, delta=target.delta / 2, relation=RELATION, scale=scale)
 
-    def members(mechanism: FixedTopKMechanism) -> Choose:
-        return lambda counts, generator: mechanism(counts, generator=generator).members
+        return limited(self._scale(lambda scale: limited(scale).event(RELATION), target))
 
-    def listed(mechanism: LimitedDomain | TopStable) -> Choose:
-        return lambda counts, generator: members_of(mechanism(counts, generator=generator), num_items)
+    def _top_stable(self) -> TopStable:
+        target = self._alone
 
-    def peeled(counts: IntArray, generator: np.random.Generator) -> BoolArray:
-        items = peeling(counts, generator=generator)
-        return members_of(Listed(items, np.ones(items.shape, dtype=np.bool_)), num_items)
+        def top_stable(scale_peel: float) -> TopStable:
+            search = target.epsilon / 2 if self.substitute else target.epsilon
+            return TopStable(
+                k=self.k,
+                kbar=self.k,
+                delta=target.delta / 2,
+                relation=RELATION,
+                scale_threshold=1 / (_THRESHOLD * search),
+                scale_gap=2 / (_GAPS * search),
+                scale_peel=scale_peel,
+                fallback=self.substitute,
+            )
 
-    chosen = (
-        peeled,
-        listed(domain),
-        listed(plain),
-        listed(halved),
-        members(fixed(stable)),
-        members(fixed(stable, fallback=True)),
-        members(fixed(by_root, fallback=True, peel_by_root=True)),
-    )
-    return [Contender(name, choose) for name, choose in zip(COLOURS, chosen, strict=True)]
+        if not self.substitute:
+            return top_stable(_UNUSED)
+        return top_stable(self._scale(lambda scale: top_stable(scale).event(RELATION), target))
+
+    def _listed(self, mechanism: LimitedDomain | TopStable) -> Choose:
+        return lambda counts, generator: members_of(mechanism(counts, generator=generator), self.num_items)
+
+    @staticmethod
+    def _members(mechanism: StableTopKMechanism | FixedTopKMechanism) -> Choose:
+        return lambda counts, generator: mechanism(counts, generator=generator)[0]
+
+    @property
+    def _delta_test(self) -> tuple[float, Target]:
+        """What the published threshold fails with, and the target once the published half of delta is set aside."""
+        published = self.delta / 2 / self.releases
+        exact = float(ndtr(-math.sqrt(2 * math.log(1 / published))))
+        # a mechanism is charged for what its threshold fails with; the paper's is charged for more
+        left = self.delta - self.releases * (published - exact)
+        return exact, self._target(self.epsilon, left, self.releases)
+
+    def _adaptive(self) -> StableTopKMechanism:
+        """Return Algorithm 2: rho split in half between the choice of k and the test."""
+        delta_test, target = self._delta_test
+
+        def stable(scale: float) -> StableTopKMechanism:
+            return StableTopKMechanism(
+                num_teachers=self.upper,
+                num_labels=self.num_items,
+                scale_gap=scale,
+                sigma_test=scale,
+                delta_test=delta_test,
+                shift=RELATION.count_window,
+                allow_empty=False,
+            )
+
+        return stable(self._scale(lambda scale: stable(scale).event(RELATION), target))
+
+    def _fixed(self) -> FixedTopKMechanism:
+        """Return Algorithm 3: Algorithm 2 with half of rho, and peeling at ``2 sqrt(rho)`` in all with the other."""
+        delta_test, target = self._delta_test
+
+        def stable(scale: float) -> FixedTopKMechanism:
+            return FixedTopKMechanism(
+                num_teachers=self.upper,
+                num_labels=self.num_items,
+                scale_gap=math.sqrt(2) * scale,
+                sigma_test=math.sqrt(2) * scale,
+                scale_peel=math.sqrt(self.k) / 2 * scale,
+                delta_test=delta_test,
+                shift=RELATION.count_window,
+                allow_empty=False,
+                k=self.k,
+                pull=0.0,
+                fallback=True,
+                peel_by_root=True,
+            )
+
+        # the scale is 1 / sqrt(rho)
+        return stable(self._scale(lambda scale: stable(scale).event(RELATION), target))
+
+
+def advanced_share(epsilon: float, delta: float, releases: int) -> float:
+    """Return the epsilon of one release whose advanced composition has ``epsilon``, half of ``delta`` its slack."""
+    root = math.sqrt(2 * releases * math.log(2 / delta))
+    return float(brentq(lambda each: each * root + releases * each * math.expm1(each) - epsilon, 0.0, epsilon))
 
 
 def members_of(found: Listed, num_items: int) -> BoolArray:
@@ -135,10 +202,13 @@ def members_of(found: Listed, num_items: int) -> BoolArray:
 
 
 def recall_of(counts: IntArray, members: BoolArray, k: int) -> FloatArray:
-    """Return how many of the k largest counts ``[B, d]`` are among the members, over k; ties count as the largest."""
+    """Return how many of the k largest counts ``[B, d]`` are among the members, over k.
+
+    Ties count as the largest, k at most.
+    """
     least = -np.partition(-counts, k - 1, axis=1)[:, k - 1 : k]
-    found: FloatArray = ((counts >= least) & members).sum(axis=1) / k
-    return found
+    recall: FloatArray = np.minimum(((counts >= least) & members).sum(axis=1), k) / k
+    return recall
 
 
 def share_of(counts: IntArray, members: BoolArray, k: int) -> FloatArray:

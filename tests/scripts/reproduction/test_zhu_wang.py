@@ -1,16 +1,31 @@
 """Recall of sets of k items, and the figures of Zhu & Wang (2022)."""
 
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 from pate.mechanisms import Listed
 from pate.mechanisms.ranking import Rows
 from scripts.reproduction import Effort, Verdict, zhu_wang_figures
 from scripts.reproduction.__main__ import main
 from scripts.reproduction.findings import Row
-from scripts.reproduction.zhu_wang import COLOURS, contenders, members_of, quantiles, recall_of, share_of
+from scripts.reproduction.zhu_wang import (
+    ADAPTIVE,
+    COLOURS,
+    DOMAIN,
+    FIXED,
+    PEELING,
+    TOP_STABLE,
+    Contest,
+    advanced_share,
+    members_of,
+    quantiles,
+    recall_of,
+    share_of,
+)
 
 COUNTS = np.array([[9, 7, 7, 1], [0, 1, 2, 3]])
 
@@ -34,25 +49,53 @@ def test_bands_hold_four_fifths() -> None:
 def test_with_a_large_budget_all_find_the_best_and_with_a_small_one_some_nothing() -> None:
     counts = np.tile(np.array([0, 900, 800, 10, 5, 1000, 3]), (20, 1))
     generator = np.random.default_rng(0)
-    for contender in contenders(k=3, num_items=7, upper=1000, epsilon=20.0):
+    for contender in Contest(k=3, num_items=7, upper=1000, epsilon=20.0, delta=1e-6).contenders():
         assert recall_of(counts, contender.choose(counts, generator), 3).mean() > 0.95, contender.name
     sizes = {
-        each.name: each.choose(counts, generator).sum(axis=1)
-        for each in contenders(k=3, num_items=7, upper=1000, epsilon=1e-3)
+        contender.name: contender.choose(counts, generator).sum(axis=1)
+        for contender in Contest(
+            k=3, num_items=7, upper=1000, epsilon=0.05, delta=1e-6, releases=10, substitute=True
+        ).contenders()
     }
-    assert sizes["StableTopK"].max() == sizes["Top Stable"].max() == 0
-    always = ("exponential mechanism", "Top Stable, fallback", "StableTopK, fallback")
-    assert all((sizes[name] == 3).all() for name in always)
+    assert sizes[ADAPTIVE].max() == 0 and sizes[DOMAIN].max() < 3
+    assert all((sizes[name] == 3).all() for name in (PEELING, TOP_STABLE, FIXED))
+
+
+def test_budgets_are_split_as_published() -> None:
+    contest = Contest(k=16, num_items=100, upper=1000, epsilon=1.0, delta=1e-6, releases=4)
+    adaptive, fixed = contest._adaptive(), contest._fixed()
+    assert adaptive.scale_gap == adaptive.sigma_test
+    # rho of Algorithm 3: one half is Algorithm 2 of rho / 2, the other 16 rounds of Gumbel noise
+    rho = 2 / fixed.sigma_test**2
+    assert fixed.scale_gap == pytest.approx(math.sqrt(2 / rho)) and fixed.fallback
+    assert 16 / (8 * fixed.scale_peel**2) == pytest.approx(rho / 2)
+    # the threshold of the paper, of a failure of half of delta over four releases
+    assert ndtr(-math.sqrt(2 * math.log(8e6))) == adaptive.delta_test
+    # the published rho, by the conversion of zCDP, is no more than the tightest one allows
+    published = (math.sqrt(1 + math.log(2e6)) - math.sqrt(math.log(2e6))) ** 2 / 4
+    assert published < 1 / adaptive.sigma_test**2 < 2 * published
+
+
+def test_advanced_composition_by_hand() -> None:
+    share = advanced_share(0.1, 1e-6, 10)
+    assert share * math.sqrt(20 * math.log(2e6)) + 10 * share * math.expm1(share) == pytest.approx(0.1)
+
+
+def test_recall_on_the_published_bins_by_its_closed_form() -> None:
+    k, trials = 150, 10
+    adaptive = Contest(k=k, num_items=15_000, upper=1000, epsilon=0.15, delta=1e-6)._adaptive()
+    others = 14_998 * math.exp(-700 / adaptive.scale_gap)
+    passed = float(ndtr(699 / adaptive.sigma_test - math.sqrt(2 * math.log(2e6))))
+    expected = passed / (1 + others)
+    assert expected > 0.97
+    counts = np.tile(np.where(np.arange(15_000) < k, 700, 0), (trials, 1))
+    members = adaptive(counts, generator=np.random.default_rng(0))[0]
+    error = math.sqrt(expected * (1 - expected) / trials)
+    assert recall_of(counts, members, k).mean() == pytest.approx(expected, abs=4 * error)
 
 
 def rows_of(found: dict[str, list[float]]) -> list[Row]:
     return [{"mechanism": name, "mean": value} for name, values in found.items() for value in values]
-
-
-def test_claims_follow_from_recall() -> None:
-    values = {name: [0.4, 0.5] for name in COLOURS} | {"StableTopK": [0.1, 0.5], "StableTopK, fallback": [0.4, 0.5]}
-    assert zhu_wang_figures._worse_claim(rows_of(values)).verdict is Verdict.REPRODUCED
-    assert "without it 0.25, 1.00" in zhu_wang_figures._worse_claim(rows_of(values)).why
 
 
 @pytest.mark.parametrize(
@@ -66,10 +109,26 @@ def test_claims_follow_from_recall() -> None:
     ],
 )
 def test_what_is_level_is_not_ahead(mine: list[float], verdict: Verdict) -> None:
-    values = {name: [0.4, 0.4] for name in COLOURS} | {"StableTopK": mine, "StableTopK, fallback": mine}
-    assert zhu_wang_figures._best_claim(rows_of(values), "x").verdict is verdict
-    rows: list[Row] = [{"vector": "x", **row} for row in rows_of(values)]
-    assert zhu_wang_figures._cell_claim(rows, "x").verdict is verdict
+    rows = [dict(row, k=10) for row in rows_of({name: [0.4, 0.4] for name in COLOURS} | {ADAPTIVE: mine})]
+    assert zhu_wang_figures.bins_claim(rows).verdict is verdict
+
+
+def test_claims_of_four_intervals_follow_from_recall() -> None:
+    recalls = {name: [0.5] * 4 for name in COLOURS} | {PEELING: [0.9] * 4, DOMAIN: [0.1] * 4, FIXED: [0.8] * 4}
+    assert {claim.verdict for claim in zhu_wang_figures.covid_claims(rows_of(recalls))} == {Verdict.REPRODUCED}
+    other = zhu_wang_figures.covid_claims(rows_of(recalls | {DOMAIN: [0.95] * 4, FIXED: [0.3] * 4}))
+    assert [claim.verdict for claim in other] == [Verdict.REFUTED] + [Verdict.DIFFERENT] * 3
+
+
+def test_the_published_table_is_whole_and_says_what_its_sentence_says() -> None:
+    lines = zhu_wang_figures.published_recalls().splitlines()
+    assert len(lines) == 2 + 18 and sum(line.count(".") for line in lines[2:]) == 18 * 4
+    assert "| BrightKite | 10 | 0.4 | 0.77 | 0.47 | 0.91 |" in lines
+    assert "| Foursquare | 50 | 1.0 | 0.18 | 0.28 | 0.67 |" in lines
+    rows: list[Row] = [{"vector": "x", **row} for row in rows_of({name: [0.4, 0.4] for name in COLOURS})]
+    claim = zhu_wang_figures.table_claim(rows)
+    assert claim.verdict is Verdict.UNTESTABLE
+    assert "ahead in 12, level in 6 and behind in 0 of 18 cells" in claim.why
 
 
 def test_the_table_of_recalls() -> None:
@@ -77,7 +136,7 @@ def test_the_table_of_recalls() -> None:
         {"vector": "x", "k": k, "epsilon": 0.1, "mechanism": name, "mean": mean}
         for k, name, mean in ((10, "a", 1.0), (10, "b", 0.5), (50, "a", 0.25), (50, "b", 0.0))
     ]
-    assert zhu_wang_figures._recalls(rows).splitlines() == [
+    assert zhu_wang_figures.recalls_in_markdown(rows).splitlines() == [
         "| counts | k | epsilon | a | b |",
         "| --- | ---: | ---: | ---: | ---: |",
         "| x | 10 | 0.1 | 1.000 | 0.500 |",
@@ -102,14 +161,15 @@ def test_figures_of_small_counts(tmp_path: Path) -> None:
         dates=np.array([f"day {i}" for i in range(40)]),
     )
     found = zhu_wang_figures.covid(Effort(data=tmp_path))
-    assert len(found.rows) == 4 * len(COLOURS) and len(found.claims) == 2
+    assert len(found.rows) == 4 * 4 and len(found.claims) == 4
     bins = zhu_wang_figures.bins(Effort())
     assert {row["k"] for row in bins.rows} == {10, 50, 150, 500, 1500}
+    assert bins.claims[0].verdict is Verdict.REPRODUCED
 
 
 @pytest.mark.slow
 def test_the_table_takes_counts_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.save(tmp_path / "mine.npy", np.arange(60) ** 3)
     main(["zhu_wang_table", "--counts", str(tmp_path / "mine.npy"), "--output", str(tmp_path / "found")])
-    assert "abstract, on mine" in capsys.readouterr().out
+    assert "mine ahead in" in capsys.readouterr().out
     assert "\nmine,50,0.8," in (tmp_path / "found" / "zhu_wang_table.csv").read_text()
