@@ -12,9 +12,12 @@ from pathlib import Path
 from zipfile import BadZipFile
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pate.typing import FloatArray, IntArray
+from pate.typing import FloatArray
 from pate.validation import expect, expect_count, expect_distinct, expect_known, expect_positive
+
+CountArray = NDArray[np.integer]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +34,7 @@ class Histogram:
     """
 
     items: tuple[str, ...]
-    scores: IntArray | FloatArray
+    scores: CountArray | FloatArray
     sensitivity: float
     bound: str
     public: bool = True
@@ -56,7 +59,7 @@ def read_counts(path: Path, *, sensitivity: float = 1.0) -> Histogram:
     if path.suffix == ".csv":
         rows = list(_rows(path, "item", "count"))
         items = tuple(item for item, _ in rows)
-        scores = np.array([_number(text, path) for _, text in rows])
+        scores = _array([_number(text, path) for _, text in rows], sensitivity)
     else:
         expect(path.suffix in (".npy", ".npz"), "counts in a .csv, .npy or .npz", path=str(path))
         expect(path.is_file(), "a file of counts", path=str(path))
@@ -128,11 +131,11 @@ def read_pairs(
     place = {name: i for i, name in enumerate(names)}
     scores = np.zeros(len(names), dtype=np.int64)
     for counter in chosen.values():
-        times = {place[name]: each for name, each in counter.items()}
+        times = {place[name]: min(each, max_each) for name, each in counter.items()}
         kept = np.array(sorted(times))
         if max_items is not None and kept.size > max_items:
             kept = generator.choice(kept, size=max_items, replace=False, shuffle=False)
-        scores[kept] += np.minimum([times[each] for each in kept.tolist()], max_each)
+        scores[kept] += [times[each] for each in kept.tolist()]
     if items is None:
         names = tuple(name for name, score in zip(names, scores.tolist(), strict=True) if score)
         scores = scores[scores > 0]
@@ -223,10 +226,31 @@ def _rows(path: Path, first: str, second: str) -> Iterator[tuple[str, str]]:
         raise ValueError(f"Expected a .csv in UTF-8 whose quotes are closed, got another in {path}") from None
 
 
-def _number(text: str, path: Path) -> float:
+def _number(text: str, path: Path) -> int | float:
+    """Return a number as it is written, a whole one to the last digit."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     expect(math.isfinite(number), f"finite numbers in the column count of {path}", count="another")
-    return number
+    return int(number) if number.is_integer() else number
+
+
+def _array(numbers: list[int | float], sensitivity: float) -> CountArray | FloatArray:
+    """Return numbers, int64 or uint64 if all are whole, else float64; how they are PRIVATE, and no message repeats it.
+
+    Raises ``ValueError`` on whole numbers beyond 64 bits, or others so large that a float does not tell neighbors
+    apart: rounding moves them by 2^-21 of the sensitivity at most.
+    """
+    low, high = min(numbers, default=0), max(numbers, default=0)
+    if all(isinstance(number, int) for number in numbers):
+        signed = low >= -(2**63) and high < 2**63
+        expect(signed or 0 <= low <= high < 2**64, "whole counts of 64 bits", count="larger ones")
+        return np.array(numbers, dtype=np.int64 if signed else np.uint64)
+    most = 2**32 * abs(sensitivity)
+    expect(not max(high, -low) > most, f"counts of at most {most:g} unless all are whole", count="larger ones")
+    return np.array(numbers, dtype=np.float64)

@@ -90,6 +90,33 @@ def test_counts_are_read_from_every_kind_of_file(tmp_path: Path) -> None:
     assert found.scores.tolist() == [0.25, 0.5] and found.sensitivity == 0.02
 
 
+def test_whole_counts_keep_their_last_digit(tmp_path: Path) -> None:
+    path = tmp_path / "counts.csv"
+    for large, dtype in ((2**53 + 1, np.int64), (2**63 - 1, np.int64), (2**64 - 1, np.uint64)):
+        path.write_text(f"item,count\nx,{large}\ny,{large - 1}\nz,3.0\n")
+        scores = read_counts(path).scores
+        assert scores.tolist() == [large, large - 1, 3] and scores.dtype == dtype
+    path.write_text("item,count\nx,2.5\ny,-3\n")
+    assert read_counts(path).scores.tolist() == [2.5, -3.0]
+
+
+@pytest.mark.parametrize(
+    ("large", "message"),
+    [
+        (2**64, "whole counts of 64 bits"),
+        ("1e300", "whole counts of 64 bits"),
+        (f"{2**53 + 1}\ny,0.5", "counts of at most 4.29497e+09 unless all are whole"),
+        ("-4294967296.5", "counts of at most 4.29497e+09 unless all are whole"),
+    ],
+)
+def test_counts_that_would_be_rounded_are_refused_and_not_repeated(large: object, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "counts.csv"
+    path.write_text(f"item,count\nx,{large}\n")
+    with pytest.raises(ValueError) as caught:
+        read_counts(path)
+    assert str(caught.value) == f"Expected {message}, got count='larger ones'"
+
+
 def test_items_are_lines(tmp_path: Path) -> None:
     (tmp_path / "items.txt").write_text("a\n b \n\nc")
     assert read_items(tmp_path / "items.txt") == ("a", "b", "c")

@@ -13,8 +13,8 @@ from pate.accounting.events import Event, PureDPEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.base import ScoreMechanism, TopKMechanism
 from pate.mechanisms.noise import draw
-from pate.mechanisms.peeling import largest_in_order
-from pate.mechanisms.ranking import Rows, as_rows
+from pate.mechanisms.peeling import one_shot
+from pate.mechanisms.ranking import Rows, as_rows, with_noise
 from pate.typing import FloatArray, IntArray
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 
@@ -33,7 +33,7 @@ class OneShotLaplace(TopKMechanism):
     """
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
-        return largest_in_order(rows, self.k, self.scale, "laplace", generator)
+        return one_shot(rows, self.k, self.scale, "laplace", generator)
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe one pure guarantee for the whole list."""
@@ -89,7 +89,7 @@ class LaplaceCounts(ScoreMechanism[FloatArray]):
         """
         rows, single = as_rows(scores)
         expect(rows.shape[1] == self.num_items, f"{self.num_items} scores", num_items=rows.shape[1])
-        noisy: FloatArray = rows.astype(np.float64) + self.scale * draw("laplace", generator, rows.shape)
+        noisy = with_noise(rows, self.scale * draw("laplace", generator, rows.shape))
         return noisy[0] if single else noisy
 
     def event(self, relation: NeighboringRelation) -> Event:
@@ -126,7 +126,7 @@ class GammaCounts(ScoreMechanism[FloatArray]):
         """
         rows, single = as_rows(scores)
         radius = generator.standard_gamma(rows.shape[1] + 1, size=(len(rows), 1))
-        noisy: FloatArray = rows.astype(np.float64) + self.scale * radius * generator.uniform(-1.0, 1.0, rows.shape)
+        noisy = with_noise(rows, self.scale * radius * generator.uniform(-1.0, 1.0, rows.shape))
         return noisy[0] if single else noisy
 
     def event(self, relation: NeighboringRelation) -> Event:

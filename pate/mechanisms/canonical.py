@@ -28,7 +28,7 @@ from pate.mechanisms.base import TopKMechanism, choice_event
 from pate.mechanisms.canonical_law import ClassProbabilities, log_counts, log_factorials
 from pate.mechanisms.noise import expect_noise
 from pate.mechanisms.permute_flip import first_head, first_heads
-from pate.mechanisms.ranking import ROWS, Rows, as_rows, expect_within, rank
+from pate.mechanisms.ranking import REACH, ROWS, Rows, as_rows, distances, expect_within, rank
 from pate.typing import FloatArray, IntArray
 from pate.validation import expect
 
@@ -87,7 +87,7 @@ class CanonicalMechanism(TopKMechanism):
         chosen = np.empty((len(rows), self.k), dtype=np.int64)
         table = _subset_table(rows.shape[1], self.k) if len(rows) > 1 else None
         for start in range(0, len(rows), ROWS):
-            order, below = rank(rows[start : start + ROWS])
+            order, below = self._ranked(rows[start : start + ROWS])
             if table is None:
                 ranks = np.stack([self._draw_row(row, generator) for row in below])
                 chosen[start : start + ROWS] = np.take_along_axis(order, ranks, axis=1)
@@ -110,8 +110,16 @@ class CanonicalMechanism(TopKMechanism):
         expect(single, "one row of scores of shape [d]", shape=rows.shape)
         expect_within(rows.shape[1], spare=self.spare, k=self.k)
         expect(self.noise == "gumbel", "Gumbel noise", noise=self.noise)
-        below = rank(rows).deficits
+        below = self._ranked(rows)[1]
         return ClassProbabilities(self._head_terms(below)[0], self._tail_terms(below)[0])
+
+    def _ranked(self, rows: Rows) -> tuple[IntArray, FloatArray]:
+        """Return the items of each rank, and how far below the k-th largest score theirs are, both ``[B, d]``.
+
+        Scores enter by their distances from those of ranks k and k + 1 alone.
+        """
+        order, scores = rank(rows)
+        return order, distances(scores, scores[:, self.k - 1 : self.k], reach=REACH * self.scale)
 
     def _tail_terms(self, below: FloatArray) -> FloatArray:
         """Return the log weights ``[.., d - k]`` that tails k + 1..d add to a class, relative to the top-k."""
@@ -265,9 +273,7 @@ class CanonicalMechanism(TopKMechanism):
 
 
 def _weighted(differences: FloatArray, scale: float, weight: float) -> FloatArray:
-    # kept finite, because a weight of 0 must make 0 of any difference
-    with np.errstate(over="ignore"):
-        return np.maximum(differences / scale, -1e300) * weight
+    return differences / scale * weight
 
 
 @lru_cache(maxsize=16)

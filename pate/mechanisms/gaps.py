@@ -14,7 +14,7 @@ from pate.accounting.events import Event, GaussianNoisyMaxEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.base import ScoreMechanism, choice_event
 from pate.mechanisms.noise import draw, expect_noise
-from pate.mechanisms.ranking import Rows, as_rows, expect_within, sort_ascending
+from pate.mechanisms.ranking import REACH, Rows, as_rows, below_rank, expect_within, sort_ascending
 from pate.typing import FloatArray, IntArray
 from pate.validation import expect, expect_count, expect_positive
 
@@ -98,8 +98,11 @@ class GapChoice(ScoreMechanism[IntArray]):
             expect(values.shape == (num_gaps,), f"a regularizer of {num_gaps} numbers", shape=values.shape)
             kept = tuple(values.tolist())
             expect((values < np.inf).all(), "a regularizer below infinity", regularizer=kept)
-            allowed = (values[self._candidates] > -np.inf).any()
-            expect(allowed, "a regularizer that allows some k", regularizer=kept)
+            allowed = values[self._candidates][values[self._candidates] > -np.inf]
+            expect(allowed.size, "a regularizer that allows some k", regularizer=kept)
+            # wider apart, and noise would be rounded where a gap makes up for it
+            spread, widest = float(np.ptp(allowed)), REACH * self.scale
+            expect(spread <= widest, f"a regularizer whose numbers lie within {widest:g} (2^32 scales)", spread=spread)
             object.__setattr__(self, "regularizer", kept)
 
     @property
@@ -118,9 +121,12 @@ class GapChoice(ScoreMechanism[IntArray]):
         size = (len(rows), self.num_candidates)
         noisy = generator.standard_normal(size) if self.noise == "gaussian" else draw(self.noise, generator, size)
         noisy *= self.scale
-        noisy += rows[:, self._candidates].astype(np.float64, copy=False)
+        reach = REACH * self.scale
         if self.regularizer is not None:
-            noisy += np.array(self.regularizer[self._candidates])
+            preferred = np.array(self.regularizer[self._candidates])
+            noisy += preferred - preferred.max()
+            reach *= 2  # the farthest that a regulariser can make up for, and as far again
+        noisy -= below_rank(rows[:, self._candidates], 1, reach=reach)
         chosen: IntArray = np.argmax(noisy, axis=1) + self._candidates.start
         return chosen[0] if single else chosen
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -21,14 +22,14 @@ from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.base import TopKMechanism, choice_event
 from pate.mechanisms.noise import expect_noise
 from pate.mechanisms.permute_flip import first_head, first_heads
-from pate.mechanisms.ranking import Rows, rank
+from pate.mechanisms.ranking import REACH, Rows, are_near, distances, rank
 from pate.typing import FloatArray, IntArray
 from pate.validation import expect_count
 
 JointNoise = Literal["gumbel", "exponential"]
 
 _BLOCKS = 13  # blocks of the first envelope
-_LEVEL_BLOCKS = 32  # blocks of the losses of a batch: more take longer to bound, fewer reject more candidates
+_LEVEL_BLOCKS = 32  # blocks of the losses of a batch at first: more take longer to bound, fewer reject more candidates
 _PARTS = 8  # into which a block is split
 _REJECTED = 0.9  # share of candidates that may be rejected: one costs as much as a bound at one more loss
 _TABLE = 1 << 16  # largest number of losses times k that is tabulated for every row of a batch of counts
@@ -62,11 +63,12 @@ class JointMechanism(TopKMechanism):
         chosen = np.empty((len(rows), self.k), dtype=np.int64)
         step = _rows_at_once(rows, self.k)
         for start in range(0, len(rows), max(step, 1)):
-            order, below = rank(rows[start : start + max(step, 1)])
+            order, scores = rank(rows[start : start + max(step, 1)])
             if step > 1:
-                ranks = _draw_batch(below.astype(np.int64), self.k, self.scale, self.noise, generator)
+                below = distances(scores, scores[:, :1]).astype(np.int64)
+                ranks = _draw_batch(below, self.k, self.scale, self.noise, generator)
             else:
-                ranks = np.array([_draw_row(row, self.k, self.scale, self.noise, generator) for row in below])
+                ranks = np.array([_draw_row(row, self.k, self.scale, self.noise, generator) for row in scores])
             chosen[start : start + len(order)] = np.take_along_axis(order, ranks, axis=1)
         return chosen
 
@@ -94,27 +96,62 @@ def _rows_at_once(rows: Rows, k: int) -> int:
     return max(2, _CHUNK // max(spread + 1, rows.shape[1])) if (spread + 1) * k <= _TABLE else 1
 
 
-def _reach(below: FloatArray, k: int, losses: FloatArray) -> IntArray:
-    """Return ``n_i(v)`` for every v in ``losses``, ``[V, k]``: the number of items that may take place i."""
-    return np.searchsorted(below, below[:k] + losses[:, None], side="right")
+@dataclass(frozen=True, eq=False)
+class _Losses:
+    """What the items of one row lose in each of k places, given its descending scores ``[d]``.
+
+    No loss is larger than `REACH` scales: a clip of the losses, which moves none of them farther than it was moved.
+    """
+
+    scores: Rows
+    k: int
+    scale: float
+
+    @cached_property
+    def furthest(self) -> float:
+        """The largest loss."""
+        return float(distances(self.scores[-1:], self.scores[:1], reach=REACH * self.scale)[0])
+
+    @cached_property
+    def _below(self) -> FloatArray | None:
+        """Distances from the largest score, unless they would be rounded by more than matters."""
+        return distances(self.scores, self.scores[:1]) if are_near(self.scores, self.scale) else None
+
+    def reach(self, limits: FloatArray) -> IntArray:
+        """Return ``n_i(v)`` for every v in ``limits``, ``[V, k]``: the number of items that may take place i."""
+        if self._below is not None:
+            return np.searchsorted(self._below, self._below[: self.k] + limits[:, None], side="right")
+        # by bisection, so that each difference is exact before it is rounded: i + 1 items at least lose nothing
+        num_items = self.scores.size
+        low = np.tile(np.arange(1, self.k + 1), (limits.size, 1))
+        high = np.full_like(low, num_items)
+        while (low < high).any():
+            middle = (low + high) // 2
+            held = self.of(np.minimum(middle, num_items - 1)) <= limits[:, None]
+            low, high = np.where(held & (low < high), middle + 1, low), np.where(held, high, middle)
+        return np.where(limits[:, None] >= self.furthest, num_items, low)
+
+    def log_sequences(self, limits: FloatArray) -> FloatArray:
+        """Return the logarithm of how many sequences lose at most v, for every v in ``limits`` ``[V]``."""
+        log_sequences: FloatArray = np.log(self.reach(limits) - np.arange(self.k)).sum(axis=1)
+        return log_sequences
+
+    def of(self, ranks: IntArray) -> FloatArray:
+        """Return what items of ``ranks`` ``[.., k]`` lose in the k places, below 0 where they are too good for them."""
+        return distances(self.scores[ranks], self.scores[: self.k], reach=REACH * self.scale)
 
 
-def _log_sequences(below: FloatArray, k: int, losses: FloatArray) -> FloatArray:
-    log_sequences: FloatArray = np.log(_reach(below, k, losses) - np.arange(k)).sum(axis=1)
-    return log_sequences
-
-
-def _draw_row(below: FloatArray, k: int, scale: float, noise: JointNoise, generator: np.random.Generator) -> list[int]:
-    """Draw one sequence as ranks from 0, ``[k]``.
+def _draw_row(scores: Rows, k: int, scale: float, noise: JointNoise, generator: np.random.Generator) -> list[int]:
+    """Draw one sequence as ranks from 0, ``[k]``, given descending scores ``[d]``.
 
     ``N`` is a step function that grows, so on a block of losses its value at the right end bounds it. Blocks
     are split until one in ten of the candidates from this envelope passes, or until splitting no longer helps.
     """
-    furthest = float(below[-1])
-    if furthest == 0:
-        return _sequence(_reach(below, k, np.zeros(1))[0], generator)
-    edges = np.concatenate(([0.0], furthest * 0.5 ** np.arange(_BLOCKS)[::-1]))
-    counts = _log_sequences(below, k, edges)
+    losses = _Losses(scores, k, scale)
+    if losses.furthest == 0:
+        return _sequence(losses.reach(np.zeros(1))[0], generator)
+    edges = np.concatenate(([0.0], losses.furthest * 0.5 ** np.arange(_BLOCKS)[::-1]))
+    counts = losses.log_sequences(edges)
     for _ in range(40):
         # mass of exp(-v/s) on each block, the last one without end
         with np.errstate(divide="ignore", over="ignore"):
@@ -136,7 +173,7 @@ def _draw_row(below: FloatArray, k: int, scale: float, noise: JointNoise, genera
         if not middle.size:
             break
         order = np.argsort(np.concatenate((edges, middle)))
-        counts = np.concatenate((counts, _log_sequences(below, k, middle)))[order]
+        counts = np.concatenate((counts, losses.log_sequences(middle)))[order]
         edges = np.concatenate((edges, middle))[order]
     cumulative = np.cumsum(masses)
 
@@ -145,19 +182,19 @@ def _draw_row(below: FloatArray, k: int, scale: float, noise: JointNoise, genera
         block = min(block, cumulative.size - 1)
         left = float(edges[block])
         if block == edges.size - 1:
-            reach, bound = _reach(below, k, edges[-1:])[0], 0.0
+            reach, bound = losses.reach(edges[-1:])[0], 0.0
         else:
             width = float(edges[block + 1]) - left
             step = -scale * math.log1p(generator.random() * math.expm1(-width / scale))
             loss = min(left + step, float(edges[block + 1]))
-            reach = _reach(below, k, np.array([loss]))[0]
+            reach = losses.reach(np.array([loss]))[0]
             bound = float(counts[block + 1]) - float(np.log(reach - np.arange(k)).sum())
         if generator.standard_exponential() < bound - 1e-12:
             return None
         ranks = _sequence(reach, generator)
         if noise == "gumbel":
             return ranks, 1.0
-        worst = max(float((below[ranks] - below[:k]).max()), 0.0)
+        worst = max(float(losses.of(np.array(ranks)).max()), 0.0)
         return ranks, math.exp(-worst / scale)
 
     if noise == "exponential":
@@ -226,8 +263,6 @@ def _draw_levels(below: IntArray, reach: IntArray, k: int, scale: float, generat
     accepted in proportion to the number that they really have.
     """
     num_rows, width = reach.shape
-    edges = np.unique(np.linspace(0, width, min(width, _LEVEL_BLOCKS) + 1).astype(np.int64))
-    starts, ends = edges[:-1], edges[1:] - 1
     first = np.arange(num_rows)[:, None] * width
     logs = np.log(np.maximum(np.arange(below.shape[1] + 1), 1))
 
@@ -239,13 +274,25 @@ def _draw_levels(below: IntArray, reach: IntArray, k: int, scale: float, generat
             total += logs.take(reach.take(at) - i)
         return total
 
-    # the mass of a block's levels: that of exponential noise between its edges, or beyond the last one
-    log_mass = -starts / scale
-    log_mass[:-1] += np.log(-np.expm1(-np.diff(starts) / scale))
-    bounds = log_sequences(np.arange(num_rows), ends[None])
-    weights = bounds + log_mass
-    weights -= weights.max(axis=1, keepdims=True)
-    cumulative = np.cumsum(np.exp(weights), axis=1)
+    every = np.arange(num_rows)
+    num_blocks = min(width, _LEVEL_BLOCKS)
+    while True:
+        edges = np.unique(np.linspace(0, width, num_blocks + 1).astype(np.int64))
+        starts, ends = edges[:-1], edges[1:] - 1
+        # the mass of a block's levels: that of exponential noise between its edges, or beyond the last one
+        log_mass = -starts / scale
+        log_mass[:-1] += np.log(-np.expm1(-np.diff(starts) / scale))
+        bounds = log_sequences(every, ends[None])
+        weights = bounds + log_mass
+        weights -= weights.max(axis=1, keepdims=True)
+        cumulative = np.cumsum(np.exp(weights), axis=1)
+        if num_blocks == width:
+            break
+        # no level of a block has fewer sequences than its first
+        kept = np.exp(weights + log_sequences(every, starts[None]) - bounds).sum(axis=1)
+        if (kept >= (1 - _REJECTED) * cumulative[:, -1]).all():
+            break
+        num_blocks = min(width, _PARTS * num_blocks)
     chosen = np.zeros(num_rows, dtype=np.int64)
     rows = np.arange(num_rows)
     while rows.size:

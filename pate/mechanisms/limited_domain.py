@@ -14,7 +14,7 @@ from pate.accounting.events import ComposedEvent, Event, FailureEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.base import ScoreMechanism, choice_event
 from pate.mechanisms.noise import gumbel
-from pate.mechanisms.ranking import ROWS, Ranked, as_rows, expect_within, k_smallest, rank
+from pate.mechanisms.ranking import REACH, ROWS, Ranked, as_rows, distances, expect_within, largest_in_order, rank
 from pate.typing import BoolArray, IntArray
 from pate.validation import expect, expect_count, expect_open_unit
 
@@ -169,12 +169,15 @@ class LimitedDomain(DomainMechanism):
         return existing[items[(items >= 0) & (items < existing.size)]]
 
     def _listed(self, ranked: Ranked, generator: np.random.Generator) -> Listed:
-        below = ranked.deficits[:, : self.kbar + 1].copy()
+        order, scores = ranked
+        noise = self.scale * gumbel(generator, (len(scores), self.kbar + 1))
+        ranks = largest_in_order(scores[:, : self.kbar], noise[:, : self.kbar], self.k, self.scale)
+        # the list is cut near its end, if anywhere: from there distances are told from the threshold's
+        below = distances(scores[:, : self.kbar + 1], scores[:, self.k - 1 : self.k], reach=REACH * self.scale)
         below[:, self.kbar] -= self.window(self.relation) + self.scale * math.log(self.kbar / self.delta)
-        noisy = below - self.scale * gumbel(generator, below.shape)
-        ranks = k_smallest(noisy[:, : self.kbar], self.k)
-        before = np.take_along_axis(noisy, ranks, axis=1) < noisy[:, self.kbar :]
-        return Listed(np.where(before, np.take_along_axis(ranked.order, ranks, axis=1), -1), before)
+        lost = below - noise
+        before = np.take_along_axis(lost, ranks, axis=1) < lost[:, self.kbar :]
+        return Listed(np.where(before, np.take_along_axis(order, ranks, axis=1), -1), before)
 
     def _parts(self, relation: NeighboringRelation) -> tuple[Event, ...]:
         return (choice_event(relation, eta=self.window(relation) / self.scale, noise="gumbel", count=self.k),)

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from pate.accounting.events import Event, PureDPEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.base import ScoreMechanism, TopKMechanism, choice_event
-from pate.mechanisms.noise import Noise, expect_noise
-from pate.mechanisms.ranking import ROWS, Rows, noisy_deficits
+from pate.mechanisms.noise import Noise, draw, expect_noise
+from pate.mechanisms.ranking import REACH, ROWS, Rows, below_rank
 from pate.typing import IntArray
 from pate.validation import expect_count, expect_positive
 
@@ -47,11 +47,14 @@ class NoisyTopK(TopKMechanism):
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
         chosen = np.empty((len(rows), self.k), dtype=np.int64)
         for start in range(0, len(rows), ROWS):
-            noisy = noisy_deficits(rows[start : start + ROWS], self.noise, self.scale, generator)
+            part = rows[start : start + ROWS]
+            lost = draw(self.noise, generator, part.shape)
+            lost *= -self.scale
+            lost += below_rank(part, self.k, reach=REACH * self.scale)
             if self.k == 1:
-                chosen[start : start + ROWS, 0] = np.argmin(noisy, axis=1)
+                chosen[start : start + ROWS, 0] = np.argmin(lost, axis=1)
             else:
-                chosen[start : start + ROWS] = np.argpartition(noisy, self.k - 1, axis=1)[:, : self.k]
+                chosen[start : start + ROWS] = np.argpartition(lost, self.k - 1, axis=1)[:, : self.k]
         chosen.sort(axis=1)
         return chosen
 

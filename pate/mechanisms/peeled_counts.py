@@ -13,7 +13,7 @@ from pate.accounting.events import ComposedEvent, Event, GaussianEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.base import ScoreMechanism
 from pate.mechanisms.peeling import GumbelPeeling
-from pate.mechanisms.ranking import as_rows
+from pate.mechanisms.ranking import as_rows, with_noise
 from pate.typing import FloatArray, IntArray
 from pate.validation import expect, expect_count, expect_positive
 
@@ -71,8 +71,8 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
         """
         rows, single = as_rows(scores)
         items = self.choice(rows, generator=generator)
-        noisy = np.take_along_axis(rows, items, axis=1).astype(np.float64)
-        noisy += self.sigma * generator.standard_normal(noisy.shape)
+        noise = self.sigma * generator.standard_normal(items.shape)
+        noisy = with_noise(np.take_along_axis(rows, items, axis=1), noise)
         # the last bits of a sum of floats would tell its terms apart: no grid finer than sigma / 2^20
         grid = 2.0 ** math.ceil(math.log2(self.sigma) - 20)
         noisy = np.rint(noisy / grid) * grid

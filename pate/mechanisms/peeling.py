@@ -11,12 +11,12 @@ import numpy as np
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.base import TopKMechanism, choice_event
-from pate.mechanisms.noise import Noise
+from pate.mechanisms.noise import Noise, draw
 from pate.mechanisms.permute_flip import first_head
-from pate.mechanisms.ranking import ROWS, Rows, deficits, k_smallest, noisy_deficits, rank
-from pate.typing import BoolArray, FloatArray, IntArray
+from pate.mechanisms.ranking import REACH, ROWS, Rows, are_near, below_rank, distances, largest_in_order, rank
+from pate.typing import BoolArray, IntArray
 
-_REACH = 30.0  # items further than this many scales below the best share one envelope
+_TABLE = 30.0  # items further than this many scales below the best share one envelope
 _MANY_ROWS, _FEW_ITEMS = 4, 1024  # at least so many rows of fewer items than this are peeled together, round by round
 
 
@@ -35,7 +35,7 @@ class GumbelPeeling(TopKMechanism):
     """
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
-        return largest_in_order(rows, self.k, self.scale, "gumbel", generator)
+        return one_shot(rows, self.k, self.scale, "gumbel", generator)
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe k bounded-range choices."""
@@ -55,12 +55,12 @@ class PermuteAndFlipPeeling(TopKMechanism):
     """
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
-        if len(rows) >= _MANY_ROWS and rows.shape[1] < _FEW_ITEMS:
+        if len(rows) >= _MANY_ROWS and rows.shape[1] < _FEW_ITEMS and are_near(rows, self.scale):
             return _peel_batch(rows, self.k, self.scale, generator)
         chosen = np.empty((len(rows), self.k), dtype=np.int64)
         for row in range(len(rows)):
-            order, below = rank(rows[row : row + 1])
-            chosen[row] = order[0, _peel_row(below[0], self.k, self.scale, generator)]
+            order, scores = rank(rows[row : row + 1])
+            chosen[row] = order[0, _peel_row(scores[0], self.k, self.scale, generator)]
         return chosen
 
     def event(self, relation: NeighboringRelation) -> Event:
@@ -68,44 +68,42 @@ class PermuteAndFlipPeeling(TopKMechanism):
         return choice_event(relation, eta=self.window(relation) / self.scale, noise="exponential", count=self.k)
 
 
-def largest_in_order(rows: Rows, k: int, scale: float, noise: Noise, generator: np.random.Generator) -> IntArray:
+def one_shot(rows: Rows, k: int, scale: float, noise: Noise, generator: np.random.Generator) -> IntArray:
     """Return the indices ``[B, k]`` of the k largest scores of ``rows`` ``[B, d]`` with noise drawn once, in order."""
     chosen = np.empty((len(rows), k), dtype=np.int64)
     for start in range(0, len(rows), ROWS):
-        noisy = noisy_deficits(rows[start : start + ROWS], noise, scale, generator)
-        chosen[start : start + ROWS] = k_smallest(noisy, k)
+        part = rows[start : start + ROWS]
+        chosen[start : start + ROWS] = largest_in_order(part, scale * draw(noise, generator, part.shape), k, scale)
     return chosen
 
 
 def _peel_batch(rows: Rows, k: int, scale: float, generator: np.random.Generator) -> IntArray:
     chosen = np.empty((len(rows), k), dtype=np.int64)
     for start in range(0, len(rows), ROWS):
-        left = deficits(rows[start : start + ROWS])
+        left = below_rank(rows[start : start + ROWS], 1)
         each = np.arange(len(left))
         for turn in range(k):
-            # distances below the best that is left, not below the best of all: huge spreads must not drown the noise
-            noisy = left - left.min(axis=1, keepdims=True)
-            noisy -= scale * generator.standard_exponential(left.shape)
+            noisy = left - scale * generator.standard_exponential(left.shape)
             best = np.argmin(noisy, axis=1)
             chosen[start : start + ROWS, turn] = best
             left[each, best] = np.inf
     return chosen
 
 
-def _peel_row(below: FloatArray, k: int, scale: float, generator: np.random.Generator) -> list[int]:
-    """Peel ranks from ascending deficits ``[d]`` by a table of candidates, rebuilt when too many are taken."""
-    taken = np.zeros(below.size, dtype=np.bool_)
+def _peel_row(scores: Rows, k: int, scale: float, generator: np.random.Generator) -> list[int]:
+    """Peel ranks from descending scores ``[d]`` by a table of candidates, rebuilt when too many are taken."""
+    taken = np.zeros(scores.size, dtype=np.bool_)
     chosen: list[int] = []
     best = 0  # the first rank that is left
     while len(chosen) < k:
-        table = _Candidates(below, taken, best, scale, generator)
+        table = _Candidates(scores, taken, best, scale, generator)
         gone = 0.0
         while len(chosen) < k and gone <= table.total / 2 and table.reaches(best):
             item = first_head(table.relative_to(best), table.propose, generator)
             chosen.append(item)
             taken[item] = True
             gone += table.mass(item)
-            while best < below.size and taken[best]:
+            while best < scores.size and taken[best]:
                 best += 1
     return chosen
 
@@ -113,30 +111,29 @@ def _peel_row(below: FloatArray, k: int, scale: float, generator: np.random.Gene
 class _Candidates:
     """Draws ranks in proportion to ``exp(-deficit / scale)``, rejecting those taken since the table was built.
 
-    Masses are in units of the mass that the best rank had when the table was built. Items too far below it to be worth
-    a place in the table share one envelope.
+    Masses are in units of the mass that the best rank had when the table was built, from which all distances are taken.
+    Items too far below it to be worth a place in the table share one envelope.
     """
 
-    def __init__(
-        self, below: FloatArray, taken: BoolArray, best: int, scale: float, generator: np.random.Generator
-    ) -> None:
-        self._below, self._taken, self._scale, self._generator = below, taken, scale, generator
-        self._base = float(below[best])
-        self._end = max(best + 1, int(np.searchsorted(below, self._base + _REACH * scale, side="right")))
+    def __init__(self, scores: Rows, taken: BoolArray, best: int, scale: float, generator: np.random.Generator) -> None:
+        self._taken, self._scale, self._generator, self._best = taken, scale, generator, best
+        self._below = distances(scores[best:], scores[best : best + 1], reach=REACH * scale)
+        self._end = best + max(1, int(np.searchsorted(self._below, _TABLE * scale, side="right")))
         ranks = best + np.flatnonzero(~taken[best : self._end])
         self._ranks = ranks.tolist()
-        self._cumulative = np.cumsum(np.exp((self._base - below[ranks]) / scale)).tolist()
-        self._far = below.size - self._end
+        self._cumulative = np.cumsum(np.exp(-self._below[ranks - best] / scale)).tolist()
+        self._far = scores.size - self._end
         self._far_mass = self.mass(self._end) if self._far else 0.0
         self._lift = 1.0
         self.total: float = self._cumulative[-1] + self._far * self._far_mass
 
     def mass(self, rank: int) -> float:
-        return math.exp((self._base - float(self._below[rank])) / self._scale)
+        return math.exp(-float(self._below[rank - self._best]) / self._scale)
 
     def reaches(self, best: int) -> bool:
         """Whether ``best`` is near enough for its mass to exceed rounding errors."""
-        return best < self._below.size and float(self._below[best]) - self._base <= _REACH * self._scale
+        place = best - self._best
+        return place < self._below.size and float(self._below[place]) <= _TABLE * self._scale
 
     def relative_to(self, best: int) -> float:
         """Make ``best`` the item whose coin always shows heads; return the log of the total in units of its mass."""

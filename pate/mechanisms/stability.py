@@ -59,13 +59,12 @@ class _GapTest(Mechanism[BoolArray]):
         gaps = np.asarray(scores, dtype=np.float64)
         expect(np.isfinite(gaps).all(), "finite gaps", gaps="others")
         self._expect_priced(gaps)  # gaps are PRIVATE, and no message repeats them
-        stable = np.maximum(gaps, self.shift)
-        return stable + self._noise(generator, stable.shape) - self._quantile > self.shift
+        lead = np.maximum(gaps - self.shift, 0)
+        return lead + self._noise(generator, lead.shape) > self._quantile
 
     def probability(self, gaps: ArrayLike) -> FloatArray:
         """Return the probability that each of ``gaps``, of any shape and in votes, passes."""
-        stable = np.maximum(np.asarray(gaps, dtype=np.float64), self.shift)
-        return self._exceeds(self._quantile - (stable - self.shift))
+        return self._exceeds(self._quantile - np.maximum(np.asarray(gaps, dtype=np.float64) - self.shift, 0))
 
     def _expect_priced(self, gaps: FloatArray) -> None:
         """Raise ``ValueError`` on gaps that the event does not pay for."""

@@ -18,7 +18,7 @@ from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.base import Released_co, ScoreMechanism
 from pate.mechanisms.gaps import GapChoice, GapNoise, SortedCounts, as_counts, sort_rows
 from pate.mechanisms.noise import gumbel
-from pate.mechanisms.ranking import ROWS, Rows
+from pate.mechanisms.ranking import REACH, ROWS, Rows, distances
 from pate.mechanisms.stability import LaplaceStabilityTest, StabilityTest, TestedBy
 from pate.typing import BoolArray, FloatArray, IntArray
 from pate.validation import expect, expect_count, expect_open_unit
@@ -284,9 +284,10 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
         surplus = j - k
         drop = (surplus > 0) & (surplus <= k)
         rounds = np.where(surplus > k, k, np.abs(surplus)) * answered
-        # the k smallest keys are released: distances below the largest count, noisy where something is peeled
+        # the k smallest keys are released: distances below the k-th largest count, noisy where something is peeled
         inside = ranks < j[:, None]
-        below = np.cumsum(np.where(ranks == 0, 0, gaps[:, :-1]), axis=1).astype(np.float64)
+        descending = -np.cumsum(np.where(ranks == 0, 0, gaps[:, :-1]), axis=1)
+        below = distances(descending, descending[:, k - 1 : k], reach=REACH * self.scale_peel)
         noise = self._scale_of(rounds[:, None]) * gumbel(generator, rows.shape)
         keys = below + np.where(drop[:, None], noise, -noise)
         keys[inside & (surplus <= 0)[:, None]] = -np.inf

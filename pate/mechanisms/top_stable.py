@@ -15,7 +15,7 @@ from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.base import choice_event
 from pate.mechanisms.limited_domain import DomainMechanism, Listed
 from pate.mechanisms.noise import draw, gumbel
-from pate.mechanisms.ranking import ROWS, Ranked, as_rows, expect_within, k_smallest, rank
+from pate.mechanisms.ranking import REACH, ROWS, Ranked, as_rows, distances, expect_within, k_smallest, rank
 from pate.typing import BoolArray, IntArray
 from pate.validation import expect, expect_open_unit, expect_positive
 
@@ -116,13 +116,14 @@ class TopStable(DomainMechanism):
         return self._peel(ranked, generator).listed
 
     def _peel(self, ranked: Ranked, generator: np.random.Generator) -> Peeled:
-        order, below = ranked
+        order, scores = ranked
         k, kbar = self.k, self.kbar
+        below = distances(scores, scores[:, k - 1 : k], reach=REACH * self.scale_peel)
         threshold = unstable_threshold(
             self.delta / kbar, scale_threshold=self.scale_threshold, scale_gap=self.scale_gap
         )
         turns = np.concatenate((np.arange(k, kbar + 1), np.arange(k - 1, 0, -1)))
-        gaps = np.maximum(below[:, turns] - below[:, turns - 1] - self.window(self.relation), 0)
+        gaps = np.maximum(distances(scores[:, turns], scores[:, turns - 1]) - self.window(self.relation), 0)
         gaps += self.scale_gap * draw("laplace", generator, gaps.shape)
         over = gaps > threshold + self.scale_threshold * draw("laplace", generator, (len(gaps), 1))
         passed: BoolArray = np.logical_or.reduce(over, axis=1)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate.mechanisms.ranking import Rows, as_rows, deficits, expect_within, rank
+from pate.mechanisms.ranking import Rows, as_rows, below_rank, distances, expect_within, rank
 from pate.typing import BoolArray, FloatArray, IntArray
 from pate.validation import expect, expect_count
 
@@ -89,11 +89,10 @@ def recall(scores: ArrayLike, chosen: ArrayLike, *, k: int | None = None) -> Flo
     expect_count(1, k=k)
     expect_within(num_items, k=k)
     picked = _expect_indices(chosen, rows, single, lowest=-1)
-    below = rank(rows).deficits
     # an item that was not chosen is further below than all others
-    mine = np.take_along_axis(np.append(deficits(rows), np.full((len(rows), 1), np.inf), axis=1), picked, axis=1)
+    below = np.append(below_rank(rows, k), np.full((len(rows), 1), np.inf), axis=1)
     # both of several equal scores may be among the k largest, but no more than k are found
-    found: FloatArray = np.minimum((mine <= below[:, k - 1 : k]).sum(axis=1), k) / k
+    found: FloatArray = np.minimum((np.take_along_axis(below, picked, axis=1) <= 0).sum(axis=1), k) / k
     return found[0] if single else found
 
 
@@ -101,20 +100,20 @@ def _measured(
     scores: ArrayLike, chosen: ArrayLike, measure: Callable[[FloatArray, FloatArray], FloatArray]
 ) -> FloatArray:
     """Measure each row by what its choice lost to the i-th largest score and to the k-th, ``[B, k]`` both."""
-    below, ranks, single = _ranks_of(scores, chosen)
-    mine, k = np.take_along_axis(below, ranks, axis=1), ranks.shape[1]
-    values = measure(mine - below[:, :k], mine - below[:, k - 1 : k])
+    ranked, ranks, single = _ranks_of(scores, chosen)
+    mine, k = np.take_along_axis(ranked, ranks, axis=1), ranks.shape[1]
+    values = measure(distances(mine, ranked[:, :k]), distances(mine, ranked[:, k - 1 : k]))
     return values[0] if single else values
 
 
-def _ranks_of(scores: ArrayLike, chosen: ArrayLike) -> tuple[FloatArray, IntArray, bool]:
-    """Return how far below the best the item of each rank is ``[B, d]``, the ranks of the chosen, if it is one row."""
+def _ranks_of(scores: ArrayLike, chosen: ArrayLike) -> tuple[Rows, IntArray, bool]:
+    """Return the scores in descending order ``[B, d]``, the ranks of the chosen, and whether it is one row."""
     rows, single = as_rows(scores)
     picked = _expect_indices(chosen, rows, single)
-    order, below = rank(rows)
+    order, ranked = rank(rows)
     place = np.empty_like(order)
     np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
-    return below, np.take_along_axis(place, picked, axis=1), single
+    return ranked, np.take_along_axis(place, picked, axis=1), single
 
 
 def _expect_indices(chosen: ArrayLike, rows: Rows, single: bool, *, lowest: int = 0) -> IntArray:

@@ -50,6 +50,10 @@ class MechanismContract(Contract):
     """Why no pair of neighbors comes within 10% of the event's curve; empty if one does, at some order."""
     tolerance = 1e-7
     """Relative error of the enumerated law."""
+    outlier = 2**60
+    """A count beyond all noise, beside which the others must keep their law; 0 where counts have a public bound."""
+    shift = 2**60
+    """What is added to all counts and must change no law; 0 where not only their differences matter."""
 
     @abstractmethod
     def make(self, relation: NeighboringRelation) -> Mechanism[Any]:
@@ -92,6 +96,20 @@ class MechanismContract(Contract):
         """The test of frequencies rejects 80% of the noise."""
         mechanism = self.make(RELATIONS[0])
         assert_noise_matters(min(self._p_values(mechanism, self.draws, single=False, noise=0.8)), mechanism)
+
+    @pytest.mark.parametrize("kind", ["outlier", "shift"])
+    def test_no_magnitude_drowns_the_noise(self, kind: str) -> None:
+        """Beside an outlier, and on top of a large number, counts that differ by a vote have the law that they had."""
+        mechanism, row, large = self.make(RELATIONS[0]), np.asarray(self.grid[0]), getattr(self, kind)
+        if not large:
+            pytest.skip("counts have a public bound, or are released themselves")
+        beyond = 100 * max(getattr(mechanism, name) for name in mechanism.noise_parameters)
+        one = np.arange(row.size) == row.argmax() if kind == "outlier" else np.ones(row.size, dtype=np.bool_)
+        law = self.law(mechanism, np.where(one, row + round(beyond), row) if kind == "outlier" else row)
+        draws = self.draws // 40
+        drawn = self._drawn(mechanism, np.tile(np.where(one, row + large, row), (draws, 1)), seeded_generator(2000))
+        p_value = chi_square_p_value(np.bincount(drawn, minlength=len(law)), law * draws, rare=5)
+        assert p_value > 1e-4, f"Expected the law of small counts with a {kind} of {large}, got p = {p_value:.1e}"
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_divergence_between_all_neighbors_is_within_the_curve(self, relation: NeighboringRelation) -> None:

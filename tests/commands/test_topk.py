@@ -441,3 +441,31 @@ def test_anyone_who_has_the_ledger_can_verify_a_statement(checkins: Path, capsys
         assert cli.main([*words, "top.privacy.json"]) == 2
         error = capsys.readouterr().err
         assert message in error and len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        "peeling",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("permute_and_flip", "joint", "limited_domain")),
+    ],
+)
+def test_one_outlying_count_leaves_the_noise_of_the_others(
+    mechanism: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A count as large as integers are, as a marker for what is missing may be, drowned all that was below it."""
+    monkeypatch.chdir(tmp_path)
+    options = ["--kbar", "3", "--delta", "0.3", "--delta_domain", "0.29"] if mechanism == "limited_domain" else []
+    below = "none,-500000\nnever,-500000\n" if mechanism == "limited_domain" else ""
+    for vote in (512, 514):
+        Path("counts.csv").write_text(f"item,count\nmissing,{2**63 - 1}\na,{vote}\nb,513\n{below}")
+        seconds, seed = set(), 0
+        while len(seconds) < 2 and seed < 20:
+            output = f"top_{vote}_{seed}.csv"
+            asked = ["--mechanism", mechanism, "--target_epsilon", "0.1", "--noise_seed", str(seed), *options]
+            assert cli.main(["topk", "--counts", "counts.csv", "--k", "2", "--output", output, *asked]) == 0
+            first, second = (row["item"] for row in rows(output))
+            assert first == "missing"
+            seconds.add(second)
+            seed += 1
+        assert seconds == {"a", "b"}, vote

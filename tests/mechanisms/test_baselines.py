@@ -35,6 +35,7 @@ class TestOneShotLaplace(MechanismContract):
 
 class _BinnedCounts(MechanismContract):
     num_items = 2
+    shift = 0
     grid = ((3, 2), (1, 1), (0, 3))
     edges: NDArray[np.float64]
 

@@ -13,6 +13,7 @@ from pate import mechanisms as m
 from pate.accounting import BoundedRangeEvent, GaussianNoisyMaxEvent, NeighboringRelation, PureDPEvent
 from pate.mechanisms.gaps import GapNoise
 from pate.testing import MechanismContract
+from pate.testing.laws import chi_square_p_value
 from pate.testing.mechanisms import Grid
 from tests.mechanisms import oracles
 
@@ -24,6 +25,7 @@ class TestChooseGap(MechanismContract):
     """Enough room for two gaps to move by their whole window and to hold almost all of the mass."""
 
     max_count = 6
+    outlier = shift = 0
     scale = 1.0
     grid: Grid = ((4, 2, 0), (2, 2, 2), (0, 4, 6))
     settings: Mapping[str, Any] = MappingProxyType({})
@@ -235,3 +237,24 @@ def test_a_choice_costs_the_window_of_gaps_over_its_scale(relation: NeighboringR
     events = {noise: m.GapChoice(num_labels=3, scale=5.0, noise=noise).event(relation) for noise in NOISES}
     assert events["gumbel"] == BoundedRangeEvent(eta=eta, neighboring_relation=relation)
     assert events["exponential"] == events["laplace"] == PureDPEvent(epsilon=eta, neighboring_relation=relation)
+
+
+@pytest.mark.parametrize("regularizer", [None, (0.0, -(2.0**31), 1.0, 0.0)])
+def test_wide_gaps_are_chosen_by_the_law_of_their_differences(regularizer: tuple[float, ...] | None) -> None:
+    """Of gaps as large as counts may be, a vote or a unit of the regularizer counts as among small ones."""
+    choose, draws = m.GapChoice(num_labels=3, scale=1.0, regularizer=regularizer), 2_000
+    gaps = np.array([2**52 - 1, 2**52 + 2**31, 2**52 - 2, 7]) - (0 if regularizer else np.array([0, 2**31, 0, 0]))
+    drawn = choose(np.tile(gaps, (draws, 1)), generator=m.seeded_generator(3))
+    leads = [-1, 0, -1] if regularizer else [-1, 0, -2]
+    expected = draws * oracles.softmax(np.array(leads, dtype=float))
+    observed = np.bincount(drawn, minlength=4)
+    assert observed[3] == 0 and chi_square_p_value(observed[:3], expected) > 1e-4
+
+
+def test_a_regularizer_that_would_drown_the_noise_is_refused() -> None:
+    message = (
+        r"^Expected a regularizer whose numbers lie within 8.58993e\+09 \(2\^32 scales\), got spread=8589934593.0$"
+    )
+    with pytest.raises(ValueError, match=message):
+        m.GapChoice(num_labels=2, scale=2.0, regularizer=(0.0, -(2.0**33) - 1, -math.inf))
+    m.GapChoice(num_labels=2, scale=2.0, regularizer=(1e300, 1e300, -math.inf))

@@ -169,3 +169,20 @@ def test_window_of_one_item_is_that_of_a_count() -> None:
 def test_noise_that_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^Expected a noise among .*, got noise='laplace'$"):
         m.JointMechanism(k=2, scale=1.0, noise="laplace")  # type: ignore[arg-type]
+
+
+def test_a_batch_of_near_ties_beside_an_outlier_ends_at_its_law() -> None:
+    """Blocks of so many losses that nearly no candidate would pass are split until a tenth does."""
+    scores, k, draws = np.array([200, 5, 4, 3, 2, 0]), 4, 4_000
+    for scale in (0.7, 3.0):
+        drawn = m.JointMechanism(k=k, scale=scale)(np.tile(scores, (draws, 1)), generator=m.seeded_generator(6))
+        law = oracles.softmax(-oracles.sequence_losses(scores, k) / scale)
+        outcomes = np.array(oracles.sequences(scores.size, k))
+        digits = scores.size ** np.arange(k)
+        place = {code: i for i, code in enumerate((outcomes @ digits).tolist())}
+        observed = np.bincount([place[code] for code in (drawn @ digits).tolist()], minlength=len(law))
+        assert chi_square_p_value(observed, law * draws, rare=5) > 1e-4
+    # of 10^15 sequences that lose 30 votes at most, the one that loses none
+    steep = np.concatenate(([1000], 500 - np.arange(30), [0]))
+    found = m.JointMechanism(k=10, scale=0.02)(np.tile(steep, (3, 1)), generator=m.seeded_generator(7))
+    assert (found == np.arange(10)).all()

@@ -18,6 +18,7 @@ class TestPeeledCounts(MechanismContract):
     """Every noisy score is told by the bin in which it lies."""
 
     num_items = 3
+    shift = 0
     k = 2
     grid: Grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3), (2, 0, 1))
     edges = np.array([0.0, 1.5, 3.0])

@@ -46,7 +46,7 @@ def test_one_shot_noise_is_peeling_without_its_order() -> None:
 @pytest.mark.parametrize(("reach", "k"), [(0.2, 5), pytest.param(30.0, 4, marks=pytest.mark.slow)])
 def test_permute_and_flip_survives_wear_and_far_items(reach: float, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short reach puts most items under the common envelope."""
-    monkeypatch.setattr(peeling, "_REACH", reach)
+    monkeypatch.setattr(peeling, "_TABLE", reach)
     listing = oracles.sequences(len(LEVELS), k)
     law = oracles.peel_law(tuple(LEVELS), listing, oracles.flip_law)
     index = {sequence: i for i, sequence in enumerate(listing)}

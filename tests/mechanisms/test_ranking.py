@@ -1,5 +1,6 @@
-"""Scores as exact distances below the largest, sorted with their indices."""
+"""Scores as exact distances from one of them, sorted with their indices, and sums with noise."""
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,15 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from pate.mechanisms.noise import seeded_generator
-from pate.mechanisms.ranking import as_rows, deficits, k_smallest, rank, sort_ascending
+from pate.mechanisms.ranking import (
+    as_rows,
+    below_rank,
+    k_smallest,
+    largest_in_order,
+    rank,
+    sort_ascending,
+    with_noise,
+)
 
 
 @pytest.mark.parametrize(
@@ -22,10 +31,61 @@ from pate.mechanisms.ranking import as_rows, deficits, k_smallest, rank, sort_as
     ],
 )
 def test_distances_neither_wrap_nor_lose_digits(scores: NDArray[Any], below: list[float]) -> None:
-    np.testing.assert_array_equal(deficits(scores)[0], np.array(below, dtype=np.float64))
-    order, ascending = rank(scores)
-    assert order.dtype == np.int64 and ascending.dtype == np.float64
-    np.testing.assert_array_equal(ascending[0], np.sort(np.array(below, dtype=np.float64)))
+    np.testing.assert_array_equal(below_rank(scores, 1)[0], np.array(below, dtype=np.float64))
+    order, ranked = rank(scores)
+    assert order.dtype == np.int64 and ranked.dtype == scores.dtype
+    np.testing.assert_array_equal(ranked[0], np.sort(scores[0])[::-1])
+    np.testing.assert_array_equal(np.take_along_axis(scores, order, axis=1), ranked)
+
+
+def test_distances_are_from_the_score_of_a_rank_and_end_at_their_reach() -> None:
+    scores = np.array([[2**63 - 1, 2**53 + 1, 2**53, 7, -(2**63)]])
+    exact = [2**53 - (2**63 - 1), -1, 0, 2**53 - 7, 2**53 + 2**63]
+    np.testing.assert_array_equal(below_rank(scores, 3)[0], np.array(exact, dtype=np.float64))
+    np.testing.assert_array_equal(below_rank(scores, 3, reach=9.0)[0], [-9, -1, 0, 9, 9])
+    large = np.array([[2**64 - 1, 2**63 + 1, 2**63]], dtype=np.uint64)
+    np.testing.assert_array_equal(below_rank(large, 2)[0], [2.0 - 2**63, 0, 1])
+
+
+@pytest.mark.parametrize("window", [1, 2])
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_clipped_distances_move_within_the_window_of_the_scores(window: int, k: int) -> None:
+    """All scores of three items and all moves within the window, which contains no move at all."""
+    scores = np.array(list(np.ndindex(6, 6, 6)))
+    lowest = 0 if window == 1 else -1
+    moves = np.array(list(np.ndindex((window + 1,) * 3))) + lowest
+    pairs = scores[:, None] + moves
+    for reach in (1.0, 2.0, 3.0, 8.0):
+        before = below_rank(scores, k, reach=reach)[:, None]
+        after = below_rank(pairs.reshape(-1, 3), k, reach=reach).reshape(pairs.shape)
+        spread = np.ptp(after - before, axis=2)
+        assert spread.max() == window, reach
+        assert np.abs(after - before).max() <= window
+    # gaps that are clipped one by one, as one might, leave the window
+    descending = np.sort(pairs, axis=2)[..., ::-1]
+    clipped = np.minimum(descending[..., :-1] - descending[..., 1:], 2).sum(axis=2)
+    still = np.sort(scores)[:, ::-1]
+    unmoved = np.minimum(still[:, :-1] - still[:, 1:], 2).sum(axis=1)[:, None]
+    assert np.abs(clipped - unmoved).max() >= window
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_what_lies_far_apart_is_ordered_by_exact_sums(dtype: Any) -> None:
+    generator = seeded_generator(5)
+    scores = generator.integers(0, 3, (200, 6)) + np.array([2**60, 2**60, 0, 0, 2**40, 5])
+    scores, noise = generator.permuted(scores, axis=1).astype(dtype), generator.standard_normal((200, 6))
+    sums = np.vectorize(lambda x, z: Fraction(x) + Fraction(z), otypes=[object])(scores, noise)
+    exact = sums.tolist()
+    for k in (1, 3, 6):
+        expected = [sorted(range(6), key=row.__getitem__, reverse=True)[:k] for row in exact]
+        np.testing.assert_array_equal(largest_in_order(scores, noise, k, 1.0), expected)
+
+
+def test_a_sum_with_noise_is_rounded_once() -> None:
+    scores, noise = np.array([[2**60 + 1, 2**60 + 127, 3]]), np.array([[0.25, 1.5, 0.25]])
+    # rounded first, the second would have lost the vote that carries it to the next float
+    np.testing.assert_array_equal(with_noise(scores, noise), [[2.0**60, 2.0**60 + 256, 3.25]])
+    np.testing.assert_array_equal(with_noise(np.array([[3, 4]]), noise[:, :2]), [[3.25, 5.5]])
 
 
 @pytest.mark.parametrize("spread", [5, 2**20, 2**40, 2**62])

@@ -62,6 +62,7 @@ class _OnAGrid:
     num_items = 3
     max_count = 7
     max_move = 2
+    shift = 2**40  # beyond 2^53 steps no float holds a quarter
     sensitivity = 0.5
     grid: Grid = ((9, 2, 0), (8, 8, 1), (2, 2, 2), (0, 7, 4))
 

@@ -26,6 +26,7 @@ class TestStabilityTest(MechanismContract):
     num_items = 2
     k = 1
     max_count = 20
+    outlier = shift = 0
     sigma = 2.0
     delta = 1e-4  # so small that the mass it may hide does not make the curve look loose
     grid: Grid = ((18, 9), (14, 5), (0, 8), (17, 7))

@@ -25,6 +25,7 @@ COUNTS = np.array([[90, 3, 80, 9], [50, 50, 50, 50], [0, 100, 0, 100]])
 
 class TestStableTopK(MechanismContract):
     max_count = 4
+    outlier = shift = 0
     grid: Grid = ((4, 2, 0), (4, 1, 1), (0, 1, 4), (4, 0, 1))
     loose_because = "a failed test hides which rank was chosen"
 
@@ -334,3 +335,14 @@ def test_fewer_rounds_with_less_noise_never_cost_more_than_k(scale: float) -> No
         if scale == 1e4:
             first, last = (each.rdp[:128] - stable.rdp[:128] for each in (peeled[0], peeled[-1]))
             np.testing.assert_allclose(first, last, rtol=1e-4)
+
+
+def test_a_panel_of_any_size_peels_by_the_law_of_small_counts() -> None:
+    """Two labels have nearly all the votes, and one of two others is peeled: a vote is e."""
+    huge = 2**52
+    settings = FIXED | {"num_teachers": huge, "sigma_test": 1.0, "k": 3, "scale_gap": 1.0, "scale_peel": 1.0}
+    rows = np.tile([huge, huge - 3, 8, 9], (2_000, 1))
+    members, passed, rounds = m.FixedTopKMechanism(**settings)(rows, generator=m.seeded_generator(4))
+    assert passed.all() and members[:, :2].all() and (rounds == 1).all()
+    share, expected = members[:, 3].mean(), 1 / (1 + math.exp(-1))
+    assert abs(share - expected) < 4 * math.sqrt(expected * (1 - expected) / len(rows))

@@ -12,12 +12,14 @@ from scipy.special import ndtr
 
 from pate.accounting import Event, NeighboringRelation, PureDPEvent
 from pate.aggregators import Aggregator, NoisyVotes, Release
-from pate.mechanisms import Mechanism
+from pate.mechanisms import GumbelPeeling, Mechanism, NoisyMax
+from pate.mechanisms.ranking import below_rank
 from pate.testing import AggregatorContract, BatchContract, EventContract, MechanismContract, SourceContract
 from pate.testing.aggregators import Law
 from pate.typing import FloatArray, IntArray
 from pate.votes import Votes
 from tests.aggregators.oracles import counts, gaussian_labels_law
+from tests.mechanisms import test_noisy_top_k, test_peeling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,7 @@ class Flattens(Threshold):
 
 class Thresholds(MechanismContract):
     num_items = 1
+    shift = 0
     grid = ((3,), (0,))
     kind: type[Threshold] = Threshold
 
@@ -119,6 +122,38 @@ def test_what_is_wrong_with_a_mechanism_is_found(
     contract = type("Contract", (Thresholds,), {"kind": kind})()
     with pytest.raises(AssertionError, match=message):
         check(contract)
+
+
+class Drowns(NoisyMax):
+    """Adds its noise to scores that were made floats."""
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        rows = np.asarray(scores, dtype=np.float64)
+        return np.argmax(rows + self.scale * generator.gumbel(size=rows.shape), axis=-1)
+
+
+class DrownsBesideOthers(GumbelPeeling):
+    """Adds its noise to distances from the largest score."""
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        below = below_rank(np.asarray(scores), 1)
+        order: IntArray = np.argsort(below - self.scale * generator.gumbel(size=below.shape), axis=-1)
+        return order[..., : self.k]
+
+
+@pytest.mark.parametrize("kind", ["shift", "outlier"])
+def test_noise_that_is_drowned_is_found(kind: str) -> None:
+    class Contract(test_peeling.TestGumbelPeeling):
+        def make(self, relation: NeighboringRelation) -> GumbelPeeling:
+            return DrownsBesideOthers(k=2, scale=2.0)
+
+    class ContractOfOne(test_noisy_top_k.TestExponentialMechanism):
+        def make(self, relation: NeighboringRelation) -> NoisyMax:
+            return Drowns(scale=2.0)
+
+    contract = ContractOfOne() if kind == "shift" else Contract()
+    with pytest.raises(AssertionError, match=f"Expected the law of small counts with a {kind} of"):
+        contract.test_no_magnitude_drowns_the_noise(kind)
 
 
 class Copies(NoisyVotes):
