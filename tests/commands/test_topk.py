@@ -459,7 +459,8 @@ def test_one_outlying_count_leaves_the_noise_of_the_others(
     below = "none,-500000\nnever,-500000\n" if mechanism == "limited_domain" else ""
     for vote in (512, 514):
         Path("counts.csv").write_text(f"item,count\nmissing,{2**63 - 1}\na,{vote}\nb,513\n{below}")
-        seconds, seed = set(), 0
+        seconds: set[str] = set()
+        seed = 0
         while len(seconds) < 2 and seed < 20:
             output = f"top_{vote}_{seed}.csv"
             asked = ["--mechanism", mechanism, "--target_epsilon", "0.1", "--noise_seed", str(seed), *options]

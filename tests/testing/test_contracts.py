@@ -129,7 +129,8 @@ class Drowns(NoisyMax):
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
         rows = np.asarray(scores, dtype=np.float64)
-        return np.argmax(rows + self.scale * generator.gumbel(size=rows.shape), axis=-1)
+        best: IntArray = np.argmax(rows + self.scale * generator.gumbel(size=rows.shape), axis=-1)
+        return best
 
 
 class DrownsBesideOthers(GumbelPeeling):
