@@ -191,7 +191,7 @@ class Pipeline:
         """
         from pate.student.carried import load_student
 
-        return load_student(self.folder / STUDENT.outputs[0] / MODEL, device=device)
+        return load_student(self.folder / STUDENT.outputs[0] / MODEL, device=device, trust=True)
 
     def references(self) -> dict[str, Any]:
         """Measure, on the test set, what the student is compared with. PRIVATE: for data that may be looked at.

@@ -30,8 +30,9 @@ def main(args: Sequence[str]) -> None:
     parser.add_argument("--probabilities", type=bool, default=False, help="write probabilities to the .csv, not 0/1")
     parser.add_argument("--batch_size", type=int, default=256, help="samples at a time")
     parser.add_argument("--device", type=str, default="cpu", help="where to compute, such as cuda")
+    parser.add_argument("--trust", action="store_true", help="run code of other packages that the model names")
     asked = parser.parse_args(list(args))
-    student = load_student(asked.model, device=asked.device)
+    student = load_student(asked.model, device=asked.device, trust=asked.trust)
     num, skipped = predict_files(
         student,
         asked.source,

@@ -47,6 +47,7 @@ class EfficientNetLite0Features(nn.Module):
 
     def __init__(self, input_shape: Sequence[int], pretrained: bool = True) -> None:
         super().__init__()
+        self.settings_without_weights = {"pretrained": False}
         right = len(input_shape) == 3 and input_shape[0] == 3
         expect(right, "records of shape [3, height, width]", shape=tuple(input_shape))
         installed = not pretrained or find_spec(_PACKAGE) is not None

@@ -21,7 +21,12 @@ class Factory(nn.Module):
         num_labels: number of labels.
         name: path of the function, such as ``timm.create_model``.
         settings: further arguments of the function by name, such as ``{model_name: resnet18, in_chans: 1}``.
+
+    Attributes:
+        path_argument: which argument names what is imported and called.
     """
+
+    path_argument = "name"
 
     def __init__(
         self, input_shape: Sequence[int], num_labels: int, name: str, settings: dict[str, Any] | None = None

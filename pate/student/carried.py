@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from pate.runs import Json
 from pate.student.answers import Answers
 from pate.student.samples import InputFormat, Samples
 from pate.typing import Float32Array, UInt8Array
-from pate.validation import expect, expect_count
+from pate.validation import expect, expect_count, expect_distinct, expect_known
 
 SETTINGS, WEIGHTS, STATEMENT, STATEMENT_TEXT = "model.json", "model.safetensors", "privacy.json", "privacy.txt"
 """The files of a carried student."""
@@ -91,17 +91,20 @@ class CarriedStudent:
         return self._statement_text
 
 
-def load_student(folder: Path | str, *, device: str = "cpu") -> CarriedStudent:
+def load_student(folder: Path | str, *, device: str = "cpu", trust: bool = False) -> CarriedStudent:
     """Return the student in a folder that `pate student fit` left, such as ``runs/faces/public/student/model``.
 
-    Neither the run nor its data are needed, and nothing is downloaded.
+    Neither the run nor its data are needed, and nothing is downloaded. The folder is data: of what it names, networks
+    and transforms of pate and torchvision alone are imported and called.
 
     Args:
         folder: the folder.
         device: torch's name of where it computes, such as ``cuda``.
+        trust: whether networks and feature maps of other packages are imported and called too.
 
     Raises:
-        ValueError: in one line, if the folder holds no whole student, or its network's class cannot be imported.
+        ValueError: in one line, if the folder holds no whole student, or its network's class is not trusted or cannot
+            be imported.
     """
     root = Path(folder)
     settings = _read_settings(root)
@@ -109,8 +112,8 @@ def load_student(folder: Path | str, *, device: str = "cpu") -> CarriedStudent:
     text = _file(root / STATEMENT_TEXT).read_text()
     taken, names = InputFormat.from_dict(settings["input"]), tuple(settings["label_names"])
     mapped = settings["features"]
-    features = None if mapped is None else restored_network(mapped, taken.shape)
-    network = restored_network(settings["network"], tuple(settings["network_input"]), len(names))
+    features = None if mapped is None else restored_network(mapped, taken.shape, trust=trust)
+    network = restored_network(settings["network"], tuple(settings["network_input"]), len(names), trust=trust)
     module = Answers(features, network, num_labels=len(names), cut=settings["cut"])
     try:
         module.load_state_dict(_read_weights(root / WEIGHTS))
@@ -145,10 +148,34 @@ def _read_settings(root: Path) -> Json:
     content = _read_json(path)
     version = content.get("format")
     expect(version == FORMAT, f"a student of format {FORMAT}, which this version of pate reads", format=version)
-    names = ("input", "features", "network", "network_input", "label_names", "cut")
-    missing = [name for name in names if name not in content]
-    expect(not missing, f"{', '.join(names)} in {path}", missing=missing)
+    missing = [name for name in _KEYS if name not in content]
+    expect(not missing, f"{', '.join(_KEYS)} in {path}", missing=missing)
+    expect_known(f"keys of {path}", content, [*_KEYS, "format", "pate", "constant_answers"])
+    wrong = [name for name, right in _KEYS.items() if not right(content[name])]
+    expect(not wrong, f"settings of a student in {path}", wrong=wrong)
+    expect_distinct(f"label names of {path}", content["label_names"])
     return content
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 0 and all(type(size) is int and size > 0 for size in value)
+
+
+def _is_network(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, dict) and isinstance(value.get("class_path"), str))
+
+
+_KEYS: dict[str, Callable[[Any], bool]] = {
+    "input": lambda value: (
+        isinstance(value, dict) and value.get("kind") in ("pictures", "features") and _is_shape(value.get("shape"))
+    ),
+    "features": lambda value: value is None or _is_network(value),
+    "network": _is_network,
+    "network_input": _is_shape,
+    "label_names": lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
+    "cut": lambda value: type(value) in (int, float) and 0 <= value <= 1,
+}
+"""What ``model.json`` has to say, and whether a value can be meant."""
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:

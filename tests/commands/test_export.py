@@ -78,7 +78,7 @@ def pixels(source: DataSource) -> np.ndarray:
 @pytest.mark.slow
 def test_pictures_through_components(faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = CelebA(faces, size=12, features=PublicPCA(8))
-    carried(tmp_path, student_on(source, models.Linear), "models.Linear", source)
+    carried(tmp_path, student_on(source, models.Linear), "pate.models.Linear", source)
     paths, student = exported(tmp_path, "student")
     assert f"onnx of pictures [N, 3, 12, 12], 25 labels: {paths[1]}\n" in capsys.readouterr().out
     expect_same(paths, student, pixels(source))
@@ -87,7 +87,7 @@ def test_pictures_through_components(faces: Path, tmp_path: Path, capsys: pytest
 @pytest.mark.slow
 def test_a_small_cnn(faces: Path, tmp_path: Path) -> None:
     source = CelebA(faces, size=12)
-    settings = {"class_path": "models.SmallCNN", "init_args": {"widths": [8, 16]}}
+    settings = {"class_path": "pate.models.SmallCNN", "init_args": {"widths": [8, 16]}}
     carried(tmp_path, student_on(source, partial(models.SmallCNN, widths=(8, 16))), settings, source)
     expect_same(*exported(tmp_path, "cnn"), pixels(source))
 
@@ -100,7 +100,7 @@ def table(tmp_path: Path) -> Arrays:
 
 @pytest.mark.slow
 def test_features(table: Arrays, tmp_path: Path) -> None:
-    carried(tmp_path, student_on(table, models.MLP), "models.MLP", table)
+    carried(tmp_path, student_on(table, models.MLP), "pate.models.MLP", table)
     expect_same(*exported(tmp_path, "table"), make_arrays()["X"])
 
 

@@ -22,7 +22,7 @@ def model(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A student of pictures."""
     folder = tmp_path_factory.mktemp("carried")
     source = CelebA(faces, size=12)
-    carried(folder, student_on(source, models.Linear), "models.Linear", source)
+    carried(folder, student_on(source, models.Linear), "pate.models.Linear", source)
     return folder / "model"
 
 

@@ -1,6 +1,7 @@
 """A student leaves its run, and answers elsewhere what it answered there."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from pate import cli
 from pate.data import Arrays, CelebA, DataSource, FeatureMap, FrozenBackbone, PictureTransforms, PublicPCA, Role
 from pate.data.features.modules import MapModule, as_module
 from pate.data.records import Features
+from pate.network_settings import restored_network
 from pate.runs.files import replacing_folder
 from pate.student.carried import load_student
 from pate.student.carry import Trained, carry
@@ -90,7 +92,9 @@ def student_on(source: DataSource, network: Network) -> Student:
     return student
 
 
-def carried(folder: Path, student: Student, settings: Any, source: DataSource) -> pate.CarriedStudent:
+def carried(
+    folder: Path, student: Student, settings: Any, source: DataSource, *, trust: bool = False
+) -> pate.CarriedStudent:
     """Carry a student away, with any text for a statement."""
     statement, text = folder / "privacy.json", folder / "privacy.txt"
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +108,7 @@ def carried(folder: Path, student: Student, settings: Any, source: DataSource) -
         label_names=student.label_names,
     )
     carry(folder / "model", trained, source, statement=statement, text=text)
-    return pate.load_student(folder / "model")
+    return pate.load_student(folder / "model", trust=trust)
 
 
 def answers_in_run(student: Student, source: DataSource) -> np.ndarray:
@@ -203,7 +207,7 @@ def test_a_student_of_true_labels_stays(copied: Path, capsys: pytest.CaptureFixt
 def test_pictures_through_components(faces: Path, tmp_path: Path) -> None:
     source = CelebA(faces, size=12, features=PublicPCA(8))
     student = student_on(source, models.Linear)
-    away = carried(tmp_path, student, "models.Linear", source)
+    away = carried(tmp_path, student, "pate.models.Linear", source)
     expected, paths = answers_in_run(student, source), pictures_of(faces)
     found = away.predict_proba(paths)
     assert np.abs(found - expected).max() < 1e-6 and np.ptp(expected[:, 2:], axis=0).min() > 0.05
@@ -224,7 +228,7 @@ def test_pictures_through_components(faces: Path, tmp_path: Path) -> None:
 def test_a_small_cnn(faces: Path, tmp_path: Path) -> None:
     source = CelebA(faces, size=12)
     student = student_on(source, partial(models.SmallCNN, widths=(8, 16), channels_last=True))
-    settings = {"class_path": "models.SmallCNN", "init_args": {"widths": [8, 16], "channels_last": True}}
+    settings = {"class_path": "pate.models.SmallCNN", "init_args": {"widths": [8, 16], "channels_last": True}}
     away = carried(tmp_path, student, settings, source)
     assert (away.predict_proba(pictures_of(faces)) == answers_in_run(student, source)).all()
 
@@ -238,7 +242,9 @@ def test_a_small_cnn(faces: Path, tmp_path: Path) -> None:
 )
 def test_networks_of_one_s_own(network: Network, settings: Any, table: Arrays, tmp_path: Path) -> None:
     student = student_on(table, network)
-    away = carried(tmp_path / "run", student, settings, table)
+    with pytest.raises(ValueError, match=r"or trust=True \(--trust\), .* got class_path='tests\.student"):
+        carried(tmp_path / "run", student, settings, table)
+    away = carried(tmp_path / "run", student, settings, table, trust=True)
     assert (away.predict_proba(raw(table)) == answers_in_run(student, table)).all()
 
 
@@ -250,10 +256,10 @@ def test_a_backbone_leaves_with_its_student(faces: Path, tmp_path: Path) -> None
     source = CelebA(faces, size=12, features=FrozenBackbone(factory, cache, batch_size=64))
     student = student_on(source, models.Linear)
     expected = answers_in_run(student, source)
-    away = carried(tmp_path / "run", student, "models.Linear", source)
+    away = carried(tmp_path / "run", student, "pate.models.Linear", source, trust=True)
     shutil.rmtree(cache)
     weights.unlink()
-    away = load_student(tmp_path / "run" / "model")
+    away = load_student(tmp_path / "run" / "model", trust=True)
     # other batches than those of the cache are rounded in another way
     assert np.abs(away.predict_proba(pictures_of(faces)) - expected).max() < 1e-6
     assert not cache.exists()
@@ -265,14 +271,14 @@ def test_a_map_without_a_module_stays(table: Arrays, tmp_path: Path) -> None:
     source = Arrays(table.path, features=Halved())
     student = student_on(source, models.Linear)
     with pytest.raises(ValueError, match=r"a feature map that as_module knows .*, got .*\.Halved"):
-        carried(tmp_path / "run", student, "models.Linear", source)
+        carried(tmp_path / "run", student, "pate.models.Linear", source)
     assert not (tmp_path / "run" / "model").exists()
 
 
 def test_a_map_of_one_s_own(table: Arrays, tmp_path: Path) -> None:
     source = Arrays(table.path, features=Doubled())
     student = student_on(source, models.Linear)
-    away = carried(tmp_path / "run", student, "models.Linear", source)
+    away = carried(tmp_path / "run", student, "pate.models.Linear", source, trust=True)
     assert (away.predict_proba(raw(table)) == answers_in_run(student, source)).all()
 
 
@@ -323,7 +329,7 @@ def test_features_that_do_not_fit(finished: Path, samples: Any, message: str) ->
 )
 def test_pictures_that_do_not_fit(faces: Path, tmp_path: Path, samples: Any, message: str) -> None:
     source = CelebA(faces, size=12)
-    away = carried(tmp_path, student_on(source, models.Linear), "models.Linear", source)
+    away = carried(tmp_path, student_on(source, models.Linear), "pate.models.Linear", source)
     with pytest.raises(ValueError, match=message):
         away.predict(samples)
 
@@ -341,6 +347,12 @@ def broken(folder: Path, what: str) -> None:
         said["format"] = 2
     elif what == "part":
         del said["cut"]
+    elif what == "key":
+        said["feature"] = None
+    elif what == "shape":
+        said["network_input"] = [[6]]
+    elif what == "labels":
+        said["label_names"] = ["a", "a", "b", "c"]
     elif what == "weights":
         (folder / "model.safetensors").write_bytes(b"123456789")
     elif what == "statement":
@@ -356,6 +368,9 @@ def broken(folder: Path, what: str) -> None:
         ("layers", "the layers that .*model.safetensors has weights of, got .*Missing key"),
         ("format", "a student of format 1, which this version of pate reads, got format=2"),
         ("part", r"cut in .*model.json, got missing=\['cut'\]"),
+        ("key", r"keys of .*model.json among input, .*, got feature; did you mean features\?"),
+        ("shape", r"settings of a student in .*model.json, got wrong=\['network_input'\]"),
+        ("labels", r"label names of .*model.json that occur once, got twice=\['a'\]"),
         ("weights", "Expected weights in .*model.safetensors"),
         ("statement", "`pate student fit` leaves in public/student of a run, got missing='.*privacy.txt'"),
         ("json", "Expected JSON in .*model.json"),
@@ -366,8 +381,150 @@ def test_a_folder_that_is_not_whole(finished: Path, tmp_path: Path, what: str, m
     shutil.copytree(finished / "public" / "student" / "model", folder)
     broken(folder, what)
     with pytest.raises(ValueError, match=message) as refused:
-        load_student(folder)
+        load_student(folder, trust=True)
     assert "\n" not in str(refused.value)
+
+
+_EVIL = """
+import pathlib
+pathlib.Path({marker!r}).touch()
+def network(*args, **options):
+    pathlib.Path({marker!r}).touch()
+class Network:
+    __init__ = network
+"""
+
+
+def from_elsewhere(path: str, /, **arguments: Any) -> dict[str, Any]:
+    return {"class_path": path, "init_args": arguments}
+
+
+def malicious() -> dict[str, dict[str, Any]]:
+    """Changes of ``model.json`` by what they would import or call."""
+    url = "http://127.0.0.1:9/weights.pt"
+    own = from_elsewhere("evil_module.network")
+    fetched = from_elsewhere("torch.hub.load_state_dict_from_url", url=url)
+    transforms = "pate.data.features.modules.Transforms"
+    factory = "pate.models.Factory"
+    networks: dict[str, Any] = {
+        "a function": "evil_module.network",
+        "a class": "evil_module.Network",
+        "a module": from_elsewhere("evil_module.network", depth=3),
+        "a download": fetched,
+        "Lightning's reader": from_elsewhere("lightning_fabric.utilities.cloud_io._load", path_or_url=url),
+        "torch's reader": from_elsewhere("torch.load", f="evil.pt", weights_only=False),
+        "a way through torchvision": from_elsewhere("torchvision.models.resnet.torch.hub.load", repo_or_dir="a/b"),
+        "a way through pate": from_elsewhere("pate.models.networks.torch.load", f="evil.pt", weights_only=False),
+        "a class of pate that is no network": from_elsewhere("pate.data.PythonFile", path="evil_module.py", name="x"),
+        "a network of pate that is none of pate.models": from_elsewhere("pate.student.module.Student", network=own),
+        "a function of torchvision that makes none": from_elsewhere(
+            "torchvision.models.get_weight", name="evil_module"
+        ),
+        "an argument": from_elsewhere("pate.models.MLP", hidden=[own]),
+        "a key of an argument": from_elsewhere("pate.models.MLP", hidden={"first": own}),
+        "a factory": from_elsewhere(factory, name="evil_module.network"),
+        "a factory's settings": from_elsewhere(
+            factory, name="torchvision.models.resnet18", settings={"norm_layer": own}
+        ),
+        "weights of a factory": from_elsewhere(
+            factory, name="torchvision.models.resnet18", settings={"weights": "DEFAULT", "num_classes": 4}
+        ),
+        "weights by an old name": from_elsewhere(
+            factory, name="torchvision.models.resnet18", settings={"pretrained": True}
+        ),
+        "weights": from_elsewhere("pate.models.ResNet50", weights="IMAGENET1K_V2"),
+        "a file of weights": from_elsewhere("pate.models.ResNet50", weights="evil.pt"),
+        # a configuration reads texts as YAML, files and class paths
+        "a text": from_elsewhere("pate.models.MLP", hidden="evil_module.network"),
+        "a text of YAML": from_elsewhere(transforms, transforms="[{class_path: evil_module.network}]"),
+        "a file's name": "evil.yaml",
+        "not even a path": {"class_path": ["evil_module.network"]},
+    }
+    maps: dict[str, Any] = {
+        "a map": own,
+        "a transform": from_elsewhere(transforms, transforms=[own]),
+        "a transform of transforms": from_elsewhere(
+            transforms, transforms=[from_elsewhere("torchvision.transforms.v2.Compose", transforms=[own])]
+        ),
+        "a transform's argument": from_elsewhere(
+            transforms, transforms=[from_elsewhere("torchvision.transforms.v2.Lambda", lambd="evil_module.network")]
+        ),
+        "a map's backbone": fetched,
+    }
+    return {name: {"network": value} for name, value in networks.items()} | {
+        name: {"features": value} for name, value in maps.items()
+    }
+
+
+@pytest.mark.parametrize("what", list(malicious()))
+def test_a_folder_is_data(finished: Path, tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that it names is imported, called or fetched, but for networks and transforms of pate and torchvision."""
+    folder, marker = tmp_path / "model", tmp_path / "marker"
+    shutil.copytree(finished / "public" / "student" / "model", folder)
+    (tmp_path / "evil_module.py").write_text(_EVIL.format(marker=str(marker)))
+    (tmp_path / "evil.yaml").write_text("class_path: evil_module.network\n")
+    torch.save(Evil(marker), tmp_path / "evil.pt")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def connect(*args: object) -> None:
+        marker.touch()
+        raise OSError("no network in tests")
+
+    monkeypatch.setattr("socket.socket.connect", connect)
+    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", connect)
+    said = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps(said | malicious()[what]))
+    # a text stays a text: only where it is called does it turn out to be none that can be
+    with pytest.raises(TypeError if "argument" in what and "transform" in what else ValueError) as refused:
+        load_student(folder).predict(np.zeros((3, 6)))
+    assert refused.type is TypeError or re.fullmatch("Expected .*", str(refused.value))
+    assert not marker.exists() and "evil_module" not in sys.modules
+
+
+class Evil:
+    """A pickle that runs code."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = str(marker)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path(self.marker).touch, ()
+
+
+def test_what_is_trusted_runs(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: the same folder leaves its mark, on the command line too."""
+    folder, marker = tmp_path / "model", tmp_path / "marker"
+    shutil.copytree(finished / "public" / "student" / "model", folder)
+    (tmp_path / "evil_module.py").write_text(_EVIL.format(marker=str(marker)))
+    monkeypatch.syspath_prepend(tmp_path)
+    said = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps(said | {"network": "evil_module.network"}))
+    np.savez(tmp_path / "new.npz", X=np.zeros((3, 6)))
+    words = ["predict", str(folder), str(tmp_path / "new.npz"), "--output", str(tmp_path / "out.csv")]
+    export = ["export", str(folder), "--format", "torch.export", "--output", str(tmp_path / "out.pt2")]
+    for command in (words, export):
+        assert cli.main(command) == 2 and not marker.exists()
+    monkeypatch.delitem(sys.modules, "evil_module", raising=False)
+    for command in (words, export):
+        assert cli.main([*command, "--trust"]) == 2 and marker.exists()
+        marker.unlink()
+        sys.modules.pop("evil_module", None)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "torchvision.models.resnet18",
+        {"class_path": "torchvision.models.resnet.resnet18", "init_args": {}},
+        from_elsewhere("pate.models.Factory", name="torchvision.models.resnet18", settings={"weights": None}),
+        from_elsewhere("pate.models.networks.ResNet8", width=8),
+        from_elsewhere("pate.models.SmallCNN", widths=[8, 16], groups=4),
+    ],
+)
+def test_networks_of_pate_and_torchvision_need_no_trust(settings: Any) -> None:
+    network = restored_network(settings, (3, 32, 32), 5)
+    assert network.eval()(torch.zeros(2, 3, 32, 32)).shape == (2, 5)
 
 
 def test_no_folder_and_no_device(finished: Path, tmp_path: Path) -> None:
@@ -399,7 +556,7 @@ def test_transforms_go_along(faces: Path, tmp_path: Path) -> None:
     transforms = [v2.CenterCrop(8), v2.Grayscale(), v2.Normalize([0.5], [0.25]), v2.Compose([nearest])]
     source = CelebA(faces, size=12, features=PictureTransforms(transforms))
     student = student_on(source, models.Linear)
-    away = carried(tmp_path / "run", student, "models.Linear", source)
+    away = carried(tmp_path / "run", student, "pate.models.Linear", source)
     found = away.predict_proba(pictures_of(faces))
     assert np.abs(found - answers_in_run(student, source)).max() < 1e-6 and np.ptp(found) > 0.1
     again = away.settings["features"]["init_args"]["transforms"]
@@ -428,5 +585,5 @@ class PairMean(nn.Module):
 def test_transforms_that_cannot_go_along_stay(transform: nn.Module, reason: str, faces: Path, tmp_path: Path) -> None:
     source = CelebA(faces, size=8, features=PictureTransforms([transform]))
     with pytest.raises(ValueError, match=reason):
-        carried(tmp_path / "run", student_on(source, models.Linear), "models.Linear", source)
+        carried(tmp_path / "run", student_on(source, models.Linear), "pate.models.Linear", source)
     assert not (tmp_path / "run" / "model").exists()

@@ -115,7 +115,7 @@ class Transforms(nn.Module):
 @as_module.register
 def _of_transforms(features: PictureTransforms, shape: tuple[int, ...]) -> MapModule:
     settings = {"class_path": path_of(Transforms), "init_args": {"transforms": _made_again(features.transforms)}}
-    module = restored_network(settings, shape)
+    module = restored_network(settings, shape, trust=True)
     module.load_state_dict(Transforms(shape, features.transforms).state_dict())
     # its attributes need not say all of a transform, nor need it take several pictures at once
     pictures = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
