@@ -24,7 +24,10 @@ def left(finished: Path, faces: Path, tmp_path: Path) -> Path:
     """A folder with what runs left, by the names that the pages use: two students, and new samples for them."""
     source = CelebA(faces, size=12)
     carried(
-        tmp_path / "runs" / "faces" / "public" / "student", student_on(source, models.Linear), "models.Linear", source
+        tmp_path / "runs" / "faces" / "public" / "student",
+        student_on(source, models.Linear),
+        "pate.models.Linear",
+        source,
     )
     (tmp_path / "runs" / "table").symlink_to(finished)
     (tmp_path / "photos").mkdir()

@@ -8,6 +8,7 @@ import sys
 import warnings
 from functools import cached_property
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,12 @@ class StudentCLI(LightningCLI):
 
     def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
         """Return the one that is asked for: building the parsers of all four takes a third of a small run."""
-        return {name: skipped for name, skipped in LightningCLI.subcommands().items() if name == self._asked}
+        # checkpoints are read as data, which is no option
+        return {
+            name: skipped | {"weights_only"}
+            for name, skipped in LightningCLI.subcommands().items()
+            if name == self._asked
+        }
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the options of the run, and link arguments of the model to the data."""
@@ -155,8 +161,8 @@ class StudentCLI(LightningCLI):
         begun = None if self.model.closed_form else self._checkpoint(_LAST)
         wanted = begun if ckpt_path is None else self._named(ckpt_path, finished=False)
         if isinstance(self.trainer.logger, Curves):
-            self.trainer.logger.go_on(0 if wanted is None else _steps_done(wanted))
-        self.trainer.fit(model, ckpt_path=wanted, **kwargs)
+            self.trainer.logger.go_on(0 if wanted is None else int(_read(wanted)["global_step"]))
+        self.trainer.fit(model, ckpt_path=wanted, weights_only=True, **kwargs)
         self._carry(model)
         left = [path for path in map(self._checkpoint, (_LAST, _BEST)) if path is not None]
         self.run.finish(STUDENT, {path: digest(path) for path in left})
@@ -174,8 +180,7 @@ class StudentCLI(LightningCLI):
         try:
             learned = self.settings["data"]["labels"]
             expect(learned == "released", "a student of released labels, as others are PRIVATE", labels=learned)
-            # trusted as Lightning trusts it: this run wrote it
-            checkpoint = torch.load(self.trained(), map_location="cpu", weights_only=False)
+            checkpoint = _read(self.trained())
             model.on_load_checkpoint(checkpoint)
             model.load_state_dict(checkpoint["state_dict"])
             trained = Trained(
@@ -195,11 +200,11 @@ class StudentCLI(LightningCLI):
         """Evaluate the student on the released labels that were held out, of which a closed-form student has none."""
         closed = self.model.closed_form
         expect(not closed, "--model.fit=descent: the closed form learns from all released labels", closed_form=closed)
-        self.trainer.validate(model, ckpt_path=self._named(ckpt_path), **kwargs)
+        self.trainer.validate(model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs)
 
     def test(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Evaluate the student on the test set, and write ``metrics.json``."""
-        self.trainer.test(model, ckpt_path=self._named(ckpt_path), **kwargs)
+        self.trainer.test(model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs)
         truth, names = torch.from_numpy(self.datamodule.source.records(Role.TEST).labels), model.label_names
         figures = {
             "student": model.test_report,
@@ -210,7 +215,7 @@ class StudentCLI(LightningCLI):
 
     def predict(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Write ``predictions.npz``: probabilities for the samples of ``--data.predict_on``."""
-        answers = self.trainer.predict(model, ckpt_path=self._named(ckpt_path), **kwargs)
+        answers = self.trainer.predict(model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs)
         write_arrays(
             self.folder / "predictions.npz",
             ids=self.datamodule.predict_ids,
@@ -246,6 +251,7 @@ class StudentCLI(LightningCLI):
         found = path is not None and path.is_file()
         expect(found, f"a checkpoint of the run: {_BEST}, {_LAST} or the path of one", ckpt_path=checkpoint)
         assert path is not None
+        _read(path)  # raises in one line where Lightning would not
         return path
 
     def _parse_ckpt_path(self) -> None:
@@ -257,9 +263,17 @@ def _one_of(kind: type[Callback], callbacks: Any) -> bool:
     return any(isinstance(each, kind) for each in (callbacks if isinstance(callbacks, list | tuple) else [callbacks]))
 
 
-def _steps_done(checkpoint: Path) -> int:
-    # trusted as Lightning trusts it
-    return int(torch.load(checkpoint, map_location="cpu", weights_only=False)["global_step"])
+def _read(checkpoint: Path) -> Json:
+    """Return the content of a checkpoint. Raises ``ValueError`` if it is damaged, or holds objects that are code."""
+    try:
+        content: Json = torch.load(checkpoint, map_location="cpu", weights_only=True)
+    # what is raised depends on where a file ends or was changed
+    except (RuntimeError, OSError, EOFError, ValueError, KeyError, IndexError, UnpicklingError) as error:
+        reason = str(error).splitlines()[0][:80] if str(error) else type(error).__name__
+        raise ValueError(
+            f"Expected a checkpoint of tensors, numbers and texts, of which nothing is run, got {checkpoint} ({reason})"
+        ) from None
+    return content
 
 
 def student_of_truth(run: Run, folder: Path) -> StudentCLI:

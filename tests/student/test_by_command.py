@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from pate import cli
 from pate.student.bar import StageBar
@@ -133,6 +134,38 @@ def test_the_best_checkpoint_is_not_the_last_one(copied: Path) -> None:
         found[name] = (folder / "predictions.npz").read_bytes()
     (folder / "best.ckpt").unlink()
     assert found["last"] == found[str(folder / "other.ckpt")]
+
+
+class Evil:
+    """What a pickle does when it is read."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.marker,)
+
+
+@pytest.mark.parametrize(("command", "name"), [("fit", "last"), ("fit", "path"), ("test", "path"), ("predict", "path")])
+def test_a_checkpoint_is_data(command: str, name: str, copied: Path, tmp_path: Path, capsys: Captured) -> None:
+    """It is read by torch's reader of tensors, here and by Lightning, also one that is named or gone on from."""
+    marker, folder = tmp_path / "marker", copied / "public" / "student"
+    content = torch.load(folder / "last.ckpt", weights_only=True)
+    other = folder / "last.ckpt" if name == "last" else tmp_path / "other.ckpt"
+    torch.save(content | {"callbacks": {"evil": Evil(marker)}}, other)
+    if command == "fit":
+        state = copied / "private" / "student_fit.json"
+        state.write_text(state.read_text().replace('"finished": true', '"finished": false'))
+    words = ["--config", str(copied / "public" / "student_fit.yaml")] if command == "fit" else []
+    words = [*words, "--run", str(copied), f"--ckpt_path={'last' if name == 'last' else other}"]
+    try:
+        code: object = cli.main(["student", command, *words])
+    except SystemExit as stopped:
+        code = stopped.code
+    assert code == 2 and not marker.exists()
+    assert "tensors, numbers and texts, of which nothing is run" in capsys.readouterr().err
+    torch.load(other, weights_only=False)
+    assert marker.exists()
 
 
 @pytest.mark.parametrize("name", ["worst", "nowhere.ckpt", ""])

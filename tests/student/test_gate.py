@@ -116,7 +116,7 @@ def fit_words(root: Path, *more: str) -> list[str]:
 def test_the_checkpoint_of_the_lowest_loss_is_kept(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(fit_words(copied, *MLP_WORDS, "--model.optimizer.init_args.lr=0.3", "--overwrite")) == 0
     folder = copied / "public" / "student"
-    best, last = (torch.load(folder / f"{name}.ckpt", weights_only=False) for name in ("best", "last"))
+    best, last = (torch.load(folder / f"{name}.ckpt", weights_only=True) for name in ("best", "last"))
     assert last["epoch"] == best["epoch"] + 10 < 59  # a patience of ten epochs
     assert cli.main(["student", "test", "--run", str(copied)]) == 0
     assert cli.main(["student", "predict", "--run", str(copied)]) == 0
@@ -135,7 +135,7 @@ def test_early_stopping_of_ones_own_takes_its_place(copied: Path) -> None:
     own = '--trainer.callbacks=[{"class_path":"EarlyStopping","init_args":{"monitor":"val_loss","patience":2}}]'
     assert cli.main(fit_words(copied, *MLP_WORDS, "--model.optimizer.init_args.lr=0.3", own, "--overwrite")) == 0
     folder = copied / "public" / "student"
-    best, last = (torch.load(folder / f"{name}.ckpt", weights_only=False) for name in ("best", "last"))
+    best, last = (torch.load(folder / f"{name}.ckpt", weights_only=True) for name in ("best", "last"))
     assert last["epoch"] == best["epoch"] + 2
 
 
@@ -145,7 +145,7 @@ def test_without_held_out_samples_the_last_network_answers(copied: Path) -> None
     assert cli.main(fit_words(copied, *words)) == 0
     folder = copied / "public" / "student"
     assert not (folder / "best.ckpt").exists()
-    assert torch.load(folder / "last.ckpt", weights_only=False)["state_dict"]["departs"].all()
+    assert torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]["departs"].all()
     assert cli.main(["student", "test", "--run", str(copied)]) == 0
     assert json.loads((folder / "metrics.json").read_text())["student"]["macro_f1"] > 0
 
