@@ -26,6 +26,7 @@ from scripts.reproduction.multi_winner_claims import multi_winner_voting
 from scripts.reproduction.one_shot_claims import one_shot_noises
 from scripts.reproduction.page import CLAIMS, COMMAND, claims_table, page
 from scripts.reproduction.zhu_wang_privacy import table_2_privacy
+from scripts.reproduction.zhu_wang_theorems import theorems
 from scripts.reproduction.zhu_wang_utility import table_2_utility
 from tests.mechanisms.oracles import joint_slow
 
@@ -48,6 +49,7 @@ MAKERS: Mapping[str, Callable[[Effort], Finding]] = {
     "zhu_wang_table": zhu_wang_figures.table,
     "zhu_wang_table2_privacy": table_2_privacy,
     "zhu_wang_table2_utility": table_2_utility,
+    "zhu_wang_theorems": theorems,
 }
 """What makes each finding, by the name of its files."""
 

@@ -1,27 +1,28 @@
-"""Report-noisy-max on gaps with Gaussian noise: exact laws on neighbors, their divergence, and their epsilon.
+"""What StableTopK with Gaussian noise on the gaps releases of two neighbors, exactly, and how far apart that is.
 
-Of C sorted counts, each of which one teacher raises by 0 or 1, gap j moves by ``b_j - b_(j+1)``: the gaps that move,
-move up and down in turn. A pair of neighbors is described by groups of gaps that are alike: those that move up, those
-that move down, and those that stay. Whoever sees which gap was chosen in each of many queries on the same pair sees, in
-effect, how often each group was.
+Of sorted counts, each of which one teacher raises by 0 or 1, gap j moves by ``b_j - b_(j+1)``: the gaps that move, move
+up and down in turn. Algorithm 2 of Zhu & Wang (2022) chooses a gap by noisy widths and releases the set above it if its
+test passes, or else nothing, not even which gap it chose.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
-from scipy.special import gammaln, log_ndtr
+from scipy.special import gammaln, log_ndtr, ndtr
 
 from pate.mechanisms import sort_counts
 from pate.typing import FloatArray, IntArray
-from pate.validation import expect, expect_count, expect_positive
+from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 
 # an integrand that is smooth on the scale of 1 and falls as a normal density: exact to rounding
 _POINTS = np.arange(-12.0, 12.0, 0.02)
 _LOG_DENSITY = -(_POINTS**2) / 2 + np.log(0.02 / np.sqrt(2 * np.pi))
+_RARE = -60.0  # log of a probability that is left out of a delta, which makes it smaller
 
 
 def group_law(sizes: Sequence[int], scores: Sequence[float], sd: float) -> FloatArray:
@@ -47,75 +48,98 @@ def group_law(sizes: Sequence[int], scores: Sequence[float], sd: float) -> Float
 
 
 @dataclass(frozen=True, kw_only=True)
+class GapNoise:
+    """Noise of the choice of a gap and of its test, and the published threshold.
+
+    Args:
+        choice: standard deviation of the noise on each gap, in votes.
+        test: standard deviation of the noise of the test, in votes.
+        delta_test: the failure of the test that the threshold is made for.
+    """
+
+    choice: float
+    test: float
+    delta_test: float
+
+    def __post_init__(self) -> None:
+        expect_positive(choice=self.choice, test=self.test)
+        expect_open_unit(delta_test=self.delta_test)
+
+    def passed(self, width: int) -> float:
+        """Return the probability that a gap of ``width`` votes passes (Zhu & Wang (2022), Algorithm 2, line 4)."""
+        threshold = math.sqrt(2 * math.log(1 / self.delta_test))
+        return float(ndtr((max(1, width) - 1) / self.test - threshold))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pair:
     """Two neighbors whose gaps are alike within groups, under ADD_REMOVE_TEACHER.
 
     Args:
         up: number of gaps that grow by a vote.
         down: number of gaps that shrink by a vote; as many as grow, or one more or fewer.
-        still: number of gaps that stay.
-        above: by how many votes the gaps that shrink are wider than those that grow, before.
-        still_above: the same of those that stay.
-        sd: standard deviation of the noise on each gap.
+        wide_up: width of each that grows, before, in votes, at least 1.
+        wide_down: width of each that shrinks, before, in votes, at least 1.
+        still: number of gaps of 0 votes that stay.
+        noise: of the mechanism.
     """
 
     up: int
     down: int
+    wide_up: int
+    wide_down: int
     still: int = 0
-    above: int = 0
-    still_above: int = 0
-    sd: float
+    noise: GapNoise
 
     def __post_init__(self) -> None:
-        expect_count(1, up=self.up, down=self.down)
+        expect_count(1, up=self.up, down=self.down, wide_up=self.wide_up, wide_down=self.wide_down)
         expect_count(0, still=self.still)
         expect(abs(self.up - self.down) <= 1, "gaps that grow and shrink in turn", up=self.up, down=self.down)
 
-    @property
-    def num_candidates(self) -> int:
-        """The number of gaps."""
-        return self.up + self.down + self.still
+    @cached_property
+    def choices(self) -> tuple[FloatArray, FloatArray]:
+        """The laws of the group of the chosen gap, before and after: those that grow, that shrink, that stay."""
+        sizes = [self.up, self.down, *([self.still] if self.still else [])]
+        widths = [[self.wide_up + move, self.wide_down - move, *([0] if self.still else [])] for move in (0, 1)]
+        before, after = (group_law(sizes, each, self.noise.choice) for each in widths)
+        return before, after
 
     @cached_property
     def laws(self) -> tuple[FloatArray, FloatArray]:
-        """The laws of the group of the chosen gap, before and after."""
-        sizes = [self.up, self.down, *([self.still] if self.still else [])]
-        before = [0, self.above, *([self.still_above] if self.still else [])]
-        after = [1, self.above - 1, *before[2:]]
-        return group_law(sizes, before, self.sd), group_law(sizes, after, self.sd)
+        """The laws ``[3]`` of what is released, before and after.
 
-    def renyi(self, orders: FloatArray) -> FloatArray:
-        """Return the larger Renyi divergence ``[K]`` of the two directions: gaps of a group are equally likely."""
-        p, q = (np.log(law) for law in self.laws)
-
-        def divergence(log_p: FloatArray, log_q: FloatArray) -> FloatArray:
-            inner = np.exp(orders[:, None] * log_p + (1 - orders[:, None]) * log_q).sum(axis=1)
-            return np.asarray(np.log(inner) / (orders - 1), dtype=np.float64)
-
-        return np.maximum(divergence(p, q), divergence(q, p))
-
-    def counts(self) -> tuple[IntArray, IntArray]:
-        """Return vote counts ``[C]`` of both neighbors, descending, whose gaps between labels are these.
-
-        Raises:
-            ValueError: if a gap would be negative.
+        A set above a gap that grows; above one that shrinks; nothing, or a set above a gap of 0. Which of these it is
+        follows from the size of the set, so that they are no further apart than the releases themselves. Sets of a
+        group are equally likely; where gaps are wider than a vote, they are the same sets on both neighbors.
         """
-        base = 1 - min(self.above, 0, self.still_above if self.still else 0)
-        first, second = (self.up, 1), (self.down, -1)
-        turns = [first, second] if self.up >= self.down else [second, first]
-        moves: list[int] = []
-        for i in range(self.up + self.down):
-            moves.append(turns[i % 2][1])
-        moves += [0] * self.still
-        levels = {1: base, -1: base + self.above, 0: base + self.still_above}
-        gaps = np.array([levels[move] for move in moves])
-        expect((gaps + moves >= 0).all(), "gaps of at least 0", gaps=gaps.tolist())
-        lower = np.concatenate((np.cumsum(gaps[::-1])[::-1], [0]))
-        # a label's count rises by the moves of all gaps below it, up to a common shift that keeps it within 0 and 1
-        rises = np.concatenate((np.cumsum(np.array(moves)[::-1])[::-1], [0]))
-        rises = rises - rises.min()
+
+        def law(choice: FloatArray, move: int) -> FloatArray:
+            released = (
+                choice[0] * self.noise.passed(self.wide_up + move),
+                choice[1] * self.noise.passed(self.wide_down - move),
+            )
+            return np.array([*released, 1 - sum(released)])
+
+        return law(self.choices[0], 0), law(self.choices[1], 1)
+
+    @cached_property
+    def counts(self) -> tuple[IntArray, IntArray]:
+        """Vote counts of both neighbors, descending; the largest is the least number of teachers."""
+        first, second = (1, self.up), (-1, self.down)
+        turns = (first, second) if self.up > self.down else (second, first)
+        moves = np.array([turns[i % 2][0] for i in range(self.up + self.down)] + [0] * self.still)
+        gaps = np.select([moves > 0, moves < 0], [self.wide_up, self.wide_down], 0)
+        before = np.append(np.cumsum(gaps[::-1])[::-1], 0)
+        # a count rises by the moves of all gaps below it, up to a common shift that keeps it within 0 and 1
+        rises = np.append(np.cumsum(moves[::-1])[::-1], 0)
+        rises -= rises.min()
         expect(rises.max() <= 1, "counts that rise by 0 or 1", rises=rises.tolist())
-        return lower, lower + rises
+        return before, before + rises
+
+    @property
+    def num_teachers(self) -> int:
+        """The least number of teachers that have these counts."""
+        return max(int(counts.max()) for counts in self.counts)
 
 
 def gaps_of(counts: IntArray, num_teachers: int) -> IntArray:
@@ -123,50 +147,83 @@ def gaps_of(counts: IntArray, num_teachers: int) -> IntArray:
     return np.asarray(sort_counts(counts, upper=num_teachers).gaps[1:-1], dtype=np.int64)
 
 
-def worst_pair(num_candidates: int, sd: float, order: float, *, step: int = 4, reach: int = 60) -> Pair:
-    """Return the pair of the largest divergence at ``order`` on a grid of levels, for at most ``num_candidates`` gaps.
+def choice_divergence(pair: Pair, order: float) -> float:
+    """Return the larger Renyi divergence at ``order`` of the choices of a gap, were they seen."""
+    p, q = (np.log(law) for law in pair.choices)
+    return max(
+        float(np.log(np.exp(order * one + (1 - order) * other).sum()) / (order - 1)) for one, other in ((p, q), (q, p))
+    )
 
-    Gaps that stay are left out of the contest by being far narrower, or take part at the level of those that grow.
+
+@cache
+def _outcomes(count: int) -> tuple[FloatArray, FloatArray]:
+    """How often each of three outcomes occurs in ``count`` queries, ``[N, 3]``, and the log of in how many ways."""
+    first, second = np.meshgrid(np.arange(count + 1), np.arange(count + 1), indexing="ij")
+    inside = first + second <= count
+    often = np.stack([first[inside], second[inside], count - first[inside] - second[inside]], axis=1).astype(np.float64)
+    return often, gammaln(count + 1) - gammaln(often + 1).sum(axis=1)
+
+
+@dataclass(frozen=True)
+class Composed:
+    """The releases of ``count`` queries on one pair: an exact sum over how often each outcome occurs."""
+
+    pair: Pair
+    count: int
+
+    def __post_init__(self) -> None:
+        expect_count(1, count=self.count)
+
+    @cached_property
+    def _logs(self) -> tuple[tuple[FloatArray, FloatArray], ...]:
+        """In both directions the log probabilities that are not rare, on either neighbor."""
+        often, ways = _outcomes(self.count)
+        p, q = (ways + often @ np.log(law) for law in self.pair.laws)
+        return tuple((one[one > _RARE], other[one > _RARE]) for one, other in ((p, q), (q, p)))
+
+    def delta(self, epsilon: float) -> float:
+        """Return the least delta at ``epsilon``, the larger direction."""
+        return max(
+            float((np.exp(one) * np.maximum(0.0, -np.expm1(np.minimum(epsilon + other - one, 0.0)))).sum())
+            for one, other in self._logs
+        )
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least epsilon at ``delta``, to 1e-4 and from below."""
+        if self.delta(0.0) <= delta:
+            return 0.0
+        low, high = 0.0, 1.0
+        while self.delta(high) > delta:
+            low, high = high, 2 * high
+        while high - low > 1e-4:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.delta(middle) > delta else (low, middle)
+        return low
+
+
+def worst_pair(
+    num_teachers: int, *, num_gaps: int, noise: GapNoise, delta: float, count: int, step: int = 40
+) -> tuple[Pair, float]:
+    """Return the pair of the largest epsilon found on a grid, and that epsilon: the true worst may be more.
+
+    Gaps of one group are equally wide, 320 to 480 votes by ``step``, and of the groups that one teacher moves.
     """
-    best: tuple[float, Pair] | None = None
-    for moving in sorted({2, 3, 4, 6, 8, 12, 20, 30, num_candidates - 1, num_candidates}):
-        if not 2 <= moving <= num_candidates:
-            continue
-        for down in {moving // 2, moving - moving // 2}:
-            for above in range(-reach, reach + 1, step):
-                still = num_candidates - moving
-                pair = Pair(up=moving - down, down=down, still=still, above=above, still_above=min(0, above), sd=sd)
-                found = float(pair.renyi(np.array([order]))[0])
-                if best is None or found > best[0]:
-                    best = (found, pair)
+    best: tuple[Pair, float] | None = None
+    widths = range(320, 481, step)
+    most = min(num_gaps, num_teachers // widths[0])
+    shapes = {(up, moving - up) for moving in range(2, most + 1) for up in (moving // 2, moving - moving // 2)}
+    for up, down in sorted(shapes):
+        for wide_up in widths:
+            for wide_down in widths:
+                if up * wide_up + down * wide_down > num_teachers:
+                    continue
+                still = num_gaps - up - down
+                pair = Pair(up=up, down=down, wide_up=wide_up, wide_down=wide_down, still=still, noise=noise)
+                if pair.num_teachers > num_teachers:
+                    continue
+                composed = Composed(pair, count)
+                if best is None or composed.delta(best[1]) > delta:
+                    best = pair, composed.epsilon(delta)
+    expect(best is not None, "teachers enough for two gaps of 320 votes", num_teachers=num_teachers)
     assert best is not None
-    return best[1]
-
-
-def composed_delta(pair: Pair, epsilon: float, count: int) -> float:
-    """Return the exact delta at ``epsilon`` of ``count`` queries on a pair of two groups, the larger direction.
-
-    How often the first group was chosen is binomial on both neighbors, and all that the choices tell.
-    """
-    expect(pair.still == 0, "a pair without gaps that stay", still=pair.still)
-    expect_count(1, count=count)
-    often = np.arange(count + 1)
-    ways = gammaln(count + 1) - gammaln(often + 1) - gammaln(count - often + 1)
-    logs = [ways + often * np.log(law[0]) + (count - often) * np.log(law[1]) for law in pair.laws]
-
-    def one_way(log_p: FloatArray, log_q: FloatArray) -> float:
-        excess = epsilon + log_q - log_p
-        return float((np.exp(log_p) * np.maximum(0.0, -np.expm1(np.minimum(excess, 0.0)))).sum())
-
-    return max(one_way(logs[0], logs[1]), one_way(logs[1], logs[0]))
-
-
-def composed_epsilon(pair: Pair, delta: float, count: int) -> float:
-    """Return the least epsilon at which ``count`` queries on a pair are (epsilon, ``delta``)-indistinguishable."""
-    low, high = 0.0, 1.0
-    while composed_delta(pair, high, count) > delta:
-        low, high = high, 2 * high
-    while high - low > 1e-6:
-        middle = (low + high) / 2
-        low, high = (middle, high) if composed_delta(pair, middle, count) > delta else (low, middle)
-    return low
+    return best
