@@ -39,19 +39,13 @@ def cost_of_charges(charges: Sequence[Charge], relation: NeighboringRelation, or
     return total_cost([events[relation] for events, _ in charges], [count for _, count in charges], orders)
 
 
-def epsilon_after(charges: Sequence[Charge], asked: Charge, *, relation: NeighboringRelation, delta: float) -> float:
-    """Return epsilon at ``delta`` under ``relation`` of the ``charges`` so far and the additional charge ``asked``.
-
-    Raises:
-        ValueError: if the stability tests of all these queries alone cost ``delta`` or more.
-    """
+def expect_delta_beyond_tests(charges: Sequence[Charge], relation: NeighboringRelation, delta: float) -> None:
+    """Raise ``ValueError`` unless the stability tests in ``charges`` under ``relation`` cost less than ``delta``."""
     expect_open_unit(delta=delta)
-    accountant = account([*charges, asked], relation)
-    tests = accountant.delta0
+    tests = account(charges, relation).delta0
     if delta <= tests:
         most = f"delta > {tests:.3g}, what the stability tests of all queries cost"
         raise BudgetExceededError(f"Expected {most}, got delta={delta!r}")
-    return accountant.get_epsilon(delta=delta)
 
 
 def expect_events(events: Events) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from pate.accounting.budget import FilterName
 from pate.commands.parsing import call
 from pate.histogram import HistogramFiles
 from pate.stages.top_k import TopKSettings, release_top_k
@@ -18,6 +19,8 @@ def topk(
     output: Path,
     ledger: Path | None = None,
     max_epsilon: float | None = None,
+    max_delta0: float | None = None,
+    budget_filter: FilterName | None = None,
 ) -> None:
     """Release the k items that most users chose, privately.
 
@@ -32,6 +35,9 @@ def topk(
         ledger: ledger of the private data, one for all releases from them; by default a file beside the data,
             pairs.ledger.sqlite for pairs.csv (beside the file itself, where that is a link).
         max_epsilon: limit on all releases of the ledger together; the first one given is final.
+        max_delta0: the part of delta that this limit sets aside for failures, such as a limited domain's; a tenth by
+            default, or what this release would need if it were repeated until the limit is reached.
+        budget_filter: what keeps this limit, renyi or gaussian; by default the one that admits this release more often.
 
     Raises:
         ValueError: on input out of range, before anything is spent.
@@ -39,7 +45,15 @@ def topk(
     # one budget for the data, whatever links to them there are
     data = source.path.resolve() if source.path.is_symlink() else source.path
     book = data.with_suffix(".ledger.sqlite") if ledger is None else ledger
-    statement = release_top_k(source, settings, output=output, ledger=book, max_epsilon=max_epsilon)
+    statement = release_top_k(
+        source,
+        settings,
+        output=output,
+        ledger=book,
+        max_epsilon=max_epsilon,
+        max_delta0=max_delta0,
+        budget_filter=budget_filter,
+    )
     print(described(statement), end="")
     print(f"Release {statement['release']} of {book}: {output}, {output.with_suffix('.privacy.json')}")
 

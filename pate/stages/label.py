@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
@@ -15,11 +15,10 @@ from typing import IO
 
 import numpy as np
 
-from pate.accounting.budget import Budget, BudgetExceededError
+from pate.accounting.budget import Budget, BudgetExceededError, FilterName
 from pate.accounting.calibration import Target
-from pate.accounting.charges import Charge, epsilon_after
+from pate.accounting.charges import expect_delta_beyond_tests
 from pate.accounting.ledger import Ledger
-from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import Questions, describe, make_statement
 from pate.aggregators.base import Aggregator, Release
 from pate.data_file import load_data, public_digest
@@ -55,6 +54,10 @@ class LabelSettings:
         num_queries: number of public samples to label; None for all that were voted on.
         max_epsilon: the budget of the ledger, at this delta and under the aggregator's relation. A release that would
             take the total of all releases beyond it is refused before anything is spent. The first one given is final.
+        max_delta0: the part of delta that this budget sets aside for failures of tests, those of later releases too.
+            None for a tenth, or for what this release would need if it were repeated until the budget is spent.
+        budget_filter: what keeps this budget, ``renyi`` or ``gaussian``. None for the one that admits this release more
+            often.
         query_seed: seed of the public order in which samples are taken.
         noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private. None for noise from
             the operating system's entropy.
@@ -75,6 +78,8 @@ class LabelSettings:
     noise_seed: int | None = None
     target_epsilon: float | None = None
     predictions: Path | None = None
+    max_delta0: float | None = None
+    budget_filter: FilterName | None = None
 
     def __post_init__(self) -> None:
         if self.num_queries is not None:
@@ -83,6 +88,7 @@ class LabelSettings:
         if self.noise_seed is not None:
             expect_count(0, noise_seed=self.noise_seed)
         expect_open_unit(delta=self.delta)
+        _ = self.budget  # which checks what it is made of
         name, needed = type(self.aggregator).__name__, self.aggregator.needs_predictions
         use = f"--predictions, which {name} needs" if needed else f"no --predictions, of which {name} makes no use"
         expect(needed == (self.predictions is not None), use, predictions=self.predictions and str(self.predictions))
@@ -109,10 +115,13 @@ class LabelSettings:
     @property
     def budget(self) -> Budget | None:
         """The budget asked for, or None."""
-        if self.max_epsilon is None:
-            return None
-        relation = self.aggregator.neighboring_relation
-        return Budget(max_epsilon=self.max_epsilon, delta=self.delta, neighboring_relation=relation)
+        return Budget.declared(
+            self.max_epsilon,
+            delta=self.delta,
+            neighboring_relation=self.aggregator.neighboring_relation,
+            max_delta0=self.max_delta0,
+            budget_filter=self.budget_filter,
+        )
 
 
 def label(run: Run, settings: LabelSettings) -> None:
@@ -208,12 +217,13 @@ def _pay_and_release(
         rehearse(aggregator, panel, predictions=predictions, features=features)
         file = _reserve_room(stack, run, queries)
         pending = pending_release(_pending_folder(run), _digest_of(settings.aggregator, inputs, asked), draw_seed())
-        _expect_within(budget, (), (events, len(rows)), aggregator.neighboring_relation, queries.delta)
+        charge, relation = (events, len(rows)), aggregator.neighboring_relation
+        expect_delta_beyond_tests([charge], relation, queries.delta)
         with _naming_ledger(ledger):
             book = ledger.book()
             if not any(entry.token == pending.token for entry in book.entries):
-                charges, relation = book.charges(), aggregator.neighboring_relation
-                _expect_within(budget, charges, (events, len(rows)), relation, queries.delta)
+                expect_delta_beyond_tests([*book.charges(), charge], relation, queries.delta)
+                ledger.expect_affordable(events, count=len(rows), budget=budget)
         pending.write()
         with _naming_ledger(ledger):
             release = ledger.reserve(
@@ -324,16 +334,6 @@ def _reserve_room(stack: ExitStack, run: Run, queries: Queries) -> IO[bytes]:
     except OSError as error:
         raise ValueError(f"Expected a run that labels can be written to, got run={str(run.root)!r} ({error})") from None
     return file
-
-
-def _expect_within(
-    budget: Budget | None, earlier: Sequence[Charge], asked: Charge, relation: NeighboringRelation, delta: float
-) -> None:
-    """Raise ``ValueError`` if ``earlier`` charges and ``asked`` exceed a budget, or if failures cost ``delta``."""
-    epsilon = epsilon_after(earlier, asked, relation=relation, delta=delta)
-    if budget is not None and epsilon > budget.max_epsilon:
-        most = f"epsilon <= {budget.max_epsilon} (--max_epsilon){' with all earlier releases' if earlier else ''}"
-        raise BudgetExceededError(f"Expected {most}, got {epsilon=}")
 
 
 @contextmanager

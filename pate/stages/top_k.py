@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from pate.accounting.budget import Budget
+from pate.accounting.budget import Budget, FilterName
 from pate.accounting.calibration import Target, calibrate_scale
 from pate.accounting.charges import account
 from pate.accounting.ledger import Ledger, read_ledger
@@ -192,7 +192,14 @@ class TopKSettings:
 
 
 def release_top_k(
-    source: HistogramFiles, settings: TopKSettings, *, output: Path, ledger: Path, max_epsilon: float | None = None
+    source: HistogramFiles,
+    settings: TopKSettings,
+    *,
+    output: Path,
+    ledger: Path,
+    max_epsilon: float | None = None,
+    max_delta0: float | None = None,
+    budget_filter: FilterName | None = None,
 ) -> dict[str, Any]:
     """Release the top k of a histogram, and return the statement.
 
@@ -207,24 +214,33 @@ def release_top_k(
             ``<name>.privacy.json`` and ``<name>.privacy.txt``.
         ledger: the ledger of the private data, one for all releases from them; made if it is missing.
         max_epsilon: the limit on all releases of the ledger together, at ``delta`` under the first relation.
+        max_delta0: the part of delta that this limit sets aside for failures, as `Budget` has it.
+        budget_filter: what keeps this limit, as `Budget` has it.
 
     Raises:
         ValueError: before anything is spent, on settings that cannot be met, files that cannot be written or exist
             already, or a budget that does not suffice.
     """
     settings.expect_list(public=source.public)
+    budget = Budget.declared(
+        max_epsilon,
+        delta=settings.delta,
+        neighboring_relation=settings.relation,
+        max_delta0=max_delta0,
+        budget_filter=budget_filter,
+    )
     expect(output.suffix in (".csv", ".json"), "an output that is a .csv or a .json", output=str(output))
     folder = output.absolute().parent
     expect(folder.is_dir() and os.access(folder, os.W_OK), "a folder that can be written to", output=str(output))
     with locked_output(output.resolve()):
-        return _release(source, settings, output, ledger, max_epsilon)
+        return _release(source, settings, output, ledger, budget)
 
 
 def _release(
-    source: HistogramFiles, settings: TopKSettings, output: Path, ledger: Path, max_epsilon: float | None
+    source: HistogramFiles, settings: TopKSettings, output: Path, ledger: Path, budget: Budget | None
 ) -> dict[str, Any]:
     """Make a release, or go on with it, while nobody else writes the output; return the statement."""
-    asked = _digest_of(source, settings, output, max_epsilon)
+    asked = _digest_of(source, settings, output, budget)
     pending = pending_release(ledger.resolve().with_suffix(".pending"), asked, draw_seed())
     begun = pending.file.is_file()
     _expect_new(output, ledger, pending.token if begun else None)
@@ -233,12 +249,9 @@ def _release(
         generator = seeded_generator(settings.noise_seed)
     histogram = source.read(generator)
     # its noise belongs to the files that were asked for
-    same = _digest_of(source, settings, output, max_epsilon) == asked
+    same = _digest_of(source, settings, output, budget) == asked
     expect(same, "files that nobody writes while they are read", changed=str(source.path))
     mechanism = settings.mechanism_for(histogram)
-    budget = None
-    if max_epsilon is not None:
-        budget = Budget(max_epsilon=max_epsilon, delta=settings.delta, neighboring_relation=settings.relation)
     book = Ledger(ledger, home=ledger.resolve())
     events = mechanism.events()
     pending.write()
@@ -278,7 +291,7 @@ def _release(
             }
             for name, relation in _RELATIONS.items()
         },
-        "max_epsilon": max_epsilon,
+        "max_epsilon": None if budget is None else budget.max_epsilon,
         "mechanism": {"class": type(mechanism).__name__}
         | {field.name: getattr(mechanism, field.name) for field in fields(mechanism)},
         "num_items": len(histogram.items) if histogram.public else None,
@@ -323,7 +336,7 @@ def _expect_new(output: Path, ledger: Path, token: str | None) -> None:
     expect(own or not existing, "another output, because every release is paid for", existing=there)
 
 
-def _digest_of(source: HistogramFiles, settings: TopKSettings, output: Path, max_epsilon: float | None) -> str:
+def _digest_of(source: HistogramFiles, settings: TopKSettings, output: Path, budget: Budget | None) -> str:
     """Return a digest of all that a release follows from but for the noise, and of where it is written. PRIVATE."""
     for name in _FILES:
         path = getattr(source, name)
@@ -331,7 +344,7 @@ def _digest_of(source: HistogramFiles, settings: TopKSettings, output: Path, max
     # what is in the files counts, not by which path they were named
     given = vars(source) | {name: path is not None for name, path in vars(source).items() if name in _FILES}
     facts = {name: str(value) for name, value in (given | vars(settings)).items()}
-    facts |= {"output": str(output.resolve()), "max_epsilon": str(max_epsilon)}
+    facts |= {"output": str(output.resolve()), "budget": str(budget)}
     return digest(json.dumps([facts, code_version(), np.__version__], sort_keys=True), *source.files)
 
 

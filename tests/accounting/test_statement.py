@@ -13,7 +13,7 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from pate.accounting.budget import Budget, make_filter
-from pate.accounting.charges import account, epsilon_after
+from pate.accounting.charges import account, expect_delta_beyond_tests
 from pate.accounting.events import BoundedRangeEvent, ComposedEvent, Event, GaussianEvent, StabilityTestEvent
 from pate.accounting.figures import epsilon_text, exact_text
 from pate.accounting.ledger import Ledger, read_ledger
@@ -374,11 +374,11 @@ def test_a_ledger_of_one_run_says_so(ledger: Ledger) -> None:
     assert "The ledger of this run alone holds 2 release(s)" in alone and "adds up" in alone
 
 
-def test_epsilon_after_counts_all_that_was_charged(ledger: Ledger) -> None:
-    epsilon = epsilon_after(ledger.book().charges(), (EVENTS, 10), relation=REPLACE, delta=1e-6)
-    assert epsilon == pytest.approx(account([(EVENTS, 60), (GAUSSIAN, 7)], REPLACE).get_epsilon(delta=1e-6), rel=1e-12)
-    with pytest.raises(ValueError, match="Expected delta > 6e-08, what the stability tests"):
-        epsilon_after(ledger.book().charges(), (EVENTS, 10), relation=REPLACE, delta=5e-8)
+def test_delta_must_leave_something_beside_the_tests_of_all_queries(ledger: Ledger) -> None:
+    charges = [*ledger.book().charges(), (EVENTS, 10)]
+    expect_delta_beyond_tests(charges, REPLACE, 6.1e-8)
+    with pytest.raises(ValueError, match=r"^Expected delta > 6e-08, what the stability tests of all queries cost, got"):
+        expect_delta_beyond_tests(charges, REPLACE, 5e-8)
 
 
 @pytest.mark.parametrize("limit", [None, 40.0])

@@ -116,11 +116,13 @@ def test_a_budget_of_the_size_of_the_target_is_enough(name: str, finished: Path,
     Ledger(run / "ledger.sqlite")
     for place in ("public/labels.npz", "private/label.json", "public/privacy.json", "public/privacy.txt"):
         (run / place).unlink()
-    assert label(run, f"--aggregator={name}", "--target_epsilon=1", "--max_epsilon=1") == 0
+    words = ["--target_epsilon=1", "--max_epsilon=1", "--max_delta0=6e-4", "--budget_filter=renyi"]
+    assert label(run, f"--aggregator={name}", *words) == 0
     statement = json.loads((run / "public" / "privacy.json").read_text())
     assert statement["guarantees"][RELATION.value]["epsilon"] <= 1
     book = read_ledger(run / "ledger.sqlite")
     assert book.budget is not None and book.budget.max_epsilon == 1 and len(book.entries) == 1
+    assert book.filter is not None and (book.filter.name, book.filter.max_delta0) == ("renyi", 6e-4)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +131,10 @@ def test_a_budget_of_the_size_of_the_target_is_enough(name: str, finished: Path,
         (
             ["--aggregator=NoisyVotes"],
             "Expected the noise of NoisyVotes (--aggregator.sigma_votes), or --target_epsilon",
+        ),
+        (
+            ["--aggregator=NoisyVotes", "--target_epsilon=1", "--max_delta0=1e-5"],
+            "Expected max_epsilon with max_delta0",
         ),
         (["--aggregator=Peeling", "--target_epsilon=1"], "Expected k (--aggregator.k) of Peeling"),
         (["--aggregator=NoisyVotes", "--target_epsilon=0"], "Expected target_epsilon > 0"),

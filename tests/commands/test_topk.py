@@ -85,6 +85,13 @@ def test_releases_add_up_until_the_budget_is_spent(checkins: Path, capsys: pytes
     assert not Path("third.csv").exists() and len(read_ledger(Path("checkins.ledger.sqlite")).entries) == 2
 
 
+@pytest.mark.parametrize(("kind", "bound"), [("renyi", "max_rdp"), ("gaussian", "max_mu_squared")])
+def test_the_filter_of_a_budget_is_named(kind: str, bound: str, checkins: Path) -> None:
+    assert topk("--max_epsilon", "8", "--max_delta0", "3e-8", "--budget_filter", kind) == 0
+    book = read_ledger(Path("checkins.ledger.sqlite"))
+    assert book.filter is not None and bound in book.filter.to_dict() and book.filter.max_delta0 == 3e-8
+
+
 def test_a_budget_that_comes_later_says_so(checkins: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert topk() == 0
     assert "together" not in capsys.readouterr().out
@@ -310,7 +317,11 @@ def test_sources_that_are_refused(
         (["--target_epsilon", "-1"], "Expected target_epsilon > 0, got target_epsilon=-1.0"),
         (["--output", "top.txt"], "Expected an output that is a .csv or a .json, got output='top.txt'"),
         (["--output", "no/top.csv"], "Expected a folder that can be written to, got output='no/top.csv'"),
-        (["--max_epsilon", "1"], "Expected"),
+        (["--max_epsilon", "1"], "got epsilon=4.0"),
+        (["--max_epsilon", "1"], ": 0 such queries can be paid"),
+        (["--budget_filter", "renyi"], "Expected max_epsilon with budget_filter, got budget_filter='renyi'"),
+        (["--max_delta0", "1e-8"], "Expected max_epsilon with max_delta0, got max_delta0=1e-08"),
+        (["--max_epsilon", "8", "--max_delta0", "1"], "Expected 0 <= max_delta0 < 1e-06, got max_delta0=1.0"),
         (["--kbar", "5"], "Expected no kbar with the mechanism peeling, got kbar=5"),
         (["--mechanism", "limited_domain", "--k", "10"], "Expected k <= 9 for 10 items and this mechanism, got k=10"),
         (["--mechanism", "limited_domain", "--kbar", "10"], "Expected kbar <= 9, got kbar=10"),
