@@ -38,13 +38,6 @@ def make_network(make: Callable[..., nn.Module], input_shape: tuple[int, ...], n
     return network
 
 
-def annotation_hint(message: str) -> str:
-    """Return what to add to an error of the command line: a factory without a type is taken for no factory."""
-    if "to be a function that returns" not in message:
-        return ""
-    return "; annotate the type that it returns, such as `def network(shape, num_labels) -> torch.nn.Module`"
-
-
 def _takes_classes(make: Callable[..., Any]) -> bool:
     """Whether a function takes a number of classes by name, and does not ask for an input shape and a number."""
     if not inspect.isfunction(make):

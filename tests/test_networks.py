@@ -86,9 +86,9 @@ def test_a_student_of_a_factory() -> None:
 @pytest.mark.parametrize(
     "words", [["teachers", "fit", "--num_teachers=4", "--num_steps=1", "--batch_size=2"], ["student", "fit"]]
 )
-def test_a_factory_without_a_type_is_told_to_have_one(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_factory_without_a_type_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     option = "--model.network" if words[0] == "student" else "--network"
     with pytest.raises(SystemExit) as stopped:
         cli.main([*words, f"{option}=tests.test_networks.unannotated", "--run=runs/none"])
     assert stopped.value.code == 2
-    assert "annotate the type that it returns" in capsys.readouterr().err
+    assert "test_networks.unannotated" in capsys.readouterr().err

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pate.commands.help import BriefHelp, example
-from pate.commands.mistakes import OneLineParser
+from pate.commands.mistakes import CommandParser
 from pate.runs import write_text
 from pate.validation import expect
 
@@ -79,14 +78,12 @@ def _quoted(text: str) -> str:
     return text if plain else json.dumps(text, ensure_ascii=False)
 
 
-def _parser() -> OneLineParser:
+def _parser() -> CommandParser:
     kinds = ", ".join(f"{name} for {kind.what}" for name, kind in _KINDS.items())
-    parser = OneLineParser(
+    parser = CommandParser(
         prog="pate init",
         description="Write a recipe for data of your own: data.yaml, teachers.yaml, label.yaml and student.yaml, with"
         " comments that say what each choice means. `pate run` runs it.",
-        epilog=example("init"),
-        formatter_class=BriefHelp,
         print_config=None,
     )
     parser.add_argument("folder", type=Path, help="the recipe's folder, new or empty")

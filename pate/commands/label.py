@@ -10,16 +10,17 @@ from pate.commands.unscaled import completed
 from pate.commands.votes import add_votes, bring_votes, parse_with_votes
 from pate.runs import LABEL
 from pate.stages.label import LabelSettings, label
+from pate.validation import expect
 
 
 def main(args: Sequence[str], preset: Preset = ALONE) -> None:
     """Run `pate label`."""
     parser = make_parser("label", label, skip={"run", "settings"}, settings=LabelSettings)
     add_votes(parser)
-    shown = shows(args)
     # a target is enough: it names an aggregator before the options are parsed
-    parser.may_lack("--aggregator", "--target_epsilon (it finds mechanism and noise) or --aggregator", shown=shown)
-    parsed = parse_with_votes(parser, args, preset, before=[] if shown else completed(args, preset))
+    parser._option_string_actions["--aggregator"].required = False
+    parsed = parse_with_votes(parser, args, preset, before=[] if shows(args) else completed(args, preset))
+    expect(parsed.aggregator is not None, "--aggregator, or --target_epsilon, which finds one", aggregator=None)
     made = parser.instantiate(parsed)
     asked = LabelSettings(**{field.name: made[field.name] for field in fields(LabelSettings)})
     bring_votes(parsed, made.data, asked)

@@ -12,8 +12,7 @@ from typing import Any
 from jsonargparse import ArgumentParser, Namespace
 
 from pate.aggregators import load_plugins
-from pate.commands.help import BriefHelp, example
-from pate.commands.mistakes import OneLineParser
+from pate.commands.mistakes import CommandParser
 from pate.data.source import DataSource
 from pate.runs import Run
 from pate.runs.locks import lock_run
@@ -68,7 +67,7 @@ def call(
 
 def make_parser(
     name: str, function: Callable[..., Any], *, skip: set[str | int], settings: type | None = None
-) -> OneLineParser:
+) -> CommandParser:
     """Return the parser of a command on a run.
 
     Args:
@@ -82,9 +81,9 @@ def make_parser(
     return parser
 
 
-def new_parser(name: str, summary: str) -> OneLineParser:
+def new_parser(name: str, summary: str) -> CommandParser:
     """Return the parser of the command ``name``, so far with the option ``--config`` alone."""
-    parser = OneLineParser(prog=f"pate {name}", description=summary, epilog=example(name), formatter_class=BriefHelp)
+    parser = CommandParser(prog=f"pate {name}", description=summary)
     parser.add_argument("--config", action="config", help="YAML file of settings; may be given several times")
     return parser
 
@@ -97,7 +96,7 @@ def add_run(parser: ArgumentParser) -> None:
     )
 
 
-def _parser(name: str, function: Callable[..., Any], skip: set[str | int], *kinds: type) -> OneLineParser:
+def _parser(name: str, function: Callable[..., Any], skip: set[str | int], *kinds: type) -> CommandParser:
     """Return a parser of the parameters of ``function`` but ``skip``, and of the fields of ``kinds``."""
     # what docstrings say beyond the first paragraphs is of the function, not of the command
     parser = new_parser(name, (getdoc(function) or "").split("\n\nArgs:")[0])
@@ -107,7 +106,7 @@ def _parser(name: str, function: Callable[..., Any], skip: set[str | int], *kind
     return parser
 
 
-def _add_parameters(parser: OneLineParser, owner: Callable[..., Any], *, skip: set[str | int]) -> None:
+def _add_parameters(parser: CommandParser, owner: Callable[..., Any], *, skip: set[str | int]) -> None:
     if any("Aggregator" in str(each.annotation) for each in signature(owner).parameters.values()):
         load_plugins()  # so that plug-ins of other packages have short names, too
     if isinstance(owner, type):

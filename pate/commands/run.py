@@ -11,8 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from pate.commands.help import BriefHelp, example
-from pate.commands.mistakes import OneLineParser
+from pate.commands.mistakes import CommandParser
 from pate.commands.parsing import Preset
 from pate.commands.recipes import find_recipe
 from pate.commands.summary import describe_run
@@ -116,19 +115,16 @@ def _files(content: Json) -> list[str]:
     return [f"# {part}.yaml\n" + yaml.safe_dump(each, sort_keys=False) for part, each in parts.items()]
 
 
-def _parser() -> OneLineParser:
-    parser = OneLineParser(
+def _parser() -> CommandParser:
+    parser = CommandParser(
         prog="pate run",
         description="Run all stages of a recipe: a folder with data.yaml, teachers.yaml, label.yaml and student.yaml."
         "\n\nStages that are finished are skipped; one that was killed continues where it stopped."
         "\n\nA setting of a stage is overridden by its name behind that of the stage: --teachers.num_teachers 200,"
         " --label.num_queries 100, --student.trainer.max_epochs 20, --data.init_args.root DIR.",
-        epilog=example("run"),
-        formatter_class=BriefHelp,
         print_config=None,
     )
     parser.add_argument("recipe", type=Path, help="the folder, or the name of a shipped recipe, such as faces")
-    parser.may_lack("recipe", "a recipe, such as faces")
     parser.add_argument("--run", type=Path, help="folder of the run; by default runs/ and the recipe's name")
     parser.add_argument("--overwrite", action="store_true", help="redo stages whose settings changed")
     parser.add_argument("--ledger", type=Path, help="ledger of the private data, in place of the one beside them")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
 from pate.commands.help import BriefHelp, example
-from pate.commands.mistakes import OneLineParser
+from pate.commands.mistakes import CommandParser
 from pate.commands.parsing import ALONE, Preset, run_folder, shows, with_saved
 from pate.runs import STUDENT, Run
 from pate.runs.locks import lock_run
@@ -28,18 +28,12 @@ _DESCRIPTIONS = {
 }
 
 
-class _StudentParser(OneLineParser, LightningArgumentParser):
+class _StudentParser(CommandParser, LightningArgumentParser):
     """A parser whose usage names all subcommands, whichever of them are there."""
 
     def add_subcommands(self, *args: Any, **options: Any) -> Any:
         """Add the subcommands, as jsonargparse does."""
         return super().add_subcommands(*args, metavar=f"{{{','.join(LightningCLI.subcommands())}}}", **options)
-
-    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        """Let the parser of the subcommand speak, of which there is one."""
-        if self._subcommands_action is not None:
-            next(iter(self._subcommands_action.choices.values())).error(message, ex)
-        super().error(message, ex)
 
 
 def main(command: str, args: Sequence[str], preset: Preset = ALONE) -> None:

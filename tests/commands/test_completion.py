@@ -10,11 +10,11 @@ from pate import cli
 
 ASK = """
 source "$1"
-while IFS= read -r line; do
-    IFS=" " read -r -a COMP_WORDS <<< "$line"
-    [[ $line == *" " ]] && COMP_WORDS+=("")
+while IFS= read -r asked; do
+    IFS=" " read -r -a COMP_WORDS <<< "$asked"
+    [[ $asked == *" " ]] && COMP_WORDS+=("")
     COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=()
-    _pate
+    _shtab_pate
     echo "${COMPREPLY[*]}"
 done
 """
@@ -32,13 +32,12 @@ def test_bash_completes_commands_options_and_values(capsys: pytest.CaptureFixtur
         "pate teachers v": "vote",
         "pate label --num": "--num_queries",
         "pate label --aggregator NoisyV": "NoisyVotes",
-        # three words in bash
-        "pate label --aggregator = Sta": "StableMajority StableTopK",
         "pate run configs/faces --label.num": "--label.num_queries",
         "pate run configs/faces --label.aggregator NoisyV": "NoisyVotes",
         "pate student fit --trainer.max_e": "--trainer.max_epochs",
         "pate plan --by ": "accuracy macro_f1",
-        "pate label --run r": "",  # left to bash, which completes files
+        "pate label --run confi": "configs",
+        "pate completion b": "bash",
         "pate nothing --": "",
     }
     command = ["bash", "--norc", "-c", ASK, "bash", str(script)]
@@ -48,7 +47,7 @@ def test_bash_completes_commands_options_and_values(capsys: pytest.CaptureFixtur
 
 def test_other_shells_are_not_offered(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
-        cli.main(["completion", "fish"])
+        cli.main(["completion", "cmd"])
     assert stopped.value.code == 2
     error = capsys.readouterr().err
-    assert len(error.splitlines()) == 1 and "fish" in error and "bash" in error
+    assert len(error.splitlines()) == 1 and "cmd" in error and "bash" in error
