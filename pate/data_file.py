@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser
 
+from pate.data.features import FeatureMap
 from pate.data.records import Role
 from pate.data.source import DataSource
 from pate.runs import VOTES_IMPORT, Json, Run, digest, first_stage
@@ -65,11 +66,10 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def public_digest(run: Run, source: DataSource) -> str:
-    """Return a digest of a run's public records, and of how features are made of them."""
-    begun = run.state(first_stage(run))
-    described = None if begun is None else begun["config"].get("data")
-    return digest(json.dumps(described, sort_keys=True), source.fingerprint(Role.PUBLIC))
+def public_digest(source: DataSource) -> str:
+    """Return a digest of the public records, and of how features are made of them."""
+    features = encode(FeatureMap | None, source.feature_map)
+    return digest(json.dumps(features, sort_keys=True), source.fingerprint(Role.PUBLIC))
 
 
 def expect_described(run: Run) -> None:

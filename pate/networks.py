@@ -29,13 +29,18 @@ def make_network(make: Callable[..., nn.Module], input_shape: tuple[int, ...], n
     Raises:
         ValueError: if a single network is given, which all teachers would share, or if none is made.
     """
+    expect_factory(make)
+    network = make(num_classes=num_labels) if _takes_classes(make) else make(input_shape, num_labels)
+    expect(hasattr(network, "state_dict"), f"a network made by {_name(make)}", network=type(network).__name__)
+    return network
+
+
+def expect_factory(make: Callable[..., nn.Module]) -> None:
+    """Raise ``ValueError`` if a network is given in place of what makes one."""
     # a network can be called too: with records
     shared = hasattr(make, "state_dict") and not isinstance(make, type)
     how = "something that makes a network; with settings, pate.models.Factory"
     expect(not shared, how, network=f"a network that is made, {type(make).__name__}")
-    network = make(num_classes=num_labels) if _takes_classes(make) else make(input_shape, num_labels)
-    expect(hasattr(network, "state_dict"), f"a network made by {_name(make)}", network=type(network).__name__)
-    return network
 
 
 def _takes_classes(make: Callable[..., Any]) -> bool:

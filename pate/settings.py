@@ -91,7 +91,8 @@ def plain(value: Any) -> Any:
     """Return a value as plain data, without defaults that it does not hold itself.
 
     A class or function becomes its path, a `functools.partial` of one with named arguments, a frozen dataclass and
-    anything `Described` a ``class_path`` with ``init_args``.
+    anything `Described` a ``class_path`` with ``init_args``; so does a module of torch, such as a transform of
+    pictures, by its attributes that are named as its arguments.
 
     Raises:
         ValueError: in one line, if a file could not say how to make the value again.
@@ -118,6 +119,8 @@ def plain(value: Any) -> Any:
         return _plain_object(type(value), _arguments(value))
     if is_dataclass(value):
         return _plain_object(type(value), {part.name: getattr(value, part.name) for part in fields(value) if part.init})
+    if hasattr(value, "state_dict"):
+        return _plain_object(type(value), _attributes(value))
     raise ValueError(f"Expected settings that a file can hold (numbers, texts, paths), got a {type(value).__name__}")
 
 
@@ -219,6 +222,24 @@ def _plain_object(cls: type, arguments: Mapping[str, Any]) -> Any:
         except ValueError as error:
             raise ValueError(f"{error} for {name} of {cls.__name__}") from None
     return {"class_path": path, "init_args": settings}
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """Return the arguments that make a module again: its attributes of their names."""
+    kinds = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    names = [name for name, argument in signature(type(value)).parameters.items() if argument.kind not in kinds]
+    missing = [name for name in names if not hasattr(value, name)]
+    if missing:
+        name = type(value).__name__
+        raise ValueError(f"Expected {name} with attributes named as its arguments, got missing={missing}")
+    return {name: _attribute(getattr(value, name)) for name in names}
+
+
+def _attribute(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value  # torchvision's modes are texts, too
+    # modules of torch hold a list of modules as one of theirs
+    return list(value) if type(value).__name__ in ("ModuleList", "Sequential") else value
 
 
 def _arguments(value: Described) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torchvision.transforms import v2
 
 from models import MLP, Linear
 from pate.aggregators import ClippedVotes, StableTopK
@@ -74,6 +75,22 @@ def made_by(path: str, **arguments: Any) -> dict[str, Any]:
         (make_network, "tests.test_settings.make_network"),
         (partial(partial(MLP, dropout=0.5), hidden=(3,)), made_by(path_of(MLP), dropout=0.5, hidden=[3])),
         (Pair(1, Path("q")), made_by("tests.test_settings.Pair", left=1, right="q")),
+        (
+            v2.RandomApply([v2.Resize((4, 4))], p=0.25),
+            made_by(
+                "torchvision.transforms.v2.RandomApply",
+                transforms=[
+                    made_by(
+                        "torchvision.transforms.v2.Resize",
+                        size=[4, 4],
+                        interpolation="bilinear",
+                        max_size=None,
+                        antialias=True,
+                    )
+                ],
+                p=0.25,
+            ),
+        ),
         (Opaque(1, x=2.0), made_by("tests.test_settings.Opaque", first=1, x=2.0)),
         (
             CelebA(Path("f"), features=PublicPCA(3)),

@@ -279,7 +279,7 @@ def _inputs_of(run: Run, settings: LabelSettings, store: VoteStore) -> Inputs:
     if settings.aggregator.needs_features and not store.has_features():
         described = (run.state(first_stage(run)) or {"config": {}})["config"].get("data")
         expect_features(described, needed_by=type(settings.aggregator).__name__)
-        digests["public"] = public_digest(run, load_data(run))
+        digests["public"] = public_digest(load_data(run))
     return Inputs(encode_fields(settings), digests)
 
 

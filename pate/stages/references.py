@@ -33,7 +33,7 @@ def make_references(run: Run, plan: TeacherPlan) -> None:
     data = load_data(run)
     inputs = {"labels": digest(labels_file(run)), "student": digest(run.root / STUDENT.config)}
     inputs |= {"teachers": digest(json.dumps(run.state(TEACHERS_FIT), sort_keys=True))}
-    inputs |= {"public": public_digest(run, data), "test": data.fingerprint(Role.TEST)}
+    inputs |= {"public": public_digest(data), "test": data.fingerprint(Role.TEST)}
     if not run.begin(REFERENCES, Inputs(digests=inputs)):
         return
     folder = run.root / REFERENCES.outputs[0]

@@ -169,7 +169,7 @@ class StudentCLI(LightningCLI):
 
     def _inputs(self) -> Inputs:
         """Return all that the student follows from."""
-        public = public_digest(self.run, self.datamodule.source)
+        public = public_digest(self.datamodule.source)
         return Inputs(self.settings, {"labels": digest(labels_file(self.run)), "public": public})
 
     def _carry(self, model: Student) -> None:

@@ -15,6 +15,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from pate.networks import expect_factory
 from pate.runs import METRICS, STUDENT, Json, Run
 from pate.settings import encode, plain
 
@@ -48,6 +49,7 @@ class StudentPlan:
 
         Raises ``ValueError`` in one line if a file could not hold it.
         """
+        expect_factory(self.network)
         network = encode(Callable[[tuple[int, ...], int], nn.Module], self.network)
         model = {"network": network} | plain(self.model)
         if self.optimizer is not None:

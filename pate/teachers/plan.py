@@ -11,6 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from pate.networks import expect_factory
 from pate.teachers.losses import EntryLoss
 from pate.validation import expect, expect_count, expect_positive
 
@@ -72,6 +73,7 @@ class TeacherPlan:
     precision: Precision = "32-true"
 
     def __post_init__(self) -> None:
+        expect_factory(self.network)
         expect_count(2, num_teachers=self.num_teachers)
         expect_count(1, num_steps=self.num_steps, batch_size=self.batch_size, checkpoint_steps=self.checkpoint_steps)
         expect_count(0, seed=self.seed)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from functools import singledispatch
-from inspect import Parameter, signature
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -114,7 +112,7 @@ class Transforms(nn.Module):
 
 @as_module.register
 def _of_transforms(features: PictureTransforms, shape: tuple[int, ...]) -> MapModule:
-    settings = {"class_path": path_of(Transforms), "init_args": {"transforms": _made_again(features.transforms)}}
+    settings = {"class_path": path_of(Transforms), "init_args": {"transforms": plain(features.transforms)}}
     module = restored_network(settings, shape, trust=True)
     module.load_state_dict(Transforms(shape, features.transforms).state_dict())
     # its attributes need not say all of a transform, nor need it take several pictures at once
@@ -126,19 +124,3 @@ def _of_transforms(features: PictureTransforms, shape: tuple[int, ...]) -> MapMo
     names = [type(each).__name__ for each in features.transforms]
     expect(same, "transforms that their attributes make again, and that take batches", transforms=names)
     return MapModule(settings, module)
-
-
-def _made_again(value: Any) -> Any:
-    """Return settings that make transforms again, from attributes that are named as their arguments."""
-    if isinstance(value, list | tuple | nn.ModuleList):
-        return [_made_again(each) for each in value]
-    if not isinstance(value, nn.Module):
-        return value.value if isinstance(value, Enum) else plain(value)
-    kinds = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-    names = [name for name, each in signature(type(value)).parameters.items() if each.kind not in kinds]
-    missing = [name for name in names if not hasattr(value, name)]
-    expect(not missing, f"{type(value).__name__} with attributes named as its arguments", missing=missing)
-    return {
-        "class_path": path_of(type(value)),
-        "init_args": {name: _made_again(getattr(value, name)) for name in names},
-    }
