@@ -13,7 +13,7 @@ from pate.data.records import Role
 from pate.data.source import DataSource
 from pate.runs import VOTES_IMPORT, Json, Run, digest, first_stage
 from pate.settings import encode
-from pate.validation import expect
+from pate.validation import expect, expect_known
 
 
 def load_data(run: Run) -> DataSource:
@@ -97,12 +97,9 @@ def read_places(root: Path) -> tuple[DataSource | None, Path]:
     """
     path = root / "data.yaml"
     expect(path.is_file(), "the folder of a run, with its data.yaml", missing=str(path))
-    try:
-        found = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, ValueError):
-        found = None
-    whole = isinstance(found, dict) and "data" in found and isinstance(found.get("ledger"), str | None)
-    expect(whole, "where data and ledger lie", damaged=str(path))
+    found = _read(path)
+    expect(found is not None, "where data and ledger lie", damaged=str(path))
+    assert found is not None
     source = None if found["data"] is None else read_data(path)
     return source, Run(root, ledger=Path(found["ledger"]) if found.get("ledger") else None).ledger_path
 
@@ -120,15 +117,21 @@ def _described(root: Path) -> Json | None:
     path = root / "data.yaml"
     if not path.is_file():
         return None
+    found, first = _read(path), first_stage(Run(root))
+    # votes from elsewhere need no data
+    whole = found is not None and (found["data"] or first is VOTES_IMPORT)
+    again = f"Delete it, and the same `pate {first.name}` puts it back"
+    expect(whole, f"where data and ledger lie. {again}", damaged=str(path))
+    return found
+
+
+def _read(path: Path) -> Json | None:
+    """Return what a ``data.yaml`` says, or None if it is damaged. Raises ``ValueError`` on a key that nobody reads."""
     try:
         found = yaml.safe_load(path.read_text())
     except (yaml.YAMLError, ValueError):
-        found = None
-    first = first_stage(Run(root))
-    # votes from elsewhere need no data
-    named = isinstance(found, dict) and (found.get("data") or (first is VOTES_IMPORT and "data" in found))
-    whole = named and isinstance(found.get("ledger"), str | None)
-    again = f"Delete it, and the same `pate {first.name}` puts it back"
-    expect(whole, f"where data and ledger lie. {again}", damaged=str(path))
-    described: Json = found
-    return described
+        return None
+    if not isinstance(found, dict):
+        return None
+    expect_known(f"keys of {path}", map(str, found), ("data", "ledger"))
+    return found if "data" in found and isinstance(found.get("ledger"), str | None) else None

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pate.runs import TEACHERS_VOTE, Json, Run, digest, replacing, voting_stage, write_json
 from pate.typing import FloatArray, IntArray, UInt8Array
-from pate.validation import expect
+from pate.validation import expect, expect_distinct, expect_known
 from pate.votes import Panel, Votes, teacher_blocks, unpack_ballots
 
 _MANIFEST = "manifest.json"
@@ -53,9 +53,11 @@ class VoteManifest:
         content = _read(path)
         found: Json = {field.name: content.get(field.name) for field in fields(cls)}
         try:
+            expect_known("keys", content, found)
             for name in ("label_names", "ids"):
                 right = isinstance(found[name], list) and all(isinstance(each, str) for each in found[name])
                 expect(right, f"{name} as a list of texts", **{name: type(found[name]).__name__})
+                expect_distinct(name, found[name])
             for name in ("made_by", "chunks"):
                 right = isinstance(found[name], dict) and all(isinstance(each, str) for each in found[name].values())
                 expect(right, f"{name} as texts by name", **{name: type(found[name]).__name__})

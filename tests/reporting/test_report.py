@@ -386,6 +386,18 @@ def test_a_damaged_description_is_refused(copied: Path, capsys: Captured, text: 
     assert "where data and ledger lie" in refused(capsys, str(copied))
 
 
+def test_a_misspelt_ledger_is_no_new_one(copied: Path, capsys: Captured) -> None:
+    """Without a word, the run would have had a budget of its own."""
+    text = (copied / "data.yaml").read_text()
+    assert "ledger: null" in text
+    (copied / "data.yaml").write_text(text.replace("ledger: null", f"ledgr: {copied / 'other.sqlite'}"))
+    label = ["label", "--config", str(copied / "public" / "label.yaml"), "--run", str(copied), "--overwrite"]
+    for words in (["report", str(copied)], label, ["student", "test", "--run", str(copied)]):
+        assert cli.main(words) == 2
+        error = capsys.readouterr().err
+        assert "data.yaml among data, ledger, got ledgr; did you mean ledger?" in error and len(error.splitlines()) == 1
+
+
 @pytest.mark.slow
 def test_a_page_needs_no_framework(copied: Path) -> None:
     script = (

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import torch
 
 from pate import cli
 from pate.runs import make_once
-from pate.vote_store import VoteStore
+from pate.vote_store import VoteManifest, VoteStore
 from tests.conftest import make_arrays, recipe
 
 
@@ -505,6 +506,23 @@ def test_damaged_states_are_one_line_with_a_way_on(
     command = ["teachers", "vote"] if stage == "teachers_fit" else labelling
     assert cli.main([*command, "--run", str(root)]) == 2
     one_line(capsys, f"private/{stage}.json, got another content", "elete it")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"label_nams": []}, "got label_nams; did you mean label_names?"),
+        ({"ids": ["r0", "r0"]}, "ids that occur once, got twice=['r0']"),
+        ({"label_names": ["a", "a"]}, "label_names that occur once, got twice=['a']"),
+    ],
+)
+def test_a_manifest_says_what_is_read_of_it(
+    finished: Path, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    left = finished / "private" / "votes" / "manifest.json"
+    (tmp_path / "manifest.json").write_text(json.dumps(json.loads(left.read_text()) | change))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        VoteManifest.read(tmp_path / "manifest.json")
 
 
 def test_teachers_vote_as_they_were_trained(finished: Path, tmp_path: Path) -> None:
