@@ -76,9 +76,9 @@ def _class_paths(settings: Any) -> Iterator[str]:
             path = str(settings["class_path"])
             yield path
             # a factory is given the path of another as an argument
-            named = getattr(_known(path), "path_argument", None)
-            if named is not None:
-                yield str((settings.get("init_args") or {}).get(named))
+            named, arguments = getattr(_known(path), "path_argument", None), settings.get("init_args")
+            if named is not None and isinstance(arguments, Mapping):
+                yield str(arguments.get(named))
         settings = list(settings.values())
     if isinstance(settings, list):
         for value in settings:
@@ -94,13 +94,14 @@ def _known(path: str) -> Callable[..., nn.Module] | None:
     if room is None:
         return None
     found: Any = import_module(room)
+    place, _, name = path.rpartition(".")
+    if room == _BUILDERS and name in found.list_models(module=found):
+        builder: Callable[..., nn.Module] = found.get_model_builder(name)
+        return builder if place in (room, builder.__module__) else None
     for word in path.removeprefix(f"{room}.").split("."):
         found = vars(found).get(word) if isinstance(found, ModuleType) else None
-    if isinstance(found, type):
-        return found if issubclass(found, nn.Module) and f"{found.__module__}.".startswith(f"{room}.") else None
-    if room != _BUILDERS or word not in import_module(room).list_models(module=import_module(room)):
-        return None
-    return found if found is import_module(room).get_model_builder(word) else None
+    network = isinstance(found, type) and issubclass(found, nn.Module)
+    return found if network and f"{found.__module__}.".startswith(f"{room}.") else None
 
 
 def _made(content: Json, *shape: Any) -> nn.Module:

@@ -78,6 +78,8 @@ def test_memory_formats_agree() -> None:
 
 def test_a_small_backbone_has_features_of_any_size() -> None:
     network = models.EfficientNetLite0Features((3, 32, 32), pretrained=False).eval()
+    # a student that is carried away asks for no package of weights
+    assert network.settings_without_weights == {"pretrained": False}
     assert sum(value.numel() for value in network.parameters()) == 3_371_008
     for height, width in ((32, 32), (45, 33)):
         assert network(torch.rand(2, 3, height, width)).shape == (2, 1280)

@@ -351,6 +351,8 @@ def broken(folder: Path, what: str) -> None:
         said["feature"] = None
     elif what == "shape":
         said["network_input"] = [[6]]
+    elif what == "threshold":
+        said["cut"] = {"class_path": "os.getcwd"}
     elif what == "labels":
         said["label_names"] = ["a", "a", "b", "c"]
     elif what == "weights":
@@ -370,6 +372,7 @@ def broken(folder: Path, what: str) -> None:
         ("part", r"cut in .*model.json, got missing=\['cut'\]"),
         ("key", r"keys of .*model.json among input, .*, got feature; did you mean features\?"),
         ("shape", r"settings of a student in .*model.json, got wrong=\['network_input'\]"),
+        ("threshold", r"settings of a student in .*model.json, got wrong=\['cut'\]"),
         ("labels", r"label names of .*model.json that occur once, got twice=\['a'\]"),
         ("weights", "Expected weights in .*model.safetensors"),
         ("statement", "`pate student fit` leaves in public/student of a run, got missing='.*privacy.txt'"),
@@ -432,6 +435,8 @@ def malicious() -> dict[str, dict[str, Any]]:
         "weights by an old name": from_elsewhere(
             factory, name="torchvision.models.resnet18", settings={"pretrained": True}
         ),
+        "no arguments": {"class_path": factory, "init_args": ["evil_module.network"]},
+        "weights of another kind of network": "torchvision.models.segmentation.fcn_resnet50",
         "weights": from_elsewhere("pate.models.ResNet50", weights="IMAGENET1K_V2"),
         "a file of weights": from_elsewhere("pate.models.ResNet50", weights="evil.pt"),
         # a configuration reads texts as YAML, files and class paths
@@ -517,6 +522,7 @@ def test_what_is_trusted_runs(finished: Path, tmp_path: Path, monkeypatch: pytes
     [
         "torchvision.models.resnet18",
         {"class_path": "torchvision.models.resnet.resnet18", "init_args": {}},
+        "torchvision.models.mobilenetv3.mobilenet_v3_small",
         from_elsewhere("pate.models.Factory", name="torchvision.models.resnet18", settings={"weights": None}),
         from_elsewhere("pate.models.networks.ResNet8", width=8),
         from_elsewhere("pate.models.SmallCNN", widths=[8, 16], groups=4),
