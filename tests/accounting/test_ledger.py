@@ -294,6 +294,19 @@ def test_the_filter_may_be_named(path: Path) -> None:
         Budget(max_epsilon=2.0, delta=1e-6, neighboring_relation=REPLACE, filter="best")  # type: ignore[arg-type]
 
 
+def test_a_budget_that_was_declared_without_a_share_of_delta_goes_on(path: Path) -> None:
+    """As ledgers have it whose budget names no filter and was fixed by what the first release needed."""
+    reserve(Ledger(path), gaussian(60), 10, NO_TESTS)
+    rows = bodies(path)
+    del rows[0]["budget"]["filter"]
+    rows[0]["budget"]["max_delta0"] = None
+    ledger = Ledger(forge(path.with_name("older"), rows))
+    reserve(ledger, gaussian(60), 10, BUDGET)
+    assert verify_ledger(ledger.path).budget == BUDGET
+    with pytest.raises(ValueError, match=r"^Expected delta0 <= 0 with all earlier releases"):
+        reserve(ledger, stable(), 1)
+
+
 def test_a_first_query_that_is_too_dear_is_refused_with_what_is_left(path: Path) -> None:
     for budget in (BUDGET, NO_TESTS):
         with pytest.raises(
