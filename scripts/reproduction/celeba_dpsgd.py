@@ -72,7 +72,7 @@ class Numbers(NamedTuple):
 
 def majority_accuracy(path: Path) -> float:
     """Return the accuracy on the test set of each attribute's majority in the training set."""
-    table = read_arrays(path, ("attr", "partition"), ("identity", "attr_names"))
+    table = read_arrays(path, ("attr", "partition"), ("identity", "attr_names", "ids"))
     train, test = (table["attr"][table["partition"] == part] > 0 for part in (0, 2))
     return float((test == (train.mean(axis=0) > 0.5)).mean())
 
