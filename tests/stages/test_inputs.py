@@ -23,6 +23,8 @@ from pate.data import Arrays, PublicPCA
 from pate.data_file import describe_data
 from pate.runs import StageChangedError
 from pate.settings import encode_fields
+from pate.stages.label import label as label_stage
+from pate.stages.opening import open_run
 from pate.teachers.losses import FocalLoss
 from tests.commands.test_run import everything
 from tests.conftest import copy_run
@@ -56,6 +58,8 @@ LABELS: dict[str, Any] = {
     "query_seed": 1,
     "noise_seed": 4,
     "target_epsilon": 30.0,
+    "max_delta0": 1e-4,
+    "budget_filter": "renyi",
 }
 SETTINGS = pate.LabelSettings(ANSWERS, num_queries=80, delta=0.001, noise_seed=3)
 STUDENTS = {
@@ -122,10 +126,10 @@ def test_settings_of_the_data(data: dict[str, Any], begun: Path, capsys: pytest.
 
 @pytest.mark.parametrize("name", LABELS)
 def test_settings_of_labels(name: str, begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = replace(SETTINGS, **{name: LABELS[name]})
-    asked = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    budget = {} if name not in ("max_delta0", "budget_filter") else {"max_epsilon": 900.0}
+    settings = replace(SETTINGS, **budget, **{name: LABELS[name]})
     with pytest.raises(StageChangedError, match=f"was begun with, got .*{name}"):
-        pate.Pipeline(begun).label(**asked)
+        label_stage(open_run(begun), settings)
     assert name in refused(["label", of_file(settings, begun.parent)], begun, capsys)
 
 
