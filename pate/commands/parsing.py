@@ -9,6 +9,7 @@ from inspect import getdoc, signature
 from pathlib import Path
 from typing import Any
 
+import yaml
 from jsonargparse import ArgumentParser, Namespace
 
 from pate.aggregators import load_plugins
@@ -125,6 +126,28 @@ def with_saved(args: Sequence[str], preset: Preset, *saved: Path) -> Preset:
     run = run_folder(args) or preset.run
     files = [run / place for place in saved if (run / place).is_file()] if run is not None else []
     return replace(preset, files=(*files, *preset.files))
+
+
+def with_saved_data(args: Sequence[str], preset: Preset) -> Preset:
+    """Return ``preset`` with the run's ``data.yaml`` placed before its own files, unless options or files name data.
+
+    Those are taken as they are: what they leave out has its default, and nothing of another class is left.
+    """
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    early.add_argument("--config", action="append", nargs="?", default=[])
+    early.add_argument("--data", nargs="?", const="")
+    named, _ = early.parse_known_args([*preset.options(), *args])
+    if named.data is not None or any(_has_data(Path(file)) for file in named.config if file is not None):
+        return preset
+    return with_saved(args, preset, Path("data.yaml"))
+
+
+def _has_data(file: Path) -> bool:
+    try:
+        content = yaml.safe_load(file.read_text())
+    except (OSError, ValueError, yaml.YAMLError):
+        return False  # the parser says what is wrong with it
+    return isinstance(content, dict) and "data" in content
 
 
 def add_data(parser: ArgumentParser) -> None:

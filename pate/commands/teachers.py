@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, TypeVar
 
 from jsonargparse import ArgumentParser, Namespace
 
-from pate.commands.parsing import ALONE, Preset, add_data, add_run, new_parser, open_run, parse, with_saved
+from pate.commands.parsing import ALONE, Preset, add_data, add_run, new_parser, open_run, parse, with_saved_data
 from pate.data_file import load_data
 from pate.runs import TEACHERS_FIT
 from pate.teachers.jobs import Execution
@@ -25,7 +24,7 @@ Settings = TypeVar("Settings", TeacherPlan, Execution)
 def fit(args: Sequence[str], preset: Preset = ALONE) -> None:
     """Run `pate teachers fit`."""
     parser = _fit_parser()
-    parsed = parse(parser, args, with_saved(args, preset, Path("data.yaml")))
+    parsed = parse(parser, args, with_saved_data(args, preset))
     made = parser.instantiate(parsed)
     run = open_run(parsed, made.data)
     plan, execution = _made(TeacherPlan, made), _made(Execution, made)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from pate.commands.parsing import Preset, parse, with_saved
+from pate.commands.parsing import Preset, parse, with_saved_data
 from pate.data.source import DataSource, located
 from pate.runs.locks import lock_run
 from pate.stages.label import LabelSettings
@@ -60,7 +60,7 @@ def parse_with_votes(
     """
     parsed = parse(parser, args, preset, before=before)
     if parsed.votes is not None:
-        return parse(parser, args, with_saved(args, preset, Path("data.yaml")), before=before)
+        return parse(parser, args, with_saved_data(args, preset), before=before)
     given = [f"--{name}" for name in _OPTIONS if parsed.get(name) is not None]
     expect(not given, "--votes with options that are for votes from elsewhere", given=given)
     return parsed

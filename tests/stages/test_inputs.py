@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -126,8 +127,10 @@ def test_settings_of_the_data(data: dict[str, Any], begun: Path, capsys: pytest.
 
 @pytest.mark.parametrize("name", LABELS)
 def test_settings_of_labels(name: str, begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    budget = {} if name not in ("max_delta0", "budget_filter") else {"max_epsilon": 900.0}
-    settings = replace(SETTINGS, **budget, **{name: LABELS[name]})
+    changed: dict[str, Any] = {name: LABELS[name]}
+    if name in ("max_delta0", "budget_filter"):
+        changed["max_epsilon"] = 900.0
+    settings = replace(SETTINGS, **changed)
     with pytest.raises(StageChangedError, match=f"was begun with, got .*{name}"):
         label_stage(open_run(begun), settings)
     assert name in refused(["label", of_file(settings, begun.parent)], begun, capsys)
@@ -265,3 +268,27 @@ def test_other_predictions_are_other_labels(
         released()
     assert released(overwrite=True) != first
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 3
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("{class_path: Arrays, init_args: {path: PATH}}", "got data.init_args.public_fraction=0.1 (was 0.2)"),
+        ("{class_path: CelebAAttributes, init_args: {labels: [a]}}", "required: path"),
+    ],
+)
+def test_a_data_file_is_taken_as_it_is(
+    data: str, message: str, begun: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was deleted from it has its default again, and nothing of the class that it named is left."""
+    source = Arrays(begun.parent / "data.npz", public_fraction=0.2)
+    plan = replace(PLAN, num_teachers=2, num_steps=1)
+    words = ["teachers", "fit", f"--ledger={tmp_path}/ledger.sqlite", of_file(plan, tmp_path), "--run", str(tmp_path)]
+    (tmp_path / "data.yaml.first").write_text(yaml.safe_dump({"data": describe_data(source)}))
+    assert cli.main([*words, f"--config={tmp_path}/data.yaml.first"]) == 0
+    (tmp_path / "own.yaml").write_text("data: " + data.replace("PATH", str(begun.parent / "data.npz")))
+    with pytest.raises(SystemExit) if "labels" in data else nullcontext():
+        assert cli.main([*words, f"--config={tmp_path}/own.yaml"]) == 2
+    assert message in capsys.readouterr().err
+    # settings alone are those of the run's data
+    assert cli.main([*words, "--data.init_args.test_fraction=0.1"]) == 0
