@@ -203,9 +203,10 @@ class Run:
         self._empty_trash(stage)
         config = dict(inputs.settings)
         write_text(self.root / stage.config, yaml.safe_dump(config, sort_keys=False))
-        self._say_where_data_are(stage, inputs)
         state = {"format": FORMAT, "finished": False, "config": config, "inputs": dict(inputs.digests)}
         write_json(self.root / stage.state, state)
+        # after the state, which says what the first stage was: data.yaml alone would be that of teachers
+        self._say_where_data_are(stage, inputs)
         return True
 
     def _say_where_data_are(self, stage: Stage, inputs: Inputs) -> None:
