@@ -9,7 +9,10 @@ from pate.runs.files import replacing as replacing
 from pate.runs.files import write_arrays as write_arrays
 from pate.runs.files import write_json as write_json
 from pate.runs.files import write_text as write_text
-from pate.runs.run import KEY_BYTES as KEY_BYTES
+from pate.runs.key import KEY_BYTES as KEY_BYTES
+from pate.runs.key import key_file as key_file
+from pate.runs.key import made_key as made_key
+from pate.runs.key import read_key as read_key
 from pate.runs.run import LABEL as LABEL
 from pate.runs.run import METRICS as METRICS
 from pate.runs.run import MODEL as MODEL
@@ -24,8 +27,5 @@ from pate.runs.run import Run as Run
 from pate.runs.run import Stage as Stage
 from pate.runs.run import StageChangedError as StageChangedError
 from pate.runs.run import first_stage as first_stage
-from pate.runs.run import key_file as key_file
 from pate.runs.run import labels_file as labels_file
-from pate.runs.run import made_key as made_key
-from pate.runs.run import read_key as read_key
 from pate.runs.run import voting_stage as voting_stage

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate.runs.files import Json, digest, read_arrays
-from pate.runs.run import TEACHERS_FIT, Run, first_stage, key_file, labels_file, read_key
+from pate.runs.key import key_file, read_key
+from pate.runs.run import TEACHERS_FIT, Run, first_stage, labels_file
 from pate.typing import BoolArray, FloatArray, IntArray, StrArray, UInt8Array
 from pate.validation import expect
 from pate.votes import Panel

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from pate.runs.files import Json, digest, make_once, write_json, write_text
+from pate.runs.files import Json, digest, write_json, write_text
 from pate.validation import expect
 
 
@@ -67,9 +67,6 @@ _INPUTS = {
 
 FORMAT = 3
 """The version of a run's files, raised when they change: a run of another one is refused."""
-
-KEY_BYTES = 32
-"""Length of the key of the partitions."""
 
 METRICS = "metrics.json"
 """Name of the file with test-set metrics, in the folders of the student and of the references."""
@@ -337,46 +334,6 @@ def first_stage(run: Run) -> Stage:
 def voting_stage(run: Run) -> Stage:
     """Return the stage that leaves the votes of a run."""
     return VOTES_IMPORT if first_stage(run) is VOTES_IMPORT else TEACHERS_VOTE
-
-
-def key_file(run: Run) -> Path:
-    """Return the file of the key that a run's partitions depend on."""
-    return run.private / "partition.json"
-
-
-def read_key(run: Run) -> bytes | None:
-    """Return the key of the partitions, or None if there is none yet.
-
-    Raises:
-        ValueError: if the file is damaged; the message does not reveal the key.
-    """
-    path = key_file(run)
-    if not path.is_file():
-        return None
-    try:
-        key = bytes.fromhex(json.loads(path.read_text())["key"])
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"Expected a key of hexadecimal digits, got another content of {path}: put it back") from None
-    expect(16 <= len(key) <= 64, f"a key of 16 to 64 bytes in {path}", length=len(key))
-    return key
-
-
-def made_key(run: Run, stage: Stage) -> bytes:
-    """Return the key of the partitions, generated if the first ``stage`` of the run has not begun yet.
-
-    Raises ``ValueError`` if the stage was begun with a key that is now lost.
-    """
-    key = read_key(run)
-    if key is None:
-        fresh = run.overwrite or run.state(stage) is None
-        again = "train all teachers again" if stage is TEACHERS_FIT else "import the votes again"
-        lost = f"the key that `{stage.name}` was begun with. Put it back, or {again} with --overwrite"
-        expect(fresh, lost, missing=str(key_file(run)))
-        run.private.mkdir(mode=0o700, parents=True, exist_ok=True)
-        make_once(key_file(run), lambda: {"key": secrets.token_hex(KEY_BYTES)})
-        key = read_key(run)
-    assert key is not None, "it was made once"
-    return key
 
 
 def labels_file(run: Run) -> Path:
