@@ -177,5 +177,7 @@ def main(args: Sequence[str]) -> None:
         # a path with no settings may be that of a class or of a file
         by_name = not settings and all(map(str.isidentifier, given.aggregator.split(".")))
         by_name = by_name and not Path(given.aggregator).is_file()
-    lacking = [] if by_name or {"-h", "--help"} & set(args) else completed(args)
-    call("calibrate", calibrate_kind if by_name else calibrate, [*lacking, *args], grouped=_GROUPED)
+    if by_name:
+        call("calibrate", calibrate_kind, args, grouped=_GROUPED)
+    else:
+        call("calibrate", calibrate, args, grouped=_GROUPED, completed=completed)

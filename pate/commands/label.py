@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 
+from pate.commands.mistakes import CommandParser
 from pate.commands.parsing import ALONE, Preset, make_parser, open_run, shows
 from pate.commands.unscaled import completed
 from pate.commands.votes import add_votes, bring_votes, parse_with_votes
@@ -15,11 +16,9 @@ from pate.validation import expect
 
 def main(args: Sequence[str], preset: Preset = ALONE) -> None:
     """Run `pate label`."""
-    parser = make_parser("label", label, skip={"run", "settings"}, settings=LabelSettings)
-    add_votes(parser)
-    # a target is enough: it names an aggregator before the options are parsed
-    parser._option_string_actions["--aggregator"].required = False
-    parsed = parse_with_votes(parser, args, preset, before=[] if shows(args) else completed(args, preset))
+    parser = label_parser()
+    before = [] if shows(args) else completed(parser.read([*preset.options(), *args]))
+    parsed = parse_with_votes(parser, args, preset, before=before)
     expect(parsed.aggregator is not None, "--aggregator, or --target_epsilon, which finds one", aggregator=None)
     made = parser.instantiate(parsed)
     asked = LabelSettings(**{field.name: made[field.name] for field in fields(LabelSettings)})
@@ -27,3 +26,11 @@ def main(args: Sequence[str], preset: Preset = ALONE) -> None:
     run = open_run(parsed)
     label(run, asked)
     print((run.root / LABEL.outputs[-1]).read_text(), end="")
+
+
+def label_parser() -> CommandParser:
+    """Return the parser of `pate label`, in which a target epsilon is enough to name an aggregator."""
+    parser = make_parser("label", label, skip={"run", "settings"}, settings=LabelSettings)
+    add_votes(parser)
+    parser._option_string_actions["--aggregator"].required = False
+    return parser

@@ -51,15 +51,21 @@ ALONE = Preset()
 
 
 def call(
-    name: str, function: Callable[..., Any], args: Sequence[str], grouped: Mapping[str, type] | None = None
+    name: str,
+    function: Callable[..., Any],
+    args: Sequence[str],
+    grouped: Mapping[str, type] | None = None,
+    completed: Callable[[Namespace], Sequence[str]] | None = None,
 ) -> None:
     """Call ``function`` with the parsed arguments of the command ``name``, which has no run.
 
-    The parameters named in ``grouped`` are dataclasses, whose fields become options of the command.
+    The parameters named in ``grouped`` are dataclasses, whose fields become options of the command. ``completed``
+    returns words for settings that follow from others, given what all of them say.
     """
     groups = grouped or {}
     parser = _parser(name, function, set(groups), *groups.values())
-    made = parser.instantiate(parser.parse_args(list(args)))
+    before = [] if completed is None or shows(args) else completed(parser.read(args))
+    made = parser.instantiate(parser.parse_args([*before, *args]))
     given = {key: value for key, value in made.items() if key != "config"}
     for parameter, cls in groups.items():
         given[parameter] = cls(**{field: given.pop(field) for field in signature(cls).parameters})
