@@ -20,8 +20,21 @@ from pate.typing import BoolArray, FloatArray, IntArray, UInt8Array
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 from pate.votes import Panel, Votes
 
-_METHODS = ("event", "aggregate", "charges", "calibrated", "for_target", "gap_needed", "proposals", "variants")
+_METHODS = (
+    "event",
+    "aggregate",
+    "charges",
+    "calibrated",
+    "for_target",
+    "gap_needed",
+    "most_answered",
+    "proposals",
+    "variants",
+)
 """What subclasses override, with the arguments that it is called with."""
+
+LEAST_ANSWERED = 0.1
+"""The share of queries that some votes at least must have answered, if a release is to be paid for."""
 
 
 class Release(NamedTuple):
@@ -275,6 +288,13 @@ class Aggregator(ABC):
         None if the aggregator cannot predict one.
         """
         return None
+
+    def most_answered(self, panel: Panel) -> float:
+        """Return a probability that no votes of a panel exceed: that of an answer to a query, or to one of its labels.
+
+        It is 1 where every query is answered. A release of which it is below `LEAST_ANSWERED` is refused.
+        """
+        return 1.0
 
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:

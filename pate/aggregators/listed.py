@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.special import expit
 
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators.base import Aggregator, Outlook, Release
 from pate.mechanisms.limited_domain import DomainMechanism, LimitedDomain, Listed
 from pate.mechanisms.peeling import PermuteAndFlipPeeling
-from pate.mechanisms.top_stable import TopStable
+from pate.mechanisms.top_stable import TopStable, chance_to_exceed, unstable_threshold
 from pate.typing import IntArray
 from pate.validation import expect, expect_count, expect_open_unit
 from pate.votes import Panel, Votes
@@ -161,6 +163,12 @@ class LimitedDomainTopK(_Listing):
         """Label a batch of queries."""
         return self._answered(self.mechanism()(votes.counts, generator=generator), votes.num_labels)
 
+    def most_answered(self, panel: Panel) -> float:
+        """Return the probability that a label is listed if all teachers give kbar labels and no others."""
+        mechanism = self.mechanism()
+        ahead = (panel.num_teachers - mechanism.window(self.neighboring_relation)) / self.scale_domain
+        return float(expit(ahead + math.log(self.delta_domain)))
+
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one for sets of as many labels as a sample has, from twice as many, for half of delta."""
@@ -235,6 +243,14 @@ class TopStableTopK(_Listing):
         """Label a batch of queries."""
         found = self.mechanism().peel(votes.counts, generator=generator)
         return self._answered(found.listed, votes.num_labels, found.rounds)
+
+    def most_answered(self, panel: Panel) -> float:
+        """Return a bound on the probability that one of kbar gaps passes, or 1 with a fallback."""
+        widest = panel.num_teachers - self.neighboring_relation.count_window
+        scales = {"scale_threshold": self.scale_threshold_stable, "scale_gap": self.scale_gap_stable}
+        threshold = unstable_threshold(self.delta_stable / self.kbar, **scales)
+        chance = self.kbar * chance_to_exceed(threshold - widest, **scales)
+        return 1.0 if self.fallback else min(1.0, chance)
 
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:

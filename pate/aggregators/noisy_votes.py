@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from pate.accounting.events import Event, GaussianEvent
 from pate.accounting.relation import NeighboringRelation
@@ -135,6 +135,11 @@ class GNThreshold(Aggregator):
         margins = _noisy_margins(votes, self.sigma_threshold, generator)
         given = margins > self.min_lead
         return Release(given.astype(np.uint8), given | (margins <= -self.min_lead))
+
+    def most_answered(self, panel: Panel) -> float:
+        """Return the probability that teachers who agree on a label have it given or denied."""
+        margins = np.array([panel.num_teachers / 2, -panel.num_teachers / 2])
+        return float(ndtr((margins - self.min_lead) / self.sigma_threshold).sum())
 
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:

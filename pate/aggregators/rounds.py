@@ -101,6 +101,10 @@ class Rounds(Aggregator):
             release = joined(release, found, votes.num_teachers)
         return release
 
+    def most_answered(self, panel: Panel) -> float:
+        """Return the least of the rounds."""
+        return min(each.most_answered(panel) for each in self.rounds)
+
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return the default: two rounds of `ClippedVotes`, the first for a quarter of the budget."""

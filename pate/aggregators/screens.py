@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
+from scipy.special import ndtr
 
 from pate.accounting.events import ComposedEvent, Event, GaussianThresholdEvent
 from pate.accounting.relation import NeighboringRelation
@@ -79,6 +80,10 @@ class Screen(Aggregator):
         """Return the same aggregator with ``factor`` times its noise, that of ``answers`` too."""
         return replace(super().scaled(factor), answers=self.answers.scaled(factor))
 
+    def most_answered(self, panel: Panel) -> float:
+        """Return what ``answers`` does."""
+        return self.answers.most_answered(panel)
+
     @classmethod
     def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
         """Return checks of the mean and of the worst label."""
@@ -132,6 +137,11 @@ class ConfidentScreen(Screen):
         certain = distances.mean(axis=1) if self.over == "mean" else distances.min(axis=1)
         noisy = certain + self.sigma_confident * generator.standard_normal(len(certain))
         return self._ask(votes, noisy >= self.threshold_confident, generator)
+
+    def most_answered(self, panel: Panel) -> float:
+        """Return the probability that teachers who agree on all labels pass the screen, and get an answer."""
+        passed = ndtr((panel.num_teachers / 2 - self.threshold_confident) / self.sigma_confident)
+        return float(passed) * super().most_answered(panel)
 
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:

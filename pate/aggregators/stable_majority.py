@@ -67,6 +67,10 @@ class StableMajority(Aggregator):
         passed = self.mechanism(votes.panel)(np.abs(leads).min(axis=1) / 2, generator=generator)
         return Release.of_rows(leads > 0, passed)
 
+    def most_answered(self, panel: Panel) -> float:
+        """Return the probability that teachers who agree on all labels pass the test."""
+        return float(self.mechanism(panel).probability(panel.num_teachers / 2))
+
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one whose tests may take half of delta."""

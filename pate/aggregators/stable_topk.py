@@ -120,6 +120,10 @@ class StableTopK(Aggregator):
         meaning = f"A gap of {votes:.1f} votes between the counts is what a query needs to be answered,"
         return Gap(votes, panel.num_teachers, f"{meaning} and answered right,")
 
+    def most_answered(self, panel: Panel) -> float:
+        """Return the probability that the widest gap of all passes its test."""
+        return float(self.mechanism(panel).test.probability(panel.num_teachers))
+
     @classmethod
     def for_target(
         cls, target: Target, panel: Panel, *, delta_test: float | None = None, answered: float = 0.9
@@ -227,6 +231,10 @@ class GaussianStableTopK(Aggregator):
         """Label a batch of queries; a query is answered for all its labels or for none."""
         return Release.of_rows(*self.mechanism(votes.panel)(votes.counts, generator=generator))
 
+    def most_answered(self, panel: Panel) -> float:
+        """Return the probability that the widest gap of all passes its test."""
+        return float(self.mechanism(panel).test.probability(panel.num_teachers))
+
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one with equal deviations, whose tests may take half of delta."""
@@ -316,6 +324,10 @@ class FixedStableTopK(Aggregator):
         """Label a batch of queries; a query is answered for all its labels or for none."""
         members, passed, rounds = self.mechanism(votes.panel)(votes.counts, generator=generator)
         return Release.of_rows(members, passed | self.fallback, rounds)
+
+    def most_answered(self, panel: Panel) -> float:
+        """Return the probability that the widest gap of all passes its test, or 1 with a fallback."""
+        return 1.0 if self.fallback else float(self.mechanism(panel).test.probability(panel.num_teachers))
 
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pate.accounting.figures import epsilon_text, exact_text
 from pate.aggregators import Aggregator
+from pate.aggregators.base import LEAST_ANSWERED
 from pate.commands.parsing import call
 from pate.planning.costs import EPSILONS, costs_of
 from pate.planning.plots import draw_epsilons
@@ -38,6 +39,10 @@ def account(
     for name, row in found.items():
         shown = "".join(f"{'-' if row[each] is None else epsilon_text(row[each], 4):>14}" for each in EPSILONS)
         print(f"    {name:<20}{shown}{row['delta0']:>12.3g}")
+    answered = aggregator.most_answered(panel)
+    if answered < LEAST_ANSWERED:
+        print(f"{panel.num_teachers} teachers who all agree are answered with probability {answered:.2g} at most:")
+        print("    `pate label` refuses this. Less noise (fewer queries, a larger delta) or more teachers are needed.")
     if plot is not None:
         draw_epsilons(Path(plot), events, aggregator.neighboring_relation, num_queries, delta)
         print(f"Epsilon against queries: {plot}")

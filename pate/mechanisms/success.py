@@ -232,6 +232,7 @@ def _inverse(success: Callable[[float], float], probability: float, *, unit: flo
     high = unit
     while success(high) < probability:
         high *= 2
+        expect(high < 1e300, "a probability that rounding lets some gap reach", probability=probability)
     return smallest_where(lambda gap: success(gap) >= probability, 0.0, high, tolerance=1e-9)
 
 

@@ -1,11 +1,11 @@
-"""A rehearsal of an aggregator on constant votes, so that it fails, if it does, before anything is spent."""
+"""A rehearsal of an aggregator on made-up votes, so that what fails or never ends does so before anything is spent."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from pate.aggregators.base import Aggregator
-from pate.typing import FloatArray
+from pate.aggregators.base import LEAST_ANSWERED, Aggregator
+from pate.typing import FloatArray, IntArray
 from pate.validation import expect
 from pate.votes import Panel, Votes
 
@@ -17,10 +17,11 @@ def rehearse(
     predictions: FloatArray | None = None,
     features: FloatArray | None = None,
 ) -> None:
-    """Run an aggregator on constant votes and discard its answers.
+    """Run an aggregator on made-up votes and discard its answers.
 
     Neither real votes nor the noise of a release are touched. Batches of zero, one and several queries are tried,
-    because a screen may pass on any number of them.
+    because a screen may pass on any number of them: of counts that are all equal, that nearly are, and that stand
+    as stairs, beside one as large and one as small as there may be.
 
     Args:
         aggregator: the aggregator.
@@ -29,17 +30,24 @@ def rehearse(
         features: ``[Q, F]``, the public features of the queries, for an aggregator that needs them.
 
     Raises:
-        ValueError: if the aggregator raises it, or if its release does not have the shape of the votes.
+        ValueError: if the aggregator raises it, if its release does not have the shape of the votes, or if less than
+            `LEAST_ANSWERED` of the queries would be answered, whatever the votes.
     """
-    levels = np.array([0, panel.num_teachers, panel.num_teachers // 2] * 2)
-    for count in (0, 1, len(levels)):
-        given, shape = levels[:count], (count, panel.num_labels)
+    answered = aggregator.most_answered(panel)
+    agreed = f"at least {LEAST_ANSWERED:.0%} of the queries answered where all {panel.num_teachers} teachers agree"
+    noise = " and ".join(f"{name}={scale:.4g}" for name, scale in aggregator.noise.items())
+    ways = "fewer queries, a larger target_epsilon or delta, a lower threshold or more teachers"
+    less = f"less noise than {noise} of {aggregator.title} ({ways})"
+    expect(answered >= LEAST_ANSWERED, f"{agreed}, by {less}", answered=float(f"{answered:.2g}"))
+    made_up = _made_up(panel)
+    for count in (0, 1, len(made_up)):
+        counts, shape = made_up[:count], (count, panel.num_labels)
         ballots = None
         if aggregator.needs_ballots:
-            teachers = np.arange(panel.num_teachers)[None, :, None] < given[:, None, None]
-            ballots = np.repeat(teachers, panel.num_labels, axis=2).astype(np.uint8)
+            teachers = np.arange(panel.num_teachers)[None, :, None] < counts[:, None, :]
+            ballots = teachers.astype(np.uint8)
         votes = Votes(
-            counts=np.repeat(given[:, None], panel.num_labels, axis=1),
+            counts=counts,
             num_teachers=panel.num_teachers,
             ballots=ballots,
             predictions=None if predictions is None else np.resize(predictions, shape),
@@ -55,3 +63,12 @@ def rehearse(
         if found.tiers is not None:
             expect(found.tiers.shape == (count,), f"the tiers of {count} queries", shape=found.tiers.shape)
         aggregator.charges(found, panel)
+
+
+def _made_up(panel: Panel) -> IntArray:
+    """Return counts ``[Q, C]``: equal ones, near ties and stairs, the latter beside an outlier at either end."""
+    most, half, labels = panel.num_teachers, panel.num_teachers // 2, np.arange(panel.num_labels)
+    equal = [np.full_like(labels, count) for count in (0, most, half)]
+    near_ties, stairs = half - labels % 2, np.maximum(half - labels, 0)
+    beside = [np.where(labels == 0, most, np.where(labels == labels[-1], 0, each)) for each in (near_ties, stairs)]
+    return np.array([*equal, near_ties, stairs, *beside])

@@ -291,6 +291,15 @@ class AggregatorContract(Contract):
             else:
                 assert len(aggregator.aggregate(poor, generator=generator).labels) == 1
 
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_no_label_is_answered_more_often_than_is_said(self, relation: NeighboringRelation) -> None:
+        """Of all votes of the panel, none has a label answered more often than `Aggregator.most_answered` admits."""
+        first, last = self.num_labels, 2 * self.num_labels
+        admitted = self.make(relation).most_answered(self.panel)
+        for ballots, law in _laws(self._contract(), relation).values():
+            answered = sum(p * np.array(outcome[first:last]) for outcome, p in law.items())
+            assert np.max(answered) <= admitted + 1e-6, f"Expected at most {admitted}, got {answered} for {ballots}"
+
     # helpers
 
     def drawn(self, aggregator: Aggregator, votes: Votes, generator: np.random.Generator) -> IntArray:

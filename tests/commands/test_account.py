@@ -31,3 +31,13 @@ def test_account_prints_both_relations_and_draws(tmp_path: Path, capsys: Printed
         assert row["exact"] is row["dp_accounting"] is None
     assert found["replace_record"]["delta0"] == pytest.approx(6e-7, rel=1e-5)
     assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_settings_that_labelling_would_refuse_are_priced_and_named(capsys: Printed) -> None:
+    account(aggregator=AGGREGATOR, num_queries=600, delta=1e-6, panel=Panel(100, 9))
+    assert (
+        "100 teachers who all agree are answered with probability 6.4e-06 at most:\n"
+        "    `pate label` refuses this. Less noise (fewer queries, a larger delta) or more teachers are needed.\n"
+    ) in capsys.readouterr().out
+    account(aggregator=AGGREGATOR, num_queries=600, delta=1e-6, panel=Panel(800, 9))
+    assert "refuses" not in capsys.readouterr().out

@@ -74,8 +74,8 @@ ALIKE = [
 def test_a_release_costs_what_was_asked_at_most(name: str, settings: tuple[str, ...], copied: Path) -> None:
     """By name alone, with some settings, or with all noise in some proportion."""
     words = [f"--aggregator={name}", *(f"--aggregator.{each}" for each in settings)]
-    assert label(copied, *words, "--target_epsilon=1.5") == 0
-    assert 1.5 * (1 - 1e-4) < spent(copied) <= 1.5
+    assert label(copied, *words, "--target_epsilon=400") == 0
+    assert 400 * (1 - 1e-4) < spent(copied) <= 400
     released, entries = ReleasedLabels.load(Run(copied)), len(read_ledger(copied / "ledger.sqlite").entries)
     found = released.aggregator["init_args"]
     for each in settings:
@@ -87,7 +87,7 @@ def test_a_release_costs_what_was_asked_at_most(name: str, settings: tuple[str, 
     noise = {key: value for key, value in found.items() if key.startswith(("scale", "sigma", "multiplier"))}
     assert noise and noise.items() <= said(copied).items()
     # the same command, and the settings that it wrote, find these labels
-    for again in ([*words, "--target_epsilon=1.5"], ["--config", str(copied / "public" / "label.yaml")]):
+    for again in ([*words, "--target_epsilon=400"], ["--config", str(copied / "public" / "label.yaml")]):
         before = (copied / "public" / "labels.npz").read_bytes()
         assert label(copied, *again) == 0
         assert (copied / "public" / "labels.npz").read_bytes() == before
@@ -116,12 +116,12 @@ def test_a_budget_of_the_size_of_the_target_is_enough(name: str, finished: Path,
     Ledger(run / "ledger.sqlite")
     for place in ("public/labels.npz", "private/label.json", "public/privacy.json", "public/privacy.txt"):
         (run / place).unlink()
-    words = ["--target_epsilon=1", "--max_epsilon=1", "--max_delta0=6e-4", "--budget_filter=renyi"]
+    words = ["--target_epsilon=400", "--max_epsilon=400", "--max_delta0=6e-4", "--budget_filter=renyi"]
     assert label(run, f"--aggregator={name}", *words) == 0
     statement = json.loads((run / "public" / "privacy.json").read_text())
-    assert statement["guarantees"][RELATION.value]["epsilon"] <= 1
+    assert statement["guarantees"][RELATION.value]["epsilon"] <= 400
     book = read_ledger(run / "ledger.sqlite")
-    assert book.budget is not None and book.budget.max_epsilon == 1 and len(book.entries) == 1
+    assert book.budget is not None and book.budget.max_epsilon == 400 and len(book.entries) == 1
     assert book.filter is not None and (book.filter.name, book.filter.max_delta0) == ("renyi", 6e-4)
 
 
@@ -180,16 +180,16 @@ def test_what_calibrate_prints_is_what_labelling_takes(
     name: str, copied: Path, finished: Path, tmp_path: Path, capsys: Printed
 ) -> None:
     sizes = ["--num_queries=50", "--delta=1e-3", "--num_teachers=10", "--num_labels=4"]
-    assert cli.main(["calibrate", f"--aggregator={name}", "--target_epsilon=1", *sizes]) == 0
+    assert cli.main(["calibrate", f"--aggregator={name}", "--target_epsilon=400", *sizes]) == 0
     pasted = tmp_path / "pasted.yaml"
     pasted.write_text(capsys.readouterr().out.split("# label.yaml\n")[1])
     words = ["label", "--config", str(pasted), "--overwrite"]
     assert cli.main([*words, "--run", str(copied)]) == 0
-    assert 0.9999 < spent(copied) <= 1
+    assert 399.9 < spent(copied) <= 400
     noise = {key: value for key, value in said(copied).items() if key.startswith(("scale", "sigma"))}
     # with the target beside it, it is the same noise
     other = copy_run(finished, tmp_path / "other")
-    assert cli.main([*words, "--run", str(other), "--target_epsilon=1"]) == 0
+    assert cli.main([*words, "--run", str(other), "--target_epsilon=400"]) == 0
     assert noise.items() <= said(other).items()
 
 

@@ -69,9 +69,9 @@ def test_a_name_and_a_target_are_enough(aggregator: tuple[str, ...], votes: str,
     words = (f"--aggregator={name}", *(f"--aggregator.{each}" for each in given))
     # the same command, with the votes and without
     for asked in (f"--votes={votes}",), (f"--votes={votes}",), ():
-        assert label("--target_epsilon=2", *asked, aggregator=words) == 0
+        assert label("--target_epsilon=12", *asked, aggregator=words) == 0
     statement = json.loads(Path("runs/mine/public/privacy.json").read_text())
-    assert 2 * (1 - 1e-4) < statement["guarantees"]["replace_record"]["epsilon"] <= 2
+    assert 12 * (1 - 1e-4) < statement["guarantees"]["replace_record"]["epsilon"] <= 12
     assert released().release == 1 and released().num_teachers == 20
     # the settings that it wrote find these labels
     assert cli.main(["label", "--config=runs/mine/public/label.yaml", "--run=runs/mine"]) == 0
@@ -79,15 +79,15 @@ def test_a_name_and_a_target_are_enough(aggregator: tuple[str, ...], votes: str,
 
 
 def test_votes_and_target_may_be_settings_of_a_file(place: Path) -> None:
-    Path("label.yaml").write_text("votes: votes.npz\ntarget_epsilon: 2\naggregator: StableMajority\n")
+    Path("label.yaml").write_text("votes: votes.npz\ntarget_epsilon: 12\naggregator: StableMajority\n")
     assert label("--config=label.yaml", aggregator=()) == 0
-    assert label("--votes=null", "--target_epsilon=2", aggregator=("--aggregator=StableMajority",)) == 0
+    assert label("--votes=null", "--target_epsilon=12", aggregator=("--aggregator=StableMajority",)) == 0
     assert spent() == 1
 
 
 def test_the_path_of_votes_is_taken_by_its_letters(place: Path) -> None:
     made_votes().save(Path("007/votes.npz"))
-    assert label("--votes=007", "--target_epsilon=2", aggregator=("--aggregator=StableMajority",)) == 0
+    assert label("--votes=007", "--target_epsilon=12", aggregator=("--aggregator=StableMajority",)) == 0
     assert spent("007/ledger.sqlite") == 1
 
 
