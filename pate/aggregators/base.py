@@ -290,7 +290,7 @@ class Aggregator(ABC):
         return None
 
     def most_answered(self, panel: Panel) -> float:
-        """Return a probability that no votes of a panel exceed: that of an answer to a query, or to one of its labels.
+        """Return a probability that no votes of a panel exceed: that teachers answer a query, or one of its labels.
 
         It is 1 where every query is answered. A release of which it is below `LEAST_ANSWERED` is refused.
         """

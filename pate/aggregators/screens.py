@@ -81,7 +81,7 @@ class Screen(Aggregator):
         return replace(super().scaled(factor), answers=self.answers.scaled(factor))
 
     def most_answered(self, panel: Panel) -> float:
-        """Return what ``answers`` does."""
+        """Return what ``answers`` does, where it is asked."""
         return self.answers.most_answered(panel)
 
     @classmethod
