@@ -20,9 +20,9 @@ if TYPE_CHECKING:
         Ledger,
         NeighboringRelation,
         RDPAccountant,
+        Statement,
         read_ledger,
         verify_ledger,
-        verify_statement,
     )
     from pate.aggregators import Aggregator, NoisyVotes, Release, Rounds, StableTopK, TauVoting
     from pate.mechanisms import private_generator
@@ -54,6 +54,7 @@ __all__ = [
     "ReleasedLabels",
     "Rounds",
     "StableTopK",
+    "Statement",
     "StudentPlan",
     "TauVoting",
     "TeacherPlan",
@@ -63,7 +64,6 @@ __all__ = [
     "private_generator",
     "read_ledger",
     "verify_ledger",
-    "verify_statement",
 ]
 
 _PACKAGES = ("accounting", "aggregators", "data", "mechanisms", "testing")

@@ -191,6 +191,12 @@ class HistogramFiles:
         return self.files[0]
 
     @property
+    def ledger_path(self) -> Path:
+        """Where the ledger lies unless one is asked for: beside the data, whatever links to them there are."""
+        data = self.path.resolve() if self.path.is_symlink() else self.path
+        return data.with_suffix(".ledger.sqlite")
+
+    @property
     def files(self) -> tuple[Path, ...]:
         """All files that are read, that with what users contributed first."""
         return tuple(path for path in (self.pairs, self.counts, self.items) if path is not None)

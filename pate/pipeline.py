@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pate.accounting.calibration import Target
+from pate.accounting.statement import Statement
 from pate.aggregators.base import Aggregator
 from pate.aggregators.rounds import Rounds
 from pate.data.source import DataSource
@@ -149,7 +150,7 @@ class Pipeline:
             labelling.label(run, settings)
             released = ReleasedLabels.load(run)
             parts = {field.name: getattr(released, field.name) for field in fields(ReleasedLabels)}
-            return StatedLabels(**parts, statement=json.loads((run.root / LABEL.outputs[1]).read_text()))
+            return StatedLabels(**parts, statement=Statement.read(run.root / LABEL.outputs[1]))
 
     def fit_student(self, plan: StudentPlan) -> None:
         """Train a student of the released labels. It is PUBLIC.

@@ -170,7 +170,7 @@ def test_labels_come_with_their_statement(copied: Path) -> None:
     given = pate.Pipeline(copied).label(ANSWERS, delta=0.001, num_queries=80, noise_seed=3)
     assert given.labels.shape == (80, 4)
     assert given.describe() == (copied / "public" / "privacy.txt").read_text()
-    pate.verify_statement(dict(given.statement))
+    given.statement.verify(released=copied / "public" / "labels.npz")
 
 
 def test_the_student_predicts(copied: Path) -> None:

@@ -17,5 +17,5 @@ from pate.accounting.gaussian import gaussian_epsilon as gaussian_epsilon
 from pate.accounting.ledger import Ledger as Ledger
 from pate.accounting.ledger import read_ledger as read_ledger
 from pate.accounting.relation import NeighboringRelation as NeighboringRelation
-from pate.accounting.statement import verify_statement as verify_statement
+from pate.accounting.statement import Statement as Statement
 from pate.accounting.verification import verify_ledger as verify_ledger

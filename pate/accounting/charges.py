@@ -39,6 +39,18 @@ def cost_of_charges(charges: Sequence[Charge], relation: NeighboringRelation, or
     return total_cost([events[relation] for events, _ in charges], [count for _, count in charges], orders)
 
 
+def reaching(charges: Sequence[Charge], teachers: int) -> list[Charge]:
+    """Return ``charges`` as they are for a unit that reaches ``teachers`` teachers."""
+    if teachers == 1:
+        return list(charges)
+    # a ledger says the same over and over
+    wider: dict[int, Events] = {}
+    for events, _ in charges:
+        if id(events) not in wider:
+            wider[id(events)] = {name: event.reaching(teachers) for name, event in events.items()}
+    return [(wider[id(events)], count) for events, count in charges]
+
+
 def expect_delta_beyond_tests(charges: Sequence[Charge], relation: NeighboringRelation, delta: float) -> None:
     """Raise ``ValueError`` unless the stability tests in ``charges`` under ``relation`` cost less than ``delta``."""
     expect_open_unit(delta=delta)

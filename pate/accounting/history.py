@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from pate.validation import expect, expect_open_unit
 
 NAMES = tuple(relation.value for relation in NeighboringRelation)
 _STATED = {"delta", *NAMES}
-_KINDS = ("budget", "home", "reserve", "settle")
+_KINDS = ("budget", "home", "reserve", "settle", "state")
 _DECODER = json.JSONDecoder()
 
 
@@ -54,6 +54,8 @@ class Entry:
     """``delta``, and under each relation the epsilon of this and all earlier releases when this one was reserved."""
     token: str | None = None
     """What its owner recognises the reservation by; None if it has no such mark."""
+    published: Mapping[str, Any] | None = None
+    """What was published, in plain JSON types as `pate.accounting.statement` states it: known since it was settled."""
 
     @property
     def charges(self) -> tuple[Charge, ...]:
@@ -72,7 +74,30 @@ class Entry:
             "seeded": self.seeded,
             "settled": self.settled,
             "realised": None if self.realised is None else plain_charges(self.realised),
+            "published": self.published,
         }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Entry:
+        """Return the release that `to_dict` described. Raises ``ValueError`` on other keys or types."""
+        entry = cls(
+            release=content["release"],
+            at=content["at"],
+            run=content["run"],
+            description=content["description"],
+            events=parse_events(name_of(content["events"])),
+            count=content["count"],
+            seeded=content["seeded"],
+            settled=content["settled"],
+            realised=None
+            if content["realised"] is None
+            else tuple((parse_events(name_of(paid["events"])), paid["count"]) for paid in content["realised"]),
+            published=content["published"],
+        )
+        expect_charged_count(1, entry.count)
+        for _, count in entry.realised or ():
+            expect_charged_count(0, count)
+        return entry
 
 
 @dataclass(frozen=True)
@@ -189,8 +214,10 @@ class History:
             self.home = Path(body["path"])
         elif kind == "reserve":
             changes = self._fold_reserve(body)
-        else:
+        elif kind == "settle":
             changes = self._fold_settle(body)
+        else:
+            self._fold_state(body)
         for change in changes:
             self._totals.add(*change)
         self._digests.append(digest)
@@ -236,9 +263,16 @@ class History:
             reserved = (self._names[entry.release - 1], entry.count)
             self._expect_within(reserved, paid, entry.release)
             changes = [(reserved[0], -reserved[1]), *(each for each in paid if each[1])]
-        self.entries[entry.release - 1] = _settled(entry, charges)
+        published = body.get("published")
+        expect(isinstance(published, dict | None), "what was published as an object", published=published)
+        self.entries[entry.release - 1] = _settled(entry, charges, published)
         self._settled_by[entry.release] = len(self._digests) + 1
         return changes
+
+    def _fold_state(self, body: Mapping[str, Any]) -> None:
+        entry, published = self.entry(body["release"], "the rows before"), body["published"]
+        expect(entry.settled and isinstance(published, dict), "what was published as an object", published=published)
+        self.entries[entry.release - 1] = replace(entry, published=published)
 
     def _expect_within(self, reserved: tuple[str, int], paid: Sequence[tuple[str, int]], release: int) -> None:
         orders = self._totals.orders
@@ -320,9 +354,9 @@ def _expect_stated(stated: Mapping[str, Any] | None) -> None:
         expect_open_unit(delta=stated["delta"])
 
 
-def _settled(entry: Entry, charges: tuple[Charge, ...] | None) -> Entry:
+def _settled(entry: Entry, charges: tuple[Charge, ...] | None, published: Mapping[str, Any] | None) -> Entry:
     settled = object.__new__(Entry)  # `replace` takes five times as long, and a ledger has a hundred thousand
-    vars(settled).update(vars(entry), settled=True, realised=charges)
+    vars(settled).update(vars(entry), settled=True, realised=charges, published=published)
     return settled
 
 

@@ -131,19 +131,30 @@ class Ledger:
         with self._reading() as history:
             history.reservation(events, count, budget, None)
 
-    def settle(self, release: int, *, realised: Sequence[Charge] | None = None) -> Head:
+    def settle(
+        self,
+        release: int,
+        *,
+        realised: Sequence[Charge] | None = None,
+        published: Mapping[str, Any] | None = None,
+    ) -> Head:
         """Record that a reserved release was published. Repeating a settlement changes nothing.
+
+        Where only words about what was published are others then, these are recorded from now on.
 
         Args:
             release: the number of the release.
             realised: what it actually cost, as pairs ``(events, count)``. None for what was reserved.
+            published: what was published, in plain JSON types, with the ``sha256`` of its file; None for what has no
+                statement.
 
         Returns:
             Where the ledger ended when the release was settled: at the row that settled it.
 
         Raises:
             ValueError: if nothing was reserved under this number, if ``realised`` costs more than what was reserved at
-                some order, or if the release was settled for another cost before. Nothing is written then.
+                some order, or if the release was settled for another cost, or as another file, before. Nothing is
+                written then.
         """
         listed = realised is None or isinstance(realised, list | tuple)  # a spent iterator would cost nothing
         expect(listed, "a list of charges or None", realised=realised)
@@ -153,15 +164,22 @@ class Ledger:
             expect_events(events)
             expect_charged_count(0, count)
         charges = None if realised is None else tuple((events, int(count)) for events, count in realised)
+        told = None if published is None else json.loads(json.dumps(published))
         self._prepare(*(events for events, _ in charges or ()))
         with self._transaction() as connection:
             entry = self._history.entry(release, self.path)
             if entry.settled:
                 same = entry.realised == charges
                 expect(same, f"release {release} settled once", realised="another cost than before")
+                if told not in (None, entry.published):
+                    self._expect_same_file(entry, told)
+                    row = {"kind": "state", "at": _now(), "release": entry.release, "published": told}
+                    self._append(connection, row)
+                    return self._history.head
                 return self._history.settled_at(entry.release)
             plain = None if charges is None else plain_charges(charges)
-            self._append(connection, {"kind": "settle", "at": _now(), "release": entry.release, "realised": plain})
+            row = {"kind": "settle", "at": _now(), "release": entry.release, "realised": plain}
+            self._append(connection, row | ({} if told is None else {"published": told}))
             return self._history.head
 
     def _prepare(self, *events: Events) -> None:
@@ -189,6 +207,11 @@ class Ledger:
                 if self._history.head != before:  # the history has rows that the file has not
                     self._history = History()
                 raise
+
+    @staticmethod
+    def _expect_same_file(entry: Entry, published: Mapping[str, Any]) -> None:
+        settled, digest = (entry.published or {}).get("sha256"), published.get("sha256")
+        expect(settled in (None, digest), f"the file of sha256 {settled} of release {entry.release}", sha256=digest)
 
     def _expect_no_copy(self) -> None:
         last = self._history.home

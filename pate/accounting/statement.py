@@ -1,360 +1,269 @@
-"""The privacy statement: what was released, what it cost, and the events from which the cost follows."""
+"""Privacy statements: what was published, what it cost, and the events from which the cost follows.
+
+A statement is a function of its ledger: the row that settles a release holds what was published (`Entry.published`),
+with a digest of the file. So a statement is verified by making it again. `pate.accounting.statement_words` words it.
+"""
 
 from __future__ import annotations
 
-import re
+import hashlib
+import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from pate.accounting.base import event_from_dict, leaves
-from pate.accounting.budget import Budget, PrivacyFilter, expect_filter_of_first, filter_from_dict
-from pate.accounting.charges import ROUNDING, Charge, account, cost_of_charges
-from pate.accounting.conditions import FIXED_BEFOREHAND, keeping
+from pate.accounting.budget import Budget, expect_filter_of_first, filter_from_dict
+from pate.accounting.charges import ROUNDING, Charge, account, cost_of_charges, reaching
 from pate.accounting.cost import DEFAULT_ORDERS
-from pate.accounting.figures import epsilon_text, exact_text
-from pate.accounting.history import Book
+from pate.accounting.history import Book, Entry
+from pate.accounting.ledger import read_ledger
+from pate.accounting.log import Head
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.verification import expect_continues, expect_figures
-from pate.validation import expect, expect_open_unit
+from pate.accounting.statement_words import CONVERSION, WORDS, describe
+from pate.validation import expect
 
-_PROTECTS = {
-    NeighboringRelation.REPLACE_RECORD: "one {unit} of the private data is added, removed or altered",
-    NeighboringRelation.ADD_REMOVE_TEACHER: "one teacher takes part or does not",
-}
-_SAID_BEFORE = ("type", "neighboring_relation")  # of an event, where its parameters are listed
-_CONVERSION = (
-    "the smaller of Canonne, Kamath & Steinke (2020), Proposition 12, at the best order, and of"
-    " Balle & Wang (2018), Theorem 8, for the Gaussian mechanism that dominates all releases"
-)
-_BY_CURVE = (
-    "    epsilon = rdp + log(1 - 1/a) - (log(d) + log(a)) / (a - 1)",
-    "    (Canonne, Kamath & Steinke (2020), Proposition 12)",
-)
-_BY_GAUSSIAN = (
-    "    d = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)",
-    "    (Dong, Roth & Su (2022), Corollary 3.3; Balle & Wang (2018), Theorem 8)",
-)
+REACHED = (1, 2, 3)
+"""The numbers of teachers (of users, for a top k) that one unit may reach, for which a statement gives epsilons."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Questions:
-    """What a statement says about the queries of its release, apart from their cost.
-
-    Attributes:
-        num_queries: number of queries asked.
-        num_answered: number of queries answered.
-        num_teachers: the nominal number of teachers.
-        num_labels: number of labels of each query.
-        aggregator: the aggregator, as ``class_path`` and ``init_args`` in plain JSON types.
-    """
-
-    num_queries: int
-    num_answered: int
-    num_teachers: int
-    num_labels: int
-    aggregator: Mapping[str, Any]
-
-
-def make_statement(
-    book: Book,
-    questions: Questions,
-    *,
-    relation: NeighboringRelation,
-    delta: float,
-    unit: str,
-    versions: Mapping[str, str],
-    of_this_run_alone: bool = False,
-) -> dict[str, Any]:
-    """Return the statement on all releases of a ledger, in plain JSON types.
+class Statement:
+    """The public statement of one release, and of all releases that its ledger held when it was made.
 
     Its guarantees were fixed before any noise was drawn: the ledger's budget under the relation of the budget, and
-    otherwise what all releases reserved. ``costs`` is what was finally settled, which may be less. Both can be computed
-    again from ``releases`` alone.
+    otherwise what all releases reserved. ``costs`` is what was finally settled, which may be less. Figures are for a
+    unit that reaches as many teachers as the release declared; ``reach`` gives epsilons for 1, 2 and 3 of them.
+
+    Statements are read like mappings: ``statement["guarantees"]["replace_record"]["epsilon"]``.
 
     Args:
-        book: the content of the ledger.
-        questions: the queries of the release that the statement belongs to.
-        relation: the relation that is stated first.
-        delta: the delta at which epsilons are stated.
-        unit: the word for one row of the private data.
-        versions: the versions of the libraries used, by name.
-        of_this_run_alone: whether other runs on the same private data have ledgers of their own.
+        content: the statement in plain JSON types.
     """
-    expect_open_unit(delta=delta)
-    reserved = book.reserved()
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        self.content = dict(content)
+
+    @property
+    def kind(self) -> str:
+        """What was published: ``labels``, or the top k of a histogram, ``topk``."""
+        return str(self["kind"])
+
+    def __getitem__(self, name: str) -> Any:
+        return self.content[name]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Statement) and self.content == other.content
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @classmethod
+    def of(cls, book: Book, release: int) -> Statement:
+        """Return the statement on a release of a ledger and on all others that it holds.
+
+        Raises:
+            ValueError: if the ledger does not hold the release, or not what was published.
+        """
+        return cls(_content(book, book.head, release))
+
+    @staticmethod
+    def from_json(content: str | bytes | Mapping[str, Any]) -> Statement:
+        """Return the statement that ``privacy.json`` holds, as text or in plain JSON types; `verify` checks it.
+
+        Raises:
+            ValueError: in one line, if it is no statement.
+        """
+        try:
+            plain = json.loads(content) if isinstance(content, str | bytes) else content
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"Expected a readable statement, got: {error}") from None
+        kind = plain.get("kind") if isinstance(plain, Mapping) else None
+        known = isinstance(kind, str) and kind in WORDS
+        expect(known, f"a statement of a kind among {', '.join(WORDS)}", kind=kind)
+        return Statement(plain)
+
+    @staticmethod
+    def read(path: Path) -> Statement:
+        """Return the statement in a file. Raises ``ValueError`` in one line if it holds none."""
+        try:
+            return Statement.from_json(Path(path).read_bytes())
+        except (OSError, ValueError) as error:
+            raise ValueError(f"Expected a readable statement at {path}, got: {error}") from None
+
+    def verify(
+        self, *, ledger: Path | None = None, released: Path | None = None, facts: Mapping[str, Any] | None = None
+    ) -> int:
+        """Make the statement again and compare every key of it.
+
+        Without a ledger it is made from the releases that it lists. With one, it is made from the rows that the ledger
+        held then, all of which it must still hold.
+
+        Args:
+            ledger: the file of the ledger.
+            released: the released file, whose digest the ledger holds.
+            facts: what the released file says of itself, by the keys of the statement.
+
+        Returns:
+            How many releases the ledger has had since.
+
+        Raises:
+            ValueError: in one line, at the first key that is not as it was made.
+        """
+        try:
+            return self._verify(ledger, released, facts)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"Expected a whole {self.kind} statement, got: {error!r}") from None
+
+    def _verify(self, ledger: Path | None, released: Path | None, facts: Mapping[str, Any] | None) -> int:
+        since = 0
+        head = Head(self["ledger"]["rows"], self["ledger"]["digest"])
+        if ledger is None:
+            book = _listed(self.content)
+            _expect_coherent(book, head)
+        else:
+            now = read_ledger(ledger)
+            whole = "a ledger with all rows that it held when the statement was made (it may be an older copy)"
+            expect(now.follows(head), whole, **head._asdict())
+            book = read_ledger(ledger, rows=head.rows)
+            since = len(now.entries) - len(book.entries)
+        expect_same(_content(book, head, self["release"]), self.content)
+        if released is not None:
+            stated, found = self["sha256"], sha256(released)
+            expect(found == stated, f"the file of release {self['release']}, of sha256 {stated}", file=str(released))
+        if facts is not None:
+            expect_same(facts, {name: self.content.get(name) for name in facts})
+        return since
+
+    def today(self, book: Book) -> Statement:
+        """Return the same statement on all releases that its ledger holds by now.
+
+        Raises:
+            ValueError: if the ledger lacks rows that it held when the statement was made.
+        """
+        head = Head(self["ledger"]["rows"], self["ledger"]["digest"])
+        whole = "a ledger with all rows that it held when the statement was made (it may be an older copy)"
+        expect(book.follows(head), whole, **head._asdict())
+        return Statement.of(book, self["release"])
+
+    @property
+    def text(self) -> str:
+        """The statement as text, with everything that is needed to compute its figures by hand."""
+        return describe(self.content, _listed(self.content))
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal, as `sha256sum` prints it."""
+    expect(Path(path).is_file(), "the released file", missing=str(path))
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def expect_same(computed: Any, stated: Any, place: str = "") -> None:
+    """Raise ``ValueError`` unless ``stated``, in plain JSON types, is what was ``computed``, but for rounding."""
+    name = place.rpartition(".")[2] or "statement"
+    if isinstance(computed, Mapping):
+        expect(isinstance(stated, Mapping), f"{place or 'a statement'} as an object", **{name: stated})
+        unknown, missing = sorted(set(stated) - set(computed)), sorted(set(computed) - set(stated))
+        expect(not unknown, f"no other keys{' in ' + place if place else ''} than are known", unknown=unknown)
+        expect(not missing, f"all keys{' in ' + place if place else ''}", missing=missing)
+        # an epsilon says most of what is wrong
+        for key in sorted(computed, key=lambda key: key != "epsilon"):
+            expect_same(computed[key], stated[key], f"{place}.{key}".strip("."))
+        return
+    if isinstance(computed, list | tuple):
+        listed = isinstance(stated, list | tuple) and len(stated) == len(computed)
+        expect(listed, f"{place} of {len(computed)}", **{name: stated})
+        for number, (value, other) in enumerate(zip(computed, stated, strict=True)):
+            expect_same(value, other, f"{place}[{number}]")
+        return
+    if isinstance(computed, float) and isinstance(stated, float | int) and not isinstance(stated, bool):
+        same = math.isclose(computed, stated, rel_tol=1e-9)
+    else:
+        same = type(computed) is type(stated) and computed == stated
+    expect(same, f"{place}={computed}, as it follows from the release", **{name: stated})
+
+
+def _content(book: Book, head: Head, release: Any) -> dict[str, Any]:
+    """Return the statement on ``release`` of a ledger that ended at ``head``, in plain JSON types."""
+    held = type(release) is int and 1 <= release <= len(book.entries)
+    expect(held, f"a release among the {len(book.entries)} of the ledger", release=release)
+    entry = book.entries[release - 1]
+    published = dict(entry.published or {})
+    kind, ledger = published.pop("kind", None), published.pop("ledger", None)
+    expect(kind in WORDS, f"release {release} settled, with what was published", published=entry.published)
+    delta, teachers, reserved = float(published["delta"]), published["max_teachers_per_unit"], book.reserved()
+    relations = list(NeighboringRelation)
     return {
-        "private": not any(entry.seeded for entry in book.entries),
-        "neighboring_relation": relation.value,
+        "kind": kind,
+        "private": not any(each.seeded for each in book.entries),
+        "release": entry.release,
         "guarantees": {
-            each.value: _guarantee(book.budget, book.filter, reserved, each, delta)
-            | {"neighbors": _PROTECTS[each].format(unit=unit)}
-            for each in NeighboringRelation
+            each.value: _guarantee(book, each, delta, teachers) | {"neighbors": WORDS[kind].neighbors(each, published)}
+            for each in relations
         },
-        "costs": {
-            each.value: account(book.charges(), each).guarantee(delta=delta).to_dict() for each in NeighboringRelation
+        "this_release": {
+            each.value: _figures([(entry.events, entry.count)], each, delta, teachers) for each in relations
         },
-        "conversion": _CONVERSION,
+        "costs": {each.value: _figures(book.charges(), each, delta, teachers) for each in relations},
+        "reach": [
+            {"teachers": m} | {each.value: _figures(reserved, each, delta, m)["epsilon"] for each in relations}
+            for m in sorted({*REACHED, teachers})
+        ],
+        "conversion": CONVERSION,
         "budget": None if book.budget is None else book.budget.to_dict(),
         "filter": None if book.filter is None else book.filter.to_dict(),
         "declared_after": book.declared_after,
-        "aggregator": dict(questions.aggregator),
-        "num_queries": questions.num_queries,
-        "num_answered": questions.num_answered,
-        "num_teachers": questions.num_teachers,
-        "num_labels": questions.num_labels,
-        "ledger": {**book.head._asdict(), "of_this_run_alone": of_this_run_alone},
-        "releases": [entry.to_dict() for entry in book.entries],
-        "versions": dict(versions),
+        "num_queries": entry.count,
+        **published,
+        "ledger": {**head._asdict(), "counts": ledger},
+        "releases": [each.to_dict() for each in book.entries],
     }
 
 
-def continued(statement: Mapping[str, Any], book: Book) -> dict[str, Any]:
-    """Return ``statement`` on all releases that its ledger holds by now, those made after it too.
-
-    Args:
-        statement: what `make_statement` returned.
-        book: the content of its ledger.
-
-    Raises:
-        ValueError: if the ledger lacks rows that it held when the statement was made.
-    """
-    expect_continues(statement, book)
-    own = statement["neighboring_relation"]
-    made = make_statement(
-        book,
-        Questions(**{field.name: statement[field.name] for field in fields(Questions)}),
-        relation=NeighboringRelation(own),
-        delta=statement["costs"][own]["delta"],
-        unit="record",
-        versions=statement["versions"],
-        of_this_run_alone=statement["ledger"]["of_this_run_alone"],
+def _listed(content: Mapping[str, Any]) -> Book:
+    """Return the releases and the budget that a statement lists."""
+    budget, bounds = content["budget"], content["filter"]
+    return Book(
+        entries=tuple(Entry.from_dict(release) for release in content["releases"]),
+        budget=None if budget is None else Budget(**budget),
+        filter=None if bounds is None else filter_from_dict(bounds),
+        declared_after=content["declared_after"],
     )
-    for name, guarantee in made["guarantees"].items():
-        guarantee["neighbors"] = statement["guarantees"][name]["neighbors"]  # which names the unit
-    return made
 
 
-def verify_statement(statement: Mapping[str, Any], book: Book | None = None) -> None:
-    """Raise ``ValueError`` unless every figure of a statement follows from the events that it lists.
-
-    With a ``book``, the statement must also cover all releases of that ledger, and the ledger must still hold all rows
-    that it held when the statement was made. The aggregator and whether the ledger belongs to one run alone do not
-    follow from events and are not checked.
-    """
-    _expect_texts(statement)
-    _expect_counts(statement)
-    budget = None if statement["budget"] is None else Budget(**statement["budget"])
-    bounds = None if statement["filter"] is None else filter_from_dict(statement["filter"])
-    expect((budget is None) == (bounds is None), "a budget and its filter", filter=statement["filter"])
-    reserved, paid = _charges(statement["releases"])
-    _expect_no_more_than_reserved(statement["releases"])
+def _expect_coherent(book: Book, head: Head) -> None:
+    """Raise ``ValueError`` unless the releases that a statement lists could be those of a ledger."""
+    rows, releases = head.rows, len(book.entries)
+    expect(type(rows) is int and rows >= releases, f"a row for each of {releases} releases", rows=rows)
+    expect([entry.release for entry in book.entries] == [*range(1, releases + 1)], "releases from 1 on", found="others")
+    budget, bounds = book.budget, book.filter
+    expect((budget is None) == (bounds is None), "a budget and its filter", filter=bounds)
+    after, most = book.declared_after, 0 if budget is None else releases - 1
+    expect(type(after) is int and 0 <= after <= most, f"declared_after in 0 .. {most}", declared_after=after)
+    for entry in book.entries:
+        for relation in NeighboringRelation:
+            charges = [(entry.events, entry.count)], entry.charges
+            reserved, paid = (cost_of_charges(charge, relation, DEFAULT_ORDERS) for charge in charges)
+            within = bool((paid.rdp <= reserved.rdp * ROUNDING).all())
+            within &= paid.mu_squared <= reserved.mu_squared * ROUNDING
+            within &= -paid.log_survival <= -reserved.log_survival * ROUNDING
+            expect(within, f"at most what release {entry.release} reserved under {relation.value}", realised="more")
     if budget is not None and bounds is not None:
         bounds.expect_follows(budget)
-        if statement["declared_after"]:
-            first = reserved[0][0][budget.neighboring_relation]
-            expect_filter_of_first(bounds, budget, first.cost())
-        total = cost_of_charges(paid, budget.neighboring_relation, bounds.orders)
+        if after:
+            expect_filter_of_first(bounds, budget, book.entries[0].events[budget.neighboring_relation].cost())
+        total = cost_of_charges(book.charges(), budget.neighboring_relation, bounds.orders)
         within = bounds.admits(total)
         expect(within, f"releases within the budget: {bounds.spent(total)}", epsilon=bounds.epsilon(budget, total))
-    private = not any(release["seeded"] for release in statement["releases"])
-    expect(statement["private"] == private, f"private={private}, as the releases say", private=statement["private"])
-    for relation in NeighboringRelation:
-        stated, cost = statement["guarantees"][relation.value], statement["costs"][relation.value]
-        delta = cost["delta"]
-        figures = {name: value for name, value in stated.items() if name != "neighbors"}  # which is a text
-        promised = _guarantee(budget, bounds, reserved, relation, delta)
-        expect_figures(promised, figures, f"guarantee under {relation.value}")
-        spent = account(paid, relation).guarantee(delta=delta).to_dict()
-        expect_figures(spent, cost, f"cost under {relation.value}")
-    if book is not None:
-        _expect_of_ledger(statement, book)
 
 
-def describe(statement: Mapping[str, Any]) -> str:
-    """Return the statement as readable text, with everything needed to compute epsilon by hand."""
-    lines = []
-    if not statement["private"]:
-        lines += ["NOT PRIVATE: the noise of at least one release was drawn from a fixed seed.", ""]
-    own = statement["neighboring_relation"]
-    budget, releases = statement["budget"], statement["releases"]
-    for name, guarantee in sorted(statement["guarantees"].items(), key=lambda item: item[0] != own):
-        epsilon, delta = epsilon_text(guarantee["epsilon"]), exact_text(guarantee["delta"])
-        lines.append(f"epsilon = {epsilon} at delta = {delta} under {name.upper()}:")
-        lines.append(f"    neighbors are data sets where {guarantee['neighbors']}.")
-    if budget is not None:
-        lines.append(
-            f"Under {budget['neighboring_relation'].upper()} this is the budget of the ledger:"
-            f" {keeping(statement['declared_after'])}"
-        )
-    if len(releases) > 1:
-        unkept = [name.upper() for name, each in statement["guarantees"].items() if each["fixed_by"] == "reservation"]
-        where = "The ledger has no budget: this" if budget is None else f"It has none under {unkept[0]}: that epsilon"
-        lines.append(f"{where} holds if {FIXED_BEFOREHAND}.")
-    costs = statement["costs"]
-    if any(costs[name]["epsilon"] != guarantee["epsilon"] for name, guarantee in statement["guarantees"].items()):
-        figures = " and ".join(
-            f"epsilon = {epsilon_text(costs[name]['epsilon'])} under {name.upper()}"
-            for name in sorted(costs, key=lambda name: name != own)
-        )
-        for_less = any(release["realised"] is not None for release in releases)
-        what = "What happened" if for_less else "What was reserved so far"
-        lines.append(f"{what} cost {figures} at delta = {exact_text(costs[own]['delta'])}:")
-        lines.append(
-            "    no guarantee, because what it is computed from was not fixed before the noise was drawn."
-            if for_less
-            else "    that of these releases alone. The budget holds for all that follow, too."
-        )
-    aggregator = statement["aggregator"]
-    parameters = ", ".join(f"{name}={value}" for name, value in aggregator["init_args"].items())
-    lines += [
-        "",
-        f"{statement['num_answered']} of {statement['num_queries']} queries were answered, each on"
-        f" {statement['num_labels']} labels voted by {statement['num_teachers']} teachers, through",
-        f"    {aggregator['class_path']}({parameters}).",
-    ]
-    queries = sum(release["count"] for release in releases)
-    lost = sum(release["count"] for release in releases if not release["settled"])
-    whose = "this run alone" if statement["ledger"]["of_this_run_alone"] else "the private data"
-    lines.append(f"The ledger of {whose} holds {len(releases)} release(s) of {queries} queries in all; all count.")
-    if statement["ledger"]["of_this_run_alone"]:
-        lines.append("    What other runs released of the same private data is not in it, and adds up.")
-    if lost:
-        lines.append(f"    {lost} of them were reserved by runs that were broken off; they count in full.")
-    lines += ["", *_arithmetic(statement)]
-    versions = ", ".join(f"{name} {version}" for name, version in statement["versions"].items())
-    lines += ["", f"Made with {versions}."]
-    return "\n".join(lines) + "\n"
+def _figures(charges: Sequence[Charge], relation: NeighboringRelation, delta: float, teachers: int) -> dict[str, Any]:
+    """Return the epsilon of ``charges`` for a unit that reaches ``teachers`` teachers, and what proves it."""
+    return account(reaching(charges, teachers), relation).guarantee(delta=delta).to_dict()
 
 
-def _guarantee(
-    budget: Budget | None,
-    bounds: PrivacyFilter | None,
-    reserved: Sequence[Charge],
-    relation: NeighboringRelation,
-    delta: float,
-) -> dict[str, Any]:
+def _guarantee(book: Book, relation: NeighboringRelation, delta: float, teachers: int) -> dict[str, Any]:
     """Return the guarantee that was fixed beforehand under ``relation``, and what fixed it."""
-    if budget is not None and bounds is not None and budget.neighboring_relation is relation:
+    budget, bounds = book.budget, book.filter
+    if budget is not None and bounds is not None and budget.neighboring_relation is relation and teachers == 1:
         fixed: dict[str, Any] = {"epsilon": budget.max_epsilon, "delta": budget.delta, "delta0": bounds.max_delta0}
         return fixed | {"fixed_by": "budget"}
-    return account(reserved, relation).guarantee(delta=delta).to_dict() | {"fixed_by": "reservation"}
-
-
-def _expect_texts(statement: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` unless the texts that explain the figures are the standard ones."""
-    names = [relation.value for relation in NeighboringRelation]
-    own = statement["neighboring_relation"]
-    expect(own in names, f"neighboring_relation among {', '.join(names)}", neighboring_relation=own)
-    stated = statement["conversion"]
-    expect(stated == _CONVERSION, f"conversion={_CONVERSION!r}", conversion=stated)
-    for kind in ("guarantees", "costs"):
-        found = sorted(statement[kind])
-        expect(found == sorted(names), f"{kind} under {', '.join(names)}", **{kind: found})
-    for relation, text in _PROTECTS.items():
-        neighbors = statement["guarantees"][relation.value]["neighbors"]
-        before, _, behind = text.partition("{unit}")
-        known = isinstance(neighbors, str) and (
-            re.fullmatch(rf"{re.escape(before)}\w+{re.escape(behind)}" if behind else re.escape(text), neighbors)
-        )
-        expect(known, f"neighbors under {relation.value}: {text}", neighbors=neighbors)
-
-
-def _expect_counts(statement: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` unless the statement's numbers agree with its releases and with each other."""
-    numbers = {name: statement[name] for name in ("num_queries", "num_answered", "num_teachers", "num_labels")}
-    for name, number in numbers.items():
-        expect(type(number) is int and number >= 0, f"an integer {name} >= 0", **{name: number})
-    answered, queries, rows = numbers["num_answered"], numbers["num_queries"], statement["ledger"]["rows"]
-    expect(answered <= queries, f"num_answered <= {queries}", num_answered=answered)
-    releases = statement["releases"]
-    if "release" in statement:  # the number of the release that it belongs to
-        counts = dict(enumerate((release["count"] for release in releases), 1))
-        asked = counts.get(statement["release"])
-        expect(asked == queries, f"num_queries={asked} of release {statement['release']}", num_queries=queries)
-    expect(type(rows) is int and rows >= len(releases), f"a row for each of {len(releases)} releases", rows=rows)
-    after, most = statement["declared_after"], 0 if statement["budget"] is None else len(releases) - 1
-    expect(type(after) is int and 0 <= after <= most, f"declared_after in 0 .. {most}", declared_after=after)
-
-
-def _expect_no_more_than_reserved(releases: Sequence[Mapping[str, Any]]) -> None:
-    for release in releases:
-        if release["realised"] is None:
-            continue
-        for relation in NeighboringRelation:
-            most, paid = (cost_of_charges(each, relation, DEFAULT_ORDERS) for each in _charges([release]))
-            within = bool((paid.rdp <= most.rdp * ROUNDING).all()) and paid.mu_squared <= most.mu_squared * ROUNDING
-            within &= -paid.log_survival <= -most.log_survival * ROUNDING
-            reserved = f"at most what release {release['release']} reserved under {relation.value}"
-            expect(within, reserved, realised="more")
-
-
-def _expect_of_ledger(statement: Mapping[str, Any], book: Book) -> None:
-    expect_continues(statement, book)
-    listed, held = len(statement["releases"]), len(book.entries)
-    expect(listed == held, f"a statement on all {held} releases of the ledger", releases=listed)
-    for release, entry in zip(statement["releases"], book.entries, strict=True):
-        expect(release == entry.to_dict(), f"release {entry.release} as the ledger has it", release=release)
-    plain = None if book.budget is None else book.budget.to_dict()
-    expect(statement["budget"] == plain, f"the budget of the ledger, {plain}", budget=statement["budget"])
-    bounds = None if book.filter is None else book.filter.to_dict()
-    expect(statement["filter"] == bounds, f"the filter of the ledger, {bounds}", filter=statement["filter"])
-    after = book.declared_after
-    declared = f"the releases before the budget of the ledger, {after}"
-    expect(statement["declared_after"] == after, declared, declared_after=statement["declared_after"])
-
-
-def _charges(releases: Sequence[Mapping[str, Any]]) -> tuple[list[Charge], list[Charge]]:
-    """Return what was reserved and what was finally paid, from ``releases`` in plain JSON types."""
-
-    def charge(each: Mapping[str, Any]) -> Charge:
-        return {name: event_from_dict(each["events"][name.value]) for name in NeighboringRelation}, each["count"]
-
-    reserved = [charge(release) for release in releases]
-    paid = [
-        each
-        for release, whole in zip(releases, reserved, strict=True)
-        for each in ([whole] if release["realised"] is None else map(charge, release["realised"]))
-    ]
-    return reserved, paid
-
-
-def _arithmetic(statement: Mapping[str, Any]) -> list[str]:
-    """Return the lines that derive the figures under the statement's own relation."""
-    relation = NeighboringRelation(statement["neighboring_relation"])
-    reserved, paid = _charges(statement["releases"])
-    guarantee, cost = statement["guarantees"][relation.value], statement["costs"][relation.value]
-    if guarantee["fixed_by"] == "budget":
-        bounds = filter_from_dict(statement["filter"])
-        keeps = ", ".join(f"{name} = {value!r}" for name, value in bounds.to_dict().items())
-        spent = bounds.spent(cost_of_charges(paid, relation, bounds.orders))
-        lines = [f"Under {relation.value.upper()} the ledger is kept by {type(bounds).__name__}, {keeps}:"]
-        title = "What was reserved" if reserved == paid else "What happened"
-        return [*lines, f"    spent are {spent}.", *_sum(paid, cost, relation, title)]
-    lines = _sum(reserved, guarantee, relation, "What was reserved")
-    return lines if reserved == paid else [*lines, *_sum(paid, cost, relation, "What happened")]
-
-
-def _sum(charges: Sequence[Charge], figures: Mapping[str, Any], relation: NeighboringRelation, title: str) -> list[str]:
-    """Return the lines that add ``charges`` up to ``figures``."""
-    where = f"{title}, under {relation.value.upper()}"
-    if figures["epsilon"] is None:
-        return [f"{where}: delta0 = {figures['delta0']!r}, which is not below delta."]
-    order, by_curve = figures.get("order", 2.0), "order" in figures
-    lines = [f"{where}, " + (f"at the Renyi order a = {order!r}:" if by_curve else "in Gaussian differential privacy:")]
-    for events, count in charges:
-        for leaf, times in leaves(events[relation], count):
-            known = {name: value for name, value in leaf.to_dict().items() if value is not None}
-            shown = ", ".join(f"{name}={value!r}" for name, value in known.items() if name not in _SAID_BEFORE)
-            once = leaf.cost(np.array([order]))
-            each = f"rdp = {float(once.rdp[0])!r}" if by_curve else f"mu^2 = {once.mu_squared!r}"
-            lines.append(f"    {times} x {type(leaf).__name__}({shown}): {each}, delta0 = {once.delta0!r} each")
-    total = f"rdp = {figures['rdp']!r}" if by_curve else f"mu^2, mu = {figures['mu']!r}"
-    return [
-        *lines,
-        f"    sum: {total}, delta0 = 1 - product of (1 - delta0) = {figures['delta0']!r}",
-        "    d = (delta - delta0) / (1 - delta0)",
-        *(_BY_CURVE if by_curve else _BY_GAUSSIAN),
-    ]
+    return _figures(book.reserved(), relation, delta, teachers) | {"fixed_by": "reservation"}

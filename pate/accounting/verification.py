@@ -1,8 +1,7 @@
-"""Verification of a ledger by computing everything in it again, and of what statements say of it."""
+"""Verification of a ledger by computing everything in it again."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,32 +38,6 @@ def verify_ledger(path: Path) -> Book:
             verifier.take(text, digest)
     verifier.check(verifier.history.filter)
     return verifier.history.book()
-
-
-def expect_figures(computed: Mapping[str, Any], stated: Mapping[str, Any], place: str) -> None:
-    """Raise ``ValueError`` unless the figures ``stated`` are those ``computed`` from the events, and no others.
-
-    Args:
-        computed: an epsilon and what it follows from, as `pate.accounting.conversion.Guarantee.to_dict` returns it.
-        stated: what a statement says.
-        place: where it says so, for the error.
-    """
-    others = sorted(set(stated) - set(computed))
-    expect(not others, f"the figures {', '.join(computed)} in the {place}", others=others)
-    for name in ("epsilon", *(name for name in computed if name != "epsilon")):
-        value, found = computed[name], stated.get(name)
-        if isinstance(value, float) and isinstance(found, float | int) and not isinstance(found, bool):
-            same = math.isclose(value, found, rel_tol=1e-9)
-        else:
-            same = value == found
-        expect(same, f"{name}={value} in the {place}, computed from the events", **{name: found})
-
-
-def expect_continues(statement: Mapping[str, Any], book: Book) -> None:
-    """Raise ``ValueError`` unless a ledger has all rows that it had when a statement on it was made."""
-    head = Head(statement["ledger"]["rows"], statement["ledger"]["digest"])
-    whole = "a ledger with all rows that it held when the statement was made (it may be an older copy)"
-    expect(book.follows(head), whole, **head._asdict())
 
 
 class _Verifier:

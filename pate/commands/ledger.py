@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -13,11 +12,12 @@ from pate.accounting.figures import epsilon_text, exact_text
 from pate.accounting.history import Book
 from pate.accounting.ledger import read_ledger
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import verify_statement
+from pate.accounting.statement import Statement
 from pate.accounting.verification import verify_ledger
 from pate.commands.parsing import call
-from pate.stages.top_k_verification import verify_top_k
-from pate.validation import expect_open_unit
+from pate.runs import LABEL
+from pate.runs.released import ReleasedLabels
+from pate.validation import expect, expect_open_unit
 
 
 def ledger_show(*, ledger: Path, delta: float | None = None) -> None:
@@ -40,41 +40,47 @@ def ledger_show(*, ledger: Path, delta: float | None = None) -> None:
     _print_sum(book, _delta_of(book) if delta is None else delta)
 
 
-def ledger_verify(*, ledger: Path, statement: Path | None = None) -> None:
+def ledger_verify(*, ledger: Path, statement: Path | None = None, released: Path | None = None) -> None:
     """Check a ledger by computing everything in it again from its events.
 
     Args:
         ledger: the file.
-        statement: a ``privacy.json`` of ``pate label``, or that of a list of ``pate topk``, whose epsilons are computed
-            again too.
+        statement: a ``privacy.json`` of ``pate label``, or that of a list of ``pate topk``. It is made again from the
+            ledger, and compared key by key, with the text beside it and with the file that was released.
+        released: the released file; None for the ``labels.npz``, the ``.csv`` or the ``.json`` that lies beside the
+            statement.
 
     Raises:
-        ValueError: at the first figure that does not follow from the events, or if the file is damaged.
+        ValueError: at the first figure that does not follow from the events, or if a file is damaged.
     """
     book = verify_ledger(ledger)
     print(f"{ledger}: intact; {len(book.entries)} release(s), and every epsilon follows from the events.")
     if statement is not None:
-        since = _verify(statement, book, ledger)
-        print(f"{statement}: every epsilon follows from the events{since}.")
+        path = Path(statement)
+        since = _verified(Statement.read(path), path, Path(ledger), released)
+        later = f" of its release and those before; {since} more followed" if since else ""
+        print(f"{statement}: every epsilon follows from the events{later}.")
     _print_sum(book, _delta_of(book))
 
 
-def _verify(statement: Path, book: Book, ledger: Path) -> str:
-    """Verify the statement of a ledger, whoever left it, and return in words what it does not speak of."""
-    command = "label"
-    try:
-        content = json.loads(Path(statement).read_text())
-        if "mechanism" in content:
-            command = "topk"
-            later = verify_top_k(content, ledger)
-            return f" of its release and those before; {later} more followed" if later else ""
-        verify_statement(content, book)
-    except KeyError as error:
-        whose = f"the privacy.json that `pate {command}` left, with {error.args[0]}"
-        raise ValueError(f"Expected {whose}, got statement={statement!s}") from None
-    except (OSError, TypeError, AttributeError, json.JSONDecodeError) as error:
-        raise ValueError(f"Expected a readable statement at {statement}, got: {error!r}") from None
-    return ""
+def _verified(statement: Statement, path: Path, ledger: Path, released: Path | None) -> int:
+    """Verify the statement in ``path`` with all that lies beside it; return how many releases followed it."""
+    if statement.kind == "labels":
+        file = path.with_name(LABEL.outputs[0].name) if released is None else released
+        facts = ReleasedLabels.read(file).facts
+    else:
+        name = path.name.removesuffix(".privacy.json")
+        lists = (path.with_name(f"{name}{suffix}") for suffix in (".csv", ".json"))
+        file = next((list for list in lists if list.is_file()), path.with_name(f"{name}.csv"))
+        file, facts = file if released is None else released, {}
+    since = statement.verify(ledger=ledger, released=file, facts=facts)
+    if statement.kind == "labels":
+        expect(since == 0, "a statement on all releases of the ledger; the same `pate label` makes it", more=since)
+    text = path.with_suffix(".txt")
+    if text.is_file():
+        same = text.read_text(encoding="utf-8") == statement.text
+        expect(same, f"the words of the statement in {text}", found="others")
+    return since
 
 
 def _print_sum(book: Book, delta: float) -> None:

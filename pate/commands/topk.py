@@ -9,7 +9,6 @@ from pate.accounting.budget import FilterName
 from pate.commands.parsing import call
 from pate.histogram import HistogramFiles
 from pate.stages.top_k import TopKSettings, release_top_k
-from pate.stages.top_k_statement import described
 
 
 def topk(
@@ -42,9 +41,7 @@ def topk(
     Raises:
         ValueError: on input out of range, before anything is spent.
     """
-    # one budget for the data, whatever links to them there are
-    data = source.path.resolve() if source.path.is_symlink() else source.path
-    book = data.with_suffix(".ledger.sqlite") if ledger is None else ledger
+    book = source.ledger_path if ledger is None else ledger
     statement = release_top_k(
         source,
         settings,
@@ -54,7 +51,7 @@ def topk(
         max_delta0=max_delta0,
         budget_filter=budget_filter,
     )
-    print(described(statement), end="")
+    print(statement.text, end="")
     print(f"Release {statement['release']} of {book}: {output}, {output.with_suffix('.privacy.json')}")
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from pate.accounting.history import Book
 from pate.accounting.ledger import read_ledger
-from pate.accounting.statement import continued, verify_statement
+from pate.accounting.statement import Statement
 from pate.data.records import Features, Role
 from pate.data.source import DataSource
 from pate.data_file import read_places
@@ -23,8 +23,6 @@ from pate.runs.released import ReleasedLabels
 from pate.typing import IntArray, StrArray
 from pate.validation import expect
 from pate.votes import rows_of
-
-_STATED = ("num_queries", "num_answered", "num_teachers", "num_labels", "release", "aggregator")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +38,8 @@ class Released:
     """
 
     labels: ReleasedLabels
-    statement: Json
-    today: Json
+    statement: Statement
+    today: Statement
     book: Book | None
     features: Features | None
 
@@ -125,33 +123,15 @@ def _read_released(run: Run, source: DataSource | None) -> Released | None:
         # without its statement nothing of a release is shown
         return None
     labels = ReleasedLabels.read(path)
-    try:
-        statement: Json = json.loads(stated.read_text())
-        verify_statement(statement)
-        _expect_same(statement, labels, path)
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ValueError(f"Expected a readable statement at {stated}, got: {error!r}") from None
+    statement = Statement.read(stated)
+    statement.verify(released=path, facts=labels.facts)
     book, today = None, statement
     if run.ledger_path.is_file():
         book = read_ledger(run.ledger_path)
-        today = continued(statement, book)
+        today = statement.today(book)
     else:
         print(f"pate report: the ledger is not at {run.ledger_path}; the statement lists its releases", file=sys.stderr)
     return Released(labels, statement, today, book, _public_features(source, labels.ids))
-
-
-def _expect_same(statement: Json, labels: ReleasedLabels, path: Path) -> None:
-    """Raise ``ValueError`` unless a statement is that of the labels in ``path``."""
-    found = {
-        "num_queries": len(labels.ids),
-        "num_answered": int(labels.answered.sum()),
-        "num_teachers": labels.num_teachers,
-        "num_labels": len(labels.label_names),
-        "release": labels.release,
-        "aggregator": labels.aggregator,
-    }
-    others = [name for name in _STATED if statement[name] != found[name]]
-    expect(not others, f"the statement of the labels in {path}", differs_in=others)
 
 
 def _public_features(source: DataSource | None, ids: StrArray) -> Features | None:

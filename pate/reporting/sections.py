@@ -12,7 +12,7 @@ from pate.accounting.charges import Charge, account
 from pate.accounting.conditions import FIXED_BEFOREHAND, describe_budget
 from pate.accounting.figures import epsilon_text, exact_text
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import describe
+from pate.accounting.statement_words import ledger_words
 from pate.reporting.charts import line_chart
 from pate.reporting.findings import DrawnFrontier, Findings, Learned, Released
 from pate.reporting.page import (
@@ -88,7 +88,7 @@ def _statement(released: Released) -> Section:
     blocks: list[Block] = []
     if not today["private"]:
         # the first words of the statement
-        blocks.append(Text(describe(today).partition("\n")[0], "warning"))
+        blocks.append(Text(today.text.partition("\n")[0], "warning"))
     own = today["neighboring_relation"]
     figures = [
         Figure(
@@ -105,18 +105,16 @@ def _statement(released: Released) -> Section:
             f"The ledger has gained {later} release(s) since these labels were released. The figures above, and the"
             " statement below, count them too."
         )
-        blocks += [Text(text, "warning"), Listing("The statement, as of today", describe(today), open=True)]
+        blocks += [Text(text, "warning"), Listing("The statement, as of today", today.text, open=True)]
     title = "The statement, as it was made with these labels" if later else "The statement"
-    blocks.append(Listing(title, describe(made), open=not later))
+    blocks.append(Listing(title, made.text, open=not later))
     return Section("statement", "What is guaranteed", tuple(blocks))
 
 
 def _ledger(released: Released) -> Section:
     today, book = released.today, released.book
-    alone = today["ledger"]["of_this_run_alone"]
-    whose = "this run alone" if alone else "the private data, whichever run made them"
-    text = f"All releases from {whose}. Each was reserved before its noise was drawn."
-    blocks: list[Block] = [Text(text)]
+    whose = ledger_words(today.content)[0]
+    blocks: list[Block] = [Text(f"{whose}, with all its releases. Each was reserved before its noise was drawn.")]
     if book is None:
         blocks.append(Text("The ledger is not at hand: these are its rows as the statement lists them.", "warning"))
     own = NeighboringRelation(today["neighboring_relation"])

@@ -84,6 +84,19 @@ class ReleasedLabels(Queries):
         """``[Q]``: whether at least one label of each query was released."""
         return np.asarray(self.mask.any(axis=1))
 
+    @property
+    def facts(self) -> Json:
+        """What the labels say of themselves, by the keys of their statement."""
+        return {
+            "release": self.release,
+            "num_queries": len(self.ids),
+            "num_teachers": self.num_teachers,
+            "num_labels": len(self.label_names),
+            "delta": self.delta,
+            "aggregator": self.aggregator,
+            "num_answered": int(self.answered.sum()),
+        }
+
     def save(self, file: IO[bytes], run: Run) -> None:
         """Write an ``.npz`` with a seal that only ``run`` can make.
 

@@ -19,7 +19,7 @@ from pate.accounting.budget import Budget, BudgetExceededError, FilterName
 from pate.accounting.calibration import Target
 from pate.accounting.charges import expect_delta_beyond_tests
 from pate.accounting.ledger import Ledger
-from pate.accounting.statement import Questions, describe, make_statement
+from pate.accounting.statement import Statement, sha256
 from pate.aggregators.base import Aggregator, Release
 from pate.data_file import load_data, public_digest
 from pate.mechanisms.noise import draw_seed, private_generator, seeded_generator
@@ -27,7 +27,7 @@ from pate.runs import LABEL, Inputs, Run, digest, first_stage, labels_file, repl
 from pate.runs.files import code_version
 from pate.runs.released import Queries, ReleasedLabels, sealing_key
 from pate.settings import encode, encode_fields
-from pate.stages.ledger_file import open_ledger
+from pate.stages.ledger_file import open_ledger, protected
 from pate.stages.pending import destroy_others, destroy_settled, pending_release
 from pate.stages.rehearsal import rehearse
 from pate.stages.side_information import expect_features, expect_predictions, read_features, read_predictions
@@ -360,28 +360,22 @@ def _settle_and_state(run: Run, aggregator: Aggregator, released: ReleasedLabels
     panel, realised = released.panel, None
     if released.tiers is not None:
         realised = aggregator.charges(Release(released.labels, released.mask, tiers=released.tiers), panel)
-    begun = run.state(first_stage(run))
-    assert begun is not None, "teachers or their votes come before labels"
     ledger = open_ledger(run)
-    ledger.settle(released.release, realised=realised)
+    settled = ledger.entries()[released.release - 1].published or {}
+    versions = {"pate": __version__} | {name: version(name) for name in ("numpy", "scipy", "torch")}
+    published = {
+        "kind": "labels",
+        "neighboring_relation": aggregator.neighboring_relation.value,
+        **protected(run),
+        **{name: value for name, value in released.facts.items() if name not in ("release", "num_queries")},
+        "sha256": sha256(labels_file(run)),
+        "versions": settled.get("versions", versions),
+    }
+    ledger.settle(released.release, realised=realised, published=published)
     destroy_settled(_pending_folder(run), ledger)
-    statement = make_statement(
-        ledger.book(),
-        Questions(
-            num_queries=len(released.ids),
-            num_answered=int(released.answered.sum()),
-            num_teachers=panel.num_teachers,
-            num_labels=panel.num_labels,
-            aggregator=released.aggregator,
-        ),
-        delta=released.delta,
-        relation=aggregator.neighboring_relation,
-        unit=str(begun["config"].get("unit", "record")),
-        versions={"pate": __version__} | {name: version(name) for name in ("numpy", "scipy", "torch")},
-        of_this_run_alone=run.ledger is None,
-    )
-    write_json(run.root / LABEL.outputs[1], statement | {_RELEASE: released.release})
-    write_text(run.root / LABEL.outputs[2], describe(statement))
+    statement = Statement.of(ledger.book(), released.release)
+    write_json(run.root / LABEL.outputs[1], statement.content)
+    write_text(run.root / LABEL.outputs[2], statement.text)
     written = digest(*(run.root / output for output in LABEL.outputs[1:]))
     write_json(run.root / LABEL.state, (run.state(LABEL) or {}) | {_STATEMENT: written})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import os
@@ -16,10 +17,10 @@ import numpy as np
 
 from pate.accounting.budget import Budget, FilterName
 from pate.accounting.calibration import Target, calibrate_scale
-from pate.accounting.charges import account
 from pate.accounting.ledger import Ledger, read_ledger
 from pate.accounting.log import Head
 from pate.accounting.relation import NeighboringRelation
+from pate.accounting.statement import Statement
 from pate.histogram import Histogram, HistogramFiles
 from pate.mechanisms.base import TopKMechanism
 from pate.mechanisms.canonical import CanonicalMechanism
@@ -31,7 +32,6 @@ from pate.mechanisms.success import gap_for_top_k
 from pate.runs.files import code_version, digest, naming_output, write_json, write_text
 from pate.runs.locks import locked_output
 from pate.stages.pending import PendingRelease, pending_release
-from pate.stages.top_k_statement import described
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 from pate.version import __version__
 
@@ -47,10 +47,6 @@ _MECHANISMS: Mapping[str, type[TopKMechanism]] = {
 _RELATIONS: Mapping[str, NeighboringRelation] = {
     "add_remove": NeighboringRelation.ADD_REMOVE_TEACHER,
     "replace": NeighboringRelation.REPLACE_RECORD,
-}
-PROTECTS: Mapping[str, str] = {
-    "add_remove": "all that one user contributes is there or not",
-    "replace": "all that one user contributes is altered in any way",
 }
 _FILES = ("pairs", "counts", "items")
 _LIKELY = 0.9  # the probability for which the gap is told
@@ -200,7 +196,7 @@ def release_top_k(
     max_epsilon: float | None = None,
     max_delta0: float | None = None,
     budget_filter: FilterName | None = None,
-) -> dict[str, Any]:
+) -> Statement:
     """Release the top k of a histogram, and return the statement.
 
     The cost is in the ledger before the noise is drawn. A call that was killed goes on with what it reserved and the
@@ -238,7 +234,7 @@ def release_top_k(
 
 def _release(
     source: HistogramFiles, settings: TopKSettings, output: Path, ledger: Path, budget: Budget | None
-) -> dict[str, Any]:
+) -> Statement:
     """Make a release, or go on with it, while nobody else writes the output; return the statement."""
     asked = _digest_of(source, settings, output, budget)
     pending = pending_release(ledger.resolve().with_suffix(".pending"), asked, draw_seed())
@@ -273,48 +269,51 @@ def _release(
         raise
     if settings.noise_seed is not None:
         generator = seeded_generator(settings.noise_seed, release=release)
-    ordered = settings.mechanism != "canonical"
     items = _chosen(mechanism, histogram, generator)
-    head = book.settle(release)
-    held = read_ledger(ledger, rows=head.rows)  # whatever others add meanwhile
+    ordered = settings.mechanism != "canonical"
+    # the same draw gives the same text, so that whoever was killed here settles the same once more
+    text = (
+        _table(items, ordered)
+        if output.suffix == ".csv"
+        else json.dumps({"items": items, "ordered": ordered}, indent=2) + "\n"
+    )
+    published = _published(settings, mechanism, histogram)
+    counts = "private data" if ledger.resolve() == source.ledger_path.resolve() else "named"
+    published |= {"ledger": counts, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    head = book.settle(release, published=published)
+    # whatever others add meanwhile
+    statement = Statement.of(read_ledger(ledger, rows=head.rows), release)
+    with naming_output(output):
+        write_json(output.with_suffix(".privacy.json"), statement.content)
+        write_text(output.with_suffix(".privacy.txt"), statement.text)
+        # last, so that no list is anywhere without its statement
+        write_text(output, text)
+    _destroy(pending)
+    return statement
+
+
+def _published(
+    settings: TopKSettings,
+    mechanism: TopKMechanism | LimitedDomain,
+    histogram: Histogram,
+) -> dict[str, Any]:
+    """Return what is published of a release apart from its cost and its items, by the keys of its statement."""
     # of a limited domain the number of items does not matter
     num_ranks = mechanism.kbar + 1 if isinstance(mechanism, LimitedDomain) else len(histogram.items)
-    statement: dict[str, Any] = {
-        "private": not any(entry.seeded for entry in held.entries),
-        "neighbors": settings.neighbors,
-        "guarantees": {
-            name: {
-                "neighbors": f"{PROTECTS[name]} ({histogram.bound})",
-                "this_release": account([(events, 1)], relation).guarantee(delta=settings.delta).to_dict(),
-                "all_releases": account(held.reserved(), relation).guarantee(delta=settings.delta).to_dict(),
-                "event": events[relation].to_dict(),
-            }
-            for name, relation in _RELATIONS.items()
-        },
-        "max_epsilon": None if budget is None else budget.max_epsilon,
+    gap = gap_for_top_k(mechanism, probability=_LIKELY, num_items=num_ranks)
+    return {
+        "kind": "topk",
+        "neighboring_relation": settings.relation.value,
+        "delta": settings.delta,
+        "contributions": histogram.bound,
+        "max_teachers_per_unit": 1,
         "mechanism": {"class": type(mechanism).__name__}
         | {field.name: getattr(mechanism, field.name) for field in fields(mechanism)},
         "num_items": len(histogram.items) if histogram.public else None,
-        "ordered": ordered,
-        "gap": {
-            "counts": gap_for_top_k(mechanism, probability=_LIKELY, num_items=num_ranks),
-            "probability": _LIKELY,
-        },
-        "ledger": head._asdict()
-        | {"name": ledger.name, "releases": len(held.entries), "declared_after": held.declared_after},
-        "release": release,
+        "ordered": settings.mechanism != "canonical",
+        "gap": {"counts": gap, "probability": _LIKELY},
         "versions": {"pate": __version__, "numpy": np.__version__},
     }
-    with naming_output(output):
-        write_json(output.with_suffix(".privacy.json"), statement)
-        write_text(output.with_suffix(".privacy.txt"), described(statement))
-        # last, so that no list is anywhere without its statement
-        if output.suffix == ".csv":
-            write_text(output, _table(items, ordered))
-        else:
-            write_json(output, {"items": items, "ordered": ordered})
-    _destroy(pending)
-    return statement
 
 
 def _expect_new(output: Path, ledger: Path, token: str | None) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
-from pate.accounting.statement import describe
+from pate.accounting.statement import Statement
 from pate.data_file import read_data
 from pate.runs import LABEL
 from pate.runs.locks import lock_run, release_locks
@@ -24,14 +22,14 @@ class StatedLabels(ReleasedLabels):
     """Released labels with the statement of what they and all earlier releases cost. PUBLIC.
 
     Attributes:
-        statement: the content of ``privacy.json``; `pate.verify_statement` computes its figures again.
+        statement: the content of ``privacy.json``; its `verify` makes it again.
     """
 
-    statement: Mapping[str, Any]
+    statement: Statement
 
     def describe(self) -> str:
         """Return the statement as text, the content of ``privacy.txt``."""
-        return describe(self.statement)
+        return self.statement.text
 
 
 def label(
@@ -77,7 +75,7 @@ def label(
         import_votes(opened, source, records)
         stage.label(opened, settings)
         released = ReleasedLabels.load(opened)
-        statement = json.loads((root / LABEL.outputs[1]).read_text())
+        statement = Statement.read(root / LABEL.outputs[1])
     finally:
         release_locks()
     found = {field.name: getattr(released, field.name) for field in fields(ReleasedLabels)}

@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from pate.accounting.statement import Statement
 from pate.network_settings import restored_network
 from pate.runs import Json
 from pate.student.answers import Answers
@@ -37,8 +38,8 @@ class CarriedStudent:
     Attributes:
         label_names: names of the ``C`` labels.
         input: what it takes: pictures or features, and their shape.
-        statement: the content of ``privacy.json``: what the labels that it learned from cost.
-            `pate.verify_statement` computes its figures again.
+        statement: the content of ``privacy.json``: what the labels that it learned from cost. Its `verify` makes it
+            again from the releases that it lists.
         settings: the content of ``model.json``.
         module: the student as one torch module, from raw samples to probabilities and labels.
         device: where it computes.
@@ -46,11 +47,10 @@ class CarriedStudent:
 
     label_names: tuple[str, ...]
     input: InputFormat
-    statement: Mapping[str, Any] = field(repr=False)
+    statement: Statement = field(repr=False)
     settings: Mapping[str, Any] = field(repr=False)
     module: Answers = field(repr=False)
     device: torch.device
-    _statement_text: str = field(repr=False)
 
     def predict(self, samples: Samples, *, batch_size: int = _BATCH) -> UInt8Array:
         """Return labels ``[N, C]`` in {0, 1}; see `predict_proba` for what samples may be."""
@@ -88,7 +88,7 @@ class CarriedStudent:
 
     def describe(self) -> str:
         """Return the privacy statement as text, the content of ``privacy.txt``."""
-        return self._statement_text
+        return self.statement.text
 
 
 def load_student(folder: Path | str, *, device: str = "cpu", trust: bool = False) -> CarriedStudent:
@@ -108,8 +108,8 @@ def load_student(folder: Path | str, *, device: str = "cpu", trust: bool = False
     """
     root = Path(folder)
     settings = _read_settings(root)
-    statement = _read_json(root / STATEMENT)
-    text = _file(root / STATEMENT_TEXT).read_text()
+    statement = Statement.read(_file(root / STATEMENT))
+    _file(root / STATEMENT_TEXT)
     taken, names = InputFormat.from_dict(settings["input"]), tuple(settings["label_names"])
     mapped = settings["features"]
     features = None if mapped is None else restored_network(mapped, taken.shape, trust=trust)
@@ -126,7 +126,7 @@ def load_student(folder: Path | str, *, device: str = "cpu", trust: bool = False
     # torch says in several ways that a device is not there
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"Expected a device of this machine, got device={device!r} ({error})") from None
-    return CarriedStudent(names, taken, statement, settings, module, place, text)
+    return CarriedStudent(names, taken, statement, settings, module, place)
 
 
 def _file(path: Path) -> Path:

@@ -16,12 +16,13 @@ from pate.accounting.curves import pure_dp_mu_squared
 from pate.accounting.events import GaussianEvent
 from pate.accounting.ledger import Ledger, read_ledger
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import Questions, describe, make_statement, verify_statement
+from pate.accounting.statement import Statement
 from pate.accounting.totals import charge_values
 from pate.accounting.verification import verify_ledger
 from pate.testing.events import EventContract, Laws
 from pate.typing import FloatArray
 from pate.validation import expect_positive
+from tests.statements import PUBLISHED
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 
@@ -87,18 +88,17 @@ def kinds(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, type[Event]]]:
 
 def test_it_is_reserved_settled_verified_and_stated(ledger: Ledger) -> None:
     ledger.reserve(laplace(20.0), count=10, run="run", description="theirs", seeded=False, delta=1e-6)
-    ledger.settle(1, realised=[(laplace(20.0), 4), (laplace(30.0), 5)])
+    ledger.settle(1, realised=[(laplace(20.0), 4), (laplace(30.0), 5)], published=PUBLISHED)
     book = verify_ledger(ledger.path)
     assert book.entries[0].realised == ((laplace(20.0), 4), (laplace(30.0), 5))
     curve = 4 * LaplaceEvent(scale=20.0, neighboring_relation=REPLACE).cost().rdp
     curve = curve + 5 * LaplaceEvent(scale=30.0, neighboring_relation=REPLACE).cost().rdp
     np.testing.assert_allclose(account(book.charges(), REPLACE).rdp, curve, rtol=1e-12)
-    questions = Questions(
-        num_queries=10, num_answered=9, num_teachers=5, num_labels=3, aggregator={"class_path": "x", "init_args": {}}
-    )
-    statement = make_statement(book, questions, relation=REPLACE, delta=1e-6, unit="record", versions={})
-    verify_statement(statement, book)
-    assert "10 x LaplaceEvent(scale=20.0)" in describe(statement)
+    statement = Statement.of(book, 1)
+    statement.verify(ledger=ledger.path)
+    assert "10 x LaplaceEvent(scale=20.0)" in statement.text
+    # of two teachers by its mu, since it says no more
+    assert statement["reach"][1]["replace_record"] > 2 * statement["reach"][0]["replace_record"]
 
 
 def test_it_composes_with_others_and_is_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:

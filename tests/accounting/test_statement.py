@@ -1,5 +1,6 @@
 """The statement: enough to compute epsilon by hand, in both of its forms."""
 
+import hashlib
 import json
 import math
 import re
@@ -14,14 +15,22 @@ from scipy.special import ndtr, ndtri
 
 from pate.accounting.budget import Budget, make_filter
 from pate.accounting.charges import account, expect_delta_beyond_tests
-from pate.accounting.events import BoundedRangeEvent, ComposedEvent, Event, GaussianEvent, StabilityTestEvent
+from pate.accounting.events import (
+    BoundedRangeEvent,
+    ComposedEvent,
+    Event,
+    FailureEvent,
+    GaussianEvent,
+    StabilityTestEvent,
+)
 from pate.accounting.figures import epsilon_text, exact_text
-from pate.accounting.ledger import Ledger, read_ledger
+from pate.accounting.ledger import Ledger
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import Questions, continued, describe, make_statement, verify_statement
+from pate.accounting.statement import REACHED, Statement
 from pate.aggregators import ConfidentScreen, Peeling
 from pate.votes import Panel
 from tests.accounting import oracles
+from tests.statements import PUBLISHED, edits
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 SIGMA, SCALE, DELTA_TEST, TEACHERS = 25.0, 30.0, 1e-9, 100
@@ -42,30 +51,36 @@ EVENTS = {relation: stable(relation) for relation in NeighboringRelation}
 GAUSSIAN = {relation: GaussianEvent(noise_multiplier=40.0, neighboring_relation=relation) for relation in EVENTS}
 
 
+def released(book: Ledger, events: Mapping[NeighboringRelation, Event], count: int, **changes: Any) -> int:
+    """Reserve a release with its facts, which ``changes`` may change, and settle it as it was reserved."""
+    told = {"realised", "budget", "seeded"} & set(changes)
+    options = {name: changes.pop(name) for name in told}
+    realised = options.pop("realised", None)
+    published = PUBLISHED | changes
+    options = {"seeded": False} | options
+    release = book.reserve(
+        events, count=count, run="one", description="StableTopK", delta=published["delta"], **options
+    )
+    book.settle(release, realised=realised, published=published)
+    return release
+
+
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     book = Ledger(tmp_path / "ledger.sqlite")
-    book.settle(book.reserve(EVENTS, count=50, run="one", description="StableTopK", seeded=False))
+    released(book, EVENTS, 50)
     book.reserve(GAUSSIAN, count=7, run="two", description="NoisyVotes", seeded=False)
     return book
 
 
-def statement(ledger: Ledger, **changes: Any) -> dict[str, Any]:
-    questions = Questions(
-        num_queries=50,
-        num_answered=31,
-        num_teachers=TEACHERS,
-        num_labels=9,
-        aggregator={"class_path": "pate.aggregators.StableTopK", "init_args": {"scale_gap": SCALE}},
-    )
-    arguments: dict[str, Any] = {"delta": 1e-6, "relation": REPLACE, "unit": "record", "versions": {"pate": "0"}}
-    made = make_statement(ledger.book(), questions, **(arguments | changes))
-    again: dict[str, Any] = json.loads(json.dumps(made, allow_nan=False))
+def statement(ledger: Ledger, release: int = 1) -> Statement:
+    made = Statement.of(ledger.book(), release)
+    again = Statement.from_json(json.dumps(made.content, allow_nan=False))
     assert again == made
     return again
 
 
-def by_hand(statement: Mapping[str, Any], relation: NeighboringRelation) -> float:
+def by_hand(statement: Statement, relation: NeighboringRelation) -> float:
     """Epsilon from ``releases`` in the JSON alone, at the order it names, by plain definitions."""
     guarantee = statement["guarantees"][relation.value]
     a, rdp, survival = guarantee["order"], mp.mpf(0), mp.mpf(1)
@@ -97,11 +112,11 @@ def test_epsilon_follows_from_the_json_by_hand(ledger: Ledger, relation: Neighbo
     made = statement(ledger)
     with mp.workdps(40):
         assert by_hand(made, relation) == pytest.approx(made["guarantees"][relation.value]["epsilon"], rel=1e-9)
-    verify_statement(made)
+    made.verify()
 
 
 def test_epsilon_follows_from_the_text_by_hand(ledger: Ledger) -> None:
-    text = describe(statement(ledger))
+    text = statement(ledger).text
     order = float(re.search(r"Renyi order a = (\S+):", text)[1])  # type: ignore[index]
     delta = float(re.search(r"at delta = (\S+) under REPLACE_RECORD", text)[1])  # type: ignore[index]
     rdp, survival = 0.0, 1.0
@@ -114,7 +129,7 @@ def test_epsilon_follows_from_the_text_by_hand(ledger: Ledger) -> None:
     assert rdp == pytest.approx(float(re.search(r"sum: rdp = ([^,]+),", text)[1]), rel=1e-12)  # type: ignore[index]
     d = (delta - (1 - survival)) / survival
     epsilon = rdp + math.log(1 - 1 / order) - (math.log(d) + math.log(order)) / (order - 1)
-    assert f"epsilon = {epsilon_text(epsilon)} at delta" in text
+    assert f"all releases of these data {epsilon_text(epsilon)}:" in text
 
 
 def test_epsilon_is_that_of_the_accountant(ledger: Ledger) -> None:
@@ -125,56 +140,161 @@ def test_epsilon_is_that_of_the_accountant(ledger: Ledger) -> None:
         assert made["guarantees"][relation.value]["epsilon"] == pytest.approx(epsilon, rel=1e-12)
 
 
-CHANGES: dict[str, Any] = {
-    "a smaller epsilon": lambda made: made["guarantees"]["replace_record"].update(epsilon=1.0),
-    "a smaller cost": lambda made: made["costs"]["add_remove_teacher"].update(epsilon=1.0),
-    "an unbounded epsilon": lambda made: made["guarantees"]["replace_record"].update(epsilon=None),
-    "another order": lambda made: made["guarantees"]["replace_record"].update(order=3.0),
-    "a smaller curve": lambda made: made["guarantees"]["replace_record"].update(rdp=0.1),
-    "a smaller delta0": lambda made: made["guarantees"]["replace_record"].update(delta0=0.0),
-    "a smaller delta": lambda made: made["guarantees"]["replace_record"].update(delta=1e-9),
-    "one more query": lambda made: made["releases"][0].update(count=51),
-    "said to be seeded": lambda made: made.update(private=False),
-    "seeded": lambda made: made["releases"][0].update(seeded=True),
-    "another relation": lambda made: made.update(neighboring_relation="nobody"),
-    "other neighbors": lambda made: made["guarantees"]["replace_record"].update(neighbors="none"),
-    "another conversion": lambda made: made.update(conversion="by faith"),
-    "a figure beside those that follow": lambda made: made["costs"]["replace_record"].update(mu=1e-9),
-    "a relation beside the two": lambda made: made["costs"].update(nobody={"epsilon": 0.0}),
-    "more answers than queries": lambda made: made.update(num_answered=51),
-    "queries of another release": lambda made: made.update(release=2),
-    "half a teacher": lambda made: made.update(num_teachers=0.5),
-    "a ledger of no rows": lambda made: made["ledger"].update(rows=0, digest=""),
+@pytest.fixture(scope="module")
+def stated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A ledger with a budget and three releases, of which one was settled for less, and the statement of the second."""
+    book = Ledger(tmp_path_factory.mktemp("stated") / "ledger.sqlite")
+    released(book, EVENTS, 50)
+    budget = Budget(max_epsilon=20.0, delta=1e-6, neighboring_relation=REPLACE)
+    released(book, GAUSSIAN, 7, budget=budget, realised=[(GAUSSIAN, 3)])
+    book.reserve(GAUSSIAN, count=2, run="two", description="NoisyVotes", seeded=False)
+    return book.path, statement(book, 2).content
+
+
+KEYS = [
+    *("kind", "private", "release", "neighboring_relation", "guarantees", "this_release", "costs", "reach"),
+    *("conversion", "budget", "filter", "declared_after", "num_queries", "delta", "unit", "max_teachers_per_unit"),
+    *("num_teachers", "num_labels", "aggregator", "versions", "sha256", "num_answered", "ledger", "releases"),
+]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_an_edit_is_noticed(stated: tuple[Path, dict[str, Any]], key: str) -> None:
+    ledger, content = stated
+    _, edited = next(edits(content[key]))
+    assert not verifies(content | {key: edited}, ledger)
+    assert not verifies({name: value for name, value in content.items() if name != key}, ledger)
+
+
+def test_all_keys_are_edited(stated: tuple[Path, dict[str, Any]]) -> None:
+    ledger, content = stated
+    assert set(content) == set(KEYS)
+    assert verifies(content, ledger) and verifies(content, None)
+    assert not verifies(content | {"epsilon": 0.1}, ledger)
+
+
+@pytest.mark.slow
+def test_every_edit_is_noticed(stated: tuple[Path, dict[str, Any]]) -> None:
+    """Each value changed, each key left out, and a key that nobody knows put anywhere."""
+    ledger, content = stated
+    assert [place for place, edited in edits(content) if verifies(edited, ledger)] == []
+    assert len(list(edits(content))) > 300
+
+
+@pytest.mark.slow
+def test_what_follows_is_noticed_without_the_ledger(stated: tuple[Path, dict[str, Any]]) -> None:
+    """All but the releases themselves, which the ledger alone can confirm."""
+    _, content = stated
+    alone = {"releases", "ledger", "budget", "filter", "declared_after", "release"}
+    for key in set(content) - alone:
+        accepted = [place for place, edited in edits(content[key]) if verifies(content | {key: edited}, None)]
+        assert not accepted, (key, accepted)
+
+
+def verifies(content: dict[str, Any], ledger: Path | None) -> bool:
+    try:
+        Statement.from_json(content).verify(ledger=ledger)
+    except ValueError as error:
+        return re.fullmatch(r"Expected [^\n]*", str(error)) is None
+    return True
+
+
+INCOHERENT: dict[str, Any] = {
+    "fewer rows than releases": lambda made: made["ledger"].update(rows=1),
     "settled for more": lambda made: made["releases"][0].update(
         realised=[{"events": made["releases"][0]["events"], "count": 51}]
     ),
-    "a budget without a filter": lambda made: made.update(
-        budget={"max_epsilon": 1.0, "delta": 1e-6, "neighboring_relation": "replace_record"}
-    ),
+    "a budget without a filter": lambda made: made.update(filter=None),
+    "releases beyond the budget": lambda made: made["releases"][0].update(count=10**6),
+    "another number": lambda made: made["releases"][0].update(release=3),
+    "not settled": lambda made: made["releases"][1].update(published=None),
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_changed_figure_is_noticed(ledger: Ledger, change: str) -> None:
+@pytest.mark.parametrize("change", INCOHERENT)
+def test_releases_that_no_ledger_could_hold_are_refused(stated: tuple[Path, dict[str, Any]], change: str) -> None:
+    content = json.loads(json.dumps(stated[1]))
+    INCOHERENT[change](content)
+    assert not verifies(content, None)
+
+
+def test_a_statement_names_its_file(ledger: Ledger, tmp_path: Path) -> None:
+    file = tmp_path / "labels.npz"
+    file.write_bytes(b"labels")
+    digest = hashlib.sha256(b"labels").hexdigest()
+    ledger.reserve(GAUSSIAN, count=3, run="three", description="NoisyVotes", seeded=False)
+    ledger.settle(3, published=PUBLISHED | {"sha256": digest, "num_answered": 2})
+    made = statement(ledger, 3)
+    made.verify(ledger=ledger.path, released=file, facts={"num_answered": 2, "num_teachers": 100})
+    with pytest.raises(ValueError, match=r"^Expected num_answered=3, .* got num_answered=2$"):
+        made.verify(facts={"num_answered": 3})
+    file.write_bytes(b"others")
+    with pytest.raises(ValueError, match=rf"^Expected the file of release 3, of sha256 {digest}, got file="):
+        made.verify(released=file)
+
+
+def test_what_was_published_stays_published(ledger: Ledger) -> None:
+    head = ledger.settle(1, published=PUBLISHED)
+    with pytest.raises(ValueError, match=r"^Expected the file of sha256 0+ of release 1, got sha256='1+'$"):
+        ledger.settle(1, published=PUBLISHED | {"sha256": "1" * 64})
+    assert ledger.entries()[0].published == PUBLISHED and ledger.settle(1) == head
+
+
+@pytest.mark.parametrize("teachers", [1, 2, 5])
+def test_units_that_reach_more_teachers(tmp_path: Path, teachers: int) -> None:
+    """Figures are for as many as are declared, by events with wider windows; 1, 2 and 3 are shown always."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    released(ledger, EVENTS, 5, max_teachers_per_unit=teachers, unit="patient")
+    released(ledger, GAUSSIAN, 7)
     made = statement(ledger)
-    verify_statement(made, ledger.book())
-    CHANGES[change](made)
-    with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
-        verify_statement(made)
+    made.verify(ledger=ledger.path)
+    wider = {relation: event.reaching(teachers) for relation, event in EVENTS.items()}
+    for relation in NeighboringRelation:
+        once = account([(wider, 5)], relation).get_epsilon(delta=1e-6)
+        assert made["this_release"][relation.value]["epsilon"] == pytest.approx(once, rel=1e-12)
+        total = made["guarantees"][relation.value]["epsilon"]
+        rows = {row["teachers"]: row[relation.value] for row in made["reach"]}
+        assert set(rows) == {*REACHED, teachers} and rows[teachers] == pytest.approx(total, rel=1e-12)
+        assert rows[3] > rows[2] > rows[1]
+    assert ("which reaches" in made.text) == (teachers > 1)
+    assert f"    {teachers} " in made.text and "for a patient that reaches m teachers" in made.text
+
+
+def test_what_no_event_knows_is_unbounded(tmp_path: Path) -> None:
+    """A failure without a tail: nothing is claimed for two teachers."""
+    parts = {
+        each: ComposedEvent(events=(GAUSSIAN[each], FailureEvent(delta=1e-9, neighboring_relation=each)))
+        for each in NeighboringRelation
+    }
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    released(ledger, parts, 5)
+    made = statement(ledger)
+    assert [row["replace_record"] is None for row in made["reach"]] == [False, True, True]
+    assert "unbounded" in made.text
+    made.verify(ledger=ledger.path)
+
+
+def test_this_release_comes_before_all_releases(ledger: Ledger) -> None:
+    text = statement(ledger).text
+    for relation in NeighboringRelation:
+        once = account([(EVENTS, 50)], relation).get_epsilon(delta=1e-6)
+        total = account([(EVENTS, 50), (GAUSSIAN, 7)], relation).get_epsilon(delta=1e-6)
+        words = f"this release {epsilon_text(once)}; all releases of these data {epsilon_text(total)}:"
+        assert f"epsilon at delta = 1e-06 under {relation.value.upper()}: {words}" in text
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 1e300, None])
 def test_an_epsilon_that_is_unbounded_has_no_figure(tmp_path: Path, epsilon: float | None) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    ledger.reserve(EVENTS, count=50, run="one", description="StableTopK", seeded=False)
-    made = statement(ledger, delta=1e-8)  # the tests cost more
+    released(ledger, EVENTS, 50, delta=1e-8)  # the tests cost more
+    made = statement(ledger)
     assert made["guarantees"]["replace_record"]["epsilon"] is None
     made["guarantees"]["replace_record"]["epsilon"] = made["costs"]["replace_record"]["epsilon"] = epsilon
     if epsilon is None:
-        verify_statement(made)
+        made.verify()
     else:
-        with pytest.raises(ValueError, match=r"^Expected epsilon=None in the guarantee"):
-            verify_statement(made)
+        with pytest.raises(ValueError, match=r"^Expected guarantees.replace_record.epsilon=None, "):
+            made.verify()
 
 
 def test_a_statement_is_on_the_whole_ledger(ledger: Ledger, tmp_path: Path) -> None:
@@ -182,19 +302,18 @@ def test_a_statement_is_on_the_whole_ledger(ledger: Ledger, tmp_path: Path) -> N
     older = tmp_path / "older.sqlite"
     shutil.copy(ledger.path, older)
     ledger.reserve(GAUSSIAN, count=1, run="three", description="NoisyVotes", seeded=False)
-    with pytest.raises(ValueError, match=r"^Expected a statement on all 3 releases of the ledger, got releases=2"):
-        verify_statement(first, ledger.book())
+    assert first.verify(ledger=ledger.path) == 1
     latest = statement(ledger)
-    verify_statement(latest, ledger.book())
+    assert latest.verify(ledger=ledger.path) == 0 and len(latest["releases"]) == 3
     # a ledger that was put back to an older copy
     with pytest.raises(ValueError, match="it may be an older copy"):
-        verify_statement(latest, read_ledger(older))
+        latest.verify(ledger=older)
     # or made anew with the same releases
     other = Ledger(tmp_path / "other.sqlite")
     for entry in ledger.entries():
         other.reserve(entry.events, count=entry.count, run="x", description=entry.description, seeded=False)
     with pytest.raises(ValueError, match="it may be an older copy"):
-        verify_statement(latest, other.book())
+        latest.verify(ledger=other.path)
 
 
 def test_what_was_reserved_is_the_guarantee_and_what_was_settled_a_cost(ledger: Ledger) -> None:
@@ -206,14 +325,15 @@ def test_what_was_reserved_is_the_guarantee_and_what_was_settled_a_cost(ledger: 
     )
     paid = account([(EVENTS, 50), (GAUSSIAN, 3)], REPLACE).get_epsilon(delta=1e-6)
     assert after["costs"]["replace_record"]["epsilon"] == paid < after["guarantees"]["replace_record"]["epsilon"]
-    text = describe(after)
+    text = after.text
     reserved = epsilon_text(after["guarantees"]["replace_record"]["epsilon"])
-    assert text.startswith(f"epsilon = {reserved} at delta = 1e-06 under REPLACE_RECORD:")
+    assert f"REPLACE_RECORD: this release {epsilon_text(after['this_release']['replace_record']['epsilon'])};" in text
+    assert f"all releases of these data {reserved}:" in text
     assert f"What happened cost epsilon = {epsilon_text(paid)} under REPLACE_RECORD and" in text
-    assert "no guarantee, because" in text and "no guarantee" not in describe(before)
+    assert "no guarantee, because" in text and "no guarantee" not in before.text
     assert "3 x GaussianEvent" in text and "7 x GaussianEvent" in text
-    assert "this holds if no release was chosen by what an earlier one showed" in text
-    verify_statement(after)
+    assert "No budget keeps this: it holds if no release was chosen by what an earlier one showed" in text
+    after.verify(ledger=ledger.path)
 
 
 def test_no_epsilon_chosen_after_the_draw_is_printed_as_a_guarantee(tmp_path: Path) -> None:
@@ -225,10 +345,8 @@ def test_no_epsilon_chosen_after_the_draw_is_printed_as_a_guarantee(tmp_path: Pa
     events = aggregator.events(panel)
     refused = aggregator.events(panel, tier=0)
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    ledger.settle(
-        ledger.reserve(events, count=1, run="one", description="ConfidentScreen", seeded=False), realised=[(refused, 1)]
-    )
-    made = statement(ledger, delta=1e-5)
+    released(ledger, events, 1, delta=1e-5, realised=[(refused, 1)])
+    made = statement(ledger)
     promised = made["guarantees"]["replace_record"]["epsilon"]
     assert promised == account([(events, 1)], REPLACE).get_epsilon(delta=1e-5) > 1.5
     assert made["costs"]["replace_record"]["epsilon"] < 0.3
@@ -251,32 +369,21 @@ def test_the_budget_is_the_guarantee(tmp_path: Path) -> None:
     for events, kind in ((EVENTS, "RenyiFilter"), (GAUSSIAN, "GaussianFilter")):
         ledger = Ledger(tmp_path / f"{kind}.sqlite")
         budget = Budget(max_epsilon=4.0, delta=1e-6, neighboring_relation=REPLACE)
-        ledger.settle(ledger.reserve(events, count=5, run="x", description="y", seeded=False, budget=budget))
-        made = statement(ledger, delta=1e-5)
+        released(ledger, events, 5, delta=1e-5, budget=budget)
+        made = statement(ledger)
         guarantee = made["guarantees"]["replace_record"]
         assert (guarantee["epsilon"], guarantee["delta"], guarantee["fixed_by"]) == (4.0, 1e-6, "budget")
         assert made["guarantees"]["add_remove_teacher"]["fixed_by"] == "reservation"
         assert made["costs"]["replace_record"]["epsilon"] < 4.0
-        text = describe(made)
+        text = made.text
         assert text.startswith("epsilon = 4.000 at delta = 1e-06 under REPLACE_RECORD:")
         assert "no release is made beyond it" in text and f"is kept by {kind}" in text
         assert "What was reserved so far cost epsilon = " in text and "no guarantee" not in text
-        verify_statement(made, ledger.book())
-        once = events[REPLACE].cost()
-        other = json.loads(json.dumps(made))
-        tighter = Budget(max_epsilon=4.0, delta=1e-6, neighboring_relation=REPLACE, max_delta0=6e-7)
-        other["filter"] = make_filter(tighter, once).to_dict()
-        other["guarantees"]["replace_record"]["delta0"] = 6e-7
-        with pytest.raises(ValueError, match="Expected the filter of the ledger"):
-            verify_statement(other, ledger.book())
+        made.verify(ledger=ledger.path)
         (bound,) = {"max_rdp", "max_mu_squared"} & set(made["filter"])
         for change in ({"max_delta0": 1e-6}, {bound: 1e6}):
             with pytest.raises(ValueError, match=r"^Expected max_[^\n]*$"):
-                verify_statement(made | {"filter": made["filter"] | change})
-        # releases beyond what the filter admits
-        made["releases"][0]["count"] = 10**6
-        with pytest.raises(ValueError, match=r"^Expected releases within the budget"):
-            verify_statement(made)
+                Statement.from_json(made.content | {"filter": made["filter"] | change}).verify()
 
 
 def test_a_budget_declared_after_a_release_says_so(ledger: Ledger) -> None:
@@ -284,22 +391,36 @@ def test_a_budget_declared_after_a_release_says_so(ledger: Ledger) -> None:
     ledger.reserve(GAUSSIAN, count=1, run="x", description="y", seeded=False, budget=budget)
     made = statement(ledger)
     condition = "it holds if neither that nor its figures followed from what releases 1 .. 2 showed."
-    assert f"whatever earlier ones showed. It was declared after release 2: {condition}\n" in describe(made)
-    verify_statement(made, ledger.book())
-    with pytest.raises(ValueError, match=r"^Expected the releases before the budget of the ledger, 2, got"):
-        verify_statement(made | {"declared_after": 0}, ledger.book())
+    assert f"whatever earlier ones showed. It was declared after release 2: {condition}\n" in made.text
+    made.verify(ledger=ledger.path)
+    for after in (0, 3, -1, None):
+        with pytest.raises(ValueError, match=r"^Expected declared_after=2, "):
+            Statement.from_json(made.content | {"declared_after": after}).verify(ledger=ledger.path)
     for after in (3, -1, None):
         with pytest.raises(ValueError, match=r"^Expected declared_after in 0 .. 2, got"):
-            verify_statement(made | {"declared_after": after})
+            Statement.from_json(made.content | {"declared_after": after}).verify()
     # a filter that another release would have had
     other = make_filter(budget, GAUSSIAN[REPLACE].cost()).to_dict()
     with pytest.raises(ValueError, match=r"^Expected the filter that follows from the budget and the first release"):
-        verify_statement(made | {"filter": other})
+        Statement.from_json(made.content | {"filter": other}).verify()
+
+
+def test_another_word_for_whom_it_protects_is_another_statement(ledger: Ledger) -> None:
+    before = statement(ledger)
+    ledger.settle(1, published=PUBLISHED)
+    assert statement(ledger) == before
+    ledger.settle(1, published=PUBLISHED | {"unit": "patient"})
+    after = statement(ledger)
+    assert "one patient of" in after.text and "one record of" in before.text
+    for made in (before, after):
+        assert made.verify(ledger=ledger.path) == 0
+    with pytest.raises(ValueError, match=r"^Expected unit=patient, [^\n]*got unit='record'$"):
+        Statement.from_json(after.content | {"unit": "record"}).verify(ledger=ledger.path)
 
 
 def test_gaussian_releases_are_stated_by_their_exact_trade_off(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    ledger.settle(ledger.reserve(GAUSSIAN, count=600, run="x", description="NoisyVotes", seeded=False))
+    released(ledger, GAUSSIAN, 600)
     made = statement(ledger)
     guarantee = made["guarantees"]["replace_record"]
     mu = guarantee["mu"]
@@ -310,23 +431,24 @@ def test_gaussian_releases_are_stated_by_their_exact_trade_off(tmp_path: Path) -
         assert float(delta) == pytest.approx(1e-6, rel=1e-6)
     by_curve = account([(GAUSSIAN, 600)], REPLACE).get_epsilon(delta=1e-6, conversion="optimal")
     assert guarantee["epsilon"] < 0.96 * by_curve
-    text = describe(made)
+    text = made.text
     assert "in Gaussian differential privacy:" in text and "d = Phi(mu/2 - epsilon/mu)" in text
     squares = [int(n) * float(each) for n, each in re.findall(r"^ +(\d+) x .*: mu\^2 = (\S+),", text, re.MULTILINE)]
     assert math.sqrt(sum(squares)) == pytest.approx(mu, rel=1e-12)
-    verify_statement(made, ledger.book())
+    made.verify(ledger=ledger.path)
 
 
 def test_an_epsilon_that_nothing_keeps_says_so(tmp_path: Path) -> None:
     """A budget under one relation lets releases be chosen by earlier ones, which epsilon under the other does not."""
     ledger = Ledger(tmp_path / "ledger.sqlite")
     budget = Budget(max_epsilon=4.0, delta=1.00000049e-6, neighboring_relation=REPLACE)
-    ledger.reserve(EVENTS, count=5, run="x", description="y", seeded=False, budget=budget)
+    released(ledger, EVENTS, 5, budget=budget, delta=1.00000049e-6)
     said = "under ADD_REMOVE_TEACHER: that epsilon holds if no release was chosen by what an earlier one showed"
-    assert said not in describe(statement(ledger))
+    assert said not in statement(ledger).text
     ledger.reserve(EVENTS, count=5, run="x", description="y", seeded=False)
-    text = describe(statement(ledger))
-    assert said in text and text.startswith("epsilon = 4.000 at delta = 1.00000049e-06 under REPLACE_RECORD:")
+    text = statement(ledger).text
+    assert said in text and text.startswith("epsilon at delta = 1.00000049e-06 under REPLACE_RECORD: this release ")
+    assert "all releases of these data 4.000:" in text
 
 
 def test_figures_are_rounded_up() -> None:
@@ -346,32 +468,38 @@ def test_a_relation_whose_delta_is_spent_says_unbounded(tmp_path: Path) -> None:
         for relation in NeighboringRelation
     }
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    ledger.reserve(ran, count=100, run="one", description="x", seeded=True)
-    made = statement(ledger, relation=TEACHER)
+    released(ledger, ran, 100, seeded=True, neighboring_relation=TEACHER.value)
+    made = statement(ledger)
     assert made["guarantees"]["replace_record"]["epsilon"] is None
-    text = describe(made)
+    text = made.text
     assert "epsilon = unbounded" in text and text.startswith("NOT PRIVATE")
-    verify_statement(made)
+    made.verify()
 
 
 def test_what_was_broken_off_is_said_to_count(ledger: Ledger) -> None:
-    assert "7 of them were reserved by runs that were broken off" in describe(statement(ledger))
+    assert "7 of them were reserved by runs that were broken off" in statement(ledger).text
 
 
 @pytest.mark.parametrize("relation", NeighboringRelation)
-def test_the_relation_that_was_asked_for_comes_first(ledger: Ledger, relation: NeighboringRelation) -> None:
+def test_the_relation_that_was_asked_for_comes_first(tmp_path: Path, relation: NeighboringRelation) -> None:
     (other,) = set(NeighboringRelation) - {relation}
-    ledger.settle(2, realised=[(GAUSSIAN, 1)])
-    text = describe(statement(ledger, relation=relation))
-    headline, cost = (next(line for line in text.splitlines() if word in line) for word in ("epsilon =", "happened"))
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    released(ledger, EVENTS, 50, neighboring_relation=relation.value)
+    released(ledger, GAUSSIAN, 7, realised=[(GAUSSIAN, 1)])
+    lines = statement(ledger).text.splitlines()
+    headline, cost = lines[0], next(line for line in lines if "happened" in line)
     assert relation.value.upper() in headline and other.value.upper() not in headline
     assert 0 < cost.index(relation.value.upper()) < cost.index(other.value.upper())
 
 
-def test_a_ledger_of_one_run_says_so(ledger: Ledger) -> None:
-    assert "The ledger of the private data holds 2 release(s)" in describe(statement(ledger))
-    alone = describe(statement(ledger, of_this_run_alone=True))
-    assert "The ledger of this run alone holds 2 release(s)" in alone and "adds up" in alone
+@pytest.mark.parametrize("counts", ["private data", "named", "run"])
+def test_a_ledger_says_what_it_does_not_count(tmp_path: Path, counts: str) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    released(ledger, GAUSSIAN, 7, ledger=counts)
+    text = statement(ledger).text
+    names = {"private data": "of the private data", "named": "that was named for this run", "run": "of this run alone"}
+    assert f"The ledger {names[counts]} holds 1 release(s)" in text
+    assert ("adds up" in text) == (counts != "private data")
 
 
 def test_delta_must_leave_something_beside_the_tests_of_all_queries(ledger: Ledger) -> None:
@@ -382,19 +510,19 @@ def test_delta_must_leave_something_beside_the_tests_of_all_queries(ledger: Ledg
 
 
 @pytest.mark.parametrize("limit", [None, 40.0])
-def test_a_statement_is_continued(tmp_path: Path, limit: float | None) -> None:
+def test_a_statement_is_of_today(tmp_path: Path, limit: float | None) -> None:
     """It says what a statement would that is made now."""
     book = Ledger(tmp_path / "ledger.sqlite")
     budget = None if limit is None else Budget(max_epsilon=limit, delta=1e-5, neighboring_relation=REPLACE)
-    book.settle(book.reserve(GAUSSIAN, count=5, run="one", description="", seeded=False, budget=budget))
-    before = statement(book, unit="patient")
-    assert continued(before, book.book()) == before
+    released(book, GAUSSIAN, 5, budget=budget, unit="patient")
+    before = statement(book)
+    assert before.today(book.book()) == before
     book.reserve(GAUSSIAN, count=7, run="two", description="", seeded=True)
-    after = continued(before, book.book())
-    assert after == statement(book, unit="patient")
+    after = before.today(book.book())
+    assert after == statement(book)
     assert after["costs"][REPLACE.value]["epsilon"] > before["costs"][REPLACE.value]["epsilon"]
     assert not after["private"]
-    verify_statement(after, book.book())
+    after.verify(ledger=book.path)
 
 
 def test_another_ledger_continues_no_statement(ledger: Ledger, tmp_path: Path) -> None:
@@ -403,4 +531,10 @@ def test_another_ledger_continues_no_statement(ledger: Ledger, tmp_path: Path) -
     for _ in range(4):
         other.reserve(GAUSSIAN, count=7, run="two", description="", seeded=False)
     with pytest.raises(ValueError, match="all rows that it held"):
-        continued(made, other.book())
+        made.today(other.book())
+
+
+@pytest.mark.parametrize("content", ["{", "[]", b"\xff", '{"kind": "none"}', "{}", '{"kind": "labels"}'])
+def test_what_is_no_statement_is_refused(content: str | bytes) -> None:
+    with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
+        Statement.from_json(content).verify()

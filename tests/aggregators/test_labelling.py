@@ -15,7 +15,7 @@ import yaml
 from pate import cli
 from pate.accounting.ledger import read_ledger
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import verify_statement
+from pate.accounting.statement import Statement
 from pate.aggregators import Outlook, plugins, propose
 from pate.runs import Run
 from pate.runs.released import ReleasedLabels
@@ -85,7 +85,7 @@ def test_a_screen_settles_what_was_asked(run: Path) -> None:
     for relation in NeighboringRelation:
         assert all(events[relation].neighboring_relation is relation for events, _ in entry.realised)
     statement = json.loads((run / "public" / "privacy.json").read_text())
-    verify_statement(statement)
+    Statement.from_json(statement).verify(released=run / "public" / "labels.npz")
     assert statement["aggregator"]["init_args"]["answers"]["class_path"].endswith("NoisyVotes")
     assert statement["num_answered"] == asked
 
@@ -170,7 +170,7 @@ def test_an_outsider_adds_an_aggregator(run: Path, outsider: None, name: str) ->
     assert relabel(run, {"class_path": name, "init_args": {"sigma_mean": 2.0}}) == 0
     statement = json.loads((run / "public" / "privacy.json").read_text())
     assert statement["aggregator"]["class_path"] == "outsider.NoisyMean"
-    verify_statement(statement)
+    Statement.from_json(statement).verify(released=run / "public" / "labels.npz")
     sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
     assert cli.main(["account", "--aggregator", name, "--aggregator.sigma_mean=2", *sizes]) == 0
 

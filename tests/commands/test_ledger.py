@@ -11,10 +11,11 @@ from pate.accounting.calibration import epsilon_of
 from pate.accounting.figures import epsilon_text
 from pate.accounting.ledger import Ledger
 from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import Questions, make_statement
+from pate.accounting.statement import Statement, sha256
 from pate.aggregators import StableTopK
 from pate.commands.ledger import ledger_show, ledger_verify
 from pate.votes import Panel
+from tests.statements import PUBLISHED
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 AGGREGATOR = StableTopK(scale_gap=39.0, sigma_test=60.0, delta_test=1e-9)
@@ -25,7 +26,12 @@ def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Print
     ledger = Ledger(tmp_path / "ledger.sqlite")
     events = AGGREGATOR.events(Panel(80, 5))
     budget = Budget(max_epsilon=8.0, delta=1e-6, neighboring_relation=REPLACE)
-    ledger.settle(ledger.reserve(events, count=40, run="a", description="StableTopK", seeded=False, budget=budget))
+    labels = tmp_path / "labels.npz"
+    labels.write_bytes(b"a list")
+    published = PUBLISHED | {"kind": "topk", "contributions": "one item each", "mechanism": {"class": "x", "k": 1}}
+    published |= {"num_items": 3, "ordered": True, "gap": {"counts": 1.0, "probability": 0.9}}
+    ledger.reserve(events, count=40, run="a", description="StableTopK", seeded=False, budget=budget, delta=1e-6)
+    ledger.settle(1, published=published | {"sha256": sha256(labels)})
     ledger.reserve(events, count=9, run="b", description="StableTopK", seeded=True)
     ledger_show(ledger=ledger.path)
     text = capsys.readouterr().out
@@ -37,29 +43,21 @@ def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Print
     kept = "under REPLACE_RECORD; no release is made beyond it, whatever earlier ones showed. Spent are 0."
     assert f"\nBudget: epsilon <= 8 at delta = 1e-06 {kept}" in text
 
-    statement = make_statement(
-        ledger.book(),
-        Questions(
-            num_queries=49,
-            num_answered=3,
-            num_teachers=80,
-            num_labels=5,
-            aggregator={"class_path": "x", "init_args": {}},
-        ),
-        delta=1e-6,
-        relation=REPLACE,
-        unit="record",
-        versions={},
-    )
-    file = tmp_path / "privacy.json"
-    file.write_text(json.dumps(statement))
-    ledger_verify(ledger=ledger.path, statement=file)
+    file, content = tmp_path / "privacy.json", Statement.of(ledger.book(), 1).content
+    file.write_text(json.dumps(content))
+    ledger_verify(ledger=ledger.path, statement=file, released=labels)
     assert len(re.findall("every epsilon follows from the events", capsys.readouterr().out)) == 2
 
-    statement["guarantees"]["replace_record"]["epsilon"] = 0.1
-    file.write_text(json.dumps(statement))
-    with pytest.raises(ValueError, match=r"^Expected epsilon=[^\n]*, got epsilon=0.1$"):
-        ledger_verify(ledger=ledger.path, statement=file)
+    file.with_suffix(".txt").write_text(Statement.from_json(content).text.replace("epsilon", "delta"))
+    with pytest.raises(ValueError, match=r"^Expected the words of the statement in [^\n]*$"):
+        ledger_verify(ledger=ledger.path, statement=file, released=labels)
+    labels.write_bytes(b"another list")
+    with pytest.raises(ValueError, match=r"^Expected the file of release 1, of sha256 [^\n]*$"):
+        ledger_verify(ledger=ledger.path, statement=file, released=labels)
+    content["costs"]["replace_record"]["epsilon"] = 0.1
+    file.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"^Expected costs.replace_record.epsilon=[^\n]*, got epsilon=0.1$"):
+        ledger_verify(ledger=ledger.path, statement=file, released=labels)
     file.write_text("{")
     with pytest.raises(ValueError, match=r"^Expected a readable statement[^\n]*$"):
         ledger_verify(ledger=ledger.path, statement=file)

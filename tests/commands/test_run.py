@@ -15,7 +15,7 @@ from pate import cli
 from pate.accounting import NeighboringRelation
 from pate.accounting.figures import epsilon_text
 from pate.accounting.ledger import Ledger, read_ledger
-from pate.accounting.statement import verify_statement
+from pate.accounting.statement import Statement
 from tests.conftest import copy_run, make_arrays, recipe
 
 
@@ -58,9 +58,9 @@ def test_the_statement_can_be_computed_again(finished: Path) -> None:
     statement = json.loads((finished / "public" / "privacy.json").read_text())
     assert statement["private"] is False  # the noise was seeded
     assert statement["num_queries"] == 80
-    book = read_ledger(finished.parent / "data.ledger.sqlite")
-    verify_statement(statement, book)
-    entries = book.entries
+    ledger, labels = finished.parent / "data.ledger.sqlite", finished / "public" / "labels.npz"
+    Statement.from_json(statement).verify(ledger=ledger, released=labels)
+    entries = read_ledger(ledger).entries
     assert [(entry.count, entry.settled, entry.seeded) for entry in entries] == [(80, True, True)]
     text = (finished / "public" / "privacy.txt").read_text()
     assert text.startswith("NOT PRIVATE")

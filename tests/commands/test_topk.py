@@ -53,18 +53,20 @@ def test_the_places_that_most_users_saw(checkins: Path, capsys: pytest.CaptureFi
     assert [row["item"] for row in rows("top.csv")] == ["place0", "place1", "place2"]
     assert [row["rank"] for row in rows("top.csv")] == ["1", "2", "3"]
     text = capsys.readouterr().out
-    assert text.startswith("The top 3 of 10 items in order, by\n    GumbelPeeling(")
-    assert "epsilon = 4.0000 at delta = 1e-06 where all that one user contributes is there or not" in text
+    assert "\nThe top 3 of 10 items in order, by\n    GumbelPeeling(" in text
+    assert text.startswith(
+        "epsilon = 4.000 at delta = 1e-06 under ADD_REMOVE_TEACHER:\n    neighbors are data sets where"
+    )
+    assert "where all that one user contributes is there or not (" in text
     assert text.startswith(Path("top.privacy.txt").read_text())
     found = statement("top.privacy.json")
-    for name, relation in (("add_remove", "ADD_REMOVE_TEACHER"), ("replace", "REPLACE_RECORD")):
-        stated = found["guarantees"][name]
-        event = event_from_dict(stated["event"])
-        accountant = RDPAccountant(relation=NeighboringRelation[relation]).compose(event)
-        assert accountant.get_epsilon(delta=1e-6) == pytest.approx(stated["this_release"]["epsilon"])
-    assert found["private"] and found["guarantees"]["add_remove"]["this_release"]["epsilon"] <= 4
+    for relation in NeighboringRelation:
+        event = event_from_dict(found["releases"][0]["events"][relation.value])
+        accountant = RDPAccountant(relation=relation).compose(event)
+        assert accountant.get_epsilon(delta=1e-6) == pytest.approx(found["this_release"][relation.value]["epsilon"])
+    assert found["private"] and found["this_release"]["add_remove_teacher"]["epsilon"] <= 4
     # the window is twice as wide
-    assert found["guarantees"]["replace"]["this_release"]["epsilon"] > 6
+    assert found["this_release"]["replace_record"]["epsilon"] > 6
     book = read_ledger(Path("checkins.ledger.sqlite"))
     assert [(entry.description, entry.settled) for entry in book.entries] == [("GumbelPeeling", True)]
 
@@ -74,11 +76,18 @@ def test_releases_add_up_until_the_budget_is_spent(checkins: Path, capsys: pytes
     assert topk("--mechanism", "canonical", output="second.json") == 0
     assert sorted(statement("second.json")["items"]) == ["place0", "place1", "place2"]
     assert not statement("second.json")["ordered"]
-    together = statement("second.privacy.json")["guarantees"]["add_remove"]
-    assert 4 < together["all_releases"]["epsilon"] < 8
+    second = statement("second.privacy.json")
+    assert 4 < second["costs"]["add_remove_teacher"]["epsilon"] < 8
+    assert second["guarantees"]["add_remove_teacher"]["epsilon"] == 8
     text = capsys.readouterr().out
-    assert "All 2 releases of the ledger together: epsilon = " in text
-    assert "\nWhat all of them cost together holds if no release was chosen by what an earlier one showed.\n" in text
+    assert (
+        "epsilon at delta = 1e-06 under ADD_REMOVE_TEACHER: this release 4.000; all releases of these data 8.000:"
+        in text
+    )
+    unkept = (
+        "It has none under REPLACE_RECORD: that epsilon holds if no release was chosen by what an earlier one showed."
+    )
+    assert f"\n{unkept}\n" in text
     assert topk(output="third.csv") == 2
     error = capsys.readouterr().err
     assert error.startswith("pate topk: Expected") and len(error.splitlines()) == 1
@@ -94,19 +103,20 @@ def test_the_filter_of_a_budget_is_named(kind: str, bound: str, checkins: Path) 
 
 def test_a_budget_that_comes_later_says_so(checkins: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert topk() == 0
-    assert "together" not in capsys.readouterr().out
+    assert "all releases of these data" not in capsys.readouterr().out
     assert topk("--max_epsilon", "12", output="second.csv") == 0
     text = capsys.readouterr().out
     condition = "it holds if neither that nor its figures followed from what release 1 showed."
-    assert "The budget of the ledger is epsilon = 12 for all releases: no release is made beyond it" in text
+    assert "Under ADD_REMOVE_TEACHER this is the budget of the ledger: no release is made beyond it" in text
+    assert "all releases of these data 12.000:" in text
     assert f"whatever earlier ones showed. It was declared after release 1: {condition}\n" in text
     verify = ["ledger", "verify", "--ledger", "checkins.ledger.sqlite", "--statement", "second.privacy.json"]
     assert cli.main(verify) == 0
     made = statement("second.privacy.json")
-    Path("second.privacy.json").write_text(json.dumps(made | {"ledger": made["ledger"] | {"declared_after": 0}}))
+    Path("second.privacy.json").write_text(json.dumps(made | {"declared_after": 0}))
     capsys.readouterr()
     assert cli.main(verify) == 2
-    assert "Expected the releases before the budget of the ledger, 1, got declared_after=0" in capsys.readouterr().err
+    assert "Expected declared_after=1, " in capsys.readouterr().err
 
 
 def test_one_user_more_changes_nothing_public_but_the_draw(checkins: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,17 +144,17 @@ def test_items_need_not_be_public(checkins: Path, capsys: pytest.CaptureFixture[
     assert unlisted("checkins.csv", "top.csv") == 0
     assert [row["item"] for row in rows("top.csv")] == ["place0", "place1", "place2"]
     text, found = capsys.readouterr().out, statement("top.privacy.json")
-    assert text.startswith("The top 3 of the items that users have, in order, or fewer, by\n    LimitedDomain(")
+    assert "\nThe top 3 of the items that users have, in order, or fewer, by\n    LimitedDomain(" in text
     assert "The list of all items is private: " in text and "taken to be public" not in text
     assert found["num_items"] is None
     assert found["mechanism"]["kbar"] == 30 and found["mechanism"]["delta"] == 1e-7
     # the failure is a part of delta, and what is left of delta meets the target
-    stated = found["guarantees"]["add_remove"]["this_release"]
+    stated = found["this_release"]["add_remove_teacher"]
     assert stated["delta"] == 1e-6 and 4 * (1 - 1e-5) < stated["epsilon"] <= 4
     # the threshold is that of the wider window
-    assert found["guarantees"]["replace"]["this_release"]["delta0"] == pytest.approx(1e-7)
+    assert found["this_release"]["replace_record"]["delta0"] == pytest.approx(1e-7)
     assert stated["delta0"] == pytest.approx(1e-7 * math.exp(-1 / found["mechanism"]["scale"]))
-    event = event_from_dict(found["guarantees"]["add_remove"]["event"])
+    event = event_from_dict(found["releases"][0]["events"]["add_remove_teacher"])
     accountant = RDPAccountant(relation=NeighboringRelation.ADD_REMOVE_TEACHER).compose(event)
     assert accountant.get_epsilon(delta=1e-6) == pytest.approx(stated["epsilon"])
 
@@ -155,7 +165,7 @@ def test_limited_domain_of_public_items(checkins: Path, capsys: pytest.CaptureFi
     assert topk(*options) == 0
     found, text = statement("top.privacy.json"), capsys.readouterr().out
     assert found["num_items"] == 10 and found["mechanism"]["kbar"] == 9
-    assert found["guarantees"]["replace"]["this_release"]["delta0"] == pytest.approx(1e-7)
+    assert found["this_release"]["replace_record"]["delta0"] == pytest.approx(1e-7)
     assert "The top 3 of 10 items in order, or fewer, by" in text and "taken to be public" in text
     assert [row["item"] for row in rows("top.csv")] == ["place0", "place1", "place2"]
 
@@ -172,6 +182,7 @@ def test_nothing_tells_how_many_items_there_are(
         assert unlisted(f"{name}.csv", f"top {name}.csv", "--noise_seed", "1", *options) == 0
         files = sorted(path.name for path in checkins.glob(f"*{name}*"))
         found = {key: value for key, value in statement(f"top {name}.privacy.json").items() if key != "ledger"}
+        assert found["releases"][0].pop("at")
         told.append((*capsys.readouterr(), Path(f"top {name}.csv").read_text(), files, found))
     first, second = (repr(each).replace(name, "NAME") for each, name in zip(told, ("alpha", "omega"), strict=True))
     assert first == second
@@ -235,8 +246,8 @@ def test_items_that_are_not_public_are_refused_from_python_too() -> None:
 
 def test_both_guarantees_hold_however_little_noise_there_is(checkins: Path) -> None:
     assert unlisted("checkins.csv", "top.csv", "--scale", "0.1") == 0
-    for stated in statement("top.privacy.json")["guarantees"].values():
-        assert stated["this_release"]["epsilon"] < math.inf and stated["this_release"]["delta0"] <= 1e-7 * (1 + 1e-9)
+    for stated in statement("top.privacy.json")["this_release"].values():
+        assert stated["epsilon"] < math.inf and stated["delta0"] <= 1e-7 * (1 + 1e-9)
 
 
 def test_counts_need_no_pairs(checkins: Path) -> None:
@@ -245,11 +256,14 @@ def test_counts_need_no_pairs(checkins: Path) -> None:
     assert cli.main(["topk", *asked, "--neighbors", "replace", "--output", "top.csv"]) == 0
     assert rows("top.csv") == [{"rank": "1", "item": "y"}]
     found = statement("top.privacy.json")
-    assert found["mechanism"]["sensitivity"] == 0.01 and found["neighbors"] == "replace"
-    assert found["guarantees"]["replace"]["this_release"]["epsilon"] == pytest.approx(1, rel=1e-5)
-    assert "promises" in found["guarantees"]["replace"]["neighbors"]
+    assert found["mechanism"]["sensitivity"] == 0.01 and found["neighboring_relation"] == "replace_record"
+    assert found["this_release"]["replace_record"]["epsilon"] == pytest.approx(1, rel=1e-5)
+    assert "promises" in found["guarantees"]["replace_record"]["neighbors"]
     # means move both ways as a user comes or goes, and are not covered by the narrow window
-    assert "and all in one direction where a user is there or not" in found["guarantees"]["add_remove"]["neighbors"]
+    assert (
+        "and all in one direction where a user is there or not"
+        in found["guarantees"]["add_remove_teacher"]["neighbors"]
+    )
     release = ["ledger", "verify", "--ledger", "counts.ledger.sqlite", "--statement", "top.privacy.json"]
     assert cli.main(release) == 0
 
@@ -402,7 +416,7 @@ def test_killed_at_any_step_it_goes_on_and_pays_once(
     assert [row["item"] for row in rows("top.csv")] == seen[-1]
     assert all(each == seen[0] for each in seen), "a second draw"
     assert [entry.settled for entry in read_ledger(Path("checkins.ledger.sqlite")).entries] == [True]
-    assert statement("top.privacy.json")["ledger"]["releases"] == 1
+    assert len(statement("top.privacy.json")["releases"]) == 1
     assert not Path("checkins.ledger.pending").exists()
 
 
@@ -417,7 +431,7 @@ def test_another_question_has_noise_of_its_own(checkins: Path, monkeypatch: pyte
     with Path("checkins.csv").open("a") as file:
         file.write("new,place0\n")
     assert topk() == 0
-    assert statement("top.privacy.json")["ledger"]["releases"] == 4
+    assert len(statement("top.privacy.json")["releases"]) == 4
     assert left.exists()
 
 
@@ -441,12 +455,16 @@ def test_anyone_who_has_the_ledger_can_verify_a_statement(checkins: Path, capsys
     said = "top.privacy.json: every epsilon follows from the events of its release and those before; 1 more followed.\n"
     assert said in capsys.readouterr().out
     made = statement("top.privacy.json")
-    changed = made | {"guarantees": made["guarantees"] | {"replace": made["guarantees"]["add_remove"]}}
+    guarantees = made["guarantees"]
+    changed = made | {"guarantees": guarantees | {"replace_record": guarantees["add_remove_teacher"]}}
     del made["release"]
     for found, message in (
-        (changed, "Expected neighbors under replace where"),
-        (made, "Expected the privacy.json that `pate topk` left, with release, got statement=top.privacy.json"),
-        ({"mechanism": 1}, "Expected the privacy.json that `pate topk` left, with ledger, got"),
+        (changed, "Expected all keys in guarantees.replace_record, got missing="),
+        (made, "Expected a whole topk statement, got: KeyError('release')"),
+        (
+            {"mechanism": 1},
+            "Expected a readable statement at top.privacy.json, got: Expected a statement of a kind among",
+        ),
     ):
         Path("top.privacy.json").write_text(json.dumps(found))
         assert cli.main([*words, "top.privacy.json"]) == 2

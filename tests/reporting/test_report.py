@@ -20,7 +20,7 @@ from pate import cli
 from pate.accounting import log
 from pate.accounting.figures import epsilon_text
 from pate.accounting.ledger import read_ledger
-from pate.accounting.statement import describe
+from pate.accounting.statement import Statement
 from pate.data.images import read_image
 from pate.reporting.report import make_page
 from pate.runs import Run
@@ -66,7 +66,7 @@ def test_the_statement_comes_first_in_its_own_words(copied: Path) -> None:
     statement = json.loads((copied / "public" / "privacy.json").read_text())
     said = page.sections["statement"]
     assert said.index("NOT PRIVATE") < said.index("ε = ")  # the noise was seeded
-    assert describe(statement) in said
+    assert Statement.from_json(statement).text in said
     for guarantee in statement["guarantees"].values():
         assert f"ε = {epsilon_text(guarantee['epsilon'])}" in said
         assert guarantee["neighbors"] in said
@@ -263,11 +263,14 @@ def test_a_statement_that_does_not_follow_is_refused(copied: Path, capsys: Captu
     wrong = json.loads(path.read_text())
     wrong["guarantees"]["replace_record"]["epsilon"] /= 2
     path.write_text(json.dumps(wrong))
-    assert "computed from the events" in refused(capsys, str(copied))
+    assert "Expected guarantees.replace_record.epsilon=" in refused(capsys, str(copied))
     path.write_text(json.dumps(right | {"num_answered": 1}))
-    assert "differs_in=['num_answered']" in refused(capsys, str(copied))
+    assert "got num_answered=1" in refused(capsys, str(copied))
     path.write_text(json.dumps({name: value for name, value in right.items() if name != "releases"}))
-    assert "a readable statement" in refused(capsys, str(copied))
+    assert "a whole labels statement" in refused(capsys, str(copied))
+    path.write_text(json.dumps(right))
+    (copied / "public" / "labels.npz").write_bytes((copied / "public" / "labels.npz").read_bytes() + b" ")
+    assert "Expected the file of release 1, of sha256" in refused(capsys, str(copied))
 
 
 def test_later_releases_are_counted(of_votes: Path) -> None:

@@ -36,7 +36,7 @@ STEPS = [
     "pate.stages.label.write_json",
     "pate.accounting.ledger.Ledger.settle",
     "pate.stages.label.destroy_settled",
-    "pate.stages.label.make_statement",
+    "pate.stages.label.Statement.of",
     "pate.stages.label.write_text",
     "pate.runs.Run.finish",
 ]

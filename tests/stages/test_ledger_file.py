@@ -90,7 +90,7 @@ def test_two_runs_without_any_option_share_one_budget(place: Path, capsys: Captu
     assert label("runs/one", "--num_queries=5") == 0
     statement = json.loads((place / "runs" / "one" / "public" / "privacy.json").read_text())
     assert [release["count"] for release in statement["releases"]] == [60, 5]
-    assert not statement["ledger"]["of_this_run_alone"]
+    assert statement["ledger"]["counts"] == "private data"
     verify_ledger(place / "data" / "faces.ledger.sqlite")
 
 

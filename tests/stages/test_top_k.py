@@ -1,6 +1,5 @@
 """A top k that is asked for twice: after it was killed, at the same time, or where others wrote meanwhile."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,12 @@ import pytest
 from pate.accounting import NeighboringRelation
 from pate.accounting.charges import account
 from pate.accounting.ledger import Ledger, read_ledger
+from pate.accounting.statement import Statement
 from pate.histogram import HistogramFiles
 from pate.mechanisms import GumbelPeeling
 from pate.runs.locks import locked_output
 from pate.stages import top_k
 from pate.stages.top_k import TopKSettings, release_top_k
-from pate.stages.top_k_verification import verify_top_k
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +24,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("items.txt").write_text("\n".join("abcdef"))
 
 
-def release(output: str, k: int = 3, ledger: str = "ledger.sqlite") -> dict[str, Any]:
+def release(output: str, k: int = 3, ledger: str = "ledger.sqlite") -> Statement:
     """The noise is large: two draws hardly ever agree."""
     source = HistogramFiles(pairs=Path("pairs.csv"), items=Path("items.txt"))
     return release_top_k(source, TopKSettings(k=k, scale=1e3), output=Path(output), ledger=Path(ledger))
@@ -74,8 +73,9 @@ def test_a_statement_ends_where_its_release_was_settled_though_it_was_killed() -
     killed("write_json")
     release("other.csv")
     found = release("top.csv")
-    assert found["release"] == 1 and found["ledger"]["releases"] == 1
-    assert verify_top_k(json.loads(Path("top.privacy.json").read_text()), Path("ledger.sqlite")) == 1
+    assert found["release"] == 1 and len(found["releases"]) == 1
+    made = Statement.read(Path("top.privacy.json"))
+    assert made.verify(ledger=Path("ledger.sqlite"), released=Path("top.csv")) == 1
 
 
 def test_two_at_once_do_not_both_pay(tmp_path: Path) -> None:
@@ -150,10 +150,7 @@ def test_what_all_releases_cost_was_fixed_before_their_noise() -> None:
     first = book.reserve(events, count=5, run="labels", description="a screen", seeded=False)
     book.settle(first, realised=[(events, 1)])
     stated = release("top.csv")
-    for name, relation in (
-        ("add_remove", NeighboringRelation.ADD_REMOVE_TEACHER),
-        ("replace", NeighboringRelation.REPLACE_RECORD),
-    ):
+    for relation in NeighboringRelation:
         reserved = account([(events, 6)], relation).get_epsilon(delta=1e-6)
-        assert stated["guarantees"][name]["all_releases"]["epsilon"] == pytest.approx(reserved)
-    assert verify_top_k(stated, Path("ledger.sqlite")) == 0
+        assert stated["guarantees"][relation.value]["epsilon"] == pytest.approx(reserved)
+    assert stated.verify(ledger=Path("ledger.sqlite")) == 0

@@ -27,7 +27,7 @@ def test_labels_come_with_their_statement(place: Path) -> None:
     released = pate.label(votes, settings(), run="runs/mine", unit="patient")
     assert isinstance(released, StatedLabels) and isinstance(released, pate.ReleasedLabels)
     assert released.labels.shape == (40, 4) and released.mask.all() and released.label_names == NAMES
-    pate.verify_statement(released.statement)
+    released.statement.verify(released=Path("runs/mine/public/labels.npz"))
     assert released.describe() == Path("runs/mine/public/privacy.txt").read_text()
     assert "one patient of" in released.describe() and "ledger of this run alone" in released.describe()
     assert not Path("runs/mine/.lock").exists()

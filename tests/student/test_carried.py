@@ -31,6 +31,7 @@ from pate.student.carry import Trained, carry
 from pate.student.export import export_student
 from pate.student.module import Student
 from tests.conftest import make_arrays
+from tests.statements import made_statement
 
 Network = Callable[[tuple[int, ...], int], nn.Module]
 
@@ -95,11 +96,12 @@ def student_on(source: DataSource, network: Network) -> Student:
 def carried(
     folder: Path, student: Student, settings: Any, source: DataSource, *, trust: bool = False
 ) -> pate.CarriedStudent:
-    """Carry a student away, with any text for a statement."""
+    """Carry a student away, with the statement of a release by hand."""
     statement, text = folder / "privacy.json", folder / "privacy.txt"
     folder.mkdir(parents=True, exist_ok=True)
-    statement.write_text('{"private": true}')
-    text.write_text("epsilon = 2\n")
+    made = made_statement(folder)
+    statement.write_text(json.dumps(made.content))
+    text.write_text(made.text)
     trained = Trained(
         network=student.network,
         settings=settings,
@@ -153,9 +155,9 @@ def test_a_run_leaves_its_student(finished: Path, copied: Path, tmp_path: Path) 
     assert student.label_names == ("a", "b", "c", "d")
     assert student.input.kind == "features" and student.input.shape == (6,)
     public = finished / "public"
-    assert student.statement == json.loads((public / "privacy.json").read_text())
+    assert student.statement.content == json.loads((public / "privacy.json").read_text())
     assert student.describe() == (public / "privacy.txt").read_text()
-    pate.verify_statement(student.statement)
+    student.statement.verify(released=public / "labels.npz")
 
 
 def test_nothing_private_leaves(finished: Path) -> None:
