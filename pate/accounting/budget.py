@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
+from decimal import ROUND_FLOOR, Context
 from typing import Any, ClassVar, Literal, NoReturn, get_args
 
 import numpy as np
@@ -313,10 +314,15 @@ def refuse(
     )
 
 
-def what_fits(bounds: PrivacyFilter, spent: Cost, query: Cost) -> str:
-    """Say what of the bounds is left after ``spent``, and how many queries at the cost ``query`` each can be paid."""
+def what_fits(bounds: PrivacyFilter, spent: Cost, query: Cost, count: int) -> str:
+    """Say what of the bounds is left after ``spent``, and what it would pay for in place of ``count`` such queries."""
     number = largest_count_where(lambda n: bounds.admits(spent.plus(query.times(n))))
-    return f"left are {bounds.left(spent)}: {number} such queries can be paid"
+    fits = f"left are {bounds.left(spent)}: {number} such queries can be paid"
+    spare = (bounds.max_delta0 - spent.delta0) / count
+    if spare <= 0 or bounds.admits_failures(spent.plus(query.times(count))):
+        return fits
+    rarer = float(Context(prec=2, rounding=ROUND_FLOOR).create_decimal_from_float(spare))
+    return f"{fits}, and {count} with tests that fail with probability {rarer} at most, if the rest suffices"
 
 
 def _reach(budget: Budget, query: Cost) -> dict[str, int]:

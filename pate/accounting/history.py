@@ -307,7 +307,7 @@ class History:
             total = on_filter(as_cost(values, relation), bounds)
             if not bounds.admits(total):
                 spent = on_filter(as_cost(totals.values(), relation), bounds)
-                left = what_fits(bounds, spent, events[relation].cost(bounds.orders))
+                left = what_fits(bounds, spent, events[relation].cost(bounds.orders), count)
                 refuse(own, bounds, total, left=left)
         at = own.delta if delta is None and own is not None else delta
         stated = None

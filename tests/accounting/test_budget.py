@@ -115,18 +115,24 @@ def test_a_filter_follows_from_its_budget_and_no_other(event: Event) -> None:
         )
 
 
-def worst_delta(epsilon: float, squares: float, step: float, rounds: int) -> float:
+def worst_delta(
+    epsilon: float, squares: float, step: float, rounds: int, *, failure: float = 0.1, delta0: float = 0.0
+) -> float:
     """Largest delta at ``epsilon`` of an adversary who sees on which side of a threshold a Gaussian fell, then chooses.
 
     In each round it chooses, by all that it saw, a threshold and a mean that moves by 1 to 3 steps while their squares
-    sum up to ``squares`` at most; the threshold tells one bit. Every choice is enumerated.
+    sum up to ``squares`` at most; the threshold tells one bit. Or it chooses a test that tells all with probability
+    ``failure``, and nothing else, while all failures together stay within ``delta0``. Every choice is enumerated.
     """
     thresholds = np.linspace(-1.5, 1.5, 7).tolist()
 
-    def value(gamma: float, left: float, rounds: int) -> float:
+    def value(gamma: float, left: float, rounds: int, aside: float = delta0) -> float:
         best = max(0.0, 1 - gamma)
         if rounds == 0:
             return best
+        if failure <= aside * (1 + 1e-9):
+            spare = 1 - (1 - aside) / (1 - failure)
+            best = failure + (1 - failure) * value(gamma, left, rounds - 1, spare)
         for n in (1, 2, 3):
             mu = n * step
             if mu**2 > left * (1 + 1e-9):
@@ -135,7 +141,9 @@ def worst_delta(epsilon: float, squares: float, step: float, rounds: int) -> flo
                 p, q = float(ndtr(at + mu)), float(ndtr(at))
                 for yes, no in ((p, q), (q, p)):
                     branches = ((yes, no), (1 - yes, 1 - no))
-                    found = sum(one * value(gamma * other / one, left - mu**2, rounds - 1) for one, other in branches)
+                    found = sum(
+                        one * value(gamma * other / one, left - mu**2, rounds - 1, aside) for one, other in branches
+                    )
                     best = max(best, found)
         return best
 
@@ -150,6 +158,23 @@ def test_no_adaptive_adversary_exceeds_the_gaussian_filter() -> None:
         assert 0.5 * delta < found <= delta
         # a wider filter would be refuted
         assert worst_delta(epsilon, (1.3 * mu) ** 2, 1.3 * mu / 3, 3) > delta
+
+
+@pytest.mark.parametrize("num_failures", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_no_adversary_exceeds_a_budget_with_a_share_for_failures(num_failures: int) -> None:
+    """Whose tests fail when it likes, before or after the Gaussian noise that is left to it."""
+    delta0 = 1 - 0.99**num_failures
+    budget = Budget(max_epsilon=0.5, delta=0.2, neighboring_relation=REPLACE, max_delta0=delta0)
+    bounds = make_filter(budget, GAUSSIAN.cost())
+    assert isinstance(bounds, GaussianFilter)
+
+    def worst(aside: float, failure: float) -> float:
+        mu = math.sqrt(bounds.max_mu_squared)
+        return worst_delta(0.5, mu**2, mu / 3, num_failures + 1, failure=failure, delta0=aside)
+
+    assert worst(0.0, 0.01) + 0.005 < worst(delta0, 0.01) <= budget.delta
+    # a larger share would be refuted
+    assert worst(0.05, 0.05) > budget.delta
 
 
 def test_malformed_filters_raise() -> None:
