@@ -153,32 +153,41 @@ def sanitised(counts: IntArray, num_teachers: int, sigma: float, delta: float) -
 
 
 class OneWay(NamedTuple):
-    """Where the exact divergence of a label exceeds Theorem 6 at the votes as published."""
+    """Exact divergences of a label's bit beside Theorem 6 at the votes, which bounds that of a neighbor from them."""
 
+    stated: float
+    """The largest ratio to the bound in the direction that the theorem states: at most 1."""
     ratio: float
+    """The largest in the other direction, reached at what follows."""
     votes: int
     order: float
-    exact: float
     bound: float
+    exact_stated: float
+    exact_other: float
 
 
-def worst_one_way(num_teachers: int, sigma: float) -> OneWay:
-    """Return the largest ratio of the exact divergence of a label's bit, in either direction, to the bound."""
+def one_way(num_teachers: int, sigma: float) -> OneWay:
+    """Return the exact divergences of a label's bit in both directions, where the other exceeds the bound most."""
     noise = one_noise(sigma)
     scores = (np.arange(num_teachers + 1) - num_teachers / 2) / noise
     log_p, log_not = log_ndtr(scores), log_ndtr(-scores)
-    best = OneWay(0.0, 0, 1.0, 0.0, 0.0)
+
+    def divergence(order: float, first: IntArray, second: IntArray) -> FloatArray:
+        yes = order * log_p[first] + (1 - order) * log_p[second]
+        no = order * log_not[first] + (1 - order) * log_not[second]
+        return np.asarray(np.logaddexp(yes, no) / (order - 1), dtype=np.float64)
+
+    best, largest = OneWay(0.0, 0.0, 0, 1.0, 0.0, 0.0, 0.0), 0.0
     for order in ORDERS.tolist():
         table = published_table(order, noise, num_teachers)
         for move in (-1, 1):
             here = np.arange(max(0, -move), num_teachers + 1 - max(0, move))
-            there = here + move
-            for first, second in ((here, there), (there, here)):
-                yes = order * log_p[first] + (1 - order) * log_p[second]
-                no = order * log_not[first] + (1 - order) * log_not[second]
-                exact = np.logaddexp(yes, no) / (order - 1)
-                ratios = exact / table[here]
-                i = int(np.argmax(ratios))
-                if ratios[i] > best.ratio:
-                    best = OneWay(float(ratios[i]), int(here[i]), order, float(exact[i]), float(table[here][i]))
-    return best
+            bound = table[here]
+            stated, other = divergence(order, here, here + move), divergence(order, here + move, here)
+            largest = max(largest, float((stated / bound).max()))
+            i = int(np.argmax(other / bound))
+            if other[i] / bound[i] > best.ratio:
+                numbers = (float(each[i]) for each in (other / bound, here, bound, stated, other))
+                ratio, votes, at, one, two = numbers
+                best = OneWay(0.0, ratio, int(votes), order, at, one, two)
+    return best._replace(stated=largest)

@@ -192,7 +192,7 @@ def claims(known: Numbers) -> tuple[Claim, ...]:
     found = [
         Claim(
             where="Table 2, StableTopK, accuracy on CelebA's pictures",
-            published=f"a student of 600 queries at epsilon {PUBLISHED}, 800 teachers",
+            published=f"85.0 +- 0.2% at epsilon {PUBLISHED}, 600 queries, 800 teachers; 89.5% without privacy",
             ours=f"at a proven {PUBLISHED}, of linear teachers and a linear student: {accuracies}",
             verdict=Verdict.UNTESTABLE,
             why="CelebA's pictures may not be redistributed; other features, teachers and labels than the paper's: no "
@@ -200,30 +200,25 @@ def claims(known: Numbers) -> tuple[Claim, ...]:
         )
     ]
     found += [_comparison(known, task) for task in known.constants]
-    found += [_teachers(known, task) for task in known.constants]
     return tuple(found)
 
 
 def _comparison(known: Numbers, task: str) -> Claim:
-    """Return the claim that StableTopK is better than PATE, judged by medians and spread over seeds."""
+    """Return the claim of gains beside another experiment: accuracy at one epsilon, on a task that is at hand."""
     stable, binary, tau, default = (
         known.found(task, name, ADD, TEACHERS) for name in (STABLE, PATE, PATE_TAU, DEFAULT)
     )
     best = max((binary, tau), key=lambda each: each.at("student_accuracy"))
-    if stable.at("student_accuracy", _LOW) > best.at("student_accuracy", _HIGH):
-        verdict = Verdict.REPRODUCED
-    elif stable.at("student_accuracy") <= best.at("student_accuracy"):
-        verdict = Verdict.REFUTED
-    else:
-        verdict = Verdict.DIFFERENT
+    gain = "a gain" if stable.at("student_accuracy", _LOW) > best.at("student_accuracy", _HIGH) else "no gain"
     return Claim(
-        where=f"abstract and Table 2: StableTopK against PATE, on {task}",
-        published="significant performance gains with many labels",
-        ours=f"at epsilon {PUBLISHED}, ADD_REMOVE_TEACHER, 800 teachers: StableTopK {_band(stable)}, "
+        where=f"abstract and Table 2: StableTopK against PATE; another experiment, on {task}",
+        published="'it leads to significant performance gains': 3.6 for PATE-tau's 7.7 at one accuracy on pictures",
+        ours=f"{gain} here: at epsilon {PUBLISHED}, ADD_REMOVE_TEACHER, 800 teachers StableTopK {_band(stable)}, "
         f"PATE {_band(binary)}, PATE-tau {_band(tau)}, Rounds {_band(default)}",
-        verdict=verdict,
-        why=f"StableTopK answers {stable.at('answered'):.0%} of the queries, all others 100%; medians and 10% to 90% "
-        f"of {len(stable.drawn['answered'])} seeds; a task at hand, not the paper's",
+        verdict=Verdict.UNTESTABLE,
+        why="the paper compares epsilons at aligned accuracy, on pictures with ResNet teachers; here it is accuracies "
+        f"at one epsilon, with linear ones. StableTopK answers {stable.at('answered'):.0%} of the queries, all others "
+        f"100%; medians and 10% to 90% of {len(stable.drawn['answered'])} seeds",
     )
 
 
@@ -232,21 +227,17 @@ def _band(each: Measured) -> str:
     return f"{middle:.3f} ({low:.3f} to {high:.3f})"
 
 
-def _teachers(known: Numbers, task: str) -> Claim:
+def _teachers(known: Numbers, task: str) -> str:
+    """Return a sentence on the number of teachers, of which the paper says only that it is 800."""
     chosen = known.planned[task]
     stable = {each.num_teachers: each for each in known.measured if each[:3] == (task, STABLE, REPLACE)}
     default = {each.num_teachers: each for each in known.measured if each[:3] == (task, DEFAULT, REPLACE)}
     best = max(stable.values(), key=lambda each: each.at("student_accuracy"))
-    records = known.sizes[task][0]
-    same = "the same number" if chosen == TEACHERS else f"{chosen} of {records / chosen:.0f} records each"
-    return Claim(
-        where=f"number of teachers, on {task}",
-        published=f"{TEACHERS}",
-        ours=f"pate plan says {same}: Rounds {default[chosen].at('student_accuracy'):.3f} for "
-        f"{default[TEACHERS].at('student_accuracy'):.3f} with {TEACHERS}; StableTopK is best with {best.num_teachers}, "
-        f"{best.at('student_accuracy'):.3f} for {stable[TEACHERS].at('student_accuracy'):.3f}",
-        verdict=Verdict.REPRODUCED if chosen == TEACHERS else Verdict.DIFFERENT,
-        why=f"epsilon {PUBLISHED} under REPLACE_RECORD, {records} private records; the plan knows public facts alone",
+    return (
+        f"On {task}, under REPLACE_RECORD, `pate plan` says {chosen} teachers of"
+        f" {known.sizes[task][0] / chosen:.0f} records each: Rounds {default[chosen].at('student_accuracy'):.3f} for"
+        f" {default[TEACHERS].at('student_accuracy'):.3f} with {TEACHERS}; StableTopK is best with {best.num_teachers},"
+        f" {best.at('student_accuracy'):.3f} for {stable[TEACHERS].at('student_accuracy'):.3f}."
     )
 
 
@@ -310,6 +301,7 @@ def table_2_utility(effort: Effort) -> Finding:
         f"{task}: {records:,} private records, {features} features, {labels} labels"
         for task, (records, features, labels) in known.sizes.items()
     )
+    teachers = " ".join(_teachers(known, task) for task in known.constants)
     method = f"""
 The same number of queries (600), epsilon ({PUBLISHED} at delta {DELTA:g}) and teachers ({TEACHERS}) as in the paper, on
 tasks that are at hand: {sizes}. A teacher is a ridge regression on its own records, the student the closed form of
@@ -317,7 +309,7 @@ tasks that are at hand: {sizes}. A teacher is a ridge regression on its own reco
 Binary voting) and PATE-tau are calibrated to epsilon {PUBLISHED} under each relation at their proven cost; "noise
 as published" is `scale_gap={SCALE_GAP:.0f}`, `sigma_test={SIGMA_TEST:.0f}`, `delta_test={DELTA_TEST:g}`. Medians and
 10% to 90% of {seeds} seeds, each with teachers, queries and noise of its own. The number of teachers of `pate plan`
-follows from public facts: sizes, densities, and the accuracy of ridge regressions on public samples.
+follows from public facts: sizes, densities, and the accuracy of ridge regressions on public samples. {teachers}
 
 By hand: a query of StableTopK is answered where a gap exceeds about 6 deviations of the test's noise,
 6 x {SIGMA_TEST:.0f} = {6 * SIGMA_TEST:.0f} of {TEACHERS} votes with the published noise. Of 200 teachers no gap is that
