@@ -23,7 +23,6 @@ from pate.validation import expect, expect_open_unit
 from pate.votes import Panel
 
 _GROUPED: dict[str, type] = {"panel": Panel}
-_MECHANISMS = {"stable_topk": "StableTopK", "noisy_votes": "NoisyVotes", "powerset": "Powerset"}
 
 
 def calibrate(
@@ -164,12 +163,9 @@ def _written(value: Any) -> Any:
 def main(args: Sequence[str]) -> None:
     """Run `pate calibrate`."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for option in ("--aggregator", "--mechanism", "--config"):
+    for option in ("--aggregator", "--config"):
         early.add_argument(option, nargs="?")  # the command's own parser says that a value is missing
     given, rest = early.parse_known_args(list(args))
-    if given.mechanism is not None:
-        name = _MECHANISMS.get(given.mechanism, "StableTopK")
-        raise ValueError(f"Expected --aggregator {name} in place of --mechanism {given.mechanism}")
     settings = any(word.startswith("--aggregator.") for word in rest)
     if given.aggregator is None:
         by_name = not settings and given.config is None

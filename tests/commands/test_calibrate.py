@@ -93,8 +93,6 @@ def test_gaps_say_what_they_are_of() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--mechanism=noisy_votes"], "Expected --aggregator NoisyVotes in place of --mechanism noisy_votes"),
-        (["--mechanism", "powerset"], "Expected --aggregator Powerset in place of --mechanism powerset"),
         (["--aggregator=Powersets"], "Expected --aggregator among Rounds, ClippedVotes, "),
         (["--aggregator=Powerset", "--delta_test=1e-9"], "Expected no delta_test for Powerset"),
         (["--aggregator=Peeling"], "Expected k (--aggregator.k), which follows from"),
