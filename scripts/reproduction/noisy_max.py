@@ -166,9 +166,9 @@ def _outcomes(count: int) -> tuple[FloatArray, FloatArray]:
 
 @dataclass(frozen=True)
 class Composed:
-    """The releases of ``count`` queries on one pair: an exact sum over how often each outcome occurs."""
+    """The releases of ``count`` queries of one pair of laws ``[3]``: an exact sum over how often each occurs."""
 
-    pair: Pair
+    laws: tuple[FloatArray, FloatArray]
     count: int
 
     def __post_init__(self) -> None:
@@ -178,7 +178,7 @@ class Composed:
     def _logs(self) -> tuple[tuple[FloatArray, FloatArray], ...]:
         """In both directions the log probabilities that are not rare, on either neighbor."""
         often, ways = _outcomes(self.count)
-        p, q = (ways + often @ np.log(law) for law in self.pair.laws)
+        p, q = (ways + often @ np.log(law) for law in self.laws)
         return tuple((one[one > _RARE], other[one > _RARE]) for one, other in ((p, q), (q, p)))
 
     def delta(self, epsilon: float) -> float:
@@ -221,7 +221,7 @@ def worst_pair(
                 pair = Pair(up=up, down=down, wide_up=wide_up, wide_down=wide_down, still=still, noise=noise)
                 if pair.num_teachers > num_teachers:
                     continue
-                composed = Composed(pair, count)
+                composed = Composed(pair.laws, count)
                 if best is None or composed.delta(best[1]) > delta:
                     best = pair, composed.epsilon(delta)
     expect(best is not None, "teachers enough for two gaps of 320 votes", num_teachers=num_teachers)

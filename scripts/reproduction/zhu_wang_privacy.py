@@ -119,7 +119,7 @@ def measured(effort: Effort) -> Numbers:
                 step=10 if effort.full else 40,
             )
             bar.update()
-    six_gaps = Composed(SIX_GAPS, NUM_QUERIES)
+    six_gaps = Composed(SIX_GAPS.laws, NUM_QUERIES)
     binary, tau = voting(1.0)
     noises = {
         (name, target, relation): noise_for(voting(1.0)[name], target, relation)

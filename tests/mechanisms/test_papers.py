@@ -1,4 +1,4 @@
-"""Where the papers are wrong: the numbers of docs/privacy.md, recomputed (Theorem 11 with the reproduction)."""
+"""Where we depart from the papers: the numbers of docs/privacy.md, recomputed (Theorem 11 with the reproduction)."""
 
 import itertools
 import math

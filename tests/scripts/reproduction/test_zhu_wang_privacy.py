@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.special import ndtr, ndtri
 from scipy.stats import norm
 
 from pate.accounting.curves import gaussian_noisy_max_rdp
@@ -72,7 +73,7 @@ def test_deltas_of_a_few_queries_by_enumeration() -> None:
         words = itertools.product(range(3), repeat=3)
         laws = [(float(np.prod(one[list(word)])), float(np.prod(other[list(word)]))) for word in words]
         both.append(sum(max(0.0, a - math.exp(0.4) * b) for a, b in laws))
-    composed = Composed(pair, 3)
+    composed = Composed(pair.laws, 3)
     assert composed.delta(0.4) == pytest.approx(max(both), rel=1e-12)
     assert composed.delta(composed.epsilon(1e-3)) == pytest.approx(1e-3, rel=1e-3)
     assert composed.delta(50.0) == 0
@@ -84,7 +85,7 @@ def test_a_choice_behind_a_failed_test_is_not_seen() -> None:
     assert narrow.counts[0].max() <= 40
     assert choice_divergence(narrow, 2.0) > 4.5 * 2 / (2 * z.SIGMA_GAP**2)
     assert all(law[2] > 1 - 1e-10 for law in narrow.laws)
-    assert Composed(narrow, z.NUM_QUERIES).delta(0.0) < 1e-7
+    assert Composed(narrow.laws, z.NUM_QUERIES).delta(0.0) < 1e-7
 
 
 def law_by_quadrature(counts: IntArray) -> FloatArray:
@@ -106,8 +107,8 @@ def law_by_quadrature(counts: IntArray) -> FloatArray:
 def test_six_gaps_need_more_than_the_published_epsilon_with_2400_teachers() -> None:
     pair = z.SIX_GAPS
     assert pair.num_teachers == 2400 and len(pair.counts[0]) == 40
-    assert Composed(pair, 600).delta(3.6) > 1.5e-6
-    assert 3.67 < Composed(pair, 600).epsilon(1e-6) < 3.68
+    assert Composed(pair.laws, 600).delta(3.6) > 1.5e-6
+    assert 3.67 < Composed(pair.laws, 600).epsilon(1e-6) < 3.68
     # the seventh gap and those below it, of 0 votes, are chosen less than once in 10^5 queries
     law = law_by_quadrature(pair.counts[0][:7])
     down, up = law[1::2].sum(), law[2::2].sum()
@@ -132,6 +133,26 @@ def test_the_worst_neighbors_of_800_teachers_do_not() -> None:
     pair, found = worst_pair(800, num_gaps=39, noise=z.NOISE, delta=1e-6, count=600)
     assert (pair.wide_up, pair.wide_down, pair.num_teachers) == (400, 400, 800)
     assert 2.90 < found < 2.91 < z.PUBLISHED
+
+
+def test_stable_top_k_with_gumbel_noise_costs_nearly_what_its_two_curves_say() -> None:
+    """The figures of docs/accounting.md: 600 queries on two gaps of 400 votes, of which one record moves both by 2."""
+    scale, sigma, threshold = 39.0, 60.0, -float(ndtri(1e-9))
+
+    def law(move: int) -> FloatArray:
+        widths = np.array([400 + move, 400 - move])
+        chosen = np.exp(widths / scale) / (np.exp(widths / scale).sum() + 37)
+        released = chosen * ndtr((widths - 2) / sigma - threshold)
+        return np.append(released, 1 - released.sum())
+
+    p, q = law(0), law(2)
+    event = z.released()["StableTopK, Gumbel gaps"].event(z.PANEL, REPLACE)
+    for order in (2.0, 4.0, 8.0, 16.0):
+        exact = max(math.log((a**order * b ** (1 - order)).sum()) / (order - 1) for a, b in ((p, q), (q, p)))
+        assert 0.95 < exact / event.cost(np.array([order])).rdp[0] < 0.97
+    composed = Composed((p, q), 600)
+    assert composed.epsilon(1e-6) == pytest.approx(7.116, abs=1e-3)
+    assert composed.epsilon(4e-7) == pytest.approx(7.374, abs=1e-3)
 
 
 def test_arithmetic_by_hand() -> None:
