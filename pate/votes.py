@@ -22,7 +22,7 @@ class Panel:
     """The numbers of teachers and labels: the public facts on which the cost of a query depends.
 
     Attributes:
-        num_teachers: the nominal number of teachers, at least 2: a public constant, never measured.
+        num_teachers: the nominal number of teachers, 2 .. 2^53 - 1: a public constant, never measured.
         num_labels: number of labels that they vote on, at least 1.
     """
 
@@ -32,6 +32,8 @@ class Panel:
     def __post_init__(self) -> None:
         expect_count(2, num_teachers=self.num_teachers)
         expect_count(1, num_labels=self.num_labels)
+        # counts are added to noise, as floats
+        expect(self.num_teachers < 2**53, "num_teachers < 2^53", num_teachers=self.num_teachers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +55,10 @@ class Votes:
     features: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        expect_count(2, num_teachers=self.num_teachers)
         counts = np.asarray(self.counts)
         expect(counts.ndim == 2 and counts.shape[1] > 0, "counts of shape [Q, C] with C > 0", shape=counts.shape)
         expect(counts.dtype.kind in "iu", "integer counts", dtype=str(counts.dtype))
+        Panel(self.num_teachers, counts.shape[1])
         if counts.size:
             inside = counts.min() >= 0 and counts.max() <= self.num_teachers
             expect(inside, f"counts in 0..{self.num_teachers}", minimum=int(counts.min()), maximum=int(counts.max()))

@@ -29,3 +29,11 @@ def test_blocks_of_teachers_are_small_and_leave_nobody_out(teachers: int, entrie
     blocks = list(teacher_blocks(teachers, entries))
     assert [i for block in blocks for i in range(teachers)[block]] == list(range(teachers))
     assert all((block.stop - block.start) * entries <= 1 << 22 or block.stop - block.start == 1 for block in blocks)
+
+
+def test_more_teachers_than_floats_count_are_refused() -> None:
+    """A distance from a tie of 2^62 of them would overflow, and noise on counts of 2^53 would be rounded."""
+    Votes.from_counts([[2**53 - 1]], 2**53 - 1)
+    for teachers in (2**53, 2**62):
+        with pytest.raises(ValueError, match=rf"^Expected num_teachers < 2\^53, got num_teachers={teachers}$"):
+            Votes.from_counts([[5]], teachers)

@@ -75,7 +75,10 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
         noisy = with_noise(np.take_along_axis(rows, items, axis=1), noise)
         # the last bits of a sum of floats would tell its terms apart: no grid finer than sigma / 2^20
         grid = 2.0 ** math.ceil(math.log2(self.sigma) - 20)
-        noisy = np.rint(noisy / grid) * grid
+        with np.errstate(over="ignore"):
+            steps = noisy / grid
+        # a number of more steps than a float can hold lies on the grid as it is
+        noisy = np.where(np.isfinite(steps), np.rint(steps) * grid, noisy)
         return CountedTopK(items[0], noisy[0]) if single else CountedTopK(items, noisy)
 
     def event(self, relation: NeighboringRelation) -> Event:

@@ -78,11 +78,19 @@ def distances(rows: Rows, reference: Rows, *, reach: float = math.inf) -> FloatA
         exact: FloatArray = np.subtract(reference, rows, dtype=np.float64)
     elif rows.dtype.itemsize < 8:
         exact = (reference.astype(np.int64) - rows).astype(np.float64)
+    elif _spread(rows, reference) < 2**63:
+        exact = (reference - rows).view(np.int64).astype(np.float64)
     else:
         # modulo 2^64 a difference is right even where it overflows, and its sign is known
         below, above = reference - rows, rows - reference
         exact = np.where(reference >= rows, below.view(np.uint64), -above.view(np.uint64).astype(np.float64))
     return exact if reach == math.inf else np.clip(exact, -reach, reach)
+
+
+def _spread(*scores: Rows) -> int:
+    """Return the largest difference between any two of integers."""
+    ends = [(int(each.min().item()), int(each.max().item())) for each in scores if each.size] or [(0, 0)]
+    return max(high for _, high in ends) - min(low for low, _ in ends)
 
 
 def below_rank(rows: Rows, k: int, *, reach: float = math.inf) -> FloatArray:
