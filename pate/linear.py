@@ -1,7 +1,8 @@
 """The closed-form student: one linear model per label, from noisy shares or labels of public samples alone.
 
-Nothing is left to set: how strongly a label's weights are shrunk follows from the likelihood of what was released, and
-a label keeps its model only if the release itself shows that it is better than a constant answer.
+Nothing is left to set: how strongly a label's weights are shrunk follows from the likelihood of what was released. All
+labels rank by their model; one decides by it only if the release itself shows that this is better than the constant
+answer.
 """
 
 from __future__ import annotations
@@ -14,42 +15,61 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import erfc, expit, gammaln, logit
+from scipy.special import expit, gammaln, logit
 
-from pate.typing import BoolArray, FloatArray, IntArray
+from pate.typing import BoolArray, FloatArray
 from pate.validation import expect, expect_positive
 
-_RATIOS = np.geomspace(1e-3, 1e5, 25)  # of a label's signal to its noise along the widest direction
-_FALSE = 0.1  # of the labels that have a model, the share that may hold nothing but noise
+_RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e5, 33)))  # of a signal to its noise along the widest direction
 _STEPS = 40  # of accelerated gradient descent
-_RIDGE = 1e-4  # of the link, relative to the widest direction: keeps separable labels finite
-_SAMPLES = 10  # for each direction, that a logistic model needs
+_RIDGE = 1e-4  # of the logistic link, relative to the widest direction: keeps separable labels finite
+_SAMPLES = 10  # for each direction, that a logistic model of exact labels needs
+_NEWTON = 40  # steps of the two-number link
+_STEEPEST = 6.0  # logits for each standard deviation of an answer over the samples
 _SIGNIFICANT = 2.0  # standard errors
+SHARPNESS = 8.0
+"""How closely logits that are kept on one side of 0 follow the model before they bend: their bend is 1/8 wide."""
+LEAST = 1e-6
+"""The least logit of an answer that is kept above one half, which float32 tells from 0."""
 
 
 @dataclass(frozen=True)
 class LinearStudent:
-    """One linear model per label: ``x @ weights`` is the logit of a label.
+    """One linear model per label: ``x @ weights`` is the logit of a label, of which ``departs`` may decide.
 
     Attributes:
-        weights: ``[F + 1, C]``, the intercepts last.
+        weights: ``[F + 1, C]``, the intercepts last; minus infinity where nothing was released.
+        departs: ``[C]``, whether the model may decide otherwise than the constant answer. Where it may not, its logits
+            are bent so that they stay on the side of ``constants``, in the same order: they rank, and decide nothing.
+        constants: ``[C]``, the logits of the constant answer.
     """
 
     weights: FloatArray
-
-    @property
-    def departs(self) -> BoolArray:
-        """``[C]``: whether the answer for a label depends on the features."""
-        return np.asarray(self.weights[:-1].any(axis=0))
+    departs: BoolArray
+    constants: FloatArray
 
     def logits(self, features: ArrayLike) -> FloatArray:
         """Return logits ``[N, C]`` for features ``[N, ...]``."""
-        found: FloatArray = _flat(features) @ self.weights[:-1] + self.weights[-1]
-        return found
+        free: FloatArray = _flat(features) @ self.weights[:-1] + self.weights[-1]
+        return np.where(self.departs, free, on_one_side(free, self.constants > 0))
 
     def predict(self, features: ArrayLike) -> FloatArray:
         """Return probabilities ``[N, C]`` for features ``[N, ...]``."""
         return np.asarray(expit(self.logits(features)), dtype=np.float64)
+
+
+def on_one_side(logits: FloatArray, above: BoolArray) -> FloatArray:
+    """Return logits ``[N, C]`` bent so that they stay above 0, or below it, in the order that they had.
+
+    Those that were on that side already hardly change. Minus infinity stays what it is.
+
+    Args:
+        logits: ``[N, C]``.
+        above: ``[C]``, which labels stay above 0.
+    """
+    sharp = SHARPNESS * logits
+    bent = np.where(above, np.logaddexp(0, sharp) / SHARPNESS + LEAST, -np.logaddexp(0, -sharp) / SHARPNESS)
+    return np.where(np.isneginf(logits), logits, bent)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,15 +111,15 @@ def fit_linear(
 
     Label by label, in the coordinates of one factorisation:
 
-    1. Weights have a Gaussian prior whose size is that of the greatest likelihood, beside noise of at least
-       ``noise_std``; a constant is kept unless the gain in likelihood is significant, at a false discovery rate of a
-       tenth over all labels. Means of labels are shrunk towards each other by their known noise (Efron & Morris
-       (1973)).
-    2. With ten samples or more for each direction (Peduzzi et al. (1996)), a logistic model takes on the moments of the
-       posterior mean, so that rare labels are not underestimated.
-    3. Answers of the posterior mean with one sample left out, which is exact, are compared with the constant answer on
-       that sample's own target, whose noise has mean 0. See `departures` for which labels keep their model. The
-       logistic model, which is bolder, is not compared by itself.
+    1. Weights have a Gaussian prior, whose size is the most likely one for the label and, as one label more, for all
+       labels together; the noise is at least ``noise_std``. Means of labels are shrunk towards each other by their
+       known noise (Efron & Morris (1973)).
+    2. A logistic model of two numbers, its level and its slope along the posterior mean, takes on the mean of the
+       answers and their spread. It ranks samples as the posterior mean does. Exact labels, ten or more for each
+       direction (Peduzzi et al. (1996)), have a logistic model of all directions.
+    3. Answers of the posterior mean with one sample left out, which is exact for its prior, are compared with the
+       constant answer on that sample's own target, whose noise has mean 0. See `departures` for which labels may decide
+       by their model; the others rank by it alone.
 
     Args:
         features: ``[N, ...]``, flattened.
@@ -115,23 +135,21 @@ def fit_linear(
     expect(seen.shape == y.shape, f"a mask of shape {list(y.shape)}", shape=seen.shape)
     if noise_std is not None:
         expect_positive(noise_std=noise_std)
-    weights = np.zeros((x.shape[1] + 1, y.shape[1]))
+    num_labels = y.shape[1]
+    weights = np.zeros((x.shape[1] + 1, num_labels))
     weights[-1] = -np.inf  # a label of which nothing is known is denied
-    models, gains, squares = weights.copy(), np.zeros(y.shape[1]), np.zeros(y.shape[1])
-    fitted = np.zeros(y.shape[1], dtype=np.bool_)
-    patterns, which = np.unique(seen, axis=1, return_inverse=True)
+    constants, gains, squares = weights[-1].copy(), np.zeros(num_labels), np.zeros(num_labels)
+    patterns, pattern_of = np.unique(seen, axis=1, return_inverse=True)
     for pattern, rows in enumerate(patterns.T):
-        labels = np.flatnonzero(which.ravel() == pattern)
+        labels = np.flatnonzero(pattern_of.ravel() == pattern)
         if rows.any():
-            found = _fit(x[rows], y[np.ix_(rows, labels)], noise_std or 0.0)
-            weights[-1, labels], live = found.constants, labels[found.live]
-            models[:, live], gains[live], squares[live] = found.models, found.gains, found.squares
-            fitted[live] = True
+            models = _fit(x[rows], y[np.ix_(rows, labels)], noise_std)
+            constants[labels], weights[:, labels] = models.constants, models.weights
+            gains[labels], squares[labels] = models.gains, models.squares
     # together, whatever their masks: each label alone may prove little
-    labels = np.flatnonzero(fitted)
-    chosen = labels[departures(gains[labels], squares[labels])]
-    weights[:, chosen] = models[:, chosen]
-    return LinearStudent(weights)
+    # where no answer differs from the constant one there is nothing to decide
+    departs = departures(gains, squares) & (squares > 0)
+    return LinearStudent(weights, departs, constants)
 
 
 def constant_logits(targets: ArrayLike, mask: ArrayLike, *, noise_std: float | None = None) -> FloatArray:
@@ -178,85 +196,102 @@ def departures(gains: FloatArray, squares: FloatArray) -> BoolArray:
     return kept
 
 
-def discoveries(p_values: FloatArray) -> BoolArray:
-    """Return which hypotheses ``[C]`` to reject, a tenth of them wrongly (Benjamini & Hochberg (1995), Theorem 1)."""
-    ascending = np.sort(p_values)
-    levels = _FALSE * np.arange(1, len(ascending) + 1) / max(1, len(ascending))
-    below = np.flatnonzero(ascending <= levels)
-    return np.asarray(p_values <= ascending[below[-1]]) if below.size else np.zeros(len(p_values), dtype=np.bool_)
-
-
-class _Fit(NamedTuple):
+class _Models(NamedTuple):
     """Models of labels with the same mask, and how much better than a constant they are."""
 
     constants: FloatArray
     """``[C]``, the logits of the constant answers."""
-    live: IntArray
-    """``[L]``, the labels that have a model."""
-    models: FloatArray
-    """``[F + 1, L]``, their weights."""
+    weights: FloatArray
+    """``[F + 1, C]``, the intercepts last."""
     gains: FloatArray
-    """``[L]``, as for `departures`."""
+    """``[C]``, as for `departures`."""
     squares: FloatArray
-    """``[L]``, as for `departures`."""
+    """``[C]``, as for `departures`."""
 
 
-def _fit(x: FloatArray, y: FloatArray, noise_std: float) -> _Fit:
+def _fit(x: FloatArray, y: FloatArray, noise_std: float | None) -> _Models:
     """Fit models to samples whose targets are all known."""
     space, num = _directions(_Keyed(x)), len(y)
     raw = y.mean(axis=0)
-    found, kept, noise = _posterior(space, y - raw, noise_std)
+    weights, shrinkage, noise = posterior(space, y - raw, noise_std or 0.0)
     means = _shrunk_means(raw, noise / num)
-    live = np.flatnonzero(kept.any(axis=0))
-    fitted = space.left @ found[:, live]
-    if num >= _SAMPLES * len(space.spread):
-        intercepts, slopes = _linked(space, means[live] + fitted)
+    fitted = space.left @ weights
+    if noise_std is None and 0 < _SAMPLES * len(space.spread) <= num:
+        intercepts, slopes = _logistic(space, means + fitted)
     else:
-        # too few to trust a logistic model: the posterior mean itself, as the line of slope 4 that a logit has at 1/2
-        intercepts, slopes = 4 * (means[live] - 0.5), 4 * found[:, live]
+        intercepts, steepness = link(means, fitted)
+        slopes = steepness * weights
     # leaving a sample out moves its own posterior mean by a known share of its residual
-    leverage = 1 / num + space.left**2 @ kept[:, live]
-    moved = leverage / np.maximum(1 - leverage, 1e-3) * (y[:, live] - raw[live] - fitted)
-    answers = means[live] + fitted - moved > 0.5
-    terms = (answers.astype(np.float64) - (means[live] > 0.5)) * (2 * y[:, live] - 1)
+    leverage = 1 / num + space.left**2 @ shrinkage
+    moved = leverage / np.maximum(1 - leverage, 1e-3) * (y - raw - fitted)
+    answers = means + fitted - moved > 0.5
+    terms = (answers.astype(np.float64) - (means > 0.5)) * (2 * y - 1)
     inner = space.right @ (slopes / space.spread[:, None])
-    return _Fit(
+    return _Models(
         constants=logit(means.clip(0.5 / num, 1 - 0.5 / num)),
-        live=live,
-        models=np.concatenate((inner, [intercepts - space.centre @ inner])),
+        weights=np.concatenate((inner, [intercepts - space.centre @ inner])),
         gains=terms.sum(axis=0),
         squares=(terms**2).sum(axis=0),
     )
 
 
-def _posterior(space: Directions, centred: FloatArray, noise_std: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+def posterior(space: Directions, centred: FloatArray, noise_std: float) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return posterior means ``[P, C]``, by what they were shrunk ``[P, C]``, and the variance of the noise ``[C]``.
 
     Targets are Gaussian around a linear function whose weight along direction ``j`` has variance ``r spread_j^2`` times
-    that of the noise. The noise has its most likely size given ``r``, but no less than is known.
+    that of the noise. The noise has its most likely size given ``r``, but no less than is known. The ratio ``r`` of a
+    label is the most likely one, where the mean over all labels of the log-likelihood counts as that of one label more:
+    what all labels say together steadies what one of them says.
+
+    Args:
+        space: the directions of the samples.
+        centred: ``[N, C]``, targets less their means.
+        noise_std: standard deviation of the noise that is known; 0 for none.
     """
-    seen = space.left.T @ centred
+    moments = space.left.T @ centred
     squares, free = (centred**2).sum(axis=0), max(1, len(centred) - 1)
-    outside = np.maximum(squares - (seen**2).sum(axis=0), 0)
+    outside = np.maximum(squares - (moments**2).sum(axis=0), 0)
+    shapes = (space.spread / space.spread[:1]) ** 2
+    losses, levels = np.empty((len(_RATIOS), centred.shape[1])), np.empty((len(_RATIOS), centred.shape[1]))
+    for i, ratio in enumerate(_RATIOS.tolist()):
+        signal = ratio * shapes
+        left = outside + (moments**2 / (1 + signal)[:, None]).sum(axis=0)
+        levels[i] = np.maximum(left / free, max(noise_std**2, np.finfo(np.float64).tiny))
+        losses[i] = (free * np.log(levels[i]) + left / levels[i] + np.log1p(signal).sum()) / 2
+    chosen = np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)
+    signal = _RATIOS[chosen] * shapes[:, None]
+    shrinkage = signal / (1 + signal)
+    return moments * shrinkage, shrinkage, levels[chosen, np.arange(len(chosen))]
 
-    def fit(ratio: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        signal = ratio * (space.spread / space.spread[:1]) ** 2
-        left = outside + (seen**2 / (1 + signal)[:, None]).sum(axis=0)
-        noise = np.maximum(left / free, max(noise_std**2, np.finfo(np.float64).tiny))
-        return (free * np.log(noise) + left / noise + np.log1p(signal).sum()) / 2, signal / (1 + signal), noise
 
-    kept = np.zeros(seen.shape)
-    alone, _, noise = fit(0.0)
-    least, level = alone.copy(), noise.copy()
-    for ratio in _RATIOS.tolist():
-        loss, share, spread = fit(ratio)
-        better = loss < least
-        least[better], level[better], kept[:, better] = loss[better], spread[better], share[:, None]
-    # twice the gain in log-likelihood of noise alone is 0 or, half of the time, chi-square
-    real = discoveries(erfc(np.sqrt(alone - least)) / 2)
-    noise[real] = level[real]
-    kept[:, ~real] = 0
-    return seen * kept, kept, noise
+def link(means: FloatArray, fitted: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return level ``[C]`` and steepness ``[C]`` of logistic models ``level + steepness * fitted``.
+
+    Their probabilities have the mean of linear answers ``means + fitted`` over the samples, and the same moment along
+    ``fitted``. Two numbers cannot follow noise, and keep the order of the samples.
+
+    Args:
+        means: ``[C]``, the means of the labels.
+        fitted: ``[N, C]``, what the answers add to them, with mean 0.
+    """
+    rare = 0.5 / max(1, len(fitted))
+    means = means.clip(rare, 1 - rare)
+    spread = fitted.std(axis=0)
+    varies = spread > np.finfo(np.float64).eps
+    unit = np.where(varies, fitted / np.where(varies, spread, 1), 0)
+    level, slope = np.asarray(logit(means)), np.zeros(len(means))
+    for _ in range(_NEWTON):
+        given = expit(level + slope * unit)
+        curvature = given * (1 - given)
+        missing, short = given.mean(axis=0) - means, (given * unit).mean(axis=0) - spread
+        # of the two moments by level and slope, a little more than it is so that it never vanishes
+        by_level = curvature.mean(axis=0) + 1e-6
+        both = (curvature * unit).mean(axis=0)
+        by_slope = (curvature * unit**2).mean(axis=0) + 1e-6
+        area = np.maximum(by_level * by_slope - both**2, 1e-12)
+        level = level - ((by_slope * missing - both * short) / area).clip(-1, 1)
+        slope = (slope - ((by_level * short - both * missing) / area).clip(-0.5, 0.5)).clip(0, _STEEPEST)
+    return level, np.where(varies, slope / np.where(varies, spread, 1), 0)
 
 
 def _shrunk_means(means: FloatArray, variances: FloatArray) -> FloatArray:
@@ -270,7 +305,7 @@ def _shrunk_means(means: FloatArray, variances: FloatArray) -> FloatArray:
     return shrunk
 
 
-def _linked(space: Directions, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _logistic(space: Directions, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return intercepts ``[C]`` and slopes ``[P, C]`` of logistic models with the moments of ``shares`` ``[N, C]``.
 
     Nesterov's method; the curvature along each direction is at most a quarter.

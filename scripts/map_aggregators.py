@@ -104,7 +104,8 @@ def rows_at(drawn: Map, num_labels: int, accuracy: float, seed: int) -> Iterator
     for epsilon in drawn.epsilons:
         weights = np.zeros((features.shape[1] + 1, num_labels))
         weights[-1] = np.where(task.test_labels.mean(axis=0) > 0.5, 1.0, -1.0)
-        found = judge(LinearStudent(weights), task, cutoff=0.5)
+        constant = LinearStudent(weights, departs=np.ones(num_labels, dtype=np.bool_), constants=weights[-1])
+        found = judge(constant, task, cutoff=0.5)
         yield Row(
             **place, epsilon=epsilon, aggregator=CONSTANT, answered=1.0, **{name: found[name] for name in MEASURES}
         )

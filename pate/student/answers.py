@@ -1,9 +1,12 @@
-"""How a student answers: by its network where a label departs from the constant answer, and yes above a cut."""
+"""How a student answers: by its network, and otherwise than the constant answer only where a label may depart."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from pate.linear import LEAST, SHARPNESS
 
 CUT = 0.5
 """A label is given where its probability is above this."""
@@ -12,14 +15,18 @@ _WHITE = 255
 
 
 def gated(logits: Tensor, departs: Tensor, constants: Tensor) -> Tensor:
-    """Return logits ``[B, C]``: those of the network, or the constant ones where a label does not depart.
+    """Return logits ``[B, C]``: those of the network, bent to the constant answer's side where a label does not depart.
+
+    Such a label decides as the constant answer does, and ranks as the network does: `pate.linear.on_one_side` in torch.
 
     Args:
         logits: ``[B, C]``, of the network.
-        departs: ``[C]``, whether the network answers for a label.
-        constants: ``[C]``, the logits of the constant answer.
+        departs: ``[C]``, whether the network may decide a label.
+        constants: ``[C]``, the logits of the constant answer; minus infinity where nothing was released.
     """
-    return torch.where(departs, logits, constants)
+    sharp = SHARPNESS * logits
+    bent = torch.where(constants > 0, softplus(sharp) / SHARPNESS + LEAST, -softplus(-sharp) / SHARPNESS)
+    return torch.where(departs, logits, torch.where(constants == -torch.inf, constants, bent))
 
 
 class Answers(nn.Module):

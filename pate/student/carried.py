@@ -150,7 +150,7 @@ def _read_settings(root: Path) -> Json:
     expect(version == FORMAT, f"a student of format {FORMAT}, which this version of pate reads", format=version)
     missing = [name for name in _KEYS if name not in content]
     expect(not missing, f"{', '.join(_KEYS)} in {path}", missing=missing)
-    expect_known(f"keys of {path}", content, [*_KEYS, "format", "pate", "constant_answers"])
+    expect_known(f"keys of {path}", content, [*_KEYS, "format", "pate", "constant_decisions"])
     wrong = [name for name, right in _KEYS.items() if not right(content[name])]
     expect(not wrong, f"settings of a student in {path}", wrong=wrong)
     expect_distinct(f"label names of {path}", content["label_names"])

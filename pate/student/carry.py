@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
@@ -30,7 +29,7 @@ class Trained:
     Attributes:
         network: from features to logits ``[B, C]``.
         settings: class path and arguments of the network, as the configuration of the run has them.
-        departs: ``[C]``, whether the network answers for a label.
+        departs: ``[C]``, whether the network decides a label.
         constant_logits: ``[C]``, the logits of the constant answer.
         label_names: names of the ``C`` labels.
     """
@@ -65,7 +64,7 @@ def carry(folder: Path, trained: Trained, source: DataSource, *, statement: Path
     state = module.state_dict() | {"departs": departs, "constant_logits": trained.constant_logits.cpu()}
     others = [name for name, value in state.items() if not isinstance(value, Tensor)]
     expect(not others, "a network whose state is tensors alone", others=others[:3])
-    constant = torch.where(departs, torch.nan, trained.constant_logits.cpu().sigmoid()).tolist()
+    constant = (trained.constant_logits.cpu().sigmoid() > CUT).tolist()
     settings = {
         "format": FORMAT,
         "pate": __version__,
@@ -75,10 +74,10 @@ def carry(folder: Path, trained: Trained, source: DataSource, *, statement: Path
         "network_input": list(source.input_shape),
         "label_names": list(names),
         "cut": CUT,
-        "constant_answers": {
-            name: probability
-            for name, probability, answered in zip(names, constant, departs.tolist(), strict=True)
-            if not answered
+        "constant_decisions": {
+            name: decision
+            for name, decision, departing in zip(names, constant, departs.tolist(), strict=True)
+            if not departing
         },
     }
     # tensors that share memory, as tied layers do, have bytes of their own in the file

@@ -19,8 +19,8 @@ class Solution(NamedTuple):
     Attributes:
         weight: ``[C, F]``.
         bias: ``[C]``.
-        departs: ``[C]``, whether the answer for a label depends on the features.
-        constants: ``[C]``, the logits of the labels that do not; minus infinity where nothing was released.
+        departs: ``[C]``, whether the model may decide a label; the others rank by it alone.
+        constants: ``[C]``, the logits of the constant answer; minus infinity where nothing was released.
     """
 
     weight: Tensor
@@ -54,5 +54,5 @@ def solve(samples: Batch, noise_std: float | None) -> Solution:
         weight=torch.tensor(weight, dtype=torch.float32),
         bias=torch.tensor(np.where(np.isfinite(bias), bias, 0), dtype=torch.float32),
         departs=torch.tensor(student.departs),
-        constants=torch.tensor(bias, dtype=torch.float32),
+        constants=torch.tensor(student.constants, dtype=torch.float32),
     )

@@ -31,8 +31,9 @@ class Student(pl.LightningModule):
     which learns from all released queries at once, in one epoch, and needs no optimizer, weight decay or validation.
 
     Any other network is trained by descent. Its answers to held-out samples are compared with the constant answer that
-    the release supports: as many labels keep the network as are together better than it (`pate.linear.departures`), and
-    all others answer the constant. Without held-out samples nothing is compared.
+    the release supports: as many labels are decided by the network as are together better than it
+    (`pate.linear.departures`); all others are decided by the constant answer, and ranked by the network. Without
+    held-out samples nothing is compared.
 
     A batch is ``(features [B, ...], targets [B, C], mask [B, C])``; entries outside the mask do not enter the loss. The
     loss ``log(1 + exp(z)) - y z`` of a logit z is linear in its target y. A target is a label, or a share of the
@@ -62,7 +63,8 @@ class Student(pl.LightningModule):
         constants: logits of the constant answer for each label, linked from the data; None to compare with none.
 
     Attributes:
-        departs: ``[C]``, which labels the network answers, in every checkpoint; the others answer ``constant_logits``.
+        departs: ``[C]``, which labels the network decides, in every checkpoint; the others stay on the side of
+            ``constant_logits``.
         closed_form: whether the student is the closed-form one.
 
     Raises:
@@ -129,7 +131,7 @@ class Student(pl.LightningModule):
         self.test_report: dict[str, Any] = {}
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return logits ``[B, C]``: those of the network, or the constant ones where a label does not depart."""
+        """Return logits ``[B, C]`` of the network, on the constant answer's side where a label does not depart."""
         return gated(self.network(features), self.departs, self.constant_logits)
 
     def setup(self, stage: str) -> None:
@@ -170,7 +172,7 @@ class Student(pl.LightningModule):
         optimizer.step()
         self.log("train_loss", masked_loss(self.network(features), targets, mask), on_step=False, on_epoch=True)
         self.departs.copy_(found.departs)
-        self.constant_logits.copy_(torch.where(self.departs, self.constant_logits, found.constants.to(self.device)))
+        self.constant_logits.copy_(found.constants)
         self.trainer.should_stop = True
 
     def _pseudo_loss(self, batch: Batch, logits: Tensor) -> Tensor:

@@ -178,7 +178,7 @@ def test_nothing_private_leaves(finished: Path) -> None:
         "network_input": [6],
         "label_names": ["a", "b", "c", "d"],
         "cut": 0.5,
-        "constant_answers": {},
+        "constant_decisions": {},
     }
     weights = load_file(folder / "model.safetensors")
     assert set(weights) == {"departs", "constant_logits", "network.1.weight", "network.1.bias"}
@@ -214,7 +214,7 @@ def test_pictures_through_components(faces: Path, tmp_path: Path) -> None:
     found = away.predict_proba(paths)
     assert np.abs(found - expected).max() < 1e-6 and np.ptp(expected[:, 2:], axis=0).min() > 0.05
     assert (found[:, 0] == 0).all() and (away.predict(paths)[:, 1] == 1).all()
-    assert away.settings["constant_answers"].keys() == set(away.label_names[:2])
+    assert away.settings["constant_decisions"].keys() == set(away.label_names[:2])
     floats = raw(source)
     pixels = np.rint(floats * 255).astype(np.uint8)
     assert (away.predict_proba(floats) == found).all() and (away.predict_proba(pixels) == found).all()
