@@ -45,6 +45,7 @@ class Pipeline:
         data: the records, which the first stage brings; later ones read in the folder where they are.
         ledger: the ledger of the private data, shared by all runs on them; None for the file beside the data.
         overwrite: whether a stage whose settings changed is done again. Labels are then paid for again.
+        max_teachers_per_unit: how many teachers one unit of the data may reach, for which labels are stated.
     """
 
     def __init__(
@@ -54,11 +55,13 @@ class Pipeline:
         *,
         ledger: Path | str | None = None,
         overwrite: bool = False,
+        max_teachers_per_unit: int = 1,
     ) -> None:
         self.folder = Path(folder)
         self.data = data
         self.ledger = None if ledger is None else Path(ledger)
         self.overwrite = overwrite
+        self.max_teachers_per_unit = max_teachers_per_unit
 
     def fit_teachers(
         self,
@@ -146,6 +149,7 @@ class Pipeline:
                 noise_seed=noise_seed,
                 target_epsilon=target_epsilon,
                 predictions=predictions,
+                max_teachers_per_unit=self.max_teachers_per_unit,
             )
             labelling.label(run, settings)
             released = ReleasedLabels.load(run)

@@ -28,20 +28,22 @@ class Target:
         delta: the delta at which it holds.
         num_queries: number of queries asked; each is paid for, answered or not.
         neighboring_relation: the relation under which it holds.
+        max_teachers_per_unit: the number of teachers that a unit may reach for which it holds.
 
     Raises:
-        ValueError: unless ``epsilon > 0``, ``0 < delta < 1`` and ``num_queries >= 1``.
+        ValueError: unless ``epsilon > 0``, ``0 < delta < 1``, ``num_queries >= 1`` and ``max_teachers_per_unit >= 1``.
     """
 
     epsilon: float
     delta: float
     num_queries: int
     neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
+    max_teachers_per_unit: int = 1
 
     def __post_init__(self) -> None:
         expect_positive(target_epsilon=self.epsilon)
         expect_open_unit(delta=self.delta)
-        expect_count(1, num_queries=self.num_queries)
+        expect_count(1, num_queries=self.num_queries, max_teachers_per_unit=self.max_teachers_per_unit)
         object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))
 
 
@@ -73,7 +75,8 @@ def calibrate_scale(
 
     @cache  # ends of the bracket are asked for again
     def epsilon(log_scale: float) -> float:
-        return epsilon_of(event_of(math.exp(log_scale)), count=target.num_queries, delta=target.delta, orders=orders)
+        event = event_of(math.exp(log_scale)).reaching(target.max_teachers_per_unit)
+        return epsilon_of(event, count=target.num_queries, delta=target.delta, orders=orders)
 
     def holds(log_scale: float) -> bool:
         return epsilon(log_scale) <= target.epsilon

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import IO
 
@@ -19,7 +18,7 @@ from pate.accounting.budget import Budget, BudgetExceededError, FilterName
 from pate.accounting.calibration import Target
 from pate.accounting.charges import expect_delta_beyond_tests
 from pate.accounting.ledger import Ledger
-from pate.accounting.statement import Statement, sha256
+from pate.accounting.statement import Statement
 from pate.aggregators.base import Aggregator, Release
 from pate.data_file import load_data, public_digest
 from pate.mechanisms.noise import draw_seed, private_generator, seeded_generator
@@ -27,19 +26,18 @@ from pate.runs import LABEL, Inputs, Run, digest, first_stage, labels_file, repl
 from pate.runs.files import code_version
 from pate.runs.released import Queries, ReleasedLabels, sealing_key
 from pate.settings import encode, encode_fields
-from pate.stages.ledger_file import open_ledger, protected
+from pate.stages.ledger_file import open_ledger
 from pate.stages.pending import destroy_others, destroy_settled, pending_release
 from pate.stages.rehearsal import rehearse
 from pate.stages.side_information import expect_features, expect_predictions, read_features, read_predictions
+from pate.stages.stating import is_stated, published_facts
 from pate.stages.target import meeting
 from pate.typing import IntArray
 from pate.validation import expect, expect_count, expect_open_unit
-from pate.version import __version__
 from pate.vote_store import VoteStore, finished_votes
 from pate.votes import Panel, Votes
 
 _RELEASE = "release"  # key in the stage's state and in the statement: the number of their release
-_STATEMENT = "statement"  # key in the stage's state: the digest of the statement
 _STATEMENT_BYTES = 1 << 20
 
 
@@ -63,6 +61,9 @@ class LabelSettings:
             the operating system's entropy.
         target_epsilon: what this release may cost at most, at this delta and under the aggregator's relation: its noise
             is scaled by the one factor that meets it. None for noise as it is given.
+        max_teachers_per_unit: how many teachers one unit (a record, a patient) may reach, as one in several silos does.
+            The target and the statement's figures are for such units; with more than 1 there is no ``max_epsilon``,
+            because ledgers count units that reach one teacher.
         predictions: an ``.npz`` with ``ids`` and ``probabilities``: predictions for public samples by a student of an
             earlier release, for an aggregator that needs them.
 
@@ -78,6 +79,7 @@ class LabelSettings:
     noise_seed: int | None = None
     target_epsilon: float | None = None
     predictions: Path | None = None
+    max_teachers_per_unit: int = 1
     max_delta0: float | None = None
     budget_filter: FilterName | None = None
 
@@ -88,6 +90,9 @@ class LabelSettings:
         if self.noise_seed is not None:
             expect_count(0, noise_seed=self.noise_seed)
         expect_open_unit(delta=self.delta)
+        expect_count(1, max_teachers_per_unit=self.max_teachers_per_unit)
+        alone = self.max_epsilon is None or self.max_teachers_per_unit == 1
+        expect(alone, "no max_epsilon with max_teachers_per_unit > 1", max_epsilon=self.max_epsilon)
         _ = self.budget  # which checks what it is made of
         name, needed = type(self.aggregator).__name__, self.aggregator.needs_predictions
         use = f"--predictions, which {name} needs" if needed else f"no --predictions, of which {name} makes no use"
@@ -109,6 +114,7 @@ class LabelSettings:
             delta=self.delta,
             num_queries=number,
             neighboring_relation=self.aggregator.neighboring_relation,
+            max_teachers_per_unit=self.max_teachers_per_unit,
         )
         return replace(found, aggregator=meeting(self.aggregator, target, panel, self.budget))
 
@@ -158,9 +164,9 @@ def label(run: Run, settings: LabelSettings) -> None:
     released = None if redo else _find_labels(run, queries)
     if released is None:
         released = _pay_and_release(run, settings, queries, store, rows, inputs)
-    elif not todo and _is_stated(run):
+    elif not todo and is_stated(run, released):
         return
-    _settle_and_state(run, settings.aggregator, released)
+    _settle_and_state(run, settings, released)
     run.finish(LABEL)
 
 
@@ -355,33 +361,19 @@ def _naming_ledger(ledger: Ledger) -> Iterator[None]:
         raise ValueError(f"{error} ({ledger.path})") from None
 
 
-def _settle_and_state(run: Run, aggregator: Aggregator, released: ReleasedLabels) -> None:
+def _settle_and_state(run: Run, settings: LabelSettings, released: ReleasedLabels) -> None:
     """Settle the release that is on disk, and write the statement of its labels."""
-    panel, realised = released.panel, None
+    aggregator, panel, realised = settings.aggregator, released.panel, None
     if released.tiers is not None:
         realised = aggregator.charges(Release(released.labels, released.mask, tiers=released.tiers), panel)
     ledger = open_ledger(run)
-    settled = ledger.entries()[released.release - 1].published or {}
-    versions = {"pate": __version__} | {name: version(name) for name in ("numpy", "scipy", "torch")}
     published = {
-        "kind": "labels",
         "neighboring_relation": aggregator.neighboring_relation.value,
-        **protected(run),
-        **{name: value for name, value in released.facts.items() if name not in ("release", "num_queries")},
-        "sha256": sha256(labels_file(run)),
-        "versions": settled.get("versions", versions),
+        "max_teachers_per_unit": settings.max_teachers_per_unit,
+        **published_facts(run, released, ledger.entries()[released.release - 1].published),
     }
     ledger.settle(released.release, realised=realised, published=published)
     destroy_settled(_pending_folder(run), ledger)
     statement = Statement.of(ledger.book(), released.release)
     write_json(run.root / LABEL.outputs[1], statement.content)
     write_text(run.root / LABEL.outputs[2], statement.text)
-    written = digest(*(run.root / output for output in LABEL.outputs[1:]))
-    write_json(run.root / LABEL.state, (run.state(LABEL) or {}) | {_STATEMENT: written})
-
-
-def _is_stated(run: Run) -> bool:
-    """Whether the statement exists unchanged and belongs to the labels on disk."""
-    files = [run.root / output for output in LABEL.outputs[1:]]
-    state = run.state(LABEL) or {}
-    return all(file.is_file() for file in files) and state.get(_STATEMENT) == digest(*files)

@@ -137,14 +137,3 @@ def expect_ledger(run: Run) -> None:
     known = (spent or shared) if run.ledger is None else made
     moved = f"if it was moved, name its place by `ledger:` in {run.data_config}"
     expect(not known, f"the ledger of {run.root} where it was; {moved}", missing=str(path))
-
-
-def protected(run: Run) -> Json:
-    """Return whom a statement on the run protects, and which releases its ledger counts, by the statement's keys."""
-    begun = run.state(first_stage(run))
-    assert begun is not None, "teachers or their votes come before labels"
-    return {
-        "unit": str(begun["config"].get("unit", "record")),
-        "max_teachers_per_unit": 1,
-        "ledger": "run" if run.ledger is None else "private data",
-    }

@@ -39,7 +39,7 @@ def meeting(aggregator: Aggregator, target: Target, panel: Panel, budget: Budget
         return budget is None or affordable(budget, query) >= target.num_queries
 
     def meets(factor: float) -> bool:
-        event = found.scaled(factor).event(panel, relation)
+        event = found.scaled(factor).event(panel, relation).reaching(target.max_teachers_per_unit)
         return epsilon_of(event, count=target.num_queries, delta=target.delta) <= target.epsilon and admitted(factor)
 
     found = aggregator

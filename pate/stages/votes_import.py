@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -93,14 +94,34 @@ def expect_served(settings: LabelSettings, run: Run, votes: VotesFrom, data: Dat
         data: the source of the public and test records that is named, if any is.
 
     Raises:
-        ValueError: if no noise meets the target, or the mechanism needs what neither votes nor data bring.
+        ValueError: if no noise meets the target, the mechanism needs what neither votes nor data bring, or more silos
+            are copies of each other than a unit may reach teachers.
     """
     silos, aggregator = votes.silos, settings.aggregator
+    _expect_no_copies(silos, settings.max_teachers_per_unit)
     settings.resolved(panel_of(silos), len(silos[0].ids))
     if aggregator.needs_ballots:
         expect_no_counts(sum(silo.num_teachers or 0 for silo in silos if silo.ballots is None))
     if aggregator.needs_features and features_in(silos) is None:
         expect_features(_import_settings(run, votes, data)["data"], needed_by=type(aggregator).__name__)
+
+
+def _expect_no_copies(silos: Sequence[NamedVotes], max_teachers_per_unit: int) -> None:
+    """Raise ``ValueError`` if more silos are bit for bit the same than a unit may reach teachers.
+
+    A file that was copied lets each of its records reach as many teachers. Silos that answer all samples alike, as one
+    that stays away does, are no copies.
+    """
+    seen: Counter[tuple[str, bytes]] = Counter()
+    for silo in silos:
+        packed = silo.packed()
+        votes = silo.counts if packed is None else packed.swapaxes(0, 1)
+        assert votes is not None
+        if (votes != votes[:1]).any():
+            seen[str(votes.dtype), votes.tobytes()] += 1
+    copies = max(seen.values(), default=1)
+    most = f"silos that are no copies of each other, or max_teachers_per_unit >= {copies}"
+    expect(copies <= max_teachers_per_unit, most, max_teachers_per_unit=max_teachers_per_unit)
 
 
 def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> None:

@@ -153,3 +153,49 @@ def test_it_needs_no_framework(place: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_finished_run_states_what_was_released_since(place: Path) -> None:
+    """Another run on the same data released more: labels that are there are stated with all that the ledger holds."""
+    first = pate.label("votes.npz", settings(), run="runs/first")
+    pate.label("votes.npz", settings(), run="runs/second")
+    again = pate.label("votes.npz", settings(), run="runs/first")
+    assert (again.labels == first.labels).all() and again.release == 1
+    both = again.statement["guarantees"]["replace_record"]["epsilon"]
+    assert len(again.statement["releases"]) == 2 and both > first.statement["guarantees"]["replace_record"]["epsilon"]
+    assert again.statement["this_release"] == first.statement["this_release"]
+    assert again.describe() == Path("runs/first/public/privacy.txt").read_text()
+    again.statement.verify(ledger=Path("votes.ledger.sqlite"), released=Path("runs/first/public/labels.npz"))
+
+
+def test_units_that_reach_several_teachers(place: Path) -> None:
+    """The target and the headline are for as many teachers as are declared, by wider windows."""
+    wanted = replace(settings(), target_epsilon=2.0, max_teachers_per_unit=2)
+    released = pate.label("votes.npz", wanted, run="runs/shared", unit="patient")
+    stated = released.statement
+    assert 2 * (1 - 1e-4) < stated["guarantees"]["replace_record"]["epsilon"] <= 2
+    assert stated["reach"][1]["replace_record"] == stated["guarantees"]["replace_record"]["epsilon"]
+    alone = pate.label("votes.npz", replace(settings(), target_epsilon=2.0), run="runs/alone", ledger="other.sqlite")
+    assert released.noise_std == pytest.approx(2 * (alone.noise_std or 0), rel=1e-4)
+    assert "one patient of the private data, which reaches 2 teachers at most, is added" in released.describe()
+    stated.verify(ledger=Path("votes.ledger.sqlite"), released=Path("runs/shared/public/labels.npz"))
+    with pytest.raises(ValueError, match=r"^Expected no max_epsilon with max_teachers_per_unit > 1, got max_epsilon=3"):
+        replace(wanted, max_epsilon=3.0)
+    with pytest.raises(ValueError, match=r"^Expected an integer max_teachers_per_unit >= 1, got"):
+        replace(settings(), max_teachers_per_unit=0)
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_a_copied_silo_is_refused(place: Path, counts: bool) -> None:
+    """Each record of a file that was copied reaches two teachers."""
+    votes = made_votes()
+    first, rest = part(votes, slice(0, 5), counts=counts), part(votes, slice(5, 20))
+    message = r"^Expected silos that are no copies of each other, or max_teachers_per_unit >= 2, got [^\n]*=1$"
+    with pytest.raises(ValueError, match=message):
+        pate.label([first, rest, first], settings(), run="runs/mine")
+    assert not Path("runs/mine/private").exists()
+    shared = replace(settings(), max_teachers_per_unit=2)
+    assert pate.label([first, rest, first], shared, run="runs/mine").num_teachers == 25
+    # silos that stay away answer alike
+    away = replace(first, ballots=np.zeros((len(first.ids), 5, 4), np.uint8), counts=None)
+    assert pate.label([away, rest, away], settings(), run="runs/away").num_teachers == 25
