@@ -22,9 +22,12 @@ from pate.runs.files import replacing
 from scripts.reproduction import gillenwater_figures, shekelyan_figures, zhu_wang_figures
 from scripts.reproduction.celeba_dpsgd import celeba_dpsgd
 from scripts.reproduction.findings import Effort, Finding, MissingDataError, keep, kept
+from scripts.reproduction.gillenwater_joint import permute_and_flip
+from scripts.reproduction.gillenwater_times import times
 from scripts.reproduction.multi_winner_claims import multi_winner_voting
 from scripts.reproduction.one_shot_claims import one_shot_noises
 from scripts.reproduction.page import CLAIMS, COMMAND, claims_table, page
+from scripts.reproduction.shekelyan_statements import statements
 from scripts.reproduction.zhu_wang_privacy import table_2_privacy
 from scripts.reproduction.zhu_wang_theorems import theorems
 from scripts.reproduction.zhu_wang_utility import table_2_utility
@@ -36,12 +39,14 @@ MAKERS: Mapping[str, Callable[[Effort], Finding]] = {
     "celeba_dpsgd": celeba_dpsgd,
     "dziedzic_multi_winner": multi_winner_voting,
     "gillenwater_errors": gillenwater_figures.errors,
+    "gillenwater_joint": permute_and_flip,
     "gillenwater_places": gillenwater_figures.places,
-    "gillenwater_times": partial(gillenwater_figures.times, plain=joint_slow),
+    "gillenwater_times": partial(times, plain=joint_slow),
     "gillenwater_vectors": gillenwater_figures.vectors,
     "one_shot_noises": one_shot_noises,
     "shekelyan_netflix": shekelyan_figures.netflix,
     "shekelyan_noises": shekelyan_figures.noises,
+    "shekelyan_statements": statements,
     "shekelyan_vectors": shekelyan_figures.vectors,
     "shekelyan_zipf": shekelyan_figures.zipf,
     "zhu_wang_bins": zhu_wang_figures.bins,

@@ -24,15 +24,27 @@ from pate.mechanisms import (
 from pate.typing import FloatArray, IntArray
 from scripts.reproduction.findings import Effort, Row
 
-PAPER = "Gillenwater, Joseph, Munoz & Ribero (2022), A joint exponential mechanism for differentially private top-k"
+PAPER = (
+    "Gillenwater, Joseph, Munoz Medina & Ribero (2022), A joint exponential mechanism for differentially private top-k"
+)
 EPSILON, DELTA = 1.0, 1e-6
 RELATION = NeighboringRelation.ADD_REMOVE_TEACHER
+SIZES = range(5, 205, 10)
+"""The sizes of the paper's experiments."""
+
 VECTORS = {
     "BOOKS": "BOOKS_goodreads_ratings_count.npy",
     "GAMES": "GAMES_steam_play_users.npy",
     "NETFLIX": "NETFLIX.n17770.npy",
 }
 """Files of the folder ``topk``: other releases of the paper's books and games, and films in place of its films."""
+
+DATA = (
+    "Counts: BOOKS is another release of the paper's set (13,719 books for its 11,000+), GAMES counts the users who"
+    " play a game (3,600 games) where the paper counts purchases (5,000+ games), and NETFLIX (17,770 films) stands in"
+    " for its 62,000+ movies; its foods, news and tweets are not among the data. So shapes are compared, not numbers."
+)
+"""Which counts these are, for a reader."""
 
 ERRORS: dict[str, Callable[[IntArray, IntArray], FloatArray]] = {
     "l_inf": linf_error,
@@ -57,6 +69,15 @@ class Rival:
     name: str
     colour: str
     draw: Draw
+
+
+def load(effort: Effort) -> dict[str, IntArray]:
+    """Return the counts by vector, int64.
+
+    Raises:
+        MissingDataError: if a file is not there.
+    """
+    return {name: np.load(effort.path(f"topk/{file}")).astype(np.int64) for name, file in VECTORS.items()}
 
 
 def _joint(counts: IntArray, k: int, generator: np.random.Generator) -> IntArray:

@@ -101,9 +101,11 @@ def _within(distances: FloatArray, k: int, head: int, tail: int, noise: Noise) -
         return 0.0
     kept = slice(max(int(held[0]) - 1, 0), None)  # from the last point of next to no mass
     heads, rest = np.exp(log_heads[kept]), np.exp(log_rest[kept])
-    chances = np.exp(log_survival(at[kept, None] - distances[head:tail], noise))
-    sure = (chances >= 1 - _SURE).all(axis=0)
-    sizes = _sizes(chances[:, ~sure & (chances > _SURE).any(axis=0)])
+    between = distances[head:tail]
+    # a chance is least at the last point and largest at the first
+    sure = np.exp(log_survival(at[-1] - between, noise)) >= 1 - _SURE
+    possible = np.exp(log_survival(at[kept][0] - between, noise)) > _SURE
+    sizes = _sizes(np.exp(log_survival(at[kept, None] - between[~sure & possible], noise)))
     missing = k - head - int(sure.sum())
     just = sizes[:, missing] if 0 <= missing < sizes.shape[1] else np.zeros(len(sizes))
     more = sizes[:, max(missing + 1, 0) :].sum(axis=1)

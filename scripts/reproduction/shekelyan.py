@@ -39,6 +39,7 @@ GradeName = Literal["top", "great", "good"]
 GRADES: tuple[GradeName, ...] = get_args(GradeName)
 
 _WIDEST = (1e-7, 1e7)  # epsilons between which everything happens
+_TIED = 1e3  # times the lowest epsilon: the end of a curve of grades that are never certain
 _ENDS = (0.005, 0.9995)  # probabilities of the good and of the exact top-k between which a curve is drawn
 
 
@@ -61,6 +62,13 @@ class Contender:
         """Return the probability of one grade."""
         head, tail = {"top": (k, k), "great": great_bounds(k), "good": good_bounds(k)}[grade]
         return self.within(scores, k, epsilon, head, min(tail, scores.size))
+
+
+def zipf_scores(exponent: float, total: float) -> FloatArray:
+    """Return 10,000 scores by Zipf's law, in descending order, with their sum."""
+    weights = np.arange(1, 10_001) ** -exponent
+    scores: FloatArray = total * weights / weights.sum()
+    return scores
 
 
 class Crossing(NamedTuple):
@@ -107,7 +115,7 @@ def load(path: Path) -> FloatArray:
 
 
 def epsilon_at(contender: Contender, scores: FloatArray, k: int, grade: GradeName, probability: float = SURE) -> float:
-    """Return the epsilon at which a grade has ``probability``, to one part in a thousand.
+    """Return the epsilon at which a grade has ``probability``, to one part in a thousand; infinity if ties deny it.
 
     Raises:
         ValueError: on a probability outside (0, 1), or one that no epsilon gives because chance alone exceeds it.
@@ -121,6 +129,8 @@ def epsilon_at(contender: Contender, scores: FloatArray, k: int, grade: GradeNam
     low, high = (math.log(end) for end in _WIDEST)
     chance = contender.probability(scores, k, _WIDEST[0], grade)
     expect(chance < probability, f"a {grade} set less likely by chance than {probability}", chance=chance)
+    if contender.probability(scores, k, _WIDEST[1], grade) < probability:
+        return math.inf
     # the curve is flat far from the crossing: halve until its steep part is near
     while high - low > 1.0:
         middle = (low + high) / 2
@@ -133,16 +143,18 @@ def curves(
 ) -> tuple[list[Row], list[Crossing]]:
     """Return the probabilities of all grades at ``points`` epsilons of each contender, and where they reach `SURE`.
 
-    ``done`` is called after each contender.
+    Where ties keep a grade from being certain, the curves end where another is. ``done`` is called after each
+    contender.
     """
     rows: list[Row] = []
     crossings = []
     for contender in contenders:
         low = epsilon_at(contender, scores, k, "good", _ENDS[0])
-        high = epsilon_at(contender, scores, k, "top", _ENDS[1])
+        certain = (epsilon_at(contender, scores, k, grade, _ENDS[1]) for grade in GRADES)
+        high = next((epsilon for epsilon in certain if epsilon < math.inf), _TIED * low)
         for epsilon in np.geomspace(low, high, points).tolist():
-            found = {grade: contender.probability(scores, k, epsilon, grade) for grade in GRADES}
-            rows.append({"k": k, "mechanism": contender.name, "epsilon": epsilon} | found)
+            probabilities = {grade: contender.probability(scores, k, epsilon, grade) for grade in GRADES}
+            rows.append({"k": k, "mechanism": contender.name, "epsilon": epsilon} | probabilities)
         for grade in GRADES:
             crossings.append(Crossing(contender.name, k, grade, epsilon_at(contender, scores, k, grade)))
         done()
@@ -156,9 +168,10 @@ def ratio(crossings: Iterable[Crossing], k: int, grade: GradeName, worse: str, b
 
 
 def arrow(times: float) -> float:
-    """Return the number that the authors' plots write on an arrow between two epsilons, one ``times`` the other.
+    """Return the number of which the authors' plots write the whole part on an arrow between two epsilons.
 
-    Their public code lets the arrow begin and end a hundredth of its length inside, so that it is never above 99.
+    One of them is ``times`` the other. Their public code lets the arrow begin and end a hundredth of its length inside,
+    so that the number is never above 99.
     """
     return (0.01 + 0.99 * times) / (0.99 + 0.01 * times)
 

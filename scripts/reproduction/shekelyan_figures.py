@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import statistics
+import time
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from scipy import stats
 
+from pate.mechanisms import CanonicalMechanism, GumbelPeeling, NoisyTopK
 from pate.progress import stage_bar
 from pate.typing import FloatArray
 from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
@@ -23,6 +28,7 @@ from scripts.reproduction.shekelyan import (
     load,
     one_shot,
     ratio,
+    zipf_scores,
 )
 
 OURS, PUBLISHED, TAIL, ONE_SHOT, PEELING = (each.name for each in CONTENDERS)
@@ -36,14 +42,29 @@ NOISES = (
     one_shot("logistic", "#777777", "logistic"),
     one_shot("Laplace", "#117733", "laplace"),
 )
+_LAWS = {
+    "exponential": stats.expon,
+    "half-logistic": stats.halflogistic,
+    "Gumbel": stats.gumbel_r,
+    "logistic": stats.logistic,
+    "Laplace": stats.laplace,
+}
 _DASHES: dict[str, Dashes] = {"top": "-", "great": "--", "good": ":"}
-_TOTAL = 15.0**7  # sum of the scores of the vectors by Zipf's law
+_SIZES = (10, 100, 1000)
+_TOTAL = 1.5e8  # sum of the scores by Zipf's law, in the text
+_TOTAL_OF_CODE = 15.0**7  # and in the authors' code and vector
+_STEADY = 0.04  # exponent of Zipf's law of Figure 3
 _METHOD = (
     "Guarantee: pure epsilon for neighbors that differ by adding or removing one user, who adds at most 1 to each score"
     " (ADD_REMOVE_TEACHER, delta 0): scale `1 / epsilon` for canonical mechanisms, `k / epsilon` for noise added once"
     " and for peeling. A great set has the best `ceil(k / 10)` items and none of rank beyond `1.1 k`, a good one the"
-    " best `ceil(k / 100)` and none beyond `1.5 k`. Probabilities are sums over the classes of sets or one"
-    " integral (error below 0.5% of what misses to 0 or 1), where the paper simulates: no seed plays a part."
+    " best `ceil(k / 100)` and none beyond `1.5 k`. Probabilities are sums over the classes of sets, as in the paper,"
+    " or one integral (error below 0.5% of what misses to 0 or 1), where the paper simulates one-shot and peeling"
+    " 10,000 times: no seed plays a part."
+)
+_OURS = (
+    ' "Canonical (ours)" is not in the paper: its loss of the top-k is minus half of its lead over the next item, where'
+    " the distance of the paper is 0 (Lemma A.23); its cost is the same."
 )
 
 
@@ -56,14 +77,16 @@ def netflix(effort: Effort) -> Finding:
         draw_measures(axis, [row for row in rows if row["k"] == k], "epsilon", _colours(CONTENDERS), _DASHES)
         axis.set(title=f"NETFLIX, k = {k:,}", xscale="log", ylim=(-0.02, 1.04))
     legend(figure, _colours(CONTENDERS), _lines())
-    found = crossings["NETFLIX"]
-    claims = [_arrow_claim(found, k) for k in PUBLISHED_TIMES]
-    claims += [_least_claim("Figure of NETFLIX, all grades", {"NETFLIX": found}), _loss_claim(scores, found)]
+    reached = crossings["NETFLIX"]
+    gains = ", ".join(f"{ratio(reached, k, 'top', PUBLISHED, OURS):.2f}" for k in _SIZES)
+    claims = [_arrow_claim(reached, k) for k in PUBLISHED_TIMES]
+    claims += [_sure_claim(scores, reached), _least_claim("7.1, Figures 1 and 5, all grades", {"NETFLIX": reached})]
     return Finding(
-        title="NETFLIX: the exact, a great and a good top-k against epsilon",
+        title="Figures 1 and 5: NETFLIX, the exact, a great and a good top-k against epsilon",
         paper=PAPER,
-        method=f"17,770 films and how many users gave them five stars. {_METHOD}",
-        claims=tuple(claims),
+        method="17,770 films, as in Table 1 (17,700 in 7.1), and how many users gave them five stars."
+        f" {_METHOD}{_OURS} The exact top-k takes {gains} times less epsilon by it at k = 10, 100 and 1,000.",
+        claims=(*claims, _time_claim(scores)),
         rows=rows,
         picture=figure,
         caption="Probability of the exact (line), a great (dashed) and a good (dotted) top-k of NETFLIX",
@@ -71,28 +94,24 @@ def netflix(effort: Effort) -> Finding:
 
 
 def vectors(effort: Effort) -> Finding:
-    """Make the figures of the other vectors; k = 1,000 in full, where the k-th score stands alone."""
-    sets: dict[str, tuple[FloatArray, tuple[int, ...]]] = {}
-    for name, file in VECTORS.items():
-        if name != "NETFLIX":
-            scores = load(effort.path(f"topk/{file}"))
-            sizes = tuple(k for k in ((10, 100, 1000) if effort.full else (10, 100)) if scores[k - 1] > scores[k])
-            sets[name] = (scores, sizes)
+    """Make the figures of the other vectors."""
+    sets = {name: (load(effort.path(f"topk/{file}")), _SIZES) for name, file in VECTORS.items() if name != "NETFLIX"}
     rows, crossings = _all_curves("other vectors", sets, effort.trials(9, 31))
     places = [(name, k) for name, (_, sizes) in sets.items() for k in sizes]
-    figure, axes = panels(len(places), 4, ("epsilon, add or remove one user", "probability"), height=2.1)
+    figure, axes = panels(len(places), 3, ("epsilon, add or remove one user", "probability"), height=2.1)
     for axis, (name, k) in zip(axes, places, strict=True):
         own = [row for row in rows if (row["vector"], row["k"]) == (name, k)]
         draw_measures(axis, own, "epsilon", _colours(CONTENDERS), _DASHES)
         axis.set(title=f"{name}, k = {k:,}", xscale="log", ylim=(-0.02, 1.04))
     legend(figure, _colours(CONTENDERS), _lines())
+    tied = [f"{name} at k = {k:,}" for name, k in places if sets[name][0][k - 1] == sets[name][0][k]]
     return Finding(
-        title="Six other vectors: the exact, a great and a good top-k against epsilon",
+        title="Figures 3 and 6 to 10: six other vectors, the exact, a great and a good top-k against epsilon",
         paper=PAPER,
-        method="Five histograms of 4,096 bins and 10,000 scores by Zipf's law, at k = 10 and 100, with `--full` at"
-        " 1,000 too; a k is left out where the k-th score is that of the next item, for then no top-k stands alone."
-        f" {_METHOD}",
-        claims=(_least_claim("Figures of the other vectors, all grades", crossings), _spread_claim(crossings)),
+        method="Five histograms of 4,096 bins (Figures 6 to 10), and 10,000 scores by Zipf's law with exponent 0.04"
+        " (Figure 3, ZIPFIAN). Where the k-th score is that of the next item, the top-k is one of several, ties being"
+        f" broken arbitrarily, as in the paper, and no epsilon makes it certain: {', '.join(tied)}. {_METHOD}{_OURS}",
+        claims=(_least_claim("Figures 3 and 6 to 10, all grades", crossings), _spread_claim(crossings)),
         rows=rows,
         picture=figure,
         caption="Probability of the exact (line), a great (dashed) and a good (dotted) top-k",
@@ -101,28 +120,29 @@ def vectors(effort: Effort) -> Finding:
 
 def zipf(effort: Effort) -> Finding:
     """Make the figure of Zipf's law: probabilities at epsilon 1 against its exponent."""
-    exponents = np.geomspace(0.001, 1.0, effort.trials(25, 97)).tolist()
+    exponents = sorted({*np.geomspace(0.001, 1.0, effort.trials(24, 96)).tolist(), _STEADY})
     rows: list[Row] = []
     with stage_bar(len(exponents), "Zipf's law", unit="exponent") as bar:
         for exponent in exponents:
-            weights = np.arange(1, 10_001) ** -exponent
-            scores = _TOTAL * weights / weights.sum()
-            for k in (10, 100):
+            scores = zipf_scores(exponent, _TOTAL)
+            for k in _SIZES:
                 for contender in CONTENDERS:
-                    found = {grade: contender.probability(scores, k, 1.0, grade) for grade in GRADES}
-                    rows.append({"exponent": exponent, "k": k, "mechanism": contender.name} | found)
+                    probabilities = {grade: contender.probability(scores, k, 1.0, grade) for grade in GRADES}
+                    rows.append({"exponent": exponent, "k": k, "mechanism": contender.name} | probabilities)
             bar.update()
-    figure, axes = panels(2, 2, ("exponent of Zipf's law", "probability at epsilon 1"), height=3.0)
-    for axis, k in zip(axes, (10, 100), strict=True):
+    figure, axes = panels(3, 3, ("exponent of Zipf's law", "probability at epsilon 1"), height=3.0)
+    for axis, k in zip(axes, _SIZES, strict=True):
         draw_measures(axis, [row for row in rows if row["k"] == k], "exponent", _colours(CONTENDERS), _DASHES)
-        axis.set(title=f"10,000 scores, k = {k}", xscale="log", ylim=(-0.02, 1.04))
+        axis.set(title=f"10,000 scores, k = {k:,}", xscale="log", ylim=(-0.02, 1.04))
     legend(figure, _colours(CONTENDERS), _lines())
     return Finding(
-        title="Zipf's law: the exact, a great and a good top-k at epsilon 1 against its exponent",
+        title="Figure 2: Zipf's law, the exact, a great and a good top-k at epsilon 1 against its exponent",
         paper=PAPER,
-        method="10,000 scores that fall by Zipf's law and sum to 15^7; exponents from 0.001 to 1, on a logarithmic"
-        f" axis, where the authors' public code has 0 to 1 in even steps. {_METHOD}",
-        claims=(_zipf_claim(rows),),
+        method="10,000 scores `1.5 10^8 f(i)` with `f(i)` proportional to `i^-s`. (7.2 prints `i^s`; Zipf's law,"
+        " the authors' code and their vector have `i^-s`, of which alone the caption of Figure 3 is true. The sum is"
+        " 1.5 10^8 in 7.2, and 15^7 = 170,859,375 in code and vector.) Exponents from 0.001 to 1, on a logarithmic"
+        f" axis, where the code has 0 to 1 in even steps. {_METHOD}{_OURS}",
+        claims=(_steady_claim(rows), _zipf_claim(rows)),
         rows=rows,
         picture=figure,
         caption="Probability of the exact (line), a great (dashed) and a good (dotted) top-k at epsilon 1",
@@ -132,12 +152,12 @@ def zipf(effort: Effort) -> Finding:
 def noises(effort: Effort) -> Finding:
     """Make the figure of the noise laws, added once to the scores of NETFLIX."""
     scores = load(effort.path(f"topk/{VECTORS['NETFLIX']}"))
-    sizes = (1, 10, 100)
+    sizes = (1, *_SIZES)
     rows, crossings = _all_curves("noises", {"NETFLIX": (scores, sizes)}, effort.trials(11, 41), NOISES)
-    figure, axes = panels(3, 3, ("epsilon, add or remove one user", "probability"), height=3.0)
+    figure, axes = panels(4, 4, ("epsilon, add or remove one user", "probability"), height=3.0)
     for axis, k in zip(axes, sizes, strict=True):
         draw_measures(axis, [row for row in rows if row["k"] == k], "epsilon", _colours(NOISES), _DASHES)
-        axis.set(title=f"NETFLIX, k = {k}", xscale="log", ylim=(-0.02, 1.04))
+        axis.set(title=f"NETFLIX, k = {k:,}", xscale="log", ylim=(-0.02, 1.04))
     legend(figure, _colours(NOISES), _lines())
     return Finding(
         title="Figure 4: noise laws, added once",
@@ -152,7 +172,7 @@ def noises(effort: Effort) -> Finding:
 
 def _all_curves(
     stage: str,
-    sets: dict[str, tuple[FloatArray, tuple[int, ...]]],
+    sets: Mapping[str, tuple[FloatArray, Sequence[int]]],
     points: int,
     contenders: Sequence[Contender] = CONTENDERS,
 ) -> tuple[list[Row], dict[str, list[Crossing]]]:
@@ -176,73 +196,129 @@ def _lines() -> dict[str, Dashes]:
     return {f"{grade}-k": kind for grade, kind in _DASHES.items()}
 
 
-def _best_ratio(found: Sequence[Crossing], k: int, better: Sequence[str]) -> float:
-    """Return by how many times the best of the one-by-one mechanisms needs more epsilon than the best of ``better``."""
-    return min(max(ratio(found, k, "top", worse, each) for each in better) for worse in (ONE_SHOT, PEELING))
+def _best_ratio(reached: Sequence[Crossing], k: int, better: Sequence[str]) -> float:
+    """Return by how many times the better of one-shot and peeling needs more epsilon than the best of ``better``."""
+    return min(max(ratio(reached, k, "top", worse, name) for name in better) for worse in (ONE_SHOT, PEELING))
 
 
-def _arrow_claim(found: Sequence[Crossing], k: int) -> Claim:
-    times = _best_ratio(found, k, (PUBLISHED, TAIL))
-    written = arrow(times)
-    near = abs(written - PUBLISHED_TIMES[k]) <= max(1.0, 0.02 * PUBLISHED_TIMES[k])
-    least = min(each.epsilon for each in found if (each.k, each.grade) == (k, "top") and each.contender != OURS)
+def _arrow_claim(reached: Sequence[Crossing], k: int) -> Claim:
+    times = _best_ratio(reached, k, (PUBLISHED, TAIL))
+    published, written = PUBLISHED_TIMES[k], arrow(times)
+    least = min(at.epsilon for at in reached if (at.k, at.grade) == (k, "top") and at.contender != OURS)
+    if abs(times - published) <= 0.05 * published:
+        verdict = Verdict.REPRODUCED
+    else:
+        verdict = Verdict.DIFFERENT if abs(written - published) <= max(1.0, 0.02 * published) else Verdict.REFUTED
+    words = {
+        1000: 'classical methods need "an up to 81x larger privacy budget" to be almost certain of the exact top-1000'
+    }
     return Claim(
-        where=f"Figure of NETFLIX, exact top-{k:,}, arrow between budgets at 99.9%",
-        published=f"{PUBLISHED_TIMES[k]} times less epsilon than the best of one-shot and peeling",
-        ours=f"{times:.1f} times less; by the authors' rule for arrows {written:.1f}",
-        verdict=Verdict.DIFFERENT if near else Verdict.REFUTED,
-        why=f"epsilon {least:.4g} against {least * times:.4g}. Their public code draws the arrow from 1% to 99% of the"
-        f" way between the two and prints the ratio of its ends, (0.01 + 0.99 R) / (0.99 + 0.01 R) for the ratio R,"
-        f" which never exceeds 99: the published number understates the gain",
+        where=f"7.1 and Figure 1, top-{k:,}",
+        published=words.get(k, f'a privacy budget "{published}x smaller" than that of classical methods'),
+        ours=f"{times:.1f} times at a probability of 99.9%; {written:.1f} by the authors' rule for arrows",
+        verdict=verdict,
+        why=f"epsilon {least:.4g} against {least * times:.4g} of the better of one-shot and peeling. Their public code"
+        " draws the arrow from 1% to 99% of the way between the two and prints the ratio of its ends, (0.01 + 0.99 R) /"
+        " (0.99 + 0.01 R) for the ratio R, which never exceeds 99: what is printed understates the gain",
+        headline=k == max(_SIZES),
+    )
+
+
+def _sure_claim(scores: FloatArray, reached: Sequence[Crossing]) -> Claim:
+    at = {at.contender: at.epsilon for at in reached if (at.k, at.grade) == (max(PUBLISHED_TIMES), "top")}
+    tail = next(each for each in CONTENDERS if each.name == TAIL)
+    probability = tail.probability(scores, max(PUBLISHED_TIMES), 1.0, "top")
+    return Claim(
+        where=f"7.1, top-{max(PUBLISHED_TIMES):,}",
+        published='canonical and canonical gamma = 1 "almost certainly return the correct top-1000" with epsilon <= 1',
+        ours=f"canonical is 99.9% sure from epsilon {at[PUBLISHED]:.4f} on; gamma 1 is {probability:.1%} sure at 1",
+        verdict=Verdict.REPRODUCED if at[PUBLISHED] <= 1 and probability > 0.95 else Verdict.DIFFERENT,
+        why=f"gamma 1 is 99.9% sure from {at[TAIL]:.4f} on; peeling from {at[PEELING]:.1f}, one-shot from"
+        f" {at[ONE_SHOT]:.1f}",
+        headline=True,
     )
 
 
 def _least_claim(where: str, crossings: dict[str, list[Crossing]]) -> Claim:
     gains = {
-        (name, each.k, each.grade): min(
-            ratio(found, each.k, each.grade, worse, PUBLISHED) for worse in (ONE_SHOT, PEELING)
-        )
-        for name, found in crossings.items()
-        for each in found
+        (name, at.k, at.grade): min(ratio(reached, at.k, at.grade, worse, PUBLISHED) for worse in (ONE_SHOT, PEELING))
+        for name, reached in crossings.items()
+        for at in reached
+        if at.contender == PUBLISHED and at.epsilon < math.inf
     }
     least = min(gains, key=lambda place: gains[place])
     lost = [place for place, gain in gains.items() if gain < 1]
     name, k, grade = least
     return Claim(
         where=where,
-        published="substantial improvements over one-shot and peeling, drawn as curves",
-        ours=f"less epsilon at 99.9% in {len(gains) - len(lost)} of {len(gains)} cases, by {gains[least]:.2f} times"
-        f" ({name}, k = {k:,}, {grade}) to {max(gains.values()):.0f} times",
+        published='"the new methods show vast improvements", drawn as curves',
+        ours=f"less epsilon at 99.9% in {len(gains) - len(lost)} of {len(gains)} cases, by {gains[least]:.1f} to"
+        f" {max(gains.values()):,.0f} times",
         verdict=Verdict.DIFFERENT if lost else Verdict.REPRODUCED,
-        why=f"the columns top, great and good of the CSV: canonical with the published loss against the better of the"
-        f" two; {len(lost)} cases are lost",
+        why=f"canonical against the better of one-shot and peeling, in all that ties allow to be certain; least {name},"
+        f" k = {k:,}, {grade}; {len(lost)} cases are lost. The columns top, great and good of the CSV",
+        headline=True,
     )
 
 
-def _loss_claim(scores: FloatArray, found: Sequence[Crossing]) -> Claim:
-    times = {k: ratio(found, k, "top", PUBLISHED, OURS) for k in sorted(PUBLISHED_TIMES)}
-    gap = scores[9] - scores[10]
-    epsilon = next(each.epsilon for each in found if (each.contender, each.k, each.grade) == (PUBLISHED, 10, "top"))
+def _time_claim(scores: FloatArray) -> Claim:
+    """Time draws of this package: another machine and other code than those of 7.3."""
+    k, runs = 1000, 5
+    draws = {
+        "canonical": CanonicalMechanism(k=k, scale=1.0, loss="published"),
+        "peeling": GumbelPeeling(k=k, scale=float(k)),
+        "canonical gamma 1": CanonicalMechanism(k=k, scale=1.0, gamma=1.0),
+        "one-shot": NoisyTopK(k=k, scale=float(k), noise="exponential"),
+    }
+    generator = np.random.default_rng(0)
+    milliseconds = {}
+    for name, draw in draws.items():
+        taken = []
+        for _ in range(runs + 1):
+            started = time.process_time()
+            draw(scores, generator=generator)
+            taken.append(time.process_time() - started)
+        milliseconds[name] = 1e3 * statistics.median(taken[1:])
     return Claim(
-        where="Algorithm 1 and Lemma A.23, the loss of the exact top-k",
-        published="as if the best item left out had the k-th score: no credit for the lead over the next",
-        ours="credited with its lead, the exact top-k takes "
-        + ", ".join(f"{gain:.2f} times less epsilon at k = {k:,}" for k, gain in times.items()),
-        verdict=Verdict.DIFFERENT,
-        why=f"both losses move within a window of 1, so the cost is one; the odds of the top-k rise by exp(epsilon gap"
-        f" / 2), at k = 10 by exp({epsilon:.4f} x {gap:.0f} / 2) = {np.exp(epsilon * gap / 2):,.0f}",
+        where="7.3, run times",
+        published='canonical "as fast as peeling (average < 1s)", gamma = 1 "as fast as oneshot (average < 3ms)"',
+        ours=f"k = {k:,} of NETFLIX: " + ", ".join(f"{name} {taken:.1f} ms" for name, taken in milliseconds.items()),
+        verdict=Verdict.UNTESTABLE,
+        why="the paper's are means of 2,776 draws by its own Python code on a laptop, which it predicts by d k and d"
+        f" microseconds, here {scores.size * k / 1e6:.1f} s and {scores.size / 1e3:.1f} ms; these are another machine"
+        " and other algorithms, in numpy, sorting included: peeling draws its noise once, canonical an envelope of"
+        " classes",
     )
 
 
 def _spread_claim(crossings: dict[str, list[Crossing]]) -> Claim:
-    times = {name: _best_ratio(found, 10, (PUBLISHED, TAIL)) for name, found in crossings.items()}
+    times = {name: _best_ratio(reached, 10, (PUBLISHED, TAIL)) for name, reached in crossings.items()}
     return Claim(
-        where="Figures of the other vectors, arrows at the exact top-10",
-        published="numbers on arrows, which were not at hand to compare with",
+        where="Figures 3 and 6 to 10, arrows at the exact top-10",
+        published="numbers in the pictures alone, which the text does not repeat",
         ours=", ".join(f"{name} {gain:.1f} times" for name, gain in times.items()),
         verdict=Verdict.UNTESTABLE,
         why="ratios of epsilon at 99.9%, best canonical of the paper against the better of one-shot and peeling; on"
         f" their arrows they would read {', '.join(f'{arrow(gain):.1f}' for gain in times.values())}",
+    )
+
+
+def _steady_claim(rows: Sequence[Row]) -> Claim:
+    """The caption of Figure 3: epsilon 1, the top-10, exponents from 0.04 on."""
+    compared = (PEELING, ONE_SHOT, TAIL, PUBLISHED)
+    from_there = [row for row in rows if row["k"] == 10 and float(row["exponent"]) >= _STEADY]
+    least = {name: min(float(row["top"]) for row in from_there if row["mechanism"] == name) for name in compared}
+    nested = all(float(row["good"]) >= float(row["top"]) - 1e-12 for row in from_there)
+    by_code = zipf_scores(_STEADY, _TOTAL_OF_CODE)
+    of_code = {each.name: each.probability(by_code, 10, 1.0, "top") for each in CONTENDERS}
+    return Claim(
+        where="Figure 3, caption",
+        published='"for eps = 1 and s >= 0.04 all compared mechanisms have Pr[GOOD-10] >= Pr[TOP-10] >= 99.9%"',
+        ours="at least " + ", ".join(f"{least[name]:.5f} ({name})" for name in compared),
+        verdict=Verdict.REPRODUCED if min(least.values()) >= SURE and nested else Verdict.DIFFERENT,
+        why=f"of {len({row['exponent'] for row in from_there})} exponents from 0.04 to 1. With the sum 15^7 of the"
+        f" authors' vector, at 0.04: {', '.join(f'{of_code[name]:.5f}' for name in compared)}",
+        headline=True,
     )
 
 
@@ -251,43 +327,50 @@ def _zipf_claim(rows: Sequence[Row]) -> Claim:
     for row in rows:
         by_place.setdefault((row["exponent"], row["k"]), {})[str(row["mechanism"])] = row
     ahead = [
-        float(each[PUBLISHED][grade]) >= max(float(each[ONE_SHOT][grade]), float(each[PEELING][grade])) - 1e-6
-        for each in by_place.values()
+        float(by_name[PUBLISHED][grade]) >= max(float(by_name[name][grade]) for name in (ONE_SHOT, PEELING)) - 1e-6
+        for by_name in by_place.values()
         for grade in GRADES
     ]
     sure = {
         name: min(
-            float(row["exponent"])
-            for row in rows
-            if row["mechanism"] == name and row["k"] == 100 and float(row["top"]) >= SURE
+            (
+                float(row["exponent"])
+                for row in rows
+                if row["mechanism"] == name and row["k"] == 100 and float(row["top"]) >= SURE
+            ),
+            default=math.inf,
         )
         for name in (PUBLISHED, ONE_SHOT)
     }
     return Claim(
-        where="Figure of Zipf's law",
-        published="curves of canonical, one-shot and peeling; no numbers at hand",
-        ours=f"it lies above or level in {sum(ahead)} of {len(ahead)} places (exponent, k, grade)",
+        where="7.2 and Figure 2",
+        published='canonical and canonical gamma = 1 "appear clearly superior to the existing mechanisms"',
+        ours=f"canonical is above or level in {sum(ahead)} of {len(ahead)} places (exponent, k, grade)",
         verdict=Verdict.REPRODUCED if all(ahead) else Verdict.DIFFERENT,
         why=f"of the exponents tried, the exact top-100 is 99.9% sure from {sure[PUBLISHED]:.3f} on, by one-shot from"
         f" {sure[ONE_SHOT]:.3f} on",
+        headline=True,
     )
 
 
-def _noise_claim(found: Sequence[Crossing], sizes: Sequence[int]) -> Claim:
+def _noise_claim(reached: Sequence[Crossing], sizes: Sequence[int]) -> Claim:
     times = {
-        (each.name, k, grade): ratio(found, k, grade, each.name, NOISES[0].name)
-        for each in NOISES[1:]
+        (law.name, k, grade): ratio(reached, k, grade, law.name, NOISES[0].name)
+        for law in NOISES[1:]
         for k in sizes
         for grade in GRADES
     }
-    best = [min(times[each.name, k, grade] for each in NOISES[1:]) >= 1 for k in sizes for grade in GRADES]
-    at = {each.name: times[each.name, 10, "top"] for each in NOISES[1:]}
+    best = [min(times[law.name, k, grade] for law in NOISES[1:]) >= 1 for k in sizes for grade in GRADES]
+    at = {law.name: times[law.name, 10, "top"] for law in NOISES[1:]}
+    least_spread = min(_LAWS, key=lambda name: float(_LAWS[name].var()))
     return Claim(
-        where="Figure 4, and the choice of noise for one-shot",
-        published="exponential noise serves one-shot best; curves without numbers",
-        ours=f"least epsilon at 99.9% in {sum(best)} of {len(best)} cases; for the exact top-10 "
-        + ", ".join(f"{name} takes {gain:.3f} times as much" for name, gain in at.items()),
-        verdict=Verdict.REPRODUCED if all(best) else Verdict.DIFFERENT,
-        why="at k = 1 exponential noise is permute-and-flip, which is never worse than the exponential mechanism"
-        f" (Gumbel noise), here {times['Gumbel', 1, 'top']:.3f} times better",
+        where="Section 2 and Figure 4, noise added once",
+        published='exponential noise has "the smallest variance" and "consistently performed best in our experiments"',
+        ours=f"least epsilon at 99.9% in {sum(best)} of {len(best)} cases (k, grade)",
+        verdict=Verdict.REPRODUCED if all(best) and least_spread == NOISES[0].name else Verdict.DIFFERENT,
+        why="for the exact top-10 "
+        + ", ".join(f"{name} takes {gain:.3f} times as much" for name, gain in at.items())
+        + f"; for k = 1 permute-and-flip is {times['Gumbel', 1, 'top']:.3f} times better than the exponential"
+        f" mechanism. Variances: {', '.join(f'{name} {law.var():.2f}' for name, law in _LAWS.items())}",
+        headline=True,
     )

@@ -10,7 +10,14 @@ import pytest
 
 from pate.accounting import RDPAccountant
 from pate.mechanisms import GumbelPeeling
-from scripts.reproduction import Effort, Verdict, gillenwater_figures, pruned_joint
+from scripts.reproduction import (
+    Effort,
+    Verdict,
+    gillenwater_figures,
+    gillenwater_joint,
+    gillenwater_times,
+    pruned_joint,
+)
 from scripts.reproduction.gillenwater import (
     DELTA,
     EPSILON,
@@ -92,6 +99,43 @@ def test_the_cut_by_hand() -> None:
     assert pruned_joint.cut(k=2, num_items=5, epsilon=0.5, beta=1e-3) == math.ceil(4 * math.log(20_000))
 
 
+def test_theorem_3_3_by_all_sequences() -> None:
+    """All 5 * 4 sequences, one by one; the table is cut off at the loss that is asked for."""
+    losses = oracles.sequence_losses(COUNTS.tolist(), 2)
+    law = oracles.softmax(-EPSILON / 2 * losses)
+    for loss in (1, 2, 4, 6):
+        exact = float(law[losses >= loss].sum())
+        most = exact * math.exp(EPSILON / 2 * (losses.max() - loss))  # the largest loss, as if it were this one
+        assert exact <= gillenwater_joint.probability_beyond(COUNTS, 2, loss) <= most * (1 + 1e-9)
+    # nothing counts for more than it loses where no loss is beyond the cut
+    assert gillenwater_joint.probability_beyond(COUNTS, 2, 7) == pytest.approx(float(law[losses >= 7].sum()))
+    beta = 0.05
+    bound = gillenwater_joint.bound(k=2, num_items=COUNTS.size, beta=beta)
+    assert bound == pytest.approx(2 * math.log(5 * 4 / beta)) and law[losses > bound].sum() <= beta
+    # the negative control: half of the bound is exceeded more often on counts that lie close together
+    near = oracles.softmax(-EPSILON / 2 * oracles.sequence_losses(list(range(5)), 2))
+    assert near[oracles.sequence_losses(list(range(5)), 2) > 2].sum() > beta
+
+
+def test_the_example_of_permute_and_flip_by_draws() -> None:
+    claim = gillenwater_joint._differ_claim()
+    assert "0.9820 under Joint, 0.9908 under PNFJoint" in claim.ours and claim.verdict is Verdict.REPRODUCED
+    generator, trials = np.random.default_rng(0), 200_000
+    keys = np.array([4.0, 0.0]) + np.stack(
+        (generator.gumbel(size=(trials, 2)), generator.standard_exponential((trials, 2)))
+    )
+    for share, chance in zip((keys[..., 0] > keys[..., 1]).mean(axis=1), (0.9820, 0.9908), strict=True):
+        assert abs(share - chance) < 4 * math.sqrt(chance * (1 - chance) / trials) + 5e-5
+
+
+def test_forms_that_differ_are_not_alike() -> None:
+    place: dict[str, str | int | float] = {"vector": "GAMES", "k": 4}
+    near = [place | {"mechanism": name, "low": 1.0, "median": 2.0, "high": 3.0} for name in gillenwater_joint.NOISES]
+    assert gillenwater_joint._alike_claim(near).verdict is Verdict.REPRODUCED
+    apart = [near[0], near[1] | {"low": 4.0, "median": 5.0, "high": 6.0}]
+    assert gillenwater_joint._alike_claim(apart).verdict is Verdict.DIFFERENT
+
+
 @pytest.fixture
 def effort(tmp_path: Path) -> Effort:
     """A data folder of counts that are few, but more than the largest k."""
@@ -103,7 +147,8 @@ def effort(tmp_path: Path) -> Effort:
 
 def test_gaps_and_histograms_of_small_vectors(effort: Effort) -> None:
     found = gillenwater_figures.vectors(effort)
-    assert found.claims[0].verdict is Verdict.REPRODUCED
+    # all three are one vector, so that none has the wider gaps
+    assert found.claims[0].verdict is Verdict.DIFFERENT
     # between squares the gaps are odd numbers
     assert [row["gap"] for row in found.rows[:3]] == [2197, 2195, 2193]
 
@@ -112,8 +157,10 @@ def test_gaps_and_histograms_of_small_vectors(effort: Effort) -> None:
 def test_figures_of_small_vectors(effort: Effort, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Effort, "trials", lambda *_: 2)
     errors, places = gillenwater_figures.errors(effort), gillenwater_figures.places(effort)
-    times = gillenwater_figures.times(effort, oracles.joint_slow)
+    times = gillenwater_times.times(effort, oracles.joint_slow)
     assert errors.claims[-1].verdict is Verdict.REPRODUCED
+    joint = gillenwater_joint.permute_and_flip(effort)
+    assert [claim.verdict for claim in joint.claims] == [Verdict.REPRODUCED] * 3 and len(joint.rows) == 3 * 10 * 2
     assert len(errors.rows) == 3 * 10 * 5 and "place_median" in places.rows[0]
     assert {row["k"] for row in times.rows} == {10, 50, 100, 200, 500, 1000}
     assert all(float(row["milliseconds"]) > 0 for row in times.rows)
