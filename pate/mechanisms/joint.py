@@ -1,6 +1,6 @@
 """The joint mechanism: a single choice among all ordered k-sequences.
 
-Gillenwater, Joseph, Medina & Ribero (2022), "A joint exponential mechanism for differentially private top-k".
+Gillenwater, Joseph, Munoz Medina & Ribero (2022), "A joint exponential mechanism for differentially private top-k".
 A sequence s loses ``L(s) = max_i (x_(i) - x_{s_i})`` against the sorted scores. With ``n_i(v)`` the number of
 items whose score is at least ``x_(i) - v``, there are ``N(v) = prod_i (n_i(v) - i + 1)`` sequences that lose
 at most v, and since ``exp(-L/s) = integral from L to infinity of exp(-v/s) dv / s``, the exponential
