@@ -1,8 +1,8 @@
-"""The joint mechanism by tables: a baseline of cost, the pruned table of Wu & Zhang (2024).
+"""The joint mechanism by tables: a baseline of cost, a pruned table after the idea of Wu & Zhang (2024).
 
 Losses are cut off at a number T that is reached with probability at most beta, and losses and places of the largest
-loss make a table of T by k entries, whatever d. This is theirs in time and memory; `pate.mechanisms.JointMechanism`
-draws from the law that is not cut off.
+loss make a table of T by k entries, whatever d. `pate.mechanisms.JointMechanism` draws from the law that is not cut
+off.
 """
 
 from __future__ import annotations

@@ -326,11 +326,15 @@ def _zipf_claim(rows: Sequence[Row]) -> Claim:
     by_place: dict[tuple[object, object], dict[str, Row]] = {}
     for row in rows:
         by_place.setdefault((row["exponent"], row["k"]), {})[str(row["mechanism"])] = row
-    ahead = [
-        float(by_name[PUBLISHED][grade]) >= max(float(by_name[name][grade]) for name in (ONE_SHOT, PEELING)) - 1e-6
-        for by_name in by_place.values()
-        for grade in GRADES
-    ]
+    leads = {
+        name: [
+            float(by_name[name][grade]) - max(float(by_name[rival][grade]) for rival in (ONE_SHOT, PEELING))
+            for by_name in by_place.values()
+            for grade in GRADES
+        ]
+        for name in (PUBLISHED, TAIL)
+    }
+    ahead = [max(pair) >= -1e-6 for pair in zip(*leads.values(), strict=True)]
     sure = {
         name: min(
             (
@@ -345,10 +349,11 @@ def _zipf_claim(rows: Sequence[Row]) -> Claim:
     return Claim(
         where="7.2 and Figure 2",
         published='canonical and canonical gamma = 1 "appear clearly superior to the existing mechanisms"',
-        ours=f"canonical is above or level in {sum(ahead)} of {len(ahead)} places (exponent, k, grade)",
+        ours=f"one of them is above or level in {sum(ahead)} of {len(ahead)} places (exponent, k, grade)",
         verdict=Verdict.REPRODUCED if all(ahead) else Verdict.DIFFERENT,
-        why=f"of the exponents tried, the exact top-100 is 99.9% sure from {sure[PUBLISHED]:.3f} on, by one-shot from"
-        f" {sure[ONE_SHOT]:.3f} on",
+        why=f"canonical alone in {sum(lead >= -1e-6 for lead in leads[PUBLISHED])}, behind by"
+        f" {max(-min(leads[PUBLISHED]), 0):.3f} at most; of the exponents tried, the exact top-100 is 99.9% sure from"
+        f" {sure[PUBLISHED]:.3f} on, by one-shot from {sure[ONE_SHOT]:.3f} on",
         headline=True,
     )
 
