@@ -111,9 +111,9 @@ def _make(name: str, maker: Callable[[Effort], Finding], effort: Effort, folder:
     Raises:
         MissingDataError: without its data, before anything is written.
     """
-    started = time.perf_counter()
+    started = time.process_time()
     finding = maker(effort)
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     keep(folder, name, finding, effort, seconds)
     print(f"{finding.paper}: {finding.title}")
     for claim in finding.claims:

@@ -150,7 +150,7 @@ class Kept:
 
     Args:
         name: its files are ``<name>.json``, ``<name>.csv`` and, with a picture, ``<name>.png``.
-        seconds: how long each form took when it was last run, ``quick`` and ``full``; a form that was not is left out.
+        seconds: processor time of each form when it was last run, ``quick`` and ``full``; one that was not is left out.
         full: whether the full form was run last.
         seed: the seed of what was drawn.
     """

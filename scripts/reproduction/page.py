@@ -115,7 +115,7 @@ def _words(claim: Claim) -> tuple[str, str, str, str]:
 def _headlines(findings: Sequence[Kept], missing: Mapping[str, str]) -> str:
     lines = ["| claim | published | here | verdict |", "| --- | --- | --- | --- |"]
     for finding in findings:
-        authors = finding.paper.partition(")")[0] + ")"
+        authors = _authors(finding.paper)
         for claim in finding.claims:
             if claim.headline:
                 where, *words, verdict = _words(claim)
@@ -125,8 +125,15 @@ def _headlines(findings: Sequence[Kept], missing: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _authors(paper: str) -> str:
+    """Return the authors and the year of a paper in short: one or two names, or the first of more."""
+    names, _, year = paper.partition(")")[0].partition(" (")
+    first, *others = names.replace(" & ", ", ").split(", ")
+    return f"{names if len(others) < 2 else f'{first} et al.'} ({year})"
+
+
 def _times(findings: Sequence[Kept]) -> str:
-    lines = ["| name | shown | seconds, quick | seconds, full | seed |", "| --- | --- | ---: | ---: | ---: |"]
+    lines = ["| name | shown | processor seconds, quick | full | seed |", "| --- | --- | ---: | ---: | ---: |"]
     for finding in findings:
         times = [f"{finding.seconds[form]:.0f}" if form in finding.seconds else "not run" for form in FORMS]
         lines.append(f"| `{finding.name}` | {FORMS[finding.full]} | {' | '.join(times)} | {finding.seed} |")

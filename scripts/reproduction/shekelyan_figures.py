@@ -257,7 +257,7 @@ def _least_claim(where: str, crossings: dict[str, list[Crossing]]) -> Claim:
         verdict=Verdict.DIFFERENT if lost else Verdict.REPRODUCED,
         why=f"canonical against the better of one-shot and peeling, in all that ties allow to be certain; least {name},"
         f" k = {k:,}, {grade}; {len(lost)} cases are lost. The columns top, great and good of the CSV",
-        headline=True,
+        headline=len(crossings) > 1,
     )
 
 

@@ -58,7 +58,8 @@ def leaps() -> tuple[Claim, dict[str, float]]:
     claim = Claim(
         where="Lemmas 5.3 and 5.4, first inequality",
         published="a chosen set shares an item with the top-k with at least Pr[X > x_[1] - x_[d]]",
-        ours=f"{EQUAL} equal scores, k = {CHOSEN}: {shared:.3f} is not {canonical:.3f}; as meant {other:.3f} is",
+        ours=f"{shared:.3f} where at least {canonical:.3f} is stated, {EQUAL} equal scores, k = {CHOSEN};"
+        f" as meant {other:.3f}",
         verdict=Verdict.DIFFERENT if shared < canonical <= other and peeled <= peeled_other else Verdict.REPRODUCED,
         why="printed is the probability that OPT and y have an item in common; what is meant is probably that y is not"
         " all of OPT, which is what leaping ahead of the top-k says in the proof. By peeling (5.4)"

@@ -74,6 +74,8 @@ def test_headlines_are_short_and_lead_to_their_sections(tmp_path: Path) -> None:
     top, _, rest = text.partition("## Someone (2020)")
     assert "| Someone (2020): [Table 2](#a_table) | 0.3 | 0.4 | **refuted** |" in top and "Table 1" not in top
     assert '<a id="a_table"></a>' in rest
+    many = dataclasses.replace(kept(tmp_path)[0], paper="One, Two & Three (2021), A paper (again)")
+    assert "| One et al. (2021): [Table 2](#a_table) |" in page([many], "made")
     with pytest.raises(ValueError, match="ours of a headline in at most 120 letters"):
         dataclasses.replace(headline, ours="0" * 121)
 
