@@ -61,6 +61,15 @@ def encode_fields(settings: Any) -> dict[str, Any]:
     return _encoded({name: kinds[name] for name in names}, {name: getattr(settings, name) for name in names})
 
 
+def decode(kind: Any, content: Any) -> Any:
+    """Return the object of the type ``kind`` of which `encode` made ``content``.
+
+    Raises:
+        ValueError: in one line, if something that is named cannot be imported, or is not of its type.
+    """
+    return _decoded({"value": kind}, {"value": content})["value"]
+
+
 def decode_fields(kind: type[Settings], content: Mapping[str, Any]) -> Settings:
     """Return the dataclass ``kind`` of what `encode_fields` returned, among which there may be other settings.
 
@@ -69,12 +78,7 @@ def decode_fields(kind: type[Settings], content: Mapping[str, Any]) -> Settings:
     """
     kinds = get_type_hints(kind)
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    parser = _parser({name: kinds[name] for name in names})
-    try:
-        decoded = parser.instantiate(parser.parse_object({name: content[name] for name in names}))
-    except ArgumentError as error:
-        raise ValueError(f"Expected settings that can be used here, got {_in_one_line(error)}") from None
-    return kind(**{name: decoded[name] for name in names})
+    return kind(**_decoded({name: kinds[name] for name in names}, {name: content[name] for name in names}))
 
 
 def canonical(content: Any) -> Any:
@@ -163,6 +167,15 @@ def _encoded(kinds: dict[str, Any], values: dict[str, Any], *, absolute_paths: b
         _make_absolute(parsed)
     dumped: dict[str, Any] = yaml.safe_load(parser.dump(parsed, skip_unset=False))
     return {name: dumped[name] for name in values}
+
+
+def _decoded(kinds: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
+    parser = _parser(kinds)
+    try:
+        decoded = parser.instantiate(parser.parse_object(content))
+    except ArgumentError as error:
+        raise ValueError(f"Expected settings that can be used here, got {_in_one_line(error)}") from None
+    return {name: decoded[name] for name in content}
 
 
 def _parser(kinds: dict[str, Any]) -> ArgumentParser:

@@ -11,13 +11,19 @@ from pathlib import Path
 
 import yaml
 
+from pate.accounting.charges import expect_delta_beyond_tests
+from pate.commands.label import settings_for
 from pate.commands.mistakes import CommandParser
 from pate.commands.parsing import Preset
 from pate.commands.recipes import find_recipe
 from pate.commands.summary import describe_run
+from pate.data.records import Role
+from pate.data.source import DataSource
 from pate.data_file import load_ledger
 from pate.runs import Json, Run
+from pate.settings import decode
 from pate.validation import expect
+from pate.votes import Panel
 
 _PARTS = ("data", "teachers", "label", "student")
 
@@ -41,10 +47,11 @@ class _Step:
     words: tuple[str, ...] = ()
 
 
+_LABEL = _Step("label", "label", "main", ("label",))
 _STEPS = (
     _Step("teachers fit", "teachers", "fit", ("data", "teachers")),
     _Step("teachers vote", "teachers", "vote"),
-    _Step("label", "label", "main", ("label",)),
+    _LABEL,
     _Step("student fit", "student", "fit", ("student",)),
     _Step("student test", "student", "test", words=("--verbose=false",)),
 )
@@ -65,16 +72,33 @@ def main(args: Sequence[str]) -> None:
         contents = [_settings(step, recipe, given, root) for step in _STEPS if step.parts]
         print("---\n".join(text for content in contents for text in _files(content)), end="")
         return
-    for step in _STEPS:
-        if any(given[part] for part in step.parts):
-            # a slip in an override of the last stage is told before the first one works for hours
-            _settings(step, recipe, given, root)
+    # what is wrong with the last stage is told before the first one works for hours, and before labels are paid for
+    fit, *_ = [_settings(step, recipe, given, root) for step in _STEPS if step.parts]
+    _expect_served(fit, given["label"], _preset(_LABEL, recipe, root))
     steps = (*_STEPS, _REFERENCES) if parsed.references else _STEPS
     for number, step in enumerate(steps, 1):
         print(f"[{number}/{len(steps)}] {step.name}", flush=True)
         _command(step)(_words(step, given), _preset(step, recipe, root, overwrite=parsed.overwrite))
     print()
     print(describe_run(Run(root, ledger=load_ledger(root))), end="")
+
+
+def _expect_served(fit: Json, words: Sequence[str], preset: Preset) -> None:
+    """Raise ``ValueError`` if public facts say that a stage after the teachers will be refused.
+
+    They are the numbers of public samples and of test records, and the panel that answers queries.
+
+    Args:
+        fit: the settings of `pate teachers fit`.
+        words: the overrides of `pate label`.
+        preset: what they are given beside.
+    """
+    data: DataSource = decode(DataSource, fit["data"])
+    size, panel = len(data.load(Role.PUBLIC).ids), Panel(fit["num_teachers"], data.num_labels)
+    expect(len(data.load(Role.TEST).ids) > 0, "test records, by which the student is judged", test_records=0)
+    settings = settings_for(words, preset, panel, size)
+    charge = settings.aggregator.events(panel), settings.num_queries or size
+    expect_delta_beyond_tests([charge], settings.aggregator.neighboring_relation, settings.delta)
 
 
 def _command(step: _Step) -> Callable[[Sequence[str], Preset], None]:

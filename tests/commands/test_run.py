@@ -199,11 +199,11 @@ def test_bad_input_costs_one_line_and_nothing_else(
     assert message in error
     assert "Traceback" not in error
     ledger = tmp_path / "data.ledger.sqlite"
-    assert ledger.is_file() == any(word.startswith("--label.") for word in words)
+    assert ledger.is_file() == any(word.startswith("--label.max_epsilon") for word in words)
     if ledger.is_file():
         assert read_ledger(ledger).entries == ()
     assert not (tmp_path / "run" / "public" / "labels.npz").exists()
-    if not any(word.startswith("--label.") for word in words):
+    if not any(word.startswith("--label.max_epsilon") for word in words):
         assert not (tmp_path / "run").exists()
 
 
@@ -284,3 +284,36 @@ def test_a_copied_folder_of_pictures_is_told_calmly(
     assert "got other private records (pictures are known by names, sizes and times: `cp -a` keeps" in error
     assert "--overwrite" in error and len(error.splitlines()) == 1
     assert not re.search(r"[0-9a-f]{16}", error.replace(str(tmp_path), ""))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"student.yaml": "model: {network: models.Gone}"}, "models"),
+        ({"student.yaml": "trainer: {max_epoch: 3}"}, "max_epoch"),
+        ({"label.yaml": "num_queries: 101\ndelta: 0.001\ntarget_epsilon: 2"}, "num_queries <= 100"),
+        ({"label.yaml": "aggregator: NoisyVotes\ndelta: 0.001"}, "the noise of NoisyVotes"),
+        ({"label.yaml": "delta: 0.001"}, "--aggregator, or --target_epsilon"),
+        ({"label.yaml": "aggregator: {class_path: Peeling, init_args: {k: 9}}\ndelta: 0.1\ntarget_epsilon: 2"}, "k"),
+        ({"data.npz": "no test records"}, "test record"),
+    ],
+)
+def test_what_a_later_stage_would_refuse_is_told_before_the_first(
+    change: dict[str, str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All files are read, and all public facts, before teachers are trained and labels paid for."""
+    arrays = make_arrays()
+    if "data.npz" in change:
+        arrays["split"] = np.minimum(arrays["split"], 1)
+    np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]
+    folder = recipe(tmp_path / "recipe", tmp_path / "data.npz")
+    for name, text in change.items():
+        if name != "data.npz":
+            (folder / name).write_text(text)
+    try:
+        code: object = cli.main(["run", str(folder), "--run", str(tmp_path / "run")])
+    except SystemExit as stopped:
+        code = stopped.code
+    captured = capsys.readouterr()
+    assert code == 2 and message in captured.err and "[1/" not in captured.out
+    assert not (tmp_path / "run").exists() and not (tmp_path / "data.ledger.sqlite").exists()
