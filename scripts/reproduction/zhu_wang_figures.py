@@ -32,7 +32,7 @@ _UPPER = 10**7  # no count exceeds it: a public number
 _STATES, _DAYS, _COVID_EPSILON = 15, 10, 0.1
 _BINS, _BINS_EPSILON, _BIN = 15_000, 0.15, 700
 _DELTA = 1e-6
-_ON_DAYS, _ON_BINS = (PEELING, DOMAIN, TOP_STABLE, FIXED), (PEELING, TOP_STABLE, ADAPTIVE, FIXED)  # in the figures
+_FIXED_K, _ON_BINS = (PEELING, DOMAIN, TOP_STABLE, FIXED), (PEELING, TOP_STABLE, ADAPTIVE, FIXED)  # in the figures
 _EPSILONS, _SIZES = (0.4, 0.8, 1.0), (3, 10, 50)
 _TABLE_1: Mapping[str, Mapping[str, tuple[float, ...]]] = {
     "BrightKite": {
@@ -80,7 +80,7 @@ def covid(effort: Effort) -> Finding:
         releases=_DAYS,
         substitute=True,
     )
-    made = contest.contenders(_ON_DAYS)
+    made = contest.contenders(_FIXED_K)
     rows: list[Row] = []
     with stage_bar(4 * len(made), "Covid-19", unit="bar") as bar:
         for interval in range(4):
@@ -100,7 +100,7 @@ def covid(effort: Effort) -> Finding:
                 bar.update()
     figure, (axis,) = panels(1, 1, ("days since 2020-03-12", "recall of the 15 states"), height=3.4)
     figure.set_size_inches(7.0, 4.2)
-    colours = {name: COLOURS[name] for name in _ON_DAYS}
+    colours = {name: COLOURS[name] for name in _FIXED_K}
     for place, (name, colour) in enumerate(colours.items()):
         own = [row for row in rows if row["mechanism"] == name]
         at = np.arange(4) + 0.19 * (place - 1.5)
@@ -247,7 +247,7 @@ def table(effort: Effort) -> Finding:
             for k in (k for k in _SIZES if k < counts.size):
                 for budget, epsilon in enumerate(_EPSILONS):
                     contest = Contest(k=k, num_items=counts.size, upper=_UPPER, epsilon=epsilon, delta=1 / users[name])
-                    for place, contender in enumerate(contest.contenders()):
+                    for place, contender in enumerate(contest.contenders(_FIXED_K)):
                         members = contender.choose(batch, effort.generator(vector, k, budget, place))
                         row: dict[str, str | int | float] = {
                             "vector": name,

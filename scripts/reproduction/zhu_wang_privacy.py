@@ -185,7 +185,8 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
             ours=f"the noise is not given; PATE-tau costs 7.7 with {noises[tau, PUBLISHED_TAU, ADD]} votes of it on a"
             f" count under ADD_REMOVE_TEACHER, {noises[tau, PUBLISHED_TAU, REPLACE]} under REPLACE_RECORD",
             verdict=Verdict.UNTESTABLE,
-            why=f"tau = sqrt(10) in L2, by the exact trade-off of Gaussian noise. At StableTopK's 3.6 PATE-tau takes"
+            why=f"tau, which is not given either, as sqrt(10) in L2; by the exact trade-off of Gaussian noise."
+            f" At StableTopK's 3.6 PATE-tau takes"
             f" {noises[tau, PUBLISHED, ADD]} and {noises[tau, PUBLISHED, REPLACE]} votes, PATE"
             f" {noises[binary, PUBLISHED, REPLACE]} under both relations: its sensitivity is sqrt(40)",
         ),
