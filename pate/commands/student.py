@@ -11,7 +11,7 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pate.commands.help import BriefHelp, example
 from pate.commands.mistakes import CommandParser
 from pate.commands.parsing import ALONE, Preset, run_folder, shows, with_saved
-from pate.runs import STUDENT, Run
+from pate.runs import STUDENT, Run, require_student
 from pate.runs.locks import lock_run
 from pate.stages.student import StudentCLI
 
@@ -43,7 +43,7 @@ def main(command: str, args: Sequence[str], preset: Preset = ALONE) -> None:
         if command != "validate":  # which writes nothing
             lock_run(root)
         if command != "fit":
-            Run(root).require(STUDENT)
+            require_student(Run(root))
     # the settings of the training apply to all other subcommands
     known = preset if command == "fit" else with_saved(args, preset, STUDENT.config)
     said = {"description": _DESCRIPTIONS[command], "epilog": example(f"student {command}")}

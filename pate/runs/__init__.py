@@ -28,4 +28,5 @@ from pate.runs.run import Stage as Stage
 from pate.runs.run import StageChangedError as StageChangedError
 from pate.runs.run import first_stage as first_stage
 from pate.runs.run import labels_file as labels_file
+from pate.runs.run import require_student as require_student
 from pate.runs.run import voting_stage as voting_stage

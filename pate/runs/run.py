@@ -322,6 +322,15 @@ class Run:
         return f"Expected what `pate {stage.name}` left in {self.root}, got {', '.join(wrong[:3])}{more}. {again}"
 
 
+def require_student(run: Run) -> None:
+    """Raise ``ValueError`` unless a run's student is finished, and learned from the labels that are there now."""
+    run.require(STUDENT)
+    state = run.state(STUDENT)
+    learned = state is not None and labels_file(run).is_file() and state["inputs"]["labels"] == digest(labels_file(run))
+    again = "`pate student fit --overwrite` trains one of these"
+    expect(learned, f"a student of the labels in {labels_file(run)}. {again}", student="of earlier labels")
+
+
 def _trash(path: Path) -> str:
     return f".{path.name}.trash-"
 

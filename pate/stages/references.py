@@ -8,7 +8,19 @@ import torch
 
 from pate.data.records import Role
 from pate.data_file import load_data, public_digest
-from pate.runs import LABEL, METRICS, REFERENCES, STUDENT, TEACHERS_FIT, Inputs, Run, digest, labels_file, write_json
+from pate.runs import (
+    LABEL,
+    METRICS,
+    REFERENCES,
+    STUDENT,
+    TEACHERS_FIT,
+    Inputs,
+    Run,
+    digest,
+    labels_file,
+    require_student,
+    write_json,
+)
 from pate.stages.student import student_of_truth
 from pate.stages.teachers_vote import count_votes
 from pate.student.metrics import evaluate
@@ -28,8 +40,9 @@ def make_references(run: Run, plan: TeacherPlan) -> None:
     Raises:
         ValueError: if a stage before this one is not finished.
     """
-    for stage in (TEACHERS_FIT, LABEL, STUDENT):
+    for stage in (TEACHERS_FIT, LABEL):
         run.require(stage)
+    require_student(run)
     data = load_data(run)
     inputs = {"labels": digest(labels_file(run)), "student": digest(run.root / STUDENT.config)}
     inputs |= {"teachers": digest(json.dumps(run.state(TEACHERS_FIT), sort_keys=True))}

@@ -6,6 +6,8 @@ import logging
 import shutil
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from pickle import UnpicklingError
@@ -20,7 +22,20 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
 from pate.data.records import Role
 from pate.data_file import public_digest
-from pate.runs import LABEL, METRICS, MODEL, STUDENT, Inputs, Json, Run, digest, labels_file, write_arrays, write_json
+from pate.runs import (
+    LABEL,
+    METRICS,
+    MODEL,
+    STUDENT,
+    Inputs,
+    Json,
+    Run,
+    digest,
+    labels_file,
+    require_student,
+    write_arrays,
+    write_json,
+)
 from pate.settings import canonical
 from pate.student.bar import StageBar
 from pate.student.carry import Trained, carry
@@ -151,8 +166,12 @@ class StudentCLI(LightningCLI):
         return super().instantiate_trainer(**kwargs)
 
     def fit(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
-        """Train the student, from its last checkpoint if there is one."""
-        if not self.run.begin(STUDENT, self._inputs()):
+        """Train the student, from its last checkpoint if there is one. One that is overwritten stays until it works."""
+        with _kept_until_trained(self.run, inputs := self._inputs()):
+            self._train(model, inputs, ckpt_path, **kwargs)
+
+    def _train(self, model: Student, inputs: Inputs, ckpt_path: str | None, **kwargs: Any) -> None:
+        if not self.run.begin(STUDENT, inputs):
             self.run.require(STUDENT)
             print(f"pate student fit: finished in {self.run.root}")
             self._carry(model)
@@ -245,7 +264,7 @@ class StudentCLI(LightningCLI):
         """
         if checkpoint in (None, _BEST):
             if finished:
-                self.run.require(STUDENT)
+                require_student(self.run)
             return self.trained()
         path = self._checkpoint(_LAST) if checkpoint == _LAST else Path(str(checkpoint))
         found = path is not None and path.is_file()
@@ -256,6 +275,32 @@ class StudentCLI(LightningCLI):
 
     def _parse_ckpt_path(self) -> None:
         """Take the settings of the run, which Lightning would look for in the checkpoint."""
+
+
+@contextmanager
+def _kept_until_trained(run: Run, inputs: Inputs) -> Iterator[None]:
+    """Keep a copy of a finished student that is about to be overwritten, and put it back if the new one fails.
+
+    Where a process is killed the copy stays, and the same command goes on with the new student.
+    """
+    kept, places = run.private / "student_before", (STUDENT.outputs[0], STUDENT.config, STUDENT.state)
+    if not kept.exists() and run.is_finished(STUDENT) and not run.lost(STUDENT) and run.needs(STUDENT, inputs):
+        draft = kept.with_name(f".{kept.name}")
+        shutil.rmtree(draft, ignore_errors=True)
+        shutil.copytree(run.root / places[0], draft / places[0].name)
+        for place in places[1:]:
+            shutil.copy(run.root / place, draft)
+        draft.rename(kept)
+    try:
+        yield
+    except Exception:
+        if kept.exists():
+            run.clear(STUDENT)
+            for place in places:  # the state last: it speaks of the others
+                (kept / place.name).replace(run.root / place)
+            shutil.rmtree(kept)
+        raise
+    shutil.rmtree(kept, ignore_errors=True)
 
 
 def _one_of(kind: type[Callback], callbacks: Any) -> bool:

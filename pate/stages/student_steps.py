@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from pate.networks import expect_factory
-from pate.runs import METRICS, STUDENT, Json, Run
+from pate.runs import METRICS, STUDENT, Json, Run, require_student
 from pate.settings import encode, plain
 
 
@@ -74,7 +74,7 @@ def test_student(run: Run) -> Json:
     Raises:
         ValueError: if there is no student.
     """
-    run.require(STUDENT)
+    require_student(run)
     known = yaml.safe_load((run.root / STUDENT.config).read_text())
     _command("test", run, known | {"verbose": False})
     figures: Json = json.loads((run.root / STUDENT.outputs[0] / METRICS).read_text())

@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 import torch
 
+import pate
+from models import Linear
 from pate import cli
 from pate.student.bar import StageBar
+from tests.commands.test_run import everything
 from tests.conftest import copy_run
 
 Captured = pytest.CaptureFixture[str]
@@ -181,3 +184,35 @@ def test_without_a_student_the_way_to_one_is_named(command: str, tmp_path: Path,
     error = capsys.readouterr().err
     assert "Expected `pate student fit` to be finished" in error and len(error.splitlines()) == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_a_student_of_earlier_labels_is_not_taken_for_one_of_these(copied: Path, capsys: Captured) -> None:
+    """After ``label --overwrite`` no command prints the figures of the old student."""
+    words = ["label", f"--config={copied}/public/label.yaml", "--noise_seed=9", "--overwrite", f"--run={copied}"]
+    assert cli.main(words) == 0
+    capsys.readouterr()
+    for command in (["student", "test"], ["student", "predict"], ["references"]):
+        assert cli.main([*command, f"--run={copied}"]) == 2
+        line = capsys.readouterr().err
+        assert "got student='of earlier labels'" in line and len(line.splitlines()) == 1
+    with pytest.raises(ValueError, match="of earlier labels"):
+        pate.Pipeline(copied).test_student()
+
+
+class FailsLater(Linear):
+    """Works when it is tried, and fails when it is trained."""
+
+    def forward(self, features: Any) -> Any:
+        if self.training and features.requires_grad is False and len(features) > 1:
+            raise ValueError("Expected memory for a batch, got none")
+        return super().forward(features)  # type: ignore[no-untyped-call]
+
+
+def test_the_old_student_stays_until_the_new_one_works(copied: Path, capsys: Captured) -> None:
+    before = everything(copied)
+    words = [f"--config={copied}/public/student_fit.yaml", f"--run={copied}", "--overwrite", "--model.fit=descent"]
+    network = "--model.network=tests.student.test_by_command.FailsLater"
+    assert cli.main(["student", "fit", *words, network]) == 2
+    assert "memory for a batch" in capsys.readouterr().err
+    assert everything(copied) == before
+    assert cli.main(["student", "test", f"--run={copied}"]) == 0
