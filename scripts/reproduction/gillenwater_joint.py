@@ -85,13 +85,13 @@ def _bound_claim(vectors: dict[str, IntArray]) -> Claim:
     beyond = {place: probability_beyond(vectors[place[0]], place[1], math.ceil(loss)) for place, loss in bounds.items()}
     worst = max(beyond, key=lambda place: beyond[place])
     return Claim(
-        where="Theorem 3.3",
+        where="Theorem 3.3, by Lemma A.1",
         published="a loss of at most 2 (log(d! / (d - k)!) + log(1 / beta)) / epsilon with probability 1 - beta",
         ours=f"more is lost with probability {beyond[worst]:.1g} at most, for beta = {_BETA:g}",
         verdict=Verdict.REPRODUCED if beyond[worst] <= _BETA else Verdict.REFUTED,
         why=f"largest at {worst[0]}, k = {worst[1]}; bounds "
         + ", ".join(f"{loss:,.0f} ({name}, k = {k})" for (name, k), loss in bounds.items())
-        + ". By Lemma A.1 with d! / (d - k)! sequences",
+        + "; Lemma A.1 with d! / (d - k)! sequences",
         headline=True,
     )
 

@@ -103,11 +103,11 @@ def bounds() -> tuple[Claim, dict[str, float]]:
     claim = Claim(
         where="Theorem 5.6, Lemmas A.20 and A.21",
         published="x_[T] < x_[k] + 2 Delta E / (gamma epsilon) with probability at least 1 - alpha",
-        ours=f"true of every set as printed; x_[T] > x_[k] - .. has {meant:.5f} by canonical, alpha {alpha:g}",
+        ours=f"true of every set as printed; as meant, x_[T] > x_[k] - .., with {meant:.5f} (canonical)",
         verdict=Verdict.DIFFERENT if meant >= 1 - alpha else Verdict.REFUTED,
         why="no last score of a set is above that of rank k. The loss is minus the last score, so that a bound on the"
-        f" loss from above is one on the score from below. Scores 35, 30 .. 0, k = {k}, gamma 1, epsilon 2 Delta: E ="
-        f" {room:.2f}",
+        f" loss from above is one on the score from below. Scores 35, 30 .. 0, k = {k}, gamma 1, alpha {alpha:g},"
+        f" epsilon 2 Delta: E = {room:.2f}",
     )
     return claim, values
 
