@@ -15,6 +15,12 @@ _ROWS = {
     "true_label_student": "true-label student",
 }
 
+_LEDGERS = {
+    "private data": "of the private data",
+    "named": "named for this run; another of these data adds up",
+    "run": "of this run alone",
+}
+
 
 def describe_run(run: Run) -> str:
     """Return the metrics on the test set as a table, the privacy statement, and the places of the files."""
@@ -45,8 +51,8 @@ def describe_run(run: Run) -> str:
         "student": STUDENT.outputs[0],
     }
     places = [f"{name + ':':<19}{run.root / place}" for name, place in files.items()]
-    of = "this run alone" if run.ledger is None else "the private data"
-    places.append(f"{'ledger:':<19}{_from_here(run.ledger_path)} (of {of})")
+    counts = json.loads((run.root / LABEL.outputs[1]).read_text())["ledger"]["counts"]
+    places.append(f"{'ledger:':<19}{_from_here(run.ledger_path)} ({_LEDGERS[counts]})")
     return "\n".join([*lines, "", statement.rstrip(), "", *places, f"{'PRIVATE files:':<19}{run.private}"]) + "\n"
 
 

@@ -12,8 +12,10 @@ from pate.accounting.ledger import Ledger
 from pate.data.records import Role
 from pate.data.source import DataSource, located
 from pate.data_file import load_ledger
-from pate.runs import LABEL, Json, Run, first_stage, labels_file
+from pate.runs import LABEL, Json, Run, first_stage, labels_file, write_json
 from pate.validation import expect
+
+_BESIDE = "beside"  # key in the state of a run's first stage: the place where a ledger would lie beside what is private
 
 
 @dataclass(frozen=True)
@@ -137,3 +139,23 @@ def expect_ledger(run: Run) -> None:
     known = (spent or shared) if run.ledger is None else made
     moved = f"if it was moved, name its place by `ledger:` in {run.data_config}"
     expect(not known, f"the ledger of {run.root} where it was; {moved}", missing=str(path))
+
+
+def note_place(run: Run, beside: Path | None) -> None:
+    """Record, in the finished first stage of a run, where the ledger would lie ``beside`` what is private."""
+    first = first_stage(run)
+    place = None if beside is None else str(beside.absolute())
+    write_json(run.root / first.state, (run.state(first) or {}) | {_BESIDE: place})
+
+
+def releases_counted(run: Run) -> str:
+    """Say which releases the ledger of a run counts, as statements have it.
+
+    A ledger that the user named is that of the private data only if it lies where theirs does: others may count what
+    runs released that did not name it.
+    """
+    if run.ledger is None:
+        return "run"
+    beside = (run.state(first_stage(run)) or {}).get(_BESIDE)
+    same = beside is not None and Path(beside).resolve() == run.ledger.resolve()
+    return "private data" if same else "named"

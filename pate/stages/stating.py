@@ -9,7 +9,7 @@ from typing import Any
 from pate.accounting.statement import Statement, sha256
 from pate.runs import LABEL, Json, Run, first_stage, labels_file
 from pate.runs.released import ReleasedLabels
-from pate.stages.ledger_file import open_ledger
+from pate.stages.ledger_file import open_ledger, releases_counted
 from pate.version import __version__
 
 
@@ -21,24 +21,23 @@ def published_facts(run: Run, released: ReleasedLabels, settled: Mapping[str, An
         released: its labels, as they are on disk.
         settled: what the ledger has as published, if it was settled before; None if not.
     """
+    settled = settled or {}
     versions = {"pate": __version__} | {name: version(name) for name in ("numpy", "scipy", "torch")}
     return {
         "kind": "labels",
-        **_protected(run),
+        "unit": _unit(run),
+        "ledger": settled.get("ledger") or releases_counted(run),
         **{name: value for name, value in released.facts.items() if name not in ("release", "num_queries")},
         "sha256": sha256(labels_file(run)),
-        "versions": (settled or {}).get("versions", versions),
+        "versions": settled.get("versions", versions),
     }
 
 
-def _protected(run: Run) -> Json:
-    """Return whom a statement on the run protects, and which releases its ledger counts, by the statement's keys."""
+def _unit(run: Run) -> str:
+    """Return the word for what a statement on the run protects."""
     begun = run.state(first_stage(run))
     assert begun is not None, "teachers or their votes come before labels"
-    return {
-        "unit": str(begun["config"].get("unit", "record")),
-        "ledger": "run" if run.ledger is None else "private data",
-    }
+    return str(begun["config"].get("unit", "record"))
 
 
 def is_stated(run: Run, released: ReleasedLabels) -> bool:
@@ -48,7 +47,7 @@ def is_stated(run: Run, released: ReleasedLabels) -> bool:
     if not (path.is_file() and text.is_file() and release <= len(book.entries)):
         return False
     published = book.entries[release - 1].published
-    if published is None or not published.items() >= _protected(run).items():
+    if published is None or published.get("unit") != _unit(run):
         return False
     statement = Statement.of(book, release)
     try:

@@ -16,7 +16,7 @@ from pate.data_file import describe_data
 from pate.progress import stage_bar
 from pate.runs import KEY_BYTES, TEACHERS_FIT, Inputs, Json, Run, digest, made_key, make_once, read_key, write_text
 from pate.settings import encode_fields
-from pate.stages.ledger_file import ledger_setting, open_ledger
+from pate.stages.ledger_file import ledger_setting, note_place, open_ledger
 from pate.teachers.devices import available_bytes, root_device
 from pate.teachers.executors import run_jobs
 from pate.teachers.jobs import Execution, share_of
@@ -123,6 +123,7 @@ def fit_teachers(
     log_curves(losses, plan.num_steps, folder / "PRIVATE_losses", logger)
     files = [folder / CHUNK_SIZE, *(chunk_file(folder, teachers) for teachers in chunks)]
     run.finish(TEACHERS_FIT, {file: digest(file) for file in files})
+    note_place(run, data.ledger_path)
 
 
 def training_inputs(data: DataSource) -> dict[str, str]:

@@ -15,7 +15,7 @@ from pate.data.source import DataSource
 from pate.data_file import describe_data, load_ledger
 from pate.runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Inputs, Json, Run, digest, made_key, read_key, write_json
 from pate.stages.label import LabelSettings
-from pate.stages.ledger_file import Kept, choose_ledger_of, expect_ledger, ledger_setting, open_ledger
+from pate.stages.ledger_file import Kept, choose_ledger_of, expect_ledger, ledger_setting, note_place, open_ledger
 from pate.stages.side_information import expect_features
 from pate.validation import expect
 from pate.vote_store import VoteStore, expect_no_counts
@@ -168,6 +168,7 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
         made_by={"votes": inputs.digests["votes"]},
     )
     run.finish(VOTES_IMPORT, left | brought)
+    note_place(run, votes.ledger_path)
 
 
 def expect_of_data(votes: NamedVotes, data: DataSource) -> None:

@@ -199,3 +199,16 @@ def test_a_copied_silo_is_refused(place: Path, counts: bool) -> None:
     # silos that stay away answer alike
     away = replace(first, ballots=np.zeros((len(first.ids), 5, 4), np.uint8), counts=None)
     assert pate.label([away, rest, away], settings(), run="runs/away").num_teachers == 25
+
+
+def test_a_ledger_that_is_not_beside_the_votes_is_called_named(place: Path) -> None:
+    """The data have a ledger already, which counts what this one does not."""
+    first = pate.label("votes.npz", settings(), run="runs/first")
+    other = pate.label("votes.npz", settings(), run="runs/other", ledger="other.sqlite")
+    assert first.statement["ledger"]["counts"] == "private data" and "adds up" not in first.describe()
+    assert other.statement["ledger"]["counts"] == "named" and "The ledger of the private data" not in other.describe()
+    assert (
+        "What another ledger of the same private data holds, such as one beside them, is not in it" in other.describe()
+    )
+    again = pate.label("votes.npz", settings(), run="runs/third", ledger="votes.ledger.sqlite")
+    assert again.statement["ledger"]["counts"] == "private data"
