@@ -8,7 +8,6 @@ from pate.aggregators.clipped_votes import ClippedVotes as ClippedVotes
 from pate.aggregators.listed import LimitedDomainTopK as LimitedDomainTopK
 from pate.aggregators.listed import PermuteAndFlip as PermuteAndFlip
 from pate.aggregators.listed import TopStableTopK as TopStableTopK
-from pate.aggregators.noisy_votes import GNThreshold as GNThreshold
 from pate.aggregators.noisy_votes import NoisyVotes as NoisyVotes
 from pate.aggregators.peeled_votes import PeeledVotes as PeeledVotes
 from pate.aggregators.plugins import load_plugins as load_plugins
@@ -20,7 +19,6 @@ from pate.aggregators.screens import ConfidentScreen as ConfidentScreen
 from pate.aggregators.screens import InteractiveScreen as InteractiveScreen
 from pate.aggregators.stable_majority import StableMajority as StableMajority
 from pate.aggregators.stable_topk import FixedStableTopK as FixedStableTopK
-from pate.aggregators.stable_topk import GaussianStableTopK as GaussianStableTopK
 from pate.aggregators.stable_topk import StableTopK as StableTopK
 from pate.aggregators.tau_voting import TauVoting as TauVoting
 from pate.aggregators.top_k import Canonical as Canonical

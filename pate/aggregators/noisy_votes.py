@@ -41,117 +41,80 @@ class NoisyVotes(Aggregator):
     """Add Gaussian noise to the count of every label: Binary voting, and the noisy counts themselves.
 
     Choose it if teachers disagree or the budget is small, and a student learns from many samples: the soft counts are
-    unbiased however large the noise. Every query is answered; the cost grows with the number of labels.
+    unbiased however large the noise. Every query is answered; the cost grows with the number of labels. With a
+    ``min_lead`` and hard labels it withholds labels that are in doubt, one by one: choose that if the student cannot
+    use soft counts and a wrong label hurts more than a missing one.
 
     Privacy: a Gaussian mechanism on the counts, of L2 sensitivity ``sqrt(C)`` under REPLACE_RECORD and
-    ADD_REMOVE_TEACHER alike: one teacher moves every count by one vote at most. Hard labels and soft counts cost the
-    same: labels follow from the counts and the number of teachers, which is public (Dziedzic et al. (2023), Binary
-    voting).
+    ADD_REMOVE_TEACHER alike: one teacher moves every count by one vote at most. Hard labels, withheld ones and soft
+    counts cost the same: all follow from the noisy counts and the number of teachers, which is public (Dziedzic et al.
+    (2023), Binary voting; with a ``min_lead`` the Gaussian mechanism of GNMax of Papernot et al. (2018) with a public
+    threshold in place of the maximum).
 
     Args:
         sigma_votes: standard deviation of the noise on each count, in votes.
         neighboring_relation: the relation under which the cost is stated first.
         soft: whether the noisy counts are released with the labels.
+        min_lead: number of votes by which a noisy count must exceed half of the teachers for the label to be given, or
+            fall short of it for the label to be denied, at least 0: a public constant. Other labels are withheld.
 
     Raises:
-        ValueError: on a deviation that is not positive.
+        ValueError: on a deviation that is not positive or ``min_lead < 0``.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_votes",)
 
     sigma_votes: float
     soft: bool = True
-
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """Whether only labels are released."""
-        return ("" if self.soft else "hard",)
-
-    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
-        """Describe the cost of one query."""
-        return _counts_event(self.sigma_votes, panel, self.relation_of(relation))
-
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries, each label by the noisy majority."""
-        margins = _noisy_margins(votes, self.sigma_votes, generator)
-        labels, mask = (margins > 0).astype(np.uint8), np.ones(margins.shape, dtype=np.bool_)
-        if not self.soft:
-            return Release(labels, mask)
-        return Release(labels, mask, noisy_counts=margins + votes.num_teachers / 2, noise_std=self.sigma_votes)
-
-    def gap_needed(self, panel: Panel, *, probability: float) -> Gap:
-        """Return how far a count must lie from half of the teachers for its label to survive the noise."""
-        votes = max(self.sigma_votes * float(ndtri(probability)), 0.0)
-        tie = panel.num_teachers / 2
-        return Gap(votes, tie, f"A count {votes:.1f} votes away from {tie:g} keeps its label")
-
-    @classmethod
-    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return soft and hard labels."""
-        return tuple(cls.of_unit_noise(outlook, soft=soft) for soft in (True, False))
-
-    @classmethod
-    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
-        """Return soft and hard labels."""
-        return {"soft": (True, False)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class GNThreshold(Aggregator):
-    """Give a label whose noisy count is large, deny one whose count is small, and withhold all others.
-
-    Choose it if the student cannot use soft counts and a wrong label hurts more than a missing one: labels are
-    released one by one, not all or none.
-
-    Privacy: that of `NoisyVotes`, of which what it releases is a function: the Gaussian mechanism of GNMax (Papernot et
-    al. (2018)) with a public threshold in place of the maximum.
-
-    Args:
-        sigma_threshold: standard deviation of the noise on each count, in votes.
-        min_lead: number of votes by which a noisy count must exceed half of the teachers for the label to be given, or
-            fall short of it for the label to be denied: a public constant, at least 0.
-        neighboring_relation: the relation under which the cost is stated first.
-
-    Raises:
-        ValueError: on a deviation that is not positive or ``min_lead < 0``.
-    """
-
-    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_threshold",)
-
-    sigma_threshold: float
-    min_lead: float
+    min_lead: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.min_lead != 0:
             expect_positive(min_lead=self.min_lead)
 
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Whether only labels are released, and by how much they must lead."""
+        return ("" if self.soft else "hard", f"min_lead={self.min_lead:g}" if self.min_lead else "")
+
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
-        """Describe the cost of one query."""
-        return _counts_event(self.sigma_threshold, panel, self.relation_of(relation))
+        """Describe the cost of one query: noise on all counts, each of which one teacher moves by one vote at most."""
+        noise_multiplier = self.sigma_votes / math.sqrt(panel.num_labels)
+        return GaussianEvent(neighboring_relation=self.relation_of(relation), noise_multiplier=noise_multiplier)
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries."""
-        margins = _noisy_margins(votes, self.sigma_threshold, generator)
+        """Label a batch of queries, each label by the noisy majority."""
+        half = votes.num_teachers / 2
+        margins = add_gaussian(votes.counts - half, sigma=self.sigma_votes, generator=generator)
         given = margins > self.min_lead
-        return Release(given.astype(np.uint8), given | (margins <= -self.min_lead))
+        mask = given | (margins <= -self.min_lead) if self.min_lead else np.ones(given.shape, dtype=np.bool_)
+        if not self.soft:
+            return Release(given.astype(np.uint8), mask)
+        noisy_counts = margins + half
+        if self.min_lead:
+            noisy_counts[~mask] = 0.0
+        return Release(given.astype(np.uint8), mask, noisy_counts=noisy_counts, noise_std=self.sigma_votes)
+
+    def gap_needed(self, panel: Panel, *, probability: float) -> Gap:
+        """Return how far a count must lie from half of the teachers for its label to survive the noise."""
+        votes = max(self.min_lead + self.sigma_votes * float(ndtri(probability)), 0.0)
+        tie = panel.num_teachers / 2
+        return Gap(votes, tie, f"A count {votes:.1f} votes away from {tie:g} keeps its label")
 
     def most_answered(self, panel: Panel) -> float:
         """Return the probability that teachers who agree on a label have it given or denied."""
         margins = np.array([panel.num_teachers / 2, -panel.num_teachers / 2])
-        return float(ndtr((margins - self.min_lead) / self.sigma_threshold).sum())
+        return float(ndtr((margins - self.min_lead) / self.sigma_votes).sum())
 
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return a threshold of a tenth of the teachers."""
-        return (cls.of_unit_noise(outlook, min_lead=outlook.panel.num_teachers / 10),)
+        """Return soft and hard labels, and hard ones that lead by a tenth of the teachers."""
+        lead = outlook.panel.num_teachers / 10
+        choices: list[dict[str, Any]] = [{}, {"soft": False}, {"soft": False, "min_lead": lead}]
+        return tuple(cls.of_unit_noise(outlook, **choice) for choice in choices)
 
-
-def _noisy_margins(votes: Votes, sigma: float, generator: np.random.Generator) -> FloatArray:
-    """Return by how much each count exceeds half of the teachers, with noise; ``[Q, C]``."""
-    return add_gaussian(votes.counts - votes.num_teachers / 2, sigma=sigma, generator=generator)
-
-
-def _counts_event(sigma: float, panel: Panel, relation: NeighboringRelation) -> Event:
-    """Describe Gaussian noise on all counts, each of which one teacher moves by one vote at most."""
-    return GaussianEvent(neighboring_relation=relation, noise_multiplier=sigma / math.sqrt(panel.num_labels))
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        """Return soft and hard labels."""
+        return {"soft": (True, False)}

@@ -7,13 +7,13 @@ from importlib.metadata import entry_points
 from pate.aggregators.base import Aggregator, Outlook
 from pate.aggregators.clipped_votes import ClippedVotes
 from pate.aggregators.listed import LimitedDomainTopK, PermuteAndFlip, TopStableTopK
-from pate.aggregators.noisy_votes import GNThreshold, NoisyVotes
+from pate.aggregators.noisy_votes import NoisyVotes
 from pate.aggregators.peeled_votes import PeeledVotes
 from pate.aggregators.powerset import Powerset
 from pate.aggregators.rounds import Rounds
 from pate.aggregators.screens import ConfidentScreen, InteractiveScreen
 from pate.aggregators.stable_majority import StableMajority
-from pate.aggregators.stable_topk import FixedStableTopK, GaussianStableTopK, StableTopK
+from pate.aggregators.stable_topk import FixedStableTopK, StableTopK
 from pate.aggregators.tau_voting import TauVoting
 from pate.aggregators.top_k import Canonical, Joint, Peeling
 from pate.validation import expect
@@ -24,10 +24,8 @@ OWN: tuple[type[Aggregator], ...] = (
     Rounds,
     ClippedVotes,
     NoisyVotes,
-    GNThreshold,
     TauVoting,
     StableTopK,
-    GaussianStableTopK,
     StableMajority,
     FixedStableTopK,
     Peeling,

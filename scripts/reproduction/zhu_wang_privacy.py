@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from pate.accounting.calibration import Target, epsilon_of
 from pate.accounting.conversion import Conversion
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators import Aggregator, GaussianStableTopK, NoisyVotes, StableTopK, TauVoting
+from pate.aggregators import Aggregator, NoisyVotes, StableTopK, TauVoting
 from pate.progress import stage_bar
 from pate.votes import Panel
 from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
@@ -58,8 +58,12 @@ def _by_lemma_4(slope: float, over: float, delta: float) -> float:
 def released(allow_empty: bool = False) -> dict[str, Aggregator]:
     """Return StableTopK with the noise of the paper, and with Gumbel noise of the same deviation on the gaps."""
     return {
-        "StableTopK, Gaussian gaps": GaussianStableTopK(
-            sigma_gap=SIGMA_GAP, sigma_gap_test=SIGMA_TEST, delta_gap_test=DELTA_TEST, allow_empty=allow_empty
+        "StableTopK, Gaussian gaps": StableTopK(
+            scale_gap=SIGMA_GAP,
+            sigma_test=SIGMA_TEST,
+            delta_test=DELTA_TEST,
+            allow_empty=allow_empty,
+            noise_law="gaussian",
         ),
         "StableTopK, Gumbel gaps": StableTopK(
             scale_gap=SCALE_GAP, sigma_test=SIGMA_TEST, delta_test=DELTA_TEST, allow_empty=allow_empty
@@ -271,7 +275,7 @@ METHOD = f"""
 The experiment of Table 2 on CelebA: 800 teachers, 40 labels, 600 queries, Algorithm 2 with Gaussian noise of
 {SIGMA_GAP:.0f} votes on the gaps (s1) and {SIGMA_TEST:.0f} in the test (s2), `delta_t` = {DELTA_TEST:g}, delta
 {DELTA:g}. Epsilons of printed curves are by the paper's Lemma 4 with delta 1e-6 - 600 x 1e-9. "Our bound" is that of
-`GaussianStableTopK`, the smaller of Corollary 9 and `m a / (2 s1^2)`, m = {NUM_GAPS} gaps; "Gumbel" is `StableTopK`
+`StableTopK` with Gaussian gaps, the smaller of Corollary 9 and `m a / (2 s1^2)`, m = {NUM_GAPS} gaps; "Gumbel" the same
 with `scale_gap={SCALE_GAP:.0f}`, a standard deviation of {SCALE_GAP * math.pi / math.sqrt(6):.1f}.
 
 Algorithm 2 returns nothing when its test fails, and so hides the k that it chose. What neighbors need is computed for

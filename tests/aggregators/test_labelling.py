@@ -45,7 +45,7 @@ def test_soft_values_are_kept_with_their_noise(run: Path) -> None:
 
 
 def test_a_query_with_one_label_of_several_counts_as_answered(run: Path) -> None:
-    threshold = {"class_path": "GNThreshold", "init_args": {"sigma_threshold": 0.5, "min_lead": 4.5}}
+    threshold = {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 0.5, "soft": False, "min_lead": 4.5}}
     assert relabel(run, threshold) == 0
     mask = ReleasedLabels.load(Run(run)).mask
     statement = json.loads((run / "public" / "privacy.json").read_text())

@@ -9,7 +9,7 @@ from pate.accounting.accountant import RDPAccountant
 from pate.accounting.events import GaussianEvent
 from pate.accounting.gaussian import gaussian_epsilon
 from pate.accounting.relation import NeighboringRelation as Relation
-from pate.aggregators import Aggregator, GNThreshold, NoisyVotes
+from pate.aggregators import Aggregator, NoisyVotes
 from pate.testing.aggregators import AggregatorContract, Law, SoftReleaseContract
 from pate.votes import Panel, Votes
 from tests.aggregators.oracles import counts, gaussian_labels_law
@@ -48,11 +48,11 @@ class TestSoftNoisyVotes(SoftReleaseContract):
         return np.asarray(votes.counts[0])
 
 
-class TestGNThreshold(AggregatorContract):
+class TestNoisyVotesWithALead(AggregatorContract):
     loose_because = _SIGNS
 
     def make(self, relation: Relation) -> Aggregator:
-        return GNThreshold(sigma_threshold=1.5, min_lead=1.0, neighboring_relation=relation)
+        return NoisyVotes(sigma_votes=1.5, soft=False, min_lead=1.0, neighboring_relation=relation)
 
     def law(self, votes: Votes, relation: Relation) -> Law:
         return gaussian_labels_law([h - votes.num_teachers / 2 for h in counts(votes)], 1.5, lead=1.0)
@@ -60,10 +60,21 @@ class TestGNThreshold(AggregatorContract):
     def malformed(self) -> list[dict[str, Any]]:
         return [{"min_lead": -0.5}, {"min_lead": float("nan")}]
 
-    def test_no_lead_answers_everything(self) -> None:
+    def test_soft_counts_are_those_of_what_is_released(self) -> None:
         votes = Votes.from_counts(np.random.default_rng(0).integers(0, 9, (500, 5)), 8)
-        release = GNThreshold(sigma_threshold=2.0, min_lead=0).aggregate(votes, generator=np.random.default_rng(1))
-        assert release.mask.all()
+        every, some, hard = (
+            NoisyVotes(sigma_votes=2.0, min_lead=lead, soft=soft).aggregate(votes, generator=np.random.default_rng(1))
+            for lead, soft in ((0.0, True), (1.0, True), (1.0, False))
+        )
+        assert every.mask.all() and every.noisy_counts is not None and 0 < some.mask.mean() < 1
+        np.testing.assert_array_equal(some.noisy_counts, np.where(some.mask, every.noisy_counts, 0))
+        np.testing.assert_array_equal(some.labels, hard.labels)
+        np.testing.assert_array_equal(some.mask, hard.mask)
+
+    def test_a_count_that_leads_by_more_keeps_its_label(self) -> None:
+        plain, led = (NoisyVotes(sigma_votes=10.0, min_lead=lead) for lead in (0.0, 3.0))
+        gaps = [each.gap_needed(Panel(100, 5), probability=0.9).votes for each in (plain, led)]
+        assert gaps[1] == pytest.approx(gaps[0] + 3.0)
 
 
 @pytest.mark.parametrize("relation", Relation)
@@ -72,7 +83,7 @@ def test_cost_grows_with_the_number_of_labels(relation: Relation) -> None:
     for soft in (True, False):
         event = NoisyVotes(sigma_votes=10.0, neighboring_relation=relation, soft=soft).event(panel)
         assert event == GaussianEvent(neighboring_relation=relation, noise_multiplier=2.5)
-    assert GNThreshold(sigma_threshold=10.0, min_lead=2.0, neighboring_relation=relation).event(panel) == event
+    assert NoisyVotes(sigma_votes=10.0, min_lead=2.0, neighboring_relation=relation).event(panel) == event
 
 
 def test_a_teacher_that_stays_away_costs_what_its_ballot_moves() -> None:
@@ -112,8 +123,8 @@ def test_a_tie_gives_no_label() -> None:
     release = NoisyVotes(sigma_votes=1.0).aggregate(votes, generator=silent)
     assert release.labels.tolist() == [[0, 0, 0, 1, 1]] and release.noisy_counts is not None
     np.testing.assert_array_equal(release.noisy_counts, votes.counts)
-    release = GNThreshold(sigma_threshold=1.0, min_lead=1.0).aggregate(votes, generator=silent)
+    release = NoisyVotes(sigma_votes=1.0, soft=False, min_lead=1.0).aggregate(votes, generator=silent)
     # a count at the lead above one half is not given, one at the lead below is denied
     assert release.labels.tolist() == [[0, 0, 0, 0, 1]]
     assert release.mask.tolist() == [[True, True, False, False, True]]
-    assert GNThreshold(sigma_threshold=1.0, min_lead=0.0).aggregate(votes, generator=silent).mask.all()
+    assert NoisyVotes(sigma_votes=1.0, soft=False).aggregate(votes, generator=silent).mask.all()

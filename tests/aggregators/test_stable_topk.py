@@ -11,7 +11,7 @@ from scipy.special import ndtr, ndtri
 from pate.accounting.calibration import Target, epsilon_of
 from pate.accounting.events import BoundedRangeEvent
 from pate.accounting.relation import NeighboringRelation as Relation
-from pate.aggregators import Aggregator, FixedStableTopK, GaussianStableTopK, StableTopK
+from pate.aggregators import Aggregator, FixedStableTopK, StableTopK
 from pate.mechanisms.gaps import GapNoise
 from pate.mechanisms.stability import TestedBy
 from pate.testing.aggregators import AggregatorContract, Grid, Law
@@ -128,13 +128,17 @@ class TestStableTopKByLaplace(TestStableTopK):
         )
 
 
-class TestGaussianStableTopK(AggregatorContract):
+class TestStableTopKByGaussian(AggregatorContract):
     loose_because = "what is proven of Gaussian noisy max is far from its law"
     scale, sigma, delta = 2.5, 1.5, 0.02
 
     def make(self, relation: Relation) -> Aggregator:
-        return GaussianStableTopK(
-            sigma_gap=self.scale, sigma_gap_test=self.sigma, delta_gap_test=self.delta, neighboring_relation=relation
+        return StableTopK(
+            scale_gap=self.scale,
+            sigma_test=self.sigma,
+            delta_test=self.delta,
+            neighboring_relation=relation,
+            noise_law="gaussian",
         )
 
     def law(self, votes: Votes, relation: Relation) -> Law:
@@ -147,13 +151,15 @@ class TestGaussianStableTopK(AggregatorContract):
         )
 
     def malformed(self) -> list[dict[str, Any]]:
-        return [{"delta_gap_test": bad} for bad in (0, 1, float("nan"))]
+        return [{"delta_test": bad} for bad in (0, 1, float("nan"))]
 
     @pytest.mark.parametrize("allow_empty", [True, False])
     @pytest.mark.parametrize("num_labels", [2, 3, 5])
     def test_every_gap_that_may_be_chosen_is_a_candidate(self, num_labels: int, allow_empty: bool) -> None:
         """As many as sets of different sizes come out where the noise is far larger than any gap."""
-        stable = GaussianStableTopK(sigma_gap=1e6, sigma_gap_test=0.01, delta_gap_test=0.1, allow_empty=allow_empty)
+        stable = StableTopK(
+            scale_gap=1e6, sigma_test=0.01, delta_test=0.1, allow_empty=allow_empty, noise_law="gaussian"
+        )
         counts = np.tile(10 * np.arange(1, num_labels + 1), (2000, 1))
         votes = Votes.from_counts(counts, 10 * (num_labels + 1))
         release = stable.aggregate(votes, generator=np.random.default_rng(0))
@@ -310,7 +316,7 @@ def test_where_next_to_nothing_passes_the_fallback_pays_for_all(relation: Relati
     "stable",
     [
         StableTopK(scale_gap=1.0, sigma_test=1.0, delta_test=1e-6, allow_empty=False),
-        GaussianStableTopK(sigma_gap=1.0, sigma_gap_test=1.0, delta_gap_test=1e-6, allow_empty=False),
+        StableTopK(scale_gap=1.0, sigma_test=1.0, delta_test=1e-6, allow_empty=False, noise_law="gaussian"),
         FixedStableTopK(
             k=1,
             pull=0,

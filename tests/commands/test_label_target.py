@@ -52,10 +52,10 @@ GIVEN = [
 # what differs from these in the calibration alone, which the contract of each aggregator checks
 ALIKE = [
     ("NoisyVotes", ("soft=false",)),
-    ("GNThreshold", ("min_lead=1",)),
+    ("NoisyVotes", ("soft=false", "min_lead=1")),
     ("TauVoting", ("tau=1.5", "threshold_tau=4")),
     ("StableTopK", ()),
-    ("GaussianStableTopK", ()),
+    ("StableTopK", ("noise_law=gaussian",)),
     ("StableMajority", ()),
     ("ConfidentScreen", ()),
     ("FixedStableTopK", ("k=2",)),

@@ -64,7 +64,7 @@ def test_every_form_is_compared_once_and_has_a_name_of_its_own() -> None:
         "Rounds (ClippedVotes, ClippedVotes (around a student))": "Rounds",
     }.items():
         assert names[name] == family
-    assert not any("noise_law=gaussian" in name for name in names)  # that is GaussianStableTopK
+    assert not any("noise_law=gaussian" in name for name in names)  # which is proposed
     assert {each.neighboring_relation for _, _, each in found} == {OUTLOOK.relation}
 
 
@@ -97,7 +97,7 @@ def test_forms_of_a_list_follow_what_is_listed() -> None:
 
 
 def test_what_the_panel_or_the_outlook_does_not_allow_is_no_form() -> None:
-    (stable,) = StableTopK.proposals(OUTLOOK)
+    stable, _ = StableTopK.proposals(OUTLOOK)
     single = replace(OUTLOOK, panel=Panel(60, 1), labels_per_sample=1)
     assert "allow_empty=False" in stable.forms(OUTLOOK).keys() - stable.forms(single).keys()
     assert not [name for name in stable.forms(single) if name.startswith("kbar")]

@@ -10,8 +10,6 @@ from pate.aggregators import (
     Aggregator,
     ConfidentScreen,
     FixedStableTopK,
-    GaussianStableTopK,
-    GNThreshold,
     InteractiveScreen,
     LimitedDomainTopK,
     NoisyVotes,
@@ -53,7 +51,7 @@ def test_a_screen_is_rehearsed_with_what_it_asks() -> None:
 
 HOPELESS: list[Aggregator] = [
     StableTopK(scale_gap=1.0, sigma_test=3.0, delta_test=1e-6),
-    GaussianStableTopK(sigma_gap=1.0, sigma_gap_test=3.0, delta_gap_test=1e-6),
+    StableTopK(scale_gap=1.0, sigma_test=3.0, delta_test=1e-6, noise_law="gaussian"),
     FixedStableTopK(
         k=2, pull=0.5, scale_gap_fixed=1.0, sigma_test_fixed=3.0, delta_test_fixed=1e-6, scale_peel_fixed=1.0
     ),
@@ -62,7 +60,7 @@ HOPELESS: list[Aggregator] = [
     TopStableTopK(
         k=1, kbar=2, scale_threshold_stable=1.0, scale_gap_stable=1.0, scale_peel_stable=1.0, delta_stable=1e-6
     ),
-    GNThreshold(sigma_threshold=1.0, min_lead=7.0),
+    NoisyVotes(sigma_votes=1.0, soft=False, min_lead=7.0),
     ConfidentScreen(answers=NoisyVotes(sigma_votes=1.0), sigma_confident=1.0, threshold_confident=7.0),
     Rounds(rounds=(NoisyVotes(sigma_votes=1.0), StableMajority(sigma_majority=1.5, delta_majority=1e-6))),
     InteractiveScreen(
@@ -83,7 +81,7 @@ def test_what_no_votes_would_have_answered_is_refused(aggregator: Aggregator) ->
     assert first in str(caught.value) and "\n" not in str(caught.value)
     # of a tenth of the noise, and lower thresholds, nothing is refused
     lower: dict[str, Any] = {"threshold_confident": 3.0} if isinstance(aggregator, ConfidentScreen) else {}
-    lower |= {"min_lead": 3.0} if isinstance(aggregator, GNThreshold) else {}
+    lower |= {"min_lead": 3.0} if isinstance(aggregator, NoisyVotes) else {}
     enough = replace(aggregator.scaled(0.1), **lower)
     rehearse(enough, panel, predictions=np.full((7, 3), 0.5), features=np.ones((7, 2)))
 
@@ -102,7 +100,7 @@ def test_no_votes_are_answered_more_often_than_is_said(aggregator: Aggregator, n
         release = aggregator.aggregate(
             Votes.from_counts(np.tile(counts, (draws, 1)), 10), generator=np.random.default_rng(0)
         )
-        shares = release.mask.mean(axis=0) if isinstance(aggregator, GNThreshold) else [release.mask.any(axis=1).mean()]
+        shares = release.mask.mean(axis=0) if isinstance(aggregator, NoisyVotes) else [release.mask.any(axis=1).mean()]
         most = max(most, *shares)
     assert most <= bound + 4 * (bound * (1 - bound) / draws) ** 0.5 + 1e-3
 
