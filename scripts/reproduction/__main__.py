@@ -82,6 +82,9 @@ def main(arguments: Sequence[str] | None = None, makers: Mapping[str, Callable[[
     unknown = [name for name in options.names if name not in makers]
     if unknown:
         parser.error(f"Expected names among {', '.join(makers)}, got {', '.join(unknown)}")
+    absent = [str(path) for path in options.counts if not path.is_file()]
+    if absent:
+        parser.error(f"Expected files of counts, got counts={absent}")
     try:
         effort = Effort.of_surroundings(full=options.full, seed=options.seed, counts=tuple(options.counts))
     except ValueError as error:

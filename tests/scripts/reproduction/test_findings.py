@@ -85,6 +85,7 @@ def test_headlines_are_short_and_lead_to_their_sections(tmp_path: Path) -> None:
     [
         (["--seed=-1"], "Expected an integer seed >= 0"),
         (["no_such"], "Expected names among a_table, got no_such"),
+        (["--counts=none.npy"], "Expected files of counts, got counts=['none.npy']"),
         (["--page_only"], "Expected findings of python -m scripts.reproduction"),
     ],
 )
