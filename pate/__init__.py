@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pate.aggregators import Aggregator, NoisyVotes, Release, Rounds, StableTopK, TauVoting
     from pate.mechanisms import private_generator
     from pate.pipeline import Pipeline
+    from pate.release.label_settings import LabelSettings
     from pate.runs.released import ReleasedLabels
-    from pate.stages.label import LabelSettings
     from pate.stages.student_steps import StudentPlan
     from pate.stages.votes_label import label
     from pate.student.carried import CarriedStudent, load_student

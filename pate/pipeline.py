@@ -15,11 +15,11 @@ from pate.aggregators.base import Aggregator
 from pate.aggregators.rounds import Rounds
 from pate.data.source import DataSource
 from pate.data_file import load_data
+from pate.release import labels as labelling
+from pate.release.label_settings import LabelSettings
 from pate.runs import LABEL, METRICS, MODEL, REFERENCES, STUDENT, TEACHERS_FIT, Json, Run
 from pate.runs.locks import locked
 from pate.runs.released import ReleasedLabels
-from pate.stages import label as labelling
-from pate.stages.label import LabelSettings
 from pate.stages.opening import open_run
 from pate.stages.suggestion import suggested
 from pate.stages.votes_label import StatedLabels

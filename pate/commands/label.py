@@ -11,8 +11,9 @@ from pate.commands.mistakes import CommandParser
 from pate.commands.parsing import ALONE, Preset, make_parser, open_run, shows
 from pate.commands.unscaled import completed
 from pate.commands.votes import add_votes, bring_votes, parse_with_votes
+from pate.release.label_settings import LabelSettings
+from pate.release.labels import label
 from pate.runs import LABEL
-from pate.stages.label import LabelSettings, label
 from pate.validation import expect
 from pate.votes import Panel
 

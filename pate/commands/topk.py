@@ -8,7 +8,8 @@ from pathlib import Path
 from pate.accounting.budget import FilterName
 from pate.commands.parsing import call
 from pate.histogram import HistogramFiles
-from pate.stages.top_k import TopKSettings, release_top_k
+from pate.release.top_k import release_top_k
+from pate.release.top_k_settings import TopKSettings
 
 
 def topk(

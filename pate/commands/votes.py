@@ -9,8 +9,8 @@ from jsonargparse import ArgumentParser, Namespace
 
 from pate.commands.parsing import Preset, parse, with_saved_data
 from pate.data.source import DataSource, located
+from pate.release.label_settings import LabelSettings
 from pate.runs.locks import lock_run
-from pate.stages.label import LabelSettings
 from pate.stages.votes_import import VotesFrom, expect_served, import_votes, open_votes_run
 from pate.validation import expect
 from pate.votes_file import read_silos

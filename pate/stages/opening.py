@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pate.data.source import DataSource
 from pate.data_file import expect_described, load_ledger
+from pate.release.ledger_file import choose_ledger, expect_ledger
 from pate.runs import VOTES_IMPORT, Run, first_stage
-from pate.stages.ledger_file import choose_ledger, expect_ledger
 from pate.validation import expect
 
 

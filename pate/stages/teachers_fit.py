@@ -14,9 +14,9 @@ from pate.data.records import Role
 from pate.data.source import DataSource
 from pate.data_file import describe_data
 from pate.progress import stage_bar
+from pate.release.ledger_file import ledger_setting, note_place, open_ledger
 from pate.runs import KEY_BYTES, TEACHERS_FIT, Inputs, Json, Run, digest, made_key, make_once, read_key, write_text
 from pate.settings import encode_fields
-from pate.stages.ledger_file import ledger_setting, note_place, open_ledger
 from pate.teachers.devices import available_bytes, root_device
 from pate.teachers.executors import run_jobs
 from pate.teachers.jobs import Execution, share_of

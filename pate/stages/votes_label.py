@@ -8,11 +8,11 @@ from pathlib import Path
 
 from pate.accounting.statement import Statement
 from pate.data_file import read_data
+from pate.release import labels as stage
+from pate.release.label_settings import LabelSettings
 from pate.runs import LABEL
 from pate.runs.locks import lock_run, release_locks
 from pate.runs.released import ReleasedLabels
-from pate.stages import label as stage
-from pate.stages.label import LabelSettings
 from pate.stages.votes_import import VotesFrom, expect_served, import_votes, open_votes_run
 from pate.votes_file import NamedVotes, read_silos
 

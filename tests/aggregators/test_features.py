@@ -16,9 +16,9 @@ from pate.accounting import NeighboringRelation
 from pate.accounting.ledger import read_ledger
 from pate.aggregators import ConfidentScreen, NoisyVotes, Release
 from pate.aggregators.base import features_of
+from pate.release.rehearsal import rehearse
 from pate.runs import Run
 from pate.runs.released import ReleasedLabels
-from pate.stages.rehearsal import rehearse
 from pate.testing import AggregatorContract
 from pate.testing.aggregators import Law
 from pate.votes import Panel, Votes

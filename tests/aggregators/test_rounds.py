@@ -33,17 +33,18 @@ from pate.aggregators import (
 from pate.aggregators.base import predictions_of
 from pate.aggregators.rounds import joined, student_of
 from pate.linear import fit_linear
+from pate.release.label_settings import LabelSettings
+from pate.release.labels import _code_of
+from pate.release.labels import label as label_stage
+from pate.release.target import meeting
 from pate.runs import Run
 from pate.runs.released import ReleasedLabels
-from pate.stages.label import LabelSettings, _code_of
-from pate.stages.label import label as label_stage
-from pate.stages.target import meeting
 from pate.testing import AggregatorContract, BatchContract
 from pate.testing.aggregators import Grid, Law
 from pate.votes import Panel, Votes
 from tests.aggregators.oracles import counts, gaussian_labels_law
 from tests.aggregators.test_clipped_votes import joint_clipped_law
-from tests.stages.test_label_crash import resolve
+from tests.release.test_labels_crash import resolve
 
 PANEL = Panel(40, 3)
 
@@ -339,7 +340,7 @@ class Killed(KeyboardInterrupt):
 def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
     step: str, copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pate.stages.label.draw_seed", lambda: (11, 7))
+    monkeypatch.setattr("pate.release.labels.draw_seed", lambda: (11, 7))
     rounds = Rounds(
         rounds=(ClippedVotes(multiplier_clipped=9.0), ClippedVotes(multiplier_clipped=5.0, around_predictions=True))
     )
@@ -369,7 +370,7 @@ def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
                 release()
         assert len(read_ledger(copied / "ledger.sqlite").entries) == 2 and drawn
         # another seed would be another answer
-        monkeypatch.setattr("pate.stages.label.draw_seed", lambda: (12, 7))
+        monkeypatch.setattr("pate.release.labels.draw_seed", lambda: (12, 7))
         before = len(drawn)
         release()
     entries = read_ledger(copied / "ledger.sqlite").entries

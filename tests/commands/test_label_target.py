@@ -13,9 +13,9 @@ from pate.accounting.calibration import Target, epsilon_of
 from pate.accounting.ledger import Ledger, read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, NoisyVotes, Outlook, StableMajority, StableTopK, registered
+from pate.release.target import meeting
 from pate.runs import Run
 from pate.runs.released import ReleasedLabels
-from pate.stages.target import meeting
 from pate.votes import Panel
 from tests.conftest import copy_run, recipe
 

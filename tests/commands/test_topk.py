@@ -17,8 +17,8 @@ from pate.accounting.ledger import read_ledger
 from pate.histogram import Histogram
 from pate.mechanisms import gap_for_top_k, seeded_generator
 from pate.mechanisms.base import TopKMechanism
-from pate.stages import top_k
-from pate.stages.top_k import TopKSettings
+from pate.release import top_k
+from pate.release.top_k_settings import TopKSettings
 from pate.testing.laws import chi_square_p_value
 from tests.mechanisms import oracles
 
@@ -367,14 +367,14 @@ def test_an_output_is_never_overwritten(checkins: Path, capsys: pytest.CaptureFi
 
 
 STEPS = [
-    "pate.stages.pending.PendingRelease.write",
+    "pate.release.pending.PendingRelease.write",
     "pate.accounting.ledger.Ledger.reserve",
-    "pate.stages.top_k._chosen",
+    "pate.release.top_k._chosen",
     "pate.accounting.ledger.Ledger.settle",
-    "pate.stages.top_k.write_json",
-    "pate.stages.top_k.write_text",
-    "pate.stages.top_k._table",
-    "pate.stages.top_k._destroy",
+    "pate.release.top_k.write_json",
+    "pate.release.top_k.write_text",
+    "pate.release.top_k._table",
+    "pate.release.top_k._destroy",
 ]
 
 
@@ -423,7 +423,7 @@ def test_killed_at_any_step_it_goes_on_and_pays_once(
 def test_another_question_has_noise_of_its_own(checkins: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a killed command left serves that command on those files alone."""
     with monkeypatch.context() as patch:
-        patch.setattr("pate.stages.top_k.write_json", _interrupt)
+        patch.setattr("pate.release.top_k.write_json", _interrupt)
         assert topk() == 130
     (left,) = Path("checkins.ledger.pending").iterdir()
     assert left.stat().st_mode & 0o077 == 0 and left.parent.stat().st_mode & 0o077 == 0

@@ -22,9 +22,9 @@ from pate.accounting.ledger import read_ledger
 from pate.aggregators import ClippedVotes
 from pate.data import Arrays, PublicPCA
 from pate.data_file import describe_data
+from pate.release.labels import label as label_stage
 from pate.runs import StageChangedError
 from pate.settings import encode_fields
-from pate.stages.label import label as label_stage
 from pate.stages.opening import open_run
 from pate.teachers.losses import FocalLoss
 from tests.commands.test_run import everything

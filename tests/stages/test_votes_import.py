@@ -384,7 +384,7 @@ def test_killed_after_the_reservation_the_same_release_goes_on(place: Path, monk
 
     with monkeypatch.context() as patch:
         patch.setattr("pate.aggregators.noisy_votes.NoisyVotes.aggregate", cut)
-        patch.setattr("pate.stages.label.rehearse", lambda *_, **__: None)
+        patch.setattr("pate.release.labels.rehearse", lambda *_, **__: None)
         assert label("--votes=votes.npz") == 130
     assert spent() == 1 and not Path("runs/mine/public/labels.npz").exists()
     for _ in range(2):

@@ -13,7 +13,8 @@ from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import Statement
 from pate.histogram import HistogramFiles
 from pate.mechanisms import CanonicalMechanism, GumbelPeeling
-from pate.stages.top_k import Choice, TopKSettings, release_top_k
+from pate.release.top_k import release_top_k
+from pate.release.top_k_settings import Choice, TopKSettings
 from tests.statements import edits
 
 ADD_REMOVE = NeighboringRelation.ADD_REMOVE_TEACHER

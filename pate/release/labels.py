@@ -8,126 +8,36 @@ import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
-from pate.accounting.budget import Budget, BudgetExceededError, FilterName
-from pate.accounting.calibration import Target
+from pate.accounting.budget import BudgetExceededError
 from pate.accounting.charges import expect_delta_beyond_tests
 from pate.accounting.ledger import Ledger
 from pate.accounting.statement import Statement
 from pate.aggregators.base import Aggregator, Release
 from pate.data_file import load_data, public_digest
 from pate.mechanisms.noise import draw_seed, private_generator, seeded_generator
+from pate.release.label_settings import LabelSettings
+from pate.release.ledger_file import open_ledger
+from pate.release.pending import destroy_others, destroy_settled, pending_release
+from pate.release.rehearsal import rehearse
+from pate.release.side_information import expect_features, expect_predictions, read_features, read_predictions
+from pate.release.stating import is_stated, published_facts
 from pate.runs import LABEL, Inputs, Run, digest, first_stage, labels_file, replacing, write_json, write_text
 from pate.runs.files import code_version
 from pate.runs.released import Queries, ReleasedLabels, sealing_key
 from pate.settings import encode, encode_fields
-from pate.stages.ledger_file import open_ledger
-from pate.stages.pending import destroy_others, destroy_settled, pending_release
-from pate.stages.rehearsal import rehearse
-from pate.stages.side_information import expect_features, expect_predictions, read_features, read_predictions
-from pate.stages.stating import is_stated, published_facts
-from pate.stages.target import meeting
 from pate.typing import IntArray
-from pate.validation import expect, expect_count, expect_open_unit
+from pate.validation import expect
 from pate.vote_store import VoteStore, finished_votes
-from pate.votes import Panel, Votes
+from pate.votes import Votes
 
 _RELEASE = "release"  # key in the stage's state and in the statement: the number of their release
 _STATEMENT_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class LabelSettings:
-    """The queries to the teachers, the mechanism that answers them, and the budget.
-
-    Args:
-        aggregator: the mechanism, by name or path. `pate label` with a target epsilon and no mechanism takes ``Rounds``
-            of ``ClippedVotes``, which need ballots and features.
-        delta: the delta of the statement, above what the mechanism's tests cost.
-        num_queries: number of public samples to label; None for all that were voted on.
-        max_epsilon: the budget of the ledger, at this delta and under the aggregator's relation. A release that would
-            take the total of all releases beyond it is refused before anything is spent. The first one given is final.
-        max_delta0: the part of delta that this budget sets aside for failures of tests, those of later releases too.
-            None for a tenth, or for what this release would need if it were repeated until the budget is spent.
-        budget_filter: what keeps this budget, ``renyi`` or ``gaussian``. None for the one that admits this release more
-            often.
-        query_seed: seed of the public order in which samples are taken.
-        noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private. None for noise from
-            the operating system's entropy.
-        target_epsilon: what this release may cost at most, at this delta and under the aggregator's relation: its noise
-            is scaled by the one factor that meets it. None for noise as it is given.
-        max_teachers_per_unit: how many teachers one unit (a record, a patient) may reach, as one in several silos does.
-            The target and the statement's figures are for such units; with more than 1 there is no ``max_epsilon``,
-            because ledgers count units that reach one teacher.
-        predictions: an ``.npz`` with ``ids`` and ``probabilities``: predictions for public samples by a student of an
-            earlier release, for an aggregator that needs them.
-
-    Raises:
-        ValueError: if a number is outside its range, or predictions are missing or of no use to the aggregator.
-    """
-
-    aggregator: Aggregator
-    delta: float
-    num_queries: int | None = None
-    max_epsilon: float | None = None
-    query_seed: int = 0
-    noise_seed: int | None = None
-    target_epsilon: float | None = None
-    predictions: Path | None = None
-    max_teachers_per_unit: int = 1
-    max_delta0: float | None = None
-    budget_filter: FilterName | None = None
-
-    def __post_init__(self) -> None:
-        if self.num_queries is not None:
-            expect_count(1, num_queries=self.num_queries)
-        expect_count(0, query_seed=self.query_seed)
-        if self.noise_seed is not None:
-            expect_count(0, noise_seed=self.noise_seed)
-        expect_open_unit(delta=self.delta)
-        expect_count(1, max_teachers_per_unit=self.max_teachers_per_unit)
-        alone = self.max_epsilon is None or self.max_teachers_per_unit == 1
-        expect(alone, "no max_epsilon with max_teachers_per_unit > 1", max_epsilon=self.max_epsilon)
-        _ = self.budget  # which checks what it is made of
-        name, needed = type(self.aggregator).__name__, self.aggregator.needs_predictions
-        use = f"--predictions, which {name} needs" if needed else f"no --predictions, of which {name} makes no use"
-        expect(needed == (self.predictions is not None), use, predictions=self.predictions and str(self.predictions))
-
-    def resolved(self, panel: Panel, size: int) -> LabelSettings:
-        """Return the settings for given votes: the number of queries, and noise that meets the target if there is one.
-
-        They are votes of ``panel`` on ``size`` samples. Repeating it changes nothing. Raises ``ValueError`` if there
-        are fewer samples than queries, no noise meets the target, or the budget is below it.
-        """
-        number = size if self.num_queries is None else self.num_queries
-        expect(number <= size, f"num_queries <= {size}", num_queries=number)
-        found = replace(self, num_queries=number)
-        if self.target_epsilon is None:
-            return found
-        target = Target(
-            epsilon=self.target_epsilon,
-            delta=self.delta,
-            num_queries=number,
-            neighboring_relation=self.aggregator.neighboring_relation,
-            max_teachers_per_unit=self.max_teachers_per_unit,
-        )
-        return replace(found, aggregator=meeting(self.aggregator, target, panel, self.budget))
-
-    @property
-    def budget(self) -> Budget | None:
-        """The budget asked for, or None."""
-        return Budget.declared(
-            self.max_epsilon,
-            delta=self.delta,
-            neighboring_relation=self.aggregator.neighboring_relation,
-            max_delta0=self.max_delta0,
-            budget_filter=self.budget_filter,
-        )
 
 
 def label(run: Run, settings: LabelSettings) -> None:

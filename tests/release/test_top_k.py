@@ -12,9 +12,10 @@ from pate.accounting.ledger import Ledger, read_ledger
 from pate.accounting.statement import Statement
 from pate.histogram import HistogramFiles
 from pate.mechanisms import GumbelPeeling
+from pate.release import top_k
+from pate.release.top_k import release_top_k
+from pate.release.top_k_settings import TopKSettings
 from pate.runs.locks import locked_output
-from pate.stages import top_k
-from pate.stages.top_k import TopKSettings, release_top_k
 
 
 @pytest.fixture(autouse=True)

@@ -15,29 +15,29 @@ import pytest
 
 from pate.accounting.ledger import read_ledger
 from pate.aggregators import ConfidentScreen, NoisyVotes
+from pate.release.label_settings import LabelSettings
+from pate.release.labels import label as label_stage
 from pate.runs import Run, digest
 from pate.runs.released import ReleasedLabels
-from pate.stages.label import LabelSettings
-from pate.stages.label import label as label_stage
 from tests.conftest import copy_run
 
 STEPS = [
-    "pate.stages.pending.PendingRelease.write",
+    "pate.release.pending.PendingRelease.write",
     "os.fchmod",
     "os.fsync",
     "pate.accounting.ledger.Ledger.reserve",
-    "pate.stages.label.destroy_others",
+    "pate.release.labels.destroy_others",
     "pate.aggregators.screens.ConfidentScreen.aggregate",
     "pate.runs.released.ReleasedLabels.save",
     "pathlib.Path.unlink",
     "pate.runs.Run.clear",
     "pate.runs.Run.begin",
     "pathlib.Path.replace",
-    "pate.stages.label.write_json",
+    "pate.release.labels.write_json",
     "pate.accounting.ledger.Ledger.settle",
-    "pate.stages.label.destroy_settled",
-    "pate.stages.label.Statement.of",
-    "pate.stages.label.write_text",
+    "pate.release.labels.destroy_settled",
+    "pate.release.labels.Statement.of",
+    "pate.release.labels.write_text",
     "pate.runs.Run.finish",
 ]
 SCREEN = ConfidentScreen(answers=NoisyVotes(sigma_votes=3), sigma_confident=1, threshold_confident=4)
@@ -101,7 +101,7 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         nonlocal numbers
         numbers = count(1)
 
-    monkeypatch.setattr("pate.stages.label.draw_seed", lambda: (next(numbers), 7))
+    monkeypatch.setattr("pate.release.labels.draw_seed", lambda: (next(numbers), 7))
     return restart
 
 

@@ -7,9 +7,9 @@ from importlib.metadata import version
 from typing import Any
 
 from pate.accounting.statement import Statement, sha256
+from pate.release.ledger_file import open_ledger, releases_counted
 from pate.runs import LABEL, Json, Run, first_stage, labels_file
 from pate.runs.released import ReleasedLabels
-from pate.stages.ledger_file import open_ledger, releases_counted
 from pate.version import __version__
 
 

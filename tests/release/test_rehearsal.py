@@ -19,7 +19,7 @@ from pate.aggregators import (
     TopStableTopK,
 )
 from pate.aggregators.base import Release
-from pate.stages.rehearsal import rehearse
+from pate.release.rehearsal import rehearse
 from pate.votes import Panel, Votes
 
 
