@@ -28,11 +28,11 @@ def gaussian_rdp(orders: ArrayLike, noise_multiplier: ArrayLike) -> FloatArray:
 
 
 def gaussian_noisy_max_rdp(orders: ArrayLike, noise_multiplier: ArrayLike, num_candidates: ArrayLike) -> FloatArray:
-    """Curve of the largest of m scores with Gaussian noise (Zhu & Wang (2022), Corollary 9).
+    """Curve of the largest of m scores with Gaussian noise: Zhu & Wang (2022), Corollary 9, or our bound if smaller.
 
     ``min(alpha / (2 s^2) + log(m) / (alpha - 1), m alpha / (8 s^2))`` for a standard deviation of ``s`` times the
-    window of the scores. The first bounds each outcome by a move of its own score through the window, and adds up over
-    the m outcomes. The second releases all noisy scores, each moved by half the window.
+    window of the scores. The first is theirs: it bounds each outcome by a move of its own score through the window, and
+    adds up over the m outcomes. The second, ours, releases all noisy scores, each moved by half the window.
     """
     alpha, m = np.asarray(orders, dtype=np.float64), np.asarray(num_candidates, dtype=np.float64)
     vector = gaussian_rdp(alpha, noise_multiplier)

@@ -155,7 +155,7 @@ class PureDPEvent(CurveEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianNoisyMaxEvent(CurveEvent):
-    """The largest of ``num_candidates`` scores with Gaussian noise (Zhu & Wang (2022), Corollary 9).
+    """The largest of ``num_candidates`` scores with Gaussian noise (Zhu & Wang (2022), Corollary 9, or our bound).
 
     ``noise_multiplier`` is the standard deviation over the width of the window in which the scores move together.
     """

@@ -33,8 +33,8 @@ class StableTopK(Aggregator):
     propose-test-release of ``delta_test`` (Zhu & Wang (2022), Algorithm 2, at the exact cost of its released bit).
     Other noise costs what `pate.mechanisms.GapChoice` and `pate.mechanisms.LaplaceStabilityTest` say. With Gaussian
     noise in the choice, as in the experiments of the paper, it costs far more than with Gumbel noise of the same
-    standard deviation: what is proven is the largest of C + 1 noisy gaps (Corollary 9 there; C - 1 gaps without the
-    empty and the full set). We know no theorem for the smaller cost in their Table 2.
+    standard deviation: what is proven is a `GaussianNoisyMaxEvent` of C + 1 gaps (C - 1 without the empty and the full
+    set). We know no theorem for the smaller cost in their Table 2.
 
     Args:
         scale_gap: scale of the noise on the gaps, in votes.

@@ -56,8 +56,8 @@ class GapChoice(ScoreMechanism[IntArray]):
 
     Privacy: sorted scores, whole or real, move within the window in which the scores do, so a gap moves by its width at
     most in either direction: within a window ``w`` of 2 votes (or sensitivities) under ADD_REMOVE_TEACHER and 4 under
-    REPLACE_RECORD. Gumbel noise: one bounded-range choice of ``w / scale``. Gaussian noise: the largest of
-    `num_candidates` noisy gaps (Zhu & Wang (2022), Corollary 9). Any other noise: pure DP of ``w / scale``.
+    REPLACE_RECORD. Gumbel noise: one bounded-range choice of ``w / scale``. Gaussian noise: the
+    `GaussianNoisyMaxEvent` of `num_candidates` noisy gaps. Any other noise: pure DP of ``w / scale``.
 
     Args:
         num_labels: the number of labels C.
