@@ -1,8 +1,5 @@
 """Sources of records: the records of three roles, their partition over teachers, and the rendered faces."""
 
-import warnings
-from typing import Any
-
 from pate.data.arrays import Arrays as Arrays
 from pate.data.arrays import CelebAAttributes as CelebAAttributes
 from pate.data.celeba import CelebA as CelebA
@@ -21,10 +18,3 @@ from pate.data.records import Features as Features
 from pate.data.records import Records as Records
 from pate.data.records import Role as Role
 from pate.data.source import DataSource as DataSource
-
-
-def __getattr__(name: str) -> Any:
-    if name == "DataModule":
-        warnings.warn("pate.data.DataModule is now pate.data.DataSource", DeprecationWarning, stacklevel=2)
-        return DataSource
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,5 @@
 """The contract of a source: fingerprints that stay, lazy features, old names."""
 
-import importlib
 import os
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import pate.data
 from pate.data import Arrays, CelebA, CelebAAttributes, DataSource, PublicPCA, Records, Role, records
 from pate.data.features import backbone, public_pca
 from pate.data.images import ImageFiles
@@ -118,21 +116,6 @@ def test_path_with_a_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert located(Path("$HERE_IS/data.npz")) == tmp_path / "data.npz"
     with pytest.raises(ValueError, match="environment variables"):
         Arrays(Path("$NOT_SET_ANYWHERE/data.npz"))
-
-
-def test_old_names_work_and_say_what_is_new() -> None:
-    module = importlib.import_module("pate.data.module")
-    with pytest.warns(
-        DeprecationWarning, match=r"pate\.data\.module\.DataModule is now pate\.data\.source\.DataSource"
-    ):
-        assert module.DataModule is DataSource
-    with pytest.warns(DeprecationWarning, match=r"module\.Records is now pate\.data\.records\.Records"):
-        assert module.Records is Records
-    with pytest.warns(DeprecationWarning, match=r"pate\.data\.DataModule is now"):
-        assert pate.data.DataModule is DataSource
-    for place in (module, pate.data):
-        with pytest.raises(AttributeError, match="nothing"):
-            _ = place.nothing
 
 
 class Rows:

@@ -60,6 +60,7 @@ LABELS: dict[str, Any] = {
     "noise_seed": 4,
     "target_epsilon": 30.0,
     "max_delta0": 1e-4,
+    "max_teachers_per_unit": 2,
     "budget_filter": "renyi",
 }
 SETTINGS = pate.LabelSettings(ANSWERS, num_queries=80, delta=0.001, noise_seed=3)
