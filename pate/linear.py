@@ -50,7 +50,7 @@ class LinearStudent:
 
     def logits(self, features: ArrayLike) -> FloatArray:
         """Return logits ``[N, C]`` for features ``[N, ...]``."""
-        free: FloatArray = _flat(features) @ self.weights[:-1] + self.weights[-1]
+        free: FloatArray = flat(features) @ self.weights[:-1] + self.weights[-1]
         return np.where(self.departs, free, on_one_side(free, self.constants > 0))
 
     def predict(self, features: ArrayLike) -> FloatArray:
@@ -130,7 +130,7 @@ def fit_linear(
     Raises:
         ValueError: on shapes that do not match, or ``noise_std <= 0``.
     """
-    x, y, seen = _flat(features), np.asarray(targets, dtype=np.float64), np.asarray(mask, dtype=np.bool_)
+    x, y, seen = flat(features), np.asarray(targets, dtype=np.float64), np.asarray(mask, dtype=np.bool_)
     expect(y.ndim == 2 and len(y) == len(x), f"targets of shape [{len(x)}, C]", shape=y.shape)
     expect(seen.shape == y.shape, f"a mask of shape {list(y.shape)}", shape=seen.shape)
     if noise_std is not None:
@@ -152,6 +152,31 @@ def fit_linear(
     return LinearStudent(weights, departs, constants)
 
 
+def recovered(features: ArrayLike, answers: ArrayLike, decisions: ArrayLike) -> LinearStudent:
+    """Return the student of which linear answers to public samples were released, and what it decided there.
+
+    Answers are a linear function of the features; its logistic model of two numbers is that of `link`. A label whose
+    decision is the same for all samples is decided by its constant answer; of others the model decides.
+
+    Args:
+        features: ``[N, ...]``, flattened.
+        answers: ``[N, C]``, shares without noise, possibly below 0 or above 1.
+        decisions: ``[N, C]`` in {0, 1}.
+    """
+    x, y, yes = flat(features), np.asarray(answers, dtype=np.float64), np.asarray(decisions) > 0
+    expect(y.ndim == 2 and 0 < len(y) == len(x), f"answers of shape [{len(x)}, C]", shape=y.shape)
+    expect(yes.shape == y.shape, f"decisions of shape {list(y.shape)}", shape=yes.shape)
+    space, means = _directions(_Keyed(x)), y.mean(axis=0)
+    level, steepness = link(means, y - means)
+    inner = space.right @ (space.left.T @ (y - means) * steepness / space.spread[:, None])
+    rare = 0.5 / len(x)
+    constants = logit(means.clip(rare, 1 - rare))
+    departs = np.asarray((yes != yes[0]).any(axis=0))
+    sides = np.where(yes[0], np.maximum(constants, LEAST), np.minimum(constants, -LEAST))
+    weights = np.concatenate((inner, [level - space.centre @ inner]))
+    return LinearStudent(weights, departs, np.where(departs, constants, sides))
+
+
 def constant_logits(targets: ArrayLike, mask: ArrayLike, *, noise_std: float | None = None) -> FloatArray:
     """Return the logits ``[C]`` of the constant answer that a release supports: its means, shrunk as in `fit_linear`.
 
@@ -167,7 +192,7 @@ def constant_logits(targets: ArrayLike, mask: ArrayLike, *, noise_std: float | N
     raw = (y * seen).sum(axis=0) / num
     noise = np.maximum((seen * (y - raw) ** 2).sum(axis=0) / np.maximum(1, num - 1), (noise_std or 0.0) ** 2)
     found = np.full(len(known), -np.inf)
-    found[known] = logit(_shrunk_means(raw, noise / num).clip(0.5 / num, 1 - 0.5 / num))
+    found[known] = logit(shrunk_means(raw, noise / num).clip(0.5 / num, 1 - 0.5 / num))
     return found
 
 
@@ -214,7 +239,7 @@ def _fit(x: FloatArray, y: FloatArray, noise_std: float | None) -> _Models:
     space, num = _directions(_Keyed(x)), len(y)
     raw = y.mean(axis=0)
     weights, shrinkage, noise = posterior(space, y - raw, noise_std or 0.0)
-    means = _shrunk_means(raw, noise / num)
+    means = shrunk_means(raw, noise / num)
     fitted = space.left @ weights
     if noise_std is None and 0 < _SAMPLES * len(space.spread) <= num:
         intercepts, slopes = _logistic(space, means + fitted)
@@ -294,7 +319,7 @@ def link(means: FloatArray, fitted: FloatArray) -> tuple[FloatArray, FloatArray]
     return level, np.where(varies, slope / np.where(varies, spread, 1), 0)
 
 
-def _shrunk_means(means: FloatArray, variances: FloatArray) -> FloatArray:
+def shrunk_means(means: FloatArray, variances: FloatArray) -> FloatArray:
     """Return means ``[C]`` shrunk towards their mean (Efron & Morris (1973)), of which at least four are needed."""
     if len(means) < 4:
         return means
@@ -349,6 +374,7 @@ def _directions(keyed: _Keyed) -> Directions:
     return Directions.of(keyed.features)
 
 
-def _flat(features: ArrayLike) -> FloatArray:
-    flat = np.asarray(features, dtype=np.float64)
-    return flat.reshape(len(flat), math.prod(flat.shape[1:]))
+def flat(features: ArrayLike) -> FloatArray:
+    """Return features ``[N, ...]`` as ``[N, F]`` float64."""
+    found = np.asarray(features, dtype=np.float64)
+    return found.reshape(len(found), math.prod(found.shape[1:]))

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate.typing import FloatArray, IntArray, StrArray, UInt8Array
 from pate.validation import expect, expect_count
+from pate.voters import Voters
 
 CountArray = NDArray[np.integer]
 
@@ -46,6 +47,7 @@ class Votes:
         ballots: ``[Q, T, C]`` in {0, 1}, the vote of each teacher, for mechanisms that need it; otherwise None.
         predictions: ``[Q, C]`` in [0, 1], public predictions of a student of earlier releases; None without one.
         features: ``[Q, F]`` float64, public features of the queries, flattened; None unless they are needed.
+        voters: those who vote by scores or moments, on all public samples, in place of labels on queries; or None.
     """
 
     counts: CountArray
@@ -53,6 +55,7 @@ class Votes:
     ballots: UInt8Array | None = None
     predictions: FloatArray | None = None
     features: FloatArray | None = None
+    voters: Voters | None = None
 
     def __post_init__(self) -> None:
         counts = np.asarray(self.counts)
@@ -77,6 +80,9 @@ class Votes:
             expect(flat, f"features of shape [{len(counts)}, F]", shape=features.shape)
             expect(np.isfinite(features).all(), "finite features", features="others")
             object.__setattr__(self, "features", features)
+        if self.voters is not None:
+            panel = Panel(self.voters.num_voters, self.voters.num_labels)
+            expect(panel == self.panel, f"voters of {self.panel}", voters=panel)
 
     def __getitem__(self, rows: NDArray[Any] | slice) -> Votes:
         """Return the votes on some of the queries, by index ``[n]``, mask ``[Q]`` or slice."""
@@ -86,12 +92,20 @@ class Votes:
             ballots=None if self.ballots is None else self.ballots[rows],
             predictions=None if self.predictions is None else self.predictions[rows],
             features=None if self.features is None else self.features[rows],
+            voters=self.voters,
         )
 
     @classmethod
     def from_counts(cls, counts: ArrayLike, num_teachers: int) -> Votes:
         """Return votes that hold counts ``[Q, C]`` alone."""
         return cls(counts=np.asarray(counts), num_teachers=num_teachers)
+
+    @classmethod
+    def from_voters(cls, voters: Voters, features: ArrayLike) -> Votes:
+        """Return votes of voters who are asked by their ballots alone, for queries of features ``[Q, F]``."""
+        queries = np.asarray(features, dtype=np.float64)
+        counts = np.zeros((len(queries), voters.num_labels), dtype=np.int64)
+        return cls(counts=counts, num_teachers=voters.num_voters, features=queries, voters=voters)
 
     @classmethod
     def from_ballots(cls, ballots: ArrayLike) -> Votes:

@@ -35,13 +35,14 @@ def test_private_mathematics_imports_no_framework() -> None:
 EVERYWHERE = {"progress", "settings", "typing", "validation", "version"}
 ALLOWED = {
     "accounting": set(),
-    "votes": set(),
+    "voters": {"linear"},
+    "votes": {"voters"},
     "histogram": set(),
     "networks": set(),
     "linear": set(),
     "models": set(),
     "mechanisms": {"accounting"},
-    "aggregators": {"accounting", "linear", "mechanisms", "votes"},
+    "aggregators": {"accounting", "linear", "mechanisms", "voters", "votes"},
     "runs": {"votes"},
     "vote_store": {"runs", "votes"},
     "votes_file": {"runs", "votes"},

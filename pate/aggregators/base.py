@@ -18,6 +18,7 @@ from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
 from pate.typing import BoolArray, FloatArray, IntArray, UInt8Array
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
+from pate.voters import Voters
 from pate.votes import Panel, Votes
 
 _METHODS = (
@@ -173,6 +174,11 @@ class Aggregator(ABC):
     @property
     def needs_features(self) -> bool:
         """Whether it needs the public features of the queries, `Votes.features`."""
+        return False
+
+    @property
+    def needs_voters(self) -> bool:
+        """Whether it asks voters for their moments, `Votes.voters`."""
         return False
 
     @property
@@ -359,3 +365,10 @@ def features_of(votes: Votes) -> FloatArray:
     if votes.features is None:
         raise ValueError("Expected votes with the public features of their queries, got none")
     return votes.features
+
+
+def voters_of(votes: Votes) -> Voters:
+    """Return the voters of votes. Raises ``ValueError`` if there are none."""
+    if votes.voters is None:
+        raise ValueError("Expected votes with voters who are asked by scores or moments, got none")
+    return votes.voters

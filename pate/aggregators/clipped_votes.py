@@ -18,9 +18,11 @@ from pate.votes import Panel, Votes
 
 _ENTRIES = 1 << 22  # ballot entries worked on at once
 _DOUBLINGS = 4  # candidates for the median between a number and its double
-_SPARE = 1.2  # of the clip over the median, so that few ballots are clipped at all
-_ERRORS = 6.0  # the noise of a comparison in the search, as a fraction of the teachers: three deviations from a half
-_MOST = 0.25  # the share of the budget above which the search is not worth it
+MEDIAN_SPARE = 1.2  # of the clip over the median, so that few ballots are clipped at all
+MEDIAN_ERRORS = (
+    6.0  # the noise of a comparison in the search, as a fraction of the teachers: three deviations from a half
+)
+MEDIAN_SHARE = 0.25  # the share of the budget above which the search is not worth it
 _BITS = 20  # of the factors by which ballots are scaled: sums over 2^33 teachers are exact in float64
 
 
@@ -90,7 +92,7 @@ class ClippedVotes(Aggregator):
         paid, clip = 0.0, mask.size
         sizes = sizes_of(ballots, guess)
         bisection = Bisection(num_teachers=votes.num_teachers, most=mask.size)
-        if (asked := bisection.share(whole)) <= _MOST:
+        if (asked := bisection.share(whole)) <= MEDIAN_SHARE:
             paid, clip = asked, bisection.median(sizes, generator)
         sigma = whole / math.sqrt(1 - paid) * math.sqrt(min(2 * clip, mask.size))
         noisy = add_gaussian(clipped_sums(votes, guess, sizes, clip), sigma=sigma, generator=generator)
@@ -128,18 +130,46 @@ class Bisection:
 
     def share(self, noise_multiplier: float) -> float:
         """Return the share of a budget, as an inverse square of its noise multiplier, that the comparisons cost."""
-        sigma = self.num_teachers / _ERRORS
+        sigma = self.num_teachers / MEDIAN_ERRORS
         return self.num_steps * (noise_multiplier / sigma) ** 2
 
     def median(self, sizes: IntArray, generator: np.random.Generator) -> int:
         """Return the clip for ballots of ``sizes`` ``[T]``: a noisy median, and something to spare."""
-        candidates, sigma = self.candidates, self.num_teachers / _ERRORS
-        low, high = 0, len(candidates) - 1
-        while low < high:
-            middle = (low + high) // 2
-            below = float((sizes <= candidates[middle]).sum()) + sigma * generator.standard_normal()
-            low, high = (low, middle) if below > self.num_teachers / 2 else (middle + 1, high)
-        return min(self.most, math.ceil(_SPARE * int(candidates[high])))
+        median = noisy_median(
+            sizes,
+            self.candidates,
+            num_voters=self.num_teachers,
+            sigma=self.num_teachers / MEDIAN_ERRORS,
+            generator=generator,
+        )
+        return min(self.most, math.ceil(MEDIAN_SPARE * int(median)))
+
+
+def noisy_median(
+    sizes: IntArray | FloatArray,
+    candidates: IntArray | FloatArray,
+    *,
+    num_voters: float,
+    sigma: float,
+    generator: np.random.Generator,
+) -> float:
+    """Return the candidate found by bisection: half of the voters, noise aside, have ballots of its size or less.
+
+    At most ``ceil(log2 m)`` comparisons with noise of ``sigma``, each of which one voter moves by one at most.
+
+    Args:
+        sizes: ``[V]``, sizes of ballots, of which those of nothing may be left out.
+        candidates: ``[m]``, ascending.
+        num_voters: the nominal number of voters.
+        sigma: the standard deviation of the noise in a number of voters.
+        generator: source of the noise.
+    """
+    low, high = 0, len(candidates) - 1
+    while low < high:
+        middle = (low + high) // 2
+        below = num_voters - float((sizes > candidates[middle]).sum()) + sigma * generator.standard_normal()
+        low, high = (low, middle) if below > num_voters / 2 else (middle + 1, high)
+    return float(candidates[high])
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,284 @@
+"""Score votes spend what they say, learn what is there, and leave their student in what they release."""
+
+import math
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from scipy.stats import kstest
+
+from pate.accounting.calibration import Target, epsilon_of
+from pate.accounting.events import GaussianEvent
+from pate.accounting.relation import NeighboringRelation as Relation
+from pate.aggregators import Outlook, score_votes
+from pate.aggregators.score_votes import ScoreVotes, noisy_sum
+from pate.linear import recovered
+from pate.testing.audit import sampled_epsilon
+from pate.typing import FloatArray, UInt8Array
+from pate.voters import Geometry, GroupVoters, Question, RecordVoters, ScoreVoters, Voters, expected_voters
+from pate.votes import Panel, Votes
+
+NUM_LABELS = 4
+WEIGHTS = np.random.default_rng(1).normal(size=(6, NUM_LABELS)) * [1.0, 1.0, 0.5, 0.0]
+LEVELS = np.array([0.0, -1.0, -2.5, 2.0])
+
+
+def drawn(num: int, generator: np.random.Generator) -> tuple[FloatArray, UInt8Array]:
+    """Return features and labels of a logistic model, in which the last label is the same for all."""
+    features = generator.normal(size=(num, 6)) * np.geomspace(2, 0.3, 6)
+    return features, (generator.random((num, NUM_LABELS)) < expit(features @ WEIGHTS + LEVELS)).astype(np.uint8)
+
+
+PUBLIC, _ = drawn(300, np.random.default_rng(2))
+GEOMETRY = Geometry.of(PUBLIC)
+
+
+def voters_of(num: int, generator: np.random.Generator, **change: Any) -> RecordVoters:
+    features, labels = drawn(num, generator)
+    return RecordVoters(
+        geometry=GEOMETRY,
+        num_voters=num,
+        expected=num,
+        num_labels=NUM_LABELS,
+        coordinates=GEOMETRY.coordinates(features),
+        labels=labels,
+    )
+
+
+def first_question(constant: float = 1.0, num_labels: int = NUM_LABELS) -> Question:
+    shape = (GEOMETRY.num_directions, num_labels)
+    shares = np.full(shape[0], 1 / shape[0])
+    return Question(
+        geometry=GEOMETRY, shares=shares, constant=constant, levels=np.zeros(num_labels), slopes=np.zeros(shape)
+    )
+
+
+def make(multiplier: float, relation: Relation = Relation.REPLACE_RECORD) -> ScoreVotes:
+    return ScoreVotes(multiplier_scores=multiplier, neighboring_relation=relation)
+
+
+@pytest.mark.parametrize("num_voters", [12, 3000])
+@pytest.mark.parametrize("multiplier", [0.01, 0.5, 40.0])
+@pytest.mark.parametrize("candidate", [0, 30, -1])
+def test_a_median_and_its_sum_cost_their_multiplier(
+    num_voters: int, multiplier: float, candidate: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Squared inverse multipliers of six comparisons and of the sum add up, whatever clip was found."""
+    sigmas, clips = [], []
+
+    def find(sizes: FloatArray, candidates: FloatArray, *, sigma: float, **rest: Any) -> float:
+        assert 2 ** (6 - 1) < len(candidates) <= 2**6
+        sigmas.append(sigma)
+        clips.append(1.2 * float(candidates[candidate]))
+        return float(candidates[candidate])
+
+    monkeypatch.setattr(score_votes, "noisy_median", find)
+    generator = np.random.default_rng(0)
+    release = noisy_sum(voters_of(num_voters, generator), first_question(), multiplier, generator)
+    clip = clips[0] if clips else first_question().largest_norm
+    of_median, of_sum = sum(6 / sigma**2 for sigma in sigmas), (2 * clip / release.sigma) ** 2
+    assert of_median + of_sum == pytest.approx(multiplier**-2, rel=1e-12)
+    assert of_median <= 0.25 * multiplier**-2 * (1 + 1e-12)
+    assert all(num_voters / 6 <= sigma <= num_voters / 3 for sigma in sigmas)
+    assert bool(sigmas) == (6 * (3 * multiplier / num_voters) ** 2 <= 0.25)
+
+
+@pytest.mark.parametrize("queries", [1, 7, 300])
+@pytest.mark.parametrize("rounds", [(1.0,), (0.3, 0.7), (0.1, 0.15, 0.25, 0.5)])
+def test_rounds_cost_what_their_queries_cost(
+    queries: int, rounds: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    multipliers = []
+
+    def spend(*given: Any) -> Any:
+        multipliers.append(given[2])
+        return noisy_sum(*given)
+
+    monkeypatch.setattr(score_votes, "noisy_sum", spend)
+    generator = np.random.default_rng(0)
+    voting = ScoreVotes(multiplier_scores=3.0, rounds=rounds)
+    votes = Votes.from_voters(voters_of(200, generator), PUBLIC[:queries])
+    release = voting.aggregate(votes, generator=generator)
+    assert release.labels.shape == (queries, NUM_LABELS) and release.mask.all()
+    event = voting.event(votes.panel)
+    assert isinstance(event, GaussianEvent)
+    assert sum(m**-2 for m in multipliers) == pytest.approx(queries / event.noise_multiplier**2, rel=1e-12)
+    assert len(multipliers) == len(rounds)
+
+
+def test_noise_is_gaussian_of_the_stated_deviation() -> None:
+    generator = np.random.default_rng(3)
+    voters, question = voters_of(400, generator), first_question()
+    noise = []
+    for _ in range(150):
+        release = noisy_sum(voters, question, 0.7, generator)
+        left = 1 - 6 * (0.7 / (400 / 6)) ** 2
+        clip = release.sigma / (2 * 0.7) * math.sqrt(left)
+        noise.append((release.total - voters.clipped_sum(question, clip)) / release.sigma)
+    assert kstest(np.ravel(noise), "norm").pvalue > 1e-4
+    assert kstest(np.ravel(noise) / 0.8, "norm").pvalue < 1e-6
+
+
+def test_a_clip_is_near_the_median_norm() -> None:
+    generator = np.random.default_rng(4)
+    voters, question = voters_of(1000, generator), first_question()
+    median = float(np.median(voters.norms(question)))
+    clips = [noisy_sum(voters, question, 1e-6, generator).sigma / 2e-6 for _ in range(200)]
+    assert np.mean([median < clip < 1.8 * median for clip in clips]) > 0.8
+
+
+def test_with_little_noise_it_learns_what_logistic_labels_say() -> None:
+    generator = np.random.default_rng(5)
+    voters = voters_of(20_000, generator)
+    release = make(0.1).aggregate(Votes.from_voters(voters, PUBLIC), generator=generator)
+    assert release.noisy_counts is not None and release.noise_std == 0
+    truth = expit(PUBLIC @ WEIGHTS + LEVELS)
+    student = recovered(PUBLIC, release.noisy_counts / 20_000, release.labels)
+    assert np.abs(student.predict(PUBLIC) - truth).mean() < 0.03
+    assert ((release.labels > 0) == (truth > 0.5)).mean() > 0.97
+    assert student.departs.tolist() == [True, True, False, False]
+    ranks = [np.corrcoef(student.logits(PUBLIC)[:, c], truth[:, c])[0, 1] for c in range(3)]
+    assert min(ranks) > 0.9, "labels that are never given are ranked too"
+    # negative control: noise alone
+    poor = make(1e5).aggregate(Votes.from_voters(voters, PUBLIC), generator=generator)
+    assert poor.noisy_counts is not None
+    assert np.abs(poor.noisy_counts / 20_000 - truth).mean() > 0.1
+    np.testing.assert_array_equal(poor.labels.min(axis=0), poor.labels.max(axis=0))
+
+
+def test_the_student_is_recovered_from_what_is_released() -> None:
+    generator = np.random.default_rng(6)
+    votes = Votes.from_voters(voters_of(2_000, generator), PUBLIC)
+    release = make(20.0).aggregate(votes, generator=generator)
+    assert release.noisy_counts is not None
+    student = recovered(PUBLIC, release.noisy_counts / 2_000, release.labels)
+    np.testing.assert_array_equal(student.predict(PUBLIC) > 0.5, release.labels > 0)
+    # answers elsewhere are those of the same linear function
+    elsewhere, _ = drawn(200, generator)
+    more = Votes.from_voters(voters_of(2_000, np.random.default_rng(6)), np.concatenate((PUBLIC, elsewhere)))
+    same = ScoreVotes(multiplier_scores=20.0 * math.sqrt(500 / 300)).aggregate(more, generator=np.random.default_rng(9))
+    again = make(20.0).aggregate(votes, generator=np.random.default_rng(9))
+    assert same.noisy_counts is not None and again.noisy_counts is not None
+    np.testing.assert_allclose(same.noisy_counts[:300], again.noisy_counts, rtol=1e-9)
+    half = recovered(PUBLIC, again.noisy_counts / 2_000, again.labels)
+    full = recovered(np.concatenate((PUBLIC, elsewhere)), same.noisy_counts / 2_000, same.labels)
+    np.testing.assert_allclose(
+        np.corrcoef(half.logits(elsewhere)[:, 0], full.logits(elsewhere)[:, 0])[0, 1], 1, atol=1e-9
+    )
+
+
+def test_a_hashed_partition_is_divided_by_the_teachers_that_are_expected() -> None:
+    """A third of as many teachers as records have none: dividing by all of them would find a third too few labels."""
+    generator = np.random.default_rng(7)
+    features, labels = drawn(600, generator)
+    groups = np.sort(generator.integers(0, 600, 600))
+    levels = []
+    for expected in (expected_voters(600, 600), 600):
+        voters = GroupVoters(
+            geometry=GEOMETRY,
+            num_voters=600,
+            expected=expected,
+            num_labels=NUM_LABELS,
+            coordinates=GEOMETRY.coordinates(features),
+            labels=labels,
+            groups=groups,
+        )
+        release = make(0.1).aggregate(Votes.from_voters(voters, PUBLIC), generator=generator)
+        assert release.noisy_counts is not None
+        levels.append(release.noisy_counts.mean(axis=0) / 600)
+    truth = labels.mean(axis=0)
+    assert np.abs(levels[0] - truth).max() < 0.06
+    assert np.abs(levels[1] - truth).max() > 0.1
+
+
+def test_scores_of_models_are_learnt() -> None:
+    generator = np.random.default_rng(8)
+    noisy = PUBLIC[:, None] @ WEIGHTS + LEVELS + generator.normal(size=(300, 150, NUM_LABELS))
+    scores = np.rint(255 * expit(noisy - 2)).astype(np.uint8)
+    voters = ScoreVoters(geometry=GEOMETRY, num_voters=150, expected=150, num_labels=NUM_LABELS, scores=scores)
+    release = make(2.0).aggregate(Votes.from_voters(voters, PUBLIC), generator=generator)
+    assert release.noisy_counts is not None
+    shares, mean = release.noisy_counts / 150, scores.mean(axis=1) / 255
+    assert np.corrcoef(shares.ravel(), mean.ravel())[0, 1] > 0.9
+
+
+def test_votes_must_have_voters_and_features() -> None:
+    generator = np.random.default_rng(0)
+    votes = Votes.from_voters(voters_of(50, generator), PUBLIC)
+    voting = make(1.0)
+    assert voting.needs_voters and voting.needs_features and not voting.needs_ballots
+    for change in ({"voters": None}, {"features": None}):
+        with pytest.raises(ValueError, match=r"^Expected votes with [^\n]*$"):
+            voting.aggregate(replace(votes, **change), generator=generator)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^Expected voters of Panel\(num_teachers=51[^\n]*$"):
+        replace(votes, num_teachers=51)
+    none = voting.aggregate(votes[np.zeros(0, dtype=np.int64)], generator=generator)
+    assert none.labels.shape == (0, NUM_LABELS)
+    assert len(voting.aggregate(votes[:3], generator=generator).labels) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"multiplier_scores": 0.0},
+        {"multiplier_scores": float("inf")},
+        {"rounds": ()},
+        {"rounds": (0.5, 0.4)},
+        {"rounds": (1.5, -0.5)},
+        {"neighboring_relation": "swap"},
+    ],
+)
+def test_bad_parameters_are_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"^[^\n]*$"):
+        replace(make(1.0), **change)
+
+
+@pytest.mark.parametrize("relation", Relation)
+def test_it_is_calibrated_as_a_gaussian(relation: Relation) -> None:
+    panel = Panel(500, NUM_LABELS)
+    (proposed,) = ScoreVotes.proposals(Outlook(panel=panel, num_queries=300, delta=1e-6, relation=relation))
+    target = Target(epsilon=1.0, delta=1e-6, num_queries=300, neighboring_relation=relation)
+    found = proposed.calibrated(target, panel)
+    assert found is not None
+    assert 0.9999 < epsilon_of(found.event(panel), count=300, delta=1e-6) <= 1
+    assert make(2.0, relation).event(panel).neighboring_relation is relation
+
+
+class Unclipped(ScoreVoters):
+    """A planted fault: ballots are not clipped."""
+
+    def clipped_sum(self, question: Question, clip: float) -> FloatArray:
+        return super().clipped_sum(question, 1e9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "caught"), [(ScoreVoters, False), (Unclipped, True)])
+def test_a_round_survives_an_audit_by_sampling(kind: type[ScoreVoters], caught: bool) -> None:
+    """A lower bound on epsilon from the deviation and the noisy sum, along the ballot of a teacher that changes."""
+    geometry = Geometry.of(PUBLIC[:20])
+    shares = np.full(geometry.num_directions, 1 / geometry.num_directions)
+    half = Question(
+        geometry=geometry, shares=shares, constant=1.0, levels=np.array([0.5]), slopes=np.zeros((len(shares), 1))
+    )
+
+    def voters(score: int) -> Voters:
+        scores = np.full((20, 30, 1), 148, dtype=np.uint8)
+        scores[:, 0] = score
+        return kind(geometry=geometry, num_voters=30, expected=30, num_labels=1, scores=scores)
+
+    def sample(asked: Voters, draws: int, noise: np.random.Generator) -> list[Hashable]:
+        found: list[Hashable] = []
+        for _ in range(draws):
+            release = noisy_sum(asked, half, 0.8, noise)
+            along = (release.total[-1, 0] - 29 * (148 / 255 - 0.5)) / release.sigma
+            found.append((round(release.sigma, 6), int(np.clip(along, -8, 8) // 0.5)))
+        return found
+
+    event = GaussianEvent(neighboring_relation=Relation.REPLACE_RECORD, noise_multiplier=0.8)
+    claimed = epsilon_of(event, count=1, delta=1e-2)
+    audit = sampled_epsilon(sample, voters(255), voters(1), delta=1e-2, draws=4_000, generator=np.random.default_rng(5))
+    assert (audit.epsilon > claimed) == caught
+    assert audit.epsilon > 0.1

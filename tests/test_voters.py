@@ -1,0 +1,293 @@
+"""A voter's ballot moves the clipped sum by what it is, to the last bit, and by no more than its clip."""
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import pate.voters
+from pate.typing import FloatArray, IntArray, UInt8Array
+from pate.voters import Geometry, GroupVoters, Question, RecordVoters, ScoreVoters, Voters, expected_voters
+
+NUM_LABELS, NUM_FEATURES = 3, 5
+GENERATOR = np.random.default_rng(0)
+SPREADS = np.array([3.0, 1.0, 1.0, 0.3, 0.01])
+PUBLIC = GENERATOR.normal(size=(40, NUM_FEATURES)) * SPREADS + 7
+GEOMETRY = Geometry.of(PUBLIC)
+
+
+def question_of(generator: np.random.Generator, geometry: Geometry = GEOMETRY, constant: float = 0.3) -> Question:
+    shares = generator.random(geometry.num_directions)
+    return Question(
+        geometry=geometry,
+        shares=shares / shares.sum(),
+        constant=constant,
+        levels=generator.random(NUM_LABELS),
+        slopes=generator.normal(size=(geometry.num_directions, NUM_LABELS)) / 4,
+    )
+
+
+@dataclass(frozen=True)
+class Records:
+    """What voters know: features, labels and whose they are, one row a record."""
+
+    features: FloatArray
+    labels: UInt8Array
+    groups: IntArray
+
+    @classmethod
+    def drawn(cls, num: int, generator: np.random.Generator) -> "Records":
+        features = (
+            PUBLIC[generator.integers(0, len(PUBLIC), num)] + generator.normal(size=(num, NUM_FEATURES)) * SPREADS
+        )
+        labels = (generator.random((num, NUM_LABELS)) < 0.4).astype(np.uint8)
+        return cls(features, labels, np.sort(generator.integers(0, num // 3, num)))
+
+    def of(self, rows: NDArray[Any]) -> "Records":
+        return Records(self.features[rows], self.labels[rows], self.groups[rows])
+
+
+def record_voters(records: Records) -> Voters:
+    return RecordVoters(
+        geometry=GEOMETRY,
+        num_voters=60,
+        expected=60,
+        num_labels=NUM_LABELS,
+        coordinates=GEOMETRY.coordinates(records.features),
+        labels=records.labels,
+    )
+
+
+def group_voters(records: Records) -> GroupVoters:
+    return GroupVoters(
+        geometry=GEOMETRY,
+        num_voters=20,
+        expected=19.5,
+        num_labels=NUM_LABELS,
+        coordinates=GEOMETRY.coordinates(records.features),
+        labels=records.labels,
+        groups=records.groups,
+    )
+
+
+def score_voters(records: Records) -> Voters:
+    """Teachers whose scores on the public samples follow from the records of their group; others are absent."""
+    scores = np.zeros((len(PUBLIC), 20, NUM_LABELS), dtype=np.uint8)
+    for group in np.unique(records.groups):
+        own = records.groups == group
+        near = np.exp(-((PUBLIC[:, None] - records.features[own]) ** 2).sum(axis=2) / 9)
+        scores[:, group] = np.rint(255 * near @ records.labels[own] / (near.sum(axis=1, keepdims=True) + 0.1))
+    return ScoreVoters(geometry=GEOMETRY, num_voters=20, expected=20, num_labels=NUM_LABELS, scores=scores)
+
+
+Make = Callable[[Records], Voters]
+KINDS: dict[str, tuple[Make, bool]] = {
+    "records": (record_voters, False),
+    "groups": (group_voters, True),
+    "scores": (score_voters, True),
+}
+
+
+def assert_alone(make: Make, by_group: bool) -> None:
+    """Assert that a voter who leaves, or changes, moves the sum by its own ballot and nothing else, bit for bit."""
+    generator = np.random.default_rng(1)
+    records, question = Records.drawn(60, generator), question_of(generator)
+    clip = float(np.quantile(make(records).norms(question), 0.6))
+    total = make(records).clipped_sum(question, clip)
+    for row in range(0, 60, 7):
+        own = records.groups == records.groups[row] if by_group else np.arange(60) == row
+        without = make(records.of(~own)).clipped_sum(question, clip)
+        alone = make(records.of(own)).clipped_sum(question, clip)
+        np.testing.assert_array_equal(total - without, alone)
+        assert np.linalg.norm(alone) <= clip
+        other = replace(records, labels=records.labels ^ own[:, None])
+        changed = make(other).clipped_sum(question, clip) - without
+        np.testing.assert_array_equal(changed, make(other.of(own)).clipped_sum(question, clip))
+        assert np.linalg.norm(changed) <= clip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_voter_moves_the_sum_by_its_own_ballot(kind: str) -> None:
+    assert_alone(*KINDS[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_blocks_and_order_change_no_bit(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(2)
+    records, question = Records.drawn(300, generator), question_of(generator)
+    records = replace(records, groups=records.groups // 5)
+    make, _ = KINDS[kind]
+    norms, total = make(records).norms(question), make(records).clipped_sum(question, 0.3)
+    order = np.argsort(records.groups + generator.random(300) * 0.5)
+    shuffled = records.of(order)
+    monkeypatch.setattr(pate.voters, "_ENTRIES", 100)
+    np.testing.assert_array_equal(np.sort(make(shuffled).norms(question)), np.sort(norms))
+    np.testing.assert_array_equal(make(shuffled).clipped_sum(question, 0.3), total)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sums_are_those_of_the_plain_definition(kind: str) -> None:
+    generator = np.random.default_rng(3)
+    records, question = Records.drawn(60, generator), question_of(generator, constant=0.7)
+    voters = KINDS[kind][0](records)
+    weights = np.sqrt(question.shares / GEOMETRY.variances)
+
+    def basis(features: FloatArray) -> FloatArray:
+        rows = GEOMETRY.linear(features) * weights
+        rows /= np.maximum(1, np.linalg.norm(rows, axis=1) / 2)[:, None]
+        return np.column_stack((rows, np.full(len(rows), question.constant)))
+
+    def said(features: FloatArray) -> FloatArray:
+        return np.asarray((question.levels + GEOMETRY.linear(features) @ question.slopes).clip(0, 1))
+
+    if isinstance(voters, ScoreVoters):
+        left = [s / 255 - said(PUBLIC) for s in voters.scores.swapaxes(0, 1) if s.any()]
+        ballots = [basis(PUBLIC).T @ each / len(PUBLIC) for each in left]
+    else:
+        of = records.groups if isinstance(voters, GroupVoters) else np.arange(60)
+        ballots = []
+        for group in np.unique(of):
+            own = records.of(of == group)
+            ballots.append(basis(own.features).T @ (own.labels - said(own.features)) / len(own.labels))
+    norms = np.array([np.linalg.norm(each) for each in ballots])
+    np.testing.assert_allclose(voters.norms(question), norms, rtol=1e-2)
+    for clip in (10.0, float(np.median(norms)), 0.01):
+        plain = sum(each * min(1, clip / max(norm, 1e-9)) for each, norm in zip(ballots, norms, strict=True))
+        np.testing.assert_allclose(voters.clipped_sum(question, clip), plain, atol=len(norms) * 1e-3 * min(clip, 1))
+
+
+def test_neighbors_move_the_sum_by_twice_the_clip_at_most_and_may_move_it_so_far() -> None:
+    """All sets of three records of twelve kinds, one of them altered or gone, at several clips."""
+    features = PUBLIC[[0, 1, 2]]
+    kinds = [(x, y) for x in features for y in itertools.product((0, 1), repeat=2)]
+    question = Question(
+        geometry=GEOMETRY,
+        shares=np.full(NUM_FEATURES, 1 / NUM_FEATURES),
+        constant=0.5,
+        levels=np.full(2, 0.5),
+        slopes=np.zeros((NUM_FEATURES, 2)),
+    )
+
+    def voters(chosen: tuple[int, ...]) -> Voters:
+        return RecordVoters(
+            geometry=GEOMETRY,
+            num_voters=3,
+            expected=3,
+            num_labels=2,
+            coordinates=GEOMETRY.coordinates(np.array([kinds[i][0] for i in chosen]).reshape(-1, NUM_FEATURES)),
+            labels=np.array([kinds[i][1] for i in chosen], dtype=np.uint8).reshape(-1, 2),
+        )
+
+    rows = range(len(kinds))
+    sets = [chosen for size in (2, 3) for chosen in itertools.combinations_with_replacement(rows, size)]
+    for clip in (0.2, 0.7, 5.0):
+        sums = {chosen: voters(chosen).clipped_sum(question, clip) for chosen in sets}
+        largest = {"altered": 0.0, "gone": 0.0}
+        for chosen in itertools.combinations_with_replacement(rows, 2):
+            grown = [sums[tuple(sorted((*chosen, row)))] for row in rows]
+            gone = [float(np.linalg.norm(each - sums[chosen])) for each in grown]
+            altered = [float(np.linalg.norm(a - b)) for a, b in itertools.combinations(grown, 2)]
+            largest = {"altered": max(largest["altered"], *altered), "gone": max(largest["gone"], *gone)}
+        assert largest["gone"] <= clip and largest["altered"] <= 2 * clip, "not even by a rounding error"
+        if clip < 1:
+            assert largest["gone"] > 0.999 * clip and largest["altered"] > 1.998 * clip
+
+
+def unclipped(records: Records) -> Voters:
+    class Unclipped(RecordVoters):
+        def clipped_sum(self, question: Question, clip: float) -> FloatArray:
+            return super().clipped_sum(question, 1e9)
+
+    return Unclipped(**vars(record_voters(records)))
+
+
+def unrounded(records: Records) -> Voters:
+    class Unrounded(RecordVoters):
+        def clipped_sum(self, question: Question, clip: float) -> FloatArray:
+            basis = question.basis(self.coordinates) / 2**12
+            residuals = question.residuals(self.coordinates, self.labels.astype(float)) / 2**16
+            return np.asarray(basis.T @ (residuals * np.minimum(1, clip / self.norms(question))[:, None]))
+
+    return Unrounded(**vars(record_voters(records)))
+
+
+def centred_by_all(records: Records) -> Voters:
+    moved = records.features - records.features.mean(axis=0) + PUBLIC.mean(axis=0)
+    return record_voters(replace(records, features=moved))
+
+
+def divided_by_their_number(records: Records) -> Voters:
+    class Divided(RecordVoters):
+        def clipped_sum(self, question: Question, clip: float) -> FloatArray:
+            return super().clipped_sum(question, clip) / len(self.labels)
+
+    return Divided(**vars(record_voters(records)))
+
+
+@pytest.mark.parametrize("fault", [unclipped, unrounded, centred_by_all, divided_by_their_number])
+def test_a_fault_is_found(fault: Make) -> None:
+    with pytest.raises(AssertionError):
+        assert_alone(fault, by_group=False)
+
+
+def test_coordinates_of_a_row_do_not_depend_on_others() -> None:
+    features = Records.drawn(500, np.random.default_rng(5)).features
+    together = GEOMETRY.coordinates(features)
+    for row in range(0, 500, 31):
+        np.testing.assert_array_equal(GEOMETRY.coordinates(features[row : row + 1])[0], together[row])
+    np.testing.assert_allclose(together * GEOMETRY.unit, GEOMETRY.linear(features), atol=1e-4)
+    wild = GEOMETRY.coordinates(np.full((1, NUM_FEATURES), 1e30))
+    assert np.abs(wild).max() <= 2**20
+
+
+def test_directions_are_those_of_public_features() -> None:
+    found = GEOMETRY.linear(PUBLIC)
+    covariance = found.T @ found / len(PUBLIC)
+    np.testing.assert_allclose(covariance, np.diag(GEOMETRY.variances), atol=1e-4)
+    assert (np.diff(GEOMETRY.variances) < 0).all()
+    few = Geometry.of(PUBLIC[:3])
+    assert few.num_directions == 2
+    with pytest.raises(ValueError, match=r"^Expected public features that differ[^\n]*$"):
+        Geometry.of(np.ones((5, 2)))
+    with pytest.raises(ValueError, match=r"^Expected finite features[^\n]*$"):
+        Geometry.of(np.full((5, 2), np.nan))
+    with pytest.raises(ValueError, match=r"^Expected features of 5 numbers[^\n]*$"):
+        GEOMETRY.coordinates(np.ones((2, 4)))
+
+
+def test_an_absent_teacher_counts_as_nothing_after_the_centring() -> None:
+    generator = np.random.default_rng(6)
+    records, question = Records.drawn(60, generator), question_of(generator)
+    voters = score_voters(records)
+    assert isinstance(voters, ScoreVoters)
+    scores = voters.scores.copy()
+    scores[:, 4] = 0
+    away = replace(voters, scores=scores)
+    assert len(away.norms(question)) == len(voters.norms(question)) - 1
+    moved = voters.clipped_sum(question, 0.05) - away.clipped_sum(question, 0.05)
+    assert 0.04 < np.linalg.norm(moved) <= 0.05
+
+
+@pytest.mark.parametrize(("records", "teachers"), [(500, 500), (500, 100), (100, 1000)])
+def test_as_many_teachers_of_a_hashed_partition_have_records_as_are_expected(records: int, teachers: int) -> None:
+    generator = np.random.default_rng(7)
+    found = [len(np.unique(generator.integers(0, teachers, records))) for _ in range(200)]
+    error = np.std(found) / math.sqrt(len(found))
+    assert abs(np.mean(found) - expected_voters(records, teachers)) < 4 * error
+    assert abs(np.mean(found) - min(records, teachers)) > 4 * error or teachers == 100
+
+
+def test_voters_that_cannot_be_are_refused() -> None:
+    voters = record_voters(Records.drawn(60, np.random.default_rng(8)))
+    changes: list[dict[str, Any]] = [{"num_voters": 1}, {"num_voters": 2**24}, {"expected": 0.0}]
+    for change in changes:
+        with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
+            replace(voters, **change)
+    groups = group_voters(Records.drawn(60, np.random.default_rng(8)))
+    with pytest.raises(ValueError, match=r"^Expected groups in ascending order[^\n]*$"):
+        replace(groups, groups=groups.groups[::-1])
