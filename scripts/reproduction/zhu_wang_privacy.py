@@ -192,7 +192,8 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
             why=f"tau, which is not given either, as sqrt(10) in L2; by the exact trade-off of Gaussian noise."
             f" At StableTopK's 3.6 PATE-tau takes"
             f" {noises[tau, PUBLISHED, ADD]} and {noises[tau, PUBLISHED, REPLACE]} votes, PATE"
-            f" {noises[binary, PUBLISHED, REPLACE]} under both relations: its sensitivity is sqrt(40)",
+            f" {noises[binary, PUBLISHED, REPLACE]} under both relations: its sensitivity is sqrt(40) in L2"
+            " (the paper: 'the global sensitivity is 40')",
         ),
     )
 
@@ -282,7 +283,8 @@ Algorithm 2 returns nothing when its test fails, and so hides the k that it chos
 the law of what it does return, without an accountant: of some wide gaps, each moves by a vote, up and down in turn; a
 query returns a set above one that grew, a set above one that shrank, or nothing, and how often each happens in 600
 queries is multinomial on either neighbor. The widths are searched on a grid, gaps of one kind equally wide and the same
-in all queries, so that the true worst case may need more.
+in all queries, so that the true worst case may need more. One neighbor has the teachers that are named, the other one
+more.
 """
 
 

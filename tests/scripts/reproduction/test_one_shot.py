@@ -87,6 +87,8 @@ def test_the_script_in_a_small_form(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     main(["one_shot_noises", "--output", str(tmp_path / "found")])
     (found,) = kept(tmp_path / "found")
     verdicts = [claim.verdict for claim in found.claims]
-    assert verdicts[:2] == [Verdict.REPRODUCED] * 2 and Verdict.REFUTED not in verdicts
+    assert verdicts[:3] == [Verdict.REPRODUCED] * 3 and Verdict.REFUTED not in verdicts
+    # of which the post alone was read
+    assert verdicts[3] is Verdict.UNTESTABLE
     assert found.claims[-1].ours.startswith("at epsilon 1: 1.490")
     assert {path.suffix for path in (tmp_path / "found").iterdir()} == {".csv", ".json", ".png"}

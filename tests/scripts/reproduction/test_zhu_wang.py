@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from pate.mechanisms import Listed
+from pate.mechanisms import GumbelPeeling, Listed
 from pate.mechanisms.ranking import Rows
 from scripts.reproduction import Effort, Verdict, zhu_wang_figures
 from scripts.reproduction.__main__ import main
@@ -69,6 +69,8 @@ def test_budgets_are_split_as_published() -> None:
     rho = 2 / fixed.sigma_test**2
     assert fixed.scale_gap == pytest.approx(math.sqrt(2 / rho)) and fixed.fallback
     assert 16 / (8 * fixed.scale_peel**2) == pytest.approx(rho / 2)
+    # of what section 3.3 names, sqrt(2 k) over 2 sqrt(rho)
+    assert fixed.scale_peel == pytest.approx(math.sqrt(2 * 16) / (2 * math.sqrt(rho)) / math.sqrt(2))
     # the threshold of the paper, of a failure of half of delta over four releases
     assert ndtr(-math.sqrt(2 * math.log(8e6))) == adaptive.delta_test
     # the published rho, by the conversion of zCDP, is no more than the tightest one allows
@@ -94,6 +96,20 @@ def test_recall_on_the_published_bins_by_its_closed_form() -> None:
     assert recall_of(counts, members, k).mean() == pytest.approx(expected, abs=4 * error)
 
 
+def rho_of_lemma_4(epsilon: float, delta: float) -> float:
+    log = math.log(1 / delta)
+    return (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2
+
+
+def test_by_the_papers_own_conversion_the_published_bins_say_the_same() -> None:
+    root = math.sqrt(rho_of_lemma_4(0.15, 5e-7))
+    passed = ndtr(699 * root - math.sqrt(2 * math.log(2e6))) / (1 + 14_850 * math.exp(-700 * root))
+    counts = np.tile(np.where(np.arange(15_000) < 150, 700, 0), (5, 1))
+    peeling = GumbelPeeling(k=150, scale=math.sqrt(150 / (8 * rho_of_lemma_4(0.15, 1e-6))))
+    found = (peeling(counts, generator=np.random.default_rng(0)) < 150).mean()
+    assert passed > 0.98 and found < 0.25
+
+
 def rows_of(found: dict[str, list[float]]) -> list[Row]:
     return [{"mechanism": name, "mean": value} for name, values in found.items() for value in values]
 
@@ -114,10 +130,14 @@ def test_what_is_level_is_not_ahead(mine: list[float], verdict: Verdict) -> None
 
 
 def test_claims_of_four_intervals_follow_from_recall() -> None:
-    recalls = {name: [0.5] * 4 for name in COLOURS} | {PEELING: [0.9] * 4, DOMAIN: [0.1] * 4, FIXED: [0.8] * 4}
+    means = dict.fromkeys(COLOURS, 0.5) | {PEELING: 0.9, DOMAIN: 0.1, FIXED: 0.8}
+    recalls = {name: [mean + day / 100 for day in range(4)] for name, mean in means.items()}
     assert {claim.verdict for claim in zhu_wang_figures.covid_claims(rows_of(recalls))} == {Verdict.REPRODUCED}
     other = zhu_wang_figures.covid_claims(rows_of(recalls | {DOMAIN: [0.95] * 4, FIXED: [0.3] * 4}))
-    assert [claim.verdict for claim in other] == [Verdict.REFUTED] + [Verdict.DIFFERENT] * 3
+    assert [claim.verdict for claim in other] == [Verdict.REFUTED] + [Verdict.DIFFERENT] * 4
+    nothing = zhu_wang_figures.covid_claims(rows_of(recalls | {DOMAIN: [0.0] * 4}))
+    assert [claim.verdict for claim in nothing].index(Verdict.DIFFERENT) == 2 and "lists none" in nothing[1].why
+    assert "3 of 4 rise" in nothing[2].ours and DOMAIN not in nothing[2].ours
 
 
 def test_the_published_table_is_whole_and_says_what_its_sentence_says() -> None:

@@ -32,8 +32,10 @@ def test_theorem_11_is_refuted_in_fifty_digits(delta: float, times: float) -> No
         epsilon = example.rho + mp.sqrt(2 * example.rho * mp.log(1 / mp.mpf(delta)))
         needed = (after - mp.exp(epsilon) * before) / (mp.mpf(delta) + mp.mpf(example.delta_test))
     assert float(needed) == pytest.approx(times, abs=0.01) == pytest.approx(example.excess, abs=0.01)
-    # what follows from zCDP holds
+    # what follows from zCDP holds; the root that is printed belongs to half of rho
     assert example.delta_at(example.converted) < delta
+    halved = example._replace(rho=example.rho / 2)
+    assert halved.converted - halved.rho == pytest.approx(example.claimed - example.rho)
 
 
 def test_the_law_is_that_of_the_mechanism() -> None:
@@ -71,3 +73,7 @@ def test_gaps_of_theorem_20_pass() -> None:
 def test_verdicts_of_statements() -> None:
     found = theorems(Effort())
     assert [claim.verdict for claim in found.claims] == [Verdict.REFUTED] + [Verdict.REPRODUCED] * 4
+    # Laplace noise of a deviation of 50: pure 2 sqrt(2) / 50 a query, by the conversion of its zCDP at most
+    rho = 600 * ((2 * math.sqrt(2) / 50) ** 2 / 2 + 1 / 7200)
+    spent = float(found.claims[2].ours.split("Laplace ")[1].split()[0])
+    assert 0.7 < spent / (rho + 2 * math.sqrt(rho * math.log(2.5e6))) < 1
