@@ -9,10 +9,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pate.accounting.calibration import Target
 from pate.accounting.statement import Statement
 from pate.aggregators.base import Aggregator
-from pate.aggregators.rounds import Rounds
 from pate.data.source import DataSource
 from pate.data_file import load_data
 from pate.release import labels as labelling
@@ -21,11 +19,9 @@ from pate.runs import LABEL, METRICS, MODEL, REFERENCES, STUDENT, TEACHERS_FIT, 
 from pate.runs.locks import locked
 from pate.runs.released import ReleasedLabels
 from pate.stages.opening import open_run
-from pate.stages.suggestion import suggested
 from pate.stages.votes_label import StatedLabels
 from pate.teachers.jobs import Execution
 from pate.validation import expect
-from pate.vote_store import VoteManifest, finished_votes
 
 if TYPE_CHECKING:
     from pate.stages.student_steps import StudentPlan
@@ -138,10 +134,8 @@ class Pipeline:
             ValueError: in one line, if anything does not fit; nothing is spent then.
         """
         with self._opened() as run:
-            manifest = finished_votes(run).manifest()
-            size = len(manifest.ids) if num_queries is None else num_queries
             settings = LabelSettings(
-                aggregator=_meant(aggregator or Rounds, manifest, target_epsilon, delta, size),
+                aggregator.blank() if isinstance(aggregator, type) else aggregator,
                 delta=delta,
                 num_queries=num_queries,
                 max_epsilon=max_epsilon,
@@ -220,23 +214,6 @@ class Pipeline:
     def _opened(self, data: DataSource | None = None, *, shared: bool = False) -> Iterator[Run]:
         with locked(self.folder, shared=shared):
             yield open_run(self.folder, data, ledger=self.ledger, overwrite=self.overwrite)
-
-
-def _meant(
-    asked: Aggregator | type[Aggregator],
-    manifest: VoteManifest,
-    target_epsilon: float | None,
-    delta: float,
-    num_queries: int,
-) -> Aggregator:
-    """Return an aggregator as it is, or what a class alone stands for: noise, and what else it needs, for a target."""
-    if isinstance(asked, Aggregator):
-        return asked
-    cls = asked
-    expect(target_epsilon is not None, f"the noise of {cls.__name__}, or target_epsilon, which finds it", noise=None)
-    assert target_epsilon is not None
-    target = Target(epsilon=target_epsilon, delta=delta, num_queries=num_queries)
-    return cls(**suggested(cls, {}, target, manifest.panel))
 
 
 @contextmanager

@@ -55,9 +55,9 @@ ALLOWED = {
     "planning": {"accounting", "aggregators", "data", "data_file", "linear", "runs", "student", "vote_store", "votes"},
 }
 ALLOWED["reporting"] = {"accounting", "data", "data_file", "runs", "vote_store", "votes"}
-ALLOWED["release"] = set(ALLOWED) - {"models", "networks", "planning", "reporting", "student", "teachers", "testing"}
-ALLOWED["stages"] = set(ALLOWED) - {"planning", "reporting", "testing"}
-ALLOWED["pipeline"] = set(ALLOWED) - {"planning", "reporting", "testing"}
+ALLOWED["release"] = set(ALLOWED) - {"models", "networks", "reporting", "student", "teachers", "testing"}
+ALLOWED["stages"] = set(ALLOWED) - {"reporting", "testing"}
+ALLOWED["pipeline"] = set(ALLOWED) - {"reporting", "testing"}
 ALLOWED["commands"] = set(ALLOWED) - {"testing"}
 ALLOWED["cli"] = {"runs"}
 ALLOWED["__main__"] = {"cli"}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
-from inspect import Parameter, signature
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
+from inspect import Parameter, get_annotations, signature
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -131,6 +132,10 @@ class Aggregator(ABC):
     Plug-ins are frozen keyword-only dataclasses. Noise parameters have no defaults, and their names differ between
     classes, so that none is carried over silently when the class in a configuration changes.
 
+    A field without a default may be left out (`blank`) or be None where a target is to suggest it
+    (`pate.planning.completion.completed`). Until then it is `missing`: other fields are not checked against each other,
+    and nothing is stated, scaled or released.
+
     The number of teachers is nominal: a public constant under both relations, never measured. A teacher that takes no
     part casts a row of zeros. Neighbors under ADD_REMOVE_TEACHER are therefore ballots ``[T, C]`` and the same ballots
     with one row set to zero, and nothing that depends on ``T`` changes.
@@ -145,10 +150,20 @@ class Aggregator(ABC):
     noise_parameters: ClassVar[tuple[str, ...]] = ()
     """Names of the parameters that are scales of noise, in votes: doubling all of them halves the weight of a vote."""
 
+    required: ClassVar[tuple[str, ...]] = ()
+    """Names of the fields that have no default."""
+
     neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        for name, annotation in get_annotations(cls).items():
+            if not hasattr(cls, name) and "ClassVar" not in str(annotation):
+                # before the dataclass is made, which takes it for the default: parsers read what is missing as None
+                setattr(cls, name, None)
+                cls.required += (name,)
+        if "__post_init__" in vars(cls):
+            cls.__post_init__ = _when_complete(cls.__post_init__)  # type: ignore[assignment]
         for name in set(vars(cls)) & set(_METHODS):
             wanted, found = (signature(getattr(owner, name)).parameters for owner in (Aggregator, cls))
             takes_all = any(each.kind is Parameter.VAR_KEYWORD for each in found.values())
@@ -159,7 +174,29 @@ class Aggregator(ABC):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))
-        expect_positive(**{name: getattr(self, name) for name in self.noise_parameters})
+        expect_positive(**{name: getattr(self, name) for name in self.noise_parameters if name not in self.missing})
+
+    @classmethod
+    def blank(cls, **settings: Any) -> Self:
+        """Return one of which ``settings`` are given, and the rest is `missing` until a target suggests it."""
+        return cls(**settings)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Names of the required fields that are None."""
+        return tuple(name for name in self.required if getattr(self, name) is None)
+
+    def expect_complete(self, way_out: str = "") -> None:
+        """Raise ``ValueError`` if something is missing, here or in an aggregator within; ``way_out`` says more."""
+        missing = self.missing
+        kind = "the noise" if set(missing) <= set(self.noise_parameters) else "all parameters"
+        words = ", ".join(f"--aggregator.{name}" for name in missing)
+        expect(not missing, f"{kind} of {type(self).__name__} ({words}){way_out}", noise=None)
+        for name in self.required:
+            value = getattr(self, name)
+            for part in value if isinstance(value, tuple) else (value,):
+                if isinstance(part, Aggregator):
+                    part.expect_complete()
 
     @property
     def needs_ballots(self) -> bool:
@@ -218,6 +255,7 @@ class Aggregator(ABC):
 
     def events(self, panel: Panel, tier: int | None = None) -> Events:
         """Describe the cost of one query under both relations, as `event` does under one."""
+        self.expect_complete()
         return {relation: self.event(panel, relation, tier) for relation in NeighboringRelation}
 
     def charges(self, release: Release, panel: Panel) -> tuple[Charge, ...]:
@@ -251,6 +289,7 @@ class Aggregator(ABC):
         Raises:
             ValueError: if the aggregator cannot serve the panel.
         """
+        self.expect_complete()
         relation = target.neighboring_relation
         self.event(panel, relation)  # raises if it cannot serve the panel, whatever the noise
         try:
@@ -309,10 +348,7 @@ class Aggregator(ABC):
         Only the proportions of their noise matter. By default, one instance with noise of 1 if all other parameters
         have defaults, and none otherwise.
         """
-        required = {
-            field.name for field in fields(cls) if field.default is MISSING and field.default_factory is MISSING
-        }
-        return (cls.of_unit_noise(outlook),) if required <= set(cls.noise_parameters) else ()
+        return (cls.of_unit_noise(outlook),) if set(cls.required) <= set(cls.noise_parameters) else ()
 
     @classmethod
     def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
@@ -344,6 +380,16 @@ class Aggregator(ABC):
     def relation_of(self, asked: NeighboringRelation | None) -> NeighboringRelation:
         """Return the relation under which a cost is stated: ``asked``, or the aggregator's own if that is None."""
         return self.neighboring_relation if asked is None else NeighboringRelation(asked)
+
+
+def _when_complete(check: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Return a ``__post_init__`` that checks an aggregator of which nothing is missing."""
+
+    @wraps(check)
+    def checked(aggregator: Any) -> None:
+        (Aggregator.__post_init__ if aggregator.missing else check)(aggregator)
+
+    return checked
 
 
 def ballots_of(votes: Votes) -> UInt8Array:

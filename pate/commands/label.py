@@ -8,35 +8,24 @@ from dataclasses import fields
 from jsonargparse import Namespace
 
 from pate.commands.mistakes import CommandParser
-from pate.commands.parsing import ALONE, Preset, make_parser, open_run, shows
-from pate.commands.unscaled import completed
+from pate.commands.parsing import ALONE, Preset, make_parser, open_run
 from pate.commands.votes import add_votes, bring_votes, parse_with_votes
 from pate.release.label_settings import LabelSettings
 from pate.release.labels import label
 from pate.runs import LABEL
-from pate.validation import expect
 from pate.votes import Panel
 
 
 def main(args: Sequence[str], preset: Preset = ALONE) -> None:
     """Run `pate label`."""
-    parser = label_parser()
-    before = [] if shows(args) else completed(parser.read([*preset.options(), *args]))
-    parsed = parse_with_votes(parser, args, preset, before=before)
+    parser = _parser()
+    parsed = parse_with_votes(parser, args, preset)
     made = parser.instantiate(parsed)
-    asked = _settings(parsed, made)
-    bring_votes(parsed, made.data, asked)
+    settings = _settings(made)
+    bring_votes(parsed, made.data, settings)
     run = open_run(parsed)
-    label(run, asked)
+    label(run, settings)
     print((run.root / LABEL.outputs[-1]).read_text(), end="")
-
-
-def label_parser() -> CommandParser:
-    """Return the parser of `pate label`, in which a target epsilon is enough to name an aggregator."""
-    parser = make_parser("label", label, skip={"run", "settings"}, settings=LabelSettings)
-    add_votes(parser)
-    parser._option_string_actions["--aggregator"].required = False
-    return parser
 
 
 def settings_for(args: Sequence[str], preset: Preset, panel: Panel, size: int) -> LabelSettings:
@@ -45,15 +34,15 @@ def settings_for(args: Sequence[str], preset: Preset, panel: Panel, size: int) -
     Raises:
         ValueError: in one line, if nothing could be released by them.
     """
-    parser = label_parser()
-    options = parser.read([*preset.options(), *args])
-    number = size if options.num_queries is None else options.num_queries
-    expect(number <= size, f"num_queries <= {size}", num_queries=number)
-    options.num_teachers, options.num_labels, options.num_queries = panel.num_teachers, panel.num_labels, number
-    parsed = parse_with_votes(parser, args, preset, before=completed(options))
-    return _settings(parsed, parser.instantiate(parsed)).resolved(panel, size)
+    parser = _parser()
+    return _settings(parser.instantiate(parse_with_votes(parser, args, preset))).resolved(panel, size)
 
 
-def _settings(parsed: Namespace, made: Namespace) -> LabelSettings:
-    expect(parsed.aggregator is not None, "--aggregator, or --target_epsilon, which finds one", aggregator=None)
+def _parser() -> CommandParser:
+    parser = make_parser("label", label, skip={"run", "settings"}, settings=LabelSettings)
+    add_votes(parser)
+    return parser
+
+
+def _settings(made: Namespace) -> LabelSettings:
     return LabelSettings(**{field.name: made[field.name] for field in fields(LabelSettings)})

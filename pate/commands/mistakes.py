@@ -23,7 +23,6 @@ class CommandParser(ArgumentParser):
         brief: dict[str, Any] = {"allow_abbrev": False, "formatter_class": BriefHelp}
         super().__init__(*args, **(brief | options))
         self._words: tuple[str, ...] = ()
-        self._reading = False
         if self.epilog is None:
             self.epilog = example(self.prog.removeprefix("pate "))
 
@@ -48,19 +47,6 @@ class CommandParser(ArgumentParser):
             self.error(f"Expected an option that there is, got {unknown}{did_you_mean(unknown, options)}")
         parsed: Namespace = super().parse_args(args, *rest, **settings)
         return parsed
-
-    def read(self, args: Sequence[str]) -> Namespace:
-        """Return what options say before any is required: one that is missing is None."""
-        self._reading = True
-        try:
-            return self.parse_args(args)
-        finally:
-            self._reading = False
-
-    def validate(self, *args: Any, **options: Any) -> None:
-        """Check settings, but for those that are only read."""
-        if not self._reading:
-            super().validate(*args, **options)
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print help, and tell of a pipe that nobody reads, of which argparse keeps silent."""

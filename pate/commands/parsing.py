@@ -55,17 +55,14 @@ def call(
     function: Callable[..., Any],
     args: Sequence[str],
     grouped: Mapping[str, type] | None = None,
-    completed: Callable[[Namespace], Sequence[str]] | None = None,
 ) -> None:
     """Call ``function`` with the parsed arguments of the command ``name``, which has no run.
 
-    The parameters named in ``grouped`` are dataclasses, whose fields become options of the command. ``completed``
-    returns words for settings that follow from others, given what all of them say.
+    The parameters named in ``grouped`` are dataclasses, whose fields become options of the command.
     """
     groups = grouped or {}
     parser = _parser(name, function, set(groups), *groups.values())
-    before = [] if completed is None or shows(args) else completed(parser.read(args))
-    made = parser.instantiate(parser.parse_args([*before, *args]))
+    made = parser.instantiate(parser.parse_args(list(args)))
     given = {key: value for key, value in made.items() if key != "config"}
     for parameter, cls in groups.items():
         given[parameter] = cls(**{field: given.pop(field) for field in signature(cls).parameters})
@@ -122,9 +119,9 @@ def _add_parameters(parser: CommandParser, owner: Callable[..., Any], *, skip: s
         parser.add_function_arguments(owner, as_group=False, skip=skip)
 
 
-def parse(parser: ArgumentParser, args: Sequence[str], preset: Preset, *, before: Sequence[str] = ()) -> Namespace:
-    """Return the parsed options ``args``, completed by those of ``preset``, and those by ``before``."""
-    return parser.parse_args([*before, *preset.options(), *args])
+def parse(parser: ArgumentParser, args: Sequence[str], preset: Preset) -> Namespace:
+    """Return the parsed options ``args``, completed by those of ``preset``."""
+    return parser.parse_args([*preset.options(), *args])
 
 
 def with_saved(args: Sequence[str], preset: Preset, *saved: Path) -> Preset:

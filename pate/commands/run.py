@@ -97,8 +97,8 @@ def _expect_served(fit: Json, words: Sequence[str], preset: Preset) -> None:
     size, panel = len(data.load(Role.PUBLIC).ids), Panel(fit["num_teachers"], data.num_labels)
     expect(len(data.load(Role.TEST).ids) > 0, "test records, by which the student is judged", test_records=0)
     settings = settings_for(words, preset, panel, size)
-    charge = settings.aggregator.events(panel), settings.num_queries or size
-    expect_delta_beyond_tests([charge], settings.aggregator.neighboring_relation, settings.delta)
+    charge = settings.mechanism.events(panel), settings.num_queries or size
+    expect_delta_beyond_tests([charge], settings.mechanism.neighboring_relation, settings.delta)
 
 
 def _command(step: _Step) -> Callable[[Sequence[str], Preset], None]:

@@ -51,16 +51,14 @@ def add_votes(parser: ArgumentParser) -> None:
     )
 
 
-def parse_with_votes(
-    parser: ArgumentParser, args: Sequence[str], preset: Preset, *, before: Sequence[str] = ()
-) -> Namespace:
+def parse_with_votes(parser: ArgumentParser, args: Sequence[str], preset: Preset) -> Namespace:
     """Return the parsed options as `parse` does; for votes from elsewhere, completed by the data that the run has.
 
     Raises ``ValueError`` if options of votes are given without votes.
     """
-    parsed = parse(parser, args, preset, before=before)
+    parsed = parse(parser, args, preset)
     if parsed.votes is not None:
-        return parse(parser, args, with_saved_data(args, preset), before=before)
+        return parse(parser, args, with_saved_data(args, preset))
     given = [f"--{name}" for name in _OPTIONS if parsed.get(name) is not None]
     expect(not given, "--votes with options that are for votes from elsewhere", given=given)
     return parsed

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 
 from pate.accounting.budget import Budget, FilterName
 from pate.accounting.calibration import Target
+from pate.accounting.relation import NeighboringRelation
 from pate.aggregators.base import Aggregator
-from pate.release.target import meeting
+from pate.planning.completion import completed, scale_to_target
 from pate.validation import expect, expect_count, expect_open_unit
 from pate.votes import Panel
 
@@ -18,7 +19,7 @@ class LabelSettings:
     """The queries to the teachers, the mechanism that answers them, and the budget.
 
     Args:
-        aggregator: the mechanism, by name or path. `pate label` with a target epsilon and no mechanism takes ``Rounds``
+        aggregator: the mechanism, by name or path. With a target epsilon it may lack its noise, and None is ``Rounds``
             of ``ClippedVotes``, which need ballots and features.
         delta: the delta of the statement, above what the mechanism's tests cost.
         num_queries: number of public samples to label; None for all that were voted on.
@@ -40,10 +41,12 @@ class LabelSettings:
             earlier release, for an aggregator that needs them.
 
     Raises:
-        ValueError: if a number is outside its range, or predictions are missing or of no use to the aggregator.
+        ValueError: if a number is outside its range, the aggregator lacks something and there is no target, or
+            predictions are missing or of no use to it.
     """
 
-    aggregator: Aggregator
+    aggregator: Aggregator | None = None
+    _: KW_ONLY
     delta: float
     num_queries: int | None = None
     max_epsilon: float | None = None
@@ -66,6 +69,11 @@ class LabelSettings:
         alone = self.max_epsilon is None or self.max_teachers_per_unit == 1
         expect(alone, "no max_epsilon with max_teachers_per_unit > 1", max_epsilon=self.max_epsilon)
         _ = self.budget  # which checks what it is made of
+        if self.target_epsilon is None:
+            expect(self.aggregator is not None, "--aggregator, or --target_epsilon, which finds one", aggregator=None)
+            self.mechanism.expect_complete(", or --target_epsilon, which finds it")
+        if self.aggregator is None or self.aggregator.missing:
+            return  # what is needed is known once the target has found the rest
         name, needed = type(self.aggregator).__name__, self.aggregator.needs_predictions
         use = f"--predictions, which {name} needs" if needed else f"no --predictions, of which {name} makes no use"
         expect(needed == (self.predictions is not None), use, predictions=self.predictions and str(self.predictions))
@@ -78,17 +86,29 @@ class LabelSettings:
         """
         number = size if self.num_queries is None else self.num_queries
         expect(number <= size, f"num_queries <= {size}", num_queries=number)
-        found = replace(self, num_queries=number)
         if self.target_epsilon is None:
-            return found
+            return replace(self, num_queries=number)
         target = Target(
             epsilon=self.target_epsilon,
             delta=self.delta,
             num_queries=number,
-            neighboring_relation=self.aggregator.neighboring_relation,
+            neighboring_relation=self._relation,
             max_teachers_per_unit=self.max_teachers_per_unit,
         )
-        return replace(found, aggregator=meeting(self.aggregator, target, panel, self.budget))
+        aggregator = scale_to_target(completed(self.aggregator, target, panel), target, panel, self.budget)
+        return replace(self, num_queries=number, aggregator=aggregator)
+
+    @property
+    def mechanism(self) -> Aggregator:
+        """The aggregator. Raises ``ValueError`` if it is yet to be found."""
+        if self.aggregator is None:
+            raise ValueError("Expected an aggregator, got none: it is found for a target once the votes are known")
+        return self.aggregator
+
+    @property
+    def _relation(self) -> NeighboringRelation:
+        given = self.aggregator
+        return NeighboringRelation.REPLACE_RECORD if given is None else given.neighboring_relation
 
     @property
     def budget(self) -> Budget | None:
@@ -96,7 +116,7 @@ class LabelSettings:
         return Budget.declared(
             self.max_epsilon,
             delta=self.delta,
-            neighboring_relation=self.aggregator.neighboring_relation,
+            neighboring_relation=self._relation,
             max_delta0=self.max_delta0,
             budget_filter=self.budget_filter,
         )

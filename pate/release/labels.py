@@ -66,7 +66,7 @@ def label(run: Run, settings: LabelSettings) -> None:
         label_names=tuple(manifest.label_names),
         num_teachers=manifest.num_teachers,
         delta=float(settings.delta),
-        aggregator=encode(Aggregator, settings.aggregator),
+        aggregator=encode(Aggregator, settings.mechanism),
     )
     inputs = _inputs_of(run, settings, store)
     todo = run.needs(LABEL, inputs)
@@ -117,7 +117,7 @@ def _pay_and_release(
         rows: ``[Q]``, the rows of the queries among the votes.
         inputs: what the labels follow from but for the noise.
     """
-    aggregator, budget, panel = settings.aggregator, settings.budget, queries.panel
+    aggregator, budget, panel = settings.mechanism, settings.budget, queries.panel
     events = aggregator.events(panel)
     # before features, which do not help an aggregator that lacks ballots
     votes, _ = store.load(rows=rows, ballots=aggregator.needs_ballots)
@@ -132,7 +132,7 @@ def _pay_and_release(
         asked: Votes = replace(votes, predictions=predictions, features=features)
         rehearse(aggregator, panel, predictions=predictions, features=features)
         file = _reserve_room(stack, run, queries)
-        pending = pending_release(_pending_folder(run), _digest_of(settings.aggregator, inputs, asked), draw_seed())
+        pending = pending_release(_pending_folder(run), _digest_of(aggregator, inputs, asked), draw_seed())
         charge, relation = (events, len(rows)), aggregator.neighboring_relation
         expect_delta_beyond_tests([charge], relation, queries.delta)
         with _naming_ledger(ledger):
@@ -192,9 +192,9 @@ def _inputs_of(run: Run, settings: LabelSettings, store: VoteStore) -> Inputs:
     if settings.predictions is not None:
         expect_predictions(settings.predictions)
         digests["predictions"] = digest(settings.predictions)
-    if settings.aggregator.needs_features and not store.has_features():
+    if settings.mechanism.needs_features and not store.has_features():
         described = (run.state(first_stage(run)) or {"config": {}})["config"].get("data")
-        expect_features(described, needed_by=type(settings.aggregator).__name__)
+        expect_features(described, needed_by=type(settings.mechanism).__name__)
         digests["public"] = public_digest(load_data(run))
     return Inputs(encode_fields(settings), digests)
 
@@ -273,7 +273,7 @@ def _naming_ledger(ledger: Ledger) -> Iterator[None]:
 
 def _settle_and_state(run: Run, settings: LabelSettings, released: ReleasedLabels) -> None:
     """Settle the release that is on disk, and write the statement of its labels."""
-    aggregator, panel, realised = settings.aggregator, released.panel, None
+    aggregator, panel, realised = settings.mechanism, released.panel, None
     if released.tiers is not None:
         realised = aggregator.charges(Release(released.labels, released.mask, tiers=released.tiers), panel)
     ledger = open_ledger(run)

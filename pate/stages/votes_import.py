@@ -97,9 +97,9 @@ def expect_served(settings: LabelSettings, run: Run, votes: VotesFrom, data: Dat
         ValueError: if no noise meets the target, the mechanism needs what neither votes nor data bring, or more silos
             are copies of each other than a unit may reach teachers.
     """
-    silos, aggregator = votes.silos, settings.aggregator
+    silos = votes.silos
     _expect_no_copies(silos, settings.max_teachers_per_unit)
-    settings.resolved(panel_of(silos), len(silos[0].ids))
+    aggregator = settings.resolved(panel_of(silos), len(silos[0].ids)).mechanism
     if aggregator.needs_ballots:
         expect_no_counts(sum(silo.num_teachers or 0 for silo in silos if silo.ballots is None))
     if aggregator.needs_features and features_in(silos) is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields, replace
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -275,8 +275,7 @@ class AggregatorContract(Contract):
         """Every noise parameter has to be given."""
         aggregator = self.make(RELATIONS[0])
         assert aggregator.noise
-        declared = {field.name: field for field in fields(aggregator)}
-        assert all(declared[name].default is MISSING for name in aggregator.noise_parameters)
+        assert set(aggregator.noise_parameters) <= set(aggregator.required)
 
     def test_votes_that_lack_what_is_needed_are_refused(self) -> None:
         """Votes without ballots, predictions or features are refused exactly if the aggregator needs them."""

@@ -33,10 +33,10 @@ from pate.aggregators import (
 from pate.aggregators.base import predictions_of
 from pate.aggregators.rounds import joined, student_of
 from pate.linear import fit_linear
+from pate.planning.completion import scale_to_target
 from pate.release.label_settings import LabelSettings
 from pate.release.labels import _code_of
 from pate.release.labels import label as label_stage
-from pate.release.target import meeting
 from pate.runs import Run
 from pate.runs.released import ReleasedLabels
 from pate.testing import AggregatorContract, BatchContract
@@ -295,7 +295,7 @@ def test_the_default_spends_a_quarter_before_and_the_rest_after() -> None:
     for epsilon in (0.1, 1.0, 8.0):
         target = Target(epsilon=epsilon, delta=1e-5, num_queries=50, neighboring_relation=outlook.relation)
         budget = Budget(max_epsilon=epsilon, delta=1e-5, neighboring_relation=outlook.relation, max_delta0=0.0)
-        found = meeting(default, target, PANEL, budget)
+        found = scale_to_target(default, target, PANEL, budget)
         first, last = (each.noise["multiplier_clipped"] for each in found.rounds)  # type: ignore[attr-defined]
         assert (first / last) ** 2 == pytest.approx(3, rel=1e-4)
         assert epsilon * (1 - 1e-5) < epsilon_of(found.event(PANEL), count=50, delta=1e-5) <= epsilon

@@ -93,9 +93,8 @@ def test_gaps_say_what_they_are_of() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--aggregator=Powersets"], "Expected --aggregator among Rounds, ClippedVotes, "),
         (["--aggregator=Powerset", "--delta_test=1e-9"], "Expected no delta_test for Powerset"),
-        (["--aggregator=Peeling"], "Expected k (--aggregator.k), which follows from"),
+        (["--aggregator=Peeling"], "Expected k (--aggregator.k) of Peeling, which no target suggests"),
         (["--aggregator=StableTopK", "--delta_test=1e-6"], "Expected delta_test < 2e-08"),
         (["--aggregator=NoisyVotes", "--answered=1.5"], "Expected 0 < answered < 1"),
         (["--aggregator=Peeling", "--aggregator.k=9"], "Expected k <= 4 for 4 labels, got k=9"),
@@ -115,6 +114,12 @@ def test_what_cannot_be_met_is_one_line(words: list[str], message: str, capsys: 
     assert cli.main(["calibrate", *words, "--target_epsilon=2", *ASKED]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+def test_a_name_that_is_none_is_told_what_it_may_mean(capsys: Printed) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["calibrate", "--aggregator=Powersets", "--target_epsilon=2", *ASKED])
+    assert stopped.value.code == 2 and "did you mean Powerset?" in capsys.readouterr().err
 
 
 def test_calibrated_noise_keeps_its_target_as_printed(capsys: Printed) -> None:

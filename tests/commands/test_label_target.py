@@ -13,7 +13,7 @@ from pate.accounting.calibration import Target, epsilon_of
 from pate.accounting.ledger import Ledger, read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, NoisyVotes, Outlook, StableMajority, StableTopK, registered
-from pate.release.target import meeting
+from pate.planning.completion import scale_to_target
 from pate.runs import Run
 from pate.runs.released import ReleasedLabels
 from pate.votes import Panel
@@ -102,10 +102,12 @@ def test_every_registered_aggregator_meets_a_target_and_a_budget_of_its_size() -
         outlook = Outlook(panel=PANEL, num_queries=50, delta=1e-4, relation=RELATION, labels_per_sample=2)
         for cls in registered().values():
             for start in cls.proposals(outlook):
-                found = meeting(start, target, PANEL, budget)
+                found = scale_to_target(start, target, PANEL, budget)
                 assert epsilon_of(found.event(PANEL), count=50, delta=1e-4) <= epsilon
-                assert meeting(found, target, PANEL, budget) == found, "repeated, it changes a digit"
-                assert meeting(found.scaled(1.001), target, PANEL) != found.scaled(1.001), "too much noise was kept"
+                assert scale_to_target(found, target, PANEL, budget) == found, "repeated, it changes a digit"
+                assert scale_to_target(found.scaled(1.001), target, PANEL) != found.scaled(1.001), (
+                    "too much noise was kept"
+                )
 
 
 @pytest.mark.parametrize("name", ["NoisyVotes", pytest.param("StableTopK", marks=pytest.mark.slow)])
@@ -208,11 +210,11 @@ def test_a_recipe_may_give_a_target_in_place_of_noise(finished: Path, tmp_path: 
 def test_proportions_are_kept() -> None:
     target = Target(epsilon=2, delta=1e-4, num_queries=50, neighboring_relation=RELATION)
     start: Aggregator = StableTopK(scale_gap=1.0, sigma_test=3.0, delta_test=1e-7)
-    found = meeting(start, target, PANEL)
+    found = scale_to_target(start, target, PANEL)
     assert found.noise["sigma_test"] / found.noise["scale_gap"] == pytest.approx(3, rel=1e-12)
     with pytest.raises(ValueError, match=r"^Expected a target that some noise reaches, with delta"):
-        meeting(StableMajority(sigma_majority=1.0, delta_majority=1e-3), target, PANEL)
+        scale_to_target(StableMajority(sigma_majority=1.0, delta_majority=1e-3), target, PANEL)
     with pytest.raises(ValueError, match=r"^Expected target_epsilon <= 1\.0"):
-        meeting(
+        scale_to_target(
             NoisyVotes(sigma_votes=1), target, PANEL, Budget(max_epsilon=1, delta=1e-4, neighboring_relation=RELATION)
         )

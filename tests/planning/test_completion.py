@@ -1,0 +1,78 @@
+"""What an aggregator lacks is None, is suggested by a target, and is refused where there is none."""
+
+import pytest
+
+from pate import cli
+from pate.accounting.calibration import Target
+from pate.accounting.relation import NeighboringRelation
+from pate.aggregators import Aggregator, ConfidentScreen, NoisyVotes, Peeling, Rounds, StableMajority, StableTopK
+from pate.planning.completion import completed
+from pate.release.label_settings import LabelSettings
+from pate.votes import Panel
+
+PANEL = Panel(60, 6)
+TARGET = Target(epsilon=4.0, delta=1e-4, num_queries=50)
+
+
+def test_missing_noise_is_one_and_what_is_given_stays() -> None:
+    found = completed(NoisyVotes.blank(soft=False), TARGET, PANEL)
+    assert found == NoisyVotes(sigma_votes=1.0, soft=False)
+    assert completed(found, TARGET, PANEL) is found
+    assert completed(Peeling.blank(k=2), TARGET, PANEL) == Peeling(k=2, scale_peel=1.0)
+
+
+def test_other_parameters_are_what_the_class_chooses() -> None:
+    majority = completed(StableMajority.blank(), TARGET, PANEL)
+    assert majority == StableMajority(sigma_majority=1.0, delta_majority=1e-4 / 100)
+    screen = completed(ConfidentScreen.blank(threshold_confident=7.0), TARGET, PANEL)
+    assert isinstance(screen, ConfidentScreen) and screen.answers == NoisyVotes(sigma_votes=1.0)
+    assert screen.threshold_confident == 7.0
+    relation = NeighboringRelation.ADD_REMOVE_TEACHER
+    other = Target(epsilon=4.0, delta=1e-4, num_queries=50, neighboring_relation=relation)
+    rounds = completed(None, other, PANEL)
+    assert isinstance(rounds, Rounds) and len(rounds.rounds) == 2 and rounds.neighboring_relation is relation
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "message"),
+    [
+        (StableTopK.blank(scale_gap=1.0, delta_test=1e-6), "all noise of StableTopK or none of it, got missing='--agg"),
+        (Peeling.blank(), r"k \(--aggregator.k\) of Peeling, which no target suggests, got k=None"),
+        (StableMajority.blank(delta_majority=2.0), "0 < delta_majority < 1, got delta_majority=2.0"),
+    ],
+    ids=lambda value: "",
+)
+def test_what_no_target_suggests_is_refused(aggregator: Aggregator, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^Expected {message}"):
+        completed(aggregator, TARGET, PANEL)
+
+
+@pytest.mark.parametrize("aggregator", [StableTopK.blank(delta_test=1e-6), None])
+def test_without_a_target_nothing_may_be_missing(aggregator: Aggregator | None) -> None:
+    with pytest.raises(ValueError, match=r"^Expected [^\n]*, or --target_epsilon, which finds (it|one), got"):
+        LabelSettings(aggregator, delta=1e-3)
+    assert LabelSettings(aggregator, delta=1e-3, target_epsilon=1.0).aggregator == aggregator
+
+
+def test_what_lies_within_is_complete() -> None:
+    screen = ConfidentScreen(answers=NoisyVotes.blank(), sigma_confident=1.0, threshold_confident=3.0)
+    for state in (screen.events, lambda panel: screen.calibrated(TARGET, panel)):
+        with pytest.raises(ValueError, match=r"^Expected the noise of NoisyVotes \(--aggregator.sigma_votes\), got"):
+            state(PANEL)
+
+
+def test_account_needs_the_noise(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--num_queries=9", "--delta=1e-5", "--num_teachers=60", "--num_labels=6"]
+    assert cli.main(["account", "--aggregator=NoisyVotes", *words]) == 2
+    assert capsys.readouterr().err.endswith(
+        "Expected the noise of NoisyVotes (--aggregator.sigma_votes), got noise=None\n"
+    )
+
+
+@pytest.mark.parametrize("word", ["--target_epsilon=two", "--aggregator=StableTopk"])
+def test_a_wrong_value_is_refused_by_the_parser(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["label", word, "--delta=1e-5", "--run=x"])
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("pate label: ") and word.partition("=")[2] in error
