@@ -132,9 +132,8 @@ class Aggregator(ABC):
     Plug-ins are frozen keyword-only dataclasses. Noise parameters have no defaults, and their names differ between
     classes, so that none is carried over silently when the class in a configuration changes.
 
-    A field without a default may be left out (`blank`) or be None where a target is to suggest it
-    (`pate.planning.completion.completed`). Until then it is `missing`: other fields are not checked against each other,
-    and nothing is stated, scaled or released.
+    A field without a default may be None where a target is to suggest it (`pate.planning.completion.completed`). Until
+    then it is `missing`: fields are not checked against each other, and nothing is stated, scaled or released.
 
     The number of teachers is nominal: a public constant under both relations, never measured. A teacher that takes no
     part casts a row of zeros. Neighbors under ADD_REMOVE_TEACHER are therefore ballots ``[T, C]`` and the same ballots
@@ -304,16 +303,10 @@ class Aggregator(ABC):
     def for_target(
         cls, target: Target, panel: Panel, *, delta_test: float | None = None, answered: float = 0.9
     ) -> Self | None:
-        """Return an instance of this class that meets a target, given nothing but the panel.
+        """Return the first of the `proposals`, calibrated to a target; None if no noise meets it.
 
-        Args:
-            target: the largest cost of all queries together.
-            panel: the numbers of teachers and labels.
-            delta_test: what each stability test adds to delta, for classes that split their noise by it.
-            answered: the probability with which a query is to be answered, for classes that split their noise by it.
-
-        Returns:
-            The first of the `proposals`, calibrated, or None if no noise meets the target.
+        Classes that split their noise do so by ``delta_test``, what each stability test adds to delta, and by
+        ``answered``, the probability with which a query is to be answered.
 
         Raises:
             ValueError: if the class proposes no settings.
