@@ -1,14 +1,14 @@
 """Aggregator plug-ins: they turn votes into released labels and describe the cost as an event."""
 
 from pate.aggregators.base import Aggregator as Aggregator
-from pate.aggregators.base import Gap as Gap
-from pate.aggregators.base import Outlook as Outlook
 from pate.aggregators.base import Release as Release
 from pate.aggregators.clipped_votes import ClippedVotes as ClippedVotes
 from pate.aggregators.listed import LimitedDomainTopK as LimitedDomainTopK
 from pate.aggregators.listed import PermuteAndFlip as PermuteAndFlip
 from pate.aggregators.listed import TopStableTopK as TopStableTopK
 from pate.aggregators.noisy_votes import NoisyVotes as NoisyVotes
+from pate.aggregators.outlook import Gap as Gap
+from pate.aggregators.outlook import Outlook as Outlook
 from pate.aggregators.peeled_votes import PeeledVotes as PeeledVotes
 from pate.aggregators.plugins import load_plugins as load_plugins
 from pate.aggregators.plugins import propose as propose

@@ -12,7 +12,8 @@ from scipy.special import expit
 
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators.base import Aggregator, Outlook, Release
+from pate.aggregators.base import Aggregator, Release
+from pate.aggregators.outlook import Outlook
 from pate.mechanisms.limited_domain import DomainMechanism, LimitedDomain, Listed
 from pate.mechanisms.peeling import PermuteAndFlipPeeling
 from pate.mechanisms.top_stable import TopStable, chance_to_exceed, unstable_threshold

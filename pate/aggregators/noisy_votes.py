@@ -13,7 +13,8 @@ from scipy.special import ndtr, ndtri
 
 from pate.accounting.events import Event, GaussianEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators.base import Aggregator, Gap, Outlook, Release
+from pate.aggregators.base import Aggregator, Release
+from pate.aggregators.outlook import Gap, Outlook
 from pate.typing import FloatArray
 from pate.validation import expect_positive
 from pate.votes import Panel, Votes

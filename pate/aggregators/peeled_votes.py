@@ -10,7 +10,8 @@ import numpy as np
 
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators.base import Aggregator, Outlook, Release
+from pate.aggregators.base import Aggregator, Release
+from pate.aggregators.outlook import Outlook
 from pate.mechanisms.peeled_counts import PeeledCounts
 from pate.validation import expect
 from pate.votes import Panel, Votes

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from importlib.metadata import entry_points
 
-from pate.aggregators.base import Aggregator, Outlook
+from pate.aggregators.base import Aggregator
 from pate.aggregators.clipped_votes import ClippedVotes
 from pate.aggregators.listed import LimitedDomainTopK, PermuteAndFlip, TopStableTopK
 from pate.aggregators.noisy_votes import NoisyVotes
+from pate.aggregators.outlook import Outlook
 from pate.aggregators.peeled_votes import PeeledVotes
 from pate.aggregators.powerset import Powerset
 from pate.aggregators.rounds import Rounds

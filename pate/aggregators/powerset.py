@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from pate.accounting.events import BoundedRangeEvent, Event
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators.base import Aggregator, Gap, Outlook, Release, ballots_of
+from pate.aggregators.base import Aggregator, Release, ballots_of
+from pate.aggregators.outlook import Gap, Outlook
 from pate.mechanisms.noise import gumbel
 from pate.typing import UInt8Array
 from pate.validation import expect

@@ -10,8 +10,9 @@ import numpy as np
 from pate.accounting.calibration import COARSE_ORDERS, Target
 from pate.accounting.events import ComposedEvent, Event
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators.base import Aggregator, Outlook, Release, features_of
+from pate.aggregators.base import Aggregator, Release, features_of
 from pate.aggregators.clipped_votes import ClippedVotes
+from pate.aggregators.outlook import Outlook
 from pate.linear import LinearStudent, fit_linear
 from pate.typing import FloatArray
 from pate.validation import expect

@@ -11,9 +11,10 @@ from scipy.special import expit
 
 from pate.accounting.events import Event, GaussianEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators.base import Aggregator, Outlook, Release, features_of, voters_of
+from pate.aggregators.base import Aggregator, Release, features_of, voters_of
 from pate.aggregators.clipped_votes import MEDIAN_ERRORS, MEDIAN_SHARE, MEDIAN_SPARE, noisy_median
 from pate.aggregators.noisy_votes import add_gaussian
+from pate.aggregators.outlook import Outlook
 from pate.linear import departures, link, shrunk_means
 from pate.typing import BoolArray, FloatArray
 from pate.validation import expect, expect_positive

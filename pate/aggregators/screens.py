@@ -11,8 +11,9 @@ from scipy.special import ndtr
 
 from pate.accounting.events import ComposedEvent, Event, GaussianThresholdEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators.base import Aggregator, Outlook, Release, predictions_of
+from pate.aggregators.base import Aggregator, Release, predictions_of
 from pate.aggregators.noisy_votes import NoisyVotes
+from pate.aggregators.outlook import Outlook
 from pate.typing import BoolArray
 from pate.validation import expect, expect_count
 from pate.votes import Panel, Votes

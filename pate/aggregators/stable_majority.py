@@ -9,7 +9,8 @@ import numpy as np
 
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators.base import Aggregator, Outlook, Release
+from pate.aggregators.base import Aggregator, Release
+from pate.aggregators.outlook import Outlook
 from pate.mechanisms.stability import StabilityTest
 from pate.validation import expect_open_unit
 from pate.votes import Panel, Votes

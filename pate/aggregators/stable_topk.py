@@ -12,7 +12,8 @@ import numpy as np
 from pate.accounting.calibration import COARSE_ORDERS, Target
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators.base import Aggregator, Gap, Outlook, Release
+from pate.aggregators.base import Aggregator, Release
+from pate.aggregators.outlook import Gap, Outlook
 from pate.mechanisms.gaps import GapNoise
 from pate.mechanisms.stability import TestedBy
 from pate.mechanisms.stable_top_k import FixedTopKMechanism, StableTopKMechanism

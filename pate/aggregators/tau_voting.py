@@ -11,8 +11,9 @@ import numpy as np
 
 from pate.accounting.events import Event, GaussianEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators.base import Aggregator, Outlook, Release, ballots_of, predictions_of
+from pate.aggregators.base import Aggregator, Release, ballots_of, predictions_of
 from pate.aggregators.noisy_votes import add_gaussian
+from pate.aggregators.outlook import Outlook
 from pate.typing import FloatArray, IntArray
 from pate.validation import expect, expect_positive
 from pate.votes import Panel, Votes

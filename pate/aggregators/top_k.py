@@ -11,7 +11,8 @@ import numpy as np
 
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators.base import Aggregator, Gap, Outlook, Release
+from pate.aggregators.base import Aggregator, Release
+from pate.aggregators.outlook import Gap, Outlook
 from pate.mechanisms.base import TopKMechanism
 from pate.mechanisms.canonical import CanonicalLoss, CanonicalMechanism, CanonicalNoise
 from pate.mechanisms.joint import JointMechanism, JointNoise

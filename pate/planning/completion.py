@@ -8,7 +8,8 @@ from typing import Any
 from pate.accounting.bisection import smallest_where
 from pate.accounting.budget import Budget, affordable
 from pate.accounting.calibration import Target, epsilon_of
-from pate.aggregators.base import Aggregator, Outlook
+from pate.aggregators.base import Aggregator
+from pate.aggregators.outlook import Outlook
 from pate.aggregators.rounds import Rounds
 from pate.validation import expect
 from pate.votes import Panel
