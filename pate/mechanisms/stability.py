@@ -180,7 +180,7 @@ class StabilityTest(_GapTest):
 
 @dataclass(frozen=True, kw_only=True)
 class LaplaceStabilityTest(_GapTest):
-    """Test gaps with Laplace noise (Zhu & Wang (2022), Algorithm 5).
+    """Test gaps with Laplace noise (Zhu & Wang (2022), Algorithm 5, with the exact quantile, on ``max(shift, q)``).
 
     Privacy: pure DP of ``w / scale``, with ``w`` the window by which a gap moves, one sensitivity under
     ADD_REMOVE_TEACHER and two under REPLACE_RECORD, except with a certain probability: ``delta_test``, or the
