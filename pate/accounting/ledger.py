@@ -125,12 +125,6 @@ class Ledger:
                 self._append(connection, {"kind": body["kind"], "at": _now()} | body)
             return len(self._history.entries)
 
-    def expect_affordable(self, events: Events, *, count: int, budget: Budget | None = None) -> None:
-        """Raise ``ValueError`` if the budget cannot pay for what `reserve` would be asked; writes nothing."""
-        self._prepare(events)
-        with self._reading() as history:
-            history.reservation(events, count, budget, None)
-
     def settle(
         self,
         release: int,

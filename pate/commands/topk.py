@@ -5,23 +5,13 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from pate.accounting.budget import FilterName
 from pate.commands.parsing import call
 from pate.histogram import HistogramFiles
 from pate.release.top_k import release_top_k
 from pate.release.top_k_settings import TopKSettings
 
 
-def topk(
-    *,
-    source: HistogramFiles,
-    settings: TopKSettings,
-    output: Path,
-    ledger: Path | None = None,
-    max_epsilon: float | None = None,
-    max_delta0: float | None = None,
-    budget_filter: FilterName | None = None,
-) -> None:
+def topk(*, source: HistogramFiles, settings: TopKSettings, output: Path, ledger: Path | None = None) -> None:
     """Release the k items that most users chose, privately.
 
     Each call is a release, and pays for it in the ledger of the data; one that was killed goes on when it is given
@@ -34,24 +24,12 @@ def topk(
         output: the .csv or .json that is written; the statement is beside it, in .privacy.json and .privacy.txt.
         ledger: ledger of the private data, one for all releases from them; by default a file beside the data,
             pairs.ledger.sqlite for pairs.csv (beside the file itself, where that is a link).
-        max_epsilon: limit on all releases of the ledger together; the first one given is final.
-        max_delta0: the part of delta that this limit sets aside for failures, such as a limited domain's; a tenth by
-            default, or what this release would need if it were repeated until the limit is reached.
-        budget_filter: what keeps this limit, renyi or gaussian; by default the one that admits this release more often.
 
     Raises:
         ValueError: on input out of range, before anything is spent.
     """
     book = source.ledger_path if ledger is None else ledger
-    statement = release_top_k(
-        source,
-        settings,
-        output=output,
-        ledger=book,
-        max_epsilon=max_epsilon,
-        max_delta0=max_delta0,
-        budget_filter=budget_filter,
-    )
+    statement = release_top_k(source, settings, output=output, ledger=book)
     print(statement.text, end="")
     print(f"Release {statement['release']} of {book}: {output}, {output.with_suffix('.privacy.json')}")
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pate.accounting.ledger import Ledger
 from pate.runs import replacing
 from pate.validation import expect
 
@@ -84,13 +84,14 @@ def destroy_others(pending: PendingRelease) -> None:
             file.unlink()
 
 
-def destroy_settled(folder: Path, ledger: Ledger) -> None:
-    """Delete the seeds of releases that are settled: their labels are on disk, and nothing is drawn for them again."""
-    files = list(folder.glob("*.json"))
-    settled = {entry.token for entry in ledger.entries() if entry.settled} if files else set()
-    for file in files:
-        if _read(file).token in settled:
-            file.unlink()
+def destroy(folder: Path, token: str | None) -> None:
+    """Delete the seed of the release with ``token``, if one is left, and the folder if there are no others."""
+    for file in folder.glob("*.json"):
+        with suppress(FileNotFoundError):  # another process has destroyed its own
+            if token is not None and token in file.read_text():
+                file.unlink()
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _read(file: Path) -> PendingRelease:

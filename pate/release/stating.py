@@ -1,8 +1,9 @@
-"""What a statement says of labels on disk, and whether the one that is there says so."""
+"""Labels with their statement: what it says of them, and whether the one on disk says so."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -11,6 +12,21 @@ from pate.release.ledger_file import open_ledger, releases_counted
 from pate.runs import LABEL, Json, Run, first_stage, labels_file
 from pate.runs.released import ReleasedLabels
 from pate.version import __version__
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StatedLabels(ReleasedLabels):
+    """Released labels with the statement of what they and all earlier releases cost. PUBLIC.
+
+    Attributes:
+        statement: the content of ``privacy.json``; its `verify` makes it again.
+    """
+
+    statement: Statement
+
+    def describe(self) -> str:
+        """Return the statement as text, the content of ``privacy.txt``."""
+        return self.statement.text
 
 
 def published_facts(run: Run, released: ReleasedLabels, settled: Mapping[str, Any] | None) -> Json:
@@ -40,17 +56,18 @@ def _unit(run: Run) -> str:
     return str(begun["config"].get("unit", "record"))
 
 
-def is_stated(run: Run, released: ReleasedLabels) -> bool:
-    """Whether the statement that is there is the one of the labels on disk, on all that the ledger holds by now."""
+def stated(run: Run, released: ReleasedLabels) -> Statement | None:
+    """Return the statement of the labels on disk, if that on all that the ledger holds by now is there, or None."""
     path, text = (run.root / output for output in LABEL.outputs[1:])
     book, release = open_ledger(run).book(), released.release
     if not (path.is_file() and text.is_file() and release <= len(book.entries)):
-        return False
+        return None
     published = book.entries[release - 1].published
     if published is None or published.get("unit") != _unit(run):
-        return False
+        return None
     statement = Statement.of(book, release)
     try:
-        return Statement.read(path) == statement and text.read_text(encoding="utf-8") == statement.text
+        same = Statement.read(path) == statement and text.read_text(encoding="utf-8") == statement.text
     except ValueError:
-        return False
+        return None
+    return statement if same else None

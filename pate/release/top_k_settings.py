@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from pate.accounting.budget import Budget, FilterName
 from pate.accounting.calibration import Target, calibrate_scale
 from pate.accounting.relation import NeighboringRelation
 from pate.histogram import Histogram
@@ -50,6 +51,11 @@ class TopKSettings:
         neighbors: whose guarantee comes first: one user more or less (add_remove), or one user with other items
             (replace).
         noise_seed: a seed in place of noise, for tests; such a release is not private.
+        max_epsilon: limit on all releases of the ledger together, at delta under the first relation; the first one
+            given is final.
+        max_delta0: the part of delta that this limit sets aside for failures, such as a limited domain's; a tenth by
+            default, or what this release would need if it were repeated until the limit is reached.
+        budget_filter: what keeps this limit, renyi or gaussian; by default the one that admits this release more often.
 
     Raises:
         ValueError: on numbers out of range, or unless either a target or a scale is given.
@@ -64,6 +70,9 @@ class TopKSettings:
     delta_domain: float | None = None
     neighbors: Neighbors = "add_remove"
     noise_seed: int | None = None
+    max_epsilon: float | None = None
+    max_delta0: float | None = None
+    budget_filter: FilterName | None = None
 
     def __post_init__(self) -> None:
         expect_count(1, k=self.k)
@@ -86,6 +95,18 @@ class TopKSettings:
             for name in ("kbar", "delta_domain"):
                 value = getattr(self, name)
                 expect(value is None, f"no {name} with the mechanism {self.mechanism}", **{name: value})
+        _ = self.budget  # which checks what it is made of
+
+    @property
+    def budget(self) -> Budget | None:
+        """The limit on all releases together, or None."""
+        return Budget.declared(
+            self.max_epsilon,
+            delta=self.delta,
+            neighboring_relation=self.relation,
+            max_delta0=self.max_delta0,
+            budget_filter=self.budget_filter,
+        )
 
     @property
     def width(self) -> int:
@@ -115,6 +136,11 @@ class TopKSettings:
     def relation(self) -> NeighboringRelation:
         """The relation of the guarantee that comes first, a user being what a teacher is in votes."""
         return _RELATIONS[self.neighbors]
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of the items is released, and not their set alone."""
+        return self.mechanism != "canonical"
 
     def mechanism_for(self, histogram: Histogram) -> TopKMechanism | LimitedDomain:
         """Return the mechanism, its noise scaled to the target.

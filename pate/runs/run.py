@@ -165,7 +165,7 @@ class Run:
             raise StageChangedError(self._what_is_wrong(stage, [f"{path} missing" for path in bought] + damaged))
         return bool(lost or damaged)
 
-    def begin(self, stage: Stage, inputs: Inputs, *, foreign: Sequence[str] = ()) -> bool:
+    def begin(self, stage: Stage, inputs: Inputs, *, foreign: Sequence[str] = (), release: int | None = None) -> bool:
         """Record that ``stage`` begins, or continues, on ``inputs``.
 
         Args:
@@ -173,6 +173,7 @@ class Run:
             inputs: what its outputs follow from.
             foreign: names of files in its folder that were made from other settings, keys or data. They are refused, or
                 deleted with all other outputs if the stage is overwritten.
+            release: the number of the release that the stage writes, if it writes one.
 
         Returns:
             False if the stage is finished already.
@@ -201,6 +202,7 @@ class Run:
         config = dict(inputs.settings)
         write_text(self.root / stage.config, yaml.safe_dump(config, sort_keys=False))
         state = {"format": FORMAT, "finished": False, "config": config, "inputs": dict(inputs.digests)}
+        state |= {} if release is None else {"release": release}
         write_json(self.root / stage.state, state)
         # after the state, which says what the first stage was: data.yaml alone would be that of teachers
         self._say_where_data_are(stage, inputs)

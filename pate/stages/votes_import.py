@@ -13,9 +13,9 @@ import numpy as np
 from pate.data.records import Role
 from pate.data.source import DataSource
 from pate.data_file import describe_data, load_ledger
+from pate.release.label_inputs import expect_features
 from pate.release.label_settings import LabelSettings
 from pate.release.ledger_file import Kept, choose_ledger_of, expect_ledger, ledger_setting, note_place, open_ledger
-from pate.release.side_information import expect_features
 from pate.runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Inputs, Json, Run, digest, made_key, read_key, write_json
 from pate.validation import expect
 from pate.vote_store import VoteStore, expect_no_counts

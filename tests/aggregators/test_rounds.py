@@ -34,8 +34,8 @@ from pate.aggregators.base import predictions_of
 from pate.aggregators.rounds import joined, student_of
 from pate.linear import fit_linear
 from pate.planning.completion import scale_to_target
+from pate.release.label_inputs import code_of
 from pate.release.label_settings import LabelSettings
-from pate.release.labels import _code_of
 from pate.release.labels import label as label_stage
 from pate.runs import Run
 from pate.runs.released import ReleasedLabels
@@ -340,7 +340,7 @@ class Killed(KeyboardInterrupt):
 def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
     step: str, copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pate.release.labels.draw_seed", lambda: (11, 7))
+    monkeypatch.setattr("pate.release.transaction.draw_seed", lambda: (11, 7))
     rounds = Rounds(
         rounds=(ClippedVotes(multiplier_clipped=9.0), ClippedVotes(multiplier_clipped=5.0, around_predictions=True))
     )
@@ -370,7 +370,7 @@ def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
                 release()
         assert len(read_ledger(copied / "ledger.sqlite").entries) == 2 and drawn
         # another seed would be another answer
-        monkeypatch.setattr("pate.release.labels.draw_seed", lambda: (12, 7))
+        monkeypatch.setattr("pate.release.transaction.draw_seed", lambda: (12, 7))
         before = len(drawn)
         release()
     entries = read_ledger(copied / "ledger.sqlite").entries
@@ -383,4 +383,4 @@ def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
 def test_the_code_of_every_round_is_part_of_the_question() -> None:
     """Noise that was begun with is for the same code alone, that of classes within rounds too."""
     rounds = Rounds(rounds=(ClippedVotes(multiplier_clipped=1.0), Says(sigma_votes=1.0)))
-    assert {path.name for path in _code_of(rounds)} == {"rounds.py", "clipped_votes.py", Path(__file__).name}
+    assert {path.name for path in code_of(rounds)} == {"rounds.py", "clipped_votes.py", Path(__file__).name}

@@ -371,10 +371,11 @@ STEPS = [
     "pate.accounting.ledger.Ledger.reserve",
     "pate.release.top_k._chosen",
     "pate.accounting.ledger.Ledger.settle",
-    "pate.release.top_k.write_json",
+    "pate.release.transaction.write_json",
+    "pate.release.transaction.write_text",
     "pate.release.top_k.write_text",
     "pate.release.top_k._table",
-    "pate.release.top_k._destroy",
+    "pate.release.transaction.destroy",
 ]
 
 
@@ -408,7 +409,7 @@ def test_killed_at_any_step_it_goes_on_and_pays_once(
     assert Path("top.privacy.json").exists() or not Path("top.csv").exists()
     with monkeypatch.context() as patch:
         patch.setattr(top_k, "_chosen", noticed)
-        if step.endswith("_destroy") and after:
+        if step.endswith("destroy") and after:
             # nothing is under way any more
             assert cli.main(words) == 2
         else:
@@ -423,7 +424,7 @@ def test_killed_at_any_step_it_goes_on_and_pays_once(
 def test_another_question_has_noise_of_its_own(checkins: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a killed command left serves that command on those files alone."""
     with monkeypatch.context() as patch:
-        patch.setattr("pate.release.top_k.write_json", _interrupt)
+        patch.setattr("pate.release.transaction.write_json", _interrupt)
         assert topk() == 130
     (left,) = Path("checkins.ledger.pending").iterdir()
     assert left.stat().st_mode & 0o077 == 0 and left.parent.stat().st_mode & 0o077 == 0

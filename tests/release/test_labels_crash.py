@@ -26,18 +26,18 @@ STEPS = [
     "os.fchmod",
     "os.fsync",
     "pate.accounting.ledger.Ledger.reserve",
-    "pate.release.labels.destroy_others",
+    "pate.release.transaction.destroy_others",
     "pate.aggregators.screens.ConfidentScreen.aggregate",
     "pate.runs.released.ReleasedLabels.save",
     "pathlib.Path.unlink",
     "pate.runs.Run.clear",
     "pate.runs.Run.begin",
     "pathlib.Path.replace",
-    "pate.release.labels.write_json",
     "pate.accounting.ledger.Ledger.settle",
-    "pate.release.labels.destroy_settled",
-    "pate.release.labels.Statement.of",
-    "pate.release.labels.write_text",
+    "pate.release.transaction.Statement.of",
+    "pate.release.transaction.write_json",
+    "pate.release.transaction.write_text",
+    "pate.release.transaction.destroy",
     "pate.runs.Run.finish",
 ]
 SCREEN = ConfidentScreen(answers=NoisyVotes(sigma_votes=3), sigma_confident=1, threshold_confident=4)
@@ -101,7 +101,7 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         nonlocal numbers
         numbers = count(1)
 
-    monkeypatch.setattr("pate.release.labels.draw_seed", lambda: (next(numbers), 7))
+    monkeypatch.setattr("pate.release.transaction.draw_seed", lambda: (next(numbers), 7))
     return restart
 
 

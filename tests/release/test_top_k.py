@@ -12,7 +12,7 @@ from pate.accounting.ledger import Ledger, read_ledger
 from pate.accounting.statement import Statement
 from pate.histogram import HistogramFiles
 from pate.mechanisms import GumbelPeeling
-from pate.release import top_k
+from pate.release import top_k, transaction
 from pate.release.top_k import release_top_k
 from pate.release.top_k_settings import TopKSettings
 from pate.runs.locks import locked_output
@@ -36,7 +36,7 @@ def killed(at: str, output: str = "top.csv") -> None:
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(top_k, at, interrupt)
+        patch.setattr(transaction if at == "write_json" else top_k, at, interrupt)
         with pytest.raises(KeyboardInterrupt):
             release(output)
 

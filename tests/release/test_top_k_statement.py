@@ -22,16 +22,14 @@ COUNTS = {"a": 9, "b": 7, "c": 5, "d": 3, "e": 1, "f": 0}
 
 
 def release(folder: Path, name: str, mechanism: Choice = "peeling", max_epsilon: float | None = None) -> Statement:
-    settings = TopKSettings(k=2, mechanism=mechanism, target_epsilon=2.0, noise_seed=3)
+    settings = TopKSettings(k=2, mechanism=mechanism, target_epsilon=2.0, noise_seed=3, max_epsilon=max_epsilon)
     pairs, items = folder / "pairs.csv", folder / "items.txt"
     # two of each user
     lines = [f"u{i // 2},{item}\n" for item, count in COUNTS.items() for i in range(count)]
     pairs.write_text("user,item\n" + "".join(lines))
     items.write_text("\n".join(COUNTS) + "\n")
     source = HistogramFiles(pairs=pairs, items=items, max_each=2)
-    release_top_k(
-        source, settings, output=folder / f"{name}.csv", ledger=folder / "ledger.sqlite", max_epsilon=max_epsilon
-    )
+    release_top_k(source, settings, output=folder / f"{name}.csv", ledger=folder / "ledger.sqlite")
     return Statement.read(folder / f"{name}.privacy.json")
 
 
