@@ -24,8 +24,7 @@ def load_data(run: Run) -> DataSource:
     """
     expect_described(run)
     if first_stage(run) is VOTES_IMPORT:
-        begun = run.state(VOTES_IMPORT)
-        known = begun is not None and begun["config"].get("data") is not None
+        known = run.begun(VOTES_IMPORT).settings.get("data") is not None
         give = "the run's public and test records; the same `pate label --votes`, with --config data.yaml, adds them"
         expect(known, give, data=None, run=str(run.root))
     parser = _parser()
@@ -81,7 +80,7 @@ def expect_described(run: Run) -> None:
         return
     again = f"The same `pate {first.name}` puts it back"
     expect(found is not None, f"the data.yaml of a run. {again}", missing=str(run.data_config))
-    same = found is not None and found["data"] == begun["config"].get("data")
+    same = found is not None and found["data"] == begun.begun.settings.get("data")
     other = "import the votes again" if first is VOTES_IMPORT else "train other teachers"
     own = f"the data that `{first.name}` was begun with. {again}, or {other} with --overwrite"
     expect(same, own, changed=str(run.data_config))

@@ -34,7 +34,7 @@ def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> Inputs:
         expect_predictions(settings.predictions)
         digests["predictions"] = digest(settings.predictions)
     if settings.mechanism.needs_features and not store.has_features():
-        described = (run.state(first_stage(run)) or {"config": {}})["config"].get("data")
+        described = run.begun(first_stage(run)).settings.get("data")
         expect_features(described, needed_by=type(settings.mechanism).__name__)
         digests["public"] = public_digest(load_data(run))
     return Inputs(encode_fields(settings), digests)

@@ -63,11 +63,11 @@ def _find_labels(run: Run, queries: Queries) -> ReleasedLabels | None:
     """
     begun = run.state(LABEL)
     try:
-        if not labels_file(run).is_file() and (begun is None or not begun["finished"]):
+        if not labels_file(run).is_file() and not run.is_finished(LABEL):
             return None
         released = ReleasedLabels.load(run)
         others = released.differences(queries)
-        known = begun is not None and begun.get("release") == released.release
+        known = begun is not None and begun.release == released.release
         expect(known and not others, f"labels in {labels_file(run)} that this command left", others=others or "all")
     except ValueError as error:
         if run.overwrite:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pate.accounting.ledger import Ledger
 from pate.data.records import Role
 from pate.data.source import DataSource, located
 from pate.data_file import load_ledger
-from pate.runs import LABEL, Json, Run, first_stage, labels_file, write_json
+from pate.runs import LABEL, Json, Run, first_stage, labels_file
 from pate.validation import expect
-
-_BESIDE = "beside"  # key in the state of a run's first stage: the place where a ledger would lie beside what is private
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ def choose_ledger_of(root: Path, asked: Path | None, kept: Kept, *, overwrite: b
         if overwrite and state is not None and _usable(kept) != recorded:
             # releases from others belong into another ledger as well
             expect(
-                kept.same(state["inputs"]),
+                kept.same(dict(state.begun.digests)),
                 f"the {kept.what} that {root} was begun with, whose releases {recorded or own} counts. Choose"
                 " another run folder with --run, or name the ledger of these by --ledger",
                 found="others",
@@ -88,7 +86,7 @@ def ledger_setting(run: Run) -> str | None:
     """
     begun = run.state(first_stage(run))
     if begun is not None and run.ledger == load_ledger(run.root):
-        recorded: str | None = begun["config"].get("ledger")
+        recorded: str | None = begun.begun.settings.get("ledger")
         return recorded
     return None if run.ledger is None else str(run.ledger)
 
@@ -132,9 +130,8 @@ def expect_ledger(run: Run) -> None:
         return
     spent = labels_file(run).exists() or run.state(LABEL) is not None
     first = first_stage(run)
-    begun = run.state(first)
     # a run that was begun with the ledger of its data does not switch to one of its own
-    shared = begun is not None and begun["config"].get("ledger") is not None
+    shared = run.begun(first).settings.get("ledger") is not None
     made = run.is_finished(first) and load_ledger(run.root) == run.ledger
     known = (spent or shared) if run.ledger is None else made
     moved = f"if it was moved, name its place by `ledger:` in {run.data_config}"
@@ -144,8 +141,9 @@ def expect_ledger(run: Run) -> None:
 def note_place(run: Run, beside: Path | None) -> None:
     """Record, in the finished first stage of a run, where the ledger would lie ``beside`` what is private."""
     first = first_stage(run)
-    place = None if beside is None else str(beside.absolute())
-    write_json(run.root / first.state, (run.state(first) or {}) | {_BESIDE: place})
+    state = run.state(first)
+    assert state is not None, "a finished stage has a state"
+    run.record(first, replace(state, beside=None if beside is None else str(beside.absolute())))
 
 
 def releases_counted(run: Run) -> str:
@@ -156,6 +154,7 @@ def releases_counted(run: Run) -> str:
     """
     if run.ledger is None:
         return "run"
-    beside = (run.state(first_stage(run)) or {}).get(_BESIDE)
+    state = run.state(first_stage(run))
+    beside = None if state is None else state.beside
     same = beside is not None and Path(beside).resolve() == run.ledger.resolve()
     return "private data" if same else "named"

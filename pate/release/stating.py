@@ -51,9 +51,7 @@ def published_facts(run: Run, released: ReleasedLabels, settled: Mapping[str, An
 
 def _unit(run: Run) -> str:
     """Return the word for what a statement on the run protects."""
-    begun = run.state(first_stage(run))
-    assert begun is not None, "teachers or their votes come before labels"
-    return str(begun["config"].get("unit", "record"))
+    return str(run.begun(first_stage(run)).settings.get("unit", "record"))
 
 
 def stated(run: Run, released: ReleasedLabels) -> Statement | None:

@@ -7,7 +7,8 @@ import secrets
 from pathlib import Path
 
 from pate.runs.files import make_once
-from pate.runs.run import TEACHERS_FIT, Run, Stage
+from pate.runs.run import Run
+from pate.runs.stage import TEACHERS_FIT, Stage
 from pate.validation import expect
 
 KEY_BYTES = 32

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from pate.runs.files import Json, digest, read_arrays
 from pate.runs.key import key_file, read_key
-from pate.runs.run import TEACHERS_FIT, Run, first_stage, labels_file
+from pate.runs.run import Run, first_stage, labels_file
+from pate.runs.stage import TEACHERS_FIT
 from pate.typing import BoolArray, FloatArray, IntArray, StrArray, UInt8Array
 from pate.validation import expect
 from pate.votes import Panel
@@ -181,7 +182,7 @@ def sealing_key(run: Run) -> bytes:
     assert key is not None
     first = first_stage(run)
     begun = run.state(first)
-    same = begun is None or begun["inputs"].get("partition") == digest(key)
+    same = begun is None or begun.begun.digests.get("partition") == digest(key)
     did = "partitioned" if first is TEACHERS_FIT else "began"
     expect(same, f"the key that `pate {first.name}` {did} with. Put it back", changed=path)
     return key

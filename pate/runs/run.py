@@ -1,4 +1,4 @@
-"""A run on disk: its folders, its stages and the progress of each stage."""
+"""A run on disk: its folders, and how far each of its stages is."""
 
 from __future__ import annotations
 
@@ -6,95 +6,25 @@ import json
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-from pate.runs.files import Json, digest, write_json, write_text
-from pate.validation import expect
-
-
-@dataclass(frozen=True)
-class Stage:
-    """The files of a stage. All paths are relative to the run's folder.
-
-    Attributes:
-        name: the stage's name on the command line.
-        state: the file that records the progress of the stage.
-        config: the resolved configuration, a file for ``--config``.
-        outputs: files and folders that the stage writes, moved aside when it is overwritten.
-        paid: the outputs that cost privacy; if they are lost, they are not made again unless asked for.
-        marked: whether each output records what it was made from, so that it can be trusted without the state.
-    """
-
-    name: str
-    state: Path
-    config: Path
-    outputs: tuple[Path, ...]
-    paid: tuple[Path, ...] = ()
-    marked: bool = False
-
-
-def _stage(name: str, place: str, *outputs: str, paid: tuple[str, ...] = (), marked: bool = False) -> Stage:
-    file = name.replace(" ", "_")
-    # private even for public stages: the state holds hashes of PRIVATE inputs
-    state = Path("private") / f"{file}.json"
-    made, bought = (tuple(Path(place) / path for path in paths) for paths in (outputs, paid))
-    return Stage(name, state, Path(place) / f"{file}.yaml", made, bought, marked)
-
-
-TEACHERS_FIT = _stage("teachers fit", "private", "teachers", marked=True)
-TEACHERS_VOTE = _stage("teachers vote", "private", "votes", marked=True)
-VOTES_IMPORT = Stage(
-    "label --votes", Path("private/votes_import.json"), Path("private/votes_import.yaml"), (Path("private/votes"),)
+from pate.runs.files import digest, write_json, write_text
+from pate.runs.stage import (
+    FORMAT,
+    LABEL,
+    REPORT,
+    STUDENT,
+    TEACHERS_FIT,
+    TEACHERS_VOTE,
+    VOTES_IMPORT,
+    Inputs,
+    Stage,
+    StageState,
 )
-"""The import of votes that were cast elsewhere, in place of both stages of teachers."""
-LABEL = _stage("label", "public", "labels.npz", "privacy.json", "privacy.txt", paid=("labels.npz",))
-STUDENT = _stage("student fit", "public", "student")
-REFERENCES = _stage("references", "private", "references")
-
-_INPUTS = {
-    "private": "private records",
-    "public": "public records",
-    "data": "public records",
-    "partition": "assignment of records to teachers",
-    "code": "code of pate",
-    "labels": "released labels",
-}
-"""What the inputs of stages are called in errors."""
-
-FORMAT = 3
-"""The version of a run's files, raised when they change: a run of another one is refused."""
-
-METRICS = "metrics.json"
-"""Name of the file with test-set metrics, in the folders of the student and of the references."""
-
-REPORT = Path("public/report.html")
-"""The page on a run that may be published, relative to its folder."""
-
-
-MODEL = "model"
-"""Name of the folder, in that of the student, that can be carried away."""
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """All that the outputs of a stage follow from: where any of it changed, they are not those of this command.
-
-    Attributes:
-        settings: the settings of the stage as plain data, encoded by `pate.settings`.
-        digests: digests of what the stage reads, by name.
-    """
-
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    digests: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def digest(self) -> str:
-        """One digest of them all."""
-        return digest(json.dumps([self.settings, self.digests], sort_keys=True))
+from pate.validation import expect
 
 
 class StageChangedError(ValueError):
@@ -155,7 +85,7 @@ class Run:
                 f"Expected the settings that `{stage.name}` of {self.root} was begun with, got {'; '.join(changes)}."
                 " Choose another run folder with --run, or do it again with --overwrite"
             )
-        if changes or not state["finished"]:
+        if changes or not state.finished:
             return True
         lost = self.lost(stage)
         # what is left would be used again, and a change in it would go unnoticed later
@@ -199,11 +129,8 @@ class Run:
         self.private.mkdir(mode=0o700, exist_ok=True)
         self.public.mkdir(exist_ok=True)
         self._empty_trash(stage)
-        config = dict(inputs.settings)
-        write_text(self.root / stage.config, yaml.safe_dump(config, sort_keys=False))
-        state = {"format": FORMAT, "finished": False, "config": config, "inputs": dict(inputs.digests)}
-        state |= {} if release is None else {"release": release}
-        write_json(self.root / stage.state, state)
+        write_text(self.root / stage.config, yaml.safe_dump(dict(inputs.settings), sort_keys=False))
+        self.record(stage, StageState(inputs, release=release))
         # after the state, which says what the first stage was: data.yaml alone would be that of teachers
         self._say_where_data_are(stage, inputs)
         return True
@@ -219,9 +146,7 @@ class Run:
     def changes(self, stage: Stage, inputs: Inputs) -> list[str]:
         """Return how inputs differ from those that ``stage`` was begun with; empty if it was not begun."""
         state = self.state(stage)
-        if state is None:
-            return []
-        return _differences(state["config"], inputs.settings) + _other_inputs(state["inputs"], inputs.digests)
+        return [] if state is None else state.begun.differences(inputs)
 
     def finish(self, stage: Stage, files: Mapping[Path, str] | None = None) -> None:
         """Record that ``stage`` is finished, with its ``files`` in the run's folder and the `digest` of each."""
@@ -231,12 +156,12 @@ class Run:
             path.resolve().relative_to(self.root.resolve()).as_posix(): {"bytes": path.stat().st_size, "digest": found}
             for path, found in (files or {}).items()
         }
-        write_json(self.root / stage.state, state | {"finished": True, "files": left})
+        self.record(stage, replace(state, finished=True, files=left))
 
     def is_finished(self, stage: Stage) -> bool:
         """Return whether ``stage`` is finished."""
         state = self.state(stage)
-        return state is not None and bool(state["finished"])
+        return state is not None and state.finished
 
     def require(self, stage: Stage) -> None:
         """Raise ``ValueError`` unless ``stage`` is finished and all its files exist unchanged."""
@@ -246,7 +171,16 @@ class Run:
         if wrong:
             raise StageChangedError(self._what_is_wrong(stage, wrong))
 
-    def state(self, stage: Stage) -> Json | None:
+    def begun(self, stage: Stage) -> Inputs:
+        """Return what a stage was begun with; no settings and no digests if it was not."""
+        state = self.state(stage)
+        return Inputs() if state is None else state.begun
+
+    def record(self, stage: Stage, state: StageState) -> None:
+        """Write how far a stage is."""
+        write_json(self.root / stage.state, state.to_dict())
+
+    def state(self, stage: Stage) -> StageState | None:
         """Return the recorded progress of a stage, None if it was never begun; ``ValueError`` if it is damaged."""
         path = self.root / stage.state
         if not path.is_file():
@@ -255,21 +189,24 @@ class Run:
         if stage.paid:
             again = "Put it back, or delete it and do it again with --overwrite, which is a new release and costs again"
         try:
-            state: Json = json.loads(path.read_text())
+            content = json.loads(path.read_text())
         except ValueError as error:
             raise ValueError(
                 f"Expected what `pate {stage.name}` wrote in {path}, got no JSON ({error}). {again}"
             ) from None
-        whole = isinstance(state, dict) and all(isinstance(state.get(name), dict) for name in ("config", "inputs"))
-        if not (whole and isinstance(state.get("finished"), bool) and isinstance(state.get("files", {}), dict)):
-            raise ValueError(f"Expected what `pate {stage.name}` wrote in {path}, got another content. {again}")
+        try:
+            state = StageState.from_dict(content)
+        except (ValueError, AttributeError):
+            wanted = f"what `pate {stage.name}` wrote in {path}"
+            raise ValueError(f"Expected {wanted}, got another content. {again}") from None
         other = f"a run of this version of pate. Choose another run folder with --run (run={str(self.root)!r})"
-        expect(state.get("format") == FORMAT, other, format=state.get("format"))
+        expect(content.get("format") == FORMAT, other, format=content.get("format"))
         return state
 
     def lost(self, stage: Stage) -> list[str]:
         """Return the outputs of a finished stage that are missing, relative to the run's folder."""
-        names = [output.as_posix() for output in stage.outputs] + list(self._files(stage))
+        state = self.state(stage)
+        names = [output.as_posix() for output in stage.outputs] + list(state.files if state is not None else ())
         return [name for name in names if not (self.root / name).exists()]
 
     def clear(self, stage: Stage) -> None:
@@ -298,14 +235,10 @@ class Run:
                 else:
                     old.unlink(missing_ok=True)
 
-    def _files(self, stage: Stage) -> Json:
-        files: Json = (self.state(stage) or {}).get("files", {})
-        return files
-
     def _damaged(self, stage: Stage, *, contents: bool) -> list[str]:
         """Return the files of a finished stage that differ in size or, if asked for, in ``contents``."""
-        wrong = []
-        for name, left in self._files(stage).items():
+        wrong, state = [], self.state(stage)
+        for name, left in (state.files if state is not None else {}).items():
             path = self.root / name
             if path.is_file():
                 size = path.stat().st_size
@@ -327,8 +260,8 @@ class Run:
 def require_student(run: Run) -> None:
     """Raise ``ValueError`` unless a run's student is finished, and learned from the labels that are there now."""
     run.require(STUDENT)
-    state = run.state(STUDENT)
-    learned = state is not None and labels_file(run).is_file() and state["inputs"]["labels"] == digest(labels_file(run))
+    labels = labels_file(run)
+    learned = labels.is_file() and run.begun(STUDENT).digests.get("labels") == digest(labels)
     again = "`pate student fit --overwrite` trains one of these"
     expect(learned, f"a student of the labels in {labels_file(run)}. {again}", student="of earlier labels")
 
@@ -350,20 +283,3 @@ def voting_stage(run: Run) -> Stage:
 def labels_file(run: Run) -> Path:
     """Return the file of a run's released labels."""
     return run.root / LABEL.outputs[0]
-
-
-def _other_inputs(old: Json, new: Mapping[str, str]) -> list[str]:
-    """Return in words which inputs differ; their digests would tell nobody anything, and those of votes are PRIVATE."""
-    said = {name: f"other {_INPUTS.get(name, name)}" for name in [*old, *new] if old.get(name) != new.get(name)}
-    for name in said.keys() & {"private", "data"}:
-        said[name] += (
-            " (pictures are known by names, sizes and times: `cp -a` keeps the times in a copy of their folder)"
-        )
-    return list(said.values())
-
-
-def _differences(old: Any, new: Any, name: str = "") -> list[str]:
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        keys = list(dict.fromkeys([*old, *new]))
-        return [d for key in keys for d in _differences(old.get(key), new.get(key), f"{name}.{key}".strip("."))]
-    return [] if old == new else [f"{name}={new!r} (was {old!r})"]

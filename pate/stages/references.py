@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import torch
 
 from pate.data.records import Role
@@ -45,7 +43,7 @@ def make_references(run: Run, plan: TeacherPlan) -> None:
     require_student(run)
     data = load_data(run)
     inputs = {"labels": digest(labels_file(run)), "student": digest(run.root / STUDENT.config)}
-    inputs |= {"teachers": digest(json.dumps(run.state(TEACHERS_FIT), sort_keys=True))}
+    inputs |= {"teachers": digest(run.root / TEACHERS_FIT.state)}
     inputs |= {"public": public_digest(data), "test": data.fingerprint(Role.TEST)}
     if not run.begin(REFERENCES, Inputs(digests=inputs)):
         return

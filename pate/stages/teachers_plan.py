@@ -16,9 +16,7 @@ def load_plan(run: Run) -> TeacherPlan:
 
     Raises ``ValueError`` if a class that it names cannot be imported.
     """
-    begun = run.state(TEACHERS_FIT)
-    assert begun is not None, "a finished stage has a state"
     # read from the state, because the file for readers may have been edited
-    plan = decode_fields(TeacherPlan, begun["config"])
+    plan = decode_fields(TeacherPlan, run.begun(TEACHERS_FIT).settings)
     chosen = json.loads((run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE).read_text())
     return replace(plan, **chosen)

@@ -43,16 +43,13 @@ def vote_teachers(
         ValueError: if teachers, records or earlier votes are not those of this run.
     """
     if absent is None:
-        absent = (run.state(TEACHERS_VOTE) or {"config": {}})["config"].get("absent")
+        absent = run.begun(TEACHERS_VOTE).settings.get("absent")
     away = sorted(map(int, absent or []))
     right = len(set(away)) == len(away) and all(0 <= teacher < plan.num_teachers for teacher in away)
     expect(right, f"absent teachers in 0..{plan.num_teachers - 1}, each once", absent=absent)
     run.require(TEACHERS_FIT)
-    begun = run.state(TEACHERS_FIT)
-    assert begun is not None, "a stage that is required has a state"
-    changed = [
-        f"other {name} records" for name, found in training_inputs(data).items() if begun["inputs"].get(name) != found
-    ]
+    trained = run.begun(TEACHERS_FIT).digests
+    changed = [f"other {name} records" for name, now in training_inputs(data).items() if trained.get(name) != now]
     expect(not changed, f"the data that `teachers fit` of {run.root} was begun with", found=changed)
     data.expect_distinct()
     # workers may start in another folder
@@ -88,8 +85,7 @@ def vote_teachers(
 def count_votes(run: Run, data: DataSource, plan: TeacherPlan, role: Role) -> IntArray:
     """Return the vote counts ``[N, C]`` of the teachers that took part, on the records of a role. PRIVATE."""
     records = data.records(role)
-    voted = run.state(TEACHERS_VOTE)
-    away = (voted["config"].get("absent") if voted is not None else None) or []
+    away = run.begun(TEACHERS_VOTE).settings.get("absent") or []
     folder, device = run.root / TEACHERS_FIT.outputs[0], root_device(plan.accelerator)
     counts: IntArray = np.zeros(records.labels.shape, dtype=np.int64)
     chunks = plan.chunks()

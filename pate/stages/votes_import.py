@@ -16,7 +16,7 @@ from pate.data_file import describe_data, load_ledger
 from pate.release.label_inputs import expect_features
 from pate.release.label_settings import LabelSettings
 from pate.release.ledger_file import Kept, choose_ledger_of, expect_ledger, ledger_setting, note_place, open_ledger
-from pate.runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Inputs, Json, Run, digest, made_key, read_key, write_json
+from pate.runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Inputs, Json, Run, digest, made_key, read_key
 from pate.validation import expect
 from pate.vote_store import VoteStore, expect_no_counts
 from pate.votes_file import NamedVotes, expect_joined, features_in, panel_of, total_teachers
@@ -181,7 +181,7 @@ def expect_of_data(votes: NamedVotes, data: DataSource) -> None:
 
 def _import_settings(run: Run, votes: VotesFrom, data: DataSource | None) -> Json:
     """Return the settings of an import: what is not asked for is as it was before."""
-    begun = {"unit": "record", "data": None} | (run.state(VOTES_IMPORT) or {"config": {}})["config"]
+    begun = {"unit": "record", "data": None} | dict(run.begun(VOTES_IMPORT).settings)
     unit = begun["unit"] if votes.unit is None else votes.unit
     described = begun["data"] if data is None else describe_data(data)
     return {"unit": unit, "data": described, "ledger": ledger_setting(run)}
@@ -189,17 +189,19 @@ def _import_settings(run: Run, votes: VotesFrom, data: DataSource | None) -> Jso
 
 def _add_data(run: Run, inputs: Inputs) -> None:
     """Record the data of a run that had none, which is no change in what was voted or released."""
-    begun, data = run.state(VOTES_IMPORT), inputs.settings["data"]
-    if begun is None or begun["config"].get("data") is not None or data is None:
+    state, data = run.state(VOTES_IMPORT), inputs.settings["data"]
+    if state is None or state.begun.settings.get("data") is not None or data is None:
         return
     without = replace(inputs, settings={**inputs.settings, "data": None})
     run.needs(VOTES_IMPORT, without)  # raises on any other change
-    write_json(run.root / VOTES_IMPORT.state, begun | {"config": begun["config"] | {"data": data}})
+    run.record(
+        VOTES_IMPORT, replace(state, begun=replace(state.begun, settings={**state.begun.settings, "data": data}))
+    )
 
 
 def _forget_unit(run: Run, inputs: Inputs) -> None:
     """Remove statements that speak of another unit; `label` makes them again at no cost."""
-    begun = run.state(VOTES_IMPORT)
-    if run.overwrite and begun is not None and begun["config"].get("unit") != inputs.settings["unit"]:
+    state = run.state(VOTES_IMPORT)
+    if run.overwrite and state is not None and state.begun.settings.get("unit") != inputs.settings["unit"]:
         for statement in LABEL.outputs[1:]:
             (run.root / statement).unlink(missing_ok=True)

@@ -55,8 +55,7 @@ def compare(
     """
     place = Run(Path(run))
     data = load_data(place)
-    begun = place.state(TEACHERS_FIT)
-    protected = unit or (begun["config"]["unit"] if begun is not None else "record")
+    protected = unit or place.begun(TEACHERS_FIT).settings.get("unit", "record")
     if not is_installed():
         print(f"{_COMMAND}: {INSTALL}", file=sys.stderr)
     arena = _arena(place, data, protected, contest)
