@@ -44,7 +44,7 @@ def gaps(num_labels: int, k: int, target: Target, probability: float) -> tuple[f
 def gap_of(aggregator: Aggregator, num_labels: int, probability: float) -> float:
     """Return the gap that a calibrated aggregator needs, in votes."""
     assert isinstance(aggregator, Canonical | Peeling | Joint)
-    return m.gap_for_top_k(aggregator.mechanism(), probability=probability, num_items=num_labels)
+    return m.gap_for_top_k(aggregator.mechanism(Panel(800, num_labels)), probability=probability, num_items=num_labels)
 
 
 def stretches(numbers: list[int]) -> str:

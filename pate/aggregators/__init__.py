@@ -4,9 +4,9 @@ from pate.aggregators.base import Aggregator as Aggregator
 from pate.aggregators.base import Release as Release
 from pate.aggregators.clipped_votes import ClippedVotes as ClippedVotes
 from pate.aggregators.listed import LimitedDomainTopK as LimitedDomainTopK
-from pate.aggregators.listed import PermuteAndFlip as PermuteAndFlip
 from pate.aggregators.listed import TopStableTopK as TopStableTopK
 from pate.aggregators.noisy_votes import NoisyVotes as NoisyVotes
+from pate.aggregators.of_mechanism import MechanismAggregator as MechanismAggregator
 from pate.aggregators.outlook import Gap as Gap
 from pate.aggregators.outlook import Outlook as Outlook
 from pate.aggregators.peeled_votes import PeeledVotes as PeeledVotes
@@ -24,3 +24,4 @@ from pate.aggregators.tau_voting import TauVoting as TauVoting
 from pate.aggregators.top_k import Canonical as Canonical
 from pate.aggregators.top_k import Joint as Joint
 from pate.aggregators.top_k import Peeling as Peeling
+from pate.aggregators.top_k import PermuteAndFlip as PermuteAndFlip

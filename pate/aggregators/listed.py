@@ -5,77 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from scipy.special import expit
 
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators.base import Aggregator, Release
+from pate.aggregators.base import Release
+from pate.aggregators.of_mechanism import MechanismAggregator
 from pate.aggregators.outlook import Outlook
 from pate.mechanisms.limited_domain import DomainMechanism, LimitedDomain, Listed
-from pate.mechanisms.peeling import PermuteAndFlipPeeling
 from pate.mechanisms.top_stable import TopStable, chance_to_exceed, unstable_threshold
 from pate.typing import IntArray
-from pate.validation import expect, expect_count, expect_open_unit
+from pate.validation import expect
 from pate.votes import Panel, Votes
 
-
-@dataclass(frozen=True, kw_only=True)
-class PermuteAndFlip(Aggregator):
-    """Release a set of k labels, one after another by permute-and-flip.
-
-    Choose it for a few queries of which a single pure epsilon counts: at the same pure epsilon it errs less often than
-    `Peeling`. For many queries a bounded range composes better.
-
-    Privacy: k pure choices of ``window / scale_flip``, with a window of 1 vote under ADD_REMOVE_TEACHER and 2 under
-    REPLACE_RECORD (McKenna & Sheldon (2020)).
-
-    Args:
-        k: number of labels of every sample.
-        scale_flip: scale of the exponential noise, in votes.
-        neighboring_relation: the relation under which the cost is stated first.
-
-    Raises:
-        ValueError: on a scale that is not positive or ``k < 1``.
-    """
-
-    noise_parameters: ClassVar[tuple[str, ...]] = ("scale_flip",)
-
-    k: int
-    scale_flip: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_count(1, k=self.k)
-
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """The number of labels of a set."""
-        return (f"k={self.k}",)
-
-    def mechanism(self) -> PermuteAndFlipPeeling:
-        """Return the peeling by permute-and-flip."""
-        return PermuteAndFlipPeeling(k=self.k, scale=self.scale_flip)
-
-    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
-        """Describe the cost of one query, which does not depend on the number of labels."""
-        expect(self.k <= panel.num_labels, f"k <= {panel.num_labels} for {panel.num_labels} labels", k=self.k)
-        return self.mechanism().event(self.relation_of(relation))
-
-    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries."""
-        return Release.of_sets(self.mechanism()(votes.counts, generator=generator), votes.num_labels)
-
-    @classmethod
-    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return one for sets of as many labels as a sample has."""
-        return (cls.of_unit_noise(outlook, k=outlook.k),)
+Lists = TypeVar("Lists", bound=DomainMechanism)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Listing(Aggregator):
+class _Listing(MechanismAggregator[Lists]):
     """Release at most k of the kbar most voted labels.
 
     A query whose list is full is answered for all its labels: those listed are given, all others denied. A shorter list
@@ -85,19 +35,15 @@ class _Listing(Aggregator):
     k: int
     kbar: int
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_count(1, k=self.k, kbar=self.kbar)
-        expect(self.k <= self.kbar, f"k <= kbar = {self.kbar}", k=self.k)
-
     @property
     def marks(self) -> tuple[str, ...]:
         """The largest number of labels of a set, and the number of labels that it is chosen from."""
         return (f"k={self.k}", f"kbar={self.kbar}")
 
-    def _serve(self, num_labels: int) -> None:
-        """Raise ``ValueError`` unless labels are left out of the kbar most voted ones."""
-        expect(self.kbar < num_labels, f"kbar < {num_labels} for {num_labels} labels", kbar=self.kbar)
+    def mechanism(self, panel: Panel) -> Lists:
+        """Return the mechanism that lists labels. Raises ``ValueError`` unless some are left out of the kbar."""
+        expect(self.kbar < panel.num_labels, f"kbar < {panel.num_labels} for {panel.num_labels} labels", kbar=self.kbar)
+        return super().mechanism(panel)
 
     def _answered(self, found: Listed, num_labels: int, tiers: IntArray | None = None) -> Release:
         labels = np.zeros((len(found.items), num_labels + 1), dtype=np.uint8)
@@ -115,7 +61,7 @@ class _Listing(Aggregator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LimitedDomainTopK(_Listing):
+class LimitedDomainTopK(_Listing[LimitedDomain]):
     """Release at most k of the kbar most voted labels, by peeling that ends at a noisy threshold.
 
     Choose it if the labels themselves are not public, such as words or places: those of rank beyond ``kbar + 1`` have
@@ -136,38 +82,18 @@ class LimitedDomainTopK(_Listing):
         ValueError: on a scale that is not positive, ``k < 1``, ``k > kbar`` or ``delta_domain`` outside (0, 1).
     """
 
-    noise_parameters: ClassVar[tuple[str, ...]] = ("scale_domain",)
+    names: ClassVar[Mapping[str, str]] = {"scale_domain": "scale", "delta_domain": "delta"}
 
     scale_domain: float
     delta_domain: float
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_open_unit(delta_domain=self.delta_domain)
-
-    def mechanism(self) -> DomainMechanism:
-        """Return the peeling that ends at a threshold."""
-        return LimitedDomain(
-            k=self.k,
-            kbar=self.kbar,
-            scale=self.scale_domain,
-            delta=self.delta_domain,
-            relation=self.neighboring_relation,
-        )
-
-    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
-        """Describe the cost of one query, which does not depend on the number of labels."""
-        self._serve(panel.num_labels)
-        return self.mechanism().event(self.relation_of(relation))
-
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries."""
-        return self._answered(self.mechanism()(votes.counts, generator=generator), votes.num_labels)
+        return self._answered(self.mechanism(votes.panel)(votes.counts, generator=generator), votes.num_labels)
 
     def most_answered(self, panel: Panel) -> float:
         """Return the probability that a label is listed if all teachers give kbar labels and no others."""
-        mechanism = self.mechanism()
-        ahead = (panel.num_teachers - mechanism.window(self.neighboring_relation)) / self.scale_domain
+        ahead = (panel.num_teachers - self.mechanism(panel).window(self.neighboring_relation)) / self.scale_domain
         return float(expit(ahead + math.log(self.delta_domain)))
 
     @classmethod
@@ -180,7 +106,7 @@ class LimitedDomainTopK(_Listing):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopStableTopK(_Listing):
+class TopStableTopK(_Listing[TopStable]):
     """Release the labels above the first gap that passes a noisy threshold, cut down to k by peeling if they are more.
 
     Choose it to compare with the papers: `FixedStableTopK` finds a gap at less cost.
@@ -204,7 +130,12 @@ class TopStableTopK(_Listing):
         ValueError: on noise that is not positive, ``k < 1``, ``k > kbar``, or ``delta_stable`` out of its range.
     """
 
-    noise_parameters: ClassVar[tuple[str, ...]] = ("scale_threshold_stable", "scale_gap_stable", "scale_peel_stable")
+    names: ClassVar[Mapping[str, str]] = {
+        "scale_threshold_stable": "scale_threshold",
+        "scale_gap_stable": "scale_gap",
+        "scale_peel_stable": "scale_peel",
+        "delta_stable": "delta",
+    }
 
     scale_threshold_stable: float
     scale_gap_stable: float
@@ -212,37 +143,18 @@ class TopStableTopK(_Listing):
     delta_stable: float
     fallback: bool = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_open_unit(delta_stable=self.delta_stable)
-        expect(self.delta_stable < self.kbar / 2, "delta_stable < kbar / 2", delta_stable=self.delta_stable)
-
     @property
     def marks(self) -> tuple[str, ...]:
         """The sizes of the set and of the domain, and what is done about failures."""
         return (*super().marks, "fallback" * self.fallback)
 
-    def mechanism(self) -> TopStable:
-        """Return the search for a gap, and the peeling."""
-        return TopStable(
-            k=self.k,
-            kbar=self.kbar,
-            scale_threshold=self.scale_threshold_stable,
-            scale_gap=self.scale_gap_stable,
-            scale_peel=self.scale_peel_stable,
-            delta=self.delta_stable,
-            relation=self.neighboring_relation,
-            fallback=self.fallback,
-        )
-
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query for which ``tier`` rounds of peeling were run, 0 or k; k if None."""
-        self._serve(panel.num_labels)
-        return self.mechanism().event(self.relation_of(relation), tier)
+        return self.mechanism(panel).event(self.relation_of(relation), tier)
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries."""
-        found = self.mechanism().peel(votes.counts, generator=generator)
+        found = self.mechanism(votes.panel).peel(votes.counts, generator=generator)
         return self._answered(found.listed, votes.num_labels, found.rounds)
 
     def most_answered(self, panel: Panel) -> float:

@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from pate.accounting.events import Event
-from pate.accounting.relation import NeighboringRelation
-from pate.aggregators.base import Aggregator, Release
+from pate.aggregators.base import Release
+from pate.aggregators.of_mechanism import MechanismAggregator
 from pate.aggregators.outlook import Outlook
 from pate.mechanisms.peeled_counts import PeeledCounts
 from pate.validation import expect
@@ -18,7 +17,7 @@ from pate.votes import Panel, Votes
 
 
 @dataclass(frozen=True, kw_only=True)
-class PeeledVotes(Aggregator):
+class PeeledVotes(MechanismAggregator[PeeledCounts]):
     """Choose k labels by peeling, then count the votes of these alone, with noise.
 
     Choose it if samples have up to k of many labels: a label is given if it is chosen and more than half of the
@@ -41,34 +40,26 @@ class PeeledVotes(Aggregator):
         ValueError: on noise that is not positive, or ``k < 1``.
     """
 
-    noise_parameters: ClassVar[tuple[str, ...]] = ("scale_chosen", "sigma_chosen")
+    names: ClassVar[Mapping[str, str]] = {"scale_chosen": "scale", "sigma_chosen": "sigma"}
 
     k: int
     scale_chosen: float
     sigma_chosen: float
     soft: bool = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.mechanism()  # which checks its own parameters
-
     @property
     def marks(self) -> tuple[str, ...]:
         """The largest number of labels, and whether counts are released."""
         return (f"k={self.k}", "soft" * self.soft)
 
-    def mechanism(self) -> PeeledCounts:
+    def mechanism(self, panel: Panel) -> PeeledCounts:
         """Return the choice of labels, and the count of their votes."""
-        return PeeledCounts(k=self.k, scale=self.scale_chosen, sigma=self.sigma_chosen)
-
-    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
-        """Describe the cost of one query, which does not depend on the number of labels."""
         expect(self.k <= panel.num_labels, f"k <= {panel.num_labels} for {panel.num_labels} labels", k=self.k)
-        return self.mechanism().event(self.relation_of(relation))
+        return super().mechanism(panel)
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries; all labels of each are answered, or with ``soft`` the k that are chosen."""
-        items, scores = self.mechanism()(votes.counts, generator=generator)
+        items, scores = self.mechanism(votes.panel)(votes.counts, generator=generator)
         chosen = np.zeros(votes.counts.shape, dtype=np.bool_)
         noisy = np.zeros(votes.counts.shape)
         np.put_along_axis(chosen, items, True, axis=1)

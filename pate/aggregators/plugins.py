@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 
 from pate.aggregators.base import Aggregator
 from pate.aggregators.clipped_votes import ClippedVotes
-from pate.aggregators.listed import LimitedDomainTopK, PermuteAndFlip, TopStableTopK
+from pate.aggregators.listed import LimitedDomainTopK, TopStableTopK
 from pate.aggregators.noisy_votes import NoisyVotes
 from pate.aggregators.outlook import Outlook
 from pate.aggregators.peeled_votes import PeeledVotes
@@ -16,7 +16,7 @@ from pate.aggregators.screens import ConfidentScreen, InteractiveScreen
 from pate.aggregators.stable_majority import StableMajority
 from pate.aggregators.stable_topk import FixedStableTopK, StableTopK
 from pate.aggregators.tau_voting import TauVoting
-from pate.aggregators.top_k import Canonical, Joint, Peeling
+from pate.aggregators.top_k import Canonical, Joint, Peeling, PermuteAndFlip
 from pate.validation import expect
 
 GROUP = "pate.aggregators"

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
 
-from pate.accounting.events import Event
-from pate.accounting.relation import NeighboringRelation
-from pate.aggregators.base import Aggregator, Release
+from pate.aggregators.base import Release
+from pate.aggregators.of_mechanism import MechanismAggregator
 from pate.aggregators.outlook import Outlook
 from pate.mechanisms.stability import StabilityTest
-from pate.validation import expect_open_unit
 from pate.votes import Panel, Votes
 
 _SHIFT = 1  # votes by which one teacher moves a distance from a tie, under either relation
 
 
 @dataclass(frozen=True, kw_only=True)
-class StableMajority(Aggregator):
+class StableMajority(MechanismAggregator[StabilityTest]):
     """Release the majority of every label if the least certain of them is far from a tie.
 
     Choose it if teachers agree on all labels of a sample: a query costs a single test, however many labels there are,
@@ -38,29 +37,15 @@ class StableMajority(Aggregator):
         ValueError: on a deviation that is not positive, or ``delta_majority`` outside (0, 1).
     """
 
-    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_majority",)
+    names: ClassVar[Mapping[str, str]] = {"sigma_majority": "sigma", "delta_majority": "delta_test"}
 
     sigma_majority: float
     delta_majority: float
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_open_unit(delta_majority=self.delta_majority)
-
     def mechanism(self, panel: Panel) -> StabilityTest:
         """Return the test of the least distance from a tie."""
-        return StabilityTest(
-            # the farther of two distances is T / 2 at most, so the nearer one is within the T // 2 gaps of the event
-            num_teachers=panel.num_teachers // 2,
-            sigma=self.sigma_majority,
-            delta_test=self.delta_majority,
-            shift=_SHIFT,
-            window=_SHIFT,
-        )
-
-    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
-        """Describe the cost of one query, which does not depend on the number of labels."""
-        return self.mechanism(panel).event(self.relation_of(relation))
+        # the farther of two distances is T / 2 at most, so the nearer one is within the T // 2 gaps of the event
+        return replace(super().mechanism(panel), num_teachers=panel.num_teachers // 2, shift=_SHIFT, window=_SHIFT)
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries; a query is answered for all its labels or for none."""

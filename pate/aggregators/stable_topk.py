@@ -12,18 +12,19 @@ import numpy as np
 from pate.accounting.calibration import COARSE_ORDERS, Target
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators.base import Aggregator, Release
+from pate.aggregators.base import Release
+from pate.aggregators.of_mechanism import MechanismAggregator
 from pate.aggregators.outlook import Gap, Outlook
 from pate.mechanisms.gaps import GapNoise
 from pate.mechanisms.stability import TestedBy
 from pate.mechanisms.stable_top_k import FixedTopKMechanism, StableTopKMechanism
 from pate.mechanisms.success import gap_for_answer
-from pate.validation import expect, expect_count, expect_open_unit, expect_positive
+from pate.validation import expect, expect_open_unit
 from pate.votes import Panel, Votes
 
 
 @dataclass(frozen=True, kw_only=True)
-class StableTopK(Aggregator):
+class StableTopK(MechanismAggregator[StableTopKMechanism]):
     """Release the exact set of the k most voted labels, k chosen by the widest noisy gap, if that gap is stable.
 
     Choose it if samples have many labels and the teachers agree: the cost of a query does not grow with the number of
@@ -55,7 +56,7 @@ class StableTopK(Aggregator):
             regulariser that is NaN or plus infinity, or ``kbar < 1``.
     """
 
-    noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test")
+    names: ClassVar[Mapping[str, str]] = {"noise_law": "noise", "test_law": "test_noise"}
 
     scale_gap: float
     sigma_test: float
@@ -68,15 +69,8 @@ class StableTopK(Aggregator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_open_unit(delta_test=self.delta_test)
-        for name, value, kind in (("noise_law", self.noise_law, GapNoise), ("test_law", self.test_law, TestedBy)):
-            expect(value in get_args(kind), f"{name} among {get_args(kind)}", **{name: value})
-        if self.kbar is not None:
-            expect_count(1, kbar=self.kbar)
         if self.regularizer is not None:
-            values = tuple(float(value) for value in self.regularizer)
-            expect(all(value < math.inf for value in values), "a regularizer below infinity", regularizer=values)
-            object.__setattr__(self, "regularizer", values)
+            object.__setattr__(self, "regularizer", tuple(float(value) for value in self.regularizer))
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -87,26 +81,6 @@ class StableTopK(Aggregator):
             "" if self.regularizer is None else "regularized",
             "" if self.kbar is None else f"kbar={self.kbar}",
         )
-
-    def mechanism(self, panel: Panel) -> StableTopKMechanism:
-        """Return the choice of a gap and the test of it."""
-        return StableTopKMechanism(
-            num_teachers=panel.num_teachers,
-            num_labels=panel.num_labels,
-            scale_gap=self.scale_gap,
-            sigma_test=self.sigma_test,
-            delta_test=self.delta_test,
-            shift=self.neighboring_relation.count_window,
-            allow_empty=self.allow_empty,
-            noise=self.noise_law,
-            test_noise=self.test_law,
-            regularizer=self.regularizer,
-            kbar=self.kbar,
-        )
-
-    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
-        """Describe the cost of one query, which does not depend on the number of labels, but for Gaussian noise."""
-        return self.mechanism(panel).event(self.relation_of(relation))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries; a query is answered for all its labels or for none."""
@@ -184,7 +158,7 @@ class StableTopK(Aggregator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FixedStableTopK(Aggregator):
+class FixedStableTopK(MechanismAggregator[FixedTopKMechanism]):
     """Release a set of exactly k labels, most of them by a stable gap near k and the rest by peeling.
 
     Choose it if k is public and the teachers nearly agree on the k labels. If they do not, `Canonical` has no test that
@@ -212,7 +186,12 @@ class FixedStableTopK(Aggregator):
         ValueError: on noise that is not positive, ``delta_test_fixed`` outside (0, 1), ``k < 1`` or ``pull < 0``.
     """
 
-    noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap_fixed", "sigma_test_fixed", "scale_peel_fixed")
+    names: ClassVar[Mapping[str, str]] = {
+        "scale_gap_fixed": "scale_gap",
+        "sigma_test_fixed": "sigma_test",
+        "delta_test_fixed": "delta_test",
+        "scale_peel_fixed": "scale_peel",
+    }
 
     k: int
     pull: float
@@ -224,34 +203,10 @@ class FixedStableTopK(Aggregator):
     fallback: bool = False
     peel_by_root: bool = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_count(1, k=self.k)
-        if self.pull != 0:
-            expect_positive(pull=self.pull)
-        expect_open_unit(delta_test_fixed=self.delta_test_fixed)
-
     @property
     def marks(self) -> tuple[str, ...]:
         """The number of labels of a set, and what is done about failures and few rounds."""
         return (f"k={self.k}", "fallback" * self.fallback, "by root" * self.peel_by_root)
-
-    def mechanism(self, panel: Panel) -> FixedTopKMechanism:
-        """Return the choice of a gap, the test of it, and the peeling."""
-        return FixedTopKMechanism(
-            num_teachers=panel.num_teachers,
-            num_labels=panel.num_labels,
-            k=self.k,
-            pull=self.pull,
-            scale_gap=self.scale_gap_fixed,
-            sigma_test=self.sigma_test_fixed,
-            delta_test=self.delta_test_fixed,
-            shift=self.neighboring_relation.count_window,
-            scale_peel=self.scale_peel_fixed,
-            allow_empty=self.allow_empty,
-            fallback=self.fallback,
-            peel_by_root=self.peel_by_root,
-        )
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query for which ``tier`` labels are peeled, k if None."""

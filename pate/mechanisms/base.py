@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Generic, Self, TypeVar
+from functools import partial
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,8 +32,19 @@ class Mechanism(ABC, Generic[Released_co]):
     noise_parameters: ClassVar[tuple[str, ...]] = ()
     """Names of the fields that are scales of noise, in votes: doubling all of them halves the weight of a vote."""
 
+    checks: ClassVar[Mapping[str, Callable[..., None]]] = {}
+    """What fields must be one by one: functions that take a value by whatever name an aggregator has for it, and raise
+    ``ValueError``. Subclasses add theirs."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = (vars(base).get("checks", {}) for base in reversed(cls.__mro__))
+        cls.checks = {field: check for checks in own for field, check in checks.items()}
+
     def __post_init__(self) -> None:
         expect_positive(**{name: getattr(self, name) for name in self.noise_parameters})
+        for field, check in self.checks.items():
+            check(**{field: getattr(self, field)})
 
     @abstractmethod
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> Released_co:
@@ -89,15 +101,12 @@ class TopKMechanism(ScoreMechanism[IntArray]):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
+    checks: ClassVar[Mapping[str, Callable[..., None]]] = {"k": partial(expect_count, 1)}
     spare: ClassVar[int] = 0
     """The least number of items that must be left out."""
 
     k: int
     scale: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_count(1, k=self.k)
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
         """Select from ``scores`` ``[d]`` or ``[B, d]``; return indices of items, int64 ``[k]`` or ``[B, k]``.

@@ -80,7 +80,7 @@ class CanonicalMechanism(TopKMechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         expect(0 <= self.gamma <= 1, "0 <= gamma <= 1", gamma=self.gamma)
-        expect_noise(self.noise, CanonicalNoise)
+        expect_noise(CanonicalNoise, noise=self.noise)
         expect(self.loss in get_args(CanonicalLoss), f"a loss among {get_args(CanonicalLoss)}", loss=self.loss)
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:

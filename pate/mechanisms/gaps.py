@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -50,6 +52,17 @@ def sort_counts(counts: ArrayLike, *, upper: float, whole: bool = True) -> Sorte
     return SortedCounts(found.order[0], found.gaps[0]) if single else found
 
 
+def _expect_rank(**ranks: int | None) -> None:
+    expect_count(1, **{name: rank for name, rank in ranks.items() if rank is not None})
+
+
+def _expect_below_infinity(**regularizers: Sequence[float] | None) -> None:
+    for name, values in regularizers.items():
+        if values is not None:
+            kept = tuple(float(value) for value in values)
+            expect(all(value < math.inf for value in kept), f"a {name} below infinity", **{name: kept})
+
+
 @dataclass(frozen=True, kw_only=True)
 class GapChoice(ScoreMechanism[IntArray]):
     """Choose a rank k by report-noisy-max on the gaps of `sort_counts` (Zhu & Wang (2022), Algorithm 1).
@@ -75,6 +88,11 @@ class GapChoice(ScoreMechanism[IntArray]):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
+    checks: ClassVar[Mapping[str, Callable[..., None]]] = {
+        "noise": partial(expect_noise, GapNoise),
+        "kbar": _expect_rank,
+        "regularizer": _expect_below_infinity,
+    }
 
     num_labels: int
     scale: float
@@ -86,18 +104,15 @@ class GapChoice(ScoreMechanism[IntArray]):
     def __post_init__(self) -> None:
         super().__post_init__()
         expect_count(1, num_labels=self.num_labels)
-        expect_noise(self.noise, GapNoise)
         some = self.allow_empty or self.num_labels > 1
         expect(some, "at least two labels without the empty and the full set", num_labels=self.num_labels)
         if self.kbar is not None:
-            expect_count(1, kbar=self.kbar)
             expect_within(self.num_labels, kbar=self.kbar)
         if self.regularizer is not None:
             values = np.asarray(self.regularizer, dtype=np.float64)
             num_gaps = self.num_labels + 1
             expect(values.shape == (num_gaps,), f"a regularizer of {num_gaps} numbers", shape=values.shape)
             kept = tuple(values.tolist())
-            expect((values < np.inf).all(), "a regularizer below infinity", regularizer=kept)
             allowed = values[self._candidates][values[self._candidates] > -np.inf]
             expect(allowed.size, "a regularizer that allows some k", regularizer=kept)
             # wider apart, and noise would be rounded where a gap makes up for it

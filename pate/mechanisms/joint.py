@@ -11,9 +11,10 @@ most v.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
+from functools import cached_property, partial
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -53,11 +54,9 @@ class JointMechanism(TopKMechanism):
         noise: ``gumbel`` or ``exponential``.
     """
 
-    noise: JointNoise = "gumbel"
+    checks: ClassVar[Mapping[str, Callable[..., None]]] = {"noise": partial(expect_noise, JointNoise)}
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_noise(self.noise, JointNoise)
+    noise: JointNoise = "gumbel"
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
         chosen = np.empty((len(rows), self.k), dtype=np.int64)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -45,6 +47,12 @@ class DomainMechanism(ScoreMechanism[Listed]):
             ``delta`` outside (0, 1) or an unknown relation.
     """
 
+    checks: ClassVar[Mapping[str, Callable[..., None]]] = {
+        "delta": expect_open_unit,
+        "kbar": partial(expect_count, 1),
+        "k": partial(expect_count, 1),
+    }
+
     k: int
     kbar: int
     delta: float
@@ -53,8 +61,6 @@ class DomainMechanism(ScoreMechanism[Listed]):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "relation", NeighboringRelation(self.relation))
-        expect_open_unit(delta=self.delta)
-        expect_count(1, kbar=self.kbar, k=self.k)
         expect_within(self.kbar, k=self.k)
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> Listed:

@@ -49,14 +49,15 @@ def gumbel(generator: np.random.Generator, size: int | tuple[int, ...]) -> Float
     return np.negative(draws, out=draws)
 
 
-def expect_noise(noise: str, kind: object = Noise) -> None:
-    """Raise ``ValueError`` unless ``noise`` is one of the names of ``kind``."""
-    expect(noise in get_args(kind), f"a noise among {get_args(kind)}", noise=noise)
+def expect_noise(kind: object = Noise, **noises: str) -> None:
+    """Raise ``ValueError`` unless each of ``noises`` is one of the names of ``kind``."""
+    for name, noise in noises.items():
+        expect(noise in get_args(kind), f"a noise among {get_args(kind)}", **{name: noise})
 
 
 def draw(noise: Noise, generator: np.random.Generator, size: int | tuple[int, ...]) -> FloatArray:
     """Draw noise of scale 1 by name, float64. Raises ``ValueError`` on an unknown name."""
-    expect_noise(noise)
+    expect_noise(noise=noise)
     if noise == "gumbel":
         return gumbel(generator, size)
     if noise == "exponential":

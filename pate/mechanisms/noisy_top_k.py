@@ -5,7 +5,9 @@ Shekelyan & Loukides (2022), "Differentially private top-k selection via canonic
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -38,11 +40,9 @@ class NoisyTopK(TopKMechanism):
         noise: ``gumbel``, ``exponential``, ``laplace``, ``logistic`` or ``half_logistic``.
     """
 
-    noise: Noise = "gumbel"
+    checks: ClassVar[Mapping[str, Callable[..., None]]] = {"noise": partial(expect_noise, Noise)}
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_noise(self.noise)
+    noise: Noise = "gumbel"
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
         chosen = np.empty((len(rows), self.k), dtype=np.int64)
@@ -88,11 +88,9 @@ class NoisyMax(ScoreMechanism[IntArray]):
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
 
     scale: float
-    noise: Noise = "gumbel"
+    checks: ClassVar[Mapping[str, Callable[..., None]]] = {"noise": partial(expect_noise, Noise)}
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_noise(self.noise)
+    noise: Noise = "gumbel"
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
         """Choose from ``scores`` ``[d]`` or ``[B, d]``; return one index per row, int64 ``[]`` or ``[B]``.

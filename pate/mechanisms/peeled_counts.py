@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -49,14 +51,11 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale", "sigma")
+    checks: ClassVar[Mapping[str, Callable[..., None]]] = {"k": partial(expect_count, 1)}
 
     k: int
     scale: float
     sigma: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        expect_count(1, k=self.k)
 
     @property
     def choice(self) -> GumbelPeeling:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -41,13 +42,14 @@ class _GapTest(Mechanism[BoolArray]):
         sensitivity: the most by which one score (not a gap) changes between neighbors, 1 for votes.
     """
 
+    checks: ClassVar[Mapping[str, Callable[..., None]]] = {"delta_test": expect_open_unit}
+
     delta_test: float
     shift: float
     sensitivity: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_open_unit(delta_test=self.delta_test)
         expect_positive(sensitivity=self.sensitivity, shift=self.shift)
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> BoolArray:

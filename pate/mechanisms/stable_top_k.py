@@ -6,9 +6,10 @@ Zhu & Wang (2022), "Adaptive Private-K-Selection with Adaptive K and Application
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar, NamedTuple, get_args
+from functools import cached_property, partial
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +18,7 @@ from pate.accounting.events import BoundedRangeEvent, ComposedEvent, Event, Repe
 from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.base import Released_co, ScoreMechanism
 from pate.mechanisms.gaps import GapChoice, GapNoise, SortedCounts, as_counts, sort_rows
-from pate.mechanisms.noise import gumbel
+from pate.mechanisms.noise import expect_noise, gumbel
 from pate.mechanisms.ranking import REACH, ROWS, Rows, distances
 from pate.mechanisms.stability import LaplaceStabilityTest, StabilityTest, TestedBy
 from pate.typing import BoolArray, FloatArray, IntArray
@@ -44,6 +45,11 @@ class _TestedGap(ScoreMechanism[Released_co]):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test")
+    checks: ClassVar[Mapping[str, Callable[..., None]]] = {
+        "delta_test": expect_open_unit,
+        "noise": GapChoice.checks["noise"],
+        "test_noise": partial(expect_noise, TestedBy),
+    }
 
     num_teachers: float
     num_labels: int
@@ -58,9 +64,6 @@ class _TestedGap(ScoreMechanism[Released_co]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_open_unit(delta_test=self.delta_test)
-        known = get_args(TestedBy)
-        expect(self.test_noise in known, f"test_noise among {known}", test_noise=self.test_noise)
         _ = self.choice, self.test  # both check their parameters
         if not self.whole:
             # gaps of real scores are rounded to 2^-53 of the bound, by which they move more than the event knows
@@ -157,6 +160,10 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
             without the empty and the full set.
     """
 
+    checks: ClassVar[Mapping[str, Callable[..., None]]] = {
+        name: GapChoice.checks[name] for name in ("regularizer", "kbar")
+    }
+
     regularizer: tuple[float, ...] | None = None
     kbar: int | None = None
 
@@ -190,6 +197,11 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
             np.put_along_axis(members[part], found.order, (ranks < k[:, None]) & passed[:, None], axis=1)
             released[part] = passed
         return (members[0], released[0]) if single else (members, released)
+
+
+def _expect_pull(**pulls: float) -> None:
+    for name, pull in pulls.items():
+        expect(math.isfinite(pull) and pull >= 0, f"{name} >= 0", **{name: pull})
 
 
 class FixedTopK(NamedTuple):
@@ -251,6 +263,7 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test", "scale_peel")
+    checks: ClassVar[Mapping[str, Callable[..., None]]] = {"k": partial(expect_count, 1), "pull": _expect_pull}
 
     k: int
     pull: float
@@ -259,9 +272,7 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
     peel_by_root: bool = False
 
     def __post_init__(self) -> None:
-        expect_count(1, k=self.k)
         expect(self.k <= self.num_labels, f"k <= {self.num_labels} for {self.num_labels} labels", k=self.k)
-        expect(math.isfinite(self.pull) and self.pull >= 0, "pull >= 0", pull=self.pull)
         super().__post_init__()
 
     @property

@@ -142,7 +142,9 @@ class TestTopStableTopK(_Listing):
         h = counts(votes)
         order = oracles.ranks(h)
         law: dict[tuple[int, ...], float] = defaultdict(float)
-        for (ranks, tier), chance in tiered_law(self.made(relation).mechanism(), tuple(h[i] for i in order)).items():
+        for (ranks, tier), chance in tiered_law(
+            self.made(relation).mechanism(votes.panel), tuple(h[i] for i in order)
+        ).items():
             law[self.outcome([order[rank] for rank in ranks], tier)] += chance
         return law
 

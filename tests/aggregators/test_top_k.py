@@ -183,7 +183,7 @@ def test_the_gap_needed_is_that_of_the_mechanism() -> None:
         votes, available, meaning = aggregator.gap_needed(panel, probability=0.9)
         assert available == 200 and meaning.startswith(f"A gap of {votes:.1f} votes between the 2 most voted labels")
         counts = np.tile([votes, 0, votes, 0, 0, 0], (4000, 1))
-        found = aggregator.mechanism()(counts, generator=seeded_generator(0))
+        found = aggregator.mechanism(Panel(9, counts.shape[1]))(counts, generator=seeded_generator(0))
         right = (np.sort(found, axis=1) == [0, 2]).all(axis=1).mean()
         # the gap of the joint mechanism is a bound
         assert 0.885 < right < (1 if isinstance(aggregator, Joint) else 0.915)

@@ -69,7 +69,8 @@ def test_every_form_is_compared_once_and_has_a_name_of_its_own() -> None:
 
 
 def test_a_form_differs_in_one_field() -> None:
-    for proposal in (*StableTopK.proposals(OUTLOOK), *TopStableTopK.proposals(OUTLOOK), *Peeling.proposals(OUTLOOK)):
+    classes: tuple[type[Aggregator], ...] = (StableTopK, TopStableTopK, Peeling)
+    for proposal in (proposal for cls in classes for proposal in cls.proposals(OUTLOOK)):
         forms = proposal.forms(OUTLOOK)
         assert forms
         for name, form in forms.items():
