@@ -115,7 +115,7 @@ def load(path: Path) -> FloatArray:
 
 
 def epsilon_at(contender: Contender, scores: FloatArray, k: int, grade: GradeName, probability: float = SURE) -> float:
-    """Return the epsilon at which a grade has ``probability``, to one part in a thousand; infinity if ties deny it.
+    """Return the epsilon at which a grade has ``probability``, to five digits; infinity if ties deny it.
 
     Raises:
         ValueError: on a probability outside (0, 1), or one that no epsilon gives because chance alone exceeds it.
@@ -135,7 +135,7 @@ def epsilon_at(contender: Contender, scores: FloatArray, k: int, grade: GradeNam
     while high - low > 1.0:
         middle = (low + high) / 2
         low, high = (low, middle) if excess(middle) > 0 else (middle, high)
-    return math.exp(float(brentq(excess, low, high, xtol=1e-3)))
+    return math.exp(float(brentq(excess, low, high, xtol=1e-5)))
 
 
 def curves(

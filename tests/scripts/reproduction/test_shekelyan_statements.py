@@ -14,7 +14,7 @@ from scripts.reproduction import shekelyan_statements as statements
 
 
 def test_leaps_by_all_sets_and_by_quadrature() -> None:
-    values = statements.leaps()[1]
+    values = statements.leaps()[1] | statements.peeling_leaps()[1]
     items, top = range(statements.EQUAL), {0, 1}
     sets = [set(chosen) for chosen in itertools.combinations(items, 2)]
     shared = sum(bool(chosen & top) for chosen in sets) / len(sets)
@@ -22,11 +22,32 @@ def test_leaps_by_all_sets_and_by_quadrature() -> None:
     peeled = [set(chosen) for chosen in itertools.combinations(items[:-1], 2)]
     shared = sum(bool(chosen & top) for chosen in peeled) / len(peeled)
     assert values["5.4: sets that share an item with the top-k"] == pytest.approx(shared)
-    assert values["5.4: sets other than the top-k"] == pytest.approx(1 - 1 / len(peeled))
-    # the largest of n Gumbel noises exceeds another one: n / (n + 1)
-    for name, noises in (("5.3: Pr[X > 0]", len(sets)), ("5.4: Pr[X' > 0]", 17 * 2)):
-        below = quad(lambda z, n=noises: math.exp(-z - math.exp(-z)) * math.exp(-n * math.exp(-z)), -5, 40)[0]
+    assert values["5.4: the top-k"] == pytest.approx(1 / len(peeled))
+    # the largest of n Gumbel noises exceeds another one by so much
+    cases = (("5.3: Pr[X > 0]", len(sets), 0.0), ("5.4: Pr[X' > 0]", 17 * 2, 0.0), ("5.4: Pr[X' > 2]", 2, 1.0))
+    for name, noises, lead in cases:
+        below = quad(lambda z, n=noises, x=lead: math.exp(-z - math.exp(-z) - n * math.exp(-z - x)), -5, 40)[0]
         assert values[name] == pytest.approx(1 - below, abs=1e-9)
+
+
+def test_leaps_by_draws() -> None:
+    """As meant, Lemma 5.3 holds of scores that differ, and Lemma 5.4 does not: canonical and peeling by their noise."""
+    scores, k, generator, trials = np.array(statements.STEP), 2, np.random.default_rng(0), 200_000
+    noise = generator.gumbel(size=(trials, k, 3))
+    first = (scores[:3] + k * noise[:, 0]).argmax(axis=1)
+    left = scores[:3] + k * noise[:, 1]
+    left[np.arange(trials), first] = -np.inf
+    other = float((first + left.argmax(axis=1) != 1).mean())  # ranks 0 and 1, in either order
+    leap = float((k * (noise[:, :, 2].max(axis=1) - generator.gumbel(size=trials)) > 2).mean())
+    values = statements.peeling_leaps()[1]
+    for share, name in ((other, "5.4: sets other than the top-k of 2, 2, 0, 0"), (leap, "5.4: Pr[X' > 2]")):
+        assert abs(share - values[name]) < 4 * math.sqrt(share * (1 - share) / trials)
+    assert other < leap - 0.03
+    tails = np.array([min(scores[i], scores[j]) for i, j in itertools.combinations(range(4), 2)] + [0])
+    noise = generator.gumbel(size=(trials, tails.size))
+    chosen = (tails + noise).argmax(axis=1)
+    lead = noise[:, 1:].max(axis=1) - noise[:, 0]
+    assert (chosen[lead > 2] != 0).all() and (chosen[lead < 2] == 0).all()  # x_[1] - x_[d] and x_[k] - x_[k+1] are 2
 
 
 def test_the_ratio_of_expected_leaps_by_logarithms_of_binomials() -> None:
@@ -35,13 +56,22 @@ def test_the_ratio_of_expected_leaps_by_logarithms_of_binomials() -> None:
     assert values["E[X'] / E[X] at k = 100"] == pytest.approx(100 * math.log(89_900) / math.log(math.comb(1000, 100)))
 
 
-def test_the_bound_by_all_sets() -> None:
+def test_the_bound_by_all_sets_and_sequences() -> None:
     values = statements.bounds()[1]
-    tails = np.array([min(chosen) for chosen in itertools.combinations(range(35, -1, -5), 3)], dtype=float)
+    scores = np.arange(35.0, -1, -5)
+    tails = np.array([min(chosen) for chosen in itertools.combinations(scores, 3)])
     law = np.exp(tails - 35) / np.exp(tails - 35).sum()
     assert (tails <= 25).all()  # as printed: x_[T] below x_[k] plus anything
-    assert values["probability, as meant"] == pytest.approx(law[tails > 25 - values["E"]].sum())
-    assert values["E"] == pytest.approx(3 * math.log(8 / 3) + math.log(10) + 3)
+    room = 3 * math.log(8 / 3) + math.log(10) + 3
+    assert values["E, canonical"] == pytest.approx(room)
+    assert values["probability as meant, canonical"] == pytest.approx(law[tails > 25 - room].sum())
+    room = 3 * math.log(24) + 3 * math.log(10) - 0.18
+    assert values["E, peeling"] == pytest.approx(room)
+    peeled = 0.0
+    for sequence in itertools.permutations(np.exp((scores - 35) / 3), 3):
+        left = np.exp((scores - 35) / 3).sum() - np.concatenate(([0], np.cumsum(sequence[:-1])))
+        peeled += math.prod(sequence) / left.prod() * (35 + 3 * math.log(min(sequence)) > 25 - room)
+    assert values["probability as meant, peeling"] == pytest.approx(peeled, abs=1e-5)
 
 
 def test_weights_by_all_sets() -> None:
@@ -64,7 +94,11 @@ def test_less_gamma_at_more_epsilon_by_all_sets() -> None:
     claim, values = statements.gammas()
     assert claim.verdict is Verdict.DIFFERENT
     assert values["top-k at gamma 1/2, 2 epsilon"] > values["top-k at gamma 1, epsilon"]
+    assert values["quotient of two other sets"] == pytest.approx(0, abs=1e-12)
     scores, k, epsilon = np.array([9.0, 7.5, 7.0, 4.0, 1.0]), 2, 0.7
+    one_law, half_law = (statements.law_of_sets(scores.tolist(), k, gamma, epsilon / gamma) for gamma in (1.0, 0.5))
+    for chosen in one_law:
+        assert half_law[0, 1] - half_law[chosen] >= one_law[0, 1] - one_law[chosen]
     for chosen in itertools.combinations(range(5), k):
         out = max(max(scores[i] for i in range(5) if i not in chosen), 0)
         best_out = out if chosen != (0, 1) else scores[k - 1]  # the top-k as published: rank k
@@ -106,8 +140,9 @@ def test_the_canonical_loss_is_the_least_change_by_linear_programs() -> None:
     assert statements.losses((1, 5, 10), statements.EXAMPLE) == (4.0, 3.5)
 
 
-def test_nothing_that_needs_no_data_is_refuted() -> None:
+def test_of_what_needs_no_data_one_lemma_is_refuted() -> None:
     found = statements.statements(Effort())
     verdicts = {claim.where: claim.verdict for claim in found.claims}
-    assert len(verdicts) == 8 and Verdict.REFUTED not in verdicts.values()
+    assert len(verdicts) == 9
+    assert [where for where, verdict in verdicts.items() if verdict is Verdict.REFUTED] == ["Lemma 5.4, peeling"]
     assert sum(verdict is Verdict.REPRODUCED for verdict in verdicts.values()) == 3
