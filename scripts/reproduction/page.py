@@ -24,11 +24,11 @@ reproduce`, which also writes this page: no number under "here" is typed by hand
 """
 
 _READING = """\
-A claim is **reproduced**; **reproduced with a difference**, in size or because a misprint has to be read as what is
-probably meant; **refuted**; or **not testable here**. Refuted is only what fails in the paper's own setting, with its
-own words beside it and a second computation of another kind in the tests. Every epsilon names its neighboring relation;
-those of a paper are under the relation and the theorem that the paper states. The same seeds give the same numbers, but
-for times.
+A claim is **reproduced**; **reproduced with a difference**, in size, because what is said of certain data was tried on
+others, or because a misprint has to be read as what is probably meant; **refuted**; or **not testable here**. Refuted
+is only what fails in the paper's own setting, with its own words beside it and a second computation of another kind in
+the tests. Every epsilon names its neighboring relation; those of a paper are under the relation and the theorem that
+the paper states. The same seeds give the same numbers, but for times.
 """
 
 _SOURCES = """## Where the data come from

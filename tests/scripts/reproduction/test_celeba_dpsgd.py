@@ -65,5 +65,6 @@ def test_the_script_in_a_small_form(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(c, "TRAINING", SMALL)
     main(["celeba_dpsgd", "--output", str(tmp_path / "found")])
     (found,) = kept(tmp_path / "found")
-    assert [claim.verdict for claim in found.claims][1] is Verdict.UNTESTABLE
+    # without the paper's text and pictures a constant answer is all that can be judged
+    assert [claim.verdict for claim in found.claims][1:] == [Verdict.UNTESTABLE] * 3
     assert (tmp_path / "found" / "celeba_dpsgd.png").is_file()
