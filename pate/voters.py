@@ -195,6 +195,10 @@ class Voters(ABC):
         """The public number of independent samples that a mean over all voters is expected to rest on."""
         return self.expected
 
+    def least_norm(self, question: Question) -> float:
+        """Return a public norm below which no clip is worth seeking."""
+        return 0.0
+
     @abstractmethod
     def norms(self, question: Question) -> FloatArray:
         """Return the norms ``[V]`` of the ballots; those of zeros may be left out."""
@@ -219,6 +223,15 @@ class RecordVoters(Voters):
 
     coordinates: Int32Array
     labels: UInt8Array
+
+    def least_norm(self, question: Question) -> float:
+        """Return half of what a public sample with one label more than the student expects would have."""
+        samples = self.geometry.samples
+        ours = question.predictions(samples)
+        spread = np.sqrt(np.maximum((ours * (1 - ours)).sum(axis=1), 1e-6))
+        spread = np.where(ours.any(axis=1), spread, 1.0)
+        basis = np.sqrt((question.basis(samples) ** 2).sum(axis=1)) / (1 << _BASIS)
+        return float(np.median(basis * spread)) / 2
 
     def norms(self, question: Question) -> FloatArray:
         """Return the norms ``[N]`` of the ballots."""

@@ -22,7 +22,7 @@ from pate.voters import Geometry, Question, Voters
 from pate.votes import Panel, Votes
 
 _DOUBLINGS, _CANDIDATES = 4, 48  # for the median: powers of 2^(1/4), down to the 3400th part of the largest norm
-_LEAST_ERRORS = 3.0  # as many noises of a comparison are all voters, or the search would find anything
+_MEDIAN_SHARE = 0.05  # of the budget, which comparisons with a median take where that is enough
 _RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e7, 41)))  # of a slope's prior variance to the least noise
 _CONSTANT = (0.05, 1.0)  # the least and the largest entry that is the same for all samples
 _SIGNIFICANT = 2.0  # standard deviations
@@ -126,13 +126,17 @@ class NoisySum(NamedTuple):
 def noisy_sum(voters: Voters, question: Question, noise_multiplier: float, generator: np.random.Generator) -> NoisySum:
     """Return a noisy sum of clipped ballots: a Gaussian mechanism of the ``noise_multiplier``, the clip included.
 
-    Comparisons with a median have noise of a sixth of the voters, or more where they would take over a quarter of the
-    budget; if that is more than a third of the voters, nothing is clipped.
+    The clip is sought from the least norm that is worth it on. Comparisons take a twentieth of the budget or, so that
+    their noise stays within a sixth of the voters, up to a quarter; if it is then more than a third of them, nothing is
+    clipped.
     """
-    steps, paid, clip = math.ceil(math.log2(_CANDIDATES)), 0.0, question.largest_norm
-    sigma = max(voters.expected / MEDIAN_ERRORS, noise_multiplier * math.sqrt(steps / MEDIAN_SHARE))
-    if sigma <= voters.expected / _LEAST_ERRORS:
-        candidates = question.largest_norm * 2.0 ** (-np.arange(_CANDIDATES)[::-1] / _DOUBLINGS)
+    largest, paid = question.largest_norm, 0.0
+    candidates = largest * 2.0 ** (-np.arange(_CANDIDATES)[::-1] / _DOUBLINGS)
+    candidates = candidates[np.append(candidates[1:] > voters.least_norm(question), True)]
+    steps, clip = math.ceil(math.log2(len(candidates))), largest
+    cheap, dear = (noise_multiplier * math.sqrt(steps / share) for share in (_MEDIAN_SHARE, MEDIAN_SHARE))
+    sigma = min(cheap, max(dear, voters.expected / MEDIAN_ERRORS))
+    if steps and sigma <= voters.expected / 3:
         norms = voters.norms(question)
         median = noisy_median(norms, candidates, num_voters=voters.expected, sigma=sigma, generator=generator)
         clip, paid = MEDIAN_SPARE * median, steps * (noise_multiplier / sigma) ** 2
@@ -160,6 +164,7 @@ class Learner:
         self._levels, self._slopes, self._errors = np.zeros(num_labels), np.zeros(shape), np.zeros(shape)
         self._precision, self._weighted = np.zeros(shape[0]), np.zeros(shape)
         self._level_precision, self._level_weighted = 0.0, np.zeros(num_labels)
+        self._evidence = np.zeros(num_labels)
 
     def question(self) -> Question:
         """Return what to ask in the next round."""
@@ -204,7 +209,7 @@ class Learner:
         drawn = self._levels * (1 - self._levels) / self._num_independent / variances[:, None]
         noise = 1 / self._precision[:, None] + drawn
         estimates = self._weighted / self._precision[:, None]
-        kept = _kept(estimates, noise)
+        kept, self._evidence = _kept(estimates, noise)
         self._slopes, self._errors = estimates * kept, kept * noise
         # a direction's share for what is kept there, beside that of the first round: the rest goes to the constant
         wanted = kept.mean(axis=1) + self._ridge
@@ -224,16 +229,20 @@ class Learner:
         along = samples.T @ differ
         squares = 4 * ((along**2 * self._errors).sum(axis=0) + differ.sum(axis=0) ** 2 * level_error)
         enough = gains >= _SIGNIFICANT * np.sqrt(squares)
-        return above, departures(gains, squares) & enough & differ.any(axis=0)
+        # a prior that is found by noise is sure of itself: the label's own evidence says more
+        evident = self._evidence >= _SIGNIFICANT**2 + 2 * math.log(len(gains))
+        return above, departures(gains, squares) & enough & evident & differ.any(axis=0)
 
 
-def _kept(estimates: FloatArray, noise: FloatArray) -> FloatArray:
-    """Return by what estimates ``[R, C]`` with ``noise`` variances are shrunk, label by label.
+def _kept(estimates: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return by what estimates ``[R, C]`` with ``noise`` variances are shrunk, and what speaks for slopes ``[C]``.
 
-    A label's slopes have a Gaussian prior, whose variance is the most likely one, among ratios to the least
-    noise, where the mean log-likelihood of all labels counts as that of one label more.
+    A label's slopes have a Gaussian prior, whose variance is the most likely one, among ratios to the least noise,
+    where the mean log-likelihood of all labels counts as that of one label more. For slopes speaks twice the gain in
+    the label's own log-likelihood over slopes of 0.
     """
     squares, priors = estimates**2, _RATIOS * noise.min()
     losses = np.array([(squares / (prior + noise) + np.log(prior + noise)).sum(axis=0) for prior in priors])
-    chosen = priors[np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)]
-    return np.asarray(chosen / (chosen + noise))
+    chosen = np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)
+    evidence = losses[0] - losses[chosen, np.arange(len(chosen))]
+    return priors[chosen] / (priors[chosen] + noise), evidence
