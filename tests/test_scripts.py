@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 import pate
@@ -81,3 +82,21 @@ def test_the_picture_of_gaps_says_where_canonical_needs_less(
         "40 labels: canonical needs a smaller gap than peeling at k = 2, 18-39",
     ]
     assert (tmp_path / "gaps.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_score_votes_are_measured_on_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(1500, 4))
+    labels = (features[:, :2] + generator.normal(size=(1500, 2)) > [0, 1]).astype(np.uint8)
+    (tmp_path / "multilabel" / "mulan").mkdir(parents=True)
+    np.savez(tmp_path / "multilabel" / "mulan" / "small.npz", x=features, y=labels, fold5=np.arange(1500) % 5 + 1)
+    monkeypatch.setenv("PATE_DATA", str(tmp_path))
+    script = load("measure_scores")
+    script.main(["small:8", "--seeds", "2"])
+    row = capsys.readouterr().out.splitlines()[-1].split(" | ")
+    accuracy, constant = float(row[2]), float(row[6])
+    assert row[:2] == ["| small", "8"] and row[-1] == "0 of 2 |"
+    assert accuracy > constant + 0.05
+    np.testing.assert_allclose(script.f1_cuts(np.array([[0.9, 0.2], [0.5, 0.1], [0.1, 0.1]])), [0.5, 0.2])
