@@ -151,16 +151,16 @@ class CanonicalMechanism(TopKMechanism):
             drawn = np.full((at.size, 2), -1)
             chance = np.ones(at.size)
             mass = generator.random(at.size) * total[at] - 1  # the top-k comes first
-            found = np.flatnonzero(mass >= 0)
-            if found.size:
-                rows = at[found]
-                tail, head = _locate(rows, mass[found], masses, heads, table, generator)
-                drawn[found] = np.column_stack((tail, head))
-                chance[found] = tails[rows, tail] * heads[rows, head]
+            others = np.flatnonzero(mass >= 0)
+            if others.size:
+                rows = at[others]
+                tail, head = _locate(rows, mass[others], masses, heads, table, generator)
+                drawn[others] = np.column_stack((tail, head))
+                chance[others] = tails[rows, tail] * heads[rows, head]
             return drawn, chance
 
-        every = np.arange(len(below))
-        classes = propose(every)[0] if self.noise == "gumbel" else first_heads(np.log(total), propose, generator)
+        all_rows = np.arange(len(below))
+        classes = propose(all_rows)[0] if self.noise == "gumbel" else first_heads(np.log(total), propose, generator)
         chosen = order[:, :k].copy()
         rows = np.flatnonzero(classes[:, 0] >= 0)
         if rows.size:
@@ -176,10 +176,10 @@ class CanonicalMechanism(TopKMechanism):
         if self.noise == "exponential":
             head, tail = first_head(log_total, propose, generator)
         else:
-            found = propose()
-            while found is None:
-                found = propose()
-            head, tail = found[0]
+            candidate = propose()
+            while candidate is None:
+                candidate = propose()
+            head, tail = candidate[0]
         if tail < k:
             return np.arange(k)
         # 0..head-1, some of head+1..tail-1, and tail; with gamma = 1 the rank after the head is not kept out
@@ -244,12 +244,12 @@ class CanonicalMechanism(TopKMechanism):
             if not split.any():
                 break
             middle = middle[split]
-            found = coupling(middle)
-            if not (chord[middle - k - 1] - found > 0.1).any():
+            exact_values = coupling(middle)
+            if not (chord[middle - k - 1] - exact_values > 0.1).any():
                 break
             grid = np.concatenate((grid, middle))
             order = np.argsort(grid)
-            grid, values = grid[order], np.concatenate((values, found))[order]
+            grid, values = grid[order], np.concatenate((values, exact_values))[order]
         below_top = float(cumulative[-1])
         top = math.exp(-largest)
 
@@ -260,11 +260,11 @@ class CanonicalMechanism(TopKMechanism):
             place = min(int(np.searchsorted(cumulative, mass, side="right")), cumulative.size - 1)
             tail = k + 1 + place
             terms = head_terms + factorial[tail - 2 - heads]
-            given = np.cumsum(np.exp(terms - terms.max()))
-            exact = math.log(given[-1]) + float(terms.max()) - float(factorial[tail - 2])
+            cumulative_heads = np.cumsum(np.exp(terms - terms.max()))
+            exact = math.log(cumulative_heads[-1]) + float(terms.max()) - float(factorial[tail - 2])
             if generator.standard_exponential() < float(chord[place]) - exact:
                 return None
-            head = int(np.searchsorted(given, generator.random() * given[-1], side="right"))
+            head = int(np.searchsorted(cumulative_heads, generator.random() * cumulative_heads[-1], side="right"))
             head = min(head, k - 1)
             loss = gamma * (below[tail - 1] - below[k - 1]) + (1 - gamma) * (below[outside] - below[head])
             return (head, tail - 1), math.exp(-float(loss) / scale)
@@ -300,8 +300,8 @@ def _locate(
     # rounding may put the mass at the very end, which counts as the last column that holds any
     mass = np.minimum(mass, np.nextafter(cumulative[rows, -1], 0))
     tail = np.argmax(cumulative[rows] > mass[:, None], axis=1)
-    given = np.cumsum(heads[rows] * table.T[tail], axis=1)
-    head = np.argmax(given > (generator.random(rows.size) * given[:, -1])[:, None], axis=1)
+    cumulative_heads = np.cumsum(heads[rows] * table.T[tail], axis=1)
+    head = np.argmax(cumulative_heads > (generator.random(rows.size) * cumulative_heads[:, -1])[:, None], axis=1)
     return tail, head
 
 

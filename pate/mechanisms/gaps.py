@@ -48,8 +48,8 @@ def sort_counts(counts: ArrayLike, *, upper: float, whole: bool = True) -> Sorte
             number, of real scores).
     """
     rows, single = as_counts(counts, upper, whole=whole)
-    found = sort_rows(rows, upper)
-    return SortedCounts(found.order[0], found.gaps[0]) if single else found
+    ranked = sort_rows(rows, upper)
+    return SortedCounts(ranked.order[0], ranked.gaps[0]) if single else ranked
 
 
 def _expect_rank(**ranks: int | None) -> None:
@@ -104,21 +104,21 @@ class GapChoice(ScoreMechanism[IntArray]):
     def __post_init__(self) -> None:
         super().__post_init__()
         expect_count(1, num_labels=self.num_labels)
-        some = self.allow_empty or self.num_labels > 1
-        expect(some, "at least two labels without the empty and the full set", num_labels=self.num_labels)
+        has_candidates = self.allow_empty or self.num_labels > 1
+        expect(has_candidates, "at least two labels without the empty and the full set", num_labels=self.num_labels)
         if self.kbar is not None:
             expect_within(self.num_labels, kbar=self.kbar)
         if self.regularizer is not None:
             values = np.asarray(self.regularizer, dtype=np.float64)
             num_gaps = self.num_labels + 1
             expect(values.shape == (num_gaps,), f"a regularizer of {num_gaps} numbers", shape=values.shape)
-            kept = tuple(values.tolist())
+            regularizer = tuple(values.tolist())
             allowed = values[self._candidates][values[self._candidates] > -np.inf]
-            expect(allowed.size, "a regularizer that allows some k", regularizer=kept)
+            expect(allowed.size, "a regularizer that allows some k", regularizer=regularizer)
             # wider apart, and noise would be rounded where a gap makes up for it
             spread, widest = float(np.ptp(allowed)), REACH * self.scale
             expect(spread <= widest, f"a regularizer whose numbers lie within {widest:g} (2^32 scales)", spread=spread)
-            object.__setattr__(self, "regularizer", kept)
+            object.__setattr__(self, "regularizer", regularizer)
 
     @property
     def num_candidates(self) -> int:

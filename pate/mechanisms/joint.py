@@ -126,8 +126,8 @@ class _Losses:
         high = np.full_like(low, num_items)
         while (low < high).any():
             middle = (low + high) // 2
-            held = self.of(np.minimum(middle, num_items - 1)) <= limits[:, None]
-            low, high = np.where(held & (low < high), middle + 1, low), np.where(held, high, middle)
+            within = self.of(np.minimum(middle, num_items - 1)) <= limits[:, None]
+            low, high = np.where(within & (low < high), middle + 1, low), np.where(within, high, middle)
         return np.where(limits[:, None] >= self.furthest, num_items, low)
 
     def log_sequences(self, limits: FloatArray) -> FloatArray:
@@ -159,16 +159,16 @@ def _draw_row(scores: Rows, k: int, scale: float, noise: JointNoise, generator: 
         largest = upper.max()
         masses = np.exp(upper - largest)
         total = masses.sum()
-        lost = masses - np.exp(counts + log_widths - largest)
-        if lost.sum() <= _REJECTED * total:
+        excess = masses - np.exp(counts + log_widths - largest)
+        if excess.sum() <= _REJECTED * total:
             break
-        split = np.flatnonzero(lost[:-1] >= 0.1 * lost.max())
-        left, right = edges[split], edges[split + 1]
+        split = np.flatnonzero(excess[:-1] >= 0.1 * excess.max())
+        starts, ends = edges[split], edges[split + 1]
         # split the blocks that lose most, by ratio where they are wide against their distance from 0
-        low = np.maximum(left, right / 256)
+        low = np.maximum(starts, ends / 256)
         parts = np.arange(1, _PARTS)[:, None] / _PARTS
-        middle = np.where(right > 4 * left, low * (right / low) ** parts, left + (right - left) * parts)
-        middle = np.unique(middle[(middle > left) & (middle < right)])
+        middle = np.where(ends > 4 * starts, low * (ends / low) ** parts, starts + (ends - starts) * parts)
+        middle = np.unique(middle[(middle > starts) & (middle < ends)])
         if not middle.size:
             break
         order = np.argsort(np.concatenate((edges, middle)))
@@ -179,13 +179,13 @@ def _draw_row(scores: Rows, k: int, scale: float, noise: JointNoise, generator: 
     def propose() -> tuple[list[int], float] | None:
         block = int(np.searchsorted(cumulative, generator.random() * cumulative[-1], side="right"))
         block = min(block, cumulative.size - 1)
-        left = float(edges[block])
+        block_start = float(edges[block])
         if block == edges.size - 1:
             reach, bound = losses.reach(edges[-1:])[0], 0.0
         else:
-            width = float(edges[block + 1]) - left
+            width = float(edges[block + 1]) - block_start
             step = -scale * math.log1p(generator.random() * math.expm1(-width / scale))
-            loss = min(left + step, float(edges[block + 1]))
+            loss = min(block_start + step, float(edges[block + 1]))
             reach = losses.reach(np.array([loss]))[0]
             bound = float(counts[block + 1]) - float(np.log(reach - np.arange(k)).sum())
         if generator.standard_exponential() < bound - 1e-12:
@@ -198,10 +198,10 @@ def _draw_row(scores: Rows, k: int, scale: float, noise: JointNoise, generator: 
 
     if noise == "exponential":
         return first_head(float(largest) + math.log(total), propose, generator)
-    found = propose()
-    while found is None:
-        found = propose()
-    return found[0]
+    candidate = propose()
+    while candidate is None:
+        candidate = propose()
+    return candidate[0]
 
 
 def _sequence(reach: IntArray, generator: np.random.Generator) -> list[int]:
@@ -273,7 +273,7 @@ def _draw_levels(below: IntArray, reach: IntArray, k: int, scale: float, generat
             total += logs.take(reach.take(at) - i)
         return total
 
-    every = np.arange(num_rows)
+    all_rows = np.arange(num_rows)
     num_blocks = min(width, _LEVEL_BLOCKS)
     while True:
         edges = np.unique(np.linspace(0, width, num_blocks + 1).astype(np.int64))
@@ -281,15 +281,15 @@ def _draw_levels(below: IntArray, reach: IntArray, k: int, scale: float, generat
         # the mass of a block's levels: that of exponential noise between its edges, or beyond the last one
         log_mass = -starts / scale
         log_mass[:-1] += np.log(-np.expm1(-np.diff(starts) / scale))
-        bounds = log_sequences(every, ends[None])
+        bounds = log_sequences(all_rows, ends[None])
         weights = bounds + log_mass
         weights -= weights.max(axis=1, keepdims=True)
         cumulative = np.cumsum(np.exp(weights), axis=1)
         if num_blocks == width:
             break
         # no level of a block has fewer sequences than its first
-        kept = np.exp(weights + log_sequences(every, starts[None]) - bounds).sum(axis=1)
-        if (kept >= (1 - _REJECTED) * cumulative[:, -1]).all():
+        accepted_mass = np.exp(weights + log_sequences(all_rows, starts[None]) - bounds).sum(axis=1)
+        if (accepted_mass >= (1 - _REJECTED) * cumulative[:, -1]).all():
             break
         num_blocks = min(width, _PARTS * num_blocks)
     chosen = np.zeros(num_rows, dtype=np.int64)
@@ -314,9 +314,9 @@ def _sequence_batch(reach: IntArray, num_items: int, generator: np.random.Genera
     k = reach.shape[1]
     places = generator.integers(np.arange(k), reach)
     pool = np.tile(np.arange(num_items), (len(reach), 1))
-    each = np.arange(len(reach))
+    rows = np.arange(len(reach))
     for i in range(k):
-        chosen = pool[each, places[:, i]]
-        pool[each, places[:, i]] = pool[:, i]
+        chosen = pool[rows, places[:, i]]
+        pool[rows, places[:, i]] = pool[:, i]
         pool[:, i] = chosen
     return pool[:, :k].copy()

@@ -71,11 +71,11 @@ class DomainMechanism(ScoreMechanism[Listed]):
         """
         rows, single = as_rows(scores)
         expect_within(rows.shape[1], spare=1, kbar=self.kbar)
-        found = Listed(np.empty((len(rows), self.k), dtype=np.int64), np.empty((len(rows), self.k), dtype=np.bool_))
+        released = Listed(np.empty((len(rows), self.k), dtype=np.int64), np.empty((len(rows), self.k), dtype=np.bool_))
         for start in range(0, len(rows), ROWS):
             part = slice(start, start + ROWS)
-            found.items[part], found.listed[part] = self._listed(rank(rows[part]), generator)
-        return Listed(found.items[0], found.listed[0]) if single else found
+            released.items[part], released.listed[part] = self._listed(rank(rows[part]), generator)
+        return Listed(released.items[0], released.listed[0]) if single else released
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe the cost of one row, under the relation that the threshold is set for or under the other."""
@@ -165,13 +165,13 @@ class LimitedDomain(DomainMechanism):
         Raises:
             ValueError: on counts below 0, or that are not finite numbers ``[n]``.
         """
-        known = np.asarray(counts)
+        scores = np.asarray(counts)
         # what stands in them is PRIVATE, and no message repeats it
-        fine = known.ndim == 1 and known.dtype.kind in "iuf" and np.isfinite(known).all() and (known >= 0).all()
-        expect(fine, "finite counts >= 0 of shape [n]", counts="others")
-        existing = np.flatnonzero(known)
-        blanks = np.zeros(self.kbar + 1, dtype=known.dtype)
-        items = self(np.concatenate((known[existing], blanks)), generator=generator).items
+        valid = scores.ndim == 1 and scores.dtype.kind in "iuf" and np.isfinite(scores).all() and (scores >= 0).all()
+        expect(valid, "finite counts >= 0 of shape [n]", counts="others")
+        existing = np.flatnonzero(scores)
+        blanks = np.zeros(self.kbar + 1, dtype=scores.dtype)
+        items = self(np.concatenate((scores[existing], blanks)), generator=generator).items
         return existing[items[(items >= 0) & (items < existing.size)]]
 
     def _listed(self, ranked: Ranked, generator: np.random.Generator) -> Listed:

@@ -80,13 +80,13 @@ def one_shot(rows: Rows, k: int, scale: float, noise: Noise, generator: np.rando
 def _peel_batch(rows: Rows, k: int, scale: float, generator: np.random.Generator) -> IntArray:
     chosen = np.empty((len(rows), k), dtype=np.int64)
     for start in range(0, len(rows), ROWS):
-        left = below_rank(rows[start : start + ROWS], 1)
-        each = np.arange(len(left))
-        for turn in range(k):
-            noisy = left - scale * generator.standard_exponential(left.shape)
+        remaining = below_rank(rows[start : start + ROWS], 1)
+        indices = np.arange(len(remaining))
+        for place in range(k):
+            noisy = remaining - scale * generator.standard_exponential(remaining.shape)
             best = np.argmin(noisy, axis=1)
-            chosen[start : start + ROWS, turn] = best
-            left[each, best] = np.inf
+            chosen[start : start + ROWS, place] = best
+            remaining[indices, best] = np.inf
     return chosen
 
 

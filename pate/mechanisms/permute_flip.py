@@ -37,14 +37,14 @@ def first_head(
     Returns:
         The first candidate whose coin shows heads.
     """
-    time, left = 0.0, 0.5  # left is 1 - e
+    time, remaining = 0.0, 0.5  # remaining is 1 - e
     while True:
-        time += math.exp(math.log(max(generator.standard_exponential(), 1e-300)) - log_total + math.log(left))
-        if time > 1 - left:
-            time, left = 1 - left, left / 2  # memoryless: start the next stretch afresh
+        time += math.exp(math.log(max(generator.standard_exponential(), 1e-300)) - log_total + math.log(remaining))
+        if time > 1 - remaining:
+            time, remaining = 1 - remaining, remaining / 2  # memoryless: start the next stretch afresh
             continue
         candidate = propose()
-        if candidate is not None and generator.random() * (1 - candidate[1] * time) < left:
+        if candidate is not None and generator.random() * (1 - candidate[1] * time) < remaining:
             return candidate[0]
 
 
@@ -59,19 +59,19 @@ def first_heads(
         generator: source of the times and coins.
     """
     rows = np.arange(log_total.size)
-    time, left = np.zeros(rows.size), np.full(rows.size, 0.5)
+    time, remaining = np.zeros(rows.size), np.full(rows.size, 0.5)
     chosen = None
     while rows.size:
         # a total too large for exp makes every time 0, as it should
-        time[rows] += generator.standard_exponential(rows.size) * left[rows] * np.exp(-log_total[rows])
-        late = time[rows] > 1 - left[rows]
+        time[rows] += generator.standard_exponential(rows.size) * remaining[rows] * np.exp(-log_total[rows])
+        late = time[rows] > 1 - remaining[rows]
         waiting, drawn = rows[late], rows[~late]
-        time[waiting] = 1 - left[waiting]
-        left[waiting] /= 2
+        time[waiting] = 1 - remaining[waiting]
+        remaining[waiting] /= 2
         candidates, chance = propose(drawn)
         if chosen is None:
             chosen = np.zeros((log_total.size, candidates.shape[1]), dtype=np.int64)
-        kept = generator.random(drawn.size) * (1 - chance * time[drawn]) < left[drawn]
-        chosen[drawn[kept]] = candidates[kept]
-        rows = np.concatenate((waiting, drawn[~kept]))
+        accepted = generator.random(drawn.size) * (1 - chance * time[drawn]) < remaining[drawn]
+        chosen[drawn[accepted]] = candidates[accepted]
+        rows = np.concatenate((waiting, drawn[~accepted]))
     return np.zeros((0, 0), dtype=np.int64) if chosen is None else chosen

@@ -122,10 +122,10 @@ class _TestedGap(ScoreMechanism[Released_co]):
 
     def _ranked(self, rows: Rows, generator: np.random.Generator) -> tuple[SortedCounts, IntArray, BoolArray]:
         """Return sorted counts, the rank chosen ``[n]`` and whether it passed ``[n]``."""
-        found = sort_rows(rows, self.num_teachers)
-        rank = self.choice(found.gaps, generator=generator)
-        gap = np.take_along_axis(found.gaps, rank[:, None], axis=1)[:, 0]
-        return found, rank, self.test(gap, generator=generator)
+        ranked = sort_rows(rows, self.num_teachers)
+        rank = self.choice(ranked.gaps, generator=generator)
+        gap = np.take_along_axis(ranked.gaps, rank[:, None], axis=1)[:, 0]
+        return ranked, rank, self.test(gap, generator=generator)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,8 +193,8 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
         step = max(1, len(rows)) if self.noise == "gaussian" else ROWS
         for start in range(0, len(rows), step):
             part = slice(start, start + step)
-            found, k, passed = self._ranked(rows[part], generator)
-            np.put_along_axis(members[part], found.order, (ranks < k[:, None]) & passed[:, None], axis=1)
+            ranked, k, passed = self._ranked(rows[part], generator)
+            np.put_along_axis(members[part], ranked.order, (ranks < k[:, None]) & passed[:, None], axis=1)
             released[part] = passed
         return (members[0], released[0]) if single else (members, released)
 

@@ -98,19 +98,23 @@ class TopStable(DomainMechanism):
         rows, single = as_rows(scores)
         expect_within(rows.shape[1], spare=1, kbar=self.kbar)
         shape = (len(rows), self.k)
-        found = Peeled(
+        released = Peeled(
             Listed(np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.bool_)),
             np.empty(len(rows), dtype=np.bool_),
             np.empty(len(rows), dtype=np.int64),
         )
         for start in range(0, len(rows), ROWS):
             part = slice(start, start + ROWS)
-            (found.listed.items[part], found.listed.listed[part]), found.passed[part], found.rounds[part] = self._peel(
-                rank(rows[part]), generator
-            )
+            (
+                (released.listed.items[part], released.listed.listed[part]),
+                released.passed[part],
+                released.rounds[part],
+            ) = self._peel(rank(rows[part]), generator)
         if not single:
-            return found
-        return Peeled(Listed(found.listed.items[0], found.listed.listed[0]), found.passed[0], found.rounds[0])
+            return released
+        return Peeled(
+            Listed(released.listed.items[0], released.listed.listed[0]), released.passed[0], released.rounds[0]
+        )
 
     def _listed(self, ranked: Ranked, generator: np.random.Generator) -> Listed:
         return self._peel(ranked, generator).listed
@@ -133,14 +137,14 @@ class TopStable(DomainMechanism):
         keys[np.arange(kbar) >= size[:, None]] = np.inf
         ranks = np.argsort(keys, axis=1, kind="stable")[:, :k]
         if self.fallback:
-            left = below[~passed]
-            ranks[~passed] = k_smallest(left - self.scale_peel * gumbel(generator, left.shape), k)
+            unanswered = below[~passed]
+            ranks[~passed] = k_smallest(unanswered - self.scale_peel * gumbel(generator, unanswered.shape), k)
             size = np.where(passed, size, k)
-        held = np.arange(k) < size[:, None]
-        chosen = np.where(held, np.take_along_axis(order, ranks, axis=1), np.iinfo(np.int64).max)
+        filled = np.arange(k) < size[:, None]
+        chosen = np.where(filled, np.take_along_axis(order, ranks, axis=1), np.iinfo(np.int64).max)
         chosen.sort(axis=1)
         rounds = np.where((size > k) | ~passed, k, 0) * (passed | self.fallback)
-        return Peeled(Listed(np.where(held, chosen, -1), held), passed, rounds)
+        return Peeled(Listed(np.where(filled, chosen, -1), filled), passed, rounds)
 
     def _parts(self, relation: NeighboringRelation) -> tuple[Event, ...]:
         window = self.window(relation)

@@ -26,12 +26,12 @@ class Grade(NamedTuple):
 
 def grade(scores: ArrayLike, chosen: ArrayLike) -> Grade:
     """Grade subsets ``[k]`` or ``[B, k]`` of the items of ``scores`` ``[d]`` or ``[B, d]``, ties ranked by index."""
-    _, found, single = _ranks_of(scores, chosen)
-    ranks, k = np.sort(found, axis=1), found.shape[1]
+    _, ranks_of_chosen, single = _ranks_of(scores, chosen)
+    ranks, k = np.sort(ranks_of_chosen, axis=1), ranks_of_chosen.shape[1]
 
     def within(head: int, tail: int) -> BoolArray:
-        found: BoolArray = (ranks[:, head - 1] == head - 1) & (ranks[:, -1] < tail)
-        return found[0] if single else found
+        graded: BoolArray = (ranks[:, head - 1] == head - 1) & (ranks[:, -1] < tail)
+        return graded[0] if single else graded
 
     return Grade(within(k, k), within(*great_bounds(k)), within(*good_bounds(k)))
 
@@ -92,8 +92,8 @@ def recall(scores: ArrayLike, chosen: ArrayLike, *, k: int | None = None) -> Flo
     # an item that was not chosen is further below than all others
     below = np.append(below_rank(rows, k), np.full((len(rows), 1), np.inf), axis=1)
     # both of several equal scores may be among the k largest, but no more than k are found
-    found: FloatArray = np.minimum((np.take_along_axis(below, picked, axis=1) <= 0).sum(axis=1), k) / k
-    return found[0] if single else found
+    recalled: FloatArray = np.minimum((np.take_along_axis(below, picked, axis=1) <= 0).sum(axis=1), k) / k
+    return recalled[0] if single else recalled
 
 
 def _measured(
