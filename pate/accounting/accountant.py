@@ -141,8 +141,8 @@ class RDPAccountant:
 
 
 def _expect_renyi(conversion: str) -> None:
-    known = ", ".join(get_args(Conversion))
-    expect(conversion in ("optimal", "classic"), f"conversion among {known}", conversion=conversion)
+    conversions = ", ".join(get_args(Conversion))
+    expect(conversion in ("optimal", "classic"), f"conversion among {conversions}", conversion=conversion)
 
 
 def _as_tuple(events: Any) -> tuple[Any, ...]:

@@ -73,10 +73,10 @@ class Profile(NamedTuple):
     def at(self, delta: float) -> float:
         """Return the smallest epsilon >= 0 proven at ``delta``; infinite if it lies beyond the grid."""
         expect_open_unit(delta=delta)
-        enough = np.flatnonzero((self.delta <= delta) & (self.epsilon >= 0))
-        if not enough.size:
+        proven = np.flatnonzero((self.delta <= delta) & (self.epsilon >= 0))
+        if not proven.size:
             return float("inf")
-        j = int(enough[0])
+        j = int(proven[0])
         if self.epsilon[j - 1] < 0:
             return float(self.epsilon[j])
         # on the chord to the node before

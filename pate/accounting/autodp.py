@@ -31,10 +31,10 @@ def from_autodp(
     """
     with np.errstate(all="ignore"):
         values = np.array([float(mechanism.RenyiDP(float(order))) for order in orders])
-    known = np.isfinite(values)
-    expect(known.any(), "an autodp mechanism with a Renyi-DP curve", mechanism=getattr(mechanism, "name", mechanism))
+    finite = np.isfinite(values)
+    expect(finite.any(), "an autodp mechanism with a Renyi-DP curve", mechanism=getattr(mechanism, "name", mechanism))
     return RenyiCurveEvent(
-        neighboring_relation=relation, orders=tuple(orders[known].tolist()), rdp=tuple(values[known].tolist())
+        neighboring_relation=relation, orders=tuple(orders[finite].tolist()), rdp=tuple(values[finite].tolist())
     )
 
 
@@ -47,8 +47,8 @@ def to_autodp(accountant: RDPAccountant) -> Any:
     from autodp.autodp_core import Mechanism
 
     rdp, log_survival, _ = accountant.cost
-    known = np.isfinite(rdp)
-    orders, rdp = accountant.orders[known], rdp[known]
+    finite = np.isfinite(rdp)
+    orders, rdp = accountant.orders[finite], rdp[finite]
 
     def curve(alpha: float) -> float:
         return float(renyi_curve_rdp(alpha, orders, rdp)) if orders.size else float("inf")

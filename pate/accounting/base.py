@@ -247,11 +247,11 @@ def event_from_dict(description: Mapping[str, Any]) -> Event:
     expect(isinstance(description, Mapping), "an event as a mapping", description=description)
     parameters = dict(description)
     cls = _kind(parameters.pop("type", None))
-    known = {f.name for f in fields(cls)}
-    found = sorted(parameters)
-    expect(set(found) == known, f"{cls.__name__} with the parameters {sorted(known)}", parameters=found)
+    expected = {f.name for f in fields(cls)}
+    supplied = sorted(parameters)
+    expect(set(supplied) == expected, f"{cls.__name__} with the parameters {sorted(expected)}", parameters=supplied)
     relation = parameters["neighboring_relation"]
-    names = [each.value for each in NeighboringRelation]
+    names = [member.value for member in NeighboringRelation]
     expect(relation in names, f"neighboring_relation among {', '.join(names)}", neighboring_relation=relation)
     return cls(**{name: _parsed(value) for name, value in parameters.items()})
 
@@ -263,10 +263,10 @@ def _kind(name: object) -> type[Event]:
                 entry.load()
             except (ImportError, AttributeError) as error:
                 raise ValueError(f"Expected {entry.value} to define the event {name}, got: {error}") from None
-    known = {each: kind for each, kind in Event._kinds.items() if not inspect.isabstract(kind)}
-    some = f"an event among {', '.join(sorted(known))}, or the package that defines another one to be installed"
-    expect(isinstance(name, str) and name in known, some, type=name)
-    return known[str(name)]
+    kinds = {kind_name: kind for kind_name, kind in Event._kinds.items() if not inspect.isabstract(kind)}
+    requirement = f"an event among {', '.join(sorted(kinds))}, or the package that defines another one to be installed"
+    expect(isinstance(name, str) and name in kinds, requirement, type=name)
+    return kinds[str(name)]
 
 
 def _parsed(value: Any) -> Any:

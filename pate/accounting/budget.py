@@ -77,8 +77,8 @@ class Budget:
         object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))
         expect_positive(max_epsilon=self.max_epsilon)
         expect_open_unit(delta=self.delta)
-        known = (None, *get_args(FilterName))
-        expect(self.filter in known, f"a filter among {', '.join(get_args(FilterName))}", filter=self.filter)
+        filters = (None, *get_args(FilterName))
+        expect(self.filter in filters, f"a filter among {', '.join(get_args(FilterName))}", filter=self.filter)
         if self.max_delta0 is not None:
             expect(0 <= self.max_delta0 < self.delta, f"0 <= max_delta0 < {self.delta}", max_delta0=self.max_delta0)
         for name in ("max_epsilon", "delta", "max_delta0"):
@@ -142,7 +142,7 @@ class PrivacyFilter(ABC):
 
     def to_dict(self) -> dict[str, float]:
         """Return plain JSON types; `filter_from_dict` is the inverse."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        return {bound.name: getattr(self, bound.name) for bound in fields(self)}  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,11 +276,11 @@ def make_filter(budget: Budget, first: Cost) -> PrivacyFilter:
 
 def expect_filter_of_first(bounds: PrivacyFilter, budget: Budget, first: Cost) -> None:
     """Raise ``ValueError`` unless ``bounds`` are those that `make_filter` returns."""
-    fixed, stated = make_filter(budget, first).to_dict(), bounds.to_dict()
-    same = fixed.keys() == stated.keys() and all(
-        math.isclose(value, stated[name], rel_tol=1e-9) for name, value in fixed.items()
+    derived, actual = make_filter(budget, first).to_dict(), bounds.to_dict()
+    same = derived.keys() == actual.keys() and all(
+        math.isclose(value, actual[name], rel_tol=1e-9) for name, value in derived.items()
     )
-    expect(same, f"the filter that follows from the budget and the first release, {fixed}", filter=stated)
+    expect(same, f"the filter that follows from the budget and the first release, {derived}", filter=actual)
 
 
 def refuse(
@@ -351,13 +351,15 @@ def _left(budget: Budget, cost: Cost) -> float:
 
 
 def _renyi_keeps(budget: Budget, cost: Cost) -> bool:
-    left = _left(budget, cost)
-    return left > 0 and bool((cost.rdp + conversion_overhead(DEFAULT_ORDERS, left)).min() <= budget.max_epsilon)
+    remaining = _left(budget, cost)
+    return remaining > 0 and bool(
+        (cost.rdp + conversion_overhead(DEFAULT_ORDERS, remaining)).min() <= budget.max_epsilon
+    )
 
 
 def _gaussian_keeps(budget: Budget, cost: Cost) -> bool:
-    left = _left(budget, cost)
-    return left > 0 and cost.mu_squared <= largest_mu(budget.max_epsilon, left) ** 2
+    remaining = _left(budget, cost)
+    return remaining > 0 and cost.mu_squared <= largest_mu(budget.max_epsilon, remaining) ** 2
 
 
 _KEEPS: Mapping[FilterName, Callable[[Budget, Cost], bool]] = {"renyi": _renyi_keeps, "gaussian": _gaussian_keeps}

@@ -98,11 +98,11 @@ def calibrate_scale(
         middle = low + (high - low) * min(max(share, 0.02), 0.98)
         # half a tolerance further makes sure that both ends move
         middle = min(middle + tolerance / 2, high - tolerance / 4)
-        found = _log_ratio(epsilon(middle), target.epsilon)
-        if found <= 0:
-            high, below, above = middle, found, above / 2
+        log_ratio = _log_ratio(epsilon(middle), target.epsilon)
+        if log_ratio <= 0:
+            high, below, above = middle, log_ratio, above / 2
         else:
-            low, above, below = middle, found, below / 2
+            low, above, below = middle, log_ratio, below / 2
     return math.exp(high)
 
 

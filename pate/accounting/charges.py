@@ -72,9 +72,9 @@ def expect_events(events: Events) -> None:
             once = event.cost()
         except OverflowError:
             raise ValueError(f"Expected an event whose cost is a float, got {str(event)[:80]}") from None
-        known = np.shape(once.rdp) == DEFAULT_ORDERS.shape and bool((once.rdp >= 0).all())
-        known = known and once.log_survival <= 0 and once.mu_squared >= 0
-        expect(known, "an event of known cost", event=event)
+        valid = np.shape(once.rdp) == DEFAULT_ORDERS.shape and bool((once.rdp >= 0).all())
+        valid = valid and once.log_survival <= 0 and once.mu_squared >= 0
+        expect(valid, "an event of known cost", event=event)
 
 
 def expect_charged_count(minimum: int, count: int) -> None:

@@ -11,13 +11,13 @@ FIXED_BEFOREHAND = "no release was chosen by what an earlier one showed"
 
 def keeping(declared_after: int) -> str:
     """Return the sentences that say how a budget is kept which was declared after so many releases."""
-    kept = "no release is made beyond it, whatever earlier ones showed."
+    promise = "no release is made beyond it, whatever earlier ones showed."
     if declared_after == 0:
-        return kept
+        return promise
     shown = "release 1" if declared_after == 1 else f"releases 1 .. {declared_after}"
     return (
-        f"{kept} It was declared after release {declared_after}: it holds if neither that nor its figures followed from"
-        f" what {shown} showed."
+        f"{promise} It was declared after release {declared_after}: it holds if neither that nor its figures followed"
+        f" from what {shown} showed."
     )
 
 

@@ -29,8 +29,8 @@ class Guarantee:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types: only the figures that prove it, and None for an infinite epsilon."""
-        kept = {name: value for name, value in asdict(self).items() if value is not None}
-        return kept | {"epsilon": self.epsilon if math.isfinite(self.epsilon) else None}
+        figures = {name: value for name, value in asdict(self).items() if value is not None}
+        return figures | {"epsilon": self.epsilon if math.isfinite(self.epsilon) else None}
 
 
 def tightest_guarantee(cost: Cost, orders: FloatArray, *, delta: float) -> Guarantee:
@@ -77,5 +77,5 @@ def remaining_delta(delta: float, log_survival: float) -> float:
     """Return ``(delta - delta0) / (1 - delta0)``, the part of ``delta`` left for the curve; 0 or less if none is."""
     delta0 = -math.expm1(log_survival)
     # a difference of nearly equal numbers is rounded down
-    left = delta - delta0 - 4 * np.finfo(np.float64).eps * delta0
-    return left / (1 - delta0) if left > 0 else left
+    difference = delta - delta0 - 4 * np.finfo(np.float64).eps * delta0
+    return difference / (1 - delta0) if difference > 0 else difference

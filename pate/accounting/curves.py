@@ -143,6 +143,6 @@ def bounded_range_mu_squared(eta: ArrayLike) -> FloatArray:
 
 def renyi_curve_rdp(orders: ArrayLike, known_orders: ArrayLike, known_rdp: ArrayLike) -> FloatArray:
     """Bound ``[K]`` at ``orders`` on a curve known at ascending ``known_orders``; infinite beyond the last of them."""
-    alpha, known, values = (np.asarray(each, dtype=np.float64) for each in (orders, known_orders, known_rdp))
-    chord = np.interp(alpha, known, (known - 1) * values) / (alpha - 1)
-    return np.where(alpha <= known[0], values[0], np.where(alpha > known[-1], np.inf, chord))
+    alpha, nodes, values = (np.asarray(array, dtype=np.float64) for array in (orders, known_orders, known_rdp))
+    chord = np.interp(alpha, nodes, (nodes - 1) * values) / (alpha - 1)
+    return np.where(alpha <= nodes[0], values[0], np.where(alpha > nodes[-1], np.inf, chord))

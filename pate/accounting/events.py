@@ -56,7 +56,7 @@ class CurveEvent(Event):
     @classmethod
     def parameters(cls) -> list[str]:
         """Return the names of the fields that the cost follows from, in their order."""
-        return [each.name for each in fields(cls) if each.name != "neighboring_relation"]
+        return [field.name for field in fields(cls) if field.name != "neighboring_relation"]
 
     @staticmethod
     @abstractmethod

@@ -164,8 +164,8 @@ class History:
     def entry(self, release: int, where: object) -> Entry:
         """Return one release by its number, from 1 on; ``where`` names the ledger in the error if there is none."""
         number = isinstance(release, int | np.integer) and not isinstance(release, bool)
-        known = number and 1 <= release <= len(self.entries)
-        expect(known, f"a release among the {len(self.entries)} of {where}", release=release)
+        listed = number and 1 <= release <= len(self.entries)
+        expect(listed, f"a release among the {len(self.entries)} of {where}", release=release)
         return self.entries[release - 1]
 
     def settled_at(self, release: int) -> Head:
@@ -175,12 +175,12 @@ class History:
 
     def with_token(self, token: str | None) -> Entry | None:
         """Return the release that was reserved with ``token``; None without a token, or if no release has it."""
-        return None if token is None else next((each for each in self.entries if each.token == token), None)
+        return None if token is None else next((entry for entry in self.entries if entry.token == token), None)
 
     def prepare(self, *events: Events) -> None:
         """Compute in advance the costs that the next row will need."""
-        for each in events:
-            charge_values(name_of(plain_events(each)), 1, self._totals.orders)
+        for query in events:
+            charge_values(name_of(plain_events(query)), 1, self._totals.orders)
         self._totals.values()
 
     def reserved(self, orders: FloatArray) -> FloatArray:
@@ -256,13 +256,13 @@ class History:
         expect(not entry.settled, "a release settled once", release=entry.release)
         charges, changes = None, []
         if realised is not None:
-            paid = [(name_of(each["events"]), each["count"]) for each in realised]
+            paid = [(name_of(charge["events"]), charge["count"]) for charge in realised]
             for _, count in paid:
                 expect_charged_count(0, count)
             charges = tuple((parse_events(name), count) for name, count in paid)
             reserved = (self._names[entry.release - 1], entry.count)
             self._expect_within(reserved, paid, entry.release)
-            changes = [(reserved[0], -reserved[1]), *(each for each in paid if each[1])]
+            changes = [(reserved[0], -reserved[1]), *(charge for charge in paid if charge[1])]
         published = body.get("published")
         expect(isinstance(published, dict | None), "what was published as an object", published=published)
         self.entries[entry.release - 1] = _settled(entry, charges, published)
@@ -276,9 +276,11 @@ class History:
 
     def _expect_within(self, reserved: tuple[str, int], paid: Sequence[tuple[str, int]], release: int) -> None:
         orders = self._totals.orders
-        most = charge_values(*reserved, orders)
-        total = np.sum([np.zeros(most.shape), *(charge_values(*each, orders) for each in paid)], axis=0)
-        for relation, within in zip(NeighboringRelation, (total <= most * ROUNDING).all(axis=1), strict=True):
+        reserved_values = charge_values(*reserved, orders)
+        total = np.sum([np.zeros(reserved_values.shape), *(charge_values(*charge, orders) for charge in paid)], axis=0)
+        for relation, within in zip(
+            NeighboringRelation, (total <= reserved_values * ROUNDING).all(axis=1), strict=True
+        ):
             expect(within, f"at most what release {release} reserved under {relation.value}", realised="more")
 
     # the budget
@@ -288,32 +290,32 @@ class History:
     ) -> list[dict[str, Any]]:
         """Return the rows that reserve ``count`` times ``events``. Raises ``ValueError`` if the budget cannot pay."""
         plain, rows = plain_events(events), []
-        name, own, bounds, totals = name_of(plain), self.budget, self.filter, self._totals
-        if own is None and budget is not None:
+        name, current, bounds, totals = name_of(plain), self.budget, self.filter, self._totals
+        if current is None and budget is not None:
             relation = budget.neighboring_relation
             # of the first release even if more followed: by what those showed, whoever declares it may have chosen
             first = self.entries[0].events if self.entries else events
-            own, bounds = budget, make_filter(budget, first[relation].cost())
+            current, bounds = budget, make_filter(budget, first[relation].cost())
             totals = totals.on(kept_orders(bounds))
             # what was settled for less before is known only since its noise was drawn
             before = on_filter(as_cost(self.reserved(totals.orders), relation), bounds)
             if not bounds.admits(before):
-                refuse(own, bounds, before, when="before this release")
-            rows.append({"kind": "budget", "budget": own.to_dict(), "filter": bounds.to_dict()})
-        expect(budget in (None, own), f"the budget of the ledger, {_say(own)}", budget=_say(budget))
+                refuse(current, bounds, before, when="before this release")
+            rows.append({"kind": "budget", "budget": current.to_dict(), "filter": bounds.to_dict()})
+        expect(budget in (None, current), f"the budget of the ledger, {_say(current)}", budget=_say(budget))
         values = totals.values_after(name, count)
-        if own is not None and bounds is not None:
-            relation = own.neighboring_relation
+        if current is not None and bounds is not None:
+            relation = current.neighboring_relation
             total = on_filter(as_cost(values, relation), bounds)
             if not bounds.admits(total):
                 spent = on_filter(as_cost(totals.values(), relation), bounds)
                 left = what_fits(bounds, spent, events[relation].cost(bounds.orders), count)
-                refuse(own, bounds, total, left=left)
-        at = own.delta if delta is None and own is not None else delta
+                refuse(current, bounds, total, left=left)
+        stated_delta = current.delta if delta is None and current is not None else delta
         stated = None
-        if at is not None:
-            (found,) = epsilons(values[None], [at])
-            stated = {"delta": at} | dict(zip(NAMES, _finite(found), strict=True))
+        if stated_delta is not None:
+            (stated_epsilons,) = epsilons(values[None], [stated_delta])
+            stated = {"delta": stated_delta} | dict(zip(NAMES, _finite(stated_epsilons), strict=True))
         row: dict[str, Any] = {"kind": "reserve", "events": plain, "count": count, "stated": stated}
         rows.append(row)
         return rows
@@ -321,25 +323,29 @@ class History:
 
 def kept_orders(bounds: PrivacyFilter) -> FloatArray:
     """Return the orders on which sums are kept: `DEFAULT_ORDERS`, followed by any others that a filter needs."""
-    known = np.isin(bounds.orders, DEFAULT_ORDERS).all()
-    return DEFAULT_ORDERS if known else np.append(DEFAULT_ORDERS, bounds.orders)
+    covered = np.isin(bounds.orders, DEFAULT_ORDERS).all()
+    return DEFAULT_ORDERS if covered else np.append(DEFAULT_ORDERS, bounds.orders)
 
 
 def on_filter(total: Cost, bounds: PrivacyFilter) -> Cost:
     """Return ``total``, a cost on the `kept_orders`, on the orders of the filter ``bounds`` alone."""
-    kept = kept_orders(bounds)
-    at = np.searchsorted(DEFAULT_ORDERS, bounds.orders) if kept is DEFAULT_ORDERS else slice(DEFAULT_ORDERS.size, None)
+    orders = kept_orders(bounds)
+    at = (
+        np.searchsorted(DEFAULT_ORDERS, bounds.orders) if orders is DEFAULT_ORDERS else slice(DEFAULT_ORDERS.size, None)
+    )
     return total._replace(rdp=total.rdp[at])
 
 
 def epsilons(values: FloatArray, deltas: Sequence[float]) -> FloatArray:
     """Return epsilons ``[N, 2]`` of N sums ``[N, 2, K + 2]``, whose curves begin with `DEFAULT_ORDERS`, at N deltas."""
     log_survival = (0.0 - values[:, :, -2]).tolist()
-    left = [[remaining_delta(delta, each) for each in row] for delta, row in zip(deltas, log_survival, strict=True)]
-    rest = np.array(left).reshape(values.shape[:2])
-    overhead = conversion_overhead(DEFAULT_ORDERS, np.where(rest > 0, rest, 0.5)[:, :, None])
+    remaining = [
+        [remaining_delta(delta, value) for value in row] for delta, row in zip(deltas, log_survival, strict=True)
+    ]
+    spendable = np.array(remaining).reshape(values.shape[:2])
+    overhead = conversion_overhead(DEFAULT_ORDERS, np.where(spendable > 0, spendable, 0.5)[:, :, None])
     epsilons = (values[:, :, : DEFAULT_ORDERS.size] + overhead).min(axis=2)
-    return np.where(rest > 0, np.maximum(epsilons, 0.0), np.inf)
+    return np.where(spendable > 0, np.maximum(epsilons, 0.0), np.inf)
 
 
 def _finite(epsilons: FloatArray) -> list[float | None]:

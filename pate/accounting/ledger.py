@@ -113,11 +113,11 @@ class Ledger:
         expect(token is None or (isinstance(token, str) and token), "a token as a text", token=token)
         self._prepare(events)
         with self._transaction() as connection:
-            known = self._history.with_token(token)
-            if known is not None:
-                same = (known.events, known.count, known.seeded) == (dict(events), int(count), bool(seeded))
-                expect(same, f"the cost that release {known.release} reserved with this token", reserved="another")
-                return known.release
+            reserved = self._history.with_token(token)
+            if reserved is not None:
+                same = (reserved.events, reserved.count, reserved.seeded) == (dict(events), int(count), bool(seeded))
+                expect(same, f"the cost that release {reserved.release} reserved with this token", reserved="another")
+                return reserved.release
             bodies = self._history.reservation(events, int(count), budget, None if delta is None else float(delta))
             bodies[-1] |= {"run": run, "description": description, "seeded": bool(seeded)}
             bodies[-1] |= {} if token is None else {"token": token}
@@ -158,22 +158,22 @@ class Ledger:
             expect_events(events)
             expect_charged_count(0, count)
         charges = None if realised is None else tuple((events, int(count)) for events, count in realised)
-        told = None if published is None else json.loads(json.dumps(published))
+        plain_published = None if published is None else json.loads(json.dumps(published))
         self._prepare(*(events for events, _ in charges or ()))
         with self._transaction() as connection:
             entry = self._history.entry(release, self.path)
             if entry.settled:
                 same = entry.realised == charges
                 expect(same, f"release {release} settled once", realised="another cost than before")
-                if told not in (None, entry.published):
-                    self._expect_same_file(entry, told)
-                    row = {"kind": "state", "at": _now(), "release": entry.release, "published": told}
+                if plain_published not in (None, entry.published):
+                    self._expect_same_file(entry, plain_published)
+                    row = {"kind": "state", "at": _now(), "release": entry.release, "published": plain_published}
                     self._append(connection, row)
                     return self._history.head
                 return self._history.settled_at(entry.release)
             plain = None if charges is None else plain_charges(charges)
             row = {"kind": "settle", "at": _now(), "release": entry.release, "realised": plain}
-            self._append(connection, row | ({} if told is None else {"published": told}))
+            self._append(connection, row | ({} if plain_published is None else {"published": plain_published}))
             return self._history.head
 
     def _prepare(self, *events: Events) -> None:

@@ -114,9 +114,11 @@ def expect_final(connection: sqlite3.Connection, path: Path) -> None:
     """Raise ``ValueError`` unless the whole file is intact and its rows can be neither changed nor deleted."""
     (state,) = connection.execute("PRAGMA integrity_check").fetchone()
     expect(state == "ok", "an intact ledger", path=str(path), found=state)
-    found = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE name <> 'sqlite_sequence'")}
+    statements = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE name <> 'sqlite_sequence'")}
     # another trigger could drop rows while they are added
-    expect(found == {_TABLE, *_FINAL}, f"a ledger whose rows are final at {path}", found=sorted(map(str, found)))
+    expect(
+        statements == {_TABLE, *_FINAL}, f"a ledger whose rows are final at {path}", found=sorted(map(str, statements))
+    )
 
 
 def rows_after(connection: sqlite3.Connection, head: Head, path: Path) -> Iterator[tuple[str, str]]:
@@ -127,32 +129,32 @@ def rows_after(connection: sqlite3.Connection, head: Head, path: Path) -> Iterat
     """
     number, previous = head
     while True:
-        found, last = _some_rows(connection, number)
+        block, last = _some_rows(connection, number)
         if number:
-            stands = bool(found) and (found[0][0], found[0][2]) == (number, previous)
-            expect(stands, f"a ledger at {path} that continues row {number}", found="another history")
-        for row, text, digest in found[1 if number else 0 :]:
+            continues = bool(block) and (block[0][0], block[0][2]) == (number, previous)
+            expect(continues, f"a ledger at {path} that continues row {number}", found="another history")
+        for row, text, digest in block[1 if number else 0 :]:
             number, previous = number + 1, chained(previous, str(text))
             follows = row == number and digest == previous
             expect(follows, "an intact ledger", path=str(path), found=f"row {row} does not follow from those before it")
             yield text, digest
-        if len(found) < _ROWS:
+        if len(block) < _ROWS:
             break
     expect(last == number, f"an intact ledger of {last} rows", path=str(path), found=f"{number} rows")
 
 
 def _some_rows(connection: sqlite3.Connection, number: int) -> tuple[list[tuple[int, str, str]], int]:
     """Return row ``number`` and some rows after it, and the number of the last row ever written."""
-    alone = not connection.in_transaction
-    if alone:
+    own_transaction = not connection.in_transaction
+    if own_transaction:
         connection.execute("BEGIN")
     first = number or -(2**63)
     query = "SELECT row, body, digest FROM log WHERE row >= ? ORDER BY row LIMIT ?"
-    found = connection.execute(query, (first, _ROWS)).fetchall()
+    rows = connection.execute(query, (first, _ROWS)).fetchall()
     last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'log'").fetchall()
-    if alone:
+    if own_transaction:
         connection.execute("COMMIT")
-    return found, last[0][0] if last else 0
+    return rows, last[0][0] if last else 0
 
 
 def append(connection: sqlite3.Connection, head: Head, text: str) -> Head:

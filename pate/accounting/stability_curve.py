@@ -48,28 +48,30 @@ def stability_test_rdp(
     if last > _MAX_GAPS:
         return bound
 
-    def divergence(which: IntArray, left: IntArray, right: IntArray) -> FloatArray:
-        found = _largest_rdp(alpha[which], left, right, float(ndtri(delta_test)), 1 / (2 * sigma), window / sigma)
-        return np.where(np.isnan(found), np.inf, found)  # beyond the range of floats: the Gaussian bound is used
+    def divergence(order_index: IntArray, starts: IntArray, ends: IntArray) -> FloatArray:
+        largest = _largest_rdp(
+            alpha[order_index], starts, ends, float(ndtri(delta_test)), 1 / (2 * sigma), window / sigma
+        )
+        return np.where(np.isnan(largest), np.inf, largest)  # beyond the range of floats: the Gaussian bound is used
 
     # ends of blocks, and the order that each is there for
-    left = np.zeros(alpha.size, dtype=np.int64)
-    right, which = np.full_like(left, last), np.arange(alpha.size)
-    worst = np.maximum(divergence(which, left, left), divergence(which, right, right))
-    while left.size:
-        cuts = left[:, None] + (right - left)[:, None] * np.arange(_PARTS + 1) // _PARTS
-        here = np.broadcast_to(which[:, None], cuts.shape)
+    start = np.zeros(alpha.size, dtype=np.int64)
+    end, order_index = np.full_like(start, last), np.arange(alpha.size)
+    worst = np.maximum(divergence(order_index, start, start), divergence(order_index, end, end))
+    while start.size:
+        cuts = start[:, None] + (end - start)[:, None] * np.arange(_PARTS + 1) // _PARTS
+        order_of = np.broadcast_to(order_index[:, None], cuts.shape)
         inner = cuts[:, 1:-1]
-        np.maximum.at(worst, here[:, 1:-1], divergence(here[:, 1:-1], inner, inner))
-        left, right, which = cuts[:, :-1].ravel(), cuts[:, 1:].ravel(), here[:, 1:].ravel()
-        inside = right - left > 1
-        left, right, which = left[inside], right[inside], which[inside]
-        highest = divergence(which, left, right)
+        np.maximum.at(worst, order_of[:, 1:-1], divergence(order_of[:, 1:-1], inner, inner))
+        start, end, order_index = cuts[:, :-1].ravel(), cuts[:, 1:].ravel(), order_of[:, 1:].ravel()
+        inside = end - start > 1
+        start, end, order_index = start[inside], end[inside], order_index[inside]
+        highest = divergence(order_index, start, end)
         # nothing above the Gaussian bound counts
-        open_ones = (highest > worst[which]) & (worst[which] < bound[which])
-        left, right, which, highest = left[open_ones], right[open_ones], which[open_ones], highest[open_ones]
-        if left.size > _MAX_BLOCKS:
-            np.maximum.at(worst, which, highest)
+        open_ones = (highest > worst[order_index]) & (worst[order_index] < bound[order_index])
+        start, end, order_index, highest = start[open_ones], end[open_ones], order_index[open_ones], highest[open_ones]
+        if start.size > _MAX_BLOCKS:
+            np.maximum.at(worst, order_index, highest)
             break
     return np.minimum(worst + _UNDERFLOW, bound)
 

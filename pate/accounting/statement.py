@@ -77,8 +77,8 @@ class Statement:
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"Expected a readable statement, got: {error}") from None
         kind = plain.get("kind") if isinstance(plain, Mapping) else None
-        known = isinstance(kind, str) and kind in WORDS
-        expect(known, f"a statement of a kind among {', '.join(WORDS)}", kind=kind)
+        recognised = isinstance(kind, str) and kind in WORDS
+        expect(recognised, f"a statement of a kind among {', '.join(WORDS)}", kind=kind)
         return Statement(plain)
 
     @staticmethod
@@ -120,15 +120,17 @@ class Statement:
             book = _listed(self.content)
             _expect_coherent(book, head)
         else:
-            now = read_ledger(ledger)
-            whole = "a ledger with all rows that it held when the statement was made (it may be an older copy)"
-            expect(now.follows(head), whole, **head._asdict())
+            current = read_ledger(ledger)
+            requirement = "a ledger with all rows that it held when the statement was made (it may be an older copy)"
+            expect(current.follows(head), requirement, **head._asdict())
             book = read_ledger(ledger, rows=head.rows)
-            since = len(now.entries) - len(book.entries)
+            since = len(current.entries) - len(book.entries)
         expect_same(_content(book, head, self["release"]), self.content)
         if released is not None:
-            stated, found = self["sha256"], sha256(released)
-            expect(found == stated, f"the file of release {self['release']}, of sha256 {stated}", file=str(released))
+            expected, actual = self["sha256"], sha256(released)
+            expect(
+                actual == expected, f"the file of release {self['release']}, of sha256 {expected}", file=str(released)
+            )
         if facts is not None:
             expect_same(facts, {name: self.content.get(name) for name in facts})
         return since
@@ -140,8 +142,8 @@ class Statement:
             ValueError: if the ledger lacks rows that it held when the statement was made.
         """
         head = Head(self["ledger"]["rows"], self["ledger"]["digest"])
-        whole = "a ledger with all rows that it held when the statement was made (it may be an older copy)"
-        expect(book.follows(head), whole, **head._asdict())
+        requirement = "a ledger with all rows that it held when the statement was made (it may be an older copy)"
+        expect(book.follows(head), requirement, **head._asdict())
         return Statement.of(book, self["release"])
 
     @property
@@ -183,8 +185,8 @@ def expect_same(computed: Any, stated: Any, place: str = "") -> None:
 
 def _content(book: Book, head: Head, release: Any) -> dict[str, Any]:
     """Return the statement on ``release`` of a ledger that ended at ``head``, in plain JSON types."""
-    held = type(release) is int and 1 <= release <= len(book.entries)
-    expect(held, f"a release among the {len(book.entries)} of the ledger", release=release)
+    listed = type(release) is int and 1 <= release <= len(book.entries)
+    expect(listed, f"a release among the {len(book.entries)} of the ledger", release=release)
     entry = book.entries[release - 1]
     published = dict(entry.published or {})
     kind, ledger = published.pop("kind", None), published.pop("ledger", None)

@@ -174,11 +174,11 @@ def _sum(charges: Sequence[Charge], figures: Mapping[str, Any], relation: Neighb
     lines = [f"{where}, " + (f"at the Renyi order a = {order!r}:" if by_curve else "in Gaussian differential privacy:")]
     for events, count in charges:
         for leaf, times in leaves(events[relation], count):
-            known = {name: value for name, value in leaf.to_dict().items() if value is not None}
-            shown = ", ".join(f"{name}={value!r}" for name, value in known.items() if name not in _SAID_BEFORE)
+            parameters = {name: value for name, value in leaf.to_dict().items() if value is not None}
+            shown = ", ".join(f"{name}={value!r}" for name, value in parameters.items() if name not in _SAID_BEFORE)
             once = leaf.cost(np.array([order]))
-            each = f"rdp = {float(once.rdp[0])!r}" if by_curve else f"mu^2 = {once.mu_squared!r}"
-            lines.append(f"    {times} x {type(leaf).__name__}({shown}): {each}, delta0 = {once.delta0!r} each")
+            price = f"rdp = {float(once.rdp[0])!r}" if by_curve else f"mu^2 = {once.mu_squared!r}"
+            lines.append(f"    {times} x {type(leaf).__name__}({shown}): {price}, delta0 = {once.delta0!r} each")
     total = f"rdp = {figures['rdp']!r}" if by_curve else f"mu^2, mu = {figures['mu']!r}"
     return [
         *lines,
@@ -225,10 +225,10 @@ def _published_top_k(statement: Mapping[str, Any]) -> list[str]:
     mechanism, gap, num_items = statement["mechanism"], statement["gap"], statement["num_items"]
     parameters = ", ".join(f"{name}={value}" for name, value in mechanism.items() if name != "class")
     form = "in order" if statement["ordered"] else "as a set"
-    of = "the items that users have," if num_items is None else f"{num_items:,} items"
+    items = "the items that users have," if num_items is None else f"{num_items:,} items"
     short = "kbar" in mechanism  # a limited domain
     lines = [
-        f"The top {mechanism['k']} of {of} {form}{', or fewer' * short}, by",
+        f"The top {mechanism['k']} of {items} {form}{', or fewer' * short}, by",
         f"    {mechanism['class']}({parameters}).",
         f"Where the k-th count is {gap['counts']:.4g} ahead of the next one, these are the true top"
         f" {mechanism['k']} with probability {gap['probability']:g} or more.",

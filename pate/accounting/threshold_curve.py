@@ -64,7 +64,7 @@ def threshold_bit_rdp(orders: ArrayLike, noise_multiplier: ArrayLike) -> FloatAr
     are lost.
     """
     alpha, multiplier = np.atleast_1d(np.asarray(orders, np.float64)), np.asarray(noise_multiplier, np.float64)
-    curves = [_curve(alpha.tobytes(), each) for each in multiplier.ravel().tolist()]
+    curves = [_curve(alpha.tobytes(), ratio) for ratio in multiplier.ravel().tolist()]
     return np.stack(curves).reshape(*multiplier.shape[:-1], alpha.size)
 
 
@@ -93,11 +93,11 @@ def _supremum(alpha: FloatArray, width: float) -> FloatArray:
                 break
             # edges and middles of the parts, alternating
             points = start[:, None] + size[:, None] * (np.arange(2 * _PARTS + 1) / (2 * _PARTS))
-            parts, each = _parts_at(points, width), alpha[order][:, None]
+            parts, alpha_of_cell = _parts_at(points, width), alpha[order][:, None]
             x, c, y = (parts.at((slice(None), slice(i, i - 2 or None, 2))) for i in range(3))
-            middle = _excess(each, c)
-            second = middle + size[:, None] / (2 * _PARTS) * _slope(each, x, y)
-            upper = np.log1p(np.fmin(_first_bound(each, x, y), second))
+            middle = _excess(alpha_of_cell, c)
+            second = middle + size[:, None] / (2 * _PARTS) * _slope(alpha_of_cell, x, y)
+            upper = np.log1p(np.fmin(_first_bound(alpha_of_cell, x, y), second))
             np.maximum.at(best, order, np.log1p(middle).max(axis=1))
             row, part = np.nonzero(~(upper <= best[order][:, None] * (1 + _TOLERANCE)))
             start, size, order = points[row, 2 * part], size[row] / _PARTS, order[row]
@@ -132,12 +132,12 @@ class _Parts(NamedTuple):
 
     def at(self, where: Any) -> _Parts:
         """Return the parts at some of the points."""
-        return _Parts(*(each[where] for each in self))
+        return _Parts(*(terms[where] for terms in self))
 
 
 def _parts_at(a: FloatArray, width: float) -> _Parts:
     moved = a + width
-    mills = [_mills(each) for each in (a, moved, -moved, -a)]
+    mills = [_mills(points) for points in (a, moved, -moved, -a)]
     return _Parts(
         gain=log_ndtr_rise(a, width),
         loss=log_ndtr_rise(-moved, width),

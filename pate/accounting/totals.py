@@ -44,15 +44,15 @@ class Totals:
 
     def add(self, events: str, count: int) -> None:
         """Add ``count`` times ``events``; a negative count subtracts what was added before."""
-        left = self._counts.get(events, 0) + count
-        assert left >= 0
-        self._counts[events] = left
-        if left == 0:
+        remaining = self._counts.get(events, 0) + count
+        assert remaining >= 0
+        self._counts[events] = remaining
+        if remaining == 0:
             del self._counts[events]
         if self._sums is not None:
             terms = _terms(events, self._key)
             lost = not self._sums.add(terms, count)
-            if lost or (left == 0 and terms.endless):
+            if lost or (remaining == 0 and terms.endless):
                 self._sums = None
 
     def values(self) -> FloatArray:
@@ -130,10 +130,10 @@ class _Terms(NamedTuple):
 def _terms(events: str, orders: bytes) -> _Terms:
     grid, parsed = np.frombuffer(orders), parse_events(events)
     costs = [parsed[relation].cost(grid) for relation in NeighboringRelation]
-    value = np.stack([np.append(each.rdp, [0.0 - each.log_survival, each.mu_squared]) for each in costs])
+    value = np.stack([np.append(cost.rdp, [0.0 - cost.log_survival, cost.mu_squared]) for cost in costs])
     # an event of another package may know its cost on the usual orders alone
-    known = value.shape[1] == grid.size + 2 and not (value < 0).any()
-    expect(known, f"an event of known cost on all orders up to {grid.max():g}", event=events[:80])
+    valid = value.shape[1] == grid.size + 2 and not (value < 0).any()
+    expect(valid, f"an event of known cost on all orders up to {grid.max():g}", event=events[:80])
     infinite = ~(value < _ENDLESS)
     finite = np.where(infinite, 0.0, value)
     scaled = finite * (2.0 ** (53 - _DIGITS) + 1)

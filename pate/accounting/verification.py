@@ -108,16 +108,16 @@ def _expect_admitted(after_each: FloatArray, budget: Budget, bounds: PrivacyFilt
 def _expect_followed(after_each: FloatArray, releases: Sequence[Entry], rows: Sequence[str]) -> None:
     """Raise ``ValueError`` unless the epsilons that each release states are those of the sums after it."""
     stated = [release.stated for release in releases]
-    deltas = [0.5 if each is None else each["delta"] for each in stated]
+    deltas = [0.5 if figures is None else figures["delta"] for figures in stated]
     computed = epsilons(after_each, deltas)
-    found = np.array([[np.nan] * len(NAMES) if each is None else _stated(each) for each in stated])
+    recorded = np.array([[np.nan] * len(NAMES) if figures is None else _stated(figures) for figures in stated])
     with np.errstate(invalid="ignore"):
         # an epsilon next to 0 is a difference of larger numbers
-        same = (found == computed) | (np.abs(found - computed) <= 1e-9 * computed + 1e-12) & np.isfinite(computed)
-    same |= np.array([each is None for each in stated])[:, None]
+        same = (recorded == computed) | (np.abs(recorded - computed) <= 1e-9 * computed + 1e-12) & np.isfinite(computed)
+    same |= np.array([figures is None for figures in stated])[:, None]
     for i, j in np.argwhere(~same):
         name = NAMES[j]
-        expect(False, f"{name}={computed[i, j]} in {rows[i]}, computed from its events", **{name: found[i, j]})
+        expect(False, f"{name}={computed[i, j]} in {rows[i]}, computed from its events", **{name: recorded[i, j]})
 
 
 def _stated(stated: Mapping[str, Any]) -> list[float]:
