@@ -97,11 +97,11 @@ class Directions:
         values, vectors = np.linalg.eigh(inner @ inner.T if wide else inner.T @ inner)
         # what subtracting a rounded mean leaves of constant features is no direction
         rounding = len(inner) ** 3 * (np.finfo(np.float64).eps * np.abs(centre).max(initial=0.0)) ** 2
-        held = values > max(1e-9 * float(values[-1:].max(initial=0.0)), rounding)
-        spread, known = np.sqrt(values[held][::-1]), vectors[:, held][:, ::-1]
+        significant = values > max(1e-9 * float(values[-1:].max(initial=0.0)), rounding)
+        spread, basis = np.sqrt(values[significant][::-1]), vectors[:, significant][:, ::-1]
         if wide:
-            return cls(centre, known, spread, inner.T @ known / spread)
-        return cls(centre, inner @ known / spread, spread, known)
+            return cls(centre, basis, spread, inner.T @ basis / spread)
+        return cls(centre, inner @ basis / spread, spread, basis)
 
 
 def fit_linear(
@@ -130,16 +130,16 @@ def fit_linear(
     Raises:
         ValueError: on shapes that do not match, or ``noise_std <= 0``.
     """
-    x, y, seen = flat(features), np.asarray(targets, dtype=np.float64), np.asarray(mask, dtype=np.bool_)
+    x, y, released = flat(features), np.asarray(targets, dtype=np.float64), np.asarray(mask, dtype=np.bool_)
     expect(y.ndim == 2 and len(y) == len(x), f"targets of shape [{len(x)}, C]", shape=y.shape)
-    expect(seen.shape == y.shape, f"a mask of shape {list(y.shape)}", shape=seen.shape)
+    expect(released.shape == y.shape, f"a mask of shape {list(y.shape)}", shape=released.shape)
     if noise_std is not None:
         expect_positive(noise_std=noise_std)
     num_labels = y.shape[1]
     weights = np.zeros((x.shape[1] + 1, num_labels))
     weights[-1] = -np.inf  # a label of which nothing is known is denied
     constants, gains, squares = weights[-1].copy(), np.zeros(num_labels), np.zeros(num_labels)
-    patterns, pattern_of = np.unique(seen, axis=1, return_inverse=True)
+    patterns, pattern_of = np.unique(released, axis=1, return_inverse=True)
     for pattern, rows in enumerate(patterns.T):
         labels = np.flatnonzero(pattern_of.ravel() == pattern)
         if rows.any():
@@ -185,15 +185,15 @@ def constant_logits(targets: ArrayLike, mask: ArrayLike, *, noise_std: float | N
         mask: ``[N, C]``, which targets were released. A label that never was is denied.
         noise_std: standard deviation of the noise in the shares; None for labels.
     """
-    y, seen = np.asarray(targets, dtype=np.float64), np.asarray(mask, dtype=np.bool_)
-    known = np.asarray(seen.any(axis=0))
-    y, seen = y[:, known], seen[:, known]
-    num = seen.sum(axis=0)
-    raw = (y * seen).sum(axis=0) / num
-    noise = np.maximum((seen * (y - raw) ** 2).sum(axis=0) / np.maximum(1, num - 1), (noise_std or 0.0) ** 2)
-    found = np.full(len(known), -np.inf)
-    found[known] = logit(shrunk_means(raw, noise / num).clip(0.5 / num, 1 - 0.5 / num))
-    return found
+    y, released = np.asarray(targets, dtype=np.float64), np.asarray(mask, dtype=np.bool_)
+    answered = np.asarray(released.any(axis=0))
+    y, released = y[:, answered], released[:, answered]
+    num = released.sum(axis=0)
+    raw = (y * released).sum(axis=0) / num
+    noise = np.maximum((released * (y - raw) ** 2).sum(axis=0) / np.maximum(1, num - 1), (noise_std or 0.0) ** 2)
+    logits = np.full(len(answered), -np.inf)
+    logits[answered] = logit(shrunk_means(raw, noise / num).clip(0.5 / num, 1 - 0.5 / num))
+    return logits
 
 
 def departures(gains: FloatArray, squares: FloatArray) -> BoolArray:
@@ -212,13 +212,13 @@ def departures(gains: FloatArray, squares: FloatArray) -> BoolArray:
     errors = np.sqrt(np.maximum(squares, np.finfo(np.float64).tiny))
     order = np.argsort(-gains / errors, kind="stable")
     order = order[(gains >= -errors)[order]]
-    some = np.arange(1, len(order) + 1)
-    ways = gammaln(len(gains) + 1) - gammaln(some + 1) - gammaln(len(gains) - some + 1)
+    sizes = np.arange(1, len(order) + 1)
+    ways = gammaln(len(gains) + 1) - gammaln(sizes + 1) - gammaln(len(gains) - sizes + 1)
     needed = np.sqrt((_SIGNIFICANT**2 + 2 * ways) * np.cumsum(squares[order]))
-    enough = np.flatnonzero(np.cumsum(gains[order]) >= needed)
-    kept = np.zeros(len(gains), dtype=np.bool_)
-    kept[order[: enough[-1] + 1 if enough.size else 0]] = True
-    return kept
+    significant = np.flatnonzero(np.cumsum(gains[order]) >= needed)
+    departs = np.zeros(len(gains), dtype=np.bool_)
+    departs[order[: significant[-1] + 1 if significant.size else 0]] = True
+    return departs
 
 
 class _Models(NamedTuple):
@@ -280,9 +280,9 @@ def posterior(space: Directions, centred: FloatArray, noise_std: float) -> tuple
     losses, levels = np.empty((len(_RATIOS), centred.shape[1])), np.empty((len(_RATIOS), centred.shape[1]))
     for i, ratio in enumerate(_RATIOS.tolist()):
         signal = ratio * shapes
-        left = outside + (moments**2 / (1 + signal)[:, None]).sum(axis=0)
-        levels[i] = np.maximum(left / free, max(noise_std**2, np.finfo(np.float64).tiny))
-        losses[i] = (free * np.log(levels[i]) + left / levels[i] + np.log1p(signal).sum()) / 2
+        residual = outside + (moments**2 / (1 + signal)[:, None]).sum(axis=0)
+        levels[i] = np.maximum(residual / free, max(noise_std**2, np.finfo(np.float64).tiny))
+        losses[i] = (free * np.log(levels[i]) + residual / levels[i] + np.log1p(signal).sum()) / 2
     chosen = np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)
     signal = _RATIOS[chosen] * shapes[:, None]
     shrinkage = signal / (1 + signal)
@@ -306,9 +306,9 @@ def link(means: FloatArray, fitted: FloatArray) -> tuple[FloatArray, FloatArray]
     unit = np.where(varies, fitted / np.where(varies, spread, 1), 0)
     level, slope = np.asarray(logit(means)), np.zeros(len(means))
     for _ in range(_NEWTON):
-        given = expit(level + slope * unit)
-        curvature = given * (1 - given)
-        missing, short = given.mean(axis=0) - means, (given * unit).mean(axis=0) - spread
+        predicted = expit(level + slope * unit)
+        curvature = predicted * (1 - predicted)
+        missing, short = predicted.mean(axis=0) - means, (predicted * unit).mean(axis=0) - spread
         # of the two moments by level and slope, a little more than it is so that it never vanishes
         by_level = curvature.mean(axis=0) + 1e-6
         both = (curvature * unit).mean(axis=0)
@@ -346,10 +346,10 @@ def _logistic(space: Directions, shares: FloatArray) -> tuple[FloatArray, FloatA
         following = (1 + np.sqrt(1 + 4 * pace**2)) / 2
         reach = (pace - 1) / following
         ahead, above = slopes + reach * (slopes - before), intercepts + reach * (intercepts - level)
-        given = expit(above + space.left @ ahead)
+        predicted = expit(above + space.left @ ahead)
         before, level, pace = slopes, intercepts, following
-        slopes = ahead - (space.left.T @ given - moments + penalty * ahead) / (0.25 + penalty)
-        intercepts = above - 4 * (given.mean(axis=0) - means)
+        slopes = ahead - (space.left.T @ predicted - moments + penalty * ahead) / (0.25 + penalty)
+        intercepts = above - 4 * (predicted.mean(axis=0) - means)
     return intercepts, slopes
 
 
@@ -358,8 +358,8 @@ class _Keyed:
 
     def __init__(self, features: FloatArray) -> None:
         self.features = features
-        whole = np.ascontiguousarray(features)
-        self._key = (whole.shape, hashlib.blake2b(whole.data, digest_size=16).digest())
+        contiguous = np.ascontiguousarray(features)
+        self._key = (contiguous.shape, hashlib.blake2b(contiguous.data, digest_size=16).digest())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Keyed) and self._key == other._key
