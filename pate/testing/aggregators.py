@@ -89,7 +89,7 @@ class AggregatorContract(Contract):
     def test_release_follows_the_law_on_all_ballots(self, relation: NeighboringRelation) -> None:
         """The laws that are compared between neighbors are those of the code, on all ballots."""
         laws = _laws(self._contract(), relation)
-        ballots = np.array([each for each, _ in laws.values()])
+        ballots = np.array([votes_of_law for votes_of_law, _ in laws.values()])
         draws = max(self.least_draws, self.draws // len(laws))
         votes = self._with_public(Votes.from_ballots(np.repeat(ballots, draws, axis=0)))
         drawn = self.drawn(self.make(relation), votes, np.random.default_rng(len(laws)))
@@ -155,46 +155,47 @@ class AggregatorContract(Contract):
         """Events carry the relation that they were asked for, and the aggregator's own by default."""
         aggregator = self.make(relation)
         assert aggregator.event(self.panel) == self.event(relation, relation)
-        assert aggregator.events(self.panel) == {asked: self.event(relation, asked) for asked in RELATIONS}
-        for asked in RELATIONS:
-            assert self.event(relation, asked).neighboring_relation is asked
+        assert aggregator.events(self.panel) == {stated: self.event(relation, stated) for stated in RELATIONS}
+        for stated in RELATIONS:
+            assert self.event(relation, stated).neighboring_relation is stated
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_realised_cost_is_at_most_what_is_reserved(self, relation: NeighboringRelation) -> None:
         """No tier costs more than the reserved event, and the dearest tier costs as much."""
         aggregator = self.make(relation)
         tiers = {outcome[-1] for ballots in self.grid for outcome in self.law(self.votes(ballots), relation)}
-        for asked in RELATIONS:
-            reserved = aggregator.event(self.panel, asked).cost(ORDERS)
-            paid = [aggregator.event(self.panel, asked, tier).cost(ORDERS) for tier in sorted(tiers)]
-            assert all((each.rdp <= reserved.rdp * (1 + 1e-12)).all() for each in paid)
-            assert all(each.delta0 <= reserved.delta0 * (1 + 1e-9) for each in paid)
-            assert any(np.allclose(each.rdp, reserved.rdp) for each in paid)
+        for stated in RELATIONS:
+            reserved = aggregator.event(self.panel, stated).cost(ORDERS)
+            paid = [aggregator.event(self.panel, stated, tier).cost(ORDERS) for tier in sorted(tiers)]
+            assert all((cost.rdp <= reserved.rdp * (1 + 1e-12)).all() for cost in paid)
+            assert all(cost.delta0 <= reserved.delta0 * (1 + 1e-9) for cost in paid)
+            assert any(np.allclose(cost.rdp, reserved.rdp) for cost in paid)
 
-    @pytest.mark.parametrize("asked", RELATIONS)
+    @pytest.mark.parametrize("relation", RELATIONS)
     @pytest.mark.parametrize("made_for", RELATIONS)
     def test_realised_costs_hold_between_all_neighbors(
-        self, made_for: NeighboringRelation, asked: NeighboringRelation
+        self, made_for: NeighboringRelation, relation: NeighboringRelation
     ) -> None:
         """What a ledger's filter rests on: given what was paid for each outcome, nothing more is told on average."""
-        unpaid = self.unpaid(made_for, asked, lambda tier: tier)
+        unpaid = self.unpaid(made_for, relation, lambda tier: tier)
         assert unpaid <= 1e-9, f"Expected each tier to pay for what it tells, got {unpaid:.3g} too little"
 
-    @pytest.mark.parametrize("asked", RELATIONS)
+    @pytest.mark.parametrize("relation", RELATIONS)
     @pytest.mark.parametrize("made_for", RELATIONS)
     def test_realised_gaussians_cover_all_neighbors(
-        self, made_for: NeighboringRelation, asked: NeighboringRelation
+        self, made_for: NeighboringRelation, relation: NeighboringRelation
     ) -> None:
         """A Gaussian filter holds too, where events have a ``mu``: one adversary who spends what is left is refuted."""
-        first, second, charged = self._charged(made_for, asked, lambda tier: tier)
-        mu_squared, delta0 = (np.array([getattr(each, name) for each in charged]) for name in ("mu_squared", "delta0"))
-        assert_gaussian(beyond_gaussian(first, second, mu_squared, delta0), self.event(made_for, asked))
+        first, second, charged = self._charged(made_for, relation, lambda tier: tier)
+        mu_squared, delta0 = (np.array([getattr(cost, name) for cost in charged]) for name in ("mu_squared", "delta0"))
+        assert_gaussian(beyond_gaussian(first, second, mu_squared, delta0), self.event(made_for, relation))
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_more_noise_never_costs_more(self, relation: NeighboringRelation) -> None:
         """Twice the noise lowers the curve at some order and raises it at none."""
         less, more = (
-            each.event(self.panel).cost(ORDERS) for each in (self.make(relation), self.make(relation).scaled(2.0))
+            aggregator.event(self.panel).cost(ORDERS)
+            for aggregator in (self.make(relation), self.make(relation).scaled(2.0))
         )
         assert (more.rdp <= less.rdp).all() and (more.rdp < less.rdp).any()
 
@@ -203,14 +204,14 @@ class AggregatorContract(Contract):
         aggregator, relation = self.make(RELATIONS[0]), RELATIONS[1]
         delta0 = aggregator.event(self.panel, relation).cost(ORDERS).delta0
         target = Target(epsilon=1.5, delta=(1 + 3 * delta0) / 4, num_queries=1, neighboring_relation=relation)
-        found = aggregator.calibrated(target, self.panel, tolerance=1e-3, orders=ORDERS)
-        assert found is not None and type(found) is type(aggregator)
-        factors = np.divide(list(found.noise.values()), list(aggregator.noise.values()))
+        calibrated = aggregator.calibrated(target, self.panel, tolerance=1e-3, orders=ORDERS)
+        assert calibrated is not None and type(calibrated) is type(aggregator)
+        factors = np.divide(list(calibrated.noise.values()), list(aggregator.noise.values()))
         np.testing.assert_allclose(factors, factors[0])
-        less = found.scaled(1 - 2e-3)
+        less = calibrated.scaled(1 - 2e-3)
         spent = [
-            epsilon_of(each.event(self.panel, relation), count=1, delta=target.delta, orders=ORDERS)
-            for each in (found, less)
+            epsilon_of(candidate.event(self.panel, relation), count=1, delta=target.delta, orders=ORDERS)
+            for candidate in (calibrated, less)
         ]
         assert spent[0] <= 1.5 < spent[1]
 
@@ -231,11 +232,11 @@ class AggregatorContract(Contract):
             forms = list(proposal.forms(outlook).values())
             assert proposal not in forms and all(forms.count(form) == 1 for form in forms)
             for aggregator in (proposal, *forms):
-                told = replace(votes, predictions=np.full(votes.counts.shape, 0.5))
+                predicted_votes = replace(votes, predictions=np.full(votes.counts.shape, 0.5))
                 assert aggregator.neighboring_relation is relation
                 assert aggregator.event(self.panel).neighboring_relation is relation
                 assert _needs(aggregator) <= _needs(proposal), f"{aggregator.title} needs more than {proposal.title}"
-                assert len(aggregator.aggregate(told, generator=np.random.default_rng(0)).labels) == 3
+                assert len(aggregator.aggregate(predicted_votes, generator=np.random.default_rng(0)).labels) == 3
 
     def test_what_is_not_released_is_blank(self) -> None:
         """Labels and values are zero wherever the mask is False."""
@@ -279,16 +280,16 @@ class AggregatorContract(Contract):
 
     def test_votes_that_lack_what_is_needed_are_refused(self) -> None:
         """Votes without ballots, predictions or features are refused exactly if the aggregator needs them."""
-        aggregator, whole = self.make(RELATIONS[0]), self.votes(self.grid[0])
+        aggregator, complete = self.make(RELATIONS[0]), self.votes(self.grid[0])
         generator = np.random.default_rng(0)
         for name in ("ballots", "predictions", "features"):
-            bare: dict[str, Any] = {name: None}
-            poor = replace(whole, **bare)
+            missing: dict[str, Any] = {name: None}
+            incomplete = replace(complete, **missing)
             if getattr(aggregator, f"needs_{name}"):
                 with pytest.raises(ValueError, match=r"^Expected votes with [^\n]*$"):
-                    aggregator.aggregate(poor, generator=generator)
+                    aggregator.aggregate(incomplete, generator=generator)
             else:
-                assert len(aggregator.aggregate(poor, generator=generator).labels) == 1
+                assert len(aggregator.aggregate(incomplete, generator=generator).labels) == 1
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_no_label_is_answered_more_often_than_is_said(self, relation: NeighboringRelation) -> None:
@@ -309,48 +310,50 @@ class AggregatorContract(Contract):
         """Return the votes on one query."""
         return self._with_public(Votes.from_ballots(np.array(ballots)[None]))
 
-    def event(self, made_for: NeighboringRelation, asked: NeighboringRelation) -> Event:
-        """Return the event under ``asked`` of the aggregator made for another relation."""
-        return self.make(made_for).event(self.panel, asked)
+    def event(self, made_for: NeighboringRelation, relation: NeighboringRelation) -> Event:
+        """Return the event under ``relation`` of the aggregator that is run for ``made_for``."""
+        return self.make(made_for).event(self.panel, relation)
 
     @property
     def panel(self) -> Panel:
         """The numbers of teachers and labels."""
         return Panel(self.num_teachers, self.num_labels)
 
-    def worst_divergence(self, made_for: NeighboringRelation, asked: NeighboringRelation) -> Array:
+    def worst_divergence(self, made_for: NeighboringRelation, relation: NeighboringRelation) -> Array:
         """Return the largest divergence over all pairs of neighbors, ``[ORDERS]``."""
-        return _worst_divergence(self._contract(), made_for, asked)
+        return _worst_divergence(self._contract(), made_for, relation)
 
-    def unpaid(self, made_for: NeighboringRelation, asked: NeighboringRelation, charged: Callable[[int], int]) -> float:
+    def unpaid(
+        self, made_for: NeighboringRelation, relation: NeighboringRelation, charged: Callable[[int], int]
+    ) -> float:
         """Return by how much outcomes reveal more than is paid if each tier is charged as the tier ``charged`` returns.
 
         It is the largest `unpaid_loss` over orders and pairs of neighbors, with the curve and the delta0 that each
         outcome is charged; at most 0 if enough is paid.
         """
-        first, second, charged_for = self._charged(made_for, asked, charged)
-        rdp, delta0 = (np.array([getattr(each, name) for each in charged_for]) for name in ("rdp", "delta0"))
+        first, second, charged_for = self._charged(made_for, relation, charged)
+        rdp, delta0 = (np.array([getattr(cost, name) for cost in charged_for]) for name in ("rdp", "delta0"))
         return float(unpaid_loss(first, second, rdp, delta0).max())
 
     def _charged(
-        self, made_for: NeighboringRelation, asked: NeighboringRelation, charged: Callable[[int], int]
+        self, made_for: NeighboringRelation, relation: NeighboringRelation, charged: Callable[[int], int]
     ) -> tuple[Array, Array, list[Cost]]:
         """Return the laws of all pairs of neighbors, ``[N, M]`` each, and what each of their M outcomes is charged."""
-        first, second, outcomes, _ = _pairs(self._contract(), made_for, asked)
+        first, second, outcomes, _ = _pairs(self._contract(), made_for, relation)
         aggregator = self.make(made_for)
         tiers = {outcome[-1] for outcome in outcomes}
-        costs = {tier: aggregator.event(self.panel, asked, charged(tier)).cost(ORDERS) for tier in tiers}
+        costs = {tier: aggregator.event(self.panel, relation, charged(tier)).cost(ORDERS) for tier in tiers}
         return first, second, [costs[outcome[-1]] for outcome in outcomes]
 
     def _contract(self) -> _Checked:
         return type(self)
 
     def _with_public(self, votes: Votes) -> Votes:
-        told, features = (
-            None if each is None else np.tile(np.asarray(each, dtype=np.float64), (votes.num_queries, 1))
-            for each in (self.predictions, self.features)
+        predictions, features = (
+            None if values is None else np.tile(np.asarray(values, dtype=np.float64), (votes.num_queries, 1))
+            for values in (self.predictions, self.features)
         )
-        return replace(votes, predictions=told, features=features)
+        return replace(votes, predictions=predictions, features=features)
 
     def _release(self, draws: int, seed: int) -> Release:
         rows = np.concatenate([self._repeated(ballots, draws).ballots for ballots in self.grid])
@@ -363,7 +366,7 @@ class AggregatorContract(Contract):
     def _p_values(
         self, aggregator: Aggregator, relation: NeighboringRelation, draws: int, *, single: bool = False
     ) -> list[float]:
-        found = []
+        p_values = []
         for seed, ballots in enumerate(self.grid):
             generator = np.random.default_rng([seed, draws])
             if single:
@@ -371,8 +374,8 @@ class AggregatorContract(Contract):
                 drawn = np.concatenate([outcomes_of(aggregator, one, generator) for _ in range(draws)])
             else:
                 drawn = self.drawn(aggregator, self._repeated(ballots, draws), generator)
-            found.append(p_value_of(drawn, self.law(self.votes(ballots), relation)))
-        return found
+            p_values.append(p_value_of(drawn, self.law(self.votes(ballots), relation)))
+        return p_values
 
 
 class SoftReleaseContract(Contract):
@@ -419,7 +422,7 @@ class SoftReleaseContract(Contract):
         event = aggregator.event(Panel(self.num_teachers, self.num_labels))
         assert isinstance(event, GaussianEvent)
         pairs = neighbors(Panel(self.num_teachers, self.num_labels), relation)
-        rows = {ballots: row for row, ballots in enumerate({each for pair in pairs for each in pair})}
+        rows = {ballots: row for row, ballots in enumerate({member for pair in pairs for member in pair})}
         first, second = np.array([(rows[a], rows[b]) for a, b in pairs]).T
         moves = 0.0
         for guess in self.guesses:
@@ -475,14 +478,14 @@ def neighbors(panel: Panel, relation: NeighboringRelation) -> list[tuple[Ballots
     """
     absent = (0,) * panel.num_labels
     kinds = list(itertools.product((0, 1), repeat=panel.num_labels))
-    found = []
+    pairs = []
     for others in itertools.combinations_with_replacement(kinds, panel.num_teachers - 1):
         if relation is NeighboringRelation.REPLACE_RECORD:
-            found += [((*others, a), (*others, b)) for a, b in itertools.permutations(kinds, 2)]
+            pairs += [((*others, a), (*others, b)) for a, b in itertools.permutations(kinds, 2)]
         else:
             moves = [(a, absent) for a in kinds if a != absent]
-            found += [((*others, a), (*others, b)) for pair in moves for a, b in (pair, pair[::-1])]
-    return found
+            pairs += [((*others, a), (*others, b)) for pair in moves for a, b in (pair, pair[::-1])]
+    return pairs
 
 
 def _told(contract: _Checked) -> Callable[[Ballots], Ballots]:
@@ -495,57 +498,61 @@ def _told(contract: _Checked) -> Callable[[Ballots], Ballots]:
 @cache
 def _laws(contract: _Checked, made_for: NeighboringRelation) -> dict[Ballots, tuple[Ballots, Law]]:
     """Return the law on all ballots that differ in what is told, by that."""
-    aggregator, told = contract(), _told(contract)
+    aggregator, visible = contract(), _told(contract)
     kinds = itertools.product((0, 1), repeat=aggregator.num_labels)
     listed = itertools.combinations_with_replacement(kinds, aggregator.num_teachers)
-    seen = {told(ballots): ballots for ballots in listed}
-    return {key: (ballots, aggregator.law(aggregator.votes(ballots), made_for)) for key, ballots in seen.items()}
+    representatives = {visible(ballots): ballots for ballots in listed}
+    return {
+        key: (ballots, aggregator.law(aggregator.votes(ballots), made_for)) for key, ballots in representatives.items()
+    }
 
 
 @cache
 def _pairs(
-    contract: _Checked, made_for: NeighboringRelation, asked: NeighboringRelation, teachers: int = 1
+    contract: _Checked, made_for: NeighboringRelation, relation: NeighboringRelation, teachers: int = 1
 ) -> tuple[Array, Array, list[Outcome], float]:
     """Return the different laws of all pairs of neighbors, ``[N, M]`` each, their M outcomes, and delta0.
 
     Of one teacher that changed or, with ``teachers=2``, of two.
     """
-    aggregator, told, laws = contract(), _told(contract), _laws(contract, made_for)
-    pairs = {(told(a), told(b)) for a, b in neighbors(aggregator.panel, asked)}
+    aggregator, visible, laws = contract(), _told(contract), _laws(contract, made_for)
+    pairs = {(visible(a), visible(b)) for a, b in neighbors(aggregator.panel, relation)}
     outcomes = sorted({outcome for _, law in laws.values() for outcome in law})
     table = np.array([[law.get(outcome, 0.0) for outcome in outcomes] for _, law in laws.values()])
     rows = {ballots: row for row, ballots in enumerate(laws)}
     # many ballots have one law
     distinct, which = np.unique(table.round(15), axis=0, return_inverse=True)
-    of = which.reshape(-1)
+    law_of = which.reshape(-1)
     near = np.zeros((len(laws), len(laws)), dtype=np.int64)
     near[tuple(np.array([(rows[a], rows[b]) for a, b in pairs]).T)] = 1
     starts, stops = np.nonzero(np.linalg.matrix_power(near + np.eye(len(laws), dtype=np.int64), teachers))
-    ends = np.unique(np.stack([of[starts], of[stops]], axis=1), axis=0)
+    ends = np.unique(np.stack([law_of[starts], law_of[stops]], axis=1), axis=0)
     first, second = ends[ends[:, 0] != ends[:, 1]].T
-    delta0 = aggregator.event(made_for, asked).reaching(teachers).cost(ORDERS).delta0
+    delta0 = aggregator.event(made_for, relation).reaching(teachers).cost(ORDERS).delta0
     return distinct[first], distinct[second], outcomes, delta0
 
 
 @cache
 def _worst_divergence(
-    contract: _Checked, made_for: NeighboringRelation, asked: NeighboringRelation, teachers: int = 1
+    contract: _Checked, made_for: NeighboringRelation, relation: NeighboringRelation, teachers: int = 1
 ) -> Array:
-    first, second, _, delta0 = _pairs(contract, made_for, asked, teachers)
+    first, second, _, delta0 = _pairs(contract, made_for, relation, teachers)
     worst: Array = renyi_divergence(first, second, delta0).max(axis=0)
     return worst
 
 
 def p_value_of(drawn: IntArray, law: Law, *, rare: float = 0.0) -> float:
     """Return the p-value of a chi-square test of outcomes ``[n, m]`` against a law; one that it does not know fails."""
-    whole = sum(law.values()) == pytest.approx(1, abs=1e-6) and min(law.values()) >= 0
-    assert whole, f"Expected a law whose probabilities add up to 1, got {dict(law)}"
+    valid = sum(law.values()) == pytest.approx(1, abs=1e-6) and min(law.values()) >= 0
+    assert valid, f"Expected a law whose probabilities add up to 1, got {dict(law)}"
     codes = drawn @ (int(drawn.max()) + 2) ** np.arange(drawn.shape[1])
     _, rows, counts = np.unique(codes, return_index=True, return_counts=True)
-    seen = {tuple(outcome): count for outcome, count in zip(drawn[rows].tolist(), counts.tolist(), strict=True)}
-    unknown = sorted(set(seen) - set(law))
+    observed_counts = {
+        tuple(outcome): count for outcome, count in zip(drawn[rows].tolist(), counts.tolist(), strict=True)
+    }
+    unknown = sorted(set(observed_counts) - set(law))
     assert not unknown, f"Expected a law with all outcomes (*labels, *mask, tier) that are drawn, got {unknown[:3]}"
-    observed = np.array([seen.get(outcome, 0) for outcome in law])
+    observed = np.array([observed_counts.get(outcome, 0) for outcome in law])
     return chi_square_p_value(observed, np.array(list(law.values())) * len(drawn), rare=rare)
 
 
@@ -561,10 +568,10 @@ def outcomes_of(aggregator: Aggregator, votes: Votes, generator: np.random.Gener
     labels, mask, _, _, tiers = release
     shapes, wanted = {labels.shape, mask.shape}, votes.counts.shape
     assert shapes == {wanted}, f"Expected labels and mask of shape [Q, C] = {wanted}, got {shapes}"
-    right = labels.dtype == np.uint8 and mask.dtype == np.bool_
-    assert right, f"Expected labels of uint8 and a mask of bool, got {labels.dtype} and {mask.dtype}"
-    went = np.zeros(len(labels), dtype=np.int64) if tiers is None else tiers
-    return np.column_stack((labels, mask, went)).astype(np.int64)
+    typed = labels.dtype == np.uint8 and mask.dtype == np.bool_
+    assert typed, f"Expected labels of uint8 and a mask of bool, got {labels.dtype} and {mask.dtype}"
+    tiers_or_zero = np.zeros(len(labels), dtype=np.int64) if tiers is None else tiers
+    return np.column_stack((labels, mask, tiers_or_zero)).astype(np.int64)
 
 
 def _needs(aggregator: Aggregator) -> set[str]:

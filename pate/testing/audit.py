@@ -96,13 +96,13 @@ def sampled_epsilon(
     expect(0 <= delta < 1, "0 <= delta < 1", delta=delta)
     expect_open_unit(confidence=confidence)
     half = draws // 2
-    chosen = [Counter(sample(each, half, generator)) for each in (first, second)]
-    tested = [Counter(sample(each, half, generator)) for each in (first, second)]
+    chosen = [Counter(sample(data, half, generator)) for data in (first, second)]
+    tested = [Counter(sample(data, half, generator)) for data in (first, second)]
     best = Audit(0.0, frozenset(), swapped=False)
     for swapped in (False, True):
         p, q = chosen[::-1] if swapped else chosen
         outcomes = _best_set(p, q, half, delta, confidence)
-        hits = [sum(found[outcome] for outcome in outcomes) for found in (tested[::-1] if swapped else tested)]
+        hits = [sum(counts[outcome] for outcome in outcomes) for counts in (tested[::-1] if swapped else tested)]
         # two orders and two bounds share the probability of error, 1 - confidence
         epsilon = _bound(hits[0], hits[1], half, delta, (1 - confidence) / 4)
         if epsilon > best.epsilon:

@@ -49,13 +49,13 @@ class BatchContract(AggregatorContract):
 
     def drawn(self, aggregator: Aggregator, votes: Votes, generator: np.random.Generator) -> IntArray:
         """Return outcomes of batches of one query each."""
-        ballots, found = ballots_of(votes), []
+        ballots, outcomes = ballots_of(votes), []
         # what is public is the same for all of them
         starts = np.flatnonzero(np.append(True, (ballots[1:] != ballots[:-1]).any(axis=(1, 2))))
         for start, end in itertools.pairwise((*starts.tolist(), len(ballots))):
-            alone = votes[start : start + 1]
-            found += [outcomes_of(aggregator, alone, generator) for _ in range(start, end)]
-        return np.concatenate(found)
+            query = votes[start : start + 1]
+            outcomes += [outcomes_of(aggregator, query, generator) for _ in range(start, end)]
+        return np.concatenate(outcomes)
 
     def test_queries_of_a_batch_are_independent(self) -> None:
         """They are not: two of them follow their joint law."""
@@ -67,13 +67,13 @@ class BatchContract(AggregatorContract):
         assert self._of_pairs(self.make(RELATIONS[0]).scaled(0.8), RELATIONS[0]) < 1e-6
 
     @pytest.mark.parametrize("made_for", RELATIONS)
-    @pytest.mark.parametrize("asked", RELATIONS)
+    @pytest.mark.parametrize("relation", RELATIONS)
     def test_a_batch_costs_no_more_than_its_queries(
-        self, made_for: NeighboringRelation, asked: NeighboringRelation
+        self, made_for: NeighboringRelation, relation: NeighboringRelation
     ) -> None:
         """No neighbors on two queries exceed two events, under either relation."""
-        event = self.event(made_for, asked)
-        assert_paid(_worst_of_pairs(self._contract(), made_for, asked), 2 * event.cost(ORDERS).rdp, event)
+        event = self.event(made_for, relation)
+        assert_paid(_worst_of_pairs(self._contract(), made_for, relation), 2 * event.cost(ORDERS).rdp, event)
 
     def pair(self, first: Ballots, second: Ballots) -> Votes:
         """Return the votes on two queries."""
@@ -89,18 +89,20 @@ class BatchContract(AggregatorContract):
 
 
 @cache
-def _worst_of_pairs(contract: _Checked, made_for: NeighboringRelation, asked: NeighboringRelation) -> FloatArray:
+def _worst_of_pairs(contract: _Checked, made_for: NeighboringRelation, relation: NeighboringRelation) -> FloatArray:
     """Return the largest divergence between all neighbors on two queries, ``[ORDERS]``."""
     table, rows = _joint_laws(contract, made_for)
     checked = contract()
-    pairs = neighbors(Panel(checked.num_teachers, 2 * checked.num_labels), asked)
+    pairs = neighbors(Panel(checked.num_teachers, 2 * checked.num_labels), relation)
     # many ballots have one law
-    _, kept, which = np.unique(table.round(15), axis=0, return_index=True, return_inverse=True)
-    of = which.reshape(-1).tolist()
-    first, second = np.array(list({(of[rows[tuple(sorted(a))]], of[rows[tuple(sorted(b))]]) for a, b in pairs})).T
+    _, distinct, which = np.unique(table.round(15), axis=0, return_index=True, return_inverse=True)
+    law_of = which.reshape(-1).tolist()
+    first, second = np.array(
+        list({(law_of[rows[tuple(sorted(a))]], law_of[rows[tuple(sorted(b))]]) for a, b in pairs})
+    ).T
     # either query may fail
-    delta0 = 1 - (1 - checked.event(made_for, asked).cost(ORDERS).delta0) ** 2
-    worst: FloatArray = renyi_divergence(table[kept[first]], table[kept[second]], delta0).max(axis=0)
+    delta0 = 1 - (1 - checked.event(made_for, relation).cost(ORDERS).delta0) ** 2
+    worst: FloatArray = renyi_divergence(table[distinct[first]], table[distinct[second]], delta0).max(axis=0)
     return worst
 
 

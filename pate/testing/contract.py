@@ -22,7 +22,7 @@ class Contract(ABC):  # noqa: B024
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         named = {name: getattr(cls, name, None) for name in dir(cls)}
-        missing = [name for name, each in named.items() if getattr(each, "__isabstractmethod__", False)]
+        missing = [name for name, member in named.items() if getattr(member, "__isabstractmethod__", False)]
         if cls.__name__.startswith("Test") and missing:
             raise TypeError(f"Expected {cls.__name__} to define {', '.join(missing)}")
 
@@ -64,6 +64,6 @@ def assert_gaussian(beyond: float, event: object, tolerance: float = 0.0) -> Non
 def assert_tight(worst: FloatArray, rdp: FloatArray, loose_because: str) -> None:
     """Assert that some divergence comes within 10% of the curve, at some order, unless it is said why none does."""
     reached = float((worst / rdp).max())
-    said = f"no neighbors closer to it, since {loose_because!r}" if loose_because else "neighbors within 10% of it"
-    more = "" if loose_because else ". It costs more than need be, or `loose_because` says why"
-    assert (reached < 0.9) == bool(loose_because), f"Expected {said}, got {100 * reached:.0f}% of the curve{more}"
+    expected = f"no neighbors closer to it, since {loose_because!r}" if loose_because else "neighbors within 10% of it"
+    advice = "" if loose_because else ". It costs more than need be, or `loose_because` says why"
+    assert (reached < 0.9) == bool(loose_because), f"Expected {expected}, got {100 * reached:.0f}% of the curve{advice}"

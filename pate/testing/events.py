@@ -125,18 +125,18 @@ class EventContract(Contract):
             rdp = self.event(noise, relation).cost(ORDERS).rdp
             for p, q in self.laws(noise, relation):
                 for first, second in ((p, q), (q, p)):
-                    found = enumerated_divergence(first, second)
-                    within = (found <= rdp * (1 + 1e-9) + 1e-12).all()
-                    least = f"Expected a curve that covers the laws of noise {noise}"
-                    assert within, f"{least}, which differ {(found / rdp).max():.3g} times as much"
-                    closest = max(closest, float((found / np.maximum(rdp, 1e-300)).max()))
+                    divergence = enumerated_divergence(first, second)
+                    within = (divergence <= rdp * (1 + 1e-9) + 1e-12).all()
+                    requirement = f"Expected a curve that covers the laws of noise {noise}"
+                    assert within, f"{requirement}, which differ {(divergence / rdp).max():.3g} times as much"
+                    closest = max(closest, float((divergence / np.maximum(rdp, 1e-300)).max()))
         if self.tight:
             assert closest > 0.98, f"Expected laws within 2% of the curve, got {100 * closest:.0f}%: set tight = False"
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_two_teachers_of_one_unit_are_within_the_curve(self, relation: NeighboringRelation) -> None:
         """The event of a unit that reaches two teachers bounds the laws of two teachers that changed."""
-        least = "Expected laws_of_two, because `reaching` states a cost for two teachers"
+        requirement = "Expected laws_of_two, because `reaching` states a cost for two teachers"
         checked = False
         for noise in self.noises:
             rdp, log_survival, mu_squared = self.event(noise, relation).reaching(2).cost(ORDERS)
@@ -145,7 +145,7 @@ class EventContract(Contract):
                 continue
             assert (rdp >= once.rdp).all() and log_survival <= once.log_survival and mu_squared >= once.mu_squared
             laws = self.laws_of_two(noise, relation)
-            assert laws, least
+            assert laws, requirement
             for p, q in (pair for law in laws for pair in (law, law[::-1])):
                 assert (enumerated_divergence(p, q) <= rdp * (1 + 1e-9) + 1e-12).all(), f"noise {noise}"
                 checked |= bool((enumerated_divergence(p, q) > once.rdp * 1.01).any())
@@ -178,24 +178,24 @@ class EventContract(Contract):
             mu = math.sqrt(self.event(noise, relation).cost().mu_squared)
             if math.isinf(mu):
                 pytest.skip("no Gaussian is known to dominate such an event")
-            bounds, smaller = ([gaussian_delta(each, part * mu) for each in epsilons] for part in (1.0, 0.98))
+            bounds, smaller = ([gaussian_delta(epsilon, part * mu) for epsilon in epsilons] for part in (1.0, 0.98))
             for laws in self.laws(noise, relation):
                 for log_p, log_q in (laws, laws[::-1]):
                     p, q = (np.exp(law - np.logaddexp.reduce(law)) for law in (log_p, log_q))
-                    found = np.maximum(p - np.exp(epsilons)[:, None] * q, 0).sum(axis=1)
-                    assert (found <= np.array(bounds) * (1 + 1e-9) + 1e-13).all(), (noise, found, bounds)
-                    refuted |= bool((found > smaller).any())
+                    deltas = np.maximum(p - np.exp(epsilons)[:, None] * q, 0).sum(axis=1)
+                    assert (deltas <= np.array(bounds) * (1 + 1e-9) + 1e-13).all(), (noise, deltas, bounds)
+                    refuted |= bool((deltas > smaller).any())
         assert refuted or not self.tight_mu
 
     def test_malformed_events_raise_in_one_line(self) -> None:
         """Wrong, surplus and missing fields raise `ValueError` with a one-line message."""
-        whole = self.event(1.0, RELATIONS[0]).to_dict()
+        complete = self.event(1.0, RELATIONS[0]).to_dict()
         cases = [*self.malformed(), {"neighboring_relation": "swap"}, {"surplus": 1}]
         for change in cases:
-            assert_refused(partial(event_from_dict, whole | change), change)
-        for name in whole:
-            rest = {key: value for key, value in whole.items() if key != name}
-            assert_refused(partial(event_from_dict, rest), rest)
+            assert_refused(partial(event_from_dict, complete | change), change)
+        for name in complete:
+            incomplete = {key: value for key, value in complete.items() if key != name}
+            assert_refused(partial(event_from_dict, incomplete), incomplete)
 
     def _accountant(self, relation: NeighboringRelation) -> RDPAccountant:
         return RDPAccountant(relation=relation)

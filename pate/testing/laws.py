@@ -52,19 +52,19 @@ def renyi_divergence(p: FloatArray, q: FloatArray, delta0: float = 0.0) -> Float
     """
     hopeless = np.zeros(len(p), dtype=np.bool_)
     if delta0 > 0:
-        whole_p, whole_q = p.sum(axis=1, keepdims=True), q.sum(axis=1, keepdims=True)
+        mass_p, mass_q = p.sum(axis=1, keepdims=True), q.sum(axis=1, keepdims=True)
         p, q = clip_excess(p, q, delta0), clip_excess(q, p, delta0)
         left_p, left_q = p.sum(axis=1, keepdims=True), q.sum(axis=1, keepdims=True)
-        hopeless = np.minimum(left_p - whole_p, left_q - whole_q)[:, 0] < -delta0 - _ROUNDING
+        hopeless = np.minimum(left_p - mass_p, left_q - mass_q)[:, 0] < -delta0 - _ROUNDING
         p, q = p / left_p, q / left_q
     with np.errstate(divide="ignore", invalid="ignore"):
         log_p, log_q = np.log(p), np.log(q)
-        found = []
+        columns = []
         for order in ORDERS:
             terms = np.where(p == 0, -np.inf, order * log_p + (1 - order) * log_q)
             largest = terms.max(axis=1)
-            found.append((np.log(np.exp(terms - largest[:, None]).sum(axis=1)) + largest) / (order - 1))
-    divergence = np.column_stack(found)
+            columns.append((np.log(np.exp(terms - largest[:, None]).sum(axis=1)) + largest) / (order - 1))
+    divergence = np.column_stack(columns)
     divergence[hopeless] = np.inf
     return divergence
 
@@ -91,10 +91,12 @@ def beyond_gaussian(p: FloatArray, q: FloatArray, mu_squared: FloatArray, delta0
     if math.isinf(most):
         return -math.inf
     fails = (failing - delta0) / (1 - delta0)
-    mu, left, excess = math.sqrt(most), np.sqrt(most - mu_squared), []
+    mu, remaining, excess = math.sqrt(most), np.sqrt(most - mu_squared), []
     for epsilon in np.maximum(most / 2 + mu * np.linspace(-2, 2, 5), 0).tolist():
-        told = (fails * p + (1 - fails) * _gaussian_excess(p, math.exp(min(epsilon, _FAR)) * q, left)).sum(axis=1)
-        excess.append(float(told.max()) - failing - (1 - failing) * gaussian_delta(epsilon, mu))
+        largest = (fails * p + (1 - fails) * _gaussian_excess(p, math.exp(min(epsilon, _FAR)) * q, remaining)).sum(
+            axis=1
+        )
+        excess.append(float(largest.max()) - failing - (1 - failing) * gaussian_delta(epsilon, mu))
     return max(excess)
 
 
@@ -118,26 +120,26 @@ def unpaid_loss(p: FloatArray, q: FloatArray, paid: FloatArray, delta0: FloatArr
     or where ``(p'/q')^a exp(-(a - 1) paid)`` is least; in turns this leads to the least value.
     """
     most_p, most_q = p / (1 - delta0), q / (1 - delta0)
-    enough = np.minimum(1, p.sum(axis=1)) - _ROUNDING
-    found = np.empty((len(p), len(ORDERS)))
+    least_mass = np.minimum(1, p.sum(axis=1)) - _ROUNDING
+    losses = np.empty((len(p), len(ORDERS)))
     for i, (order, charge) in enumerate(zip(ORDERS.tolist(), paid.T, strict=True)):
         dear = np.exp(np.maximum(charge - charge.max(), -_FAR))
         cheap = np.exp(np.maximum(-(order - 1) / order * (charge - charge.min()), -_FAR))
-        left, q_left = np.arange(len(p)), q
+        active, q_left = np.arange(len(p)), q
         value = np.full(len(p), np.inf)
         for _ in range(_TURNS):
-            p_left = _filled(most_p[left], q_left * dear)
-            q_left = _filled(most_q[left], p_left * cheap)
-            told = _log_moment(p_left, q_left, order, charge) / (order - 1)
-            lower = np.where(p_left.sum(axis=1) < enough[left], np.inf, told)
-            falls = lower < value[left] - 1e-12
-            value[left] = np.minimum(value[left], lower)
+            p_left = _filled(most_p[active], q_left * dear)
+            q_left = _filled(most_q[active], p_left * cheap)
+            loss = _log_moment(p_left, q_left, order, charge) / (order - 1)
+            lower = np.where(p_left.sum(axis=1) < least_mass[active], np.inf, loss)
+            falls = lower < value[active] - 1e-12
+            value[active] = np.minimum(value[active], lower)
             more = falls & (lower > 0)
-            left, q_left = left[more], q_left[more]
-            if not left.size:
+            active, q_left = active[more], q_left[more]
+            if not active.size:
                 break
-        found[:, i] = value
-    return found
+        losses[:, i] = value
+    return losses
 
 
 def _filled(most: FloatArray, weights: FloatArray) -> FloatArray:
@@ -175,9 +177,9 @@ def chi_square_p_value(observed: IntArray | FloatArray, expected: FloatArray, *,
     ascending = np.argsort(expected, kind="stable")
     pooled = int(np.searchsorted(np.cumsum(expected[ascending]), 5)) + 1
     pooled = max(pooled, int((expected < rare).sum()))
-    seen, wanted = (
-        np.append(each[ascending[:pooled]].sum(), each[ascending[pooled:]]) for each in (observed, expected)
+    pooled_observed, pooled_expected = (
+        np.append(numbers[ascending[:pooled]].sum(), numbers[ascending[pooled:]]) for numbers in (observed, expected)
     )
-    if len(wanted) < 2:
+    if len(pooled_expected) < 2:
         return 1.0
-    return float(chi2.sf(((seen - wanted) ** 2 / wanted).sum(), len(wanted) - 1))
+    return float(chi2.sf(((pooled_observed - pooled_expected) ** 2 / pooled_expected).sum(), len(pooled_expected) - 1))

@@ -138,8 +138,8 @@ class MechanismContract(Contract):
         mechanism = self.make(relation)
         assert mechanism.event(relation).neighboring_relation is relation
         assert mechanism.events()[relation] == mechanism.event(relation)
-        for stated, event in mechanism.events().items():
-            assert event.neighboring_relation is stated
+        for key, event in mechanism.events().items():
+            assert event.neighboring_relation is key
 
     def test_parameters_make_the_mechanism(self) -> None:
         """Equal parameters make equal mechanisms, and noise of no width is refused."""
@@ -159,7 +159,7 @@ class MechanismContract(Contract):
     def _p_values(self, mechanism: Mechanism[Any], draws: int, *, single: bool, noise: float = 1.0) -> list[float]:
         """Test draws with ``noise`` times the noise against the law of ``mechanism``, for each row of the grid."""
         sampler = mechanism.scaled(noise)
-        found = []
+        p_values = []
         for seed, scores in enumerate(self.grid):
             row = np.asarray(scores)
             generator = seeded_generator(seed)
@@ -168,23 +168,25 @@ class MechanismContract(Contract):
             else:
                 drawn = self._drawn(sampler, np.tile(row, (draws, 1)), generator)
             law = self.law(mechanism, row)
-            whole = law.min() >= 0 and law.sum() == pytest.approx(1, abs=max(1e-6, self.tolerance))
-            assert whole, f"Expected a law of {scores} whose probabilities add up to 1, got {law} of sum {law.sum()}"
-            found.append(chi_square_p_value(np.bincount(drawn, minlength=len(law)), law * draws))
-        return found
+            valid = law.min() >= 0 and law.sum() == pytest.approx(1, abs=max(1e-6, self.tolerance))
+            assert valid, f"Expected a law of {scores} whose probabilities add up to 1, got {law} of sum {law.sum()}"
+            p_values.append(chi_square_p_value(np.bincount(drawn, minlength=len(law)), law * draws))
+        return p_values
 
     def _drawn(self, sampler: Mechanism[Any], scores: Any, generator: np.random.Generator) -> IntArray:
         """Return which of the outcomes were drawn for ``scores`` ``[n, d]`` or ``[d]``: ``[n]`` or ``[1]``."""
         outcomes = np.array(self.outcomes())
-        found, num = np.asarray(self.select(sampler, scores, generator)), len(np.atleast_2d(scores))
-        right = found.size == num * outcomes.shape[1]
-        assert right, f"Expected one outcome such as {outcomes[0]} for each of {num} rows, got shape {found.shape}"
+        releases, num = np.asarray(self.select(sampler, scores, generator)), len(np.atleast_2d(scores))
+        matching = releases.size == num * outcomes.shape[1]
+        assert matching, (
+            f"Expected one outcome such as {outcomes[0]} for each of {num} rows, got shape {releases.shape}"
+        )
         # one number per outcome; an index may be -1
-        digits = (max(outcomes.max(), found.max(initial=0)) + 2) ** np.arange(outcomes.shape[1])
-        listed, drawn = (outcomes + 1) @ digits, (found.reshape(num, -1) + 1) @ digits
+        digits = (max(outcomes.max(), releases.max(initial=0)) + 2) ** np.arange(outcomes.shape[1])
+        listed, drawn = (outcomes + 1) @ digits, (releases.reshape(num, -1) + 1) @ digits
         order = np.argsort(listed)
         places: IntArray = order[np.searchsorted(listed[order], drawn).clip(max=len(order) - 1)]
-        unknown = found.reshape(num, -1)[listed[places] != drawn]
+        unknown = releases.reshape(num, -1)[listed[places] != drawn]
         assert not len(unknown), f"Expected outcomes() to list all that is drawn, got {unknown[0]}"
         return places
 
@@ -208,8 +210,8 @@ def _pairs(
     first, second = neighbors(counts, relation, shape, max_move=checked.max_move)
     # many counts have one law, and many neighbors the laws of others
     with np.errstate(divide="ignore"):
-        _, kept, of = np.unique(np.log(laws).round(12), axis=0, return_index=True, return_inverse=True)
-    first, second = kept[np.unique(np.column_stack((of[first], of[second])), axis=0)].T
+        _, distinct, law_of = np.unique(np.log(laws).round(12), axis=0, return_index=True, return_inverse=True)
+    first, second = distinct[np.unique(np.column_stack((law_of[first], law_of[second])), axis=0)].T
     return first, second, laws
 
 

@@ -79,27 +79,27 @@ class SourceContract(Contract):
             num = features.shape[0]
             index = np.random.default_rng(0).integers(num, size=(3, 2))
             few = features[index]  # before anything else was read
-            whole = _read(features)
-            assert few.dtype == whole.dtype == np.float32
-            assert whole.shape == features.shape and np.isfinite(whole).all()
-            assert np.array_equal(few, whole[index])
+            all_features = _read(features)
+            assert few.dtype == all_features.dtype == np.float32
+            assert all_features.shape == features.shape and np.isfinite(all_features).all()
+            assert np.array_equal(few, all_features[index])
             few[...] = -1  # the result belongs to the reader
-            assert np.array_equal(_read(features), whole)
+            assert np.array_equal(_read(features), all_features)
             rows = np.arange(num)[::-2].copy()
-            assert np.array_equal(_read(features.select(rows)), whole[rows])
+            assert np.array_equal(_read(features.select(rows)), all_features[rows])
             assert features.select(rows).shape == (len(rows), *features.shape[1:])
 
     def test_a_fingerprint_is_of_the_records(self, folder: Path) -> None:
         """Two readings of the same records have one fingerprint, and no two roles do."""
-        found = _fingerprints(self.open(folder))
-        assert _fingerprints(self.open(folder)) == found and len(set(found.values())) == len(Role)
+        fingerprints = _fingerprints(self.open(folder))
+        assert _fingerprints(self.open(folder)) == fingerprints and len(set(fingerprints.values())) == len(Role)
 
     @pytest.mark.parametrize("role", list(Role))
     def test_a_fingerprint_changes_when_a_record_does(self, folder: Path, copy: Path, role: Role) -> None:
         """Other features of one record change the fingerprint of its role and of no other."""
         self.alter(copy, role)
         before, after = _fingerprints(self.open(folder)), _fingerprints(self.open(copy))
-        assert [each for each in Role if before[each] != after[each]] == [role]
+        assert [other for other in Role if before[other] != after[other]] == [role]
 
     @pytest.mark.parametrize("row", [0, -1])
     def test_a_record_that_goes_leaves_all_others_as_they_are(self, folder: Path, copy: Path, row: int) -> None:
@@ -108,10 +108,10 @@ class SourceContract(Contract):
         Neither in their content nor in their order, nor in how wide their ids are.
         """
         before, after = self.open(folder), self.open(copy)
-        whole = before.load(Role.PRIVATE)
-        self.remove(copy, row % len(whole))
-        rest = np.delete(np.arange(len(whole)), row)
-        expect_same(after.load(Role.PRIVATE), whole, rest)
+        records = before.load(Role.PRIVATE)
+        self.remove(copy, row % len(records))
+        rest = np.delete(np.arange(len(records)), row)
+        expect_same(after.load(Role.PRIVATE), records, rest)
         for role in (Role.PUBLIC, Role.TEST):
             expect_same(after.load(role), before.load(role))
             assert after.fingerprint(role) == before.fingerprint(role)
@@ -126,17 +126,17 @@ class SourceContract(Contract):
             expect_same(after.records(role), before.records(role))
 
 
-def expect_same(found: Records, wanted: Records, rows: IntArray | None = None) -> None:
+def expect_same(actual: Records, expected: Records, rows: IntArray | None = None) -> None:
     """Assert that records equal those in ``rows`` of others, in order; for all rows (None), also the types."""
-    chosen = np.arange(len(wanted)) if rows is None else rows
-    assert found.ids.tolist() == wanted.ids[chosen].tolist()
-    assert np.array_equal(found.labels, wanted.labels[chosen])
-    assert (found.groups is None) == (wanted.groups is None)
-    if found.groups is not None and wanted.groups is not None:
-        assert found.groups.tolist() == wanted.groups[chosen].tolist()
-        assert rows is not None or found.groups.dtype == wanted.groups.dtype
-    assert rows is not None or found.ids.dtype == wanted.ids.dtype
-    assert np.array_equal(_read(found.features), _read(wanted.features)[chosen])
+    chosen = np.arange(len(expected)) if rows is None else rows
+    assert actual.ids.tolist() == expected.ids[chosen].tolist()
+    assert np.array_equal(actual.labels, expected.labels[chosen])
+    assert (actual.groups is None) == (expected.groups is None)
+    if actual.groups is not None and expected.groups is not None:
+        assert actual.groups.tolist() == expected.groups[chosen].tolist()
+        assert rows is not None or actual.groups.dtype == expected.groups.dtype
+    assert rows is not None or actual.ids.dtype == expected.ids.dtype
+    assert np.array_equal(_read(actual.features), _read(expected.features)[chosen])
 
 
 def _fingerprints(source: DataSource) -> dict[Role, str]:

@@ -37,7 +37,7 @@ def contracts() -> list[type[AggregatorContract]]:
 
 
 @cache
-def audited(contract: Contract, made_for: NeighboringRelation, asked: NeighboringRelation) -> float:
+def audited(contract: Contract, made_for: NeighboringRelation, relation: NeighboringRelation) -> float:
     """Return epsilon, at least, of QUERIES equal queries: how often one set of outcomes comes tells neighbors apart."""
     aggregator = contract()
 
@@ -46,29 +46,35 @@ def audited(contract: Contract, made_for: NeighboringRelation, asked: Neighborin
 
     laws = cache(law)
     chances = set()
-    for first, second in neighbors(aggregator.panel, asked):
+    for first, second in neighbors(aggregator.panel, relation):
         p, q = laws(first), laws(second)
         outcomes = sorted(p.keys() | q.keys(), key=lambda o: p.get(o, 0.0) / max(q.get(o, 0.0), 1e-300), reverse=True)
         a = np.cumsum([p.get(outcome, 0.0) for outcome in outcomes])[:-1].clip(0, 1).round(12)
         b = np.cumsum([q.get(outcome, 0.0) for outcome in outcomes])[:-1].clip(0, 1).round(12)
         chances |= set(zip(a.tolist(), b.tolist(), strict=True))
     counts = np.arange(QUERIES + 1)
-    delta = delta_of(contract, made_for, asked)
+    delta = delta_of(contract, made_for, relation)
     hits = {chance: binom.pmf(counts, QUERIES, chance) for chance in {c for pair in chances for c in pair}}
     return max(exact_epsilon(hits[a], hits[b], delta=delta) for a, b in chances)
 
 
-def claimed(contract: Contract, made_for: NeighboringRelation, asked: NeighboringRelation, noise: float = 1.0) -> float:
+def claimed(
+    contract: Contract, made_for: NeighboringRelation, relation: NeighboringRelation, noise: float = 1.0
+) -> float:
     """Return epsilon as accounted, of an event that says ``noise`` times the noise that the law has."""
     aggregator = contract()
-    event = aggregator.make(made_for).scaled(noise).event(aggregator.panel, asked)
-    return RDPAccountant(relation=asked).compose(event, QUERIES).get_epsilon(delta=delta_of(contract, made_for, asked))
+    event = aggregator.make(made_for).scaled(noise).event(aggregator.panel, relation)
+    return (
+        RDPAccountant(relation=relation)
+        .compose(event, QUERIES)
+        .get_epsilon(delta=delta_of(contract, made_for, relation))
+    )
 
 
 @cache
-def delta_of(contract: Contract, made_for: NeighboringRelation, asked: NeighboringRelation) -> float:
+def delta_of(contract: Contract, made_for: NeighboringRelation, relation: NeighboringRelation) -> float:
     """Return the delta at which an aggregator is audited: more than its tests cost."""
-    tests = RDPAccountant(relation=asked).compose(contract().event(made_for, asked), QUERIES).delta0
+    tests = RDPAccountant(relation=relation).compose(contract().event(made_for, relation), QUERIES).delta0
     return tests + DELTA * (1 - tests)
 
 

@@ -186,9 +186,9 @@ def test_a_screen_costs_two_over_pi_of_its_noise(relation: Relation) -> None:
     confident = ConfidentScreen(sigma_confident=7.0, threshold_confident=3.0, **common)
     interactive = InteractiveScreen(sigma_interactive=7.0, threshold_interactive=3.0, **common)
     for screen in (confident, interactive):
-        for asked in Relation:
-            event = screen.screen_event(asked)
-            assert event == GaussianThresholdEvent(neighboring_relation=asked, noise_multiplier=7.0)
+        for stated in Relation:
+            event = screen.screen_event(stated)
+            assert event == GaussianThresholdEvent(neighboring_relation=stated, noise_multiplier=7.0)
         share = screen.screen_event(relation).cost().rdp / gaussian_rdp(DEFAULT_ORDERS, 7.0)
         assert share[0] == pytest.approx(2 / np.pi, rel=1e-3)
         assert screen.event(Panel(9, 3), tier=0) == screen.screen_event(relation)
