@@ -101,7 +101,7 @@ class LaplaceCounts(ScoreMechanism[FloatArray]):
 class GammaCounts(ScoreMechanism[FloatArray]):
     """Release every score with noise of density proportional to ``exp(-max_i abs(z_i) / scale)``.
 
-    The mechanism of Hardt & Talwar (2010) for the largest norm (Steinke & Ullman (2017), Theorem 1.2): a radius from a
+    The mechanism of Hardt & Talwar (2010) for the largest norm (Steinke & Ullman (2015), Theorem 4.1): a radius from a
     gamma law of shape d + 1, and a uniform point of the cube. It returns floating-point numbers: round them to a public
     grid before releasing them.
 
