@@ -157,7 +157,7 @@ def _as_counts(counts: int | ArrayLike, size: int) -> IntArray:
         expect_count(0, count=counts)  # type: ignore[arg-type]
         values = np.full(size, values)
     expect(values.shape == (size,), f"counts of shape [{size}]", shape=values.shape)
-    # beyond 2**53 a float does not hold every integer, and int64 soon none
-    inside = values.dtype.kind in "iu" and bool(((values >= 0) & (values <= 2**53)).all())
+    # beyond 2**53 a float does not hold every integer, and int64 soon none; numpy takes no counts for floats
+    inside = values.size == 0 or (values.dtype.kind in "iu" and bool(((values >= 0) & (values <= 2**53)).all()))
     expect(inside, "integer counts in 0..2**53", counts=values.tolist()[:5])
     return values.astype(np.int64)

@@ -196,6 +196,7 @@ def test_bad_arguments_of_the_conversion_raise() -> None:
 def test_nothing_costs_nothing() -> None:
     total = accountant((gaussian(1.0), 0))
     assert total.events == () and total.get_epsilon(delta=1e-6) == 0 and total.get_delta(0.0) == 0
+    assert total.compose([], []).events == ()
 
 
 def test_order_of_a_mixed_batch_does_not_matter() -> None:

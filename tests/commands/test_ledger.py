@@ -63,6 +63,15 @@ def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Print
         ledger_verify(ledger=ledger.path, statement=file)
 
 
+def test_a_ledger_without_releases_is_shown(tmp_path: Path, capsys: Printed) -> None:
+    """As `pate teachers fit` leaves it, and `pate label` that was refused."""
+    Ledger(tmp_path / "ledger.sqlite")
+    for command, said in ((ledger_show, "0 release(s) of 0 queries"), (ledger_verify, "intact; 0 release(s)")):
+        command(ledger=tmp_path / "ledger.sqlite")
+        text = capsys.readouterr().out
+        assert said in text and "epsilon = 0.0000 at delta = 1e-06 (delta0 = 0) under REPLACE_RECORD" in text
+
+
 def test_the_ledger_shows_what_was_reserved_first(tmp_path: Path, capsys: Printed) -> None:
     """What a refusal cost is no epsilon of what was released."""
     ledger = Ledger(tmp_path / "ledger.sqlite")
