@@ -107,18 +107,17 @@ def expect_served(settings: LabelSettings, run: Run, votes: VotesFrom, data: Dat
 
 
 def _expect_no_copies(silos: Sequence[NamedVotes], max_teachers_per_unit: int) -> None:
-    """Raise ``ValueError`` if more silos are bit for bit the same than a unit may reach teachers.
+    """Raise ``ValueError`` if more silos have the same counts on all samples than a unit may reach teachers.
 
-    A file that was copied lets each of its records reach as many teachers. Silos that answer all samples alike, as one
-    that stays away does, are no copies.
+    A silo that is copied lets each of its records reach as many teachers, be the copy of ballots in another order or of
+    their counts. Silos that answer all samples alike, as one that stays away does, are no copies.
     """
-    seen: Counter[tuple[str, bytes]] = Counter()
+    seen: Counter[tuple[int, bytes]] = Counter()
     for silo in silos:
-        packed = silo.packed()
-        votes = silo.counts if packed is None else packed.swapaxes(0, 1)
-        assert votes is not None
-        if (votes != votes[:1]).any():
-            seen[str(votes.dtype), votes.tobytes()] += 1
+        counts = silo.counts if silo.ballots is None else silo.ballots.sum(axis=1, dtype=np.int64)
+        assert counts is not None and silo.num_teachers is not None
+        if (counts != counts[:1]).any():
+            seen[silo.num_teachers, counts.astype(np.int64).tobytes()] += 1
     copies = max(seen.values(), default=1)
     most = f"silos that are no copies of each other, or max_teachers_per_unit >= {copies}"
     expect(copies <= max_teachers_per_unit, most, max_teachers_per_unit=max_teachers_per_unit)

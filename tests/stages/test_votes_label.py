@@ -193,6 +193,10 @@ def test_a_copied_silo_is_refused(place: Path, counts: bool) -> None:
     message = r"^Expected silos that are no copies of each other, or max_teachers_per_unit >= 2, got [^\n]*=1$"
     with pytest.raises(ValueError, match=message):
         pate.label([first, rest, first], settings(), run="runs/mine")
+    others = part(votes, slice(0, 5), counts=True), part(votes, slice(4, None, -1))
+    for copy in others:  # its counts, and its teachers in another order
+        with pytest.raises(ValueError, match=message):
+            pate.label([first, rest, copy], settings(), run="runs/mine")
     assert not Path("runs/mine/private").exists()
     shared = replace(settings(), max_teachers_per_unit=2)
     assert pate.label([first, rest, first], shared, run="runs/mine").num_teachers == 25
