@@ -26,11 +26,10 @@ if TYPE_CHECKING:
     )
     from pate.aggregators import Aggregator, NoisyVotes, Release, Rounds, StableTopK, TauVoting
     from pate.mechanisms import private_generator
-    from pate.pipeline import Pipeline
+    from pate.pipeline import Pipeline, label
     from pate.release.label_settings import LabelSettings
     from pate.runs.released import ReleasedLabels
     from pate.stages.student_steps import StudentPlan
-    from pate.stages.votes_label import label
     from pate.student.carried import CarriedStudent, load_student
     from pate.teachers.jobs import Execution
     from pate.teachers.plan import TeacherPlan
@@ -73,8 +72,8 @@ _ROOMS = (
     "pate.aggregators",
     "pate.mechanisms",
     "pate.votes",
-    "pate.stages.votes_label",
     "pate.student.carried",
+    "pate.runs.released",
     "pate.pipeline",
     # these import torch
     "pate.teachers.plan",

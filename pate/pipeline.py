@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import fields
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pate.accounting.statement import Statement
-from pate.aggregators.base import Aggregator
 from pate.data.source import DataSource
-from pate.data_file import load_data
-from pate.release import labels as labelling
+from pate.data_file import load_data, read_data
 from pate.release.label_settings import LabelSettings
-from pate.runs import LABEL, METRICS, MODEL, REFERENCES, STUDENT, TEACHERS_FIT, Json, Run
+from pate.release.labels import label as release_labels
+from pate.release.stating import StatedLabels
+from pate.runs import METRICS, MODEL, REFERENCES, STUDENT, TEACHERS_FIT, Json, Run, first_stage
 from pate.runs.locks import locked
-from pate.runs.released import ReleasedLabels
 from pate.stages.opening import open_run
-from pate.stages.votes_label import StatedLabels
+from pate.stages.votes_import import VotesFrom, expect_served, import_votes, open_votes_run, votes_from
 from pate.teachers.jobs import Execution
 from pate.validation import expect
+from pate.votes_file import NamedVotes
 
 if TYPE_CHECKING:
     from pate.stages.student_steps import StudentPlan
@@ -41,7 +39,6 @@ class Pipeline:
         data: the records, which the first stage brings; later ones read in the folder where they are.
         ledger: the ledger of the private data, shared by all runs on them; None for the file beside the data.
         overwrite: whether a stage whose settings changed is done again. Labels are then paid for again.
-        max_teachers_per_unit: how many teachers one unit of the data may reach, for which labels are stated.
     """
 
     def __init__(
@@ -51,13 +48,11 @@ class Pipeline:
         *,
         ledger: Path | str | None = None,
         overwrite: bool = False,
-        max_teachers_per_unit: int = 1,
     ) -> None:
         self.folder = Path(folder)
         self.data = data
         self.ledger = None if ledger is None else Path(ledger)
         self.overwrite = overwrite
-        self.max_teachers_per_unit = max_teachers_per_unit
 
     def fit_teachers(
         self,
@@ -66,6 +61,7 @@ class Pipeline:
         *,
         share: str | None = None,
         logger: CurveFormat = "csv",
+        dry_run: bool = False,
     ) -> None:
         """Train the teachers, each on its own partition of the private data. What they leave is PRIVATE.
 
@@ -74,6 +70,7 @@ class Pipeline:
             execution: where they are trained, which does not affect them; None for this process.
             share: ``i/n`` or ``rank`` for one of several processes that train the teachers together.
             logger: the format of the loss curves.
+            dry_run: whether sizes, memory and time are printed, and nothing is written.
 
         Raises:
             ValueError: in one line, if plan, records or earlier files do not allow it.
@@ -82,8 +79,10 @@ class Pipeline:
 
         expect(self.data is not None, "the data of a new run, as in Pipeline(folder, data)", data=None)
         assert self.data is not None
-        with self._opened(self.data, shared=share is not None) as run, _own_threads():
-            fit_teachers(run, self.data, plan, execution or Execution(), share=share, logger=logger)
+        where = execution or Execution()
+        with nullcontext() if dry_run else locked(self.folder, shared=share is not None), _own_threads():
+            run = open_run(self.folder, self.data, ledger=self.ledger, overwrite=self.overwrite)
+            fit_teachers(run, self.data, plan, where, share=share, logger=logger, dry_run=dry_run)
 
     def vote(self, execution: Execution | None = None, *, absent: Sequence[int] | None = None) -> None:
         """Let the teachers vote on every public sample. The votes are PRIVATE.
@@ -103,52 +102,26 @@ class Pipeline:
             plan = load_plan(run)
             vote_teachers(run, self.data or load_data(run), plan, execution or Execution(), absent=absent)
 
-    def label(
-        self,
-        aggregator: Aggregator | type[Aggregator] | None = None,
-        *,
-        delta: float,
-        target_epsilon: float | None = None,
-        num_queries: int | None = None,
-        max_epsilon: float | None = None,
-        query_seed: int = 0,
-        noise_seed: int | None = None,
-        predictions: Path | None = None,
-    ) -> StatedLabels:
+    def label(self, settings: LabelSettings, votes: VotesFrom | None = None) -> StatedLabels:
         """Release labels of public samples through a private mechanism, and state what all releases so far cost.
 
         The cost is in the ledger before the noise is drawn. The same call again returns the labels that are there.
 
         Args:
-            aggregator: the mechanism; a class alone is given the noise, and where it can the settings, that meet the
-                target. None for `pate.aggregators.Rounds`, the default of `pate label`.
-            delta: the delta of the statement.
-            target_epsilon: what this release may cost at most: its noise is scaled to meet it. None for noise as it is.
-            num_queries: number of public samples to label; None for all.
-            max_epsilon: the budget of the ledger; the first one given is final.
-            query_seed: seed of the public order in which samples are taken.
-            noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private.
-            predictions: an ``.npz`` of a student's predictions, for an aggregator that needs them.
+            settings: the queries, the mechanism, delta and the budget.
+            votes: votes from elsewhere, in place of those of teachers that were trained here; the pipeline's data are
+                then the public and test records of a student, if there are any.
 
         Raises:
             ValueError: in one line, if anything does not fit; nothing is spent then.
         """
-        with self._opened() as run:
-            settings = LabelSettings(
-                aggregator.blank() if isinstance(aggregator, type) else aggregator,
-                delta=delta,
-                num_queries=num_queries,
-                max_epsilon=max_epsilon,
-                query_seed=query_seed,
-                noise_seed=noise_seed,
-                target_epsilon=target_epsilon,
-                predictions=predictions,
-                max_teachers_per_unit=self.max_teachers_per_unit,
-            )
-            labelling.label(run, settings)
-            released = ReleasedLabels.load(run)
-            parts = {field.name: getattr(released, field.name) for field in fields(ReleasedLabels)}
-            return StatedLabels(**parts, statement=Statement.read(run.root / LABEL.outputs[1]))
+        with locked(self.folder):
+            if votes is not None:
+                run = open_votes_run(self.folder, votes, ledger=self.ledger, overwrite=self.overwrite)
+                expect_served(settings, run, votes, self.data)
+                import_votes(run, votes, self.data)
+            with self._opened() as run:
+                return release_labels(run, settings)
 
     def fit_student(self, plan: StudentPlan) -> None:
         """Train a student of the released labels. It is PUBLIC.
@@ -205,15 +178,51 @@ class Pipeline:
         from pate.stages.teachers_plan import load_plan
 
         with self._opened() as run, _own_threads():
+            trained = first_stage(run) is TEACHERS_FIT
+            wanted = "a run whose teachers were trained here, which references measure"
+            expect(trained, wanted, imported_votes=str(run.root))
             run.require(TEACHERS_FIT)
             make_references(run, load_plan(run))
             figures: Json = json.loads((run.root / REFERENCES.outputs[0] / METRICS).read_text())
             return figures
 
     @contextmanager
-    def _opened(self, data: DataSource | None = None, *, shared: bool = False) -> Iterator[Run]:
-        with locked(self.folder, shared=shared):
-            yield open_run(self.folder, data, ledger=self.ledger, overwrite=self.overwrite)
+    def _opened(self) -> Iterator[Run]:
+        with locked(self.folder):
+            yield open_run(self.folder, overwrite=self.overwrite)
+
+
+def label(
+    votes: NamedVotes | Sequence[NamedVotes] | Path | str,
+    settings: LabelSettings,
+    *,
+    run: Path | str,
+    data: Path | str | None = None,
+    unit: str | None = None,
+    ledger: Path | str | None = None,
+    overwrite: bool = False,
+) -> StatedLabels:
+    """Label public samples from votes through a private mechanism, and state what all releases so far cost.
+
+    The cost is in the ledger before the noise is drawn. The same call again returns the labels that are there. Other
+    settings are refused unless ``overwrite``; labels are then released anew and paid for again.
+
+    Args:
+        votes: the votes, those of each silo, or a file or folder of them as for `pate label --votes`.
+        settings: the queries, the mechanism, delta and the budget.
+        run: the folder of the run, made if it is missing.
+        data: a ``data.yaml`` that names public and test records, which `pate student` needs; None for that of the run.
+        unit: the word for what reaches one teacher alone, such as ``patient``; None for that of the run, or ``record``.
+        ledger: the ledger of the private data behind the votes. None for the file beside the votes; for votes from
+            memory the run then has its own, which counts this run alone.
+        overwrite: whether a run that was begun with other votes or settings is done again.
+
+    Raises:
+        ValueError: in one line, if anything does not fit; nothing is spent then.
+    """
+    source = votes_from(votes, unit=unit)
+    records = None if data is None else read_data(Path(data))
+    return Pipeline(run, records, ledger=ledger, overwrite=overwrite).label(settings, source)
 
 
 @contextmanager

@@ -57,8 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run.fit_teachers(plan, workers)
     run.vote(workers)
 
-    # the one step that spends privacy; a mechanism of your choice comes first: run.label(pate.StableTopK, ...)
-    released = run.label(delta=given.delta, target_epsilon=given.target_epsilon)
+    # the one step that spends privacy; your own mechanism comes first: LabelSettings(pate.StableTopK.blank(), ...)
+    released = run.label(pate.LabelSettings(delta=given.delta, target_epsilon=given.target_epsilon))
     print(f"\n{released.answered.sum()} of {len(released.ids)} public pictures have labels\n\n{released.describe()}")
 
     # public from here on: as many students as you like

@@ -50,7 +50,7 @@ STUDENT = pate.StudentPlan(
 def run_all(pipeline: pate.Pipeline) -> dict[str, Any]:
     pipeline.fit_teachers(PLAN)
     pipeline.vote()
-    pipeline.label(ANSWERS, delta=0.001, num_queries=80, noise_seed=3)
+    pipeline.label(pate.LabelSettings(ANSWERS, delta=0.001, num_queries=80, noise_seed=3))
     pipeline.fit_student(STUDENT)
     return pipeline.test_student()
 
@@ -127,8 +127,8 @@ def test_teachers_that_were_killed_go_on(finished: Path, made: Path, tmp_path: P
 
 def released(root: Path, aggregator: type[pate.Aggregator] | None) -> pate.ReleasedLabels:
     given = {"delta": 1e-3, "target_epsilon": 50.0, "num_queries": 20, "noise_seed": 1}
-    pipeline = pate.Pipeline(root, overwrite=True)
-    return pipeline.label(**given) if aggregator is None else pipeline.label(aggregator, **given)  # type: ignore[arg-type]
+    settings = pate.LabelSettings(aggregator and aggregator.blank(), **given)  # type: ignore[arg-type]
+    return pate.Pipeline(root, overwrite=True).label(settings)
 
 
 @pytest.mark.slow
@@ -155,19 +155,22 @@ def test_labels_that_were_interrupted_are_paid_for_once(copied: Path, monkeypatc
         raise KeyboardInterrupt
 
     pipeline = pate.Pipeline(copied, overwrite=True)
+    settings = pate.LabelSettings(ANSWERS, delta=0.001, num_queries=10)
     with monkeypatch.context() as patch:
         patch.setattr(pate.ReleasedLabels, "save", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            pipeline.label(ANSWERS, delta=0.001, num_queries=10)
+            pipeline.label(settings)
     assert not (copied / ".lock").exists()
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
-    first = pipeline.label(ANSWERS, delta=0.001, num_queries=10)
+    first = pipeline.label(settings)
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
-    assert (first.labels == pate.Pipeline(copied).label(ANSWERS, delta=0.001, num_queries=10).labels).all()
+    assert (
+        first.labels == pate.Pipeline(copied).label(pate.LabelSettings(ANSWERS, delta=0.001, num_queries=10)).labels
+    ).all()
 
 
 def test_labels_come_with_their_statement(copied: Path) -> None:
-    given = pate.Pipeline(copied).label(ANSWERS, delta=0.001, num_queries=80, noise_seed=3)
+    given = pate.Pipeline(copied).label(pate.LabelSettings(ANSWERS, delta=0.001, num_queries=80, noise_seed=3))
     assert given.labels.shape == (80, 4)
     assert given.describe() == (copied / "public" / "privacy.txt").read_text()
     given.statement.verify(released=copied / "public" / "labels.npz")
@@ -214,7 +217,7 @@ def test_absent_teachers_are_kept_from_the_first_call(copied: Path) -> None:
 def test_a_changed_setting_is_refused(copied: Path) -> None:
     before = everything(copied)
     with pytest.raises(ValueError, match=r"num_queries=20 \(was 80\)"):
-        pate.Pipeline(copied).label(ANSWERS, delta=0.001, num_queries=20, noise_seed=3)
+        pate.Pipeline(copied).label(pate.LabelSettings(ANSWERS, delta=0.001, num_queries=20, noise_seed=3))
     with pytest.raises(ValueError, match="max_epochs=5"):
         pate.Pipeline(copied).fit_student(
             pate.StudentPlan(
@@ -241,7 +244,7 @@ def of_no_teachers(root: Path, data: Path) -> None:
 
 
 def of_no_votes(root: Path, data: Path) -> None:
-    pate.Pipeline(root).label(ANSWERS, delta=0.001)
+    pate.Pipeline(root).label(pate.LabelSettings(ANSWERS, delta=0.001))
 
 
 def of_no_labels(root: Path, data: Path) -> None:
@@ -283,8 +286,8 @@ def test_what_cannot_be_done_is_told_in_one_line(
 
 
 def test_a_class_without_noise_needs_a_target(copied: Path) -> None:
-    with pytest.raises(ValueError, match="the noise of StableTopK, or target_epsilon"):
-        pate.Pipeline(copied, overwrite=True).label(StableTopK, delta=0.001)
+    with pytest.raises(ValueError, match=r"all parameters of StableTopK .* or --target_epsilon, which finds it"):
+        pate.Pipeline(copied, overwrite=True).label(pate.LabelSettings(StableTopK.blank(), delta=0.001))
 
 
 @pytest.mark.parametrize(
@@ -326,7 +329,7 @@ def test_a_program_keeps_its_own_state(copied: Path) -> None:
     try:
         pipeline = pate.Pipeline(copied, overwrite=True)
         pipeline.vote(absent=[1])
-        pipeline.label(ANSWERS, delta=0.001, num_queries=60, noise_seed=3)
+        pipeline.label(pate.LabelSettings(ANSWERS, delta=0.001, num_queries=60, noise_seed=3))
         pipeline.fit_student(STUDENT)
         pipeline.test_student()
         assert torch.get_num_threads() == 2

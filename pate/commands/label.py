@@ -8,11 +8,12 @@ from dataclasses import fields
 from jsonargparse import Namespace
 
 from pate.commands.mistakes import CommandParser
-from pate.commands.parsing import ALONE, Preset, make_parser, open_run
-from pate.commands.votes import add_votes, bring_votes, parse_with_votes
+from pate.commands.parsing import ALONE, Preset, make_parser
+from pate.commands.votes import add_votes, parse_with_votes
+from pate.pipeline import Pipeline
 from pate.release.label_settings import LabelSettings
 from pate.release.labels import label
-from pate.runs import LABEL
+from pate.stages.votes_import import votes_from
 from pate.votes import Panel
 
 
@@ -21,11 +22,9 @@ def main(args: Sequence[str], preset: Preset = ALONE) -> None:
     parser = _parser()
     parsed = parse_with_votes(parser, args, preset)
     made = parser.instantiate(parsed)
-    settings = _settings(made)
-    bring_votes(parsed, made.data, settings)
-    run = open_run(parsed)
-    label(run, settings)
-    print((run.root / LABEL.outputs[-1]).read_text(), end="")
+    settings, votes = _settings(made), None if made.votes is None else votes_from(made.votes, unit=made.unit)
+    pipeline = Pipeline(made.run, made.data, ledger=made.ledger, overwrite=made.overwrite)
+    print(pipeline.label(settings, votes).describe(), end="")
 
 
 def settings_for(args: Sequence[str], preset: Preset, panel: Panel, size: int) -> LabelSettings:

@@ -15,9 +15,6 @@ from jsonargparse import ArgumentParser, Namespace
 from pate.aggregators import load_plugins
 from pate.commands.mistakes import CommandParser
 from pate.data.source import DataSource
-from pate.runs import Run
-from pate.runs.locks import lock_run
-from pate.stages import opening
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,16 +174,3 @@ def run_folder(args: Sequence[str]) -> Path | None:
     early.add_argument("--run", type=Path, nargs="?")
     folder: Path | None = early.parse_known_args(args)[0].run
     return folder
-
-
-def open_run(parsed: Namespace, data: DataSource | None = None) -> Run:
-    """Return the run of a command with its ledger, which is chosen by the stage that brings ``data``.
-
-    The run is locked until the command ends. Processes that train shares of the teachers share the lock; a dry run
-    needs none. Raises ``ValueError`` if another process holds the lock, or if the ledger is missing or not that with
-    which the run was begun.
-    """
-    root = Path(parsed.run)
-    if not parsed.get("dry_run"):
-        lock_run(root, shared=parsed.get("share") is not None)
-    return opening.open_run(root, data, ledger=parsed.get("ledger"), overwrite=parsed.overwrite)

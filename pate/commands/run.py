@@ -21,6 +21,7 @@ from pate.data.records import Role
 from pate.data.source import DataSource
 from pate.data_file import load_ledger
 from pate.runs import Json, Run
+from pate.runs.locks import lock_run
 from pate.settings import decode
 from pate.validation import expect
 from pate.votes import Panel
@@ -76,6 +77,8 @@ def main(args: Sequence[str]) -> None:
     fit, *_ = [_settings(step, recipe, given, root) for step in _STEPS if step.parts]
     _expect_served(fit, given["label"], _preset(_LABEL, recipe, root))
     steps = (*_STEPS, _REFERENCES) if parsed.references else _STEPS
+    # through all stages
+    lock_run(root)
     for number, step in enumerate(steps, 1):
         print(f"[{number}/{len(steps)}] {step.name}", flush=True)
         _command(step)(_words(step, given), _preset(step, recipe, root, overwrite=parsed.overwrite))

@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 
 from jsonargparse import ArgumentParser, Namespace
 
-from pate.commands.parsing import ALONE, Preset, add_data, add_run, new_parser, open_run, parse, with_saved_data
-from pate.data_file import load_data
-from pate.runs import TEACHERS_FIT
+from pate.commands.parsing import ALONE, Preset, add_data, add_run, new_parser, parse, with_saved_data
+from pate.pipeline import Pipeline
 from pate.teachers.jobs import Execution
 from pate.teachers.plan import CurveFormat, TeacherPlan
 
@@ -26,11 +25,9 @@ def fit(args: Sequence[str], preset: Preset = ALONE) -> None:
     parser = _fit_parser()
     parsed = parse(parser, args, with_saved_data(args, preset))
     made = parser.instantiate(parsed)
-    run = open_run(parsed, made.data)
+    pipeline = Pipeline(made.run, made.data, ledger=made.ledger, overwrite=made.overwrite)
     plan, execution = _made(TeacherPlan, made), _made(Execution, made)
-    from pate.stages.teachers_fit import fit_teachers
-
-    fit_teachers(run, made.data, plan, execution, share=made.share, logger=made.logger, dry_run=made.dry_run)
+    pipeline.fit_teachers(plan, execution, share=made.share, logger=made.logger, dry_run=made.dry_run)
 
 
 def vote(args: Sequence[str], preset: Preset = ALONE) -> None:
@@ -51,13 +48,8 @@ def vote(args: Sequence[str], preset: Preset = ALONE) -> None:
     )
     add_run(parser)
     parsed = parse(parser, args, preset)
-    run = open_run(parsed)
-    run.require(TEACHERS_FIT)
-    execution = _made(Execution, parsed)
-    from pate.stages.teachers_plan import load_plan
-    from pate.stages.teachers_vote import vote_teachers
-
-    vote_teachers(run, load_data(run), load_plan(run), execution, absent=parsed.absent)
+    pipeline = Pipeline(parsed.run, overwrite=parsed.overwrite)
+    pipeline.vote(_made(Execution, parsed), absent=parsed.absent)
 
 
 def _fit_parser() -> ArgumentParser:

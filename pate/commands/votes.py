@@ -1,4 +1,4 @@
-"""The options of `pate label` that bring votes from elsewhere into a run, before its labels are released."""
+"""The options of `pate label` that bring votes from elsewhere."""
 
 from __future__ import annotations
 
@@ -8,12 +8,8 @@ from pathlib import Path
 from jsonargparse import ArgumentParser, Namespace
 
 from pate.commands.parsing import Preset, parse, with_saved_data
-from pate.data.source import DataSource, located
-from pate.release.label_settings import LabelSettings
-from pate.runs.locks import lock_run
-from pate.stages.votes_import import VotesFrom, expect_served, import_votes, open_votes_run
+from pate.data.source import DataSource
 from pate.validation import expect
-from pate.votes_file import read_silos
 
 _OPTIONS = ("votes", "unit", "data", "ledger")
 
@@ -62,20 +58,3 @@ def parse_with_votes(parser: ArgumentParser, args: Sequence[str], preset: Preset
     given = [f"--{name}" for name in _OPTIONS if parsed.get(name) is not None]
     expect(not given, "--votes with options that are for votes from elsewhere", given=given)
     return parsed
-
-
-def bring_votes(parsed: Namespace, data: DataSource | None, asked_of_them: LabelSettings) -> None:
-    """Import the votes that are asked for into the run, which is locked until the command ends.
-
-    Votes from which nothing could be released as ``asked_of_them`` are refused, and leave nothing in the run.
-    """
-    if parsed.votes is None:
-        return
-    path = located(parsed.votes)
-    asked = {name: parsed.get(name) for name in ("unit", "ledger") if parsed.get(name) is not None}
-    votes = VotesFrom(silos=read_silos(path), path=path, **asked)
-    root = Path(parsed.run)
-    lock_run(root)
-    run = open_votes_run(root, votes, overwrite=parsed.overwrite)
-    expect_served(asked_of_them, run, votes, data)
-    import_votes(run, votes, data)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from pate.data.records import Role
-from pate.data.source import DataSource
+from pate.data.source import DataSource, located
 from pate.data_file import describe_data, load_ledger
 from pate.release.label_inputs import expect_features
 from pate.release.label_settings import LabelSettings
@@ -19,7 +19,7 @@ from pate.release.ledger_file import Kept, choose_ledger_of, expect_ledger, ledg
 from pate.runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Inputs, Json, Run, digest, made_key, read_key
 from pate.validation import expect
 from pate.vote_store import VoteStore, expect_no_counts
-from pate.votes_file import NamedVotes, expect_joined, features_in, panel_of, total_teachers
+from pate.votes_file import NamedVotes, expect_joined, features_in, panel_of, read_silos, total_teachers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,6 @@ class VotesFrom:
         silos: the votes of each silo, in the order in which their teachers are counted.
         unit: the word for what reaches one teacher alone, such as ``patient``; None for that of the run, or ``record``.
         path: the file or folder of the votes, beside or in which their ledger lies; None for votes from memory.
-        ledger: the ledger to use in place of that one, or None.
 
     Raises:
         ValueError: if silos disagree, or the unit is no word.
@@ -39,7 +38,6 @@ class VotesFrom:
     silos: Sequence[NamedVotes]
     unit: str | None = None
     path: Path | None = None
-    ledger: Path | None = None
 
     def __post_init__(self) -> None:
         expect_joined(self.silos)
@@ -60,12 +58,24 @@ class VotesFrom:
         return digest(key, *(silo.fingerprint() for silo in self.silos))
 
 
-def open_votes_run(root: Path, votes: VotesFrom, *, overwrite: bool = False) -> Run:
+def votes_from(votes: NamedVotes | Sequence[NamedVotes] | Path | str, *, unit: str | None = None) -> VotesFrom:
+    """Return votes in memory, one for each silo, or those of a file or folder, for units of that name.
+
+    Raises ``ValueError`` if a file is missing or damaged, or silos disagree.
+    """
+    if isinstance(votes, str | Path):
+        path = located(votes)
+        return VotesFrom(silos=read_silos(path), unit=unit, path=path)
+    return VotesFrom(silos=(votes,) if isinstance(votes, NamedVotes) else tuple(votes), unit=unit)
+
+
+def open_votes_run(root: Path, votes: VotesFrom, *, ledger: Path | None = None, overwrite: bool = False) -> Run:
     """Return the run at ``root`` with the ledger of its votes. Writes nothing.
 
     Args:
         root: the run's folder.
         votes: the votes.
+        ledger: the ledger that is asked for; None for that of the run or of the votes.
         overwrite: whether other votes may take the place of those that the run has.
 
     Raises:
@@ -79,7 +89,7 @@ def open_votes_run(root: Path, votes: VotesFrom, *, overwrite: bool = False) -> 
         return key is not None and inputs.get("votes") == votes.fingerprint(key)
 
     kept = Kept("votes", votes.ledger_path, same_votes)
-    run = replace(run, ledger=choose_ledger_of(root, votes.ledger, kept, overwrite=overwrite))
+    run = replace(run, ledger=choose_ledger_of(root, ledger, kept, overwrite=overwrite))
     expect_ledger(run)
     return run
 

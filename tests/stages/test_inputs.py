@@ -158,7 +158,7 @@ def refuses(root: Path, stage: str) -> str:
     calls: dict[str, Callable[[], object]] = {
         "teachers fit": lambda: pipeline.fit_teachers(PLAN),
         "teachers vote": pipeline.vote,
-        "label": lambda: pipeline.label(ANSWERS, num_queries=80, delta=0.001, noise_seed=3),
+        "label": lambda: pipeline.label(pate.LabelSettings(ANSWERS, num_queries=80, delta=0.001, noise_seed=3)),
         "student fit": lambda: pipeline.fit_student(STUDENT),
     }
     try:
@@ -203,7 +203,7 @@ def other_absent(root: Path) -> None:
 
 
 def other_labels(root: Path) -> None:
-    pate.Pipeline(root, overwrite=True).label(ANSWERS, num_queries=80, delta=0.001, noise_seed=4)
+    pate.Pipeline(root, overwrite=True).label(pate.LabelSettings(ANSWERS, num_queries=80, delta=0.001, noise_seed=4))
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_other_predictions_are_other_labels(
 
     def released(*, overwrite: bool = False) -> bytes:
         if way == "program":
-            pate.Pipeline(copied, overwrite=overwrite).label(settings.aggregator, **given)  # type: ignore[arg-type]
+            pate.Pipeline(copied, overwrite=overwrite).label(settings)
         else:
             words = [
                 "label",

@@ -12,7 +12,7 @@ import yaml
 import pate
 from pate import cli
 from pate.accounting.ledger import read_ledger
-from pate.stages.votes_label import StatedLabels
+from pate.release.stating import StatedLabels
 from tests.stages.test_votes_import import NAMES, made_votes, part, place
 
 __all__ = ["place"]
@@ -76,7 +76,7 @@ def test_a_program_and_a_command_know_each_others_labels(place: Path) -> None:
     pate.label("votes.npz", asked, run="runs/second")
     second = Path("runs/second/public/labels.npz").read_bytes()
     assert cli.main([*command, "--run=runs/second"]) == 0
-    pate.Pipeline("runs/second").label(asked.aggregator, num_queries=40, delta=1e-3)
+    pate.Pipeline("runs/second").label(asked)
     assert Path("runs/second/public/labels.npz").read_bytes() == second
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pate.ReleasedLabels, "save", interrupt)
