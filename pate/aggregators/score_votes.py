@@ -25,7 +25,7 @@ _DOUBLINGS, _CANDIDATES = 4, 48  # for the median: powers of 2^(1/4), down to th
 _MEDIAN_SHARE = 0.05  # of the budget, which comparisons with a median take where that is enough
 _RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e7, 41)))  # of a slope's prior variance to the least noise
 _CONSTANT = (0.05, 1.0)  # the least and the largest entry that is the same for all samples
-_SIGNIFICANT = 2.0  # standard deviations
+_SIGNIFICANT = 3.0  # standard deviations: hardly ever worse than a constant, whichever of many labels and releases
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class ScoreVotes(Aggregator):
 
     The release holds answers ``noisy_counts / num_teachers`` that are a linear function of the features, with
     ``noise_std`` 0, so that `pate.linear.recovered` finds the student itself, and decisions: a label departs from its
-    constant answer only if what is gained on public samples is expected to be two posterior standard deviations.
+    constant answer only if what is gained on public samples is expected to be three posterior standard deviations.
 
     Privacy: an adaptive composition of Gaussian mechanisms (Dong et al. (2022), Corollary 3.3), whose squared inverse
     multipliers add up to ``num_queries / multiplier_scores^2`` for a batch of any size. Under REPLACE_RECORD one voter
