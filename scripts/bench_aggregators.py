@@ -17,7 +17,8 @@ from dataclasses import replace
 import numpy as np
 
 from pate.accounting import NeighboringRelation
-from pate.aggregators import Aggregator, Outlook, propose
+from pate.aggregators import Aggregator, Outlook
+from pate.planning.proposals import propose, title
 from pate.votes import Votes
 
 NUM_QUERIES, NUM_WITH_BALLOTS, NUM_LABELS, NUM_TEACHERS = 50_000, 2_000, 40, 800
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         aggregator = unscaled.scaled(NUM_TEACHERS / 10)
         votes = whole if aggregator.needs_ballots else alone
         rate = votes.num_queries / seconds(aggregator, votes, runs)
-        print(f"| {aggregator.title} | {votes.num_queries:,} | {rate:,.0f} |", flush=True)
+        print(f"| {title(aggregator)} | {votes.num_queries:,} | {rate:,.0f} |", flush=True)
 
 
 def seconds(aggregator: Aggregator, votes: Votes, runs: int) -> float:

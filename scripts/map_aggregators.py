@@ -26,11 +26,12 @@ from tqdm import tqdm
 
 from pate.accounting.calibration import COARSE_ORDERS, Target
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators import Outlook, propose
+from pate.aggregators import Outlook
 from pate.aggregators.base import features_of
 from pate.aggregators.rounds import student_of
 from pate.linear import LinearStudent
 from pate.planning.evaluation import judge
+from pate.planning.proposals import propose, title
 from pate.planning.simulation import Simulation, simulated
 
 DELTA = 1e-6
@@ -116,7 +117,7 @@ def rows_at(drawn: Map, num_labels: int, accuracy: float, seed: int) -> Iterator
                 release = calibrated.aggregate(task.votes, generator=np.random.default_rng(seed))
                 student = student_of(release, features, task.votes.num_teachers)
                 found = judge(student, task, cutoff=0.5)
-                yield _row(place, epsilon, aggregator.title, float(release.mask.mean()), found)
+                yield _row(place, epsilon, title(aggregator), float(release.mask.mean()), found)
 
 
 def _row(place: _Place, epsilon: float, aggregator: str, answered: float, found: dict[str, float]) -> Row:

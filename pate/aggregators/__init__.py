@@ -11,7 +11,6 @@ from pate.aggregators.outlook import Gap as Gap
 from pate.aggregators.outlook import Outlook as Outlook
 from pate.aggregators.peeled_votes import PeeledVotes as PeeledVotes
 from pate.aggregators.plugins import load_plugins as load_plugins
-from pate.aggregators.plugins import propose as propose
 from pate.aggregators.plugins import registered as registered
 from pate.aggregators.powerset import Powerset as Powerset
 from pate.aggregators.rounds import Rounds as Rounds

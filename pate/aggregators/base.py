@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import Parameter, get_annotations, signature
@@ -17,24 +17,21 @@ from pate.accounting.charges import Charge, Events
 from pate.accounting.cost import DEFAULT_ORDERS
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators.outlook import Gap, Outlook
 from pate.typing import BoolArray, FloatArray, IntArray, UInt8Array
 from pate.validation import expect, expect_positive
 from pate.voters import Voters
 from pate.votes import Panel, Votes
 
-_METHODS = (
-    "event",
-    "aggregate",
-    "charges",
-    "calibrated",
-    "for_target",
-    "gap_needed",
-    "most_answered",
-    "proposals",
-    "variants",
-)
+_METHODS = ("event", "aggregate", "charges", "calibrated", "most_answered")
 """What subclasses override, with the arguments that it is called with."""
+
+_HOOKS = {
+    "proposals": ("outlook",),
+    "variants": ("outlook",),
+    "for_target": ("target", "panel", "delta_test", "answered"),
+    "gap_needed": ("self", "panel", "probability"),
+}
+"""What `pate.planning.proposals` asks of a class that has it, with the arguments that it is called with."""
 
 LEAST_ANSWERED = 0.1
 """The share of queries that some votes at least must have answered, if a release is to be paid for."""
@@ -107,8 +104,9 @@ class Aggregator(ABC):
                 cls.required += (name,)
         if "__post_init__" in vars(cls):
             cls.__post_init__ = _when_complete(cls.__post_init__)  # type: ignore[assignment]
-        for name in set(vars(cls)) & set(_METHODS):
-            wanted, found = (signature(getattr(owner, name)).parameters for owner in (Aggregator, cls))
+        arguments = {name: tuple(signature(getattr(Aggregator, name)).parameters) for name in _METHODS} | _HOOKS
+        for name in vars(cls).keys() & arguments.keys():
+            wanted, found = arguments[name], signature(getattr(cls, name)).parameters
             takes_all = any(each.kind is Parameter.VAR_KEYWORD for each in found.values())
             # before 0.3 they took num_teachers and num_labels in place of a panel
             if not takes_all and not set(wanted) <= set(found):
@@ -160,17 +158,6 @@ class Aggregator(ABC):
     def needs_voters(self) -> bool:
         """Whether it asks voters for their moments, `Votes.voters`."""
         return False
-
-    @property
-    def title(self) -> str:
-        """The name of the class, with the `marks` of this instance in brackets."""
-        marks = [mark for mark in self.marks if mark]
-        return type(self).__name__ + (f" ({', '.join(marks)})" if marks else "")
-
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """Short words that distinguish this instance from others of its class; empty strings are ignored."""
-        return ()
 
     @property
     def noise(self) -> dict[str, float]:
@@ -243,76 +230,12 @@ class Aggregator(ABC):
             return None
         return self.scaled(factor)
 
-    @classmethod
-    def for_target(
-        cls, target: Target, panel: Panel, *, delta_test: float | None = None, answered: float = 0.9
-    ) -> Self | None:
-        """Return the first of the `proposals`, calibrated to a target; None if no noise meets it.
-
-        Classes that split their noise do so by ``delta_test``, what each stability test adds to delta, and by
-        ``answered``, the probability with which a query is to be answered.
-
-        Raises:
-            ValueError: if the class proposes no settings.
-        """
-        name = cls.__name__
-        expect(delta_test is None, f"no delta_test for {name}", delta_test=delta_test)
-        outlook = Outlook(
-            panel=panel, num_queries=target.num_queries, delta=target.delta, relation=target.neighboring_relation
-        )
-        proposed = cls.proposals(outlook)
-        expect(proposed, f"settings of {name}, which proposes none for {panel.num_labels} labels", aggregator=name)
-        return proposed[0].calibrated(target, panel)
-
-    def gap_needed(self, panel: Panel, *, probability: float) -> Gap | None:
-        """Return the gap at which a query is answered as without noise with the given probability, in (0, 1).
-
-        None if the aggregator cannot predict one.
-        """
-        return None
-
     def most_answered(self, panel: Panel) -> float:
         """Return a probability that no votes of a panel exceed: that teachers answer a query, or one of its labels.
 
         It is 1 where every query is answered. A release of which it is below `LEAST_ANSWERED` is refused.
         """
         return 1.0
-
-    @classmethod
-    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return the instances of this class worth comparing on the votes that ``outlook`` describes.
-
-        Only the proportions of their noise matter. By default, one instance with noise of 1 if all other parameters
-        have defaults, and none otherwise.
-        """
-        return (cls.of_unit_noise(outlook),) if set(cls.required) <= set(cls.noise_parameters) else ()
-
-    @classmethod
-    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
-        """Return the public settings that give this mechanism another form: all values worth comparing, by field.
-
-        Each value suits any instance of the class on the panel of ``outlook``, and none needs more of the votes than
-        the others. By default none.
-        """
-        return {}
-
-    def forms(self, outlook: Outlook) -> dict[str, Self]:
-        """Return this aggregator with one field changed to another of its `variants`, by ``field=value``.
-
-        The scales of its noise stay as they are.
-        """
-        return {
-            f"{name}={value}": replace(self, **{name: value})
-            for name, values in self.variants(outlook).items()
-            for value in values
-            if value != getattr(self, name)
-        }
-
-    @classmethod
-    def of_unit_noise(cls, outlook: Outlook, **settings: Any) -> Self:
-        """Return one with ``settings`` and noise of 1, under the relation of ``outlook``."""
-        noise: dict[str, Any] = dict.fromkeys(cls.noise_parameters, 1.0)
-        return cls(**noise, neighboring_relation=outlook.relation, **settings)
 
     def relation_of(self, asked: NeighboringRelation | None) -> NeighboringRelation:
         """Return the relation under which a cost is stated: ``asked``, or the aggregator's own if that is None."""

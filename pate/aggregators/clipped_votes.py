@@ -104,7 +104,7 @@ class ClippedVotes(Aggregator):
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one of its own; another, around a student, follows it in `Rounds`."""
-        return (cls.of_unit_noise(outlook),)
+        return (cls.blank(),)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,10 +99,7 @@ class LimitedDomainTopK(_Listing[LimitedDomain]):
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one for sets of as many labels as a sample has, from twice as many, for half of delta."""
-        return tuple(
-            cls.of_unit_noise(outlook, k=k, kbar=kbar, delta_domain=outlook.delta_test)
-            for k, kbar in cls._domains(outlook)
-        )
+        return tuple(cls.blank(k=k, kbar=kbar, delta_domain=outlook.delta_test) for k, kbar in cls._domains(outlook))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +166,7 @@ class TopStableTopK(_Listing[TopStable]):
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one with a fallback, for sets of as many labels as a sample has, for half of delta."""
         return tuple(
-            cls.of_unit_noise(outlook, k=k, kbar=kbar, delta_stable=outlook.delta_test, fallback=True)
+            cls.blank(k=k, kbar=kbar, delta_stable=outlook.delta_test, fallback=True)
             for k, kbar in cls._domains(outlook)
         )
 

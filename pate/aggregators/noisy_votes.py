@@ -113,7 +113,7 @@ class NoisyVotes(Aggregator):
         """Return soft and hard labels, and hard ones that lead by a tenth of the teachers."""
         lead = outlook.panel.num_teachers / 10
         choices: list[dict[str, Any]] = [{}, {"soft": False}, {"soft": False, "min_lead": lead}]
-        return tuple(cls.of_unit_noise(outlook, **choice) for choice in choices)
+        return tuple(cls.blank(**choice) for choice in choices)
 
     @classmethod
     def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:

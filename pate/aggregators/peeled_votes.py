@@ -72,7 +72,7 @@ class PeeledVotes(MechanismAggregator[PeeledCounts]):
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one for up to as many labels as a sample has on average."""
-        return (cls.of_unit_noise(outlook, k=outlook.k),)
+        return (cls.blank(k=outlook.k),)
 
     @classmethod
     def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:

@@ -8,7 +8,6 @@ from pate.aggregators.base import Aggregator
 from pate.aggregators.clipped_votes import ClippedVotes
 from pate.aggregators.listed import LimitedDomainTopK, TopStableTopK
 from pate.aggregators.noisy_votes import NoisyVotes
-from pate.aggregators.outlook import Outlook
 from pate.aggregators.peeled_votes import PeeledVotes
 from pate.aggregators.powerset import Powerset
 from pate.aggregators.rounds import Rounds
@@ -67,21 +66,3 @@ def load_plugins() -> dict[str, type[Aggregator]]:
 def registered() -> dict[str, type[Aggregator]]:
     """Return all aggregators by name: those of the package, then those of installed packages."""
     return {cls.__name__: cls for cls in OWN} | load_plugins()
-
-
-def propose(outlook: Outlook) -> list[Aggregator]:
-    """Return the proposals of all registered aggregators; only the proportions of their noise matter.
-
-    Those that need predictions come as the last of two `Rounds`.
-    """
-    return [preceded(aggregator, outlook) for aggregator in proposals(outlook)]
-
-
-def proposals(outlook: Outlook) -> list[Aggregator]:
-    """Return the proposals of all registered aggregators as they are, without rounds before those that need them."""
-    return [aggregator for cls in registered().values() for aggregator in cls.proposals(outlook)]
-
-
-def preceded(aggregator: Aggregator, outlook: Outlook) -> Aggregator:
-    """Return an aggregator with a round before it if it needs predictions."""
-    return Rounds.before(aggregator, outlook) if aggregator.needs_predictions else aggregator

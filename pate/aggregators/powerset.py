@@ -81,7 +81,7 @@ class Powerset(Aggregator):
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one instance, unless there are too many labels."""
-        return super().proposals(outlook) if outlook.panel.num_labels <= _MOST_LABELS else ()
+        return (cls.blank(),) if outlook.panel.num_labels <= _MOST_LABELS else ()
 
 
 def _expect_codes(num_labels: int) -> None:

@@ -59,9 +59,9 @@ class Rounds(Aggregator):
         expect(not first.needs_predictions, "a first round that needs no predictions", rounds_0=type(first).__name__)
 
     @property
-    def marks(self) -> tuple[str, ...]:
-        """The titles of the rounds."""
-        return tuple(each.title for each in self.rounds)
+    def marks(self) -> tuple[Aggregator, ...]:
+        """The rounds."""
+        return self.rounds
 
     @property
     def noise(self) -> dict[str, float]:
@@ -109,7 +109,12 @@ class Rounds(Aggregator):
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return the default: two rounds of `ClippedVotes`, the first for a quarter of the budget."""
-        return (cls.before(ClippedVotes.of_unit_noise(outlook, around_predictions=True), outlook),)
+        return (
+            cls.before(
+                ClippedVotes(multiplier_clipped=1.0, around_predictions=True, neighboring_relation=outlook.relation),
+                outlook,
+            ),
+        )
 
     @classmethod
     def before(cls, last: Aggregator, outlook: Outlook) -> Self:
@@ -128,7 +133,8 @@ class Rounds(Aggregator):
             num_queries=outlook.num_queries,
             neighboring_relation=outlook.relation,
         )
-        first = ClippedVotes.of_unit_noise(outlook).calibrated(target, outlook.panel, orders=COARSE_ORDERS)
+        start = ClippedVotes(multiplier_clipped=1.0, neighboring_relation=outlook.relation)
+        first = start.calibrated(target, outlook.panel, orders=COARSE_ORDERS)
         final = last.calibrated(target, outlook.panel, orders=COARSE_ORDERS)
         expect(final is not None, "a last round whose noise can meet a target", last=type(last).__name__)
         assert first is not None

@@ -111,7 +111,7 @@ class ScoreVotes(Aggregator):
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one of its own."""
-        return (cls.of_unit_noise(outlook),)
+        return (cls.blank(),)
 
 
 class NoisySum(NamedTuple):

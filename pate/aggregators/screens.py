@@ -38,9 +38,9 @@ class Screen(Aggregator):
         expect(own is other, f"answers for {own.value}, as the screen", neighboring_relation=other.value)
 
     @property
-    def marks(self) -> tuple[str, ...]:
-        """The title of ``answers``."""
-        return (self.answers.title,)
+    def marks(self) -> tuple[Aggregator, ...]:
+        """The aggregator that answers."""
+        return (self.answers,)
 
     @property
     def noise(self) -> dict[str, float]:
@@ -147,8 +147,11 @@ class ConfidentScreen(Screen):
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one before noisy votes, which are asked where the counts are a third of the teachers from a tie."""
-        answers, threshold = NoisyVotes.of_unit_noise(outlook), outlook.panel.num_teachers / 3
-        return (cls.of_unit_noise(outlook, answers=answers, threshold_confident=threshold),)
+        answers, threshold = (
+            NoisyVotes(sigma_votes=1.0, neighboring_relation=outlook.relation),
+            outlook.panel.num_teachers / 3,
+        )
+        return (cls.blank(answers=answers, threshold_confident=threshold),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,5 +211,8 @@ class InteractiveScreen(Screen):
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one before noisy votes, which are asked where an eighth of the teachers contradicts the student."""
-        answers, threshold = NoisyVotes.of_unit_noise(outlook), outlook.panel.num_teachers / 8
-        return (cls.of_unit_noise(outlook, answers=answers, threshold_interactive=threshold),)
+        answers, threshold = (
+            NoisyVotes(sigma_votes=1.0, neighboring_relation=outlook.relation),
+            outlook.panel.num_teachers / 8,
+        )
+        return (cls.blank(answers=answers, threshold_interactive=threshold),)

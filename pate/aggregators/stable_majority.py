@@ -60,4 +60,4 @@ class StableMajority(MechanismAggregator[StabilityTest]):
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one whose tests may take half of delta."""
-        return (cls.of_unit_noise(outlook, delta_majority=outlook.delta_test),)
+        return (cls.blank(delta_majority=outlook.delta_test),)

@@ -139,7 +139,7 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return two with equal scales, of Gumbel and of Gaussian noise, whose tests may take half of delta."""
-        gumbel = cls.of_unit_noise(outlook, delta_test=outlook.delta_test)
+        gumbel = cls.blank(delta_test=outlook.delta_test)
         return (gumbel, replace(gumbel, noise_law="gaussian"))
 
     @classmethod
@@ -228,7 +228,7 @@ class FixedStableTopK(MechanismAggregator[FixedTopKMechanism]):
         Their tests may take half of delta.
         """
         pull = outlook.panel.num_teachers / 20
-        without = cls.of_unit_noise(outlook, k=outlook.k, pull=pull, delta_test_fixed=outlook.delta_test)
+        without = cls.blank(k=outlook.k, pull=pull, delta_test_fixed=outlook.delta_test)
         return (without, replace(without, fallback=True))
 
     @classmethod

@@ -134,7 +134,7 @@ class TauVoting(Aggregator):
             {"tau": root, "around_predictions": True},
         ]
         half = outlook.panel.num_teachers / 2
-        return tuple(cls.of_unit_noise(outlook, threshold_tau=half, **choice) for choice in choices)
+        return tuple(cls.blank(threshold_tau=half, **choice) for choice in choices)
 
     @classmethod
     def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:

@@ -58,7 +58,7 @@ class _LabelSets(MechanismAggregator[Sets]):
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
         """Return one for sets of as many labels as a sample has, where such sets can be chosen."""
         served = outlook.k <= outlook.panel.num_labels - cls.kind.spare
-        return (cls.of_unit_noise(outlook, k=outlook.k),) if served else ()
+        return (cls.blank(k=outlook.k),) if served else ()
 
 
 @dataclass(frozen=True, kw_only=True)

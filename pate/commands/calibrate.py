@@ -15,6 +15,7 @@ from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, StableTopK, registered
 from pate.commands.parsing import call
 from pate.planning.completion import completed, scale_to_target
+from pate.planning.proposals import gap_needed, title
 from pate.settings import path_of
 from pate.validation import expect, expect_open_unit
 from pate.votes import Panel
@@ -77,12 +78,12 @@ def _report(aggregator: Aggregator, target: Target, panel: Panel, answered: floa
     epsilon = epsilon_of(aggregator.event(panel, relation), count=target.num_queries, delta=delta)
     values = {field.name: getattr(aggregator, field.name) for field in fields(aggregator)}
     found = {name: value for name, value in values.items() if isinstance(value, float)} | aggregator.noise
-    head = f"{aggregator.title} under {relation.value.upper()}"
+    head = f"{title(aggregator)} under {relation.value.upper()}"
     lines = [f"{head}, {target.num_queries} queries, delta = {exact_text(delta)}:"]
     lines += [f"    {name} = {exact_text(value)}" for name, value in found.items()]
     lines.append(f"    epsilon = {epsilon_text(epsilon, 4)} (target {exact_text(target.epsilon)})")
     found["epsilon"] = epsilon
-    if (gap := aggregator.gap_needed(panel, probability=answered)) is not None:
+    if (gap := gap_needed(aggregator, panel, probability=answered)) is not None:
         lines.append(f"{gap.meaning} with probability {answered:g}.")
         if gap.votes > gap.available:
             lines.append(f"{panel.num_teachers} teachers cannot have it: ask fewer queries, or for a larger epsilon.")

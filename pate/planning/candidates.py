@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pate.aggregators import Aggregator, Outlook
-from pate.aggregators.plugins import preceded, proposals
+from pate.planning.proposals import all_proposals, forms, preceded, title
 
 
 class Candidate(NamedTuple):
@@ -32,7 +32,7 @@ def candidates(
         variants: whether the other forms of each follow it, but for those that are compared anyway.
     """
     if aggregators is None:
-        aggregators = proposals(outlook)
+        aggregators = all_proposals(outlook)
     found = [_candidate(each, outlook) for each in aggregators]
     if not variants:
         return found
@@ -40,7 +40,7 @@ def candidates(
     with_forms: list[Candidate] = []
     for each, candidate in zip(aggregators, found, strict=True):
         with_forms.append(candidate)
-        for changed, form in each.forms(replace(outlook, relation=each.neighboring_relation)).items():
+        for changed, form in forms(each, replace(outlook, relation=each.neighboring_relation)).items():
             made = _candidate(form, outlook)
             if made.aggregator not in known:
                 known.append(made.aggregator)
@@ -55,4 +55,4 @@ def families_of(compared: Iterable[Candidate]) -> dict[str, str]:
 
 def _candidate(aggregator: Aggregator, outlook: Outlook) -> Candidate:
     whole = preceded(aggregator, replace(outlook, relation=aggregator.neighboring_relation))
-    return Candidate(whole.title, type(aggregator).__name__, whole)
+    return Candidate(title(whole), type(aggregator).__name__, whole)

@@ -11,6 +11,7 @@ from pate.accounting.calibration import Target, epsilon_of
 from pate.aggregators.base import Aggregator
 from pate.aggregators.outlook import Outlook
 from pate.aggregators.rounds import Rounds
+from pate.planning.proposals import for_target, proposals
 from pate.validation import expect
 from pate.votes import Panel
 
@@ -43,7 +44,7 @@ def completed(aggregator: Aggregator | None, target: Target, panel: Panel, *, an
     expect(lacking in ([], [*cls.noise_parameters]), f"all noise of {cls.__name__} or none of it", missing=words)
     if not missing:
         return aggregator
-    if missing == tuple(lacking) and not _splits_noise(cls):
+    if missing == tuple(lacking) and not hasattr(cls, "for_target"):
         found: dict[str, Any] = dict.fromkeys(missing, 1.0)
     else:
         start = _start(aggregator, target, panel, answered)
@@ -51,18 +52,11 @@ def completed(aggregator: Aggregator | None, target: Target, panel: Panel, *, an
     return replace(aggregator, **found)
 
 
-def _splits_noise(cls: type[Aggregator]) -> bool:
-    """Whether a class chooses the proportions of its noise by the target."""
-    own: Any = cls.for_target
-    default: Any = Aggregator.for_target
-    return own.__func__ is not default.__func__
-
-
 def _start(aggregator: Aggregator, target: Target, panel: Panel, answered: float) -> Aggregator:
     """Return what the class of an aggregator chooses for a target, given some of its settings."""
     cls, missing = type(aggregator), aggregator.missing
-    if _splits_noise(cls):
-        start = cls.for_target(target, panel, delta_test=getattr(aggregator, "delta_test", None), answered=answered)
+    if hasattr(cls, "for_target"):
+        start = for_target(cls, target, panel, delta_test=getattr(aggregator, "delta_test", None), answered=answered)
         expect(
             start is not None,
             f"a target that some noise reaches, with delta = {target.delta:g}",
@@ -78,7 +72,7 @@ def _start(aggregator: Aggregator, target: Target, panel: Panel, answered: float
         labels_per_sample=getattr(aggregator, "k", None),
     )
     try:
-        proposed = cls.proposals(outlook)
+        proposed = proposals(cls, outlook)
     except ValueError:
         others = [name for name in missing if name not in cls.noise_parameters]
         words = ", ".join(f"{name} (--aggregator.{name})" for name in others)

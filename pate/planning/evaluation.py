@@ -18,6 +18,7 @@ from pate.aggregators.rounds import student_of
 from pate.linear import LinearStudent, fit_linear
 from pate.planning.candidates import candidates, families_of
 from pate.planning.comparison import Comparison, Frontier, Point
+from pate.planning.proposals import title
 from pate.planning.task import Task
 from pate.progress import stage_bar
 from pate.student.average_precision import average_precision
@@ -39,7 +40,7 @@ def measure(task: Task, aggregator: Aggregator, epsilon: float, comparison: Comp
     drawn = [_figures_of(task, calibrated, allowed, comparison, seed) for seed in range(comparison.seeds)]
     medians = {name: float(np.median([each[name] for each in drawn])) for name in drawn[0]}
     return Point(
-        aggregator=aggregator.title,
+        aggregator=title(aggregator),
         target_epsilon=epsilon,
         epsilon=allowed,
         parameters=json.dumps({name: round(scale, 4) for name, scale in calibrated.noise.items()}),

@@ -18,6 +18,7 @@ from pate.planning.ensemble import World, ensemble_votes
 from pate.planning.evaluation import judge
 from pate.planning.facts import Facts
 from pate.planning.learning import Learner, fit_learner
+from pate.planning.proposals import for_target
 from pate.progress import stage_bar
 from pate.typing import FloatArray
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
@@ -211,7 +212,7 @@ def _calibrated(cls: type[Aggregator], epsilon: float, facts: Facts, sweep: Swee
         num_queries=sweep.queries(facts),
         neighboring_relation=sweep.neighboring_relation,
     )
-    found = cls.for_target(target, Panel(max(sweep.teachers(facts)), facts.num_labels))
+    found = for_target(cls, target, Panel(max(sweep.teachers(facts)), facts.num_labels))
     expect(found is not None, f"a target that {cls.__name__} can meet", epsilon=epsilon)
     assert found is not None
     return found

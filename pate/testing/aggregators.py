@@ -25,6 +25,7 @@ from pate.accounting.cost import Cost
 from pate.accounting.events import Event, GaussianEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, Outlook, Release
+from pate.planning.proposals import forms, proposals, title
 from pate.testing.contract import (
     Contract,
     assert_drawn_by_law,
@@ -228,14 +229,14 @@ class AggregatorContract(Contract):
         """Proposals and their other forms label the votes for which they were made, under the relation asked for."""
         votes = self._repeated(self.grid[0], 3)
         outlook = Outlook.of(votes, delta=1e-3, relation=relation)
-        for proposal in type(self.make(relation)).proposals(outlook):
-            forms = list(proposal.forms(outlook).values())
-            assert proposal not in forms and all(forms.count(form) == 1 for form in forms)
-            for aggregator in (proposal, *forms):
+        for proposal in proposals(type(self.make(relation)), outlook):
+            others = list(forms(proposal, outlook).values())
+            assert proposal not in others and all(others.count(form) == 1 for form in others)
+            for aggregator in (proposal, *others):
                 predicted_votes = replace(votes, predictions=np.full(votes.counts.shape, 0.5))
                 assert aggregator.neighboring_relation is relation
                 assert aggregator.event(self.panel).neighboring_relation is relation
-                assert _needs(aggregator) <= _needs(proposal), f"{aggregator.title} needs more than {proposal.title}"
+                assert _needs(aggregator) <= _needs(proposal), f"{title(aggregator)} needs more than {title(proposal)}"
                 assert len(aggregator.aggregate(predicted_votes, generator=np.random.default_rng(0)).labels) == 3
 
     def test_what_is_not_released_is_blank(self) -> None:

@@ -13,6 +13,7 @@ from pate.accounting.calibration import Target
 from pate.aggregators import Rounds
 from pate.data import CelebAAttributes
 from pate.data.records import Role
+from pate.planning.proposals import for_target
 from pate.progress import stage_bar
 from pate.runs.files import read_arrays
 from pate.validation import expect
@@ -113,7 +114,7 @@ def by_votes(path: Path, seeds: int, effort: Effort) -> list[Figures]:
     with stage_bar(len(_EPSILONS) * seeds, "votes", unit="student") as bar:
         for i, epsilon in enumerate(_EPSILONS):
             target = Target(epsilon=epsilon, delta=TRAINING.delta, num_queries=num_queries)
-            aggregator = Rounds.for_target(target, panel)
+            aggregator = for_target(Rounds, target, panel)
             assert aggregator is not None
             drawn = []
             for seed in range(seeds):

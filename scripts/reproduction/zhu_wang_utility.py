@@ -15,6 +15,7 @@ from pate.aggregators import Aggregator, NoisyVotes, Rounds, StableTopK, TauVoti
 from pate.aggregators.base import features_of
 from pate.aggregators.rounds import student_of
 from pate.planning.evaluation import judge, label_quality, references
+from pate.planning.proposals import for_target
 from pate.planning.sweep import Sweep, swept
 from pate.planning.task import Task
 from pate.progress import stage_bar
@@ -111,7 +112,7 @@ def methods(panel: Panel, stable: StableTopK, relation: NeighboringRelation) -> 
         ),
         PATE: NoisyVotes(sigma_votes=1.0, soft=False, neighboring_relation=relation).calibrated(target, panel),
         PATE_TAU: tau.calibrated(target, panel),
-        DEFAULT: Rounds.for_target(target, panel),
+        DEFAULT: for_target(Rounds, target, panel),
     }
     return {name: each for name, each in found.items() if each is not None}
 

@@ -16,7 +16,8 @@ from pate import cli
 from pate.accounting.ledger import read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.statement import Statement
-from pate.aggregators import Outlook, plugins, propose
+from pate.aggregators import Outlook, plugins
+from pate.planning.proposals import propose, title
 from pate.runs import Run
 from pate.runs.released import ReleasedLabels
 from pate.votes import Panel
@@ -184,7 +185,7 @@ def test_an_outsider_is_calibrated_and_compared_by_name(
     assert cli.main(["calibrate", f"--aggregator={name}", "--target_epsilon=3", *sizes]) == 0
     assert "class_path: NoisyMean" in capsys.readouterr().out
     proposed = propose(Outlook(panel=Panel(10, 4), num_queries=9, delta=1e-6, relation=RELATION, labels_per_sample=2))
-    assert [each.title for each in proposed].count("NoisyMean") == 1
+    assert [title(each) for each in proposed].count("NoisyMean") == 1
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pate.accounting.events import ComposedEvent, Event, FailureEvent
 from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, LimitedDomainTopK, Outlook, PermuteAndFlip, TopStableTopK
 from pate.mechanisms.top_stable import TopStable
+from pate.planning.proposals import proposals
 from pate.testing.aggregators import AggregatorContract, Grid, Law
 from pate.testing.laws import ORDERS
 from pate.votes import Panel, Votes
@@ -71,7 +72,7 @@ class _Listing(AggregatorContract):
         outlook = Outlook(
             panel=Panel(60, 2), num_queries=9, delta=1e-5, relation=Relation.REPLACE_RECORD, labels_per_sample=2
         )
-        assert not type(self.make(Relation.REPLACE_RECORD)).proposals(outlook)
+        assert not proposals(type(self.make(Relation.REPLACE_RECORD)), outlook)
 
 
 class TestLimitedDomainTopK(_Listing):

@@ -11,7 +11,8 @@ import pytest
 import pate.aggregators
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators import Aggregator, InteractiveScreen, NoisyVotes, Outlook, Rounds, propose, registered
+from pate.aggregators import Aggregator, InteractiveScreen, NoisyVotes, Outlook, Rounds, registered
+from pate.planning.proposals import propose, title
 from pate.votes import Panel, Votes
 
 EXPORTED = list(vars(pate.aggregators).values())
@@ -41,11 +42,11 @@ def test_every_aggregator_keeps_the_contract(cls: type[Aggregator]) -> None:
 def test_names_tell_aggregators_apart() -> None:
     votes = Votes.from_counts(np.full((9, 5), 12), 60)
     outlook = Outlook.of(votes, delta=1e-5, relation=NeighboringRelation.REPLACE_RECORD)
-    names = [each.title for each in propose(outlook)]
+    names = [title(each) for each in propose(outlook)]
     assert len(names) == len(set(names))
     noisy = NoisyVotes(sigma_votes=1.0)
     screen = InteractiveScreen(answers=noisy, sigma_interactive=1.0, threshold_interactive=3.0)
-    assert screen.title == "InteractiveScreen (NoisyVotes)"
+    assert title(screen) == "InteractiveScreen (NoisyVotes)"
 
 
 @pytest.mark.slow

@@ -34,6 +34,7 @@ from pate.aggregators.base import predictions_of
 from pate.aggregators.rounds import joined, student_of
 from pate.linear import fit_linear
 from pate.planning.completion import scale_to_target
+from pate.planning.proposals import proposals
 from pate.release.label_inputs import code_of
 from pate.release.label_settings import LabelSettings
 from pate.release.labels import label as label_stage
@@ -291,7 +292,7 @@ def test_rounds_that_cannot_be() -> None:
 
 def test_the_default_spends_a_quarter_before_and_the_rest_after() -> None:
     outlook = Outlook(panel=PANEL, num_queries=50, delta=1e-5, relation=Relation.REPLACE_RECORD)
-    (default,) = Rounds.proposals(outlook)
+    (default,) = proposals(Rounds, outlook)
     for epsilon in (0.1, 1.0, 8.0):
         target = Target(epsilon=epsilon, delta=1e-5, num_queries=50, neighboring_relation=outlook.relation)
         budget = Budget(max_epsilon=epsilon, delta=1e-5, neighboring_relation=outlook.relation, max_delta0=0.0)

@@ -16,6 +16,7 @@ from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Outlook, score_votes
 from pate.aggregators.score_votes import ScoreVotes, noisy_sum
 from pate.linear import recovered
+from pate.planning.proposals import proposals
 from pate.testing.audit import sampled_epsilon
 from pate.typing import FloatArray, UInt8Array
 from pate.voters import Geometry, GroupVoters, Question, RecordVoters, ScoreVoters, Voters, expected_voters
@@ -251,7 +252,7 @@ def test_bad_parameters_are_refused(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize("relation", Relation)
 def test_it_is_calibrated_as_a_gaussian(relation: Relation) -> None:
     panel = Panel(500, NUM_LABELS)
-    (proposed,) = ScoreVotes.proposals(Outlook(panel=panel, num_queries=300, delta=1e-6, relation=relation))
+    (proposed,) = proposals(ScoreVotes, Outlook(panel=panel, num_queries=300, delta=1e-6, relation=relation))
     target = Target(epsilon=1.0, delta=1e-6, num_queries=300, neighboring_relation=relation)
     found = proposed.calibrated(target, panel)
     assert found is not None

@@ -14,6 +14,7 @@ from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, FixedStableTopK, StableTopK
 from pate.mechanisms.gaps import GapNoise
 from pate.mechanisms.stability import TestedBy
+from pate.planning.proposals import gap_needed
 from pate.testing.aggregators import AggregatorContract, Grid, Law
 from pate.votes import Panel, Votes
 from tests.aggregators.oracles import fixed_law, passing_laplace, stable_law
@@ -101,7 +102,7 @@ class TestStableTopKPreferring(TestStableTopK):
     def test_a_regularizer_of_another_size_is_refused(self) -> None:
         with pytest.raises(ValueError, match=r"^Expected a regularizer of 3 numbers, got shape=\(4,\)$"):
             self.make(Relation.REPLACE_RECORD).event(Panel(4, 2))
-        assert self.make(Relation.REPLACE_RECORD).gap_needed(Panel(4, 3), probability=0.9) is None
+        assert gap_needed(self.make(Relation.REPLACE_RECORD), Panel(4, 3), probability=0.9) is None
 
 
 class TestStableTopKByLaplace(TestStableTopK):

@@ -9,6 +9,7 @@ from pate.accounting.relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Canonical, Joint, Peeling
 from pate.mechanisms.canonical import CanonicalLoss
 from pate.mechanisms.noise import Noise, seeded_generator
+from pate.planning.proposals import title
 from pate.testing.aggregators import AggregatorContract, Grid, Law
 from pate.votes import Panel, Votes
 from tests.aggregators.oracles import counts, sets_law
@@ -119,8 +120,8 @@ class TestCanonicalPublished(TestCanonical):
     loose_because = "no set of so few labels gains on those at the top by the whole window"
 
     def test_the_loss_is_named_where_it_is_not_ours(self) -> None:
-        assert self.make(Relation.REPLACE_RECORD).title == "Canonical (k=2, published loss)"
-        assert TestCanonical().make(Relation.REPLACE_RECORD).title == "Canonical (k=2)"
+        assert title(self.make(Relation.REPLACE_RECORD)) == "Canonical (k=2, published loss)"
+        assert title(TestCanonical().make(Relation.REPLACE_RECORD)) == "Canonical (k=2)"
 
 
 class TestPeelingOne(_TopK):

@@ -14,6 +14,7 @@ from pate.accounting.ledger import Ledger, read_ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, NoisyVotes, Outlook, StableMajority, StableTopK, registered
 from pate.planning.completion import scale_to_target
+from pate.planning.proposals import proposals
 from pate.runs import Run
 from pate.runs.released import ReleasedLabels
 from pate.votes import Panel
@@ -101,7 +102,7 @@ def test_every_registered_aggregator_meets_a_target_and_a_budget_of_its_size() -
         budget = Budget(max_epsilon=epsilon, delta=1e-4, neighboring_relation=RELATION)
         outlook = Outlook(panel=PANEL, num_queries=50, delta=1e-4, relation=RELATION, labels_per_sample=2)
         for cls in registered().values():
-            for start in cls.proposals(outlook):
+            for start in proposals(cls, outlook):
                 found = scale_to_target(start, target, PANEL, budget)
                 assert epsilon_of(found.event(PANEL), count=50, delta=1e-4) <= epsilon
                 assert scale_to_target(found, target, PANEL, budget) == found, "repeated, it changes a digit"

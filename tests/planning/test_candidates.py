@@ -14,14 +14,15 @@ from pate.aggregators import (
     Outlook,
     Peeling,
     Rounds,
+    StableMajority,
     StableTopK,
     TauVoting,
     TopStableTopK,
-    propose,
 )
 from pate.planning.candidates import candidates, families_of
 from pate.planning.comparison import Comparison
 from pate.planning.evaluation import frontier
+from pate.planning.proposals import forms, proposals, propose, variants
 from pate.planning.simulation import Simulation, simulated
 from pate.votes import Panel
 
@@ -70,10 +71,10 @@ def test_every_form_is_compared_once_and_has_a_name_of_its_own() -> None:
 
 def test_a_form_differs_in_one_field() -> None:
     classes: tuple[type[Aggregator], ...] = (StableTopK, TopStableTopK, Peeling)
-    for proposal in (proposal for cls in classes for proposal in cls.proposals(OUTLOOK)):
-        forms = proposal.forms(OUTLOOK)
-        assert forms
-        for name, form in forms.items():
+    for proposal in (proposal for cls in classes for proposal in proposals(cls, OUTLOOK)):
+        others = forms(proposal, OUTLOOK)
+        assert others
+        for name, form in others.items():
             ((field, value),) = changed(form, proposal).items()
             assert name == f"{field}={value}" and form.noise == proposal.noise
 
@@ -98,11 +99,11 @@ def test_forms_of_a_list_follow_what_is_listed() -> None:
 
 
 def test_what_the_panel_or_the_outlook_does_not_allow_is_no_form() -> None:
-    stable, _ = StableTopK.proposals(OUTLOOK)
+    stable, _ = proposals(StableTopK, OUTLOOK)
     single = replace(OUTLOOK, panel=Panel(60, 1), labels_per_sample=1)
-    assert "allow_empty=False" in stable.forms(OUTLOOK).keys() - stable.forms(single).keys()
-    assert not [name for name in stable.forms(single) if name.startswith("kbar")]
-    assert "kbar=4" in stable.forms(OUTLOOK).keys() - stable.forms(replace(OUTLOOK, labels_per_sample=None)).keys()
+    assert "allow_empty=False" in forms(stable, OUTLOOK).keys() - forms(stable, single).keys()
+    assert not [name for name in forms(stable, single) if name.startswith("kbar")]
+    assert "kbar=4" in forms(stable, OUTLOOK).keys() - forms(stable, replace(OUTLOOK, labels_per_sample=None)).keys()
 
 
 def test_another_package_says_what_its_forms_are() -> None:
@@ -118,7 +119,7 @@ def test_another_package_says_what_its_forms_are() -> None:
 
     found = candidates(OUTLOOK, [Outside(sigma_votes=1.0)], variants=True)
     assert [(name, family) for name, family, _ in found] == [("Outside", "Outside"), ("Outside, weight=0.5", "Outside")]
-    assert Aggregator.variants(OUTLOOK) == {}
+    assert variants(StableMajority, OUTLOOK) == {}
     with pytest.raises(ValueError, match=r"^Expected [^\n]*Old.variants\(outlook\), got variants\(\)$"):
 
         class Old(NoisyVotes):

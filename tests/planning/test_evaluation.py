@@ -11,9 +11,9 @@ import pytest
 from pate.accounting.charges import account
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, InteractiveScreen, NoisyVotes, Outlook, StableMajority, StableTopK, TauVoting
-from pate.aggregators.plugins import preceded
 from pate.planning.comparison import Comparison
 from pate.planning.evaluation import frontier, label_quality, measure, references
+from pate.planning.proposals import preceded
 from pate.planning.simulation import Simulation, simulated
 
 SMALL = Simulation(num_labels=5, num_teachers=60, num_public=150, num_features=6)

@@ -8,6 +8,7 @@ from pate.accounting.calibration import Target
 from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, ClippedVotes, Rounds
 from pate.planning.facts import Facts
+from pate.planning.proposals import for_target
 from pate.planning.sweep import Sweep, Trial, chosen, swept
 from pate.votes import Panel
 
@@ -58,7 +59,7 @@ def test_another_figure_may_choose() -> None:
 def test_noise_does_not_depend_on_the_number_of_teachers(cls: type[Aggregator], relation: NeighboringRelation) -> None:
     """So that it is found once for a sweep."""
     target = Target(epsilon=2.0, delta=1e-5, num_queries=100, neighboring_relation=relation)
-    found = [cls.for_target(target, Panel(num_teachers, 4)) for num_teachers in (50, 3200)]
+    found = [for_target(cls, target, Panel(num_teachers, 4)) for num_teachers in (50, 3200)]
     assert found[0] == found[1]
 
 
