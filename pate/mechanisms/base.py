@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +18,8 @@ from pate.mechanisms.ranking import Rows, as_rows, expect_within
 from pate.typing import IntArray
 from pate.validation import expect_count, expect_positive
 
+Checks: TypeAlias = Mapping[str, Callable[..., None]]
+"""Of fields by name: functions that raise ``ValueError`` on a value that is passed to them by keyword."""
 Released_co = TypeVar("Released_co", covariant=True)
 
 
@@ -32,7 +34,7 @@ class Mechanism(ABC, Generic[Released_co]):
     noise_parameters: ClassVar[tuple[str, ...]] = ()
     """Names of the fields that are scales of noise, in votes: doubling all of them halves the weight of a vote."""
 
-    checks: ClassVar[Mapping[str, Callable[..., None]]] = {}
+    checks: ClassVar[Checks] = {}
     """What fields must be one by one: functions that take a value by whatever name an aggregator has for it, and raise
     ``ValueError``. Subclasses add theirs."""
 
@@ -101,7 +103,7 @@ class TopKMechanism(ScoreMechanism[IntArray]):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
-    checks: ClassVar[Mapping[str, Callable[..., None]]] = {"k": partial(expect_count, 1)}
+    checks: ClassVar[Checks] = {"k": partial(expect_count, 1)}
     spare: ClassVar[int] = 0
     """The least number of items that must be left out."""
 

@@ -5,7 +5,6 @@ Shekelyan & Loukides (2022), "Differentially private top-k selection via canonic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -15,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from pate.accounting.events import Event, PureDPEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms.base import ScoreMechanism, TopKMechanism, choice_event
+from pate.mechanisms.base import Checks, ScoreMechanism, TopKMechanism, choice_event
 from pate.mechanisms.noise import Noise, draw, expect_noise
 from pate.mechanisms.ranking import REACH, ROWS, Rows, below_rank
 from pate.typing import IntArray
@@ -40,7 +39,7 @@ class NoisyTopK(TopKMechanism):
         noise: ``gumbel``, ``exponential``, ``laplace``, ``logistic`` or ``half_logistic``.
     """
 
-    checks: ClassVar[Mapping[str, Callable[..., None]]] = {"noise": partial(expect_noise, Noise)}
+    checks: ClassVar[Checks] = {"noise": partial(expect_noise, Noise)}
 
     noise: Noise = "gumbel"
 
@@ -88,7 +87,7 @@ class NoisyMax(ScoreMechanism[IntArray]):
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
 
     scale: float
-    checks: ClassVar[Mapping[str, Callable[..., None]]] = {"noise": partial(expect_noise, Noise)}
+    checks: ClassVar[Checks] = {"noise": partial(expect_noise, Noise)}
 
     noise: Noise = "gumbel"
 

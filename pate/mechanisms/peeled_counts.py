@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -13,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from pate.accounting.events import ComposedEvent, Event, GaussianEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms.base import ScoreMechanism
+from pate.mechanisms.base import Checks, ScoreMechanism
 from pate.mechanisms.peeling import GumbelPeeling
 from pate.mechanisms.ranking import as_rows, with_noise
 from pate.typing import FloatArray, IntArray
@@ -51,7 +50,7 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale", "sigma")
-    checks: ClassVar[Mapping[str, Callable[..., None]]] = {"k": partial(expect_count, 1)}
+    checks: ClassVar[Checks] = {"k": partial(expect_count, 1)}
 
     k: int
     scale: float

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -21,7 +20,7 @@ from pate.accounting.events import (
     StabilityTestEvent,
 )
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms.base import Mechanism
+from pate.mechanisms.base import Checks, Mechanism
 from pate.mechanisms.noise import draw
 from pate.typing import BoolArray, FloatArray
 from pate.validation import expect, expect_count, expect_open_unit, expect_positive
@@ -34,15 +33,10 @@ TestedBy = Literal["gaussian", "laplace"]
 class _GapTest(Mechanism[BoolArray]):
     """Pass iff ``max(shift, q) + noise - t > shift`` for a gap q, ``t`` the ``1 - delta_test`` quantile of the noise.
 
-    Args:
-        delta_test: probability that an unstable set passes, in (0, 1).
-        shift: the largest gap at which a neighbor may hold another set, in votes: 1 under ADD_REMOVE_TEACHER and 2
-            under REPLACE_RECORD, for a gap between two counts, times the sensitivity of other scores. The cost is known
-            under both relations, for whichever the shift is set.
-        sensitivity: the most by which one score (not a gap) changes between neighbors, 1 for votes.
+    The cost is known under both relations, for whichever the ``shift`` is set.
     """
 
-    checks: ClassVar[Mapping[str, Callable[..., None]]] = {"delta_test": expect_open_unit}
+    checks: ClassVar[Checks] = {"delta_test": expect_open_unit}
 
     delta_test: float
     shift: float
@@ -189,11 +183,9 @@ class LaplaceStabilityTest(_GapTest):
     probability of passing a gap of w if a test with a smaller ``shift`` is accounted under another relation. This
     covers the outcome together with the exact set above the gap, of whole scores and of real ones.
 
+    Parameters beside the scale are those of `StabilityTest`.
+
     Args:
-        delta_test: probability that an unstable set passes, in (0, 1).
-        shift: the largest gap at which a neighbor may hold another set, in votes: 1 under ADD_REMOVE_TEACHER and 2
-            under REPLACE_RECORD, times the sensitivity of other scores.
-        sensitivity: the most by which one score (not a gap) changes between neighbors, 1 for votes.
         scale: scale of the noise, in votes.
 
     Raises:

@@ -6,7 +6,6 @@ Zhu & Wang (2022), "Adaptive Private-K-Selection with Adaptive K and Application
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import ClassVar, NamedTuple
@@ -16,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from pate.accounting.events import BoundedRangeEvent, ComposedEvent, Event, RepeatedEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms.base import Released_co, ScoreMechanism
+from pate.mechanisms.base import Checks, Released_co, ScoreMechanism
 from pate.mechanisms.gaps import GapChoice, GapNoise, SortedCounts, as_counts, sort_rows
 from pate.mechanisms.noise import expect_noise, gumbel
 from pate.mechanisms.ranking import REACH, ROWS, Rows, distances
@@ -27,25 +26,10 @@ from pate.validation import expect, expect_count, expect_open_unit
 
 @dataclass(frozen=True, kw_only=True)
 class _TestedGap(ScoreMechanism[Released_co]):
-    """The choice of a rank by its gap, followed by the test of that gap.
-
-    Args:
-        num_teachers: the nominal number of teachers, which is the largest possible count; of other scores a public
-            bound on them, within which they all lie, whatever the data.
-        num_labels: the number of labels C.
-        scale_gap: scale of the noise of the choice, in votes.
-        sigma_test: standard deviation of the noise of the test, or its scale if that is ``laplace``, in votes.
-        delta_test: probability that an unstable set passes the test.
-        shift: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD, in votes; times the sensitivity of other scores.
-        sensitivity: the most by which one score changes between neighbors, 1 for votes.
-        whole: whether scores and their sensitivity are whole numbers, as counts are.
-        allow_empty: whether the rank may be 0 or C.
-        noise: noise of the choice, one of those of `GapChoice`.
-        test_noise: noise of the test, ``gaussian`` or ``laplace``.
-    """
+    """The choice of a rank by its gap, followed by the test of that gap; `StableTopKMechanism` has its parameters."""
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test")
-    checks: ClassVar[Mapping[str, Callable[..., None]]] = {
+    checks: ClassVar[Checks] = {
         "delta_test": expect_open_unit,
         "noise": GapChoice.checks["noise"],
         "test_noise": partial(expect_noise, TestedBy),
@@ -160,9 +144,7 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
             without the empty and the full set.
     """
 
-    checks: ClassVar[Mapping[str, Callable[..., None]]] = {
-        name: GapChoice.checks[name] for name in ("regularizer", "kbar")
-    }
+    checks: ClassVar[Checks] = {name: GapChoice.checks[name] for name in ("regularizer", "kbar")}
 
     regularizer: tuple[float, ...] | None = None
     kbar: int | None = None
@@ -235,21 +217,9 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
     range is ``eta^2 max_c of the integral of T(x) l(eta (x - c)) dx / (alpha - 1)``, with a fixed triangle T and the
     logistic density l, which falls with the distance from 0; so it falls against ``eta^2`` as eta grows.
 
+    Parameters beside these are those of `StableTopKMechanism`, but for ``regularizer`` and ``kbar``.
+
     Args:
-        num_teachers: the nominal number of teachers, which is the largest possible count; of other scores a public
-            bound on them, within which they all lie, whatever the data.
-        num_labels: the number of labels C.
-        scale_gap: scale of the noise of the choice, in votes.
-        sigma_test: standard deviation of the noise of the test, or its scale if that is ``laplace``, in votes.
-        delta_test: probability that an unstable set passes the test.
-        shift: what the test protects, in votes: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD; times the
-            sensitivity of other scores.
-        sensitivity: the most by which one score changes between neighbors, 1 for votes.
-        whole: whether scores and their sensitivity are whole numbers, as counts are. Others are refused; if not, the
-            cost covers all real numbers.
-        allow_empty: whether the rank may be 0 or C.
-        noise: noise of the choice, one of those of `GapChoice`.
-        test_noise: noise of the test, ``gaussian`` or ``laplace``.
         k: size of the set, 1..C.
         pull: public preference for ranks near k, in votes per rank, at least 0.
         scale_peel: scale of the Gumbel noise of the peeling, in votes.
@@ -263,7 +233,7 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test", "scale_peel")
-    checks: ClassVar[Mapping[str, Callable[..., None]]] = {"k": partial(expect_count, 1), "pull": _expect_pull}
+    checks: ClassVar[Checks] = {"k": partial(expect_count, 1), "pull": _expect_pull}
 
     k: int
     pull: float
