@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -14,9 +13,9 @@ from numpy.typing import ArrayLike
 
 from pate.accounting.events import ComposedEvent, Event, FailureEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms.base import ScoreMechanism, choice_event
+from pate.mechanisms.base import Checks, ScoreMechanism, choice_event
 from pate.mechanisms.noise import gumbel
-from pate.mechanisms.ranking import REACH, ROWS, Ranked, as_rows, distances, expect_within, largest_in_order, rank
+from pate.mechanisms.ranking import REACH, ROWS, Ranked, Rows, as_rows, distances, expect_within, largest_in_order, rank
 from pate.typing import BoolArray, IntArray
 from pate.validation import expect, expect_count, expect_open_unit
 
@@ -28,6 +27,11 @@ class Listed(NamedTuple):
     """``[k]`` or ``[B, k]``: indices of the listed items, then -1."""
     listed: BoolArray
     """Same shape: which places hold an item."""
+
+    @classmethod
+    def of(cls, items: IntArray) -> Listed:
+        """Return the list of ``items``, -1 where a place holds none."""
+        return cls(items, items >= 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +51,7 @@ class DomainMechanism(ScoreMechanism[Listed]):
             ``delta`` outside (0, 1) or an unknown relation.
     """
 
-    checks: ClassVar[Mapping[str, Callable[..., None]]] = {
+    checks: ClassVar[Checks] = {
         "delta": expect_open_unit,
         "kbar": partial(expect_count, 1),
         "k": partial(expect_count, 1),
@@ -69,13 +73,12 @@ class DomainMechanism(ScoreMechanism[Listed]):
         Raises:
             ValueError: on scores that are not finite numbers, or not more than kbar.
         """
-        rows, single = as_rows(scores)
-        expect_within(rows.shape[1], spare=1, kbar=self.kbar)
-        released = Listed(np.empty((len(rows), self.k), dtype=np.int64), np.empty((len(rows), self.k), dtype=np.bool_))
+        rows, single = self._rows(scores)
+        items = np.empty((len(rows), self.k), dtype=np.int64)
         for start in range(0, len(rows), ROWS):
             part = slice(start, start + ROWS)
-            released.items[part], released.listed[part] = self._listed(rank(rows[part]), generator)
-        return Listed(released.items[0], released.listed[0]) if single else released
+            items[part] = self._items(rank(rows[part]), generator)
+        return Listed.of(items[0] if single else items)
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe the cost of one row, under the relation that the threshold is set for or under the other."""
@@ -97,14 +100,19 @@ class DomainMechanism(ScoreMechanism[Listed]):
         delta = self.failure(relation)
         return FailureEvent(neighboring_relation=relation, delta=delta, tail="exponential", step=step)
 
+    def _rows(self, scores: ArrayLike) -> tuple[Rows, bool]:
+        rows, single = as_rows(scores)
+        expect_within(rows.shape[1], spare=1, kbar=self.kbar)
+        return rows, single
+
     @property
     @abstractmethod
     def _threshold_scale(self) -> float:
         """The largest scale of the noise that decides whether a threshold is exceeded."""
 
     @abstractmethod
-    def _listed(self, ranked: Ranked, generator: np.random.Generator) -> Listed:
-        """Choose from ranked scores ``[n, d]``."""
+    def _items(self, ranked: Ranked, generator: np.random.Generator) -> IntArray:
+        """Choose from ranked scores ``[n, d]``; return indices ``[n, k]``, -1 where a place stays empty."""
 
     @abstractmethod
     def _parts(self, relation: NeighboringRelation) -> tuple[Event, ...]:
@@ -174,16 +182,16 @@ class LimitedDomain(DomainMechanism):
         items = self(np.concatenate((scores[existing], blanks)), generator=generator).items
         return existing[items[(items >= 0) & (items < existing.size)]]
 
-    def _listed(self, ranked: Ranked, generator: np.random.Generator) -> Listed:
+    def _items(self, ranked: Ranked, generator: np.random.Generator) -> IntArray:
         order, scores = ranked
         noise = self.scale * gumbel(generator, (len(scores), self.kbar + 1))
         ranks = largest_in_order(scores[:, : self.kbar], noise[:, : self.kbar], self.k, self.scale)
         # the list is cut near its end, if anywhere: from there distances are told from the threshold's
         below = distances(scores[:, : self.kbar + 1], scores[:, self.k - 1 : self.k], reach=REACH * self.scale)
         below[:, self.kbar] -= self.window(self.relation) + self.scale * math.log(self.kbar / self.delta)
-        lost = below - noise
-        before = np.take_along_axis(lost, ranks, axis=1) < lost[:, self.kbar :]
-        return Listed(np.where(before, np.take_along_axis(order, ranks, axis=1), -1), before)
+        noisy = below - noise
+        before = np.take_along_axis(noisy, ranks, axis=1) < noisy[:, self.kbar :]
+        return np.where(before, np.take_along_axis(order, ranks, axis=1), -1)
 
     def _parts(self, relation: NeighboringRelation) -> tuple[Event, ...]:
         return (choice_event(relation, eta=self.window(relation) / self.scale, noise="gumbel", count=self.k),)

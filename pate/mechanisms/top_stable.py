@@ -15,7 +15,7 @@ from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.base import choice_event
 from pate.mechanisms.limited_domain import DomainMechanism, Listed
 from pate.mechanisms.noise import draw, gumbel
-from pate.mechanisms.ranking import REACH, ROWS, Ranked, as_rows, distances, expect_within, k_smallest, rank
+from pate.mechanisms.ranking import REACH, ROWS, Ranked, distances, k_smallest, rank
 from pate.typing import BoolArray, IntArray
 from pate.validation import expect, expect_open_unit, expect_positive
 
@@ -95,31 +95,21 @@ class TopStable(DomainMechanism):
         Raises:
             ValueError: on scores that are not finite numbers, or not more than kbar.
         """
-        rows, single = as_rows(scores)
-        expect_within(rows.shape[1], spare=1, kbar=self.kbar)
-        shape = (len(rows), self.k)
-        released = Peeled(
-            Listed(np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.bool_)),
-            np.empty(len(rows), dtype=np.bool_),
-            np.empty(len(rows), dtype=np.int64),
-        )
+        rows, single = self._rows(scores)
+        items = np.empty((len(rows), self.k), dtype=np.int64)
+        passed, rounds = np.empty(len(rows), dtype=np.bool_), np.empty(len(rows), dtype=np.int64)
         for start in range(0, len(rows), ROWS):
             part = slice(start, start + ROWS)
-            (
-                (released.listed.items[part], released.listed.listed[part]),
-                released.passed[part],
-                released.rounds[part],
-            ) = self._peel(rank(rows[part]), generator)
-        if not single:
-            return released
-        return Peeled(
-            Listed(released.listed.items[0], released.listed.listed[0]), released.passed[0], released.rounds[0]
-        )
+            items[part], passed[part], rounds[part] = self._peel(rank(rows[part]), generator)
+        if single:
+            return Peeled(Listed.of(items[0]), passed[0], rounds[0])
+        return Peeled(Listed.of(items), passed, rounds)
 
-    def _listed(self, ranked: Ranked, generator: np.random.Generator) -> Listed:
-        return self._peel(ranked, generator).listed
+    def _items(self, ranked: Ranked, generator: np.random.Generator) -> IntArray:
+        return self._peel(ranked, generator)[0]
 
-    def _peel(self, ranked: Ranked, generator: np.random.Generator) -> Peeled:
+    def _peel(self, ranked: Ranked, generator: np.random.Generator) -> tuple[IntArray, BoolArray, IntArray]:
+        """Return the items ``[n, k]``, whether a gap passed ``[n]`` and the rounds of peeling ``[n]``."""
         order, scores = ranked
         k, kbar = self.k, self.kbar
         below = distances(scores, scores[:, k - 1 : k], reach=REACH * self.scale_peel)
@@ -144,7 +134,7 @@ class TopStable(DomainMechanism):
         chosen = np.where(filled, np.take_along_axis(order, ranks, axis=1), np.iinfo(np.int64).max)
         chosen.sort(axis=1)
         rounds = np.where((size > k) | ~passed, k, 0) * (passed | self.fallback)
-        return Peeled(Listed(np.where(filled, chosen, -1), filled), passed, rounds)
+        return np.where(filled, chosen, -1), passed, rounds
 
     def _parts(self, relation: NeighboringRelation) -> tuple[Event, ...]:
         window = self.window(relation)
