@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit, ndtr
 
 from pate.accounting.events import Event, GaussianNoisyMaxEvent
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms.base import ScoreMechanism, choice_event
-from pate.mechanisms.noise import draw, expect_noise
+from pate.mechanisms.base import Checks, ScoreMechanism, choice_event
+from pate.mechanisms.noise import draw, expect_noise, log_survival
 from pate.mechanisms.ranking import REACH, Rows, as_rows, below_rank, expect_within, sort_ascending
-from pate.typing import FloatArray, IntArray
+from pate.typing import IntArray
 from pate.validation import expect, expect_count, expect_positive
 
 GapNoise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
@@ -88,7 +87,7 @@ class GapChoice(ScoreMechanism[IntArray]):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
-    checks: ClassVar[Mapping[str, Callable[..., None]]] = {
+    checks: ClassVar[Checks] = {
         "noise": partial(expect_noise, GapNoise),
         "kbar": _expect_rank,
         "regularizer": _expect_below_infinity,
@@ -158,8 +157,9 @@ class GapChoice(ScoreMechanism[IntArray]):
             z = math.exp(-min(ahead, 700.0))
             return -math.expm1((others + 1) * math.log1p(-z)) / ((others + 1) * z) if z < 1 else 1 / (others + 1)
         cells = np.linspace(-40.0, 40.0, 16_001)
-        mass, middle = np.diff(distribution(self.noise, cells)), (cells[1:] + cells[:-1]) / 2
-        return float(mass @ distribution(self.noise, middle + ahead) ** others)
+        # given the noise of that gap, the others stay behind with the same chance each
+        mass, middle = -np.diff(np.exp(log_survival(cells, self.noise))), (cells[1:] + cells[:-1]) / 2
+        return float(mass @ (-np.expm1(log_survival(middle + ahead, self.noise))) ** others)
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe the choice of one rank."""
@@ -174,21 +174,6 @@ class GapChoice(ScoreMechanism[IntArray]):
     def _candidates(self) -> slice:
         first, last = (0, self.num_labels) if self.allow_empty else (1, self.num_labels - 1)
         return slice(first, min(last, self.kbar or last) + 1)
-
-
-def distribution(noise: GapNoise, at: FloatArray) -> FloatArray:
-    """Return the distribution function of standard noise, of the shape of ``at``."""
-    if noise == "gaussian":
-        return np.asarray(ndtr(at), dtype=np.float64)
-    if noise == "gumbel":
-        return np.exp(-np.exp(-at))
-    if noise == "laplace":
-        tail = np.exp(-np.abs(at)) / 2
-        return np.where(at > 0, 1 - tail, tail)
-    if noise == "exponential":
-        return -np.expm1(-np.maximum(at, 0))
-    logistic = np.asarray(expit(at), dtype=np.float64)
-    return logistic if noise == "logistic" else np.maximum(2 * logistic - 1, 0)
 
 
 def as_counts(counts: ArrayLike, upper: float, *, whole: bool = True) -> tuple[Rows, bool]:

@@ -6,6 +6,7 @@ import secrets
 from typing import Literal, get_args
 
 import numpy as np
+from scipy.special import log_expit, log_ndtr
 
 from pate.typing import FloatArray
 from pate.validation import expect, expect_count
@@ -67,3 +68,31 @@ def draw(noise: Noise, generator: np.random.Generator, size: int | tuple[int, ..
     # the logarithm of a ratio of exponentials is logistic
     logistic = gumbel(generator, size) - gumbel(generator, size)
     return logistic if noise == "logistic" else np.abs(logistic)
+
+
+def log_survival(values: FloatArray, noise: Noise | Literal["gaussian"]) -> FloatArray:
+    """Return the logarithm of the probability that noise of scale 1 exceeds ``values``, of any shape."""
+    if noise == "gaussian":
+        return np.asarray(log_ndtr(-values), dtype=np.float64)
+    if noise == "gumbel":
+        with np.errstate(divide="ignore"):  # far below the mode, where exp(-z) overflows, the chance is 1
+            return np.log(-np.expm1(-np.exp(-np.maximum(values, -700.0))))
+    if noise == "exponential":
+        return 0.0 - np.maximum(values, 0.0)
+    if noise == "laplace":
+        tail = np.exp(-np.abs(values)) / 2
+        return np.where(values > 0, -np.abs(values) - np.log(2), np.log1p(-tail))
+    if noise == "half_logistic":
+        return np.asarray(np.minimum(np.log(2) + log_expit(-values), 0.0))
+    return np.asarray(log_expit(-values), dtype=np.float64)
+
+
+def quantile(tail: FloatArray, noise: Noise) -> FloatArray:
+    """Return the values that noise of scale 1, of any law but Gumbel's, exceeds with probability ``tail``."""
+    if noise == "exponential":
+        return np.asarray(-np.log(tail))
+    if noise == "laplace":
+        return np.where(tail < 0.5, -np.log(2 * tail), np.log(2 * np.maximum(1 - tail, 1e-300)))
+    if noise == "half_logistic":
+        return np.asarray(np.log(2 - tail) - np.log(tail))
+    return np.asarray(np.log1p(-np.minimum(tail, 1 - 1e-16)) - np.log(tail))

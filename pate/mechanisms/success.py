@@ -22,7 +22,7 @@ from pate.mechanisms.baselines import OneShotLaplace
 from pate.mechanisms.canonical import CanonicalMechanism
 from pate.mechanisms.joint import JointMechanism
 from pate.mechanisms.limited_domain import LimitedDomain
-from pate.mechanisms.noise import Noise
+from pate.mechanisms.noise import Noise, log_survival, quantile
 from pate.mechanisms.noisy_top_k import NoisyTopK
 from pate.mechanisms.peeling import GumbelPeeling, PermuteAndFlipPeeling
 from pate.mechanisms.ranking import expect_within
@@ -159,30 +159,8 @@ def _peeled(k: int, num_others: int, gap: float) -> float:
 def _ahead(noise: Noise, k: int, num_others: int, gap: float) -> float:
     """Return the chance that k draws of noise plus ``gap`` exceed ``num_others`` draws of it."""
     # the largest of n draws has F(z)^n = exp(-w) for an exponential w: integrate over log w
-    largest = _quantile(noise, -np.expm1(-_WAITS / num_others))
-    return float(_WEIGHTS @ np.exp(k * _log_survival(noise, largest - gap)) / _WEIGHTS.sum())
-
-
-def _quantile(noise: Noise, tail: FloatArray) -> FloatArray:
-    """Return the values that noise exceeds with probability ``tail``."""
-    if noise == "exponential":
-        return np.asarray(-np.log(tail))
-    if noise == "laplace":
-        return np.where(tail < 0.5, -np.log(2 * tail), np.log(2 * np.maximum(1 - tail, 1e-300)))
-    if noise == "half_logistic":
-        return np.asarray(np.log(2 - tail) - np.log(tail))
-    return np.asarray(np.log1p(-np.minimum(tail, 1 - 1e-16)) - np.log(tail))
-
-
-def _log_survival(noise: Noise, z: FloatArray) -> FloatArray:
-    """Return the logarithm of the probability that noise exceeds ``z``."""
-    if noise == "exponential":
-        return np.asarray(-np.maximum(z, 0.0))
-    if noise == "laplace":
-        return np.where(z > 0, -np.abs(z) - math.log(2), np.log1p(-np.exp(-np.abs(z)) / 2))
-    if noise == "half_logistic":
-        return np.asarray(np.minimum(math.log(2) + log_expit(-z), 0.0))
-    return np.asarray(log_expit(-z))
+    largest = quantile(-np.expm1(-_WAITS / num_others), noise)
+    return float(_WEIGHTS @ np.exp(k * log_survival(largest - gap, noise)) / _WEIGHTS.sum())
 
 
 def answer_probability(

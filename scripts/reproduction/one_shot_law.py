@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.signal import fftconvolve
 
-from pate.mechanisms.noise import Noise, expect_noise
+from pate.mechanisms.noise import Noise, expect_noise, log_survival
 from pate.typing import FloatArray
 from pate.validation import expect, expect_count, expect_positive
 
@@ -46,24 +46,6 @@ def probability_within(scores: FloatArray, *, k: int, scale: float, noise: Noise
     expect(0 <= head <= k <= tail <= scores.size, f"0 <= head <= {k} <= tail <= {scores.size}", head=head, tail=tail)
     expect((np.diff(scores) <= 0).all(), "scores in descending order", scores="others")
     return _within((scores - scores[k - 1]) / scale, k, head, tail, noise)
-
-
-def log_survival(values: FloatArray, noise: Noise) -> FloatArray:
-    """Return the logarithm of the probability that noise of scale 1 exceeds ``values``, of any shape."""
-    if noise == "gumbel":
-        return _log_of_rest(-np.exp(-np.maximum(values, -700.0)))
-    if noise == "exponential":
-        above: FloatArray = np.maximum(values, 0.0)
-        return -above
-    if noise == "laplace":
-        below = np.log1p(-np.exp(np.minimum(values, 0.0)) / 2)
-        survival: FloatArray = np.where(values > 0, -values - np.log(2.0), below)
-        return survival
-    if noise == "logistic":
-        negative: FloatArray = np.logaddexp(0.0, values)
-        return -negative
-    folded: FloatArray = np.log(2.0) - np.logaddexp(0.0, np.maximum(values, 0.0))
-    return folded
 
 
 def log_distribution(values: FloatArray, noise: Noise) -> FloatArray:

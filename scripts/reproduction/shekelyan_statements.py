@@ -10,9 +10,9 @@ from typing import get_args
 import numpy as np
 
 from pate.mechanisms import CanonicalMechanism
-from pate.mechanisms.noise import Noise
+from pate.mechanisms.noise import Noise, log_survival
 from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
-from scripts.reproduction.one_shot_law import log_survival, probability_within
+from scripts.reproduction.one_shot_law import probability_within
 from scripts.reproduction.shekelyan import PAPER, zipf_scores
 
 EQUAL, CHOSEN = 20, 2

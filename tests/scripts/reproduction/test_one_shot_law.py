@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pate.mechanisms.noise import Noise
-from scripts.reproduction.one_shot_law import log_distribution, log_survival, probability_within
+from pate.mechanisms.noise import Noise, log_survival
+from scripts.reproduction.one_shot_law import log_distribution, probability_within
 from tests.mechanisms import oracles
 
 NOISES: tuple[Noise, ...] = ("gumbel", "exponential", "laplace", "logistic", "half_logistic")
