@@ -27,7 +27,7 @@ from pate.accounting.relation import NeighboringRelation
 from pate.mechanisms.base import TopKMechanism, choice_event
 from pate.mechanisms.canonical_law import ClassProbabilities, log_counts, log_factorials
 from pate.mechanisms.noise import expect_noise
-from pate.mechanisms.permute_flip import first_head, first_heads
+from pate.mechanisms.permute_flip import first_accepted, first_head, first_heads
 from pate.mechanisms.ranking import REACH, ROWS, Rows, as_rows, distances, expect_within, rank
 from pate.typing import FloatArray, IntArray
 from pate.validation import expect
@@ -123,12 +123,12 @@ class CanonicalMechanism(TopKMechanism):
 
     def _tail_terms(self, below: FloatArray) -> FloatArray:
         """Return the log weights ``[.., d - k]`` that tails k + 1..d add to a class, relative to the top-k."""
-        return _weighted(below[..., self.k - 1 : self.k] - below[..., self.k :], self.scale, self.gamma)
+        return (below[..., self.k - 1 : self.k] - below[..., self.k :]) / self.scale * self.gamma
 
     def _head_terms(self, below: FloatArray) -> FloatArray:
         """Return the log weights ``[.., k]`` that heads 0..k-1 add to a class, relative to the top-k."""
         outside = below[..., self._outside : self._outside + 1]
-        return _weighted(below[..., : self.k] - outside, self.scale, 1 - self.gamma)
+        return (below[..., : self.k] - outside) / self.scale * (1 - self.gamma)
 
     @property
     def _outside(self) -> int:
@@ -173,13 +173,8 @@ class CanonicalMechanism(TopKMechanism):
         """Draw one subset as ranks from 0, ``[k]``."""
         k = self.k
         propose, log_total = (self._tail_sampler if self.gamma == 1 else self._class_sampler)(below, generator)
-        if self.noise == "exponential":
-            head, tail = first_head(log_total, propose, generator)
-        else:
-            candidate = propose()
-            while candidate is None:
-                candidate = propose()
-            head, tail = candidate[0]
+        permute_and_flip = self.noise == "exponential"
+        head, tail = first_head(log_total, propose, generator) if permute_and_flip else first_accepted(propose)
         if tail < k:
             return np.arange(k)
         # 0..head-1, some of head+1..tail-1, and tail; with gamma = 1 the rank after the head is not kept out
@@ -194,7 +189,7 @@ class CanonicalMechanism(TopKMechanism):
         """
         k, scale = self.k, self.scale
         factorial = log_factorials(below.size)
-        log_masses = _weighted(below[k - 1] - below[k - 1 :], scale, 1.0)
+        log_masses = (below[k - 1] - below[k - 1 :]) / scale
         log_masses += factorial[k - 1 :] - factorial[: below.size - k + 1] - factorial[k - 1]
         largest = float(log_masses.max())
         cumulative = np.cumsum(np.exp(log_masses - largest))
@@ -230,12 +225,13 @@ class CanonicalMechanism(TopKMechanism):
             return summed - factorial[at - 2]
 
         reach = num_items - k
+        # tails at growing distances from the top-k, as g is steepest next to it
         grid = np.unique(np.rint(np.geomspace(1, reach, min(_GRID, reach))).astype(np.int64)) + k
         values = coupling(grid)
         for _ in range(8):
             chord = np.interp(tails, grid, values)
             log_masses = tail_terms + chord
-            largest = max(0.0, float(log_masses.max()))
+            largest = max(0.0, float(log_masses.max()))  # the top-k has log mass 0
             cumulative = np.cumsum(np.exp(log_masses - largest))
             # halve the stretches that matter and whose chord lies well above the curve
             ends = cumulative[grid - k - 1]
@@ -258,6 +254,7 @@ class CanonicalMechanism(TopKMechanism):
             if mass >= below_top:
                 return (k, k - 1), 1.0
             place = min(int(np.searchsorted(cumulative, mass, side="right")), cumulative.size - 1)
+            # the sum over heads is computed for this tail alone, and its excess over the chord thinned out
             tail = k + 1 + place
             terms = head_terms + factorial[tail - 2 - heads]
             cumulative_heads = np.cumsum(np.exp(terms - terms.max()))
@@ -270,10 +267,6 @@ class CanonicalMechanism(TopKMechanism):
             return (head, tail - 1), math.exp(-float(loss) / scale)
 
         return propose, largest + math.log(below_top + top)
-
-
-def _weighted(differences: FloatArray, scale: float, weight: float) -> FloatArray:
-    return differences / scale * weight
 
 
 @lru_cache(maxsize=16)

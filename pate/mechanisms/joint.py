@@ -11,7 +11,6 @@ most v.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import ClassVar, Literal
@@ -20,9 +19,9 @@ import numpy as np
 
 from pate.accounting.events import Event
 from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms.base import TopKMechanism, choice_event
+from pate.mechanisms.base import Checks, TopKMechanism, choice_event
 from pate.mechanisms.noise import expect_noise
-from pate.mechanisms.permute_flip import first_head, first_heads
+from pate.mechanisms.permute_flip import first_accepted, first_head, first_heads
 from pate.mechanisms.ranking import REACH, Rows, are_near, distances, rank
 from pate.typing import FloatArray, IntArray
 from pate.validation import expect_count
@@ -54,7 +53,7 @@ class JointMechanism(TopKMechanism):
         noise: ``gumbel`` or ``exponential``.
     """
 
-    checks: ClassVar[Mapping[str, Callable[..., None]]] = {"noise": partial(expect_noise, JointNoise)}
+    checks: ClassVar[Checks] = {"noise": partial(expect_noise, JointNoise)}
 
     noise: JointNoise = "gumbel"
 
@@ -149,8 +148,9 @@ def _draw_row(scores: Rows, k: int, scale: float, noise: JointNoise, generator: 
     losses = _Losses(scores, k, scale)
     if losses.furthest == 0:
         return _sequence(losses.reach(np.zeros(1))[0], generator)
+    # blocks that halve towards 0, where exp(-v / scale) has its mass
     edges = np.concatenate(([0.0], losses.furthest * 0.5 ** np.arange(_BLOCKS)[::-1]))
-    counts = losses.log_sequences(edges)
+    counts = losses.log_sequences(edges)  # in logarithms, as N exceeds the range of floats
     for _ in range(40):
         # mass of exp(-v/s) on each block, the last one without end
         with np.errstate(divide="ignore", over="ignore"):
@@ -159,6 +159,7 @@ def _draw_row(scores: Rows, k: int, scale: float, noise: JointNoise, generator: 
         largest = upper.max()
         masses = np.exp(upper - largest)
         total = masses.sum()
+        # N at the left end bounds the mass of a block from below
         excess = masses - np.exp(counts + log_widths - largest)
         if excess.sum() <= _REJECTED * total:
             break
@@ -183,25 +184,25 @@ def _draw_row(scores: Rows, k: int, scale: float, noise: JointNoise, generator: 
         if block == edges.size - 1:
             reach, bound = losses.reach(edges[-1:])[0], 0.0
         else:
+            # a loss within the block, by the inverse of its exponential distribution
             width = float(edges[block + 1]) - block_start
             step = -scale * math.log1p(generator.random() * math.expm1(-width / scale))
             loss = min(block_start + step, float(edges[block + 1]))
             reach = losses.reach(np.array([loss]))[0]
             bound = float(counts[block + 1]) - float(np.log(reach - np.arange(k)).sum())
+        # kept with probability N(loss) / N(right end); roundings may put the logarithm of that above 0
         if generator.standard_exponential() < bound - 1e-12:
             return None
         ranks = _sequence(reach, generator)
         if noise == "gumbel":
             return ranks, 1.0
+        # the chance of the coin follows from what this sequence loses, not from the loss that was drawn
         worst = max(float(losses.of(np.array(ranks)).max()), 0.0)
         return ranks, math.exp(-worst / scale)
 
     if noise == "exponential":
         return first_head(float(largest) + math.log(total), propose, generator)
-    candidate = propose()
-    while candidate is None:
-        candidate = propose()
-    return candidate[0]
+    return first_accepted(propose)
 
 
 def _sequence(reach: IntArray, generator: np.random.Generator) -> list[int]:

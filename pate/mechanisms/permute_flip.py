@@ -23,6 +23,13 @@ from pate.typing import FloatArray, IntArray
 Item = TypeVar("Item")
 
 
+def first_accepted(propose: Callable[[], tuple[Item, float] | None]) -> Item:
+    """Return the first candidate that the envelope accepts: a draw of the exponential mechanism."""
+    while (candidate := propose()) is None:
+        pass
+    return candidate[0]
+
+
 def first_head(
     log_total: float, propose: Callable[[], tuple[Item, float] | None], generator: np.random.Generator
 ) -> Item:
