@@ -284,7 +284,7 @@ def expect_filter_of_first(bounds: PrivacyFilter, budget: Budget, first: Cost) -
 
 
 def refuse(
-    budget: Budget, bounds: PrivacyFilter, total: Cost, *, when: str = "with all earlier releases", left: str = ""
+    budget: Budget, bounds: PrivacyFilter, total: Cost, *, when: str = "with all earlier releases", remainder: str = ""
 ) -> NoReturn:
     """Raise the ``ValueError`` for releases whose total cost on ``bounds.orders``, ``total``, is not admitted.
 
@@ -293,9 +293,9 @@ def refuse(
         bounds: its filter.
         total: what would be spent.
         when: of which releases it is the total.
-        left: what is left without the release, and what would fit, as a clause; nothing if it is empty.
+        remainder: what is left without the release, and what would fit, as a clause; nothing if it is empty.
     """
-    left = f"; {left}" if left else ""
+    remainder = f"; {remainder}" if remainder else ""
     if math.isinf(total.mu_squared) and isinstance(bounds, GaussianFilter):
         raise ValueError(
             "Expected a release that a Gaussian mechanism dominates, because the budget of the ledger is kept in"
@@ -304,13 +304,14 @@ def refuse(
     if not bounds.admits_failures(total):
         raise BudgetExceededError(
             f"Expected delta0 <= {bounds.max_delta0:.3g} {when} (max_delta0, the part of the budget's delta ="
-            f" {exact_text(budget.delta)} that is set aside for failures of tests), got delta0={total.delta0:.3g}{left}"
+            f" {exact_text(budget.delta)} that is set aside for failures of tests),"
+            f" got delta0={total.delta0:.3g}{remainder}"
         )
     aside = f" ({bounds.max_delta0:.3g} of delta is set aside for failures of tests)" if bounds.max_delta0 else ""
     raise BudgetExceededError(
         f"Expected epsilon <= {exact_text(budget.max_epsilon)} at delta = {exact_text(budget.delta)} under"
         f" {budget.neighboring_relation.value} {when},"
-        f" got epsilon={epsilon_text(bounds.epsilon(budget, total), 4)}{aside}{left}"
+        f" got epsilon={epsilon_text(bounds.epsilon(budget, total), 4)}{aside}{remainder}"
     )
 
 
@@ -341,7 +342,7 @@ def _share(budget: Budget, cost: Cost) -> float:
     return max(_ASIDE * budget.delta, cost.delta0) if budget.max_delta0 is None else budget.max_delta0
 
 
-def _left(budget: Budget, cost: Cost) -> float:
+def _remaining_delta(budget: Budget, cost: Cost) -> float:
     """Return the part of delta that failures leave; 0 or less if there is none.
 
     It is not ``(delta - delta0) / (1 - delta0)``, which presumes that delta0 is spent on every path.
@@ -351,14 +352,14 @@ def _left(budget: Budget, cost: Cost) -> float:
 
 
 def _renyi_keeps(budget: Budget, cost: Cost) -> bool:
-    remaining = _left(budget, cost)
+    remaining = _remaining_delta(budget, cost)
     return remaining > 0 and bool(
         (cost.rdp + conversion_overhead(DEFAULT_ORDERS, remaining)).min() <= budget.max_epsilon
     )
 
 
 def _gaussian_keeps(budget: Budget, cost: Cost) -> bool:
-    remaining = _left(budget, cost)
+    remaining = _remaining_delta(budget, cost)
     return remaining > 0 and cost.mu_squared <= largest_mu(budget.max_epsilon, remaining) ** 2
 
 

@@ -32,6 +32,10 @@ from pate.validation import expect, expect_open_unit
 
 NAMES = tuple(relation.value for relation in NeighboringRelation)
 _STATED = {"delta", *NAMES}
+_LISTED = (
+    *("release", "at", "run", "description", "events"),
+    *("count", "seeded", "settled", "realised", "published"),
+)  # of a release, in a statement
 _KINDS = ("budget", "home", "reserve", "settle", "state")
 _DECODER = json.JSONDecoder()
 
@@ -64,36 +68,18 @@ class Entry:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        return {
-            "release": self.release,
-            "at": self.at,
-            "run": self.run,
-            "description": self.description,
-            "events": plain_events(self.events),
-            "count": self.count,
-            "seeded": self.seeded,
-            "settled": self.settled,
-            "realised": None if self.realised is None else plain_charges(self.realised),
-            "published": self.published,
-        }
+        plain = {name: getattr(self, name) for name in _LISTED}
+        realised = None if self.realised is None else plain_charges(self.realised)
+        return plain | {"events": plain_events(self.events), "realised": realised}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Entry:
         """Return the release that `to_dict` described. Raises ``ValueError`` on other keys or types."""
-        entry = cls(
-            release=content["release"],
-            at=content["at"],
-            run=content["run"],
-            description=content["description"],
-            events=parse_events(name_of(content["events"])),
-            count=content["count"],
-            seeded=content["seeded"],
-            settled=content["settled"],
-            realised=None
-            if content["realised"] is None
-            else tuple((parse_events(name_of(paid["events"])), paid["count"]) for paid in content["realised"]),
-            published=content["published"],
-        )
+        fields = {name: content[name] for name in _LISTED}
+        if fields["realised"] is not None:
+            charges = ((parse_events(name_of(paid["events"])), paid["count"]) for paid in fields["realised"])
+            fields["realised"] = tuple(charges)
+        entry = cls(**fields | {"events": parse_events(name_of(fields["events"]))})
         expect_charged_count(1, entry.count)
         for _, count in entry.realised or ():
             expect_charged_count(0, count)
@@ -235,18 +221,9 @@ class History:
         _expect_stated(body["stated"])
         expect(isinstance(body.get("token"), str | None), "a token as a text", token=body.get("token"))
         name = name_of(body["events"])
-        entry = Entry(
-            release=len(self.entries) + 1,
-            at=body["at"],
-            run=body["run"],
-            description=body["description"],
-            events=parse_events(name),
-            count=body["count"],
-            seeded=bool(body["seeded"]),
-            settled=False,
-            stated=body["stated"],
-            token=body.get("token"),
-        )
+        fields = {field: body[field] for field in ("at", "run", "description", "count", "stated")}
+        fields |= {"seeded": bool(body["seeded"]), "token": body.get("token")}
+        entry = Entry(release=len(self.entries) + 1, events=parse_events(name), settled=False, **fields)
         self.entries.append(entry)
         self._names.append(name)
         return [(name, entry.count)]
@@ -309,8 +286,8 @@ class History:
             total = on_filter(as_cost(values, relation), bounds)
             if not bounds.admits(total):
                 spent = on_filter(as_cost(totals.values(), relation), bounds)
-                left = what_fits(bounds, spent, events[relation].cost(bounds.orders), count)
-                refuse(current, bounds, total, left=left)
+                remainder = what_fits(bounds, spent, events[relation].cost(bounds.orders), count)
+                refuse(current, bounds, total, remainder=remainder)
         stated_delta = current.delta if delta is None and current is not None else delta
         stated = None
         if stated_delta is not None:

@@ -121,8 +121,7 @@ class Statement:
             _expect_coherent(book, head)
         else:
             current = read_ledger(ledger)
-            requirement = "a ledger with all rows that it held when the statement was made (it may be an older copy)"
-            expect(current.follows(head), requirement, **head._asdict())
+            _expect_follows(current, head)
             book = read_ledger(ledger, rows=head.rows)
             since = len(current.entries) - len(book.entries)
         expect_same(_content(book, head, self["release"]), self.content)
@@ -142,8 +141,7 @@ class Statement:
             ValueError: if the ledger lacks rows that it held when the statement was made.
         """
         head = Head(self["ledger"]["rows"], self["ledger"]["digest"])
-        requirement = "a ledger with all rows that it held when the statement was made (it may be an older copy)"
-        expect(book.follows(head), requirement, **head._asdict())
+        _expect_follows(book, head)
         return Statement.of(book, self["release"])
 
     @property
@@ -229,6 +227,11 @@ def _listed(content: Mapping[str, Any]) -> Book:
         filter=None if bounds is None else filter_from_dict(bounds),
         declared_after=content["declared_after"],
     )
+
+
+def _expect_follows(book: Book, head: Head) -> None:
+    requirement = "a ledger with all rows that it held when the statement was made (it may be an older copy)"
+    expect(book.follows(head), requirement, **head._asdict())
 
 
 def _expect_coherent(book: Book, head: Head) -> None:
