@@ -94,6 +94,7 @@ class Directions:
         centre = features.mean(axis=0)
         inner = features - centre
         wide = inner.shape[0] < inner.shape[1]
+        # of the smaller Gram matrix, which takes a fraction of the time of a singular value decomposition
         values, vectors = np.linalg.eigh(inner @ inner.T if wide else inner.T @ inner)
         # what subtracting a rounded mean leaves of constant features is no direction
         rounding = len(inner) ** 3 * (np.finfo(np.float64).eps * np.abs(centre).max(initial=0.0)) ** 2
@@ -305,6 +306,7 @@ def link(means: FloatArray, fitted: FloatArray) -> tuple[FloatArray, FloatArray]
     varies = spread > np.finfo(np.float64).eps
     unit = np.where(varies, fitted / np.where(varies, spread, 1), 0)
     level, slope = np.asarray(logit(means)), np.zeros(len(means))
+    # Newton's method on both moments; steps are clipped, because separable labels have no finite solution
     for _ in range(_NEWTON):
         predicted = expit(level + slope * unit)
         curvature = predicted * (1 - predicted)

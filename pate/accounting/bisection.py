@@ -13,16 +13,16 @@ def smallest_where(holds: Callable[[float], bool], low: float, high: float, *, t
     """
     width = high - low
     while high - low > tolerance * min(width, max(abs(low), abs(high))):
-        middle = low + (high - low) / 2
+        middle = low + (high - low) / 2  # the sum of both ends could overflow
         if not low < middle < high:
-            break
+            break  # no float lies between them
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
 
 
 def largest_count_where(holds: Callable[[int], bool], *, limit: int = 2**53) -> int:
     """Return the largest n in ``0..limit`` at which ``holds(n)``, which is true at 0 and turns false as n grows."""
-    low, high = 0, 1
+    low, high = 0, 1  # doubled until the condition fails, then bisected
     while high <= limit and holds(high):
         low, high = high, 2 * high
     if high > limit:

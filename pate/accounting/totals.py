@@ -136,6 +136,7 @@ def _terms(events: str, orders: bytes) -> _Terms:
     expect(valid, f"an event of known cost on all orders up to {grid.max():g}", event=events[:80])
     infinite = ~(value < _ENDLESS)
     finite = np.where(infinite, 0.0, value)
+    # Dekker's splitting: a factor of 26 bits and the rest, whose products with counts are exact
     scaled = finite * (2.0 ** (53 - _DIGITS) + 1)
     high = scaled - (scaled - finite)
     terms = _Terms(value, high, finite - high, infinite, bool(infinite.any()))
@@ -157,6 +158,7 @@ class _Sums:
         for factor in _factors(count):
             for part in (terms.high, terms.low):
                 term = factor * part
+                # the rounding error of a sum of two floats is a float itself (Knuth's two-sum)
                 total = self._high + term
                 back = total - self._high
                 error = (self._high - (total - back)) + (term - back) + self._low

@@ -64,9 +64,9 @@ class EventContract(Contract):
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_repetition_is_multiplication(self, relation: NeighboringRelation) -> None:
         """Composing an event seven times costs seven times as much, in one call or in seven."""
-        once = self._accountant(relation).compose(self.event(1.0, relation))
-        many = self._accountant(relation).compose(self.event(1.0, relation), 7)
-        one_by_one = self._accountant(relation)
+        once = RDPAccountant(relation=relation).compose(self.event(1.0, relation))
+        many = RDPAccountant(relation=relation).compose(self.event(1.0, relation), 7)
+        one_by_one = RDPAccountant(relation=relation)
         for _ in range(7):
             one_by_one.compose(self.event(1.0, relation))
         np.testing.assert_allclose(many.rdp, 7 * once.rdp, rtol=1e-12)
@@ -79,8 +79,8 @@ class EventContract(Contract):
         relation = RELATIONS[0]
         events = [self.event(noise, relation) for noise in self.noises]
         counts = [3, 0, 5]
-        batch = self._accountant(relation).compose(events, counts)
-        back = self._accountant(relation)
+        batch = RDPAccountant(relation=relation).compose(events, counts)
+        back = RDPAccountant(relation=relation)
         for event, count in reversed(list(zip(events, counts, strict=True))):
             back.compose(event, count)
         np.testing.assert_allclose(batch.rdp, back.rdp, rtol=1e-12)
@@ -196,9 +196,6 @@ class EventContract(Contract):
         for name in complete:
             incomplete = {key: value for key, value in complete.items() if key != name}
             assert_refused(partial(event_from_dict, incomplete), incomplete)
-
-    def _accountant(self, relation: NeighboringRelation) -> RDPAccountant:
-        return RDPAccountant(relation=relation)
 
 
 def enumerated_divergence(log_p: np.ndarray, log_q: np.ndarray) -> np.ndarray:

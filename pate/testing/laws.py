@@ -73,7 +73,7 @@ def clip_excess(p: FloatArray, q: FloatArray, delta0: float) -> FloatArray:
     """Return ``min(p, c q)`` per row, with the c that takes ``delta0`` of p's mass (a hair less, for rounding)."""
     low, high = np.zeros(len(p)), np.full(len(p), 1e150)
     for _ in range(100):
-        middle = np.sqrt(np.maximum(low, 1e-6) * high)
+        middle = np.sqrt(np.maximum(low, 1e-6) * high)  # c spans 150 orders of magnitude: bisect its logarithm
         taken = np.maximum(p - middle[:, None] * q, 0).sum(axis=1)
         low, high = np.where(taken > delta0, middle, low), np.where(taken > delta0, high, middle)
     return np.minimum(p, high[:, None] * q)
