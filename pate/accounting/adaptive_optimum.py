@@ -95,7 +95,7 @@ def adaptive_epsilon(event: Event, count: int, *, delta: float) -> float:
     on other events.
     """
     expect_count(1, count=count)
-    rounds = list(_halves(event))
+    rounds = list(_pairs_of(event))
     cost = total_cost([event], count)
     # a valid bound as well, and hence the range that the grid has to cover
     renyi = float(convert(cost, DEFAULT_ORDERS, delta=delta).min())
@@ -147,7 +147,7 @@ def bounded_range_pairs(eta: float, *, sides: int = 64) -> Pairs:
     bend = 2 * np.sinh(width / 4) ** 2 / np.cosh(width / 2)
     p = np.exp(middle) * (np.expm1(eta - middle) + bend) / np.expm1(eta)
     q = (np.expm1(eta - middle) - np.exp(eta - middle) * bend) / np.expm1(eta)
-    return _outwards(p, q)
+    return _moved_outwards(p, q)
 
 
 def gaussian_bit_pairs(mu: float, reach: float, *, spacing: float = 0.1) -> Pairs:
@@ -168,21 +168,21 @@ def gaussian_bit_pairs(mu: float, reach: float, *, spacing: float = 0.1) -> Pair
     density = np.exp(-((centers[:-1, None] + at - mu / 2) ** 2) / 2) / np.sqrt(2 * np.pi)
     run = width / 2 * (density * np.expm1(mu * (width - at)) / np.expm1(mu * width)) @ _WEIGHTS
     corners_q, corners_p = q[:-1] + run, p[:-1] + slope[:-1] * run
-    return _outwards(np.append(p[0], corners_p), np.append(q[0], corners_q))
+    return _moved_outwards(np.append(p[0], corners_p), np.append(q[0], corners_q))
 
 
-def _halves(event: Event) -> Sequence[Pairs]:
+def _pairs_of(event: Event) -> Sequence[Pairs]:
     if isinstance(event, ComposedEvent):
-        return [pairs for part in event.events for pairs in _halves(part)]
+        return [pairs for part in event.events for pairs in _pairs_of(part)]
     if isinstance(event, RepeatedEvent):
-        return list(_halves(event.event)) * event.count
+        return list(_pairs_of(event.event)) * event.count
     if isinstance(event, BoundedRangeEvent):
         return [bounded_range_pairs(event.eta)]
     if isinstance(event, PureDPEvent):
         # randomised response: any pair with losses in [-epsilon, epsilon] is a post-processing of it
         expect(event.epsilon <= 10, "epsilon <= 10", epsilon=event.epsilon)
         high = 1 / (1 + np.exp(-event.epsilon))
-        return [_outwards(np.array([high]), np.array([high * np.exp(-event.epsilon)]))]
+        return [_moved_outwards(np.array([high]), np.array([high * np.exp(-event.epsilon)]))]
     if isinstance(event, StabilityTestEvent):
         lowest = float(ndtri(event.delta_test))
         highest = lowest + max(0, event.num_teachers - event.shift) / event.sigma
@@ -191,7 +191,7 @@ def _halves(event: Event) -> Sequence[Pairs]:
     return []
 
 
-def _outwards(p: FloatArray, q: FloatArray) -> Pairs:
+def _moved_outwards(p: FloatArray, q: FloatArray) -> Pairs:
     # up and to the left: the triangle with (0, 0) and (1, 1) then covers the corner
     return Pairs(p * (1 + _CORNER_ERROR), q * (1 - _CORNER_ERROR))
 

@@ -130,12 +130,12 @@ class PrivacyFilter(ABC):
         """Whether the delta0 of the sum of all releases is within its bound."""
         return -cost.log_survival <= -math.log1p(-self.max_delta0) * (1 + _SLACK)
 
-    def spent(self, cost: Cost) -> str:
+    def describe_spent(self, cost: Cost) -> str:
         """Say how much of the bounds ``cost`` has used."""
         amount, bound, name = self._bounded(cost)
         return f"{amount:.4g} of {bound:.4g} of {name}, {cost.delta0:.3g} of {self.max_delta0:.3g} of delta0"
 
-    def left(self, cost: Cost) -> str:
+    def describe_left(self, cost: Cost) -> str:
         """Say how much of the bounds ``cost`` has left over."""
         amount, bound, name = self._bounded(cost)
         return f"{max(0.0, bound - amount):.4g} of {name} and {max(0.0, self.max_delta0 - cost.delta0):.3g} of delta0"
@@ -239,7 +239,7 @@ def affordable(budget: Budget, query: Cost) -> int:
 
     Raises ``ValueError`` if the queries cost nothing.
     """
-    return max(_reach(budget, query).values())
+    return max(_affordable_counts(budget, query).values())
 
 
 def make_filter(budget: Budget, first: Cost) -> PrivacyFilter:
@@ -256,9 +256,9 @@ def make_filter(budget: Budget, first: Cost) -> PrivacyFilter:
     Raises:
         ValueError: if the query costs nothing, or its failures or the conversion alone take the budget.
     """
-    reach = _reach(budget, first)
+    reach = _affordable_counts(budget, first)
     last = first.times(max(1, *reach.values()))  # a filter that admits no query can at least say so
-    max_delta0 = _share(budget, last)
+    max_delta0 = _delta_for_failures(budget, last)
     if max_delta0 >= budget.delta:
         most = f"delta0 < {exact_text(budget.delta)}, the delta of the budget, after one query"
         raise BudgetExceededError(f"Expected {most}, got delta0={max_delta0:.3g}")
@@ -315,10 +315,10 @@ def refuse(
     )
 
 
-def what_fits(bounds: PrivacyFilter, spent: Cost, query: Cost, count: int) -> str:
+def describe_remainder(bounds: PrivacyFilter, spent: Cost, query: Cost, count: int) -> str:
     """Say what of the bounds is left after ``spent``, and what it would pay for in place of ``count`` such queries."""
     number = largest_count_where(lambda n: bounds.admits(spent.plus(query.times(n))))
-    fits = f"left are {bounds.left(spent)}: {number} such queries can be paid"
+    fits = f"left are {bounds.describe_left(spent)}: {number} such queries can be paid"
     spare = (bounds.max_delta0 - spent.delta0) / count
     if spare <= 0 or bounds.admits_failures(spent.plus(query.times(count))):
         return fits
@@ -326,7 +326,7 @@ def what_fits(bounds: PrivacyFilter, spent: Cost, query: Cost, count: int) -> st
     return f"{fits}, and {count} with tests that fail with probability {rarer} at most, if the rest suffices"
 
 
-def _reach(budget: Budget, query: Cost) -> dict[str, int]:
+def _affordable_counts(budget: Budget, query: Cost) -> dict[str, int]:
     """Return how many queries each filter that the budget allows would admit, from the first on."""
     costs = bool(query.rdp.max() > 0 or query.log_survival < 0)
     expect(costs, "a query that costs something", cost=0.0)
@@ -337,7 +337,7 @@ def _reach(budget: Budget, query: Cost) -> dict[str, int]:
     return {name: reach(keeps) for name, keeps in _KEEPS.items() if budget.filter in (None, name)}
 
 
-def _share(budget: Budget, cost: Cost) -> float:
+def _delta_for_failures(budget: Budget, cost: Cost) -> float:
     """Return the part of delta to set aside for failures if ``cost`` is the total of all that is admitted."""
     return max(_ASIDE * budget.delta, cost.delta0) if budget.max_delta0 is None else budget.max_delta0
 
@@ -347,8 +347,8 @@ def _remaining_delta(budget: Budget, cost: Cost) -> float:
 
     It is not ``(delta - delta0) / (1 - delta0)``, which presumes that delta0 is spent on every path.
     """
-    share = _share(budget, cost)
-    return budget.delta - share if cost.delta0 <= share * (1 + _SLACK) else 0.0
+    aside = _delta_for_failures(budget, cost)
+    return budget.delta - aside if cost.delta0 <= aside * (1 + _SLACK) else 0.0
 
 
 def _renyi_keeps(budget: Budget, cost: Cost) -> bool:

@@ -9,7 +9,7 @@ FIXED_BEFOREHAND = "no release was chosen by what an earlier one showed"
 """What a sum of releases needs to be a guarantee without a budget."""
 
 
-def keeping(declared_after: int) -> str:
+def describe_keeping(declared_after: int) -> str:
     """Return the sentences that say how a budget is kept which was declared after so many releases."""
     promise = "no release is made beyond it, whatever earlier ones showed."
     if declared_after == 0:
@@ -26,8 +26,8 @@ def describe_budget(book: Book) -> str | None:
     budget, bounds = book.budget, book.filter
     if budget is None or bounds is None:
         return None
-    spent = bounds.spent(book.spent(budget.neighboring_relation, bounds.orders))
+    spent = bounds.describe_spent(book.spent(budget.neighboring_relation, bounds.orders))
     return (
         f"Budget: epsilon <= {exact_text(budget.max_epsilon)} at delta = {exact_text(budget.delta)} under"
-        f" {budget.neighboring_relation.value.upper()}; {keeping(book.declared_after)} Spent are {spent}."
+        f" {budget.neighboring_relation.value.upper()}; {describe_keeping(book.declared_after)} Spent are {spent}."
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pate.accounting.budget import Budget, PrivacyFilter, filter_from_dict, make_filter, refuse, what_fits
+from pate.accounting.budget import Budget, PrivacyFilter, describe_remainder, filter_from_dict, make_filter, refuse
 from pate.accounting.charges import (
     ROUNDING,
     Charge,
@@ -213,7 +213,7 @@ class History:
         expect(self.budget is None, "one budget", kind="budget")
         budget, bounds = Budget(**body["budget"]), filter_from_dict(body["filter"])
         bounds.expect_follows(budget)
-        self._totals = self._totals.on(kept_orders(bounds))
+        self._totals = self._totals.on_orders(orders_of_sums(bounds))
         self.budget, self.filter, self.declared_after = budget, bounds, len(self.entries)
 
     def _fold_reserve(self, body: Mapping[str, Any]) -> list[tuple[str, int]]:
@@ -273,20 +273,20 @@ class History:
             # of the first release even if more followed: by what those showed, whoever declares it may have chosen
             first = self.entries[0].events if self.entries else events
             current, bounds = budget, make_filter(budget, first[relation].cost())
-            totals = totals.on(kept_orders(bounds))
+            totals = totals.on_orders(orders_of_sums(bounds))
             # what was settled for less before is known only since its noise was drawn
-            before = on_filter(as_cost(self.reserved(totals.orders), relation), bounds)
+            before = restrict_to_filter(as_cost(self.reserved(totals.orders), relation), bounds)
             if not bounds.admits(before):
                 refuse(current, bounds, before, when="before this release")
             rows.append({"kind": "budget", "budget": current.to_dict(), "filter": bounds.to_dict()})
-        expect(budget in (None, current), f"the budget of the ledger, {_say(current)}", budget=_say(budget))
+        expect(budget in (None, current), f"the budget of the ledger, {_describe(current)}", budget=_describe(budget))
         values = totals.values_after(name, count)
         if current is not None and bounds is not None:
             relation = current.neighboring_relation
-            total = on_filter(as_cost(values, relation), bounds)
+            total = restrict_to_filter(as_cost(values, relation), bounds)
             if not bounds.admits(total):
-                spent = on_filter(as_cost(totals.values(), relation), bounds)
-                remainder = what_fits(bounds, spent, events[relation].cost(bounds.orders), count)
+                spent = restrict_to_filter(as_cost(totals.values(), relation), bounds)
+                remainder = describe_remainder(bounds, spent, events[relation].cost(bounds.orders), count)
                 refuse(current, bounds, total, remainder=remainder)
         stated_delta = current.delta if delta is None and current is not None else delta
         stated = None
@@ -298,15 +298,15 @@ class History:
         return rows
 
 
-def kept_orders(bounds: PrivacyFilter) -> FloatArray:
+def orders_of_sums(bounds: PrivacyFilter) -> FloatArray:
     """Return the orders on which sums are kept: `DEFAULT_ORDERS`, followed by any others that a filter needs."""
     covered = np.isin(bounds.orders, DEFAULT_ORDERS).all()
     return DEFAULT_ORDERS if covered else np.append(DEFAULT_ORDERS, bounds.orders)
 
 
-def on_filter(total: Cost, bounds: PrivacyFilter) -> Cost:
-    """Return ``total``, a cost on the `kept_orders`, on the orders of the filter ``bounds`` alone."""
-    orders = kept_orders(bounds)
+def restrict_to_filter(total: Cost, bounds: PrivacyFilter) -> Cost:
+    """Return ``total``, a cost on the `orders_of_sums`, on the orders of the filter ``bounds`` alone."""
+    orders = orders_of_sums(bounds)
     at = (
         np.searchsorted(DEFAULT_ORDERS, bounds.orders) if orders is DEFAULT_ORDERS else slice(DEFAULT_ORDERS.size, None)
     )
@@ -343,5 +343,5 @@ def _settled(entry: Entry, charges: tuple[Charge, ...] | None, published: Mappin
     return settled
 
 
-def _say(budget: Budget | None) -> str:
+def _describe(budget: Budget | None) -> str:
     return "none" if budget is None else ", ".join(f"{name}={value}" for name, value in budget.to_dict().items())

@@ -257,7 +257,9 @@ def _expect_coherent(book: Book, head: Head) -> None:
             expect_filter_of_first(bounds, budget, book.entries[0].events[budget.neighboring_relation].cost())
         total = cost_of_charges(book.charges(), budget.neighboring_relation, bounds.orders)
         within = bounds.admits(total)
-        expect(within, f"releases within the budget: {bounds.spent(total)}", epsilon=bounds.epsilon(budget, total))
+        expect(
+            within, f"releases within the budget: {bounds.describe_spent(total)}", epsilon=bounds.epsilon(budget, total)
+        )
 
 
 def _figures(charges: Sequence[Charge], relation: NeighboringRelation, delta: float, teachers: int) -> dict[str, Any]:

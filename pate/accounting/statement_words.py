@@ -10,7 +10,7 @@ import numpy as np
 
 from pate.accounting.base import leaves
 from pate.accounting.charges import Charge, cost_of_charges, reaching
-from pate.accounting.conditions import FIXED_BEFOREHAND, keeping
+from pate.accounting.conditions import FIXED_BEFOREHAND, describe_keeping
 from pate.accounting.figures import epsilon_text, exact_text
 from pate.accounting.history import Book
 from pate.accounting.relation import NeighboringRelation
@@ -104,7 +104,8 @@ def _conditions(statement: Mapping[str, Any]) -> Iterator[str]:
     unkept = [name.upper() for name, guarantee in guarantees if guarantee["fixed_by"] != "budget"]
     for name, guarantee in guarantees:
         if guarantee["fixed_by"] == "budget":
-            yield f"Under {name.upper()} this is the budget of the ledger: {keeping(statement['declared_after'])}"
+            condition = describe_keeping(statement["declared_after"])
+            yield f"Under {name.upper()} this is the budget of the ledger: {condition}"
     if len(statement["releases"]) > 1:
         of_all = len(unkept) == len(guarantees)
         where = "No budget keeps this: it" if of_all else f"It has none under {unkept[0]}: that epsilon"
@@ -157,7 +158,7 @@ def _arithmetic(statement: Mapping[str, Any], book: Book) -> list[str]:
         bounds = book.filter
         assert bounds is not None
         keeps = ", ".join(f"{name} = {value!r}" for name, value in bounds.to_dict().items())
-        spent = bounds.spent(cost_of_charges(paid, relation, bounds.orders))
+        spent = bounds.describe_spent(cost_of_charges(paid, relation, bounds.orders))
         lines = [f"Under {relation.value.upper()} the ledger is kept by {type(bounds).__name__}, {keeps}:"]
         title = "What was reserved" if as_reserved else "What happened"
         return [*lines, f"    spent are {spent}.", *_sum(paid, cost, relation, title)]

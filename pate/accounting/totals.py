@@ -23,7 +23,7 @@ from pate.typing import BoolArray, FloatArray
 from pate.validation import expect
 
 _DIGITS = 26  # bits of one factor, so that a product of two has no error
-_ENDLESS = 1e250  # treated as infinite: no sum of counts takes a smaller value beyond the range of floats
+_INFINITE = 1e250  # treated as infinite: no sum of counts takes a smaller value beyond the range of floats
 _LOST = 2.0**-30  # of the largest partial sum
 
 _ROWS = {relation: row for row, relation in enumerate(NeighboringRelation)}
@@ -52,20 +52,20 @@ class Totals:
         if self._sums is not None:
             terms = _terms(events, self._key)
             lost = not self._sums.add(terms, count)
-            if lost or (remaining == 0 and terms.endless):
+            if lost or (remaining == 0 and terms.has_infinite):
                 self._sums = None
 
     def values(self) -> FloatArray:
         """Return the sum, ``[2, K + 2]``."""
-        return self._made().values()
+        return self._current_sums().values()
 
     def values_after(self, events: str, count: int) -> FloatArray:
         """Return what `values` would be after adding ``count`` times ``events``."""
-        sums = self._made().copy()
+        sums = self._current_sums().copy()
         sums.add(_terms(events, self._key), count)
         return sums.values()
 
-    def through(self, changes: Sequence[tuple[str, int]]) -> FloatArray:
+    def add_each(self, changes: Sequence[tuple[str, int]]) -> FloatArray:
         """Add ``changes`` one after another, and return the sum after each, ``[N, 2, K + 2]``.
 
         Exact to 1e-13 for blocks of a few hundred.
@@ -78,9 +78,9 @@ class Totals:
             sums: FloatArray = np.cumsum(moves, axis=0)[1:]
             # bound on what plain sums may have lost of the smallest one
             error = len(moves) * np.finfo(np.float64).eps / 2 * np.abs(moves).sum(axis=0)
-            exact = bool((error <= 1e-13 * sums.min(axis=0)).all()) and bool((sums[-1] < _ENDLESS).all())
+            exact = bool((error <= 1e-13 * sums.min(axis=0)).all()) and bool((sums[-1] < _INFINITE).all())
         if not exact:
-            return np.stack([self._add_and_look(*change) for change in changes])
+            return np.stack([self._add_one(*change) for change in changes])
         net: dict[str, int] = {}
         for events, count in changes:
             net[events] = net.get(events, 0) + count
@@ -89,17 +89,17 @@ class Totals:
                 self.add(events, count)
         return sums
 
-    def on(self, orders: FloatArray) -> Totals:
+    def on_orders(self, orders: FloatArray) -> Totals:
         """Return the same sum on other orders."""
         other = Totals(orders)
         other._counts = dict(self._counts)
         return other
 
-    def _add_and_look(self, events: str, count: int) -> FloatArray:
+    def _add_one(self, events: str, count: int) -> FloatArray:
         self.add(events, count)
         return self.values()
 
-    def _made(self) -> _Sums:
+    def _current_sums(self) -> _Sums:
         if self._sums is None:
             self._sums = _Sums(self.orders.size)
             for events, count in self._counts.items():
@@ -123,7 +123,7 @@ class _Terms(NamedTuple):
     high: FloatArray  # of 26 bits
     low: FloatArray  # the rest
     infinite: BoolArray
-    endless: bool  # whether anything is infinite
+    has_infinite: bool  # whether anything is infinite
 
 
 @lru_cache(maxsize=4096)
@@ -134,7 +134,7 @@ def _terms(events: str, orders: bytes) -> _Terms:
     # an event of another package may know its cost on the usual orders alone
     valid = value.shape[1] == grid.size + 2 and not (value < 0).any()
     expect(valid, f"an event of known cost on all orders up to {grid.max():g}", event=events[:80])
-    infinite = ~(value < _ENDLESS)
+    infinite = ~(value < _INFINITE)
     finite = np.where(infinite, 0.0, value)
     # Dekker's splitting: a factor of 26 bits and the rest, whose products with counts are exact
     scaled = finite * (2.0 ** (53 - _DIGITS) + 1)
@@ -167,7 +167,7 @@ class _Sums:
         if count < 0:
             return not (self._high < _LOST * self._peak).any()
         self._peak = np.maximum(self._peak, self._high)
-        if terms.endless:
+        if terms.has_infinite:
             self._infinite = self._infinite | terms.infinite
         return True
 

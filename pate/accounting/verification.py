@@ -11,7 +11,7 @@ import numpy as np
 from pate.accounting import log
 from pate.accounting.budget import Budget, PrivacyFilter, expect_filter_of_first, refuse
 from pate.accounting.cost import DEFAULT_ORDERS
-from pate.accounting.history import NAMES, Book, Entry, History, epsilons, kept_orders, on_filter
+from pate.accounting.history import NAMES, Book, Entry, History, epsilons, orders_of_sums, restrict_to_filter
 from pate.accounting.log import Head
 from pate.accounting.totals import Totals, as_cost
 from pate.typing import FloatArray
@@ -64,7 +64,7 @@ class _Verifier:
         if declared is not None and bounds is None:
             self.check(None)
             self._expect_begun_within(declared)
-            self._totals = self._totals.on(kept_orders(declared))
+            self._totals = self._totals.on_orders(orders_of_sums(declared))
         elif len(self._changes) >= _BLOCK:
             self.check(declared)
 
@@ -74,13 +74,13 @@ class _Verifier:
         assert budget is not None
         if entries:
             expect_filter_of_first(bounds, budget, entries[0].events[budget.neighboring_relation].cost())
-        reserved, row = self.history.reserved(kept_orders(bounds)), f"row {self.history.head.rows} of {self.path}"
+        reserved, row = self.history.reserved(orders_of_sums(bounds)), f"row {self.history.head.rows} of {self.path}"
         _expect_admitted(reserved[None], budget, bounds, [row])
 
     def check(self, bounds: PrivacyFilter | None) -> None:
         """Raise ``ValueError`` unless ``bounds`` admit all new sums and the epsilons stated with them follow."""
         if self._changes:
-            sums = self._totals.through(self._changes)
+            sums = self._totals.add_each(self._changes)
             if self._ends:
                 after_each = sums[np.array(self._ends) - 1]
                 rows = [f"row {row} of {self.path}" for row in self._rows]
@@ -94,10 +94,10 @@ def _expect_admitted(after_each: FloatArray, budget: Budget, bounds: PrivacyFilt
     """Raise ``ValueError`` unless ``bounds`` admit the sums after each release."""
     relation = budget.neighboring_relation
     # bounds that admit the elementwise largest of all sums admit each of them
-    if bounds.admits(on_filter(as_cost(after_each.max(axis=0), relation), bounds)):
+    if bounds.admits(restrict_to_filter(as_cost(after_each.max(axis=0), relation), bounds)):
         return
     for values, row in zip(after_each, rows, strict=True):
-        total = on_filter(as_cost(values, relation), bounds)
+        total = restrict_to_filter(as_cost(values, relation), bounds)
         if not bounds.admits(total):
             try:
                 refuse(budget, bounds, total)
@@ -110,7 +110,7 @@ def _expect_followed(after_each: FloatArray, releases: Sequence[Entry], rows: Se
     stated = [release.stated for release in releases]
     deltas = [0.5 if figures is None else figures["delta"] for figures in stated]
     computed = epsilons(after_each, deltas)
-    recorded = np.array([[np.nan] * len(NAMES) if figures is None else _stated(figures) for figures in stated])
+    recorded = np.array([[np.nan] * len(NAMES) if figures is None else _stated_epsilons(figures) for figures in stated])
     with np.errstate(invalid="ignore"):
         # an epsilon next to 0 is a difference of larger numbers
         same = (recorded == computed) | (np.abs(recorded - computed) <= 1e-9 * computed + 1e-12) & np.isfinite(computed)
@@ -120,5 +120,5 @@ def _expect_followed(after_each: FloatArray, releases: Sequence[Entry], rows: Se
         expect(False, f"{name}={computed[i, j]} in {rows[i]}, computed from its events", **{name: recorded[i, j]})
 
 
-def _stated(stated: Mapping[str, Any]) -> list[float]:
+def _stated_epsilons(stated: Mapping[str, Any]) -> list[float]:
     return [float("inf") if stated[name] is None else float(stated[name]) for name in NAMES]

@@ -65,7 +65,7 @@ class ClassProbabilities:
     @property
     def tails(self) -> FloatArray:
         """``[d - k + 1]``: probability that the last member has rank k (the top-k itself), k + 1, ..., d."""
-        masses = self._summed(0, np.arange(self.log_tails.size))
+        masses = self._log_masses(0, np.arange(self.log_tails.size))
         return np.exp(np.concatenate(([0.0], masses)) - self._log_total)
 
     @cached_property
@@ -89,17 +89,17 @@ class ClassProbabilities:
     def _log_total(self) -> float:
         """Logarithm of the weight of all sets, of which the top-k has 1."""
         columns = np.arange(self.log_tails.size)
-        if not self._flat:
+        if not self._heads_are_equal:
             at = np.unique(np.rint(np.geomspace(1, columns.size, min(_GRID, columns.size))).astype(np.int64)) - 1
-            coupled = self._coupled(0, at)
+            head_sums = self._log_head_sums(0, at)
             # but for its own term, the mass of tail t is a sum over h of (t-h-2)! / (t-2)! with constant factors, each
             # the exponential of a convex function of t: so its logarithm is convex, and a chord lies above it
-            bound = self._own(columns) + np.interp(columns, at, coupled)
-            columns = columns[bound > max(0.0, float((self._own(at) + coupled).max())) - _NEGLIGIBLE]
-        return _log_sum(np.append(self._summed(0, columns), 0.0))
+            bound = self._log_tail_factors(columns) + np.interp(columns, at, head_sums)
+            columns = columns[bound > max(0.0, float((self._log_tail_factors(at) + head_sums).max())) - _NEGLIGIBLE]
+        return _log_sum(np.append(self._log_masses(0, columns), 0.0))
 
     @property
-    def _flat(self) -> bool:
+    def _heads_are_equal(self) -> bool:
         """Whether all heads add the same."""
         return bool(np.ptp(self.log_heads) == 0)
 
@@ -107,26 +107,26 @@ class ClassProbabilities:
         columns = np.arange(min(tail, self.num_items) - self.k)
         if head == self.k or not columns.size:
             return self.top
-        masses = np.append(self._summed(head, columns), 0.0)
+        masses = np.append(self._log_masses(head, columns), 0.0)
         return min(1.0, math.exp(_log_sum(masses) - self._log_total))
 
-    def _summed(self, first: int, columns: IntArray) -> FloatArray:
+    def _log_masses(self, first: int, columns: IntArray) -> FloatArray:
         """Return the log weight of the sets that have the ``first`` items and the tails ``k + 1 + columns``."""
-        if self._flat:
+        if self._heads_are_equal:
             # of the t - 1 ranks before t all but the first are free to be chosen, whatever the head
             factorial, tails = log_factorials(self.num_items), columns + self.k + 1
             counts = factorial[tails - 1 - first] - factorial[self.k - 1 - first] - factorial[tails - self.k]
             flat: FloatArray = counts + self.log_tails[columns] + self.log_heads[0]
             return flat
-        return self._coupled(first, columns) + self._own(columns)
+        return self._log_head_sums(first, columns) + self._log_tail_factors(columns)
 
-    def _own(self, columns: IntArray) -> FloatArray:
+    def _log_tail_factors(self, columns: IntArray) -> FloatArray:
         """Return the factor ``(t-2)! / (t-k-1)!`` of a tail's weight and what the tail adds to it, logarithms."""
         factorial, tails = log_factorials(self.num_items), columns + self.k + 1
-        own: FloatArray = self.log_tails[columns] + factorial[tails - 2] - factorial[tails - self.k - 1]
-        return own
+        factors: FloatArray = self.log_tails[columns] + factorial[tails - 2] - factorial[tails - self.k - 1]
+        return factors
 
-    def _coupled(self, first: int, columns: IntArray) -> FloatArray:
+    def _log_head_sums(self, first: int, columns: IntArray) -> FloatArray:
         """Return the rest of a tail's weight, the logarithm of a sum over the heads from the first one."""
         k = self.k
         factorial = log_factorials(self.num_items)

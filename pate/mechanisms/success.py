@@ -87,7 +87,7 @@ def _(mechanism: CanonicalMechanism, gap: float, num_items: int) -> float:
     # the smallest score of any other set is the (k+1)-th at most, and the largest left out the k-th at least: it loses
     # the gap against a top-k that is credited with its lead, and gamma times the gap against one that is not
     lost = gap if mechanism.loss == "lead" else mechanism.gamma * gap
-    return _one_against(_log_less_one(_log_binomial(num_items, mechanism.k)), lost, mechanism.noise)
+    return _chance_of_one(_log_less_one(_log_binomial(num_items, mechanism.k)), lost, mechanism.noise)
 
 
 @_top_k_probability.register
@@ -96,12 +96,12 @@ def _(mechanism: JointMechanism, gap: float, num_items: int) -> float:
     # orders of the top-k, which may lose as much as there is, are not counted on
     log_orders = float(gammaln(mechanism.k + 1))
     log_sequences = log_orders + _log_binomial(num_items, mechanism.k)
-    return _one_against(log_orders + _log_less_one(log_sequences - log_orders), gap, mechanism.noise)
+    return _chance_of_one(log_orders + _log_less_one(log_sequences - log_orders), gap, mechanism.noise)
 
 
 @_top_k_probability.register
 def _(mechanism: GumbelPeeling, gap: float, num_items: int) -> float:
-    return _peeled(mechanism.k, num_items - mechanism.k, gap)
+    return _chance_by_peeling(mechanism.k, num_items - mechanism.k, gap)
 
 
 @_top_k_probability.register
@@ -128,16 +128,16 @@ def _(mechanism: PermuteAndFlipPeeling, gap: float, num_items: int) -> float:
 @_top_k_probability.register
 def _(mechanism: NoisyTopK, gap: float, num_items: int) -> float:
     if mechanism.noise == "gumbel":
-        return _peeled(mechanism.k, num_items - mechanism.k, gap)
-    return _ahead(mechanism.noise, mechanism.k, num_items - mechanism.k, gap)
+        return _chance_by_peeling(mechanism.k, num_items - mechanism.k, gap)
+    return _chance_to_lead(mechanism.noise, mechanism.k, num_items - mechanism.k, gap)
 
 
 @_top_k_probability.register
 def _(mechanism: OneShotLaplace, gap: float, num_items: int) -> float:
-    return _ahead("laplace", mechanism.k, num_items - mechanism.k, gap)
+    return _chance_to_lead("laplace", mechanism.k, num_items - mechanism.k, gap)
 
 
-def _one_against(log_others: float, lost: float, noise: str) -> float:
+def _chance_of_one(log_others: float, lost: float, noise: str) -> float:
     """Return the chance of one that loses nothing against ``exp(log_others)`` that lose ``lost`` scales."""
     log_odds = log_others - lost
     if noise == "gumbel":
@@ -151,12 +151,12 @@ def _one_against(log_others: float, lost: float, noise: str) -> float:
     return float(-np.expm1(-np.exp(min(log_rate, 700.0))) / np.exp(np.logaddexp(0.0, log_others) - lost))
 
 
-def _peeled(k: int, num_others: int, gap: float) -> float:
+def _chance_by_peeling(k: int, num_others: int, gap: float) -> float:
     """Return the chance that Gumbel noise keeps k ahead of ``num_others``: in each round one of those left wins."""
     return math.exp(-float(np.log1p(num_others * math.exp(-gap) / np.arange(1, k + 1)).sum()))
 
 
-def _ahead(noise: Noise, k: int, num_others: int, gap: float) -> float:
+def _chance_to_lead(noise: Noise, k: int, num_others: int, gap: float) -> float:
     """Return the chance that k draws of noise plus ``gap`` exceed ``num_others`` draws of it."""
     # the largest of n draws has F(z)^n = exp(-w) for an exponential w: integrate over log w
     largest = quantile(-np.expm1(-_WAITS / num_others), noise)

@@ -489,8 +489,8 @@ def neighbors(panel: Panel, relation: NeighboringRelation) -> list[tuple[Ballots
     return pairs
 
 
-def _told(contract: _Checked) -> Callable[[Ballots], Ballots]:
-    """Return what of ballots the law may depend on: in which order teachers stand is never told."""
+def _visible_part(contract: _Checked) -> Callable[[Ballots], Ballots]:
+    """Return a function to what the law may depend on of the ballots, which is never the order of the teachers."""
     if contract().make(RELATIONS[0]).needs_ballots:
         return lambda ballots: tuple(sorted(ballots))
     return lambda ballots: (tuple(map(sum, zip(*ballots, strict=True))),)
@@ -498,8 +498,8 @@ def _told(contract: _Checked) -> Callable[[Ballots], Ballots]:
 
 @cache
 def _laws(contract: _Checked, made_for: NeighboringRelation) -> dict[Ballots, tuple[Ballots, Law]]:
-    """Return the law on all ballots that differ in what is told, by that."""
-    aggregator, visible = contract(), _told(contract)
+    """Return ballots whose visible parts differ, with their law, by that part."""
+    aggregator, visible = contract(), _visible_part(contract)
     kinds = itertools.product((0, 1), repeat=aggregator.num_labels)
     listed = itertools.combinations_with_replacement(kinds, aggregator.num_teachers)
     representatives = {visible(ballots): ballots for ballots in listed}
@@ -516,7 +516,7 @@ def _pairs(
 
     Of one teacher that changed or, with ``teachers=2``, of two.
     """
-    aggregator, visible, laws = contract(), _told(contract), _laws(contract, made_for)
+    aggregator, visible, laws = contract(), _visible_part(contract), _laws(contract, made_for)
     pairs = {(visible(a), visible(b)) for a, b in neighbors(aggregator.panel, relation)}
     outcomes = sorted({outcome for _, law in laws.values() for outcome in law})
     table = np.array([[law.get(outcome, 0.0) for outcome in outcomes] for _, law in laws.values()])

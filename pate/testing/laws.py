@@ -128,8 +128,8 @@ def unpaid_loss(p: FloatArray, q: FloatArray, paid: FloatArray, delta0: FloatArr
         active, q_left = np.arange(len(p)), q
         value = np.full(len(p), np.inf)
         for _ in range(_TURNS):
-            p_left = _filled(most_p[active], q_left * dear)
-            q_left = _filled(most_q[active], p_left * cheap)
+            p_left = _scale_to_one(most_p[active], q_left * dear)
+            q_left = _scale_to_one(most_q[active], p_left * cheap)
             loss = _log_moment(p_left, q_left, order, charge) / (order - 1)
             lower = np.where(p_left.sum(axis=1) < least_mass[active], np.inf, loss)
             falls = lower < value[active] - 1e-12
@@ -142,7 +142,7 @@ def unpaid_loss(p: FloatArray, q: FloatArray, paid: FloatArray, delta0: FloatArr
     return losses
 
 
-def _filled(most: FloatArray, weights: FloatArray) -> FloatArray:
+def _scale_to_one(most: FloatArray, weights: FloatArray) -> FloatArray:
     """Return ``min(most, c weights)`` per row, with the c that makes the sum 1, or the largest sum that there is."""
     with np.errstate(divide="ignore", invalid="ignore"):
         full_at = np.where(weights > 0, most / weights, 0.0)

@@ -674,14 +674,14 @@ def test_sums_in_blocks_are_sums_one_by_one() -> None:
         for change in changes:
             single.add(*change)
             expected.append(single.values())
-        np.testing.assert_allclose(block.through(changes), np.stack(expected), rtol=1e-12)
+        np.testing.assert_allclose(block.add_each(changes), np.stack(expected), rtol=1e-12)
         np.testing.assert_allclose(block.values(), single.values(), rtol=1e-15)
 
 
 def test_no_digits_are_lost_within_a_block() -> None:
     """A sum of about 1 that is left where one of 1e13 was taken back."""
     large, small = name(gaussian(1e-6)), name(gaussian(1.0))
-    sums = Totals(DEFAULT_ORDERS).through([(small, 1), (large, 1), (large, -1), (small, 2)])
+    sums = Totals(DEFAULT_ORDERS).add_each([(small, 1), (large, 1), (large, -1), (small, 2)])
     once = charge_values(small, 1, DEFAULT_ORDERS)
     for total, count in ((sums[0], 1), (sums[2], 1), (sums[3], 3)):
         np.testing.assert_allclose(total, count * once, rtol=1e-12)

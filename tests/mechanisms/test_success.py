@@ -14,7 +14,7 @@ from pate import mechanisms as m
 from pate.accounting import NeighboringRelation
 from pate.mechanisms.base import TopKMechanism
 from pate.mechanisms.noise import Noise
-from pate.mechanisms.success import _ahead
+from pate.mechanisms.success import _chance_to_lead
 from tests.mechanisms import oracles, test_limited_domain
 
 ITEMS, K, SCALE = 5, 2, 1.3
@@ -183,7 +183,9 @@ def test_the_integral_of_one_shot_noise_agrees_with_simulation() -> None:
         expected = m.top_k_probability(mechanism, gap=5.0, num_items=34)
         assert abs(found - expected) < 4 * math.sqrt(expected * (1 - expected) / 20_000), noise
     with pytest.raises(AssertionError):  # a fifth less noise is seen
-        assert abs(found - _ahead("half_logistic", 4, 30, 6.25)) < 4 * math.sqrt(expected * (1 - expected) / 20_000)
+        assert abs(found - _chance_to_lead("half_logistic", 4, 30, 6.25)) < 4 * math.sqrt(
+            expected * (1 - expected) / 20_000
+        )
 
 
 def test_gaps_of_tests_are_quantiles() -> None:
