@@ -38,7 +38,8 @@ class Arrays(DataSource):
     Args:
         path: the file.
         labels: names of the labels to learn; None for all.
-        public_fraction: share of public records if the file has no ``split``; a hash of the id decides.
+        public_fraction: share of public records, if the file has no ``split`` and a hash of the id is to decide. There
+            is no default, because anybody may see the features of public records.
         test_fraction: share of test records, likewise.
         features: a public map of the features.
     """
@@ -48,14 +49,12 @@ class Arrays(DataSource):
         path: Path,
         *,
         labels: list[str] | None = None,
-        public_fraction: float = 0.1,
+        public_fraction: float | None = None,
         test_fraction: float = 0.1,
         features: FeatureMap | None = None,
     ) -> None:
         super().__init__(features=features)
-        expect_open_unit(public_fraction=public_fraction, test_fraction=test_fraction)
-        total = public_fraction + test_fraction
-        expect(total < 1, "public_fraction + test_fraction < 1", total=total)
+        expect_fractions(public_fraction, test_fraction)
         self.path = located(path)
         self._wanted = labels
         self._fractions = public_fraction, test_fraction
@@ -74,7 +73,9 @@ class Arrays(DataSource):
         for name in {"ids", "group"} & set(arrays):
             arrays[name] = as_text(arrays[name], name=name)
         expect_distinct(f"ids of {source}", arrays["ids"].tolist())
-        split = arrays.setdefault("split", split_by_hash(arrays.get("group", arrays["ids"]), *self._fractions))
+        if "split" not in arrays:
+            arrays["split"] = split_by_hash(arrays.get("group", arrays["ids"]), *self._fractions, source=source)
+        split = arrays["split"]
         unknown = sorted(set(np.unique(split).tolist()) - {0, 1, 2})
         expect(not unknown, f"split in 0 (private), 1 (public), 2 (test) in {source}", found=unknown)
         sizes = {name: len(arrays[name]) for name in ("X", "ids", "group", "split") if name in arrays}
@@ -181,7 +182,21 @@ def _expect_official(partition: NDArray[Any], *, source: str) -> None:
     )
 
 
-def split_by_hash(groups: StrArray, public_fraction: float, test_fraction: float) -> IntArray:
-    """Split by a public hash of the group or id, so that no record affects another's role and no group is divided."""
+def expect_fractions(public_fraction: float | None, test_fraction: float) -> None:
+    """Raise ``ValueError`` unless these shares leave some records private."""
+    public = {} if public_fraction is None else {"public_fraction": public_fraction}
+    expect_open_unit(**public, test_fraction=test_fraction)
+    total = (public_fraction or 0.0) + test_fraction
+    expect(total < 1, "public_fraction + test_fraction < 1", total=total)
+
+
+def split_by_hash(groups: StrArray, public_fraction: float | None, test_fraction: float, *, source: str) -> IntArray:
+    """Split by a public hash of the group or id, so that no record affects another's role and no group is divided.
+
+    Raises ``ValueError`` unless somebody said which share of ``source`` is public.
+    """
+    needed = f"split in {source}, or public_fraction, the share of records that a hash makes public"
+    expect(public_fraction is not None, needed, public_fraction=None)
+    assert public_fraction is not None
     places = np.array([crc32(str(group).encode()) / 2**32 for group in groups])
     return np.where(places < public_fraction, 1, np.where(places < public_fraction + test_fraction, 2, 0))

@@ -11,14 +11,14 @@ from posixpath import normpath
 
 import numpy as np
 
-from pate.data.arrays import SPLIT_OF_ROLE, split_by_hash
+from pate.data.arrays import SPLIT_OF_ROLE, expect_fractions, split_by_hash
 from pate.data.checks import select_labels
 from pate.data.features import FeatureMap
 from pate.data.images import ImageFiles, expect_distinct_files
 from pate.data.records import Records, Role
 from pate.data.source import DataSource, located
 from pate.typing import IntArray, StrArray, UInt8Array
-from pate.validation import expect, expect_count, expect_open_unit
+from pate.validation import expect, expect_count
 
 _GROUPS = ("group", "identity")
 _SPLIT = {role.value: number for role, number in SPLIT_OF_ROLE.items()} | {str(n): n for n in SPLIT_OF_ROLE.values()}
@@ -58,8 +58,8 @@ class PictureTable(DataSource):
         table: the CSV file, in the folder unless its path is absolute.
         size: pictures are cut to their central square and resized to this many pixels.
         labels: names of the columns to learn; None for all labels. Columns that are not named may hold anything.
-        public_fraction: share of public pictures if there is no ``split``; a hash of the group, or else of the file's
-            name, decides.
+        public_fraction: share of public pictures, if there is no ``split`` and a hash of the group, or else of the
+            file's name, is to decide. There is no default: public pictures are seen by anybody.
         test_fraction: share of test pictures, likewise.
         features: a public map of the pictures.
     """
@@ -71,15 +71,13 @@ class PictureTable(DataSource):
         table: str = "labels.csv",
         size: int = 64,
         labels: list[str] | None = None,
-        public_fraction: float = 0.1,
+        public_fraction: float | None = None,
         test_fraction: float = 0.1,
         features: FeatureMap | None = None,
     ) -> None:
         super().__init__(features=features)
         expect_count(8, size=size)
-        expect_open_unit(public_fraction=public_fraction, test_fraction=test_fraction)
-        total = public_fraction + test_fraction
-        expect(total < 1, "public_fraction + test_fraction < 1", total=total)
+        expect_fractions(public_fraction, test_fraction)
         self.root = located(root)
         self.path = self.root / located(table)
         self.size = size
@@ -113,7 +111,8 @@ class PictureTable(DataSource):
         table = self._table
         split = table.split
         if split is None:
-            split = split_by_hash(table.files if table.groups is None else table.groups, *self._fractions)
+            groups = table.files if table.groups is None else table.groups
+            split = split_by_hash(groups, *self._fractions, source=str(self.path))
         rows = np.flatnonzero(split == SPLIT_OF_ROLE[role])
         expect(rows.size > 0, f"at least one {role.value} record in {self.path}", records=0)
         paths = [self._paths[row] for row in rows]

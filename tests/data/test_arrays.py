@@ -109,6 +109,16 @@ def test_signed_labels_are_told_apart(write_arrays: Write) -> None:
     assert (data.records(Role.PUBLIC).labels == make_arrays()["Y"][400:500]).all()
 
 
+def test_nothing_is_public_that_nobody_said_is_public(tmp_path: Path) -> None:
+    arrays = make_arrays()
+    del arrays["split"]
+    np.savez(tmp_path / "d.npz", **arrays)  # type: ignore[arg-type]
+    with pytest.raises(
+        ValueError, match=r"^Expected split in d.npz, or public_fraction, [^\n]*, got public_fraction=None$"
+    ):
+        Arrays(tmp_path / "d.npz").load(Role.PUBLIC)
+
+
 def test_without_a_split_a_hash_of_the_group_decides(tmp_path: Path) -> None:
     arrays = make_arrays() | {"group": np.repeat(np.arange(120), 5)}
     del arrays["split"]

@@ -274,7 +274,7 @@ def test_other_predictions_are_other_labels(
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ("{class_path: Arrays, init_args: {path: PATH}}", "got data.init_args.public_fraction=0.1 (was 0.2)"),
+        ("{class_path: Arrays, init_args: {path: PATH}}", "got data.init_args.public_fraction=None (was 0.2)"),
         ("{class_path: CelebAAttributes, init_args: {labels: [a]}}", "required: path"),
     ],
 )
