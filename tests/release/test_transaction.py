@@ -1,0 +1,166 @@
+"""The one transaction, killed at each of its steps, for both kinds of release."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pate.accounting.ledger import Ledger, read_ledger
+from pate.accounting.relation import NeighboringRelation
+from pate.accounting.statement import Statement
+from pate.histogram import HistogramFiles
+from pate.mechanisms import LimitedDomain
+from pate.release import transaction
+from pate.release.labels import _Labels
+from pate.release.pending import PendingRelease
+from pate.release.top_k import _TopK, release_top_k
+from pate.release.top_k_settings import TopKSettings
+from pate.release.transaction import Publication
+from tests.conftest import copy_run
+from tests.release.test_labels_crash import Killed, release_screened
+
+STEPS = {
+    "question": None,
+    "write": PendingRelease,
+    "reserve": Ledger,
+    "destroy_others": transaction,
+    "draw": None,
+    "settlement": None,
+    "settle": Ledger,
+    "write_json": transaction,
+    "write_text": transaction,
+    "reveal": None,
+    "destroy": transaction,
+}
+"""What is called at each step, and of what; None for the kind of release."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of release, of files in one folder."""
+
+    publication: type[Publication]
+    lay_out: Callable[[Path, Path], object]
+    release: Callable[[Path], object]
+    file: str
+    statement: str
+    seeds: str
+    earlier: int  # releases of the ledger before
+
+
+def lay_out_pairs(folder: Path, finished: Path) -> None:
+    folder.mkdir()
+    (folder / "pairs.csv").write_text("user,item\n" + "".join(f"u{i},{item}\n" for item in "abcdefgh" for i in "12"))
+    (folder / "items.txt").write_text("\n".join("abcdefgh"))
+
+
+def release_pairs(folder: Path) -> None:
+    """Noise that is large, and items that count that are drawn too."""
+    source = HistogramFiles(pairs=folder / "pairs.csv", items=folder / "items.txt", max_items=3)
+    settings = TopKSettings(k=6, scale=1e3)
+    release_top_k(source, settings, output=folder / "top.csv", ledger=folder / "ledger.sqlite")
+
+
+KINDS = {
+    "labels": Kind(
+        publication=_Labels,
+        lay_out=lambda folder, finished: copy_run(finished, folder),
+        release=release_screened,
+        file="public/labels.npz",
+        statement="public/privacy.json",
+        seeds="private/label",
+        earlier=1,
+    ),
+    "top k": Kind(
+        publication=_TopK,
+        lay_out=lay_out_pairs,
+        release=release_pairs,
+        file="top.csv",
+        statement="top.privacy.json",
+        seeds="ledger.pending",
+        earlier=0,
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def unbroken(
+    request: pytest.FixtureRequest, finished: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Kind, list[bytes]]:
+    """What a release that is never killed leaves, of the first seed and of the second."""
+    kind, left = KINDS[request.param], []
+    for seed in (1, 2):
+        folder = tmp_path_factory.mktemp("unbroken") / "run"
+        kind.lay_out(folder, finished)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(transaction, "draw_seed", lambda seed=seed: (seed, 7))
+            kind.release(folder)
+        left.append((folder / kind.file).read_bytes())
+    assert left[0] != left[1]
+    return kind, left
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_any_step_it_pays_once_and_draws_the_same(
+    step: str,
+    after: bool,
+    unbroken: tuple[Kind, list[bytes]],
+    finished: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kind, expected = unbroken
+    folder, seeds = tmp_path / "run", count(1)
+    kind.lay_out(folder, finished)
+    before = (folder / kind.file).read_bytes() if (folder / kind.file).is_file() else None
+    monkeypatch.setattr(transaction, "draw_seed", lambda: (next(seeds), 7))
+    owner: Any = STEPS[step] or kind.publication
+    original = getattr(owner, step)
+
+    def cut(*args: Any, **kwargs: Any) -> None:
+        if after:
+            original(*args, **kwargs)
+        raise Killed
+
+    if step == "destroy_others" and not kind.publication.renewed:
+        pytest.skip("other releases keep their seeds in the same folder")
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, step, cut)
+        with pytest.raises(Killed):
+            kind.release(folder)
+    file, statement = folder / kind.file, folder / kind.statement
+    if statement.exists() and kind.publication.renewed:
+        Statement.read(statement).verify(released=file)
+    elif file.exists() and not kind.publication.renewed:
+        assert Statement.read(statement)["release"] == 1
+    paid = (folder / "ledger.sqlite").is_file() and len(read_ledger(folder / "ledger.sqlite").entries) > kind.earlier
+    assert paid == ((list(STEPS).index(step), after) >= (list(STEPS).index("reserve"), True))
+    if file.exists() and file.read_bytes() != before:
+        assert paid
+    if step == "destroy" and after and not kind.publication.renewed:
+        with pytest.raises(ValueError, match="another output"):  # nothing is left to go on with
+            kind.release(folder)
+    else:
+        kind.release(folder)
+    entries = read_ledger(folder / "ledger.sqlite").entries
+    assert len(entries) == kind.earlier + 1 and entries[-1].settled
+    # what is reserved has its own noise; before that, a seed that never served may be left for another
+    assert file.read_bytes() == expected[0] if paid else file.read_bytes() in expected
+    Statement.read(statement).verify(ledger=folder / "ledger.sqlite", released=file)
+    assert not (folder / kind.seeds).exists()
+
+
+def test_a_top_k_that_no_epsilon_could_state_is_not_paid_for(tmp_path: Path) -> None:
+    """Earlier releases have taken all of delta."""
+    lay_out_pairs(tmp_path / "run", tmp_path)
+    ledger = Ledger(tmp_path / "run" / "ledger.sqlite")
+    limited = LimitedDomain(k=1, kbar=2, scale=1.0, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD)
+    ledger.reserve(limited.events(), count=3, run="others", description="LimitedDomain", seeded=False)
+    with pytest.raises(ValueError, match=r"^Expected delta > 1\.1e-06, what the stability tests of all queries cost"):
+        release_pairs(tmp_path / "run")
+    assert len(read_ledger(ledger.path).entries) == 1
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["items.txt", "ledger.sqlite", "pairs.csv"]
