@@ -114,6 +114,17 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
+def test_the_page_of_design_names_files_that_exist() -> None:
+    page = (ROOT / "docs" / "design.md").read_text()
+    modules = [
+        f"/{path.relative_to(ROOT)}" for room in ("pate", "scripts", "tests") for path in (ROOT / room).rglob("*.py")
+    ]
+    named = re.findall(r"`([\w/]+\.py)`", page)
+    assert len(named) > 40
+    for name in named:
+        assert any(module.endswith(f"/{name}") for module in modules), name
+
+
 def test_every_dependency_is_explained() -> None:
     text = (ROOT / "pyproject.toml").read_text().split("[tool.")[0]
     said = (ROOT / "CONTRIBUTING.md").read_text()
