@@ -8,8 +8,8 @@ import numpy as np
 
 from pate.data.faces.canvas import Canvas
 from pate.data.faces.drawing import draw_faces
-from pate.data.faces.geometry import sample_geometry
-from pate.data.faces.traits import FACE_ATTRIBUTES, Dice, sample_traits
+from pate.data.faces.geometry import Geometry
+from pate.data.faces.traits import FACE_ATTRIBUTES, Dice, Traits
 from pate.typing import UInt8Array
 from pate.validation import expect
 
@@ -68,8 +68,8 @@ def iter_faces(num: int, *, seed: int, size: int, start: int = 0) -> Iterator[tu
 def _render_block(seed: int, block: int, size: int) -> tuple[UInt8Array, UInt8Array]:
     rng = np.random.default_rng(np.random.SeedSequence([seed, block]))
     dice = Dice(rng, _BLOCK)
-    traits = sample_traits(dice)
-    canvas = Canvas(sample_geometry(dice, traits), size)
+    traits = Traits(dice)
+    canvas = Canvas(Geometry(dice, traits), size)
     draw_faces(canvas, traits)
     return _photographs(canvas, rng), traits.attributes()
 

@@ -50,9 +50,15 @@ class Dice:
         return np.float32(low) + np.float32(high - low) * self.rng.random((self.num, 3), dtype=np.float32)
 
 
-@dataclass(frozen=True)
+def either(condition: BoolArray, yes: Float32Array | float, no: Float32Array | float) -> Float32Array:
+    """Return ``yes`` where the condition holds and ``no`` elsewhere, as float32."""
+    return np.where(condition, yes, no).astype(np.float32)
+
+
 class Traits:
     """The traits of each face, ``[num]`` each: attributes by name, and the variables behind them.
+
+    The order of the draws must not change: seeds rely on it.
 
     Attributes:
         age: from 0 (young) to 1 (old).
@@ -60,30 +66,34 @@ class Traits:
         hair: colour of the hair, `BLACK` to `GRAY`, for bald heads too.
     """
 
-    age: Float32Array
-    tone: Float32Array
-    hair: IntArray
-    bald: BoolArray
-    bangs: BoolArray
-    beard: BoolArray
-    big_nose: BoolArray
-    bushy_eyebrows: BoolArray
-    chubby: BoolArray
-    eyeglasses: BoolArray
-    heavy_makeup: BoolArray
-    long_hair: BoolArray
-    male: BoolArray
-    mouth_slightly_open: BoolArray
-    mustache: BoolArray
-    narrow_eyes: BoolArray
-    pale_skin: BoolArray
-    rosy_cheeks: BoolArray
-    smiling: BoolArray
-    wearing_earrings: BoolArray
-    wearing_hat: BoolArray
-    wearing_lipstick: BoolArray
-    wearing_necktie: BoolArray
-    young: BoolArray
+    def __init__(self, dice: Dice) -> None:
+        self.male = dice.chance(0.48)
+        self.young = dice.chance(0.60)
+        # A gap between the young and the others, so that age can be told from its signs.
+        self.age = either(self.young, dice.uniform(0.0, 0.45), dice.uniform(0.65, 1.0))
+        self.pale_skin = dice.chance(0.16)
+        self.tone = either(self.pale_skin, dice.uniform(0.90, 1.0), dice.uniform(0.05, 0.74))
+
+        self.wearing_hat = dice.chance(0.17)
+        self.bald = dice.chance(either(self.male, either(self.young, 0.16, 0.46), 0.005)) & ~self.wearing_hat
+        self.hair = _sample_hair(dice, self.young, self.tone)
+        self.bangs = dice.chance(either(self.male, 0.16, 0.40)) & ~self.bald & ~self.wearing_hat
+        self.long_hair = dice.chance(either(self.male, 0.06, 0.66)) & ~self.bald
+
+        self.beard = dice.chance(either(self.male, 0.42, 0.0))
+        self.mustache = dice.chance(either(self.male, either(self.beard, 0.50, 0.22), 0.0))
+        self.bushy_eyebrows = dice.chance(either(self.male, 0.38, 0.10))
+        self.chubby = dice.chance(either(self.young, 0.18, 0.30))
+        self.big_nose = dice.chance(either(self.male, 0.34, 0.14))
+        self.narrow_eyes = dice.chance(0.22)
+        self.eyeglasses = dice.chance(either(self.young, 0.17, 0.38))
+        self.wearing_lipstick = dice.chance(either(self.male, 0.01, 0.62))
+        self.heavy_makeup = dice.chance(either(self.male, 0.01, either(self.wearing_lipstick, 0.60, 0.14)))
+        self.rosy_cheeks = dice.chance(either(self.male, 0.10, either(self.heavy_makeup, 0.45, 0.28)))
+        self.smiling = dice.chance(either(self.male, 0.44, 0.54))
+        self.mouth_slightly_open = dice.chance(either(self.smiling, 0.50, 0.26))
+        self.wearing_earrings = dice.chance(either(self.male, 0.04, 0.42))
+        self.wearing_necktie = dice.chance(either(self.male, either(self.young, 0.28, 0.42), 0.02))
 
     def attributes(self) -> UInt8Array:
         """Return the labels ``[num, len(FACE_ATTRIBUTES)]`` in {0, 1}; a bald head has no hair colour."""
@@ -92,50 +102,6 @@ class Traits:
             for name in FACE_ATTRIBUTES
         ]
         return np.stack(columns, axis=1).astype(np.uint8)
-
-
-def either(condition: BoolArray, yes: Float32Array | float, no: Float32Array | float) -> Float32Array:
-    """Return ``yes`` where the condition holds and ``no`` elsewhere, as float32."""
-    return np.where(condition, yes, no).astype(np.float32)
-
-
-def sample_traits(dice: Dice) -> Traits:
-    """Sample the traits of faces; the order of the draws must not change, as seeds rely on it."""
-    male = dice.chance(0.48)
-    young = dice.chance(0.60)
-    # A gap between the young and the others, so that age can be told from its signs.
-    age = either(young, dice.uniform(0.0, 0.45), dice.uniform(0.65, 1.0))
-    pale_skin = dice.chance(0.16)
-    tone = either(pale_skin, dice.uniform(0.90, 1.0), dice.uniform(0.05, 0.74))
-
-    wearing_hat = dice.chance(0.17)
-    bald = dice.chance(either(male, either(young, 0.16, 0.46), 0.005)) & ~wearing_hat
-    hair = _sample_hair(dice, young, tone)
-    bangs = dice.chance(either(male, 0.16, 0.40)) & ~bald & ~wearing_hat
-    long_hair = dice.chance(either(male, 0.06, 0.66)) & ~bald
-
-    beard = dice.chance(either(male, 0.42, 0.0))
-    mustache = dice.chance(either(male, either(beard, 0.50, 0.22), 0.0))
-    bushy_eyebrows = dice.chance(either(male, 0.38, 0.10))
-    chubby = dice.chance(either(young, 0.18, 0.30))
-    big_nose = dice.chance(either(male, 0.34, 0.14))
-    narrow_eyes = dice.chance(0.22)
-    eyeglasses = dice.chance(either(young, 0.17, 0.38))
-    wearing_lipstick = dice.chance(either(male, 0.01, 0.62))
-    heavy_makeup = dice.chance(either(male, 0.01, either(wearing_lipstick, 0.60, 0.14)))
-    rosy_cheeks = dice.chance(either(male, 0.10, either(heavy_makeup, 0.45, 0.28)))
-    smiling = dice.chance(either(male, 0.44, 0.54))
-    mouth_slightly_open = dice.chance(either(smiling, 0.50, 0.26))
-    wearing_earrings = dice.chance(either(male, 0.04, 0.42))
-    wearing_necktie = dice.chance(either(male, either(young, 0.28, 0.42), 0.02))
-    return Traits(
-        age=age, tone=tone, hair=hair, bald=bald, bangs=bangs, beard=beard, big_nose=big_nose,
-        bushy_eyebrows=bushy_eyebrows, chubby=chubby, eyeglasses=eyeglasses, heavy_makeup=heavy_makeup,
-        long_hair=long_hair, male=male, mouth_slightly_open=mouth_slightly_open, mustache=mustache,
-        narrow_eyes=narrow_eyes, pale_skin=pale_skin, rosy_cheeks=rosy_cheeks, smiling=smiling,
-        wearing_earrings=wearing_earrings, wearing_hat=wearing_hat, wearing_lipstick=wearing_lipstick,
-        wearing_necktie=wearing_necktie, young=young,
-    )  # fmt: skip
 
 
 def _sample_hair(dice: Dice, young: BoolArray, tone: Float32Array) -> IntArray:

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from pate.data.faces.traits import FACE_ATTRIBUTES, Dice, sample_traits
+from pate.data.faces.traits import FACE_ATTRIBUTES, Dice, Traits
 from pate.typing import UInt8Array
 
 
 @pytest.fixture(scope="module")
 def attributes() -> UInt8Array:
-    return sample_traits(Dice(np.random.default_rng(3), 5200)).attributes()
+    return Traits(Dice(np.random.default_rng(3), 5200)).attributes()
 
 
 def _column(attributes: UInt8Array, name: str) -> UInt8Array:
