@@ -243,12 +243,6 @@ class Student(pl.LightningModule):
         probabilities: Tensor = self(batch[0]).sigmoid()
         return probabilities
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Take a checkpoint of version 0.2, whose network answers every label."""
-        checkpoint["state_dict"] = {"constant_logits": self.constant_logits, "departs": self.departs} | checkpoint[
-            "state_dict"
-        ]
-
     def configure_optimizers(self) -> Any:
         """Make the optimizer, and the scheduler if there is one."""
         if self.closed_form:

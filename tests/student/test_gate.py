@@ -96,13 +96,6 @@ def test_what_departs_is_in_the_checkpoint() -> None:
     again = Student(MLP, input_shape=(5,), label_names=("a", "b"))
     again.load_state_dict(state)
     assert torch.equal(again(torch.from_numpy(features)), found(torch.from_numpy(features)))
-    # a checkpoint of 0.2 says nothing of it
-    old = {"state_dict": {name: value for name, value in state.items() if name not in ("departs", "constant_logits")}}
-    fresh = Student(MLP, input_shape=(5,), label_names=("a", "b"))
-    fresh.on_load_checkpoint(old)
-    fresh.load_state_dict(old["state_dict"])
-    assert fresh.departs.all()
-    assert torch.equal(fresh(torch.from_numpy(features)), found.network(torch.from_numpy(features)))
 
 
 MLP_WORDS = ("--model.network=models.MLP", "--data.val_fraction=0.3", "--data.batch_size=32", "--trainer.max_epochs=60")
@@ -121,7 +114,6 @@ def test_the_checkpoint_of_the_lowest_loss_is_kept(copied: Path, capsys: pytest.
     assert cli.main(["student", "test", "--run", str(copied)]) == 0
     assert cli.main(["student", "predict", "--run", str(copied)]) == 0
     parts = StudentCLI(["test", "--config", str(copied / "public" / "student_fit.yaml"), f"--run={copied}"])
-    parts.model.on_load_checkpoint(best)
     parts.model.load_state_dict(best["state_dict"])
     batches = [batch[0] for batch in parts.datamodule.test_dataloader()]
     with torch.no_grad():
