@@ -1,4 +1,4 @@
-"""How a student answers: by its network, and otherwise than the constant answer only where a label may depart."""
+"""How a student answers: as its network does, on the side of the constant answer unless a label may depart from it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _WHITE = 255
 
 
 def gated(logits: Tensor, departs: Tensor, constants: Tensor) -> Tensor:
-    """Return logits ``[B, C]``: those of the network, bent to the constant answer's side where a label does not depart.
+    """Return the network's logits ``[B, C]``, bent to the constant answer's side where a label does not depart.
 
-    Such a label decides as the constant answer does, and ranks as the network does: `pate.linear.on_one_side` in torch.
+    The constant answer decides such a label and the network ranks it: `pate.linear.on_one_side` in torch.
 
     Args:
         logits: ``[B, C]``, of the network.

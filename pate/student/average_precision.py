@@ -18,11 +18,11 @@ def average_precision(scores: NDArray[np.floating], truth: BoolArray) -> FloatAr
     Returns:
         ``[C]`` in [0, 1]; 0 for a label that no sample has.
     """
-    found = np.zeros(truth.shape[1])
+    precisions = np.zeros(truth.shape[1])
     for j in range(truth.shape[1]):
         order = np.argsort(-scores[:, j], kind="stable")
         hits = np.cumsum(truth[order, j])
         last = np.append(np.diff(scores[order, j]) != 0, True)
         gained = np.diff(hits[last], prepend=0)
-        found[j] = gained @ (hits[last] / (np.flatnonzero(last) + 1)) / max(1, hits[-1])
-    return found
+        precisions[j] = gained @ (hits[last] / (np.flatnonzero(last) + 1)) / max(1, hits[-1])
+    return precisions

@@ -82,8 +82,8 @@ class CarriedStudent:
             rows = slice(start, start + batch_size)
             batch = torch.from_numpy(np.array(self.input.batch(samples[rows]))).to(self.device)
             with torch.inference_mode():
-                found, given = self.module(batch)
-            probabilities[rows], labels[rows] = found.cpu().numpy(), given.cpu().numpy()
+                batch_probabilities, batch_labels = self.module(batch)
+            probabilities[rows], labels[rows] = batch_probabilities.cpu().numpy(), batch_labels.cpu().numpy()
         return probabilities, labels
 
     def describe(self) -> str:
@@ -123,7 +123,7 @@ def load_student(folder: Path | str, *, device: str = "cpu", trust: bool = False
     try:
         place = torch.device(device)
         module = module.to(place).eval().requires_grad_(False)
-    # torch says in several ways that a device is not there
+    # torch reports a missing device in several ways
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"Expected a device of this machine, got device={device!r} ({error})") from None
     return CarriedStudent(names, taken, statement, settings, module, place)
@@ -139,7 +139,7 @@ def _read_json(path: Path) -> Json:
         content: Json = json.loads(_file(path).read_text())
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"Expected JSON in {path}, got {error}") from None
-    expect(isinstance(content, dict), f"an object in {path}", found=type(content).__name__)
+    expect(isinstance(content, dict), f"an object in {path}", type=type(content).__name__)
     return content
 
 
@@ -175,7 +175,7 @@ _KEYS: dict[str, Callable[[Any], bool]] = {
     "label_names": lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
     "cut": lambda value: type(value) in (int, float) and 0 <= value <= 1,
 }
-"""What ``model.json`` has to say, and whether a value can be meant."""
+"""The required keys of ``model.json``, and a check of each value."""
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The curves of a student's training, in one file however often it was killed."""
+"""The curves of a student's training, in one file however often training was killed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STEP = "step"
 
 
 class Curves(CSVLogger):
-    """A CSVLogger with one version, which training that goes on continues.
+    """A CSVLogger with one version, which resumed training continues.
 
     Args:
         folder: the folder of ``logs/version_0/metrics.csv``.
@@ -24,19 +24,19 @@ class Curves(CSVLogger):
 
     @rank_zero_only
     def go_on(self, step: int) -> None:
-        """Keep what was logged in the first ``step`` steps, and forget the rest, which is logged again."""
+        """Keep what was logged in the first ``step`` steps; the rest will be logged again."""
         folder = Path(self.log_dir)
-        kept: list[dict[str, Any]] = []
+        earlier: list[dict[str, Any]] = []
         for old in folder.glob("metrics.csv"):
             with old.open(newline="") as file:
                 rows = [{name: value for name, value in row.items() if value} for row in csv.DictReader(file)]
-            kept = [row for row in rows if int(row[_STEP]) < step]
+            earlier = [row for row in rows if int(row[_STEP]) < step]
         for old in folder.glob("*"):
             # Lightning would warn that it deletes what it finds
             old.unlink()
-        self.experiment.metrics.extend(kept)
+        self.experiment.metrics.extend(earlier)
 
     @rank_zero_only
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
-        """Write what was logged so far, so that whoever goes on from a checkpoint has the curves up to it."""
+        """Write what was logged so far, so that training resumed from a checkpoint has the curves up to it."""
         self.save()

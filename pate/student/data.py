@@ -73,8 +73,7 @@ class StudentData(pl.LightningDataModule):
         self.label_names = self.source.label_names
         released = ReleasedLabels.load(self.run)
         names = released.label_names
-        named = f"released labels named {', '.join(self.label_names)}, as the data are"
-        expect(names == self.label_names, named, label_names=names)
+        expect(names == self.label_names, f"released labels named {', '.join(self.label_names)}", label_names=names)
         public = self.source.records(Role.PUBLIC)
         rows = rows_of(released.ids, public.ids)
         if labels == "truth":
@@ -97,14 +96,13 @@ class StudentData(pl.LightningDataModule):
 
     def hold_out(self, val_fraction: float) -> None:
         """Split the labelled samples anew: ``val_fraction`` of them for validation, the others for training."""
-        whole, others = self._labelled, self._others
-        order = np.random.default_rng(self.seed).permutation(len(whole))
-        held = order[: int(val_fraction * len(whole))]
-        kept = order[len(held) :]
-        self.num_held_out = len(held)
-        self._val = whole.only(held)
-        self._train = whole.only(kept).with_blank(others)
-        self._order = _Shuffle(len(kept), self.seed, others=others.size, extra=self._unlabelled * len(kept))
+        samples, others = self._labelled, self._others
+        order = np.random.default_rng(self.seed).permutation(len(samples))
+        self.num_held_out = int(val_fraction * len(samples))
+        held_out, training = np.split(order, [self.num_held_out])
+        self._val = samples.only(held_out)
+        self._train = samples.only(training).with_blank(others)
+        self._order = _Shuffle(len(training), self.seed, others=others.size, extra=self._unlabelled * len(training))
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Return the labelled samples, every epoch in a new order that depends on the seed and the epoch alone."""
@@ -162,11 +160,11 @@ class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
         return len(self._rows)
 
     def only(self, chosen: IntArray) -> _Samples:
-        """Return some of the samples."""
+        """Return the ``chosen`` samples."""
         return _Samples(self._features, self._rows[chosen], self._labels[chosen], self._mask[chosen])
 
     def with_blank(self, rows: IntArray) -> _Samples:
-        """Return these samples with those of more ``rows`` behind them, which have no labels."""
+        """Return these samples followed by unlabelled ones of further ``rows``."""
         blank = np.zeros((len(rows), self._labels.shape[1]))
         return _Samples(
             self._features,
@@ -187,7 +185,7 @@ class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
 
 
 class _Shuffle(Sampler[int]):
-    """A new order of ``size`` samples every epoch, with ``extra`` ones drawn from the ``others`` after them.
+    """A new order of ``size`` samples every epoch, mixed with ``extra`` ones drawn from the ``others`` after them.
 
     Lightning sets the epoch.
     """

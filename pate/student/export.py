@@ -49,13 +49,13 @@ def export_student(student: CarriedStudent, output: Path, *, format: ExportForma
     missing = [name for name in _NEEDED if format == "onnx" and find_spec(name) is None]
     expect(not missing, "the packages of the extra onnx (pip install 'pate[onnx]')", missing=missing)
     taken = student.input
-    # of one sample a program could hold for one sample only
+    # torch might specialise a program traced on one sample to batches of one
     example = torch.zeros(2, *taken.shape, dtype=torch.uint8 if taken.kind == "pictures" else torch.float32)
     any_number = ({0: torch.export.Dim("N")},)
     try:
         with _quiet():
             program = torch.export.export(student.module, (example,), dynamic_shapes=any_number, strict=False)
-    # what torch cannot export, it says in errors of many classes and at any length
+    # torch raises errors of many classes and any length on what it cannot export
     except Exception as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(f"Expected a network that torch.export takes, got {type(error).__name__}: {reason}") from None
@@ -77,7 +77,7 @@ def export_student(student: CarriedStudent, output: Path, *, format: ExportForma
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep to itself what torch logs and prints while it traces a network."""
+    """Silence what torch logs and prints while it traces a network."""
     logging.disable(logging.WARNING)
     try:
         with redirect_stderr(io.StringIO()):
@@ -88,7 +88,7 @@ def _quiet() -> Iterator[None]:
 
 def describe_program(student: CarriedStudent) -> str:
     """Return the metadata of an exported student, as JSON."""
-    said = {
+    metadata = {
         "pate": student.settings["pate"],
         "input": {"name": student.input.kind} | student.input.to_dict(),
         "outputs": {
@@ -98,4 +98,4 @@ def describe_program(student: CarriedStudent) -> str:
         "label_names": list(student.label_names),
         "privacy": student.describe(),
     }
-    return json.dumps(said, indent=2)
+    return json.dumps(metadata, indent=2)

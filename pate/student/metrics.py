@@ -41,15 +41,15 @@ class AveragePrecision(Metric):
 
 def make_metrics(num_labels: int) -> MetricCollection:
     """Return the metrics for ``num_labels`` labels, to be updated with probabilities and truth, ``[B, C]`` each."""
-    # torchmetrics counts one label as it counts several, but refuses it where it checks arguments
-    given: dict[str, Any] = {"threshold": CUT, "validate_args": num_labels > 1}
+    # torchmetrics can count a single label, but its check of arguments refuses it
+    arguments: dict[str, Any] = {"threshold": CUT, "validate_args": num_labels > 1}
     metrics: dict[str, Metric | MetricCollection] = {
-        "macro_f1": MultilabelF1Score(num_labels, average="macro", **given),
-        "micro_f1": MultilabelF1Score(num_labels, average="micro", **given),
-        "accuracy": MultilabelAccuracy(num_labels, average="micro", **given),
-        "f1": MultilabelF1Score(num_labels, average="none", **given),
-        "recall": MultilabelRecall(num_labels, average="none", **given),
-        "specificity": MultilabelSpecificity(num_labels, average="none", **given),
+        "macro_f1": MultilabelF1Score(num_labels, average="macro", **arguments),
+        "micro_f1": MultilabelF1Score(num_labels, average="micro", **arguments),
+        "accuracy": MultilabelAccuracy(num_labels, average="micro", **arguments),
+        "f1": MultilabelF1Score(num_labels, average="none", **arguments),
+        "recall": MultilabelRecall(num_labels, average="none", **arguments),
+        "specificity": MultilabelSpecificity(num_labels, average="none", **arguments),
         "average_precision": AveragePrecision(),
     }
     return MetricCollection(metrics, compute_groups=False)
@@ -69,8 +69,8 @@ def summarise(values: dict[str, Tensor]) -> dict[str, float]:
 
 def report(values: dict[str, Tensor], label_names: tuple[str, ...]) -> dict[str, Any]:
     """Return the result of `summarise` and, under ``per_label``, the metrics `PER_LABEL` of each label."""
-    each = {metric: values[metric].reshape(-1) for metric in PER_LABEL}  # torchmetrics gives one label no axis
-    table = {name: {metric: float(each[metric][j]) for metric in PER_LABEL} for j, name in enumerate(label_names)}
+    columns = {metric: values[metric].reshape(-1) for metric in PER_LABEL}  # torchmetrics gives one label no axis
+    table = {name: {metric: float(columns[metric][j]) for metric in PER_LABEL} for j, name in enumerate(label_names)}
     return summarise(values) | {"per_label": table}
 
 

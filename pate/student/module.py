@@ -69,7 +69,7 @@ class Student(pl.LightningModule):
 
     Raises:
         ValueError: on a confidence outside [1/2, 1), a decay outside (0, 1) or a weight that is not positive, or if
-            the closed form is asked of another network than one linear layer, or for pseudo-labels.
+            the closed form is requested for a network other than one linear layer, or with pseudo-labels.
     """
 
     constant_logits: Tensor
@@ -95,8 +95,8 @@ class Student(pl.LightningModule):
         expect_open_unit(average_decay=average_decay)
         expect_positive(pseudo_weight=pseudo_weight)
         if pseudo_confidence is not None:
-            right = 0.5 <= pseudo_confidence < 1
-            expect(right, "0.5 <= pseudo_confidence < 1", pseudo_confidence=pseudo_confidence)
+            within = 0.5 <= pseudo_confidence < 1
+            expect(within, "0.5 <= pseudo_confidence < 1", pseudo_confidence=pseudo_confidence)
         self.save_hyperparameters(ignore=["network", "optimizer", "scheduler", "augment"])
         self.label_names = tuple(label_names)
         with torch.random.fork_rng(devices=[]):
@@ -110,18 +110,17 @@ class Student(pl.LightningModule):
             )
         self._confidence, self._pseudo_weight = pseudo_confidence, pseudo_weight
         solvable = linear_layer(self.network) is not None and pseudo_confidence is None
-        one = "fit=descent, or one linear layer without pseudo_confidence"
-        expect(solvable or fit != "closed_form", one, network=type(self.network).__name__, fit=fit)
+        remedy = "fit=descent, or one linear layer without pseudo_confidence"
+        expect(solvable or fit != "closed_form", remedy, network=type(self.network).__name__, fit=fit)
         self.closed_form = solvable if fit is None else fit == "closed_form"
         expect_pictures(augment, input_shape)
-        learns = "fit=descent for a student that is shown altered pictures"
-        expect(not (augment and self.closed_form), learns, fit=fit)
+        expect(not (augment and self.closed_form), "fit=descent for a student that augments its pictures", fit=fit)
         self._augment = augment
         self.automatic_optimization = not self.closed_form
         self._noise_std, self._collected = noise_std, list[Batch]()
         self._compares = constants is not None
-        known = torch.zeros(len(self.label_names)) if constants is None else torch.tensor(constants)
-        self.register_buffer("constant_logits", known)
+        constant_logits = torch.zeros(len(self.label_names)) if constants is None else torch.tensor(constants)
+        self.register_buffer("constant_logits", constant_logits)
         self.register_buffer("departs", torch.ones(len(self.label_names), dtype=torch.bool))
         self._make_optimizer = optimizer
         self._make_scheduler = scheduler
@@ -131,7 +130,7 @@ class Student(pl.LightningModule):
         self.test_report: dict[str, Any] = {}
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return logits ``[B, C]`` of the network, on the constant answer's side where a label does not depart."""
+        """Return logits ``[B, C]``: the network's, kept on the constant answer's side where a label does not depart."""
         return gated(self.network(features), self.departs, self.constant_logits)
 
     def setup(self, stage: str) -> None:
@@ -156,27 +155,27 @@ class Student(pl.LightningModule):
         return loss if self.average is None else loss + self._pseudo_weight * self._pseudo_loss(batch, logits)
 
     def _closed_form_step(self, batch: Batch) -> None:
-        """Keep a batch; after the last one of the epoch, go to the solution of all, and end the training."""
+        """Collect a batch; after the last one of the epoch, move to the solution for all of them and stop."""
         self._collected.append(batch)
         if not self.trainer.is_last_batch:
             return
         features, targets, mask = (torch.cat(parts) for parts in zip(*self._collected, strict=True))
         self._collected.clear()
-        found = solve((features, targets, mask), self._noise_std)
+        solution = solve((features, targets, mask), self._noise_std)
         layer, optimizer = linear_layer(self.network), self.optimizers()
         assert layer is not None
         assert isinstance(optimizer, LightningOptimizer)
-        # one step of length 1 along the difference, so that loops, loggers and checkpoints see a training
-        layer.weight.grad = layer.weight.detach() - found.weight.to(layer.weight)
-        layer.bias.grad = layer.bias.detach() - found.bias.to(layer.bias)
+        # one step of length 1 along the difference, so that loops, loggers and checkpoints see ordinary training
+        layer.weight.grad = layer.weight.detach() - solution.weight.to(layer.weight)
+        layer.bias.grad = layer.bias.detach() - solution.bias.to(layer.bias)
         optimizer.step()
         self.log("train_loss", masked_loss(self.network(features), targets, mask), on_step=False, on_epoch=True)
-        self.departs.copy_(found.departs)
-        self.constant_logits.copy_(found.constants)
+        self.departs.copy_(solution.departs)
+        self.constant_logits.copy_(solution.constants)
         self.trainer.should_stop = True
 
     def _pseudo_loss(self, batch: Batch, logits: Tensor) -> Tensor:
-        """Return the loss against the entries that the running average is sure of, among those not released."""
+        """Return the loss on unreleased entries of which the running average is certain, against its labels."""
         features, _, mask = batch
         assert self.average is not None and self._confidence is not None
         with torch.no_grad():
@@ -205,24 +204,21 @@ class Student(pl.LightningModule):
         # weighted, so that an epoch's loss is the mean over all released entries
         self.log("val_loss", masked_loss(logits, targets, mask), prog_bar=True, batch_size=int(mask.sum().clamp(min=1)))
         # the metrics need labels, which noisy shares are not
-        whole = mask.all(dim=1) & ((targets == 0) | (targets == 1)).all(dim=1)
-        if whole.any():
-            self.val_metrics.update(logits[whole].sigmoid(), targets[whole].long())
+        labelled = mask.all(dim=1) & ((targets == 0) | (targets == 1)).all(dim=1)
+        if labelled.any():
+            self.val_metrics.update(logits[labelled].sigmoid(), targets[labelled].long())
 
     def on_validation_epoch_end(self) -> None:
-        """Log the metrics of the held-out released labels, and say which labels depart from the constant answer."""
+        """Log the metrics on held-out released labels, and decide which labels depart from the constant answer."""
         if self._compares and self.trainer.state.fn == "fit" and not self.trainer.sanity_checking:
-            gains, squares = (
-                self.trainer.strategy.reduce(each, reduce_op="sum") for each in (self._gains, self._squares)
-            )
-            kept = departures(gains.cpu().numpy(), squares.cpu().numpy())
-            self.departs.copy_(torch.from_numpy(kept))
+            gains, squares = (self.trainer.strategy.reduce(t, reduce_op="sum") for t in (self._gains, self._squares))
+            self.departs.copy_(torch.from_numpy(departures(gains.cpu().numpy(), squares.cpu().numpy())))
         if next(iter(self.val_metrics.values())).update_called:
             self.log_dict({f"val_{name}": value for name, value in summarise(self.val_metrics.compute()).items()})
         self.val_metrics.reset()
 
     def on_validation_epoch_start(self) -> None:
-        """Forget the answers of an earlier epoch."""
+        """Reset the comparison with the constant answer."""
         self._gains = torch.zeros(len(self.label_names), dtype=torch.float64, device=self.device)
         self._squares = torch.zeros_like(self._gains)
 

@@ -35,7 +35,7 @@ class Batch:
     Attributes:
         ids: their file names, relative to the folder, or the ids of the archive.
         samples: ``[B, ...]``, as the student takes them.
-        done: samples of the source that are dealt with once this batch is, those that were left out too.
+        done: number of samples of the source up to the end of this batch, skipped ones included.
     """
 
     ids: list[str]
@@ -54,7 +54,7 @@ def predict_files(
 ) -> tuple[int, list[str]]:
     """Write a student's answers for the samples of ``source`` to ``output``, completely or not at all.
 
-    Pictures are read, answered and forgotten batch by batch.
+    Pictures are read and answered batch by batch; only one batch is held in memory.
 
     Args:
         student: the student.
@@ -62,12 +62,12 @@ def predict_files(
             ``ids`` ``[N]``.
         output: ``.csv`` with a line of headings, ``id`` and the names of the labels; or ``.npz`` with ``ids``,
             ``label_names``, ``probabilities`` and ``labels``.
-        unreadable: whether a picture that cannot be read ends everything or is left out.
+        unreadable: whether a picture that cannot be read is an error or is skipped.
         probabilities: whether the table holds probabilities in place of 0 and 1.
         batch_size: samples at a time.
 
     Returns:
-        The number of samples that were answered, and one line for each picture that was left out.
+        The number of samples that were answered, and one line for each picture that was skipped.
 
     Raises:
         ValueError: in one line, if the source, a sample of it or the output cannot be used.
@@ -94,11 +94,11 @@ def predict_files(
 
 
 def pictures_in(folder: Path) -> list[Path]:
-    """Return the files of a folder, and of the folders in it, whose names end as those of pictures do, in order."""
-    known = {suffix for suffix, kind in Image.registered_extensions().items() if kind in FORMATS}
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in known and path.is_file())
-    expect(found, f"pictures in {folder}", pictures=0)
-    return found
+    """Return the files in a folder and below it that have the suffix of a picture, sorted."""
+    suffixes = {suffix for suffix, kind in Image.registered_extensions().items() if kind in FORMATS}
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in suffixes and path.is_file())
+    expect(paths, f"pictures in {folder}", pictures=0)
+    return paths
 
 
 def _read_pictures(
@@ -153,16 +153,18 @@ def _write_table(output: Path, names: tuple[str, ...], answers: _Answers, probab
     with replacing(output, "w") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["id", *names])
-        for ids, found, given in answers:
-            shown = [[f"{value:.6f}" for value in row] for row in found.tolist()] if probabilities else given.tolist()
-            table.writerows([name, *row] for name, row in zip(ids, shown, strict=True))
+        for ids, batch_probabilities, labels in answers:
+            rows = labels.tolist()
+            if probabilities:
+                rows = [[f"{value:.6f}" for value in row] for row in batch_probabilities.tolist()]
+            table.writerows([name, *row] for name, row in zip(ids, rows, strict=True))
             num += len(ids)
     return num
 
 
 def _write_archive(output: Path, names: tuple[str, ...], answers: _Answers, probabilities: bool) -> int:
-    ids, found, given = zip(*answers, strict=True)
-    every = np.array([name for some in ids for name in some])
-    tables = {"probabilities": np.concatenate(found), "labels": np.concatenate(given)}
-    write_arrays(output, ids=every, label_names=np.array(names), **tables)
-    return len(every)
+    batch_ids, batch_probabilities, batch_labels = zip(*answers, strict=True)
+    ids = np.concatenate(batch_ids)
+    tables = {"probabilities": np.concatenate(batch_probabilities), "labels": np.concatenate(batch_labels)}
+    write_arrays(output, ids=ids, label_names=np.array(names), **tables)
+    return len(ids)

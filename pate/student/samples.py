@@ -74,26 +74,26 @@ class InputFormat:
             samples = samples.detach().cpu().numpy()
         if self.kind == "pictures":
             return self._pictures(samples)
-        found = _numbers(samples)
-        self._expect_shape(found)
-        others = int((~np.isfinite(found)).sum())
+        features = _numbers(samples)
+        self._expect_shape(features)
+        others = int((~np.isfinite(features)).sum())
         expect(not others, "finite features", numbers_that_are_not=others)
-        return found
+        return features
 
     def _pictures(self, samples: NDArray[Any] | Sequence[Any]) -> NDArray[Any]:
         if not isinstance(samples, np.ndarray):
-            single = [self._picture(each) for each in samples]
-            return np.stack(single) if single else np.empty((0, *self.shape), dtype=np.uint8)
+            pictures = [self._picture(sample) for sample in samples]
+            return np.stack(pictures) if pictures else np.empty((0, *self.shape), dtype=np.uint8)
         if samples.dtype == np.uint8:
             if samples.ndim == 4 and samples.shape[1:] != self.shape and samples.shape[-1] == 3:
                 return self._pictures([*samples])
             self._expect_shape(samples)
             return samples
-        found = _numbers(samples)
-        self._expect_shape(found)
-        low, high = (float(found.min()), float(found.max())) if found.size else (0.0, 0.0)
+        pixels = _numbers(samples)
+        self._expect_shape(pixels)
+        low, high = (float(pixels.min()), float(pixels.max())) if pixels.size else (0.0, 0.0)
         expect(low >= 0 and high <= 1, "uint8 pictures, or floats in [0, 1]", minimum=low, maximum=high)
-        return found
+        return pixels
 
     def _picture(self, picture: Any) -> UInt8Array:
         if isinstance(picture, str | Path):
@@ -103,13 +103,13 @@ class InputFormat:
         array = np.asarray(picture)
         if array.dtype == np.uint8 and array.shape == self.shape:
             return array
-        pixels = array.dtype == np.uint8 and array.ndim == 3 and array.shape[-1] == 3
-        expect(pixels, "PIL pictures, paths or uint8 [height, width, 3]", shape=array.shape, dtype=str(array.dtype))
+        is_picture = array.dtype == np.uint8 and array.ndim == 3 and array.shape[-1] == 3
+        expect(is_picture, "PIL pictures, paths or uint8 [height, width, 3]", shape=array.shape, dtype=str(array.dtype))
         return squared(Image.fromarray(array), self.size)
 
     def _expect_shape(self, samples: NDArray[Any]) -> None:
-        wanted = f"{self.kind} of shape [N, {', '.join(map(str, self.shape))}]"
-        expect(samples.shape[1:] == self.shape and samples.ndim > 0, wanted, shape=list(samples.shape))
+        required = f"{self.kind} of shape [N, {', '.join(map(str, self.shape))}]"
+        expect(samples.shape[1:] == self.shape and samples.ndim > 0, required, shape=list(samples.shape))
 
 
 def _numbers(samples: NDArray[Any] | Sequence[Any]) -> Float32Array:
