@@ -72,10 +72,10 @@ _ROOMS = (
     "pate.aggregators",
     "pate.mechanisms",
     "pate.votes",
-    "pate.student.carried",
     "pate.runs.released",
     "pate.pipeline",
     # these import torch
+    "pate.student.carried",
     "pate.teachers.plan",
     "pate.stages.student_steps",
 )
