@@ -111,7 +111,7 @@ class PrivacyFilter(ABC):
 
     @abstractmethod
     def epsilon(self, budget: Budget, cost: Cost) -> float:
-        """Return what max_epsilon the budget would need to admit ``cost``, were delta0 no matter."""
+        """Return the max_epsilon that the budget would need to admit ``cost``, delta0 aside."""
 
     @abstractmethod
     def expect_follows(self, budget: Budget) -> None:
@@ -136,7 +136,7 @@ class PrivacyFilter(ABC):
         return f"{amount:.4g} of {bound:.4g} of {name}, {cost.delta0:.3g} of {self.max_delta0:.3g} of delta0"
 
     def describe_left(self, cost: Cost) -> str:
-        """Say how much of the bounds ``cost`` has left over."""
+        """Say how much of the bounds ``cost`` leaves."""
         amount, bound, name = self._bounded(cost)
         return f"{max(0.0, bound - amount):.4g} of {name} and {max(0.0, self.max_delta0 - cost.delta0):.3g} of delta0"
 
@@ -173,7 +173,7 @@ class RenyiFilter(PrivacyFilter):
         return np.array([self.order])
 
     def epsilon(self, budget: Budget, cost: Cost) -> float:
-        """Return what max_epsilon the budget would need to admit ``cost``, were delta0 no matter."""
+        """Return the max_epsilon that the budget would need to admit ``cost``, delta0 aside."""
         return budget.max_epsilon + float(cost.rdp[0]) - self.max_rdp
 
     def expect_follows(self, budget: Budget) -> None:
@@ -214,7 +214,7 @@ class GaussianFilter(PrivacyFilter):
         return DEFAULT_ORDERS[:1]
 
     def epsilon(self, budget: Budget, cost: Cost) -> float:
-        """Return what max_epsilon the budget would need to admit ``cost``, were delta0 no matter."""
+        """Return the max_epsilon that the budget would need to admit ``cost``, delta0 aside."""
         return gaussian_epsilon(budget.delta - self.max_delta0, math.sqrt(cost.mu_squared))
 
     def expect_follows(self, budget: Budget) -> None:
@@ -327,7 +327,7 @@ def describe_remainder(bounds: PrivacyFilter, spent: Cost, query: Cost, count: i
 
 
 def _affordable_counts(budget: Budget, query: Cost) -> dict[str, int]:
-    """Return how many queries each filter that the budget allows would admit, from the first on."""
+    """Return how many such queries each filter that the budget allows would admit."""
     costs = bool(query.rdp.max() > 0 or query.log_survival < 0)
     expect(costs, "a query that costs something", cost=0.0)
 

@@ -43,7 +43,7 @@ def reaching(charges: Sequence[Charge], teachers: int) -> list[Charge]:
     """Return ``charges`` as they are for a unit that reaches ``teachers`` teachers."""
     if teachers == 1:
         return list(charges)
-    # a ledger says the same over and over
+    # few events are distinct in a ledger
     wider: dict[int, Events] = {}
     for events, _ in charges:
         if id(events) not in wider:
@@ -105,7 +105,7 @@ def _name(described: bytes) -> str:
     return json.dumps(marshal.loads(described))
 
 
-@lru_cache(maxsize=4096)  # a ledger says the same over and over
+@lru_cache(maxsize=4096)  # few events are distinct in a ledger
 def parse_events(text: str) -> Events:
     """Return the events described by the JSON ``text`` as a read-only mapping. Raises like `expect_events`."""
     events = {NeighboringRelation(name): event_from_dict(event) for name, event in json.loads(text).items()}

@@ -57,7 +57,7 @@ class Entry:
     stated: Mapping[str, Any] | None = None
     """``delta``, and under each relation the epsilon of this and all earlier releases when this one was reserved."""
     token: str | None = None
-    """What its owner recognises the reservation by; None if it has no such mark."""
+    """The text by which its owner finds the reservation again; None without one."""
     published: Mapping[str, Any] | None = None
     """What was published, in plain JSON types as `pate.accounting.statement` states it: known since it was settled."""
 
@@ -270,11 +270,11 @@ class History:
         name, current, bounds, totals = name_of(plain), self.budget, self.filter, self._totals
         if current is None and budget is not None:
             relation = budget.neighboring_relation
-            # of the first release even if more followed: by what those showed, whoever declares it may have chosen
+            # of the first release even if more followed: the choice of a budget may rest on what later ones showed
             first = self.entries[0].events if self.entries else events
             current, bounds = budget, make_filter(budget, first[relation].cost())
             totals = totals.on_orders(orders_of_sums(bounds))
-            # what was settled for less before is known only since its noise was drawn
+            # reserved, not settled: what a release cost in the end depends on its noise
             before = restrict_to_filter(as_cost(self.reserved(totals.orders), relation), bounds)
             if not bounds.admits(before):
                 refuse(current, bounds, before, when="before this release")

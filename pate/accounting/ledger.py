@@ -28,8 +28,8 @@ from pate.validation import expect, expect_open_unit
 class Ledger:
     """The releases from one private data set, in a SQLite file shared by all runs on it.
 
-    Opening reads all rows. Later reads take only the rows added since, after checking that the row before them is
-    unchanged. No lock is held while the rows are read at opening.
+    Opening reads all rows, without a lock. Later reads take only the rows added since, after checking that the row
+    before them is unchanged.
 
     Args:
         path: the file, created if it is missing.
@@ -99,7 +99,7 @@ class Ledger:
             seeded: whether the noise comes from a fixed seed, so that nothing is private.
             budget: the limit on all releases together. The first one given is final for this ledger.
             delta: the delta at which the epsilon of all releases is recorded with this one; that of the budget if None.
-            token: a text that no other release has, by which this one is recognised; None for none.
+            token: a text unique to this release, by which it is found again; None for none.
 
         Raises:
             ValueError: if the ledger's budget cannot pay for the release, or differs from ``budget``, or if the token
@@ -134,7 +134,7 @@ class Ledger:
     ) -> Head:
         """Record that a reserved release was published. Repeating a settlement changes nothing.
 
-        Where only words about what was published are others then, these are recorded from now on.
+        Where only the description of what was published has changed, the new one is recorded.
 
         Args:
             release: the number of the release.

@@ -106,7 +106,7 @@ class Statement:
             How many releases the ledger has had since.
 
         Raises:
-            ValueError: in one line, at the first key that is not as it was made.
+            ValueError: in one line, at the first key that differs.
         """
         try:
             return self._verify(ledger, released, facts)

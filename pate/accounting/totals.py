@@ -131,7 +131,7 @@ def _terms(events: str, orders: bytes) -> _Terms:
     grid, parsed = np.frombuffer(orders), parse_events(events)
     costs = [parsed[relation].cost(grid) for relation in NeighboringRelation]
     value = np.stack([np.append(cost.rdp, [0.0 - cost.log_survival, cost.mu_squared]) for cost in costs])
-    # an event of another package may know its cost on the usual orders alone
+    # an event of another package may state its cost on the default orders alone
     valid = value.shape[1] == grid.size + 2 and not (value < 0).any()
     expect(valid, f"an event of known cost on all orders up to {grid.max():g}", event=events[:80])
     infinite = ~(value < _INFINITE)

@@ -114,7 +114,7 @@ class GapChoice(ScoreMechanism[IntArray]):
             regularizer = tuple(values.tolist())
             allowed = values[self._candidates][values[self._candidates] > -np.inf]
             expect(allowed.size, "a regularizer that allows some k", regularizer=regularizer)
-            # wider apart, and noise would be rounded where a gap makes up for it
+            # numbers farther apart would round away the noise of a gap that makes up for them
             spread, widest = float(np.ptp(allowed)), REACH * self.scale
             expect(spread <= widest, f"a regularizer whose numbers lie within {widest:g} (2^32 scales)", spread=spread)
             object.__setattr__(self, "regularizer", regularizer)

@@ -314,6 +314,7 @@ def _sequence_batch(reach: IntArray, num_items: int, generator: np.random.Genera
     """Draw a sequence, as `_sequence` does, for each row of ``reach`` ``[B, k]``."""
     k = reach.shape[1]
     places = generator.integers(np.arange(k), reach)
+    # the first k steps of Fisher-Yates, in all rows at once
     pool = np.tile(np.arange(num_items), (len(reach), 1))
     rows = np.arange(len(reach))
     for i in range(k):

@@ -32,9 +32,9 @@ class CountedTopK(NamedTuple):
 class PeeledCounts(ScoreMechanism[CountedTopK]):
     """Choose k items by `GumbelPeeling`, then release the scores of these k with Gaussian noise.
 
-    The price follows k, not the number of items, where noise on all scores would pay for each of them. The scores of
-    chosen items are biased upwards if the choice is noisy: what was lucky is chosen. With fresh noise, as here, it is
-    the true score of a chosen item that is released without bias.
+    The price follows k, not the number of items, where noise on all scores would pay for each of them. Noisy
+    scores that were used for the choice would be biased upwards, as luck is chosen; the noise here is fresh, so that
+    they are unbiased.
 
     Privacy: adaptive composition of the k choices with one Gaussian release of k numbers, none of which moves by more
     than the sensitivity under either relation: an L2 sensitivity of ``sqrt(k)`` times that. Given the items, which were
@@ -75,7 +75,7 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
         grid = 2.0 ** math.ceil(math.log2(self.sigma) - 20)
         with np.errstate(over="ignore"):
             steps = noisy / grid
-        # a number of more steps than a float can hold lies on the grid as it is
+        # where the number of steps overflows, the score itself lies on the grid
         noisy = np.where(np.isfinite(steps), np.rint(steps) * grid, noisy)
         return CountedTopK(items[0], noisy[0]) if single else CountedTopK(items, noisy)
 

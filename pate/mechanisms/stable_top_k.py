@@ -171,7 +171,7 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
         members = np.zeros(rows.shape, dtype=np.bool_)
         released = np.zeros(len(rows), dtype=np.bool_)
         ranks = np.arange(self.num_labels)
-        # Gaussian noise is drawn for the whole batch, in the order in which seeded releases have always drawn it
+        # Gaussian noise is drawn for the whole batch at once: drawn by parts, seeded releases would change
         step = max(1, len(rows)) if self.noise == "gaussian" else ROWS
         for start in range(0, len(rows), step):
             part = slice(start, start + step)

@@ -1,8 +1,8 @@
-"""How far scores must lie apart for a mechanism to find what there is to find: what a planner needs of it.
+"""How far apart scores must lie for a mechanism to choose the right items, for planning.
 
 A *gap* is the distance from the k-th largest score to the next one. For mechanisms that choose k of d items,
 `top_k_probability` is a probability with which the chosen ones are the k largest, whatever the scores are in other
-respects, and `gap_for_top_k` is its inverse. Where nothing else is said it is that of a step profile, k equal scores
+respects, and `gap_for_top_k` is its inverse. Unless stated otherwise it is that of a step profile, k equal scores
 above d - k equal ones, which is the worst for a given gap: the k largest are found exactly so often. Tests of gaps, and
 StableTopK, answer or do not: `answer_probability` and `gap_for_answer`.
 """
@@ -210,7 +210,7 @@ def _inverse(success: Callable[[float], float], probability: float, *, unit: flo
     high = unit
     while success(high) < probability:
         high *= 2
-        expect(high < 1e300, "a probability that rounding lets some gap reach", probability=probability)
+        expect(high < 1e300, "a probability that some gap reaches in floating point", probability=probability)
     return smallest_where(lambda gap: success(gap) >= probability, 0.0, high, tolerance=1e-9)
 
 

@@ -111,7 +111,7 @@ class AggregatorContract(Contract):
         drawn = outcomes_of(aggregator, votes, np.random.default_rng(pairs)).reshape(pairs, -1)
         first, second = (self.law(self.votes(ballots), RELATIONS[0]) for ballots in (self.grid[0], self.grid[-1]))
         p_value = p_value_of(drawn, {(*a, *b): first[a] * second[b] for a in first for b in second}, rare=5)
-        assert p_value > 1e-4, f"Expected queries of a batch that know nothing of each other, got p = {p_value:.1e}"
+        assert p_value > 1e-4, f"Expected independent queries in a batch, got p = {p_value:.1e}"
 
     def test_a_fifth_less_noise_is_caught(self) -> None:
         """The test of frequencies rejects 80% of the noise."""

@@ -149,7 +149,8 @@ class EventContract(Contract):
             for p, q in (pair for law in laws for pair in (law, law[::-1])):
                 assert (enumerated_divergence(p, q) <= rdp * (1 + 1e-9) + 1e-12).all(), f"noise {noise}"
                 checked |= bool((enumerated_divergence(p, q) > once.rdp * 1.01).any())
-        assert checked or not self.tight or not np.isfinite(rdp).any(), "laws that one teacher does not explain"
+        expected = checked or not self.tight or not np.isfinite(rdp).any()
+        assert expected, "Expected laws that one teacher alone could not produce"
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_one_teacher_is_the_event_itself(self, relation: NeighboringRelation) -> None:
@@ -164,7 +165,7 @@ class EventContract(Contract):
     def test_less_noise_than_the_event_says_is_caught(self) -> None:
         """Laws of half the noise exceed the curve."""
         if not self.tight:
-            pytest.skip("nothing that small is near the curve")
+            pytest.skip("no laws come near the curve")
         relation = RELATIONS[0]
         rdp = self.event(1.0, relation).cost(ORDERS).rdp
         laws = self.laws(0.5, relation)

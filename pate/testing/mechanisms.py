@@ -90,7 +90,7 @@ class MechanismContract(Contract):
         first, second = (self.law(mechanism, row) for row in rows)
         observed = np.bincount(drawn[::2] * len(first) + drawn[1::2], minlength=len(first) * len(second))
         p_value = chi_square_p_value(observed, np.outer(first, second).ravel() * (self.draws // 2), rare=5)
-        assert p_value > 1e-4, f"Expected rows of a batch that know nothing of each other, got p = {p_value:.1e}"
+        assert p_value > 1e-4, f"Expected independent rows in a batch, got p = {p_value:.1e}"
 
     def test_a_fifth_less_noise_is_caught(self) -> None:
         """The test of frequencies rejects 80% of the noise."""

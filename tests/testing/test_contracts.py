@@ -99,8 +99,8 @@ class TestThreshold(Thresholds):
 
 RELATION = NeighboringRelation.REPLACE_RECORD
 WRONG: list[tuple[type[Threshold], Callable[[MechanismContract], None], str]] = [
-    (Sorts, lambda contract: contract.test_rows_of_a_batch_are_independent(), "know nothing of each other"),
-    (Shares, lambda contract: contract.test_rows_of_a_batch_are_independent(), "know nothing of each other"),
+    (Sorts, lambda contract: contract.test_rows_of_a_batch_are_independent(), "independent rows"),
+    (Shares, lambda contract: contract.test_rows_of_a_batch_are_independent(), "independent rows"),
     (Flattens, lambda contract: contract.test_sampler_follows_the_law(), "Expected one outcome such as"),
     (
         Understates,
@@ -182,7 +182,7 @@ def test_an_aggregator_that_mixes_queries_is_found() -> None:
     contract = OfNoisyVotes()
     contract.test_queries_of_a_batch_are_independent()
     contract.kind = Copies
-    with pytest.raises(AssertionError, match="queries of a batch that know nothing of each other"):
+    with pytest.raises(AssertionError, match="independent queries in a batch"):
         contract.test_queries_of_a_batch_are_independent()
 
 
