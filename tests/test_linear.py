@@ -205,7 +205,7 @@ def test_a_label_that_does_not_depart_still_ranks() -> None:
     assert np.mean(np.array(agreement)[held]) > 0.2
 
 
-def test_what_is_masked_has_no_part() -> None:
+def test_masked_targets_have_no_influence() -> None:
     features, shares = task(200, 3, 5)
     mask = np.random.default_rng(0).random(shares.shape) < 0.7
     first, second = (

@@ -68,8 +68,8 @@ def stability_test_rdp(
         start, end, order_index = start[inside], end[inside], order_index[inside]
         highest = divergence(order_index, start, end)
         # nothing above the Gaussian bound counts
-        open_ones = (highest > worst[order_index]) & (worst[order_index] < bound[order_index])
-        start, end, order_index, highest = start[open_ones], end[open_ones], order_index[open_ones], highest[open_ones]
+        undecided = (highest > worst[order_index]) & (worst[order_index] < bound[order_index])
+        start, end, order_index, highest = start[undecided], end[undecided], order_index[undecided], highest[undecided]
         if start.size > _MAX_BLOCKS:
             np.maximum.at(worst, order_index, highest)
             break

@@ -138,7 +138,7 @@ class AggregatorContract(Contract):
         assert_paid(_worst_divergence(self._contract(), relation, relation, 2), event.cost(ORDERS).rdp, event)
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    def test_curve_is_tight_unless_said_otherwise(self, relation: NeighboringRelation) -> None:
+    def test_curve_is_tight_unless_explained(self, relation: NeighboringRelation) -> None:
         """Some pair of neighbors comes within 10% of the curve, exactly if `loose_because` is empty."""
         rdp = self.event(relation, relation).cost(ORDERS).rdp
         assert_tight(self.worst_divergence(relation, relation), rdp, self.loose_because)
@@ -293,7 +293,7 @@ class AggregatorContract(Contract):
                 assert len(aggregator.aggregate(incomplete, generator=generator).labels) == 1
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    def test_no_label_is_answered_more_often_than_is_said(self, relation: NeighboringRelation) -> None:
+    def test_no_label_is_answered_more_often_than_admitted(self, relation: NeighboringRelation) -> None:
         """Of all votes of the panel, none has a label answered more often than `Aggregator.most_answered` admits."""
         first, last = self.num_labels, 2 * self.num_labels
         admitted = self.make(relation).most_answered(self.panel)
@@ -401,7 +401,7 @@ class SoftReleaseContract(Contract):
         aggregator = self.make(relation)
         assert self._ks(aggregator, aggregator) > 1e-4
 
-    def test_a_fifth_less_noise_is_told_from_it(self) -> None:
+    def test_a_fifth_less_noise_is_refuted(self) -> None:
         """The test of residuals rejects 80% of the noise."""
         aggregator = self.make(RELATIONS[0])
         assert self._ks(aggregator.scaled(0.8), aggregator) < 1e-6

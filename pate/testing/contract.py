@@ -27,11 +27,11 @@ class Contract(ABC):  # noqa: B024
             raise TypeError(f"Expected {cls.__name__} to define {', '.join(missing)}")
 
 
-def assert_refused(make: Callable[[], object], given: object, pattern: str = r"Expected [^\n]*") -> None:
-    """Assert that ``make`` raises ``ValueError`` with a message of one line, because of what it is ``given``."""
+def assert_refused(make: Callable[[], object], arguments: object, pattern: str = r"Expected [^\n]*") -> None:
+    """Assert that ``make`` raises ``ValueError`` with a message of one line, because of its ``arguments``."""
     with pytest.raises(ValueError) as raised:
-        pytest.fail(f"Expected {given} to be refused with a ValueError, got {make()}")
-    assert re.fullmatch(pattern, str(raised.value)), f"Expected one line on {given}, got: {raised.value}"
+        pytest.fail(f"Expected {arguments} to be refused with a ValueError, got {make()}")
+    assert re.fullmatch(pattern, str(raised.value)), f"Expected one line on {arguments}, got: {raised.value}"
 
 
 def assert_drawn_by_law(p_value: float, sampler: object) -> None:

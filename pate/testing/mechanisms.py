@@ -127,7 +127,7 @@ class MechanismContract(Contract):
         assert_gaussian(beyond_gaussian(laws[first], laws[second], *charges), event, self.tolerance)
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    def test_curve_is_tight_unless_said_otherwise(self, relation: NeighboringRelation) -> None:
+    def test_curve_is_tight_unless_explained(self, relation: NeighboringRelation) -> None:
         """Some pair of neighbors comes within 10% of the curve, exactly if `loose_because` is empty."""
         rdp = self.make(relation).event(relation).cost(ORDERS).rdp
         assert_tight(self.worst_divergence(relation), rdp, self.loose_because)

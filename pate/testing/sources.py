@@ -72,7 +72,7 @@ class SourceContract(Contract):
         names = self.open(folder).label_names
         assert names and len(set(names)) == len(names)
 
-    def test_lazy_reads_agree_with_whole_reads(self, folder: Path) -> None:
+    def test_lazy_reads_agree_with_full_reads(self, folder: Path) -> None:
         """Features by any index are rows of all features, and reading changes nothing."""
         for role in Role:
             features = self.open(folder).load(role).features
@@ -102,7 +102,7 @@ class SourceContract(Contract):
         assert [other for other in Role if before[other] != after[other]] == [role]
 
     @pytest.mark.parametrize("row", [0, -1])
-    def test_a_record_that_goes_leaves_all_others_as_they_are(self, folder: Path, copy: Path, row: int) -> None:
+    def test_removing_a_record_changes_no_other(self, folder: Path, copy: Path, row: int) -> None:
         """Ids are the records' own, and public and test records do not know which private ones there are.
 
         Neither in their content nor in their order, nor in how wide their ids are.

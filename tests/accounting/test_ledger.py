@@ -220,7 +220,7 @@ def test_a_budget_on_a_used_ledger_counts_what_was_spent(path: Path) -> None:
         reserve(other, gaussian(60), 1, BUDGET)
 
 
-def test_a_budget_that_comes_later_holds_what_was_reserved_before_it(path: Path) -> None:
+def test_a_later_budget_covers_earlier_reservations(path: Path) -> None:
     """Else a screen's refusal, whose exact delta at epsilon 0.3 is 15%, would fit into a budget of 0.3."""
     ledger = Ledger(path)
     reserve(ledger, gaussian(5), 40)
@@ -293,7 +293,7 @@ def test_the_filter_may_be_named(path: Path) -> None:
         Budget(max_epsilon=2.0, delta=1e-6, neighboring_relation=REPLACE, filter="best")  # type: ignore[arg-type]
 
 
-def test_a_budget_that_was_declared_without_a_share_of_delta_goes_on(path: Path) -> None:
+def test_a_budget_declared_without_max_delta0_stays_valid(path: Path) -> None:
     """As ledgers have it whose budget names no filter and was fixed by what the first release needed."""
     reserve(Ledger(path), gaussian(60), 10, NO_TESTS)
     rows = bodies(path)
@@ -332,7 +332,7 @@ def test_what_is_settled_for_less_can_be_spent_again(path: Path) -> None:
     verify_ledger(path)
 
 
-def test_filter_goes_as_far_as_the_accountant(path: Path) -> None:
+def test_the_filter_admits_as_much_as_the_accountant(path: Path) -> None:
     for events, epsilon in ((gaussian(100), 0.5), (gaussian(3), 20.0), (stable(), 3.0), (stable(400.0, 300.0), 1.0)):
         budget = Budget(max_epsilon=epsilon, delta=1e-6, neighboring_relation=REPLACE)
         bounds = make_filter(budget, events[REPLACE].cost())
@@ -428,7 +428,7 @@ def test_a_folder_or_a_missing_file_stops(path: Path) -> None:
     assert not (path.parent / "missing").exists()
 
 
-def test_a_ledger_that_vanishes_is_not_made_anew(path: Path) -> None:
+def test_a_deleted_ledger_is_not_created_again(path: Path) -> None:
     ledger = filled(path)
     path.unlink()
     with pytest.raises(ValueError, match=ONE_LINE):

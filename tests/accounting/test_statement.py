@@ -476,12 +476,12 @@ def test_a_relation_whose_delta_is_spent_says_unbounded(tmp_path: Path) -> None:
     made.verify()
 
 
-def test_what_was_broken_off_is_said_to_count(ledger: Ledger) -> None:
+def test_a_statement_counts_interrupted_releases(ledger: Ledger) -> None:
     assert "7 of them were reserved by runs that were broken off" in statement(ledger).text
 
 
 @pytest.mark.parametrize("relation", NeighboringRelation)
-def test_the_relation_that_was_asked_for_comes_first(tmp_path: Path, relation: NeighboringRelation) -> None:
+def test_the_requested_relation_comes_first(tmp_path: Path, relation: NeighboringRelation) -> None:
     (other,) = set(NeighboringRelation) - {relation}
     ledger = Ledger(tmp_path / "ledger.sqlite")
     released(ledger, EVENTS, 50, neighboring_relation=relation.value)

@@ -75,7 +75,7 @@ class TestCanonicalPublished(TestCanonical):
     loss = "published"
     loose_because = HELD_BACK
 
-    def test_it_is_told_from_ours(self) -> None:
+    def test_the_published_loss_differs_from_ours(self) -> None:
         """The two losses differ in law wherever the top-k is ahead, so that neither passes for the other."""
         ours = m.CanonicalMechanism(k=self.k, scale=self.scale)
         assert min(self._p_values(ours, self.draws, single=False)) > 1e-4

@@ -73,7 +73,7 @@ def test_permute_and_flip_has_one_law_row_by_row_and_in_a_batch() -> None:
         assert (np.abs(first - second) < 5 * np.sqrt(first + second + 1)).all()
 
 
-def test_noise_does_not_drown_after_a_giant() -> None:
+def test_a_giant_count_does_not_drown_the_noise_of_later_choices() -> None:
     """Distances are taken from the best that is left."""
     scores = np.tile([2**50, 1, 0], (2000, 1))
     second = m.PermuteAndFlipPeeling(k=2, scale=1.0)(scores, generator=m.seeded_generator(0))[:, 1]

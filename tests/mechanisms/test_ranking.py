@@ -104,7 +104,7 @@ def test_smallest_come_in_order() -> None:
         np.testing.assert_array_equal(k_smallest(values, k), np.argsort(values, axis=1)[:, :k])
 
 
-def test_one_row_is_told_from_a_batch_of_one() -> None:
+def test_one_row_differs_in_shape_from_a_batch_of_one() -> None:
     assert as_rows([1, 2])[1] and as_rows([1, 2])[0].shape == (1, 2)
     assert not as_rows([[1, 2]])[1]
 

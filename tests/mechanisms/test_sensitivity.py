@@ -38,7 +38,7 @@ class TestPeelingInUnits(_InUnits, test_peeling.TestGumbelPeeling): ...
 
 
 class TestJointInUnits(_InUnits, test_joint.TestJoint):
-    def test_a_sensitivity_that_is_not_said_is_not_paid(self) -> None:
+    def test_an_undeclared_sensitivity_is_not_paid_for(self) -> None:
         """Scores that move by UNIT cost more than a mechanism for votes says."""
         relation = NeighboringRelation.ADD_REMOVE_TEACHER
         votes = replace(self.make(relation), sensitivity=1.0)

@@ -44,7 +44,7 @@ class _OfScores:
 
 class _Charged(_OfScores):
     @pytest.mark.parametrize("relation", NeighboringRelation)
-    def test_a_sensitivity_that_is_not_said_is_not_paid(self, relation: NeighboringRelation) -> None:
+    def test_an_undeclared_sensitivity_is_not_paid_for(self, relation: NeighboringRelation) -> None:
         """Scores that move by ``max_move`` units cost more than an event says that knows of one."""
         one = replace(self.make(relation), sensitivity=self.unit)
         assert (self.worst_divergence(relation) > one.event(relation).cost(ORDERS).rdp).any()  # type: ignore[attr-defined]

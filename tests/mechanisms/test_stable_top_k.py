@@ -259,7 +259,7 @@ def test_one_label_is_in_or_out() -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
-def test_fixed_k_is_what_comes_out(k: int) -> None:
+def test_exactly_k_labels_are_released(k: int) -> None:
     members, released, rounds = fixed(np.tile(COUNTS, (50, 1)), k=k)
     assert released.any()
     np.testing.assert_array_equal(members.sum(axis=1), k * released)

@@ -78,7 +78,7 @@ def test_a_step_profile_finds_the_top_so_often(name: str) -> None:
 
 
 @pytest.mark.parametrize(("k", "kbar"), [(1, 3), (2, 2), (2, 4)])
-def test_a_limited_domain_lists_the_whole_top_so_often(k: int, kbar: int) -> None:
+def test_how_often_a_limited_domain_lists_the_top(k: int, kbar: int) -> None:
     """A step profile is the worst for it, too."""
     relation = NeighboringRelation.REPLACE_RECORD
     mechanism = m.LimitedDomain(k=k, kbar=kbar, scale=SCALE, delta=0.2, relation=relation, sensitivity=0.5)

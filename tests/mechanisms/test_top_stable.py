@@ -159,7 +159,7 @@ def peel(scores: Any, **others: Any) -> Peeled:
     return m.TopStable(**GIVEN | others).peel(scores, generator=m.seeded_generator(0))
 
 
-def test_rounds_are_told() -> None:
+def test_rounds_are_reported() -> None:
     scores = np.array([[90, 0, 80, 0, 0], [90, 1, 80, 85, 0], [9, 8, 90, 8, 9], [7, 7, 7, 7, 7]])
     without, behind = peel(scores, delta=1e-9), peel(scores, delta=1e-9, fallback=True)
     assert without.rounds.tolist() == [0, 2, 0, 0] and behind.rounds.tolist() == [0, 2, 0, 2]

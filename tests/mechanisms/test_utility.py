@@ -19,7 +19,7 @@ def test_errors_of_a_sequence() -> None:
     assert m.recall(SCORES, chosen) == pytest.approx(2 / 3)
 
 
-def test_ties_with_the_last_place_count_as_found() -> None:
+def test_ties_with_the_last_place_count_as_recalled() -> None:
     assert m.recall(SCORES, [1, 3]) == 1
     assert m.k_relative_error(SCORES, [3, 1]) == 0
     assert m.k_relative_error([5, 5, 1], [0]) == 0

@@ -109,14 +109,14 @@ WRONG: list[tuple[type[Threshold], Callable[[MechanismContract], None], str]] = 
     ),
     (
         Overstates,
-        lambda contract: contract.test_curve_is_tight_unless_said_otherwise(RELATION),
+        lambda contract: contract.test_curve_is_tight_unless_explained(RELATION),
         "got 33% of the curve. It costs more than need be",
     ),
 ]
 
 
 @pytest.mark.parametrize(("kind", "check", "message"), WRONG)
-def test_what_is_wrong_with_a_mechanism_is_found(
+def test_faults_of_a_mechanism_are_found(
     kind: type[Threshold], check: Callable[[MechanismContract], None], message: str
 ) -> None:
     contract = type("Contract", (Thresholds,), {"kind": kind})()
