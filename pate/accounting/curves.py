@@ -78,31 +78,6 @@ def pure_dp_rdp(orders: ArrayLike, epsilon: ArrayLike) -> FloatArray:
     return curve
 
 
-def smooth_sensitivity_rdp(orders: ArrayLike, beta: ArrayLike, noise_multiplier: ArrayLike) -> FloatArray:
-    """Tight curve of Gaussian noise of ``noise_multiplier`` times a ``beta``-smooth sensitivity.
-
-    Between neighbors the value moves by at most the smaller of the two sensitivities, whose ratio r lies within
-    ``e^-beta..e^beta``. The divergence of the two normal laws (Gil, Alajaji & Linder (2013)) is largest at an end of
-    that range, and infinite where ``alpha (1 - e^(-2 beta)) >= 1``.
-    """
-    alpha, beta = np.asarray(orders, dtype=np.float64), np.asarray(beta, dtype=np.float64)
-    shift = gaussian_rdp(alpha, noise_multiplier)
-    worst = np.zeros(np.broadcast_shapes(alpha.shape, beta.shape, shift.shape))
-    for log_ratio in (-beta, beta):
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            # variance of the tilted law over that of the first one, less 1; rounded downwards, as the divergence falls
-            # with it: where the pole lies within the rounding, it is infinite
-            tilted = alpha * np.expm1(2 * log_ratio)
-            tilted = tilted - _ROUNDING * np.abs(tilted)
-            widened = np.log1p(tilted)
-            moved = shift * np.minimum(np.exp(2 * log_ratio), 1) / (1 + tilted)
-            lost = _ROUNDING * (alpha * beta + np.abs(widened))
-            widths = (alpha * log_ratio - widened / 2 + lost) / (alpha - 1)
-            curve = np.where(tilted > -1, (moved + widths) * (1 + _ROUNDING), np.inf)
-        worst = np.fmax(worst, np.where(np.isnan(curve), np.inf, curve))
-    return worst
-
-
 def gaussian_mu_squared(noise_multiplier: ArrayLike) -> FloatArray:
     """Return ``1 / noise_multiplier^2``: the Gaussian mechanism is ``mu``-GDP (Dong, Roth & Su (2022), Theorem 2.7)."""
     multiplier = np.asarray(noise_multiplier, dtype=np.float64)

@@ -35,7 +35,6 @@ from pate.accounting.curves import (
     pure_dp_mu_squared,
     pure_dp_rdp,
     renyi_curve_rdp,
-    smooth_sensitivity_rdp,
 )
 from pate.accounting.stability_curve import stability_test_rdp
 from pate.accounting.threshold_curve import threshold_bit_rdp
@@ -273,20 +272,6 @@ class FailureEvent(Event):
             log_delta = float(log_ndtr(ndtri(self.delta) + nearer))
         certain = math.nextafter(1, 0)
         return replace(self, delta=certain if log_delta >= math.log(certain) else math.exp(log_delta))
-
-
-@dataclass(frozen=True, kw_only=True)
-class SmoothSensitivityEvent(CurveEvent):
-    """Gaussian noise of ``noise_multiplier`` times a ``beta``-smooth sensitivity (Papernot et al. (2018), Theorem 23).
-
-    The curve is infinite at orders of ``1 / (2 beta)`` and above. No Gaussian is known to dominate it: if the variance
-    differs between neighbors, the likelihood ratio is not that of a shifted Gaussian.
-    """
-
-    beta: float
-    noise_multiplier: float
-
-    rdp = staticmethod(smooth_sensitivity_rdp)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,16 +13,59 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
-from pate.accounting.events import SmoothSensitivityEvent
+from pate.accounting.curves import gaussian_rdp
+from pate.accounting.events import CurveEvent
 from pate.accounting.relation import NeighboringRelation
 from pate.typing import FloatArray
 from pate.validation import expect, expect_count, expect_positive
+
+_ROUNDING = 16 * np.finfo(np.float64).eps
+
+
+def smooth_sensitivity_rdp(orders: ArrayLike, beta: ArrayLike, noise_multiplier: ArrayLike) -> FloatArray:
+    """Tight curve of Gaussian noise of ``noise_multiplier`` times a ``beta``-smooth sensitivity.
+
+    Between neighbors the value moves by at most the smaller of the two sensitivities, whose ratio r lies within
+    ``e^-beta..e^beta``. The divergence of the two normal laws (Gil, Alajaji & Linder (2013)) is largest at an end of
+    that range, and infinite where ``alpha (1 - e^(-2 beta)) >= 1``.
+    """
+    alpha, beta = np.asarray(orders, dtype=np.float64), np.asarray(beta, dtype=np.float64)
+    shift = gaussian_rdp(alpha, noise_multiplier)
+    worst = np.zeros(np.broadcast_shapes(alpha.shape, beta.shape, shift.shape))
+    for log_ratio in (-beta, beta):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            # variance of the tilted law over that of the first one, less 1; rounded downwards, as the divergence falls
+            # with it: where the pole lies within the rounding, it is infinite
+            tilted = alpha * np.expm1(2 * log_ratio)
+            tilted = tilted - _ROUNDING * np.abs(tilted)
+            widened = np.log1p(tilted)
+            moved = shift * np.minimum(np.exp(2 * log_ratio), 1) / (1 + tilted)
+            lost = _ROUNDING * (alpha * beta + np.abs(widened))
+            widths = (alpha * log_ratio - widened / 2 + lost) / (alpha - 1)
+            curve = np.where(tilted > -1, (moved + widths) * (1 + _ROUNDING), np.inf)
+        worst = np.fmax(worst, np.where(np.isnan(curve), np.inf, curve))
+    return worst
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmoothSensitivityEvent(CurveEvent):
+    """Gaussian noise of ``noise_multiplier`` times a ``beta``-smooth sensitivity (Papernot et al. (2018), Theorem 23).
+
+    The curve is infinite at orders of ``1 / (2 beta)`` and above. No Gaussian is known to dominate it: if the variance
+    differs between neighbors, the likelihood ratio is not that of a shifted Gaussian.
+    """
+
+    beta: float
+    noise_multiplier: float
+
+    rdp = staticmethod(smooth_sensitivity_rdp)
 
 
 class NoisyRelease(NamedTuple):

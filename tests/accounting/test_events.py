@@ -19,7 +19,6 @@ from pate.accounting.events import (
     PureDPEvent,
     RenyiCurveEvent,
     RepeatedEvent,
-    SmoothSensitivityEvent,
     StabilityTestEvent,
     event_from_dict,
     leaves,
@@ -236,21 +235,6 @@ class TestFailureEvent(EventContract):
         failure = FailureEvent(delta=1e-5, neighboring_relation=REPLACE)
         total = ComposedEvent(events=(GaussianEvent(noise_multiplier=40.0, neighboring_relation=REPLACE), failure))
         assert np.isinf(total.reaching(2).cost().rdp).all() and total.reaching(2).cost().mu_squared == np.inf
-
-
-class TestSmoothSensitivityEvent(EventContract):
-    beta = 1e-3
-
-    def event(self, noise: float, relation: NeighboringRelation) -> Event:
-        return SmoothSensitivityEvent(beta=self.beta, noise_multiplier=2 * noise, neighboring_relation=relation)
-
-    def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
-        # the neighbor's sensitivity, and so its noise, is the smaller by a factor of exp(-beta)
-        narrower = np.exp(-self.beta)
-        return [(told_to_a_hundredth(0, 1), told_to_a_hundredth(narrower / (2 * noise), narrower))]
-
-    def malformed(self) -> list[dict[str, Any]]:
-        return [{name: bad} for name in ("beta", "noise_multiplier") for bad in NOT_POSITIVE]
 
 
 class TestRenyiCurveEvent(EventContract):

@@ -34,7 +34,6 @@ from pate.accounting.events import (
     PureDPEvent,
     RenyiCurveEvent,
     RepeatedEvent,
-    SmoothSensitivityEvent,
     StabilityTestEvent,
     total_cost,
 )
@@ -644,7 +643,7 @@ def test_no_digits_are_lost_to_what_was_taken_back(relation: NeighboringRelation
 
 
 def test_infinite_costs_come_and_go(path: Path) -> None:
-    wide = {r: SmoothSensitivityEvent(beta=0.2, noise_multiplier=5.0, neighboring_relation=r) for r in gaussian(1)}
+    wide = {r: RenyiCurveEvent(orders=(1.5, 2.5), rdp=(0.1, 0.2), neighboring_relation=r) for r in gaussian(1)}
     ledger = Ledger(path)
     reserve(ledger, gaussian(30), 3)
     alone = ledger.book().spent(REPLACE)

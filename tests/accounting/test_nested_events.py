@@ -47,7 +47,6 @@ def leaf(relation: NeighboringRelation) -> st.SearchStrategy[e.Event]:
             **same,
         ),
         st.builds(e.FailureEvent, delta=unit, **same),
-        st.builds(e.SmoothSensitivityEvent, beta=positive, noise_multiplier=positive, **same),
         known_curves(relation),
     ]
     return st.one_of(kinds)
@@ -67,7 +66,7 @@ trees = st.sampled_from(list(NeighboringRelation)).flatmap(tree)
 def test_every_kind_of_event_is_grown() -> None:
     made = {name for name, kind in e.Event._kinds.items() if kind.__module__ == e.__name__} - {"CurveEvent"}
     grown = {"GaussianEvent", "GaussianThresholdEvent", "BoundedRangeEvent", "PureDPEvent", "GaussianNoisyMaxEvent"}
-    assert made == grown | {"StabilityTestEvent", "FailureEvent", "SmoothSensitivityEvent", "RenyiCurveEvent"}
+    assert made == grown | {"StabilityTestEvent", "FailureEvent", "RenyiCurveEvent"}
 
 
 def plainly(event: e.Event) -> Cost:

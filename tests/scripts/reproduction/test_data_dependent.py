@@ -2,25 +2,32 @@
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import mpmath as mp
 import numpy as np
 import pytest
 from scipy.special import log_ndtr
 
+from pate.accounting.events import Event
 from pate.accounting.ledger import Ledger
 from pate.accounting.relation import NeighboringRelation
 from pate.accounting.verification import verify_ledger
 from pate.mechanisms.noise import seeded_generator
+from pate.testing import EventContract
+from pate.testing.events import Laws
 from scripts.reproduction.data_dependent import (
+    SmoothSensitivityEvent,
     one_way_rdp,
     private_rdp,
     private_rdp_table,
     private_smooth_sensitivity,
     release_events,
     release_rdp,
+    smooth_sensitivity_rdp,
 )
 from tests.accounting import oracles
+from tests.accounting.test_events import NOT_POSITIVE, told_to_a_hundredth
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 TEACHERS = 60
@@ -142,3 +149,60 @@ def test_bad_input_raises() -> None:
             private_rdp(wrong, 2.0, sigma=1.0, num_teachers=60)
     with pytest.raises(ValueError, match=r"Expected order - 1 > 0"):
         private_rdp([1], 1.0, sigma=1.0, num_teachers=60)
+
+
+@pytest.mark.parametrize(("beta", "sigma"), [(1e-4, 3.0), (0.01, 0.5), (0.1, 20.0), (1.0, 2.0)])
+def test_smooth_sensitivity_curve_is_exact(beta: float, sigma: float) -> None:
+    orders = np.array([1.01, 1.3, 2.0, 4.9, 40.0, 600.0])
+    found = smooth_sensitivity_rdp(orders, beta, sigma)
+    for order, value in zip(orders.tolist(), found.tolist(), strict=True):
+        ratios = np.exp(beta * np.linspace(-1, 1, 21))
+        # the value moves by the smaller of the two sensitivities
+        worst = max(oracles.normal_divergence(order, min(1, ratio), sigma, sigma * ratio) for ratio in ratios)
+        if worst == np.inf:
+            assert value == np.inf
+        else:
+            assert worst * (1 - 1e-9) <= value <= worst * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("sigma", [0.5, 20.0, 1e6])
+@pytest.mark.parametrize("beta", [1e-6, 1e-3, 0.07, 0.3])
+def test_smooth_sensitivity_curve_is_not_below_the_truth_at_its_pole(beta: float, sigma: float) -> None:
+    with mp.workdps(60):
+        ratio, s = mp.exp(-mp.mpf(beta)), mp.mpf(sigma)
+        pole = 1 / (1 - ratio**2)
+        for digit in range(3, 17):
+            for factor in (1.0, 2.0, 5.0):
+                distance = mp.mpf(factor) / 10**digit
+                order = float(pole * (1 - distance))
+                found = float(smooth_sensitivity_rdp(order, beta, sigma))
+                true = oracles.normal_divergence_closed(order, ratio, s, s * ratio)
+                assert found >= true
+                if digit <= 12:
+                    assert found <= true * (1 + mp.mpf("1e-14") / distance)
+                if digit == 16:
+                    assert found == np.inf  # as near as two floats are
+        assert float(smooth_sensitivity_rdp(float(pole) * 1.01, beta, sigma)) == np.inf
+
+
+def test_published_curve_of_smooth_sensitivity_falls_below_the_truth() -> None:
+    # the printed curve is alpha e^(2 beta) / sigma^2 + (beta alpha - log(1 - 2 alpha beta) / 2) / (alpha - 1)
+    beta, sigma, order = 0.01, 0.1, 49.0
+    published = order * np.exp(2 * beta) / sigma**2 + (beta * order - np.log(1 - 2 * order * beta) / 2) / (order - 1)
+    true = oracles.normal_divergence(order, np.exp(-beta), sigma, sigma * np.exp(-beta))
+    assert published < true <= float(smooth_sensitivity_rdp(order, beta, sigma)) * (1 + 1e-9)
+
+
+class TestSmoothSensitivityEvent(EventContract):
+    beta = 1e-3
+
+    def event(self, noise: float, relation: NeighboringRelation) -> Event:
+        return SmoothSensitivityEvent(beta=self.beta, noise_multiplier=2 * noise, neighboring_relation=relation)
+
+    def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
+        # the neighbor's sensitivity, and so its noise, is the smaller by a factor of exp(-beta)
+        narrower = np.exp(-self.beta)
+        return [(told_to_a_hundredth(0, 1), told_to_a_hundredth(narrower / (2 * noise), narrower))]
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return [{name: bad} for name in ("beta", "noise_multiplier") for bad in NOT_POSITIVE]
