@@ -48,7 +48,8 @@ class Release(NamedTuple):
     """``[Q, C]``: noisy counts of the teachers that gave each label, possibly below 0 or above the number of teachers;
     0 where nothing was released. None if the aggregator releases no counts."""
     noise_std: float | None = None
-    """Standard deviation of the Gaussian noise in ``noisy_counts``, in votes."""
+    """Standard deviation of the Gaussian noise in ``noisy_counts``, in votes; 0 if these are ``num_teachers`` times the
+    answers of a linear model, which has all the noise."""
     tiers: IntArray | None = None
     """``[Q]``: the price tier of each query, an argument of `Aggregator.event`; None if all queries cost the same."""
 

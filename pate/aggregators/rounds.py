@@ -13,7 +13,7 @@ from pate.accounting.relation import NeighboringRelation
 from pate.aggregators.base import Aggregator, Release, features_of
 from pate.aggregators.clipped_votes import ClippedVotes
 from pate.aggregators.outlook import Outlook
-from pate.linear import LinearStudent, fit_linear
+from pate.linear import LinearStudent, fit_linear, recovered
 from pate.typing import FloatArray
 from pate.validation import expect
 from pate.votes import Panel, Votes
@@ -146,6 +146,8 @@ class Rounds(Aggregator):
 def student_of(release: Release, features: FloatArray, num_teachers: int) -> LinearStudent:
     """Return the linear student of a release: of its noisy shares if it has counts, else of its labels.
 
+    Answers of a linear model, which have no noise, are all released, and are that model's.
+
     Args:
         release: what was released of ``Q`` queries.
         features: ``[Q, ...]``, their public features.
@@ -154,6 +156,8 @@ def student_of(release: Release, features: FloatArray, num_teachers: int) -> Lin
     if release.noisy_counts is None or release.noise_std is None:
         return fit_linear(features, release.labels, release.mask)
     share = 1 / num_teachers
+    if release.noise_std == 0:
+        return recovered(features, release.noisy_counts * share, release.labels)
     return fit_linear(features, release.noisy_counts * share, release.mask, noise_std=release.noise_std * share)
 
 

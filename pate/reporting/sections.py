@@ -168,7 +168,9 @@ def _answers(labels: ReleasedLabels) -> Section:
             Figure(f"{ones.mean():.1f}", "labels given", "of those released, on average"),
         ]
     blocks: list[Block] = [Figures(tuple(figures))]
-    if labels.noise_std is not None:
+    if labels.noise_std == 0:
+        blocks.append(Text("What was released are the answers of a linear model, which was learnt from noisy sums."))
+    elif labels.noise_std is not None:
         share = labels.noise_std / labels.num_teachers
         text = (
             f"Each released count of teachers carries noise of standard deviation {labels.noise_std:,.1f} votes,"

@@ -68,8 +68,9 @@ class ReleasedLabels(Queries):
         labels: ``[Q, C]`` in {0, 1}; 0 where nothing was released.
         mask: ``[Q, C]``, which labels were released.
         noisy_counts: ``[Q, C]``, noisy counts of teachers; None if the aggregator released none.
-        noise_std: standard deviation of the Gaussian noise in ``noisy_counts``, in votes; None without them.
-            In the file they are ``values``.
+        noise_std: standard deviation of the Gaussian noise in ``noisy_counts``, in votes; 0 if they are
+            ``num_teachers`` times the answers of a linear model, which has all the noise; None without them. In the
+            file they are ``values``.
         tiers: ``[Q]``, the price tier of each query; None if all queries cost the same. Named ``steps`` in the file.
     """
 

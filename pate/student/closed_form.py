@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pate.linear import fit_linear
+from pate.linear import LinearStudent, fit_linear
 
 Batch = tuple[Tensor, Tensor, Tensor]
 
@@ -48,7 +48,11 @@ def solve(samples: Batch, noise_std: float | None) -> Solution:
         noise_std: standard deviation of the noise in the targets; None if they are labels.
     """
     features, targets, mask = (part.double().cpu().numpy() for part in samples)
-    student = fit_linear(features, targets, mask > 0, noise_std=noise_std)
+    return as_layer(fit_linear(features, targets, mask > 0, noise_std=noise_std))
+
+
+def as_layer(student: LinearStudent) -> Solution:
+    """Return a linear student as parameters of a layer."""
     weight, bias = student.weights[:-1].T, student.weights[-1]
     return Solution(
         weight=torch.tensor(weight, dtype=torch.float32),

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from pate.data.records import Features, Role
 from pate.data_file import load_data
-from pate.linear import constant_logits
+from pate.linear import LinearStudent, constant_logits, recovered
 from pate.runs import LABEL, Run
 from pate.runs.released import ReleasedLabels
 from pate.typing import BoolArray, Float32Array, IntArray, StrArray
@@ -35,14 +35,15 @@ class StudentData(pl.LightningDataModule):
         num_workers: worker processes of the loaders.
         seed: seed of the split and of the order of the samples.
         soft: whether to learn from noisy counts in place of labels, if the aggregator released them: as shares of the
-            teachers, which may lie below 0 or above 1.
+            teachers, which may lie below 0 or above 1. Answers of a linear model are clipped to [0, 1].
         unlabelled: number of unlabelled samples shown with each labelled one, drawn anew every epoch from the rest of
             the public pool and from the queries that were not answered. A student with ``pseudo_confidence`` learns
             from them.
         predict_on: ``test`` or ``public``, the samples for which ``pate student predict`` writes predictions.
 
     Attributes:
-        noise_std: standard deviation of the noise in the targets; None if they are labels.
+        noise_std: standard deviation of the noise in the targets; 0 if they are answers of a linear model, None if they
+            are labels.
         constants: ``C`` logits of the constant answer that all targets support.
 
     Raises:
@@ -91,6 +92,7 @@ class StudentData(pl.LightningDataModule):
         expect(enough, "public samples without labels for --data.unlabelled", samples=others.size)
         self._unlabelled, self._others = unlabelled, others
         self._labelled = _Samples(public.features, rows, targets, mask)
+        self._linear = (public.features, rows, released) if self.noise_std == 0 else None
         self._role = Role(predict_on)
         self.hold_out(val_fraction)
 
@@ -103,6 +105,16 @@ class StudentData(pl.LightningDataModule):
         self._val = samples.only(held_out)
         self._train = samples.only(training).with_blank(others)
         self._order = _Shuffle(len(training), self.seed, others=others.size, extra=self._unlabelled * len(training))
+
+    def recovered(self) -> LinearStudent | None:
+        """Return the linear model whose answers were released, or None if no such answers were."""
+        if self._linear is None:
+            return None
+        features, rows, released = self._linear
+        assert released.noisy_counts is not None
+        answered = released.answered
+        answers, decisions = released.noisy_counts[answered] / released.num_teachers, released.labels[answered]
+        return recovered(features[rows], answers, decisions)
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Return the labelled samples, every epoch in a new order that depends on the seed and the epoch alone."""
@@ -138,15 +150,17 @@ class StudentData(pl.LightningDataModule):
 def targets_of(released: ReleasedLabels, *, soft: bool = True) -> Float32Array:
     """Return the targets of a student, ``[Q, C]``: shares of the teachers if there are noisy counts, else labels.
 
-    The noise in a share has mean 0, so that a loss linear in its target is right on average (see `Student`).
+    The noise in a share has mean 0, so that a loss linear in its target is right on average (see `Student`). Answers of
+    a linear model have no such noise, and are clipped to [0, 1].
     """
     if soft and released.noisy_counts is not None:
-        return np.asarray(released.noisy_counts / released.num_teachers, dtype=np.float32)
+        shares = released.noisy_counts / released.num_teachers
+        return np.asarray(shares.clip(0, 1) if released.noise_std == 0 else shares, dtype=np.float32)
     return released.labels.astype(np.float32)
 
 
 def noise_of(released: ReleasedLabels, *, soft: bool = True) -> float | None:
-    """Return the standard deviation of the noise in the targets of `targets_of`; None if they are labels."""
+    """Return the deviation of the noise in the targets of `targets_of`: 0 for linear answers, None for labels."""
     if not soft or released.noisy_counts is None or released.noise_std is None:
         return None
     return released.noise_std / released.num_teachers

@@ -15,10 +15,10 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from pate.data.augmentation import augmented, expect_pictures
-from pate.linear import departures
+from pate.linear import LinearStudent, departures
 from pate.networks import make_network
 from pate.student.answers import gated
-from pate.student.closed_form import Batch, linear_layer, solve
+from pate.student.closed_form import Batch, as_layer, linear_layer, solve
 from pate.student.data import StudentData
 from pate.student.metrics import make_metrics, report, summarise
 from pate.validation import expect, expect_open_unit, expect_positive
@@ -29,6 +29,7 @@ class Student(pl.LightningModule):
 
     A network that is one linear layer is not trained step by step: it becomes the student of `pate.linear.fit_linear`,
     which learns from all released queries at once, in one epoch, and needs no optimizer, weight decay or validation.
+    Where answers of a linear model were released, it is that model (`pate.linear.recovered`).
 
     Any other network is trained by descent. Its answers to held-out samples are compared with the constant answer that
     the release supports: as many labels are decided by the network as are together better than it
@@ -59,7 +60,8 @@ class Student(pl.LightningModule):
         pseudo_weight: weight of these labels in the loss.
         fit: ``closed_form`` or ``descent``; by default the closed form wherever the network is one linear layer and
             ``pseudo_confidence`` is not set.
-        noise_std: standard deviation of the noise in the targets, linked from the data; None for labels.
+        noise_std: standard deviation of the noise in the targets, linked from the data; 0 for answers of a linear
+            model, None for labels.
         constants: logits of the constant answer for each label, linked from the data; None to compare with none.
 
     Attributes:
@@ -118,6 +120,7 @@ class Student(pl.LightningModule):
         self._augment = augment
         self.automatic_optimization = not self.closed_form
         self._noise_std, self._collected = noise_std, list[Batch]()
+        self._recovered: LinearStudent | None = None
         self._compares = constants is not None
         constant_logits = torch.zeros(len(self.label_names)) if constants is None else torch.tensor(constants)
         self.register_buffer("constant_logits", constant_logits)
@@ -140,6 +143,7 @@ class Student(pl.LightningModule):
             data = getattr(self.trainer, "datamodule", None)
             if isinstance(data, StudentData):
                 data.hold_out(0.0)
+                self._recovered = data.recovered()
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor | None:
         """Return the masked mean loss; None in closed form."""
@@ -161,7 +165,8 @@ class Student(pl.LightningModule):
             return
         features, targets, mask = (torch.cat(parts) for parts in zip(*self._collected, strict=True))
         self._collected.clear()
-        solution = solve((features, targets, mask), self._noise_std)
+        exact = self._recovered
+        solution = solve((features, targets, mask), self._noise_std) if exact is None else as_layer(exact)
         layer, optimizer = linear_layer(self.network), self.optimizers()
         assert layer is not None
         assert isinstance(optimizer, LightningOptimizer)

@@ -19,7 +19,7 @@ from pate import cli
 from pate.aggregators.base import Release
 from pate.aggregators.rounds import student_of
 from pate.data.records import Role
-from pate.linear import LinearStudent, constant_logits, fit_linear
+from pate.linear import LinearStudent, constant_logits, fit_linear, recovered
 from pate.runs import Run, labels_file
 from pate.runs.released import ReleasedLabels
 from pate.student.closed_form import linear_layer
@@ -97,6 +97,52 @@ def test_noisy_counts_too(noise_std: float, copied: Path) -> None:
     np.testing.assert_allclose(given, expected.predict(features), atol=1e-4)
     np.testing.assert_array_equal(found.departs.numpy(), expected.departs)
     assert data.num_held_out == 0  # all that was released is learned from
+
+
+def with_linear_answers(root: Path) -> LinearStudent:
+    """Put answers of a linear model into a run, some of them outside [0, 1]; return the model."""
+    released = ReleasedLabels.load(Run(root))
+    public = StudentData(root).source.records(Role.PUBLIC)
+    features = np.asarray(public.features[rows_of(released.ids, public.ids)], dtype=np.float64)
+    slopes = np.random.default_rng(0).standard_normal((features.shape[1], 4))
+    answers = features @ (slopes * [0.3, 0.3, 1e-3, 0.3]) + [0.5, 0.1, 0.4, 0.9]
+    decisions = (answers > 0.5).astype(np.uint8)
+    decisions[:, 3] = 1
+    made = replace(
+        released,
+        labels=decisions,
+        mask=np.ones(decisions.shape, dtype=np.bool_),
+        noisy_counts=10 * answers,
+        noise_std=0.0,
+    )
+    with labels_file(Run(root)).open("wb") as file:
+        made.save(file, Run(root))
+    return recovered(features, answers, decisions)
+
+
+def test_linear_answers_hold_the_student_itself(copied: Path) -> None:
+    expected = with_linear_answers(copied)
+    assert expected.departs.tolist() == [True, True, False, False]
+    data = StudentData(copied)
+    assert data.noise_std == 0
+    shapes: dict[str, Any] = {"input_shape": data.input_shape, "label_names": data.label_names}
+    student = Student(Linear, noise_std=data.noise_std, constants=data.constants, **shapes)
+    trainer().fit(student, data)
+    features = make_arrays()["X"][500:]
+    with torch.no_grad():
+        logits = student(torch.from_numpy(features)).numpy()
+    np.testing.assert_allclose(logits, expected.logits(features), rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(student.departs.numpy(), expected.departs)
+    frontier = student_of_run(copied)
+    np.testing.assert_allclose(frontier.weights, expected.weights, rtol=1e-9)
+    np.testing.assert_array_equal(frontier.departs, expected.departs)
+    # other networks learn from what probabilities can be
+    targets = np.concatenate([targets.numpy() for _, targets, _ in data.train_dataloader()])
+    assert targets.min() == 0 and targets.max() == 1
+    other = Student(MLP, fit="descent", noise_std=data.noise_std, constants=data.constants, **shapes)
+    data.hold_out(0.2)
+    trainer(1).fit(other, data)
+    assert torch.isfinite(other(torch.from_numpy(features))).all()
 
 
 def test_the_true_labels_take_the_same_way(finished: Path) -> None:
