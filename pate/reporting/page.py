@@ -1,4 +1,4 @@
-"""What a page says: sections of blocks, each of a type that the template knows how to draw."""
+"""The content of a page: sections of blocks, each of a type that the template can draw."""
 
 from __future__ import annotations
 
@@ -7,24 +7,21 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 ABSENT = "\u2013"
-"""What stands in place of a figure that there is not."""
+"""Stands for a missing figure."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A part of a section; ``kind`` names the template's way to draw it."""
+    """A part of a section; ``kind`` names the macro of the template that draws it."""
 
     kind: ClassVar[str]
 
 
 @dataclass(frozen=True)
 class Text(Block):
-    """A paragraph.
+    """A paragraph with, if not empty, a ``command`` below it.
 
-    Attributes:
-        text: its words.
-        tone: ``warning`` for what a reader must not miss, ``next`` for what is to be done next.
-        command: a line for a terminal below the words, or an empty text.
+    Its tone is ``warning`` for what a reader must not miss, ``next`` for what to do next.
     """
 
     kind: ClassVar[str] = "text"
@@ -52,7 +49,7 @@ class Figures(Block):
 
 @dataclass(frozen=True)
 class Bar:
-    """A figure in [0, 1] with a bar of its length, and a mark where another figure to compare it with ends."""
+    """A figure in [0, 1] with a bar of that length, and a mark at the figure it is compared with."""
 
     text: str
     share: float
@@ -61,28 +58,30 @@ class Bar:
 
 @dataclass(frozen=True)
 class Table(Block):
-    """Rows below a head; the first column holds names, all others figures unless they are in ``wordy``."""
+    """Rows below a head: names in the first column and those in ``wordy``, figures in the others.
+
+    The row ``strong`` is set in bold.
+    """
 
     kind: ClassVar[str] = "table"
     head: tuple[str, ...]
     rows: tuple[tuple[str | Bar, ...], ...]
     wordy: tuple[int, ...] = ()
     strong: int | None = None
-    """The row that the table is about."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A public sample with what was released of it.
+    """A public sample with its released labels.
 
     Attributes:
         name: its id.
-        picture: a data URI, or an empty text.
-        values: values of its features, for samples that are no pictures.
-        released: names of the labels that were released as given.
+        picture: a data URI; empty for a sample that is not a picture.
+        values: its features, for a sample that is not a picture.
+        released: names of its positive released labels.
         answered: whether any label was released.
         withheld: number of labels that were not released.
-        predicted: names of the labels that the student gives; None if it was not asked.
+        predicted: names of the positive labels by the student; None without predictions.
     """
 
     name: str
@@ -96,7 +95,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Gallery(Block):
-    """Samples side by side, or below each other if they are rows of a table."""
+    """Pictures side by side, or other samples one below the other."""
 
     kind: ClassVar[str] = "gallery"
     samples: tuple[Sample, ...]
@@ -121,7 +120,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a histogram, in units of the drawing, with words that appear when it is pointed at."""
+    """A column of a histogram, in units of the drawing, with a text shown on hovering."""
 
     left: float
     top: float
@@ -132,17 +131,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Chart(Block):
-    """Lines or columns between two axes, in units of a drawing of ``width`` by ``height``."""
+    """Lines or columns between two axes, in units of a drawing of ``width`` by ``height``; axes at its margins."""
 
     kind: ClassVar[str] = "chart"
+    width: ClassVar[int] = 680
+    height: ClassVar[int] = 260
+    left: ClassVar[int] = 58
+    right: ClassVar[int] = 664
+    top: ClassVar[int] = 12
+    bottom: ClassVar[int] = 216
     title: str
     x_label: str
-    width: int
-    height: int
-    left: int
-    right: int
-    top: int
-    bottom: int
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
     lines: tuple[Line, ...] = ()
@@ -160,7 +159,7 @@ class Picture(Block):
 
 @dataclass(frozen=True)
 class Listing(Block):
-    """Text as it is, in letters of one width, folded up unless it is ``open``."""
+    """Monospaced text, folded unless it is ``open``."""
 
     kind: ClassVar[str] = "listing"
     title: str
@@ -170,14 +169,7 @@ class Listing(Block):
 
 @dataclass(frozen=True)
 class Section:
-    """A titled part of a page.
-
-    Attributes:
-        anchor: its address within the page.
-        title: its title.
-        blocks: what it says.
-        private: whether it holds what must not be published, and is marked so.
-    """
+    """A titled part of a page; one that must not be published is ``private`` and marked as such."""
 
     anchor: str
     title: str
@@ -187,14 +179,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A page on a run.
-
-    Attributes:
-        title: the name of the run.
-        summary: one line.
-        sections: its parts, the statement first.
-        version: the version of the package that made it.
-    """
+    """A page on a run: its name, one line, its sections from the statement on, and the package's version."""
 
     title: str
     summary: str
