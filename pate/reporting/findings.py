@@ -1,4 +1,4 @@
-"""What a run's public files, its public records and its ledger say. Nothing in ``private/`` is read here."""
+"""The content of a run's public files, its public records and its ledger. Nothing in ``private/`` is read here."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Released:
     Attributes:
         labels: what was released.
         statement: the statement that was made with them.
-        today: the same statement on all releases that the ledger holds by now.
-        book: the content of the ledger; None if it is not at hand.
-        features: features of the queried samples, in the order of the queries; None if they are not at hand.
+        today: the same statement on all releases now in the ledger.
+        book: the content of the ledger; None if it is not available.
+        features: features of the queried samples, in the order of the queries; None if they are not available.
     """
 
     labels: ReleasedLabels
@@ -46,13 +46,13 @@ class Released:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What is known of a student.
+    """A student's test metrics and training curves.
 
     Attributes:
         metrics: figures on the test set, of the student and of constant answers.
-        num_test: number of test records; None if they are not at hand.
-        curves: rows of what was logged while it learned, each figures by name.
-        older: whether the figures are older than the labels beside them.
+        num_test: number of test records; None if they are not available.
+        curves: rows of what was logged in training, figures by name.
+        older: whether the metrics are older than the labels.
     """
 
     metrics: Json
@@ -63,7 +63,7 @@ class Learned:
 
 @dataclass(frozen=True, eq=False)
 class DrawnFrontier:
-    """What `pate frontier` left in a folder: its picture as the bytes of a PNG, and its figures as text."""
+    """The output of `pate frontier`: its picture as the bytes of a PNG, and its figures as text."""
 
     picture: bytes
     text: str
@@ -71,13 +71,13 @@ class DrawnFrontier:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """What is known of a run.
+    """All that a report shows of a run.
 
     Attributes:
         run: the run.
         released: its labels and their statement; None before `pate label`.
         learned: its student; None before `pate student fit`.
-        predictions: labels in {0, 1} by the student for queried samples, by row of the queries, if it was asked.
+        predictions: labels in {0, 1} by the student for queried samples, by query row; empty if it predicted none.
         frontier: a frontier of simulated votes in ``public/frontier``, if one was drawn there.
         settings: saved settings as text, by the name of their file.
         has_data: whether `data.yaml` names public and test records.
@@ -95,7 +95,7 @@ class Findings:
 def read_findings(root: Path) -> Findings:
     """Return what the public files of the run in ``root``, its public records and its ledger say.
 
-    Records or a ledger that are not at hand are left out, with a line on stderr that says why.
+    Records or a ledger that are not available are left out, with a line on stderr that says why.
 
     Raises:
         ValueError: if ``root`` is no run, a file is damaged, an epsilon of the statement does not follow from its
@@ -120,7 +120,7 @@ def read_findings(root: Path) -> Findings:
 def _read_released(run: Run, source: DataSource | None) -> Released | None:
     path, stated = labels_file(run), run.root / LABEL.outputs[1]
     if not stated.is_file():
-        # without its statement nothing of a release is shown
+        # a release without its statement is not shown
         return None
     labels = ReleasedLabels.read(path)
     statement = Statement.read(stated)
@@ -169,7 +169,7 @@ def _read_curves(folder: Path) -> Iterable[dict[str, float]]:
 
 
 def read_log(path: Path) -> Iterable[dict[str, float]]:
-    """Yield the rows of a ``metrics.csv``, each figures by name; what is empty is left out."""
+    """Yield the rows of a ``metrics.csv``, figures by name; empty cells are left out."""
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             yield {name: float(text) for name, text in row.items() if text}
@@ -180,14 +180,14 @@ def read_frontier(folder: Path, *, private: bool) -> DrawnFrontier | None:
     picture, text = folder / "frontier.png", folder / "frontier.txt"
     if not (picture.is_file() and text.is_file()):
         return None
-    found = DrawnFrontier(picture.read_bytes(), text.read_text())
-    free = private or not found.text.startswith("PRIVATE")
-    expect(free, "a frontier of simulated votes in public/, where what is private must not lie", frontier=str(folder))
-    return found
+    frontier = DrawnFrontier(picture.read_bytes(), text.read_text())
+    publishable = private or not frontier.text.startswith("PRIVATE")
+    expect(publishable, "a frontier of simulated votes in public/, not one of real votes", frontier=str(folder))
+    return frontier
 
 
 def _read_predictions(run: Run, labels: ReleasedLabels) -> dict[int, IntArray]:
-    """Return what the student predicts for queries, by their row; nothing if it predicted other samples."""
+    """Return the student's predictions for queries, by their row; empty if it predicted other samples."""
     path = run.root / STUDENT.outputs[0] / "predictions.npz"
     if not path.is_file():
         return {}
@@ -195,5 +195,5 @@ def _read_predictions(run: Run, labels: ReleasedLabels) -> dict[int, IntArray]:
     if tuple(arrays["label_names"].tolist()) != labels.label_names:
         return {}
     rows = {str(name): row for row, name in enumerate(arrays["ids"].tolist())}
-    given = (arrays["probabilities"] > 0.5).astype(np.int64)
-    return {row: given[rows[name]] for row, name in enumerate(labels.ids.tolist()) if name in rows}
+    predicted = (arrays["probabilities"] > 0.5).astype(np.int64)
+    return {row: predicted[rows[name]] for row, name in enumerate(labels.ids.tolist()) if name in rows}

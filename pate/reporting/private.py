@@ -1,4 +1,4 @@
-"""The sections of a page that must not be published: what ``private/`` holds, computed without privacy."""
+"""The sections of a page that must not be published: figures from ``private/``, computed without privacy."""
 
 from __future__ import annotations
 
@@ -35,17 +35,20 @@ def private_sections(findings: Findings) -> tuple[Section, ...]:
         ValueError: if votes are missing or damaged.
     """
     run = findings.run
-    made = {
-        "What the teachers voted": _votes(run, findings.released),
+    contents = {
+        "The teachers' votes": _votes(run, findings.released),
         "Without privacy": _references(findings),
         "The frontier": frontier_blocks(read_frontier(run.private / "frontier", private=True)),
         "Rivals": _rivals(run.private / "rivals" / "rivals.csv"),
-        "How the teachers learned": _losses(run),
+        "Training of the teachers": _losses(run),
         "Private settings": _settings(run),
     }
     anchors = ("votes", "references", "frontier-of-votes", "rivals", "losses", "private-settings")
-    found = [(anchor, title, tuple(blocks)) for anchor, (title, blocks) in zip(anchors, made.items(), strict=True)]
-    return tuple(Section(anchor, title, blocks, private=True) for anchor, title, blocks in found if blocks)
+    sections = [
+        Section(anchor, title, tuple(blocks), private=True)
+        for anchor, (title, blocks) in zip(anchors, contents.items(), strict=True)
+    ]
+    return tuple(section for section in sections if section.blocks)
 
 
 def _votes(run: Run, released: Released | None) -> Iterator[Block]:
@@ -57,26 +60,26 @@ def _votes(run: Run, released: Released | None) -> Iterator[Block]:
     votes, _ = store.load(rows=rows)
     shares: FloatArray = votes.counts / votes.num_teachers
     agreement = np.maximum(shares, 1 - shares)
-    which = "samples that were voted on" if released is None else "queries"
+    which = "samples" if released is None else "queries"
     figures = [
-        Figure(f"{agreement.mean():.1%}", "agreement", "share of the teachers on the side of the majority, on average"),
-        Figure(f"{(agreement < 0.6).mean():.1%}", "undecided", "votes in which less than 60% agree"),
+        Figure(f"{agreement.mean():.1%}", "agreement", "average share of the teachers in the majority"),
+        Figure(f"{(agreement < 0.6).mean():.1%}", "undecided", "of votes, with less than 60% agreement"),
     ]
     majority = 2 * votes.counts > votes.num_teachers
     if released is not None and released.labels.mask.any():
-        right = (released.labels.labels == majority)[released.labels.mask]
-        figures.append(Figure(f"{right.mean():.1%}", "right", "of released labels are the noiseless majority's"))
+        correct = (released.labels.labels == majority)[released.labels.mask]
+        figures.append(Figure(f"{correct.mean():.1%}", "correct", "of released labels equal the noiseless majority"))
     yield Text(f"Counts of votes on {len(shares):,} {which}, without noise.")
     yield Figures(tuple(figures))
     counts, edges = np.histogram(shares, bins=_BINS, range=(0.0, 1.0))
-    yield histogram("votes", "share of the teachers that give a label", counts.astype(np.float64), edges)
-    head: tuple[str, ...] = ("label", "majority gives it", "agreement")
+    yield histogram("votes", "share of the teachers voting for a label", counts.astype(np.float64), edges)
+    head: tuple[str, ...] = ("label", "positive by majority", "agreement")
     columns: list[FloatArray] = [majority.mean(axis=0), agreement.mean(axis=0)]
     if released is not None:
-        head = (*head, "released as the majority")
+        head = (*head, "released equal to it")
         mask = released.labels.mask
-        right = ((released.labels.labels == majority) & mask).sum(axis=0)
-        columns.append(right / np.where(mask.any(axis=0), mask.sum(axis=0), np.nan))
+        correct = ((released.labels.labels == majority) & mask).sum(axis=0)
+        columns.append(correct / np.where(mask.any(axis=0), mask.sum(axis=0), np.nan))
     names = store.manifest().label_names
     yield Table(
         head, tuple((name, *(barred_share(float(column[j])) for column in columns)) for j, name in enumerate(names))
@@ -90,12 +93,12 @@ def _references(findings: Findings) -> Iterator[Block]:
     metrics: Json = json.loads(path.read_text())
     if findings.learned is not None:
         metrics = findings.learned.metrics | metrics
-    yield Text("What the student is compared with on the test records, computed without privacy.")
+    yield Text("References for the student on the test records, computed without privacy.")
     yield summary_table(metrics, _TITLES)
-    known = {title: metrics[name]["per_label"] for name, title in _TITLES.items() if name in metrics}
-    first = next(iter(known.values()))
-    rows = [(name, *(barred(each.get(name, {}).get("f1")) for each in known.values())) for name in first]
-    yield Table(("F1", *known), tuple(rows))
+    per_label = {title: metrics[name]["per_label"] for name, title in _TITLES.items() if name in metrics}
+    names = next(iter(per_label.values()))
+    rows = [(name, *(barred(labels.get(name, {}).get("f1")) for labels in per_label.values())) for name in names]
+    yield Table(("F1", *per_label), tuple(rows))
 
 
 def _rivals(path: Path) -> Iterator[Block]:
@@ -105,7 +108,7 @@ def _rivals(path: Path) -> Iterator[Block]:
         scores = list(csv.DictReader(line for line in file if not line.startswith("#")))
     figures = ("epsilon", *_RIVAL_FIGURES)
     rows = [(score["rival"], *(shown(float(score[figure])) for figure in figures)) for score in scores]
-    yield Text("Private learning without votes on the same records, and what is not private.")
+    yield Text("Private learning without votes on the same records, and references without privacy.")
     yield Table(("rival", "ε", *_RIVAL_FIGURES.values()), tuple(rows))
 
 
@@ -121,6 +124,6 @@ def _losses(run: Run) -> Iterator[Block]:
 
 
 def _settings(run: Run) -> Iterator[Block]:
-    yield Text("Where the records and their ledger lie, and how the teachers were trained.")
+    yield Text("The location of the records and their ledger, and the settings of training.")
     for path in (run.data_config, *sorted(run.private.glob("*.yaml"))):
         yield Listing(path.name, path.read_text())

@@ -20,17 +20,17 @@ _VALUES = 6  # of a record that is no picture
 
 
 def gallery(findings: Findings, num_samples: int) -> Gallery | None:
-    """Return the first ``num_samples`` queries with what was released of them; None if no features are at hand."""
+    """Return the first ``num_samples`` queries with their released labels; None if no features are available."""
     released = findings.released
     if released is None or released.features is None:
         return None
     labels, features = released.labels, released.features
     rows = np.arange(min(num_samples, len(labels.ids)))
     values = features[rows]
-    pictures = [data_uri(_encoded(each)) for each in _bytes_of(values)] if _are_pictures(features) else None
+    pictures = [data_uri(_encoded(pixels)) for pixels in _bytes_of(values)] if _are_pictures(features) else None
     samples = []
     for row in rows.tolist():
-        given = findings.predictions.get(row)
+        predicted = findings.predictions.get(row)
         sample = Sample(
             name=str(labels.ids[row]),
             picture="" if pictures is None else pictures[row],
@@ -38,19 +38,19 @@ def gallery(findings: Findings, num_samples: int) -> Gallery | None:
             released=_named(labels, labels.labels[row]),
             answered=bool(labels.answered[row]),
             withheld=int((~labels.mask[row]).sum()),
-            predicted=None if given is None else _named(labels, given),
+            predicted=None if predicted is None else _named(labels, predicted),
         )
         samples.append(sample)
     return Gallery(tuple(samples))
 
 
 def data_uri(content: bytes, kind: str = "image/png") -> str:
-    """Return ``content`` as the address of a picture that holds all of it."""
+    """Return a picture as a data URI."""
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
-def _named(labels: ReleasedLabels, given: IntArray) -> tuple[str, ...]:
-    return tuple(name for name, one in zip(labels.label_names, given.tolist(), strict=True) if one)
+def _named(labels: ReleasedLabels, answers: IntArray) -> tuple[str, ...]:
+    return tuple(name for name, positive in zip(labels.label_names, answers.tolist(), strict=True) if positive)
 
 
 def _are_pictures(features: Features) -> bool:

@@ -152,7 +152,7 @@ def test_figures_of_the_votes(copied: Path) -> None:
     page = read(copied, "--private")
     assert f"{np.maximum(shares, 1 - shares).mean():.1%}agreement" in page.sections["votes"]
     right = (labels == (shares > 0.5))[mask].mean()
-    assert f"{right:.1%}right" in page.sections["votes"]
+    assert f"{right:.1%}correct" in page.sections["votes"]
     assert "80 queries" in page.sections["votes"]
     columns = [str(each) for each in page.texts if " to " in each and each.endswith(tuple("0123456789"))]
     assert sum(int(each.rpartition(": ")[2].replace(",", "")) for each in columns) == shares.size
@@ -232,7 +232,7 @@ def test_ids_of_samples_are_escaped(of_votes: Path, tmp_path: Path) -> None:
 def test_a_run_of_votes_without_records(of_votes: Path) -> None:
     page = read(of_votes)
     assert list(page.sections) == ["statement", "ledger", "answers", "samples", "student", "labels", "settings"]
-    assert "votes came from elsewhere" in page.sections["samples"]
+    assert "votes were imported" in page.sections["samples"]
     assert "data.yaml" in page.sections["student"]
     assert "noise of standard deviation 2.0 votes" in page.sections["answers"]
     assert "12" in page.sections["answers"]
@@ -305,7 +305,7 @@ def test_without_its_ledger_a_run_has_its_statement(copied: Path, capsys: Captur
     (copied / "ledger.sqlite").unlink()
     page = read(copied)
     assert "the ledger is not at" in capsys.readouterr().err
-    assert "not at hand" in page.sections["ledger"]
+    assert "not available" in page.sections["ledger"]
     assert "StableTopK" in page.sections["ledger"]
     assert not (copied / "ledger.sqlite").exists()
 
@@ -315,7 +315,7 @@ def test_without_its_records_a_run_has_no_samples(copied: Path, capsys: Captured
     (copied / "data.yaml").write_text(text)
     page = read(copied)
     assert "gone.npz" in capsys.readouterr().err
-    assert "not at hand" in page.sections["samples"]
+    assert "not available" in page.sections["samples"]
     assert "the test records" in page.sections["student"]
     assert "gone.npz" not in page.text
 
