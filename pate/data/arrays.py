@@ -19,7 +19,7 @@ from pate.typing import IntArray, StrArray
 from pate.validation import expect, expect_distinct, expect_open_unit
 
 OPTIONAL = ("ids", "split", "group", "label_names")
-"""Arrays that a file may have beside ``X`` and ``Y``; without ``ids`` it is refused."""
+"""Arrays that a file may have besides ``X`` and ``Y``; ``ids`` are required of a source."""
 SPLIT_OF_ROLE = {Role.PRIVATE: 0, Role.PUBLIC: 1, Role.TEST: 2}
 _OFFICIAL = {0: 162_770, 1: 19_867, 2: 19_962}
 """CelebA's evaluation partition: the number of rows of each part, one part after the other."""
@@ -68,7 +68,7 @@ class Arrays(DataSource):
         num, num_labels = arrays["Y"].shape
         default_names = np.array([f"label_{j}" for j in range(num_labels)])
         names = arrays["label_names"] = as_text(arrays.get("label_names", default_names), name="label_names")
-        expect(len(names) == num_labels, f"{num_labels} label_names in {source}", found=len(names))
+        expect(len(names) == num_labels, f"{num_labels} label_names in {source}", label_names=len(names))
         expect("ids" in arrays, f"the records' own ids in {source}, {_GIVE_IDS}", missing=["ids"])
         for name in {"ids", "group"} & set(arrays):
             arrays[name] = as_text(arrays[name], name=name)
@@ -77,7 +77,7 @@ class Arrays(DataSource):
             arrays["split"] = split_by_hash(arrays.get("group", arrays["ids"]), *self._fractions, source=source)
         split = arrays["split"]
         unknown = sorted(set(np.unique(split).tolist()) - {0, 1, 2})
-        expect(not unknown, f"split in 0 (private), 1 (public), 2 (test) in {source}", found=unknown)
+        expect(not unknown, f"split in 0 (private), 1 (public), 2 (test) in {source}", others=unknown)
         sizes = {name: len(arrays[name]) for name in ("X", "ids", "group", "split") if name in arrays}
         expect(set(sizes.values()) == {num}, f"{num} rows in every array of {source}", **sizes)
         expect(split.ndim == 1, f"split of shape [N] in {source}", shape=split.shape)

@@ -1,4 +1,4 @@
-"""Pictures that are altered at random while a network trains: a public setting, and a function of the step alone."""
+"""Random augmentation of pictures in training: a public setting, and a function of the step alone."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ Transforms = Sequence[Callable[[Tensor], Tensor]]
 
 
 def expect_pictures(augment: Sequence[nn.Module] | None, input_shape: Sequence[int]) -> None:
-    """Raise ``ValueError`` if records are to be augmented that are no pictures."""
-    pictures = not augment or len(input_shape) == 3
-    what = "records of shape [channels, height, width] for augment, without a feature map that makes others of them"
-    expect(pictures, what, shape=tuple(input_shape))
+    """Raise ``ValueError`` if records that are not pictures are to be augmented."""
+    fits = not augment or len(input_shape) == 3
+    expect(
+        fits, "records of shape [channels, height, width] for augment, after any feature map", shape=tuple(input_shape)
+    )
 
 
 def augmented(pictures: Tensor, augment: Transforms, *seeds: int) -> Tensor:
@@ -32,9 +33,9 @@ def augmented(pictures: Tensor, augment: Transforms, *seeds: int) -> Tensor:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(int(state))
         altered = [_altered(picture, augment) for picture in pictures]
-    for each in altered:
-        same = each.shape == pictures.shape[1:]
-        expect(same, f"augment that leaves pictures in shape {tuple(pictures.shape[1:])}", shape=tuple(each.shape))
+    shape = tuple(pictures.shape[1:])
+    for picture in altered:
+        expect(picture.shape == shape, f"augment that leaves pictures in shape {shape}", shape=tuple(picture.shape))
     return torch.stack(altered).to(pictures.dtype)
 
 

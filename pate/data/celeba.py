@@ -83,12 +83,12 @@ class CelebA(DataSource):
             if role.isdigit():  # the csv has a line of headings
                 roles[name] = int(role)
         unknown = sorted(set(roles.values()) - {0, 1, 2})
-        expect(not unknown, f"partitions 0, 1 or 2 in {path.name}", found=unknown)
+        expect(not unknown, f"partitions 0, 1 or 2 in {path.name}", others=unknown)
         return roles
 
     @cached_property
     def _identities(self) -> dict[str, str] | None:
-        path = self._found("identity_CelebA")
+        path = self._find("identity_CelebA")
         return None if path is None else _pairs(path)
 
     def load(self, role: Role) -> Records:
@@ -127,13 +127,13 @@ class CelebA(DataSource):
         expect_distinct_files(folder / picture for picture in pictures)
         return folder
 
-    def _found(self, name: str) -> Path | None:
+    def _find(self, name: str) -> Path | None:
         """Return the table of a name, whose columns are separated by commas or by spaces; None if there is none."""
         places = (self.root / f"{name}{suffix}" for suffix in (".csv", ".txt"))
         return next((path for path in places if path.is_file()), None)
 
     def _file(self, name: str) -> Path:
-        path = self._found(name)
+        path = self._find(name)
         expect(path is not None, f"{name}.txt in the folder, or {name}.csv", root=str(self.root))
         assert path is not None
         return path

@@ -17,12 +17,12 @@ def as_text(values: ArrayLike, *, name: str = "ids") -> StrArray:
 
     Raises ``ValueError`` unless all are texts or all are integers: 7 and 7.0 would be two ids of one record.
     """
-    found = np.asarray(values)
-    expect(found.ndim == 1, f"{name} of shape [N]", shape=found.shape)
-    listed = found.tolist()
-    kinds = sorted({type(value).__name__ for value in listed})
-    expect(kinds in ([], ["int"], ["str"]), f"{name} that are texts or integers", found=kinds)
-    return np.array(listed, dtype=np.str_)
+    array = np.asarray(values)
+    expect(array.ndim == 1, f"{name} of shape [N]", shape=array.shape)
+    items = array.tolist()
+    types = sorted({type(item).__name__ for item in items})
+    expect(types in ([], ["int"], ["str"]), f"{name} that are texts or integers", types=types)
+    return np.array(items, dtype=np.str_)
 
 
 def check_labels(labels: NDArray[Any], *, source: str) -> UInt8Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -63,7 +62,7 @@ class Keys:
 
 
 class ItemFeatures(Features):
-    """Features of the items of a data set, each read when it is asked for.
+    """Features of the items of a data set, each read when it is needed.
 
     Args:
         items: the data set.
@@ -84,8 +83,8 @@ class ItemFeatures(Features):
         values = np.empty((index.size, *self.shape[1:]), dtype=np.float32)
         for place, item in enumerate(index.ravel().tolist()):
             read = self._read(item)
-            alike = read.shape == values.shape[1:]
-            expect(alike, f"features of shape {values.shape[1:]} in all items", item=item, shape=read.shape)
+            same = read.shape == values.shape[1:]
+            expect(same, f"features of shape {values.shape[1:]} in all items", item=item, shape=read.shape)
             expect(np.isfinite(read).all(), "finite features in all items", item=item)
             values[place] = read
         return values.reshape(*index.shape, *self.shape[1:])
@@ -99,7 +98,7 @@ class ItemFeatures(Features):
 
 
 class _Datasets(DataSource):
-    """A source whose roles are data sets.
+    """A source whose roles are data sets, in ``_datasets`` of a subclass.
 
     Args:
         label_names: names of the labels.
@@ -108,12 +107,10 @@ class _Datasets(DataSource):
         features: a public map of the features.
     """
 
+    _datasets: Mapping[Role, Any]
+
     def __init__(
-        self,
-        label_names: Sequence[str],
-        keys: Keys,
-        ledger: Path | str | None,
-        features: FeatureMap | None,
+        self, label_names: Sequence[str], keys: Keys, ledger: Path | str | None, features: FeatureMap | None
     ) -> None:
         super().__init__(features=features)
         expect(label_names, "names of the labels", label_names=list(label_names))
@@ -133,10 +130,6 @@ class _Datasets(DataSource):
         """The ledger that was named."""
         return self._ledger
 
-    @abstractmethod
-    def dataset(self, role: Role) -> Items:
-        """Return the data set of a role."""
-
     def load(self, role: Role) -> Records:
         """Read the labels and ids of a role; features are read when they are used."""
         if role not in self._loaded:
@@ -144,18 +137,18 @@ class _Datasets(DataSource):
         return self._loaded[role]
 
     def _read(self, role: Role) -> Records:
-        items, keys = self.dataset(role), self._keys
+        items, keys = self._datasets[role], self._keys
         sized = hasattr(items, "__len__") and hasattr(items, "__getitem__")
-        expect(sized, f"a data set of {role.value} records that are read by number", found=type(items).__name__)
+        expect(sized, f"a data set of {role.value} records that are read by number", type=type(items).__name__)
         expect(len(items) > 0, f"at least one {role.value} record", records=0)
         columns = keys.labels if isinstance(keys.labels, list) else [keys.labels]
         groups = [] if keys.groups is None else [keys.groups]
-        found = _values(items, [*columns, keys.ids, *groups])
-        labels = [np.asarray(each) for each in found[: len(columns)]]
-        ids, *owners = found[len(columns) :]
+        values = _values(items, [*columns, keys.ids, *groups])
+        labels = [np.asarray(column) for column in values[: len(columns)]]
+        ids, *owners = values[len(columns) :]
         table = np.stack(labels, axis=1) if isinstance(keys.labels, list) else labels[0]
         checked = check_labels(table, source=f"the {role.value} records")
-        expect(checked.shape[1] == len(self._label_names), f"{len(self._label_names)} labels", found=checked.shape[1])
+        expect(checked.shape[1] == len(self._label_names), f"{len(self._label_names)} labels", labels=checked.shape[1])
         return Records(
             features=ItemFeatures(items, keys),
             labels=checked,
@@ -191,12 +184,7 @@ class TorchDatasets(_Datasets):
         features: FeatureMap | None = None,
     ) -> None:
         super().__init__(label_names, keys or Keys(), ledger, features)
-        self._datasets: dict[Role, Any] = {Role.PRIVATE: private, Role.PUBLIC: public, Role.TEST: test}
-
-    def dataset(self, role: Role) -> Items:
-        """Return the data set of a role."""
-        items: Items = self._datasets[role]
-        return items
+        self._datasets = {Role.PRIVATE: private, Role.PUBLIC: public, Role.TEST: test}
 
 
 class HuggingFace(_Datasets):
@@ -227,23 +215,19 @@ class HuggingFace(_Datasets):
         missing = [role.value for role in Role if role.value not in splits]
         expect(not missing, "splits named private, public and test", missing=missing)
         for role in Role:
-            known = list(getattr(splits[role.value], "column_names", []))
-            asked = [keys.features, *(keys.labels if isinstance(keys.labels, list) else [keys.labels]), keys.ids]
-            unknown = [key for key in [*asked, keys.groups] if key is not None and key not in known]
-            expect(not unknown, f"columns among {', '.join(known)} of the {role.value} split", unknown=unknown)
+            columns = list(getattr(splits[role.value], "column_names", []))
+            labels = keys.labels if isinstance(keys.labels, list) else [keys.labels]
+            required = [keys.features, *labels, keys.ids, keys.groups]
+            unknown = [key for key in required if key is not None and key not in columns]
+            expect(not unknown, f"columns among {', '.join(columns)} of the {role.value} split", unknown=unknown)
         super().__init__(names, keys, ledger, features)
-        self._splits = splits
-
-    def dataset(self, role: Role) -> Items:
-        """Return the split of a role."""
-        items: Items = self._splits[role.value]
-        return items
+        self._datasets = {role: splits[role.value] for role in Role}
 
 
 class LightningData(_Datasets):
     """The data sets behind the loaders of a LightningDataModule: those of training are private, of validation public.
 
-    Loaders are asked for their data sets alone: how they batch and shuffle does not matter.
+    Only the data sets of the loaders are used: how they batch and shuffle does not matter.
 
     Args:
         module: the data module; it is prepared and set up when its data are first read.
@@ -266,50 +250,45 @@ class LightningData(_Datasets):
         self._module = module
 
     @cached_property
-    def _loaders(self) -> dict[Role, Any]:
+    def _datasets(self) -> dict[Role, Any]:  # type: ignore[override]
         module = self._module
         module.prepare_data()
         for stage in ("fit", "test"):
             module.setup(stage)
-        loaders = {
-            Role.PRIVATE: module.train_dataloader,
-            Role.PUBLIC: module.val_dataloader,
-            Role.TEST: module.test_dataloader,
+        loaders: dict[Role, Any] = {
+            Role.PRIVATE: module.train_dataloader(),
+            Role.PUBLIC: module.val_dataloader(),
+            Role.TEST: module.test_dataloader(),
         }
-        return {role: make() for role, make in loaders.items()}
-
-    def dataset(self, role: Role) -> Items:
-        """Return the data set of the loader of a role."""
-        loader = self._loaders[role]
-        expect(hasattr(loader, "dataset"), f"one loader of {role.value} records", found=type(loader).__name__)
-        items: Items = loader.dataset
-        return items
+        for role, loader in loaders.items():
+            expect(hasattr(loader, "dataset"), f"one loader of {role.value} records", loader=type(loader).__name__)
+        return {role: loader.dataset for role, loader in loaders.items()}
 
 
 def _values(items: Items, keys: Sequence[Key]) -> list[list[Any]]:
-    """Return the values of all items by key; items are read once for all keys that no column or attribute answers."""
-    found: dict[Key, list[Any]] = {}
+    """Return the values of all items by key; items are read once for all keys that are no column or attribute."""
+    values: dict[Key, list[Any]] = {}
     columns = getattr(items, "column_names", ())
     for key in keys:
         if isinstance(key, str) and key in columns:
-            found[key] = [*items[key]]  # type: ignore[index, call-overload, unused-ignore]
+            values[key] = [*items[key]]  # type: ignore[index, call-overload, unused-ignore]
         elif isinstance(key, str) and hasattr(items, key):
-            found[key] = [*getattr(items, key)]
-            same = len(found[key]) == len(items)
-            expect(same, f"as many values in `{key}` as items, {len(items)}", values=len(found[key]))
-    rest = [key for key in keys if key not in found]
+            values[key] = [*getattr(items, key)]
+            same = len(values[key]) == len(items)
+            expect(same, f"as many values in `{key}` as items, {len(items)}", values=len(values[key]))
+    rest = [key for key in keys if key not in values]
     if rest:
         parts = [[_part(items[row], key) for key in rest] for row in range(len(items))]
-        found |= {key: [part[place] for part in parts] for place, key in enumerate(rest)}
-    return [[_plain(value) for value in found[key]] for key in keys]
+        values |= {key: [part[place] for part in parts] for place, key in enumerate(rest)}
+    return [[_plain(value) for value in values[key]] for key in keys]
 
 
 def _part(item: Any, key: Key) -> Any:
     try:
         return item[key]
     except (KeyError, IndexError, TypeError):
-        known = list(item) if isinstance(item, Mapping) else f"{len(item)} parts" if isinstance(item, tuple) else item
-        raise ValueError(f"Expected {key!r} in each item, got {str(known)[:80]}") from None
+        parts = list(item) if isinstance(item, Mapping) else f"{len(item)} parts" if isinstance(item, tuple) else item
+        raise ValueError(f"Expected {key!r} in each item, got {str(parts)[:80]}") from None
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Pictures in files, read when they are asked for."""
+"""Pictures in files, read when they are needed."""
 
 from __future__ import annotations
 

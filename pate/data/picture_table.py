@@ -22,13 +22,13 @@ from pate.validation import expect, expect_count
 
 _GROUPS = ("group", "identity")
 _SPLIT = {role.value: number for role, number in SPLIT_OF_ROLE.items()} | {str(n): n for n in SPLIT_OF_ROLE.values()}
-_ALIKE = 0.76  # of two names that may be one, misspelt
+_ALIKE = 0.76  # similarity of a misspelt name to the one that was meant
 _LABEL = {"0": 0, "1": 1, "-1": 0}
 
 
 @dataclass(frozen=True)
 class _Table:
-    """What a table says, a row for each picture.
+    """The content of a table, a row for each picture.
 
     Attributes:
         files: names of the pictures, ``[N]``.
@@ -131,7 +131,7 @@ def read_table(path: Path, wanted: list[str] | None) -> _Table:
 
     Args:
         path: the file.
-        wanted: names of the labels to read; None for all columns that say nothing else.
+        wanted: names of the labels to read; None for all columns that are not special.
 
     Raises:
         ValueError: if it cannot be used; with the number of the line, from 1, where one is wrong.
@@ -140,16 +140,16 @@ def read_table(path: Path, wanted: list[str] | None) -> _Table:
     # `./a.jpg` and `a.jpg` are one picture
     columns["file"] = [name and normpath(name) for name in columns["file"]]
     _expect_unique(columns["file"], lines, path)
-    _expect_understood({name: columns[name] for name in head if name not in (wanted or ())}, wanted is None, path)
+    _expect_no_misspelling({name: columns[name] for name in head if name not in (wanted or ())}, wanted is None, path)
     group = next((name for name in _GROUPS if name in head), None)
     others = [name for name in head if name not in ("file", "split", group)]
     expect(others, f"a column of labels in {path}", columns=head)
     chosen = [others[place] for place in select_labels(others, wanted, source=path.name)]
 
-    def numbers(name: str, known: dict[str, int], what: str) -> list[int]:
+    def numbers(name: str, codes: dict[str, int], what: str) -> list[int]:
         for line, value in zip(lines, columns[name], strict=True):
-            expect(value in known, f"{what} in column `{name}` of {path}", line=line, value=value)
-        return [known[value] for value in columns[name]]
+            expect(value in codes, f"{what} in column `{name}` of {path}", line=line, value=value)
+        return [codes[value] for value in columns[name]]
 
     labels = np.array([numbers(name, _LABEL, "0 or 1") for name in chosen], dtype=np.uint8)
     split = np.array(numbers("split", _SPLIT, "private, public or test")) if "split" in head else None
@@ -164,7 +164,7 @@ def _columns(path: Path) -> tuple[list[str], list[int], dict[str, list[str]]]:
     """Return the headings of a CSV file, the number of each line below them, and the values of each column."""
     expect(path.is_file(), "a CSV file of labels", missing=str(path))
     try:
-        # some programs begin their files with a mark of the order of bytes
+        # some programs begin their files with a byte order mark
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file, strict=True)
             numbered = [(reader.line_num, [value.strip() for value in row]) for row in reader if row]
@@ -180,17 +180,17 @@ def _columns(path: Path) -> tuple[list[str], list[int], dict[str, list[str]]]:
     return head, [line for line, _ in numbered[1:]], columns
 
 
-def _expect_understood(columns: dict[str, list[str]], labels: bool, path: Path) -> None:
-    """Raise ``ValueError`` if a column that nobody asked for was meant to say more than a label does.
+def _expect_no_misspelling(columns: dict[str, list[str]], labels: bool, path: Path) -> None:
+    """Raise ``ValueError`` if a column that was not requested looks like a misspelt special column.
 
     Args:
-        columns: all columns but those of labels that are wanted by name.
-        labels: whether these columns are labels.
+        columns: all columns except labels requested by name.
+        labels: whether these columns are taken as labels.
         path: the file.
     """
-    known = ("file", "split", *_GROUPS)
-    for name in columns.keys() - set(known):
-        meant = get_close_matches(name.lower(), known, n=1, cutoff=_ALIKE)
+    special = ("file", "split", *_GROUPS)
+    for name in columns.keys() - set(special):
+        meant = get_close_matches(name.lower(), special, n=1, cutoff=_ALIKE)
         roles = "split" not in columns and not labels and set(columns[name]) <= {role.value for role in Role}
         expect(not meant and not roles, f"a column `{meant[0] if meant else 'split'}` of {path}", column=name)
     expect(not set(_GROUPS) <= columns.keys(), f"one column among {', '.join(_GROUPS)} in {path}", columns=_GROUPS)

@@ -15,7 +15,7 @@ from pate.validation import expect
 
 
 class PythonFile(DataSource):
-    """A `DataSource` that is written in a file of one's own, as `pate init --kind python` makes one.
+    """A `DataSource` written in a Python file of your own, such as `pate init --kind python` makes.
 
     Args:
         path: the file.
@@ -49,8 +49,8 @@ class PythonFile(DataSource):
         except TypeError as error:
             raise ValueError(f"Expected settings of {self.name} in {self.path}, got {error}") from None
         source = make(**self._settings)
-        right = isinstance(source, DataSource)
-        expect(right, f"a pate.data.DataSource from {self.name} in {self.path}", found=type(source).__name__)
+        is_source = isinstance(source, DataSource)
+        expect(is_source, f"a pate.data.DataSource from {self.name} in {self.path}", type=type(source).__name__)
         assert isinstance(source, DataSource)
         return source
 
@@ -77,8 +77,8 @@ def _module(path: Path) -> Any:
     spec = spec_from_file_location(f"pate_records_{path.stem}", path)
     assert spec is not None and spec.loader is not None, "a file of Python has a loader"
     module = module_from_spec(spec)
-    # dataclasses look their module up while they are made; afterwards it is gone, so that objects are sent to workers,
-    # which could not import it, with their code
+    # dataclasses look up their module while they are made; afterwards it is removed, so that objects are pickled by
+    # value: workers could not import it
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)

@@ -180,7 +180,7 @@ def test_a_misspelt_array_is_refused(write_arrays: Write, changes: dict[str, np.
         ({"ids": np.arange(1200).reshape(600, 2)}, r"ids of shape \[N\], got shape=\(600, 2\)"),
         ({"group": np.arange(1200).reshape(600, 2)}, r"group of shape \[N\]"),
         ({"split": np.arange(600).reshape(600, 1) % 3}, r"split of shape \[N\]"),
-        ({"ids": np.arange(600) / 2}, r"ids that are texts or integers, got found=\['float'\]"),
+        ({"ids": np.arange(600) / 2}, r"ids that are texts or integers, got types=\['float'\]"),
     ],
 )
 def test_ids_and_names_are_those_of_one_thing(

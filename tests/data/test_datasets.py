@@ -247,7 +247,7 @@ def wrong(sets: list[Tuples], **changes: Any) -> TorchDatasets:
     ("changes", "message"),
     [
         ({"label_names": ["a", "a"]}, "label names that occur once"),
-        ({"label_names": ["a", "b"]}, "2 labels, got found=4"),
+        ({"label_names": ["a", "b"]}, "2 labels, got labels=4"),
         ({"ids": 3}, r"Expected 3 in each item, got 3 parts"),
         ({"ids": "name"}, r"Expected 'name' in each item"),
         ({"labels": 0}, "labels among"),
@@ -319,7 +319,7 @@ def test_files_of_python_that_hold_no_source(tmp_path: Path) -> None:
     for name, settings, message in (
         ("Ours", {}, "a subclass of pate.data.DataSource in .*, or a function, got name='Ours'"),
         ("number", {}, "got name='number'"),
-        ("nothing", {}, "a pate.data.DataSource from nothing in .*, got found='NoneType'"),
+        ("nothing", {}, "a pate.data.DataSource from nothing in .*, got type='NoneType'"),
         ("Mine", {"place": 3}, "settings of Mine in .*, got missing a required argument: 'path'"),
     ):
         with pytest.raises(ValueError, match=message):

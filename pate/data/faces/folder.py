@@ -29,7 +29,7 @@ _FEW = 5
 
 
 class FolderDiffersError(FileExistsError, ValueError):
-    """The folder holds something other than the faces asked for."""
+    """The folder holds something other than the requested faces."""
 
 
 def write_celeba_folder(
@@ -80,8 +80,8 @@ def write_celeba_folder(
     write_json(output / _BEGUN, wanted)
     folder.mkdir(exist_ok=True)
     # What a killed run left, tables first: they never describe other images than those beside them.
-    for left in (output / _ATTRIBUTE_FILE, output / _PARTITION_FILE, *folder.glob("*.jpg")):
-        left.unlink(missing_ok=True)
+    for leftover in (output / _ATTRIBUTE_FILE, output / _PARTITION_FILE, *folder.glob("*.jpg")):
+        leftover.unlink(missing_ok=True)
 
     shares = [range(start, min(start + _SHARE, num)) for start in range(0, num, _SHARE)]
     # a face depends on its seed and index alone, whoever draws it
@@ -123,11 +123,11 @@ def _is_written(output: Path, wanted: Json) -> bool:
     """
     finished, begun = output / _FINISHED, output / _BEGUN
     if finished.exists():
-        found = json.loads(finished.read_text(encoding="utf-8"))
-        differing = [f"{key}={found.get(key)}" for key in wanted if found.get(key) != wanted[key]]
+        existing = json.loads(finished.read_text(encoding="utf-8"))
+        differing = [key for key in wanted if existing.get(key) != wanted[key]]
         if differing:
-            asked = ", ".join(f"{key}={wanted[key]}" for key in wanted if found.get(key) != wanted[key])
-            raise FolderDiffersError(f"Expected faces of {asked} in {output}, got {', '.join(differing)}")
+            expected, got = (", ".join(f"{key}={of.get(key)}" for key in differing) for of in (wanted, existing))
+            raise FolderDiffersError(f"Expected faces of {expected} in {output}, got {got}")
         return True
     # Never draw over a true CelebA: only what this module began may be rewritten.
     if not begun.exists():

@@ -61,8 +61,8 @@ def iter_faces(num: int, *, seed: int, size: int, start: int = 0) -> Iterator[tu
     stop = start + num
     for block in range(start // _BLOCK, -(-stop // _BLOCK) if num else 0):
         images, attributes = _render_block(seed, block, size)
-        kept = slice(max(start - block * _BLOCK, 0), min(stop - block * _BLOCK, _BLOCK))
-        yield images[kept], attributes[kept]
+        requested = slice(max(start - block * _BLOCK, 0), min(stop - block * _BLOCK, _BLOCK))
+        yield images[requested], attributes[requested]
 
 
 def _render_block(seed: int, block: int, size: int) -> tuple[UInt8Array, UInt8Array]:

@@ -1,4 +1,4 @@
-"""Fitted feature maps as torch modules, for a student that leaves without its data."""
+"""Fitted feature maps as torch modules, for a student used without its data."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def as_module(features: FeatureMap, shape: tuple[int, ...]) -> MapModule:
 class Projection(nn.Module):
     """The linear map of `PublicPCA`.
 
-    Sums are taken in double precision, so that what differs from the map is the rounding of its own sums.
+    Sums are taken in double precision, so that it differs from the map by the rounding of the map's own sums alone.
 
     Args:
         input_shape: shape of a raw record.
@@ -115,12 +115,12 @@ def _of_transforms(features: PictureTransforms, shape: tuple[int, ...]) -> MapMo
     settings = {"class_path": path_of(Transforms), "init_args": {"transforms": plain(features.transforms)}}
     module = restored_network(settings, shape, trust=True)
     module.load_state_dict(Transforms(shape, features.transforms).state_dict())
-    # its attributes need not say all of a transform, nor need it take several pictures at once
+    # a transform may have state beyond its attributes, and may not take several pictures at once
     pictures = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
     expected = features.transform(ArrayFeatures(pictures.numpy()))[np.arange(2)]
     with torch.no_grad():
-        found = module(pictures)
-    same = found.shape == expected.shape and np.allclose(found.numpy(), expected, atol=1e-6)
-    names = [type(each).__name__ for each in features.transforms]
-    expect(same, "transforms that their attributes make again, and that take batches", transforms=names)
+        transformed = module(pictures)
+    same = transformed.shape == expected.shape and np.allclose(transformed.numpy(), expected, atol=1e-6)
+    names = [type(transform).__name__ for transform in features.transforms]
+    expect(same, "transforms that can be rebuilt from their attributes, and that take batches", transforms=names)
     return MapModule(settings, module)

@@ -1,4 +1,4 @@
-"""Transforms of pictures that draw nothing: sizes, cuts, colours, the mean and deviation of a network's training."""
+"""Deterministic transforms of pictures: resizing, cropping, colours, normalisation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PictureTransforms(FeatureMap):
         if not self._tried:
             first, *others = [self._try(public, seed) for seed in range(_TRIALS)]
             same = all(np.array_equal(first, other) for other in others)
-            names = [type(each).__name__ for each in self.transforms]
+            names = [type(transform).__name__ for transform in self.transforms]
             expect(same, "transforms that draw nothing; those that do are for `augment`", transforms=names)
             self._tried = True
         return self
