@@ -98,7 +98,7 @@ def fit_teachers(
     def choose() -> Json:
         available = available_bytes(root_device(plan.accelerator)) // execution.workers
         sizing = choose_size(plan, data.input_shape, data.num_labels, available=available)
-        for line in sizing.said:
+        for line in sizing.messages:
             print(line, flush=True)
         return {"chunk_size": sizing.chunk_size}
 

@@ -1,7 +1,7 @@
 """Runs jobs on chunks of teachers: in this process, on local workers, or on Ray.
 
-The work on each chunk writes a file. If a worker is lost, its chunk is done again from the last checkpoint; a chunk
-whose file exists is not done twice.
+The work on each chunk writes a file, and a chunk whose file exists is not done again. If a worker is lost, its chunk
+resumes from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # how often in a row all workers may be lost without finishing a single chunk
 _PATIENCE = 3
-# glibc's malloc.h; larger blocks than this are given back to the system
+# from glibc's malloc.h; only blocks larger than this are returned to the system
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 1 << 30
 
@@ -78,20 +78,19 @@ def _run_on_loky(job: ChunkJob, missing: list[range], execution: Execution, prog
                 for teachers in pool(calls):
                     progress.finish(teachers)
         except BrokenProcessPool:
-            left = []
+            unfinished = [teachers for teachers in missing if not job.is_done(teachers)]
             for teachers in missing:
-                if job.is_done(teachers):
+                if teachers not in unfinished:
                     progress.finish(teachers)
-                else:
-                    left.append(teachers)
-            lost = 0 if len(left) < len(missing) else lost + 1
+            lost = 0 if len(unfinished) < len(missing) else lost + 1
             if lost == _PATIENCE:
+                first = unfinished[0]
                 raise RuntimeError(
                     f"Workers were killed {_PATIENCE} times in a row without finishing a chunk; out of memory?"
-                    f" {len(left)} chunks are left, the first of them teachers {left[0].start} to {left[0].stop - 1}."
+                    f" {len(unfinished)} chunks are left, the first of them teachers {first.start} to {first.stop - 1}."
                     " Fewer --workers or a smaller --chunk_size takes less memory"
                 ) from None
-            missing = left
+            missing = unfinished
         else:
             return
 
@@ -113,7 +112,7 @@ def _run_on_ray(job: ChunkJob, missing: list[range], execution: Execution, progr
             },
         )
         if terminate is not None and threading.current_thread() is threading.main_thread():
-            # Ray has put its own in the place of ours: one that prints a trace and may abort the process
+            # Ray has replaced our handler by one that prints a trace and may abort the process
             signal.signal(signal.SIGTERM, terminate)
     try:
         # the work of a lost worker is submitted again; an error of the job itself is not
@@ -122,9 +121,9 @@ def _run_on_ray(job: ChunkJob, missing: list[range], execution: Execution, progr
 
         def sent(teachers: range) -> ChunkJob | ObjectRef[ChunkJob]:
             nonlocal stored
-            own = job.only(teachers)
-            if own is not job:
-                return own
+            part = job.only(teachers)
+            if part is not job:
+                return part
             # data common to all chunks are stored once
             stored = ray.put(job) if stored is None else stored
             return stored
@@ -162,8 +161,8 @@ def _work(job: ChunkJob, teachers: range, threads: int, parent: int | None) -> r
 def _set_up_process(threads: int) -> None:
     torch.set_num_threads(threads)
     if platform.libc_ver()[0] == "glibc":
-        # memory that is given back to the system after every step is zeroed anew, page by page, at the next:
-        # a fifth of the time of a convolutional network
+        # memory returned to the system after each step is zeroed again, page by page, at the next: a fifth of the
+        # time of a convolutional network
         libc = ctypes.CDLL(None)
         for parameter in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
             libc.mallopt(parameter, _KEPT_BYTES)

@@ -1,4 +1,4 @@
-"""Work on chunks of teachers: what a job is, where jobs run, and how far those in other processes are."""
+"""Jobs on chunks of teachers, where they run, and their progress in other processes."""
 
 from __future__ import annotations
 
@@ -115,15 +115,15 @@ class Progress:
     """Reports the steps of a job as they are done, in whatever process. A context manager.
 
     Args:
-        report: is told of steps, from one thread at a time, never of fewer than before.
-        job: says how many steps a chunk takes and where they are written.
-        chunks: the teachers of the chunks that are worked on.
+        report: called with further steps, from one thread at a time.
+        job: the job, which knows how many steps a chunk takes and where they are written.
+        chunks: the teachers of each unfinished chunk.
     """
 
     def __init__(self, report: Report, job: ChunkJob, chunks: Sequence[range]) -> None:
         self._report, self._job = report, job
         self._running = set(chunks)
-        self._finished, self._told = 0, 0
+        self._finished, self._reported = 0, 0
         self._lock = threading.Lock()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -138,25 +138,25 @@ class Progress:
         forget_steps(self._job, self._running)
 
     def finish(self, teachers: range) -> None:
-        """Count the work on a chunk as done; a second time changes nothing."""
+        """Count a chunk as done, once."""
         with self._lock:
             if teachers in self._running:
                 self._running.remove(teachers)
                 self._finished += self._job.num_steps
                 forget_steps(self._job, [teachers])
-                self._tell()
+                self._update()
 
     def _watch(self) -> None:
         while not self._end.wait(_SECONDS):
             with self._lock:
-                self._tell()
+                self._update()
 
-    def _tell(self) -> None:
+    def _update(self) -> None:
         total = self._finished + sum(map(self._steps_of, self._running))
-        # work whose worker was lost goes on from an earlier step
-        if total > self._told:
-            self._report(total - self._told)
-            self._told = total
+        # a lost worker's chunk resumes from an earlier step
+        if total > self._reported:
+            self._report(total - self._reported)
+            self._reported = total
 
     def _steps_of(self, teachers: range) -> int:
         path = self._job.steps_file(teachers)
@@ -167,7 +167,7 @@ class Progress:
 
 
 def forget_steps(job: ChunkJob, chunks: Iterable[range]) -> None:
-    """Delete what was written of the steps of ``chunks``."""
+    """Delete the step counts written for ``chunks``."""
     for teachers in chunks:
         if path := job.steps_file(teachers):
             path.unlink(missing_ok=True)

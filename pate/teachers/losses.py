@@ -1,4 +1,4 @@
-"""Losses of a teacher, entry by entry, so that no weight, threshold or mean is shared between teachers."""
+"""Losses entry by entry, so that teachers share no weight, threshold or mean."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AsymmetricLoss(EntryLoss):
         unlikely = torch.sigmoid(-logits)
         positive = -_power(unlikely, self.gamma_positive) * logsigmoid(logits)
         if self.margin:
-            # log1p would lose nothing either, but the margin keeps the argument away from -1 anyway
+            # log(1 - q) is finite: the margin keeps q away from 1
             shifted = (1 - unlikely - self.margin).clamp(min=0)
             negative = -_power(shifted, self.gamma_negative) * torch.log1p(-shifted)
         else:

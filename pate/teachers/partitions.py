@@ -1,4 +1,4 @@
-"""The records of each teacher, its own partition and no others, and the batches drawn from them. PRIVATE."""
+"""The partition of records among teachers, and the batches drawn from each teacher's own records. PRIVATE."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class PartitionedRecords:
         chosen = [self.rows[teacher] for teacher in teachers]
         rows = np.concatenate(chosen)
         records = self.records
-        own = Records(features=records.features.select(rows), labels=records.labels[rows], ids=records.ids[rows])
-        stops = np.cumsum([len(each) for each in chosen])
-        return PartitionedRecords(own, dict(zip(teachers, np.split(np.arange(len(rows)), stops[:-1]), strict=True)))
+        subset = Records(features=records.features.select(rows), labels=records.labels[rows], ids=records.ids[rows])
+        stops = np.cumsum([len(partition) for partition in chosen])
+        return PartitionedRecords(subset, dict(zip(teachers, np.split(np.arange(len(rows)), stops[:-1]), strict=True)))
 
 
 def units_of(records: Records, plan: TeacherPlan) -> StrArray:
@@ -70,8 +70,8 @@ def units_of(records: Records, plan: TeacherPlan) -> StrArray:
 def draw_batches(size: int, *, seed: int, teacher: int, steps: range, batch_size: int) -> IntArray:
     """Return positions within a partition of ``size`` records, ``[len(steps), batch_size]``.
 
-    The partition is gone through in passes, each in an order that depends only on (seed, teacher, pass), one after the
-    other without padding. So every teacher takes the same number of steps of the same size, whatever its partition.
+    Passes over the partition follow each other without padding, each in an order that depends on (seed, teacher, pass)
+    alone. So every teacher takes the same number of steps of the same size, whatever its partition.
     """
     first, last = steps.start * batch_size, steps.stop * batch_size
     passes = range(first // size, -(-last // size))

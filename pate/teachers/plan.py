@@ -77,8 +77,8 @@ class TeacherPlan:
         expect_count(2, num_teachers=self.num_teachers)
         expect_count(1, num_steps=self.num_steps, batch_size=self.batch_size, checkpoint_steps=self.checkpoint_steps)
         expect_count(0, seed=self.seed)
-        for name, found, known in (("unit", self.unit, Unit), ("precision", self.precision, Precision)):
-            expect(found in get_args(known), f"{name} in {', '.join(get_args(known))}", **{name: found})
+        for name, value, choices in (("unit", self.unit, Unit), ("precision", self.precision, Precision)):
+            expect(value in get_args(choices), f"{name} in {', '.join(get_args(choices))}", **{name: value})
         power = self.positive_weight_power
         expect(0 <= power <= 1, "0 <= positive_weight_power <= 1", positive_weight_power=power)
         if self.clip_norm is not None:
@@ -101,7 +101,7 @@ def check_entrywise(make_optimizer: OptimizerFactory) -> None:
 
     LBFGS, Adafactor and others that look at whole tensors would let stacked teachers influence each other.
     """
-    ended = []
+    results = []
     # not a multiple: Adafactor would cancel it
     for power in (1, 2):
         weights = torch.nn.Parameter(torch.linspace(-1, 1, 18).view(2, 3, 3))
@@ -110,5 +110,5 @@ def check_entrywise(make_optimizer: OptimizerFactory) -> None:
             weights.grad = torch.linspace(-2, 1, 18).view(2, 3, 3).clone()
             weights.grad[0] **= power
             optimizer.step(lambda: torch.tensor(0.0))  # type: ignore[arg-type, return-value, unused-ignore]
-        ended.append(weights.detach()[1])
-    expect(torch.equal(*ended), "an optimizer that works entry by entry", optimizer=type(optimizer).__name__)
+        results.append(weights.detach()[1])
+    expect(torch.equal(*results), "an optimizer that works entry by entry", optimizer=type(optimizer).__name__)

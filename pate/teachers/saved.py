@@ -48,8 +48,8 @@ class SavedChunk:
         """
         content = _load(path)
         state, sizes, losses = content.get("state"), content.get("sizes"), content.get("losses")
-        whole = isinstance(state, dict) and isinstance(sizes, Tensor) and isinstance(losses, Tensor)
-        expect(whole, f"the weights of a chunk of teachers in {path}", found=sorted(map(str, content)))
+        complete = isinstance(state, dict) and isinstance(sizes, Tensor) and isinstance(losses, Tensor)
+        expect(complete, f"the weights of a chunk of teachers in {path}", keys=sorted(map(str, content)))
         assert isinstance(state, dict) and isinstance(sizes, Tensor) and isinstance(losses, Tensor)
         return cls(made_from=str(content.get(ORIGIN, "")), state=state, sizes=sizes, losses=losses)
 

@@ -1,6 +1,6 @@
-"""How many teachers are trained at once, what fits into memory and of that is fastest, and what training will take.
+"""How many teachers are trained at once, the fastest number that fits into memory, and what training will take.
 
-It is measured on random data of the public shape, so that the choice reveals nothing about private records.
+Both are measured on random data of the public shape, so that the choice reveals nothing about private records.
 """
 
 from __future__ import annotations
@@ -34,15 +34,10 @@ _GAIN = 0.95
 
 @dataclass(frozen=True, kw_only=True)
 class Sizing:
-    """A choice of a chunk size.
-
-    Attributes:
-        chunk_size: teachers that are trained at once.
-        said: what is to be said to the user, line by line.
-    """
+    """A choice of a chunk size: how many teachers are trained at once, with ``messages`` for the user."""
 
     chunk_size: int
-    said: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
 
 
 def choose_size(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, available: int | None = None) -> Sizing:
@@ -56,16 +51,16 @@ def choose_size(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, a
     """
     device = root_device(plan.accelerator)
     available = available_bytes(device) if available is None else available
-    said: list[str] = []
+    messages: list[str] = []
     if plan.chunk_size != "auto":
         size = fitting_size(plan, shape, num_labels, plan.chunk_size, available)
         if size < plan.chunk_size:
             needed = chunk_bytes(plan, shape, num_labels, plan.chunk_size)
-            said.append(
+            messages.append(
                 f"A chunk of {plan.chunk_size} teachers needs about {gigabytes(needed)} of {gigabytes(available)} GB:"
                 f" halved to {size}."
             )
-        return Sizing(chunk_size=size, said=tuple(said))
+        return Sizing(chunk_size=size, messages=tuple(messages))
     best, seconds = 1, np.inf
     for size in CHUNK_SIZES:
         if size > 1 and (
@@ -74,14 +69,14 @@ def choose_size(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, a
             or chunk_bytes(plan, shape, num_labels, size) > available
         ):
             break
-        taken = (step_seconds(plan, shape, num_labels, size, device=device) + _LIGHTNING_SECONDS) / size
-        said.append(f"{size} at once: {taken * 1e3:.3g} ms per step of a teacher.")
-        if taken * _GAIN > seconds:
+        per_teacher = (step_seconds(plan, shape, num_labels, size, device=device) + _LIGHTNING_SECONDS) / size
+        messages.append(f"{size} at once: {per_teacher * 1e3:.3g} ms per step of a teacher.")
+        if per_teacher * _GAIN > seconds:
             break
-        if taken < _GAIN * seconds:
-            best, seconds = size, taken
-    said.append(f"Teachers are trained {best} at once.")
-    return Sizing(chunk_size=best, said=tuple(said))
+        if per_teacher < _GAIN * seconds:
+            best, seconds = size, per_teacher
+    messages.append(f"Teachers are trained {best} at once.")
+    return Sizing(chunk_size=best, messages=tuple(messages))
 
 
 def fitting_size(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int, available: int) -> int:
@@ -100,18 +95,18 @@ def chunk_bytes(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size
     stacked = min(size, 2)
     chunk = _trial_chunk(plan, shape, num_labels, stacked).to("meta")
     state = sum(p.numel() * p.element_size() for p in chunk.parameters())
-    kept: dict[int, int] = {}
+    saved_bytes: dict[int, int] = {}
 
-    def keep(tensor: Tensor) -> Tensor:
-        kept[id(tensor.untyped_storage())] = tensor.untyped_storage().nbytes()
+    def record(tensor: Tensor) -> Tensor:
+        saved_bytes[id(tensor.untyped_storage())] = tensor.untyped_storage().nbytes()
         return tensor
 
     features = torch.empty(stacked, plan.batch_size, *shape, device="meta")
     labels = torch.empty(stacked, plan.batch_size, num_labels, device="meta")
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor):
         loss = chunk.teacher_losses(features, labels).sum()
     del loss
-    return int((_COPIES * state + sum(kept.values())) * size / stacked)
+    return int((_COPIES * state + sum(saved_bytes.values())) * size / stacked)
 
 
 def step_seconds(
@@ -123,9 +118,9 @@ def step_seconds(
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(size, plan.batch_size, *shape, generator=generator).to(device)
     labels = torch.randint(0, 2, (size, plan.batch_size, num_labels), generator=generator).float().to(device)
-    taken: list[float] = []
+    durations: list[float] = []
     with torch.random.fork_rng(devices=[]):
-        while len(taken) < _TRIAL_STEPS or (sum(taken) < limit and len(taken) < 30):
+        while len(durations) < _TRIAL_STEPS or (sum(durations) < limit and len(durations) < 30):
             start = time.perf_counter()
             optimizer.zero_grad()
             with torch.autocast(device.type, torch.bfloat16, enabled=plan.precision == "bf16-mixed"):
@@ -134,9 +129,9 @@ def step_seconds(
             optimizer.step()
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
-            taken.append(time.perf_counter() - start)
+            durations.append(time.perf_counter() - start)
     # the first step creates the optimizer's state
-    return float(np.median(taken[1:]))
+    return float(np.median(durations[1:]))
 
 
 def _trial_chunk(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int) -> TeacherChunk:
@@ -178,18 +173,18 @@ def describe_training(
     device = root_device(plan.accelerator)
     available = available_bytes(device) // execution.workers
     sizing = choose_size(plan, shape, num_labels, available=available)
-    at_once = sizing.chunk_size
-    plan = replace(plan, chunk_size=at_once)
+    chunk_size = sizing.chunk_size
+    plan = replace(plan, chunk_size=chunk_size)
     chunks = share_of(plan.chunks(), share)
-    step = step_seconds(plan, shape, num_labels, min(at_once, plan.num_teachers), device=device)
+    step = step_seconds(plan, shape, num_labels, min(chunk_size, plan.num_teachers), device=device)
     seconds = step * plan.num_steps * -(-len(chunks) // execution.workers)
-    needed = chunk_bytes(plan, shape, num_labels, at_once)
+    needed = chunk_bytes(plan, shape, num_labels, chunk_size)
     smallest, median, largest = (round(float(q)) for q in np.quantile(sizes, [0, 0.5, 1]))
     lines = [
         f"PRIVATE: {sum(sizes)} records in {len(sizes)} partitions of {smallest} to {largest}, median {median};"
         f" {sum(not size for size in sizes)} without a record.",
-        *sizing.said,
-        f"{len(chunks)} chunks of {at_once} teachers, {plan.num_steps} steps of {plan.batch_size} records.",
+        *sizing.messages,
+        f"{len(chunks)} chunks of {chunk_size} teachers, {plan.num_steps} steps of {plan.batch_size} records.",
         f"Memory: about {gigabytes(needed)} GB per worker, of {gigabytes(available)} GB that it may take.",
         f"Time: about {_duration(seconds)}, of {step * 1e3:.3g} ms per step of a chunk.",
         f"Place: {_place(execution)}, on {device.type}" + (f", share {share}." if share else "."),

@@ -63,8 +63,8 @@ class TrainJob(ChunkJob):
         checkpoint = target.with_suffix(".ckpt")
         for path in (target, checkpoint):
             if path.is_file():
-                own = read_origin(path) == self.made_from
-                expect(own, "a chunk made from this key, this plan and these data", path=str(path))
+                same = read_origin(path) == self.made_from
+                expect(same, "a chunk made from this key, this plan and these data", path=str(path))
         if target.is_file():
             report(self.num_steps)
             return
@@ -122,7 +122,7 @@ def load_chunk(
 ) -> TeacherChunk:
     """Load the trained teachers of a chunk. Raises ``ValueError`` if its file cannot be read or holds others."""
     saved = SavedChunk.read(chunk_file(folder, teachers))
-    expect(len(saved.sizes) == len(teachers), f"{len(teachers)} teachers in a chunk", found=len(saved.sizes))
+    expect(len(saved.sizes) == len(teachers), f"{len(teachers)} teachers in a chunk", teachers=len(saved.sizes))
     module = TeacherChunk(
         make_networks(plan, shape, num_labels, teachers=teachers),
         plan,

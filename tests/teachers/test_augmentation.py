@@ -93,7 +93,7 @@ def test_a_student_of_altered_pictures() -> None:
     network = partial(pate.models.SmallCNN, widths=(4,), groups=2)
     student = Student(network, input_shape=(3, 8, 8), label_names=("a", "b"), augment=AUGMENT)
     assert not student.closed_form and student.hparams.get("augment") is None
-    with pytest.raises(ValueError, match="fit=descent for a student that is shown altered pictures"):
+    with pytest.raises(ValueError, match="fit=descent for a student that augments its pictures"):
         Student(pate.models.Linear, input_shape=(3, 8, 8), label_names=("a", "b"), augment=AUGMENT)
     with pytest.raises(ValueError, match=r"records of shape \[channels, height, width\] for augment.*shape=\(64,\)"):
         Student(network, input_shape=(64,), label_names=("a", "b"), augment=AUGMENT)

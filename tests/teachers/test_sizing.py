@@ -41,9 +41,9 @@ def test_a_chunk_is_halved_until_it_fits() -> None:
     assert fitting_size(settings, (6,), 4, 48, available) == 12
     chosen = choose_size(settings, (6,), 4, available=available)
     assert chosen.chunk_size == 12
-    assert "A chunk of 48 teachers needs about" in chosen.said[0] and "halved to 12" in chosen.said[0]
+    assert "A chunk of 48 teachers needs about" in chosen.messages[0] and "halved to 12" in chosen.messages[0]
     assert fitting_size(settings, (6,), 4, 48, 0) == 1
-    assert choose_size(settings, (6,), 4, available=PLENTY).said == ()
+    assert choose_size(settings, (6,), 4, available=PLENTY).messages == ()
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_the_fastest_size_is_chosen(seconds: dict[int, float], expected: int, mo
     monkeypatch.setattr(sizing, "step_seconds", taken)
     chosen = choose_size(plan(num_teachers=60, chunk_size="auto"), (6,), 4, available=PLENTY)
     assert chosen.chunk_size == expected
-    assert chosen.said[-1] == f"Teachers are trained {expected} at once."
+    assert chosen.messages[-1] == f"Teachers are trained {expected} at once."
 
 
 def test_sizes_that_do_not_fit_or_are_too_many_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
