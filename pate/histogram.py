@@ -67,25 +67,25 @@ def read_counts(path: Path, *, sensitivity: float = 1.0) -> Histogram:
             # numpy leaves a file open that it cannot read
             with path.open("rb") as file:
                 loaded = np.load(file, allow_pickle=False)
-                given = {"counts": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+                arrays = {"counts": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
         except (ValueError, OSError, EOFError, KeyError, BadZipFile, zlib.error) as error:
             raise ValueError(f"Expected arrays in {path}, got {error}") from None
-        expect_known(f"arrays of {path}", given, ("counts", "items"))
-        expect("counts" in given, "an array counts", arrays=sorted(given))
-        scores = given["counts"]
+        expect_known(f"arrays of {path}", arrays, ("counts", "items"))
+        expect("counts" in arrays, "an array counts", arrays=sorted(arrays))
+        scores = arrays["counts"]
         expect(scores.ndim == 1 and scores.dtype.kind in "iuf", "counts as [d] numbers", shape=scores.shape)
         expect(np.isfinite(scores).all(), "finite counts", counts="others")
-        named = given.get("items", np.arange(scores.size))
-        expect(named.ndim == 1, "items as [d] names", shape=named.shape)
-        items = tuple(str(each) for each in named)
+        names = arrays.get("items", np.arange(scores.size))
+        expect(names.ndim == 1, "items as [d] names", shape=names.shape)
+        items = tuple(str(name) for name in names)
     with np.errstate(over="ignore", invalid="ignore"):
         spread = np.ptp(scores.astype(np.float64)) if scores.size else 0.0
     expect(np.isfinite(spread), "counts whose differences are finite", counts="others")
     if scores.dtype.kind == "f" and (scores == np.rint(scores)).all() and np.abs(scores).max(initial=0) < 2**53:
         scores = scores.astype(np.int64)
     # means, for one, move both ways as a user comes or goes: under ADD_REMOVE_TEACHER that is twice the window
-    each = f"every count by at most {sensitivity:g}, and all in one direction where a user is there or not"
-    return Histogram(items, scores, sensitivity, f"{each}, as whoever brings the counts promises")
+    bound = f"every count by at most {sensitivity:g}, and all in one direction where a user is there or not"
+    return Histogram(items, scores, sensitivity, f"{bound}, as whoever brings the counts promises")
 
 
 def read_items(path: Path) -> tuple[str, ...]:
@@ -122,20 +122,20 @@ def read_pairs(
     expect_count(1, max_each=max_each)
     if max_items is not None:
         expect_count(1, max_items=max_items)
-    known = None if items is None else set(items)
+    listed = None if items is None else set(items)
     chosen: dict[str, Counter[str]] = {}
     for user, item in _rows(path, "user", "item"):
-        if item in known if known is not None else item:
+        if item in listed if listed is not None else item:
             chosen.setdefault(user, Counter())[item] += 1
     names = tuple(sorted(set().union(*chosen.values()))) if items is None else items
     place = {name: i for i, name in enumerate(names)}
     scores = np.zeros(len(names), dtype=np.int64)
     for counter in chosen.values():
-        times = {place[name]: min(each, max_each) for name, each in counter.items()}
-        kept = np.array(sorted(times))
-        if max_items is not None and kept.size > max_items:
-            kept = generator.choice(kept, size=max_items, replace=False, shuffle=False)
-        scores[kept] += [times[each] for each in kept.tolist()]
+        times = {place[name]: min(count, max_each) for name, count in counter.items()}
+        counted = np.array(sorted(times))
+        if max_items is not None and counted.size > max_items:
+            counted = generator.choice(counted, size=max_items, replace=False, shuffle=False)
+        scores[counted] += [times[item] for item in counted.tolist()]
     if items is None:
         names = tuple(name for name, score in zip(names, scores.tolist(), strict=True) if score)
         scores = scores[scores > 0]
@@ -172,13 +172,13 @@ class HistogramFiles:
 
     def __post_init__(self) -> None:
         one = (self.pairs is None) != (self.counts is None)
-        given = {name: None if value is None else str(value) for name, value in vars(self).items()}
-        expect(one, "either --pairs or --counts", pairs=given["pairs"], counts=given["counts"])
+        texts = {name: None if value is None else str(value) for name, value in vars(self).items()}
+        expect(one, "either --pairs or --counts", pairs=texts["pairs"], counts=texts["counts"])
         if self.pairs is not None:
             expect(self.sensitivity is None, "--max_each with --pairs", sensitivity=self.sensitivity)
         else:
             for name in ("items", "max_each", "max_items"):
-                expect(given[name] is None, f"no --{name} with --counts", **{name: given[name]})
+                expect(texts[name] is None, f"no --{name} with --counts", **{name: texts[name]})
 
     @property
     def public(self) -> bool:
@@ -207,8 +207,8 @@ class HistogramFiles:
             return read_counts(self.counts, sensitivity=1.0 if self.sensitivity is None else self.sensitivity)
         assert self.pairs is not None
         items = None if self.items is None else read_items(self.items)
-        each = 1 if self.max_each is None else self.max_each
-        return read_pairs(self.pairs, items, max_each=each, max_items=self.max_items, generator=generator)
+        max_each = 1 if self.max_each is None else self.max_each
+        return read_pairs(self.pairs, items, max_each=max_each, max_items=self.max_items, generator=generator)
 
 
 def _rows(path: Path, first: str, second: str) -> Iterator[tuple[str, str]]:

@@ -34,8 +34,8 @@ def without_weights(settings: Json | str, network: nn.Module) -> Json | str:
     bare = getattr(network, _WITHOUT_WEIGHTS, None)
     if not isinstance(bare, dict):
         return settings
-    whole: Json = {"class_path": settings} if isinstance(settings, str) else settings
-    return whole | {"init_args": (whole.get("init_args") or {}) | bare}
+    content: Json = {"class_path": settings} if isinstance(settings, str) else settings
+    return content | {"init_args": (content.get("init_args") or {}) | bare}
 
 
 def restored_network(settings: Json | str, *shape: Any, trust: bool = False) -> nn.Module:
@@ -93,15 +93,15 @@ def _known(path: str) -> Callable[..., nn.Module] | None:
     room = next((room for room in _ROOMS if path.startswith(f"{room}.")), None)
     if room is None:
         return None
-    found: Any = import_module(room)
+    member: Any = import_module(room)
     place, _, name = path.rpartition(".")
-    if room == _BUILDERS and name in found.list_models(module=found):
-        builder: Callable[..., nn.Module] = found.get_model_builder(name)
+    if room == _BUILDERS and name in member.list_models(module=member):
+        builder: Callable[..., nn.Module] = member.get_model_builder(name)
         return builder if place in (room, builder.__module__) else None
     for word in path.removeprefix(f"{room}.").split("."):
-        found = vars(found).get(word) if isinstance(found, ModuleType) else None
-    network = isinstance(found, type) and issubclass(found, nn.Module)
-    return found if network and f"{found.__module__}.".startswith(f"{room}.") else None
+        member = vars(member).get(word) if isinstance(member, ModuleType) else None
+    network = isinstance(member, type) and issubclass(member, nn.Module)
+    return member if network and f"{member.__module__}.".startswith(f"{room}.") else None
 
 
 def _made(content: Json, *shape: Any) -> nn.Module:
@@ -125,7 +125,7 @@ def _plain(name: str, value: Any) -> Any:
     if name.startswith(("weights", "pretrained")):
         expect(not value, "no weights from elsewhere, since the folder has those of all layers", **{name: value})
     if isinstance(value, list):
-        return [_plain("", each) for each in value]
+        return [_plain("", item) for item in value]
     if isinstance(value, Mapping):
         return _made(dict(value)) if "class_path" in value else {key: _plain(key, value[key]) for key in value}
     return value
@@ -146,10 +146,10 @@ def _imported(path: str) -> Any:
     words = path.split(".")
     for number in range(len(words) - 1, 0, -1):
         try:
-            found: Any = import_module(".".join(words[:number]))
+            member: Any = import_module(".".join(words[:number]))
         except (ImportError, ValueError):
             continue
         for word in words[number:]:
-            found = getattr(found, word, None)
-        return found
+            member = getattr(member, word, None)
+        return member
     return None

@@ -47,10 +47,10 @@ def _takes_classes(make: Callable[..., Any]) -> bool:
     """Whether a function takes a number of classes by name, and does not ask for an input shape and a number."""
     if not inspect.isfunction(make):
         return False
-    known = inspect.signature(make).parameters.values()
-    asked = [each for each in known if each.kind in _POSITIONAL and each.default is inspect.Parameter.empty]
-    by_name = any(each.name == _CLASSES or each.kind is inspect.Parameter.VAR_KEYWORD for each in known)
-    return by_name and len(asked) < 2
+    parameters = inspect.signature(make).parameters.values()
+    required = [p for p in parameters if p.kind in _POSITIONAL and p.default is inspect.Parameter.empty]
+    by_name = any(p.name == _CLASSES or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+    return by_name and len(required) < 2
 
 
 def _name(make: Callable[..., Any]) -> str:

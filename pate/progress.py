@@ -48,8 +48,8 @@ def stage_bar(
         counted: whether numbers of units may be printed; how many private records there are is nothing to print.
         shown: whether anything is printed at all.
     """
-    given: dict[str, Any] = {"total": total, "desc": name, "unit": unit, "initial": initial, "disable": not shown}
+    options: dict[str, Any] = {"total": total, "desc": name, "unit": unit, "initial": initial, "disable": not shown}
     if sys.stderr is not None and sys.stderr.isatty():
-        return tqdm(**given, dynamic_ncols=_has_width(), **({} if counted else {"bar_format": _UNCOUNTED_BAR}))
+        return tqdm(**options, dynamic_ncols=_has_width(), **({} if counted else {"bar_format": _UNCOUNTED_BAR}))
     line = _LINE if counted else _UNCOUNTED_LINE
-    return tqdm(**given, file=_Lines(), bar_format=line, delay=_PAUSE, mininterval=_PAUSE, maxinterval=_PAUSE)
+    return tqdm(**options, file=_Lines(), bar_format=line, delay=_PAUSE, mininterval=_PAUSE, maxinterval=_PAUSE)

@@ -15,8 +15,8 @@ def expect(condition: object, requirement: str, **got: Any) -> None:
     >>> expect(2 > 1, "x > 1", x=2)
     """
     if not condition:
-        found = ", ".join(f"{name}={value!r}" for name, value in got.items())
-        raise ValueError(f"Expected {requirement}, got {found}")
+        values = ", ".join(f"{name}={value!r}" for name, value in got.items())
+        raise ValueError(f"Expected {requirement}, got {values}")
 
 
 def expect_positive(**values: float) -> None:
@@ -43,8 +43,8 @@ def expect_count(minimum: int, **values: float) -> None:
     >>> expect_count(1, num_labels=4)
     """
     for name, value in values.items():
-        whole = isinstance(value, int) or (hasattr(value, "dtype") and value.dtype.kind in "iu")
-        enough = whole and not isinstance(value, bool) and value >= minimum
+        integer = isinstance(value, int) or (hasattr(value, "dtype") and value.dtype.kind in "iu")
+        enough = integer and not isinstance(value, bool) and value >= minimum
         expect(enough, f"an integer {name} >= {minimum}", **{name: value})
 
 
@@ -69,9 +69,9 @@ def expect_distinct(what: str, values: Iterable[Hashable]) -> None:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a question that names what is nearest to ``word``, or nothing if nothing is near."""
-    listed = sorted(each for each in set(known) if not each.endswith(".help"))
-    # what was cut short is meant more often than what is spelled alike
-    close = [each for each in listed if each.startswith(word)][:3] or get_close_matches(word, listed, n=1)
+    listed = sorted(name for name in set(known) if not name.endswith(".help"))
+    # an abbreviation is likelier than a misspelling
+    close = [name for name in listed if name.startswith(word)][:3] or get_close_matches(word, listed, n=1)
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 

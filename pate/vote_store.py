@@ -51,20 +51,20 @@ class VoteManifest:
     def read(cls, path: Path) -> VoteManifest:
         """Read a manifest. Raises ``ValueError`` if it is missing or malformed."""
         content = _read(path)
-        found: Json = {field.name: content.get(field.name) for field in fields(cls)}
+        values: Json = {field.name: content.get(field.name) for field in fields(cls)}
         try:
-            expect_known("keys", content, found)
+            expect_known("keys", content, values)
             for name in ("label_names", "ids"):
-                right = isinstance(found[name], list) and all(isinstance(each, str) for each in found[name])
-                expect(right, f"{name} as a list of texts", **{name: type(found[name]).__name__})
-                expect_distinct(name, found[name])
+                texts = isinstance(values[name], list) and all(isinstance(text, str) for text in values[name])
+                expect(texts, f"{name} as a list of texts", **{name: type(values[name]).__name__})
+                expect_distinct(name, values[name])
             for name in ("made_by", "chunks"):
-                right = isinstance(found[name], dict) and all(isinstance(each, str) for each in found[name].values())
-                expect(right, f"{name} as texts by name", **{name: type(found[name]).__name__})
-            Panel(found["num_teachers"], len(found["label_names"]))
+                texts = isinstance(values[name], dict) and all(isinstance(text, str) for text in values[name].values())
+                expect(texts, f"{name} as texts by name", **{name: type(values[name]).__name__})
+            Panel(values["num_teachers"], len(values["label_names"]))
         except ValueError as error:
             raise _damaged(path, error) from None
-        return cls(**found)
+        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -128,14 +128,14 @@ class VoteStore:
 
     def origins(self) -> dict[str, str]:
         """Return what each stored chunk was made from, by file name; an empty string if the record is damaged."""
-        found = {}
+        origins = {}
         for path in self._marks():
             try:
                 origin = str(_read(path).get("made_from", ""))
             except ValueError:
                 origin = ""
-            found[path.with_suffix(".npy").name] = origin
-        return found
+            origins[path.with_suffix(".npy").name] = origin
+        return origins
 
     def seal(
         self, *, ids: Sequence[str], label_names: Sequence[str], num_teachers: int, made_by: Mapping[str, str]
@@ -151,7 +151,7 @@ class VoteStore:
         VoteManifest(num_teachers=num_teachers, label_names=label_names, made_by=made_by, chunks=chunks, ids=ids).write(
             path
         )
-        return {self.folder / name: found for name, found in chunks.items()} | {path: digest(path)}
+        return {self.folder / name: content for name, content in chunks.items()} | {path: digest(path)}
 
     def check(self) -> None:
         """Raise ``ValueError`` unless all votes are stored as they were cast, bit for bit."""
@@ -161,9 +161,9 @@ class VoteStore:
         for name, cast in chunks.items():
             path = self.folder / name
             # digests of votes are PRIVATE, and not to be printed
-            whole = path.is_file() and digest(path) == cast
+            unchanged = path.is_file() and digest(path) == cast
             again = "Delete it, and `pate teachers vote` makes it again"
-            expect(whole, f"the votes that were cast. {again}", changed_or_missing=str(path))
+            expect(unchanged, f"the votes that were cast. {again}", changed_or_missing=str(path))
 
     def _marks(self) -> list[Path]:
         return sorted(self.folder.glob("votes_*.json"))
@@ -189,28 +189,33 @@ class VoteStore:
         ids, num_teachers = manifest.ids, manifest.num_teachers
         chosen = np.arange(len(ids)) if rows is None else np.asarray(rows)
         counts = np.zeros((len(chosen), manifest.panel.num_labels), dtype=np.int64)
-        said = np.empty((len(chosen), num_teachers if ballots else 0, counts.shape[1]), dtype=np.uint8)
-        found = 0
+        loaded = np.empty((len(chosen), num_teachers if ballots else 0, counts.shape[1]), dtype=np.uint8)
+        num_loaded = 0
         for path in sorted(self.folder.glob("votes_*.npy"), key=_first_teacher):
             if (behind := _teachers_behind(path)) is not None:
                 expect_no_counts(behind if ballots else 0)
-                expect(found + behind <= num_teachers, f"votes of {num_teachers} teachers", found=found + behind)
+                expect(
+                    num_loaded + behind <= num_teachers,
+                    f"votes of {num_teachers} teachers",
+                    teachers=num_loaded + behind,
+                )
                 counts += _counts_in(path, (len(ids), counts.shape[1]), behind)[chosen]
-                found += behind
+                num_loaded += behind
                 continue
             packed = np.load(path, mmap_mode="r")
             width = -(-counts.shape[1] // 8)
-            wanted = packed.dtype == np.uint8 and packed.ndim == 3 and packed.shape[1:] == (len(ids), width)
-            expect(wanted, f"votes on {len(ids)} samples, {width} bytes each, in {path.name}", found=packed.shape)
-            expect(found + len(packed) <= num_teachers, f"votes of {num_teachers} teachers", found=found + len(packed))
+            fits = packed.dtype == np.uint8 and packed.ndim == 3 and packed.shape[1:] == (len(ids), width)
+            expect(fits, f"votes on {len(ids)} samples, {width} bytes each, in {path.name}", shape=packed.shape)
+            total = num_loaded + len(packed)
+            expect(total <= num_teachers, f"votes of {num_teachers} teachers", teachers=total)
             for block in teacher_blocks(len(packed), counts.size):
-                own = unpack_ballots(packed[block] if rows is None else packed[block, chosen], counts.shape[1])
-                counts += own.sum(axis=0, dtype=np.int64)
+                unpacked = unpack_ballots(packed[block] if rows is None else packed[block, chosen], counts.shape[1])
+                counts += unpacked.sum(axis=0, dtype=np.int64)
                 if ballots:
-                    said[:, found : found + len(own)] = own.transpose(1, 0, 2)
-                found += len(own)
-        expect(found == num_teachers, f"votes of {num_teachers} teachers", found=found)
-        votes = Votes(counts=counts, num_teachers=num_teachers, ballots=said if ballots else None)
+                    loaded[:, num_loaded : num_loaded + len(unpacked)] = unpacked.transpose(1, 0, 2)
+                num_loaded += len(unpacked)
+        expect(num_loaded == num_teachers, f"votes of {num_teachers} teachers", teachers=num_loaded)
+        votes = Votes(counts=counts, num_teachers=num_teachers, ballots=loaded if ballots else None)
         return votes, [ids[row] for row in chosen]
 
 
@@ -229,7 +234,7 @@ def finished_votes(run: Run) -> VoteStore:
 def _read(path: Path) -> Json:
     try:
         content: Json = json.loads(path.read_text())
-        expect(isinstance(content, dict), "an object", found=type(content).__name__)
+        expect(isinstance(content, dict), "an object", type=type(content).__name__)
     except (OSError, ValueError) as error:
         raise _damaged(path, error) from None
     return content
@@ -253,8 +258,8 @@ def _teachers_behind(path: Path) -> int | None:
 def _counts_in(path: Path, shape: tuple[int, int], num_teachers: int) -> IntArray:
     counts: IntArray = np.load(path, mmap_mode="r")
     right = counts.dtype == np.int64 and counts.shape == shape
-    expect(right, f"counts of {shape[0]} samples and {shape[1]} labels in {path.name}", found=counts.shape)
+    expect(right, f"counts of {shape[0]} samples and {shape[1]} labels in {path.name}", shape=counts.shape)
     # what lies outside is PRIVATE, and not to be printed
     inside = counts.min(initial=0) >= 0 and counts.max(initial=0) <= num_teachers
-    expect(inside, f"counts in 0..{num_teachers} in {path.name}", found="others")
+    expect(inside, f"counts in 0..{num_teachers} in {path.name}", counts="others")
     return counts

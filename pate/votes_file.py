@@ -84,13 +84,13 @@ class NamedVotes:
     @classmethod
     def of(cls, votes: Votes, *, ids: ArrayLike, label_names: Sequence[str]) -> Self:
         """Return votes ``[Q, C]`` with names; ballots and features are kept if they have them."""
-        given: dict[str, Any] = {"counts": votes.counts} if votes.ballots is None else {"ballots": votes.ballots}
+        content: dict[str, Any] = {"counts": votes.counts} if votes.ballots is None else {"ballots": votes.ballots}
         return cls(
             ids=np.asarray(ids),
             label_names=tuple(label_names),
             num_teachers=votes.num_teachers,
             features=votes.features,
-            **given,
+            **content,
         )
 
     @classmethod
@@ -100,17 +100,17 @@ class NamedVotes:
         teachers = arrays.pop("num_teachers", None)
         try:
             if teachers is not None:
-                whole = teachers.ndim == 0 and teachers.dtype.kind in "iu"
-                expect(whole, "one integer num_teachers", shape=teachers.shape, dtype=str(teachers.dtype))
-            given: dict[str, Any] = dict(arrays)
-            return cls(**given, num_teachers=None if teachers is None else int(teachers))
+                is_integer = teachers.ndim == 0 and teachers.dtype.kind in "iu"
+                expect(is_integer, "one integer num_teachers", shape=teachers.shape, dtype=str(teachers.dtype))
+            content: dict[str, Any] = dict(arrays)
+            return cls(**content, num_teachers=None if teachers is None else int(teachers))
         except ValueError as error:
             raise ValueError(f"{error} ({path})") from None
 
     def save(self, path: Path | str) -> None:
         """Write the ``.npz`` that `read` reads, whole or not at all."""
-        found = {name: getattr(self, name) for name in _NAMES}
-        write_arrays(Path(path), **{name: np.asarray(value) for name, value in found.items() if value is not None})
+        values = {name: getattr(self, name) for name in _NAMES}
+        write_arrays(Path(path), **{name: np.asarray(value) for name, value in values.items() if value is not None})
 
     def packed(self) -> UInt8Array | None:
         """Return the ballots as bits by teacher, ``[T, N, ceil(C / 8)]``; None if only counts are known."""
@@ -122,8 +122,8 @@ class NamedVotes:
         votes = self.counts if packed is None else packed
         assert votes is not None
         head = json.dumps([self.ids.tolist(), self.label_names, self.num_teachers, packed is None])
-        told = () if self.features is None else (np.ascontiguousarray(self.features).tobytes(),)
-        return digest(head, np.ascontiguousarray(votes).tobytes(), *told)
+        features = () if self.features is None else (np.ascontiguousarray(self.features).tobytes(),)
+        return digest(head, np.ascontiguousarray(votes).tobytes(), *features)
 
 
 def read_silos(path: Path) -> tuple[NamedVotes, ...]:
@@ -154,12 +154,16 @@ def expect_joined(silos: Sequence[NamedVotes], *, names: Sequence[str] | None = 
     first = silos[0]
     for silo, name in zip(silos[1:], called[1:], strict=True):
         same = silo.label_names == first.label_names
-        expect(same, f"label_names in {name} as in {called[0]}: {', '.join(first.label_names)}", found=silo.label_names)
+        expect(
+            same,
+            f"label_names in {name} as in {called[0]}: {', '.join(first.label_names)}",
+            label_names=silo.label_names,
+        )
         others = np.setxor1d(silo.ids, first.ids)
         expect(others.size == 0, f"the same ids in {name} as in {called[0]}", in_one_alone=others[:3].tolist())
     brought = [(silo.features, name) for silo, name in zip(silos, called, strict=True) if silo.features is not None]
     for features, name in brought[1:]:
-        expect(np.array_equal(features, brought[0][0]), f"features in {name} as in {brought[0][1]}", found="others")
+        expect(np.array_equal(features, brought[0][0]), f"features in {name} as in {brought[0][1]}", features="others")
     expect_count(2, num_teachers=total_teachers(silos))
 
 
@@ -180,41 +184,41 @@ def features_in(silos: Sequence[NamedVotes]) -> FloatArray | None:
 
 def _texts(name: str, values: ArrayLike) -> StrArray:
     """Return names ``[N]`` as strings. Raises ``ValueError`` unless they are texts or integers, each once."""
-    found = np.asarray(values)
-    expect(found.ndim == 1 and found.size > 0, f"{name} of shape [N] with N > 0", shape=found.shape)
-    expect(found.dtype.kind in "Uiu", f"{name} that are texts or integers", dtype=str(found.dtype))
-    texts = found.astype(np.str_)
+    array = np.asarray(values)
+    expect(array.ndim == 1 and array.size > 0, f"{name} of shape [N] with N > 0", shape=array.shape)
+    expect(array.dtype.kind in "Uiu", f"{name} that are texts or integers", dtype=str(array.dtype))
+    texts = array.astype(np.str_)
     expect_distinct(name, texts.tolist())
     return texts
 
 
 def _checked_ballots(ballots: NDArray[Any], shape: tuple[int, int]) -> UInt8Array:
     """Return ballots ``[N, T, C]`` as uint8, T = 1 if they are ``[N, C]``."""
-    found = np.asarray(ballots)
-    found = found[:, None] if found.ndim == 2 else found
+    array = np.asarray(ballots)
+    array = array[:, None] if array.ndim == 2 else array
     size, labels = shape
-    right = found.ndim == 3 and (found.shape[0], found.shape[2]) == shape and found.shape[1] > 0
-    expect(right, f"ballots of shape [{size}, T, {labels}], as ids and label_names say", shape=found.shape)
-    expect(found.dtype.kind in "buif", "ballots in {0, 1}", dtype=str(found.dtype))
-    wrong = found[(found != 0) & (found != 1)]
+    fits = array.ndim == 3 and (array.shape[0], array.shape[2]) == shape and array.shape[1] > 0
+    expect(fits, f"ballots of shape [{size}, T, {labels}], as ids and label_names say", shape=array.shape)
+    expect(array.dtype.kind in "buif", "ballots in {0, 1}", dtype=str(array.dtype))
+    wrong = array[(array != 0) & (array != 1)]
     expect(wrong.size == 0, "ballots in {0, 1}", values=np.unique(wrong)[:3].tolist())
-    return found.astype(np.uint8)
+    return array.astype(np.uint8)
 
 
 def _checked_features(features: NDArray[Any], size: int) -> FloatArray:
     """Return features ``[N, F]`` as float64."""
-    found = np.asarray(features)
-    expect(found.ndim == 2 and len(found) == size, f"features of shape [{size}, F], as ids say", shape=found.shape)
-    expect(found.dtype.kind in "buif", "features that are numbers", dtype=str(found.dtype))
-    expect(np.isfinite(found).all(), "finite features", features="others")
-    return found.astype(np.float64)
+    array = np.asarray(features)
+    expect(array.ndim == 2 and len(array) == size, f"features of shape [{size}, F], as ids say", shape=array.shape)
+    expect(array.dtype.kind in "buif", "features that are numbers", dtype=str(array.dtype))
+    expect(np.isfinite(array).all(), "finite features", features="others")
+    return array.astype(np.float64)
 
 
 def _checked_counts(counts: NDArray[Any], shape: tuple[int, int], num_teachers: int) -> IntArray:
     """Return counts ``[N, C]`` as int64 in ``[0, num_teachers]``."""
-    found = np.asarray(counts)
-    expect(found.shape == shape, f"counts of shape {list(shape)}, as ids and label_names say", shape=found.shape)
-    expect(found.dtype.kind in "iu", "integer counts", dtype=str(found.dtype))
-    inside = found.min() >= 0 and found.max() <= num_teachers
-    expect(inside, f"counts in 0..{num_teachers}", minimum=int(found.min()), maximum=int(found.max()))
-    return found.astype(np.int64)
+    array = np.asarray(counts)
+    expect(array.shape == shape, f"counts of shape {list(shape)}, as ids and label_names say", shape=array.shape)
+    expect(array.dtype.kind in "iu", "integer counts", dtype=str(array.dtype))
+    inside = array.min() >= 0 and array.max() <= num_teachers
+    expect(inside, f"counts in 0..{num_teachers}", minimum=int(array.min()), maximum=int(array.max()))
+    return array.astype(np.int64)

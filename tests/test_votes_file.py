@@ -187,7 +187,7 @@ def test_silos_are_joined_by_the_order_of_their_files(tmp_path: Path) -> None:
     [
         ({"ids": np.array(["s1", "s2", "s4"])}, "the same ids in silo 1 as in silo 0, got in_one_alone=['s3', 's4']"),
         ({"label_names": ("beard", "hat")}, "label_names in silo 1 as in silo 0: hat, beard"),
-        ({"features": FEATURES + 1}, "features in silo 1 as in silo 0, got found='others'"),
+        ({"features": FEATURES + 1}, "features in silo 1 as in silo 0, got features='others'"),
     ],
 )
 def test_silos_that_disagree_are_told(changes: dict[str, Any], message: str) -> None:
@@ -234,7 +234,7 @@ def test_counts_and_ballots_add_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("counts", "message"),
     [
-        (COUNTS + 4, "counts in 0..5 in votes_00002_counts_5.npy, got found='others'"),
+        (COUNTS + 4, "counts in 0..5 in votes_00002_counts_5.npy, got counts='others'"),
         (COUNTS - 1, "counts in 0..5"),
         (COUNTS[:2], "counts of 3 samples and 2 labels"),
         (COUNTS.astype(np.float64), "counts of 3 samples and 2 labels"),
@@ -253,5 +253,5 @@ def test_counts_of_too_many_teachers_are_told(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"num_teachers": 6}))
-    with pytest.raises(ValueError, match="votes of 6 teachers, got found=7"):
+    with pytest.raises(ValueError, match="votes of 6 teachers, got teachers=7"):
         store.load()

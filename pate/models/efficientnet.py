@@ -78,13 +78,13 @@ def _norm(width: int) -> nn.BatchNorm2d:
 
 
 def _blocks() -> list[nn.Module]:
-    found: list[nn.Module] = []
+    blocks: list[nn.Module] = []
     before = _STEM
     for repeats, kernel, stride, times, width in _STAGES:
         for repeat in range(repeats):
-            found.append(_Block(before, width, kernel, stride if repeat == 0 else 1, times))
+            blocks.append(_Block(before, width, kernel, stride if repeat == 0 else 1, times))
             before = width
-    return found
+    return blocks
 
 
 class _Same(nn.Conv2d):

@@ -62,8 +62,8 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     neither. Nobody else may write ``path`` meanwhile: what an earlier process left half-written is deleted.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    for left in path.parent.glob(f".{path.name}.*"):
-        shutil.rmtree(left)
+    for leftover in path.parent.glob(f".{path.name}.*"):
+        shutil.rmtree(leftover)
     beside, aside = (path.with_name(f".{path.name}.{secrets.token_hex(8)}") for _ in range(2))
     beside.mkdir()
     try:
@@ -75,8 +75,8 @@ def replacing_folder(path: Path) -> Iterator[Path]:
             path.rename(aside)
         beside.rename(path)
     finally:
-        for left in (beside, aside):
-            shutil.rmtree(left, ignore_errors=True)
+        for folder in (beside, aside):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_json(path: Path, content: Json) -> None:
@@ -188,8 +188,8 @@ def read_arrays(
     # what is raised depends on where a file ends or was changed
     except (OSError, ValueError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error) as error:
         objects = isinstance(error, ValueError) and "allow_pickle" in str(error)
-        found = "an array of Python objects, which is never read" if objects else f"a damaged one ({error})"
-        raise ValueError(f"Expected {what} in {path}, got {found}") from None
+        problem = "an array of Python objects, which is never read" if objects else f"a damaged one ({error})"
+        raise ValueError(f"Expected {what} in {path}, got {problem}") from None
     expect_known(f"arrays of {path}", names, [*required, *optional])
     missing = [name for name in required if name not in arrays]
     expect(not missing, f"the arrays {', '.join(required)} in {path}", missing=missing)

@@ -152,11 +152,14 @@ class Run:
         """Record that ``stage`` is finished, with its ``files`` in the run's folder and the `digest` of each."""
         state = self.state(stage)
         assert state is not None, "a stage begins before it finishes"
-        left = {
-            path.resolve().relative_to(self.root.resolve()).as_posix(): {"bytes": path.stat().st_size, "digest": found}
-            for path, found in (files or {}).items()
+        outputs = {
+            path.resolve().relative_to(self.root.resolve()).as_posix(): {
+                "bytes": path.stat().st_size,
+                "digest": content,
+            }
+            for path, content in (files or {}).items()
         }
-        self.record(stage, replace(state, finished=True, files=left))
+        self.record(stage, replace(state, finished=True, files=outputs))
 
     def is_finished(self, stage: Stage) -> bool:
         """Return whether ``stage`` is finished."""
@@ -238,18 +241,18 @@ class Run:
     def _damaged(self, stage: Stage, *, contents: bool) -> list[str]:
         """Return the files of a finished stage that differ in size or, if asked for, in ``contents``."""
         wrong, state = [], self.state(stage)
-        for name, left in (state.files if state is not None else {}).items():
+        for name, recorded in (state.files if state is not None else {}).items():
             path = self.root / name
             if path.is_file():
                 size = path.stat().st_size
-                if size != left["bytes"]:
-                    wrong.append(f"{name} of {size} bytes (was {left['bytes']})")
-                elif contents and digest(path) != left["digest"]:
+                if size != recorded["bytes"]:
+                    wrong.append(f"{name} of {size} bytes (was {recorded['bytes']})")
+                elif contents and digest(path) != recorded["digest"]:
                     wrong.append(f"{name} changed since")
         return wrong
 
     def _what_is_wrong(self, stage: Stage, wrong: Sequence[str]) -> str:
-        lost = all(each.endswith(" missing") for each in wrong)
+        lost = all(problem.endswith(" missing") for problem in wrong)
         again = f"{'' if lost else 'Delete it, and '}`pate {stage.name}` makes it again"
         if stage.paid:
             again = "Put it back, or do it again with --overwrite, which is a new release and costs again"

@@ -134,12 +134,12 @@ class StageState:
 
 def _other_inputs(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     """Return in words which inputs differ; their digests would tell nobody anything, and those of votes are PRIVATE."""
-    said = {name: f"other {_INPUTS.get(name, name)}" for name in [*old, *new] if old.get(name) != new.get(name)}
-    for name in said.keys() & {"private", "data"}:
-        said[name] += (
+    changes = {name: f"other {_INPUTS.get(name, name)}" for name in [*old, *new] if old.get(name) != new.get(name)}
+    for name in changes.keys() & {"private", "data"}:
+        changes[name] += (
             " (pictures are known by names, sizes and times: `cp -a` keeps the times in a copy of their folder)"
         )
-    return list(said.values())
+    return list(changes.values())
 
 
 def _differences(old: Any, new: Any, name: str = "") -> list[str]:

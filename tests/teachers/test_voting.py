@@ -39,7 +39,7 @@ def test_missing_votes_are_noticed(tmp_path: Path) -> None:
     store = VoteStore(tmp_path)
     store.save_chunk(range(2), np.zeros((2, 3, 1), dtype=np.uint8))
     store.seal(ids=["a", "b", "c"], label_names=["x"], num_teachers=4, made_by={})
-    with pytest.raises(ValueError, match="votes of 4 teachers, got found=2"):
+    with pytest.raises(ValueError, match="votes of 4 teachers, got teachers=2"):
         store.load()
 
 
@@ -197,5 +197,5 @@ def test_votes_of_another_shape_are_refused(shape: tuple[int, ...], tmp_path: Pa
     store = VoteStore(tmp_path)
     store.save_chunk(range(2), np.zeros(shape, dtype=np.uint8))
     store.seal(ids=["a", "b", "c"], label_names=["x"], num_teachers=2, made_by={})
-    with pytest.raises(ValueError, match=r"votes on 3 samples, 1 bytes each, in votes_00000.npy, got found="):
+    with pytest.raises(ValueError, match=r"votes on 3 samples, 1 bytes each, in votes_00000.npy, got shape="):
         store.load()
