@@ -24,9 +24,9 @@ def load_data(run: Run) -> DataSource:
     """
     expect_described(run)
     if first_stage(run) is VOTES_IMPORT:
-        known = run.begun(VOTES_IMPORT).settings.get("data") is not None
+        described = run.begun(VOTES_IMPORT).settings.get("data") is not None
         give = "the run's public and test records; the same `pate label --votes`, with --config data.yaml, adds them"
-        expect(known, give, data=None, run=str(run.root))
+        expect(described, give, data=None, run=str(run.root))
     parser = _parser()
     source: DataSource = parser.instantiate(parser.parse_path(run.data_config)).data
     return source
@@ -74,16 +74,16 @@ def public_digest(source: DataSource) -> str:
 def expect_described(run: Run) -> None:
     """Raise ``ValueError`` if ``data.yaml`` is missing, damaged, or describes other data than the first stage had."""
     first = first_stage(run)
-    begun, found = run.state(first), _described(run.root)
+    begun, content = run.state(first), _described(run.root)
     if begun is None:
-        expect(found is not None, "a run with a data.yaml", run=str(run.root))
+        expect(content is not None, "a run with a data.yaml", run=str(run.root))
         return
     again = f"The same `pate {first.name}` puts it back"
-    expect(found is not None, f"the data.yaml of a run. {again}", missing=str(run.data_config))
-    same = found is not None and found["data"] == begun.begun.settings.get("data")
+    expect(content is not None, f"the data.yaml of a run. {again}", missing=str(run.data_config))
+    same = content is not None and content["data"] == begun.begun.settings.get("data")
     other = "import the votes again" if first is VOTES_IMPORT else "train other teachers"
-    own = f"the data that `{first.name}` was begun with. {again}, or {other} with --overwrite"
-    expect(same, own, changed=str(run.data_config))
+    expected = f"the data that `{first.name}` was begun with. {again}, or {other} with --overwrite"
+    expect(same, expected, changed=str(run.data_config))
 
 
 def read_places(root: Path) -> tuple[DataSource | None, Path]:
@@ -96,11 +96,11 @@ def read_places(root: Path) -> tuple[DataSource | None, Path]:
     """
     path = root / "data.yaml"
     expect(path.is_file(), "the folder of a run, with its data.yaml", missing=str(path))
-    found = _read(path)
-    expect(found is not None, "where data and ledger lie", damaged=str(path))
-    assert found is not None
-    source = None if found["data"] is None else read_data(path)
-    return source, Run(root, ledger=Path(found["ledger"]) if found.get("ledger") else None).ledger_path
+    content = _read(path)
+    expect(content is not None, "where data and ledger lie", damaged=str(path))
+    assert content is not None
+    source = None if content["data"] is None else read_data(path)
+    return source, Run(root, ledger=Path(content["ledger"]) if content.get("ledger") else None).ledger_path
 
 
 def load_ledger(root: Path) -> Path | None:
@@ -116,21 +116,21 @@ def _described(root: Path) -> Json | None:
     path = root / "data.yaml"
     if not path.is_file():
         return None
-    found, first = _read(path), first_stage(Run(root))
+    content, first = _read(path), first_stage(Run(root))
     # votes from elsewhere need no data
-    whole = found is not None and (found["data"] or first is VOTES_IMPORT)
+    complete = content is not None and (content["data"] or first is VOTES_IMPORT)
     again = f"Delete it, and the same `pate {first.name}` puts it back"
-    expect(whole, f"where data and ledger lie. {again}", damaged=str(path))
-    return found
+    expect(complete, f"where data and ledger lie. {again}", damaged=str(path))
+    return content
 
 
 def _read(path: Path) -> Json | None:
     """Return what a ``data.yaml`` says, or None if it is damaged. Raises ``ValueError`` on a key that nobody reads."""
     try:
-        found = yaml.safe_load(path.read_text())
+        content = yaml.safe_load(path.read_text())
     except (yaml.YAMLError, ValueError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         return None
-    expect_known(f"keys of {path}", map(str, found), ("data", "ledger"))
-    return found if "data" in found and isinstance(found.get("ledger"), str | None) else None
+    expect_known(f"keys of {path}", map(str, content), ("data", "ledger"))
+    return content if "data" in content and isinstance(content.get("ledger"), str | None) else None
