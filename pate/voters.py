@@ -329,6 +329,26 @@ class ScoreVoters(Averages):
         shape = (len(self.geometry.samples), self.num_voters, self.num_labels)
         expect(self.scores.shape == shape, f"scores of shape {list(shape)}", shape=self.scores.shape)
 
+    @classmethod
+    def of_ballots(cls, ballots: UInt8Array, features: ArrayLike) -> ScoreVoters:
+        """Return teachers who score each label by their votes, 0 or 1, on samples of their own geometry.
+
+        Args:
+            ballots: ``[P, T, C]`` in {0, 1}.
+            features: ``[P, ...]``, the public features of the samples.
+
+        Raises:
+            ValueError: as `Geometry.of` does.
+        """
+        _, num_teachers, num_labels = ballots.shape
+        return cls(
+            geometry=Geometry.of(features),
+            num_voters=num_teachers,
+            expected=num_teachers,
+            num_labels=num_labels,
+            scores=ballots * np.uint8(255),
+        )
+
     @property
     def num_independent(self) -> float:
         """Infinite: what is learnt is the mean of the models, whatever they rest on."""

@@ -14,6 +14,7 @@ from pate.aggregators.plugins import load_plugins as load_plugins
 from pate.aggregators.plugins import registered as registered
 from pate.aggregators.powerset import Powerset as Powerset
 from pate.aggregators.rounds import Rounds as Rounds
+from pate.aggregators.score_votes import ScoreVotes as ScoreVotes
 from pate.aggregators.screens import ConfidentScreen as ConfidentScreen
 from pate.aggregators.screens import InteractiveScreen as InteractiveScreen
 from pate.aggregators.stable_majority import StableMajority as StableMajority

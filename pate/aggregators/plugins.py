@@ -11,6 +11,7 @@ from pate.aggregators.noisy_votes import NoisyVotes
 from pate.aggregators.peeled_votes import PeeledVotes
 from pate.aggregators.powerset import Powerset
 from pate.aggregators.rounds import Rounds
+from pate.aggregators.score_votes import ScoreVotes
 from pate.aggregators.screens import ConfidentScreen, InteractiveScreen
 from pate.aggregators.stable_majority import StableMajority
 from pate.aggregators.stable_topk import FixedStableTopK, StableTopK
@@ -23,6 +24,7 @@ GROUP = "pate.aggregators"
 OWN: tuple[type[Aggregator], ...] = (
     Rounds,
     ClippedVotes,
+    ScoreVotes,
     NoisyVotes,
     TauVoting,
     StableTopK,

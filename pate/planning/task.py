@@ -70,7 +70,9 @@ def load_task(root: Path, asked: Comparison, aggregators: Sequence[Aggregator] |
     names = tuple(manifest.label_names)
     rows = drawn_rows(len(manifest.ids), asked.num_queries, seed=asked.query_seed)
     # a round of clipped ballots and its student come before what needs predictions
-    ballots = aggregators is None or any(each.needs_ballots or each.needs_predictions for each in aggregators)
+    ballots = aggregators is None or any(
+        each.needs_ballots or each.needs_voters or each.needs_predictions for each in aggregators
+    )
     features = aggregators is None or any(each.needs_features or each.needs_predictions for each in aggregators)
     votes, ids = store.load(rows=rows, ballots=ballots)
     test_features, test_labels = np.zeros((0, 1)), np.zeros((0, len(names)), dtype=np.uint8)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pate.aggregators.base import Aggregator
+from pate.aggregators.base import Aggregator, ballots_of, features_of
 from pate.data.checks import as_text
 from pate.data.records import Role
 from pate.data_file import load_data, public_digest
@@ -21,6 +21,7 @@ from pate.settings import encode_fields
 from pate.typing import FloatArray, IntArray, StrArray
 from pate.validation import expect
 from pate.vote_store import VoteStore
+from pate.voters import ScoreVoters
 from pate.votes import Votes, rows_of
 
 
@@ -44,7 +45,7 @@ def load_votes(run: Run, settings: LabelSettings, store: VoteStore, rows: IntArr
     """Return the votes on the queries, in the rows ``rows`` ``[Q]`` of the store, with what the aggregator needs."""
     aggregator = settings.mechanism
     # before features, which do not help an aggregator that lacks ballots
-    votes, _ = store.load(rows=rows, ballots=aggregator.needs_ballots)
+    votes, _ = store.load(rows=rows, ballots=aggregator.needs_ballots or aggregator.needs_voters)
     predictions = features = None
     if settings.predictions is not None:
         predictions = read_predictions(settings.predictions, queries.ids, queries.label_names)
@@ -52,13 +53,17 @@ def load_votes(run: Run, settings: LabelSettings, store: VoteStore, rows: IntArr
         features = store.features(rows)
         if features is None:
             features = read_features(run, queries.ids, store.manifest().made_by)
-    return replace(votes, predictions=predictions, features=features)
+    votes = replace(votes, predictions=predictions, features=features)
+    if aggregator.needs_voters:
+        votes = replace(votes, voters=ScoreVoters.of_ballots(ballots_of(votes), features_of(votes)))
+    return votes
 
 
 def digest_of(aggregator: Aggregator, inputs: Inputs, votes: Votes) -> str:
     """Return a digest of all that the answers follow from but for the noise, and of the budget. PRIVATE.
 
-    Other code may make other answers of the same noise, and so is asked for another release.
+    Other code may make other answers of the same noise, and so is asked for another release. Voters are made of votes,
+    which the inputs name, and of features.
     """
     arrays = (b"" if array is None else array.tobytes() for array in (votes.predictions, votes.features))
     return digest(inputs.digest, code_version(), np.__version__, *arrays, *code_of(aggregator))

@@ -118,7 +118,7 @@ class _Labels(Publication):
         settings, panel, votes = self._settings, self.queries.panel, self._votes
         aggregator, relation = settings.mechanism, settings.mechanism.neighboring_relation
         events, ledger = aggregator.events(panel), open_ledger(self._run)
-        rehearse(aggregator, panel, predictions=votes.predictions, features=votes.features)
+        rehearse(aggregator, panel, predictions=votes.predictions, features=votes.features, voters=votes.voters)
         expect_delta_beyond_tests([(events, len(self._rows))], relation, self.queries.delta)
         with room_for_labels(self._run, self.queries) as self._room:
             yield Terms(

@@ -6,8 +6,9 @@ import numpy as np
 
 from pate.aggregators.base import LEAST_ANSWERED, Aggregator
 from pate.planning.proposals import title
-from pate.typing import FloatArray, IntArray
+from pate.typing import BoolArray, FloatArray, IntArray
 from pate.validation import expect
+from pate.voters import RecordVoters, Voters
 from pate.votes import Panel, Votes
 
 
@@ -17,6 +18,7 @@ def rehearse(
     *,
     predictions: FloatArray | None = None,
     features: FloatArray | None = None,
+    voters: Voters | None = None,
 ) -> None:
     """Run an aggregator on made-up votes and discard its answers.
 
@@ -29,6 +31,7 @@ def rehearse(
         panel: the numbers of teachers and labels.
         predictions: ``[Q, C]``, a student's predictions for the queries, for an aggregator that needs them.
         features: ``[Q, F]``, the public features of the queries, for an aggregator that needs them.
+        voters: those of an aggregator that needs them, of whom nothing is read but what is public.
 
     Raises:
         ValueError: if the aggregator raises it, if its release does not have the shape of the votes, or if less than
@@ -53,6 +56,7 @@ def rehearse(
             ballots=ballots,
             predictions=None if predictions is None else np.resize(predictions, shape),
             features=None if features is None else np.resize(features, (count, features.shape[1])),
+            voters=None if voters is None else _stand_ins(voters, 2 * made_up > panel.num_teachers),
         )
         found = aggregator.aggregate(votes, generator=np.random.Generator(np.random.Philox(key=0)))
         shapes = {
@@ -64,6 +68,19 @@ def rehearse(
         if found.tiers is not None:
             expect(found.tiers.shape == (count,), f"the tiers of {count} queries", shape=found.tiers.shape)
         aggregator.charges(found, panel)
+
+
+def _stand_ins(voters: Voters, labels: BoolArray) -> RecordVoters:
+    """Return made-up records with ``labels`` ``[N, C]`` in the place of voters."""
+    samples = voters.geometry.samples
+    return RecordVoters(
+        geometry=voters.geometry,
+        num_voters=voters.num_voters,
+        expected=voters.expected,
+        num_labels=voters.num_labels,
+        coordinates=np.resize(samples, (len(labels), samples.shape[1])),
+        labels=labels.astype(np.uint8),
+    )
 
 
 def _made_up(panel: Panel) -> IntArray:

@@ -110,7 +110,7 @@ def expect_served(settings: LabelSettings, run: Run, votes: VotesFrom, data: Dat
     silos = votes.silos
     _expect_no_copies(silos, settings.max_teachers_per_unit)
     aggregator = settings.resolved(panel_of(silos), len(silos[0].ids)).mechanism
-    if aggregator.needs_ballots:
+    if aggregator.needs_ballots or aggregator.needs_voters:
         expect_no_counts(sum(silo.num_teachers or 0 for silo in silos if silo.ballots is None))
     if aggregator.needs_features and features_in(silos) is None:
         expect_features(_import_settings(run, votes, data)["data"], needed_by=type(aggregator).__name__)

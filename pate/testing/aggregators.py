@@ -577,7 +577,8 @@ def outcomes_of(aggregator: Aggregator, votes: Votes, generator: np.random.Gener
 
 def _needs(aggregator: Aggregator) -> set[str]:
     """Return what an aggregator needs of votes beside their counts."""
-    return {name for name in ("needs_ballots", "needs_predictions", "needs_features") if getattr(aggregator, name)}
+    names = ("needs_ballots", "needs_predictions", "needs_features", "needs_voters")
+    return {name for name in names if getattr(aggregator, name)}
 
 
 def _plain(release: Release) -> list[Any]:

@@ -10,7 +10,16 @@ import pytest
 
 from pate.accounting.charges import account
 from pate.accounting.relation import NeighboringRelation
-from pate.aggregators import Aggregator, InteractiveScreen, NoisyVotes, Outlook, StableMajority, StableTopK, TauVoting
+from pate.aggregators import (
+    Aggregator,
+    InteractiveScreen,
+    NoisyVotes,
+    Outlook,
+    ScoreVotes,
+    StableMajority,
+    StableTopK,
+    TauVoting,
+)
 from pate.planning.comparison import Comparison
 from pate.planning.evaluation import frontier, label_quality, measure, references
 from pate.planning.proposals import preceded
@@ -70,6 +79,14 @@ def test_all_rounds_together_cost_what_a_point_says(relation: NeighboringRelatio
 def test_a_target_that_no_noise_meets_is_left_out() -> None:
     task, leaky = simulated(SMALL), StableTopK(scale_gap=1.0, sigma_test=1.0, delta_test=0.01)
     assert measure(task, leaky, 3.0, Comparison(delta=1e-5, num_queries=150)) is None
+
+
+def test_teachers_are_voters_by_their_ballots_where_they_are_compared() -> None:
+    comparison = Comparison(epsilons=(50.0,), delta=1e-5, num_queries=150, seeds=1, student=True)
+    found = frontier(simulated(SMALL), comparison, [ScoreVotes(multiplier_scores=1.0)])
+    (point,) = found.points
+    assert point.aggregator == "ScoreVotes" and 49.9 < point.epsilon <= 50
+    assert point.student_accuracy > found.references["constant answer"]["student_accuracy"]
 
 
 def test_references_lie_between_a_constant_and_exact_counts() -> None:

@@ -11,7 +11,7 @@ import json
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -362,18 +362,25 @@ def place(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(tmp_path / "world", ignore_errors=True)
 
 
-def compare(name: str, unit: Unit, changes: tuple[str, ...], place: Path, start: Callable[..., Any]) -> None:
+def compare(
+    name: str,
+    unit: Unit,
+    changes: tuple[str, ...],
+    place: Path,
+    start: Callable[..., Any],
+    more: Sequence[str] = (),
+) -> None:
     source = SOURCES[name]
     arrays = grouped(source.make()) if unit == "group" else source.make()
     key, lonely = key_with_a_lonely_teacher(units_of(arrays, unit)[arrays["split"] == 0])
-    base = see(place, source, arrays, unit, key, [], start)
+    base = see(place, source, arrays, unit, key, [*more], start)
     assert base.code == 0, base.err
     assert base.labels["mask"].any()
     alike = {}
     for change in changes:
         world = neighbor(source, arrays, unit, change, lonely)
         assert len(world["ids"]) != len(arrays["ids"]) or change in ("flipped", "outlier")
-        alike[change] = expect_same(base, see(place, source, world, unit, key, [], start))
+        alike[change] = expect_same(base, see(place, source, world, unit, key, [*more], start))
     # the noise is small: some changes are heard, and where none is, all bytes were compared
     assert len(alike) == len(changes)
 
@@ -388,6 +395,14 @@ def test_commands_on_a_record_that_goes_and_one_that_is_altered(place: Path) -> 
 @pytest.mark.parametrize("name", SOURCES)
 def test_whole_commands_on_neighboring_data(name: str, unit: Unit, place: Path, start: Start) -> None:
     compare(name, unit, CHANGES, place, start)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["record", "group"])
+@pytest.mark.parametrize("aggregator", ["ClippedVotes", "ScoreVotes"])
+def test_whole_commands_that_ask_for_ballots(aggregator: str, unit: Unit, place: Path, start: Start) -> None:
+    words = [f"--label.aggregator={aggregator}", "--label.target_epsilon=100"]
+    compare("Arrays", unit, CHANGES, place, start, words)
 
 
 SCREEN = [

@@ -187,6 +187,8 @@ def test_counts_do_not_serve_an_aggregator_that_needs_ballots(place: Path, capsy
     part(made_votes(), slice(0, 20), counts=True).save(Path("votes.npz"))
     error = refused(capsys, "--votes=votes.npz", aggregator=TAU)
     assert "Expected ballots [N, T, C] of every teacher" in error and spent() == 0
+    error = refused(capsys, "--votes=votes.npz", aggregator=("--aggregator=ScoreVotes", "--target_epsilon=2"))
+    assert "Expected ballots [N, T, C] of every teacher" in error and spent() == 0
     assert not Path("runs/mine").exists()
     assert label("--votes=votes.npz") == 0
     assert spent() == 1
