@@ -79,10 +79,10 @@ class Pipeline:
 
         expect(self.data is not None, "the data of a new run, as in Pipeline(folder, data)", data=None)
         assert self.data is not None
-        where = execution or Execution()
+        chosen_execution = execution or Execution()
         with nullcontext() if dry_run else locked(self.folder, shared=share is not None), _own_threads():
             run = open_run(self.folder, self.data, ledger=self.ledger, overwrite=self.overwrite)
-            fit_teachers(run, self.data, plan, where, share=share, logger=logger, dry_run=dry_run)
+            fit_teachers(run, self.data, plan, chosen_execution, share=share, logger=logger, dry_run=dry_run)
 
     def vote(self, execution: Execution | None = None, *, absent: Sequence[int] | None = None) -> None:
         """Let the teachers vote on every public sample. The votes are PRIVATE.

@@ -29,9 +29,9 @@ class Described:
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Make an object that knows its arguments."""
         # `__init__` may keep its arguments under any name, or not at all
-        made = super().__new__(cls)
-        made.__dict__["_made_with"] = (args, kwargs)
-        return made
+        described = super().__new__(cls)
+        described.__dict__["_made_with"] = (args, kwargs)
+        return described
 
 
 def encode(kind: Any, value: Any, *, absolute_paths: bool = False) -> Any:

@@ -107,12 +107,12 @@ class Aggregator(ABC):
             cls.__post_init__ = _when_complete(cls.__post_init__)  # type: ignore[assignment]
         arguments = {name: tuple(signature(getattr(Aggregator, name)).parameters) for name in _METHODS} | _HOOKS
         for name in vars(cls).keys() & arguments.keys():
-            wanted, found = arguments[name], signature(getattr(cls, name)).parameters
-            takes_all = any(each.kind is Parameter.VAR_KEYWORD for each in found.values())
+            expected, parameters = arguments[name], signature(getattr(cls, name)).parameters
+            takes_all = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
             # before 0.3 they took num_teachers and num_labels in place of a panel
-            if not takes_all and not set(wanted) <= set(found):
+            if not takes_all and not set(expected) <= set(parameters):
                 place = f"{cls.__module__}.{cls.__name__}.{name}"
-                raise ValueError(f"Expected {place}({', '.join(wanted)}), got {name}({', '.join(found)})")
+                raise ValueError(f"Expected {place}({', '.join(expected)}), got {name}({', '.join(parameters)})")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))
@@ -238,9 +238,9 @@ class Aggregator(ABC):
         """
         return 1.0
 
-    def relation_of(self, asked: NeighboringRelation | None) -> NeighboringRelation:
+    def relation_of(self, relation: NeighboringRelation | None) -> NeighboringRelation:
         """Return the relation under which a cost is stated: ``asked``, or the aggregator's own if that is None."""
-        return self.neighboring_relation if asked is None else NeighboringRelation(asked)
+        return self.neighboring_relation if relation is None else NeighboringRelation(relation)
 
 
 def _when_complete(check: Callable[[Any], None]) -> Callable[[Any], None]:

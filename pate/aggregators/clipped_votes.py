@@ -89,13 +89,13 @@ class ClippedVotes(Aggregator):
             guess = (predictions_of(votes) > 0.5).astype(np.uint8)
         if not mask.size:
             return Release(guess, mask, noisy_counts=np.zeros(mask.shape), noise_std=1.0)
-        whole = self.multiplier_clipped / math.sqrt(len(mask))
-        paid, clip = 0.0, mask.size
+        sigma_unclipped = self.multiplier_clipped / math.sqrt(len(mask))
+        share_spent, clip = 0.0, mask.size
         sizes = sizes_of(ballots, guess)
         bisection = Bisection(num_teachers=votes.num_teachers, most=mask.size)
-        if (asked := bisection.share(whole)) <= MEDIAN_SHARE:
-            paid, clip = asked, bisection.median(sizes, generator)
-        sigma = whole / math.sqrt(1 - paid) * math.sqrt(min(2 * clip, mask.size))
+        if (median_share := bisection.share(sigma_unclipped)) <= MEDIAN_SHARE:
+            share_spent, clip = median_share, bisection.median(sizes, generator)
+        sigma = sigma_unclipped / math.sqrt(1 - share_spent) * math.sqrt(min(2 * clip, mask.size))
         noisy = add_gaussian(clipped_sums(votes, guess, sizes, clip), sigma=sigma, generator=generator)
         counts = np.where(guess > 0, votes.num_teachers - noisy, noisy)
         labels = (2 * counts > votes.num_teachers).astype(np.uint8)
@@ -176,9 +176,9 @@ def noisy_median(
 @lru_cache(maxsize=64)
 def _candidates(most: int) -> IntArray:
     powers = np.arange(math.ceil(_DOUBLINGS * math.log2(most)) + 1) / _DOUBLINGS
-    found = np.unique(np.ceil(most / 2.0**powers).astype(np.int64))
-    found.setflags(write=False)
-    return found
+    candidates = np.unique(np.ceil(most / 2.0**powers).astype(np.int64))
+    candidates.setflags(write=False)
+    return candidates
 
 
 def sizes_of(ballots: UInt8Array, guess: UInt8Array) -> IntArray:
@@ -209,11 +209,11 @@ def factors_of(sizes: IntArray, clip: int) -> FloatArray:
 
     The squared norm of a scaled ballot, ``size factor^2``, is at most ``clip``, with no rounding error.
     """
-    known, which = np.unique(sizes, return_inverse=True)
+    distinct_sizes, which = np.unique(sizes, return_inverse=True)
     # integers of any length: the product is beyond 64 bits where ballots are long
-    units = [math.isqrt((clip << 2 * _BITS) // size) for size in known.tolist()]
-    found: FloatArray = np.array(units, dtype=np.float64)[which.ravel()] / (1 << _BITS)
-    return found
+    units = [math.isqrt((clip << 2 * _BITS) // size) for size in distinct_sizes.tolist()]
+    factors: FloatArray = np.array(units, dtype=np.float64)[which.ravel()] / (1 << _BITS)
+    return factors
 
 
 def _blocks(ballots: UInt8Array) -> list[slice]:

@@ -45,12 +45,12 @@ class _Listing(MechanismAggregator[Lists]):
         expect(self.kbar < panel.num_labels, f"kbar < {panel.num_labels} for {panel.num_labels} labels", kbar=self.kbar)
         return super().mechanism(panel)
 
-    def _answered(self, found: Listed, num_labels: int, tiers: IntArray | None = None) -> Release:
-        labels = np.zeros((len(found.items), num_labels + 1), dtype=np.uint8)
+    def _answered(self, listing: Listed, num_labels: int, tiers: IntArray | None = None) -> Release:
+        labels = np.zeros((len(listing.items), num_labels + 1), dtype=np.uint8)
         # places without an item name one label beyond the last
-        np.put_along_axis(labels, np.where(found.listed, found.items, num_labels), 1, axis=1)
+        np.put_along_axis(labels, np.where(listing.listed, listing.items, num_labels), 1, axis=1)
         labels = labels[:, :num_labels]
-        full = np.asarray(found.listed.all(axis=1, keepdims=True))
+        full = np.asarray(listing.listed.all(axis=1, keepdims=True))
         return Release(labels, (labels > 0) | full, tiers=tiers)
 
     @classmethod
@@ -151,8 +151,8 @@ class TopStableTopK(_Listing[TopStable]):
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries."""
-        found = self.mechanism(votes.panel).peel(votes.counts, generator=generator)
-        return self._answered(found.listed, votes.num_labels, found.rounds)
+        peeled = self.mechanism(votes.panel).peel(votes.counts, generator=generator)
+        return self._answered(peeled.listed, votes.num_labels, peeled.rounds)
 
     def most_answered(self, panel: Panel) -> float:
         """Return a bound on the probability that one of kbar gaps passes, or 1 with a fallback."""

@@ -88,14 +88,14 @@ class NoisyVotes(Aggregator):
         """Label a batch of queries, each label by the noisy majority."""
         half = votes.num_teachers / 2
         margins = add_gaussian(votes.counts - half, sigma=self.sigma_votes, generator=generator)
-        given = margins > self.min_lead
-        mask = given | (margins <= -self.min_lead) if self.min_lead else np.ones(given.shape, dtype=np.bool_)
+        leading = margins > self.min_lead
+        mask = leading | (margins <= -self.min_lead) if self.min_lead else np.ones(leading.shape, dtype=np.bool_)
         if not self.soft:
-            return Release(given.astype(np.uint8), mask)
+            return Release(leading.astype(np.uint8), mask)
         noisy_counts = margins + half
         if self.min_lead:
             noisy_counts[~mask] = 0.0
-        return Release(given.astype(np.uint8), mask, noisy_counts=noisy_counts, noise_std=self.sigma_votes)
+        return Release(leading.astype(np.uint8), mask, noisy_counts=noisy_counts, noise_std=self.sigma_votes)
 
     def gap_needed(self, panel: Panel, *, probability: float) -> Gap:
         """Return how far a count must lie from half of the teachers for its label to survive the noise."""

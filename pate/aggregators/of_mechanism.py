@@ -62,8 +62,8 @@ class MechanismAggregator(Aggregator, Generic[Bound]):
 
     def _bound(self, facts: Mapping[str, Any]) -> Bound:
         relation = self.neighboring_relation
-        known = {**facts, "relation": relation, "shift": relation.count_window}
-        known |= {self.names.get(field.name, field.name): getattr(self, field.name) for field in fields(self)}
+        values = {**facts, "relation": relation, "shift": relation.count_window}
+        values |= {self.names.get(field.name, field.name): getattr(self, field.name) for field in fields(self)}
         return cast(
-            Bound, self.kind(**{field.name: known[field.name] for field in fields(self.kind) if field.name in known})
+            Bound, self.kind(**{field.name: values[field.name] for field in fields(self.kind) if field.name in values})
         )

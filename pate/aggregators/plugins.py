@@ -50,7 +50,7 @@ def load_plugins() -> dict[str, type[Aggregator]]:
     Raises:
         ValueError: where an entry point is not an aggregator under the name of its class, or has the name of another.
     """
-    found = {cls.__name__: cls for cls in OWN}
+    aggregators = {cls.__name__: cls for cls in OWN}
     for entry in entry_points(group=GROUP):
         place = f"at the entry point {entry.name} of {GROUP}"
         try:
@@ -60,9 +60,13 @@ def load_plugins() -> dict[str, type[Aggregator]]:
         expect(isinstance(cls, type) and issubclass(cls, Aggregator), f"an Aggregator {place}", found=cls)
         # classes go by their own names in settings
         expect(entry.name == cls.__name__, f"the name of the class, {cls.__name__}, {place}", name=entry.name)
-        other = found.setdefault(entry.name, cls)
-        expect(other is cls, f"one aggregator {entry.name}, that of {other.__module__}", another=entry.value)
-    return {name: cls for name, cls in found.items() if cls not in OWN}
+        namesake = aggregators.setdefault(entry.name, cls)
+        expect(
+            namesake is cls,
+            f"one aggregator {entry.name}, that of {namesake.__module__}",
+            another=entry.value,
+        )
+    return {name: cls for name, cls in aggregators.items() if cls not in OWN}
 
 
 def registered() -> dict[str, type[Aggregator]]:

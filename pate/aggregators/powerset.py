@@ -97,19 +97,19 @@ def _choose(codes: Codes, num_labels: int, scale: float, generator: np.random.Ge
     row = starts // codes.shape[1]
     # rows end where the next begins, so the length of a run never reaches into the next row
     noisy = np.diff(starts, append=codes.size) + scale * gumbel(generator, starts.size)
-    seen = np.bincount(row, minlength=len(codes))
-    best = np.maximum.reduceat(noisy, np.cumsum(seen) - seen) if len(codes) else np.empty(0)
+    distinct_sets = np.bincount(row, minlength=len(codes))
+    best = np.maximum.reduceat(noisy, np.cumsum(distinct_sets) - distinct_sets) if len(codes) else np.empty(0)
     chosen = np.empty(len(codes), dtype=np.uint64)
     winners = noisy == best[row]
     chosen[row[winners]] = codes.ravel()[starts[winners]]
     # the largest of n standard Gumbel draws is one draw more than log n
     with np.errstate(divide="ignore"):
-        log_unseen = num_labels * math.log(2) + np.log1p(-seen / 2.0**num_labels)
-    rest = np.flatnonzero(scale * (log_unseen + gumbel(generator, len(codes))) > best)
-    while rest.size:
-        drawn = generator.integers(0, 2**num_labels - 1, size=rest.size, dtype=np.uint64, endpoint=True)
-        chosen[rest] = drawn
-        rest = rest[(codes[rest] == drawn[:, None]).any(axis=1)]
+        log_unseen = num_labels * math.log(2) + np.log1p(-distinct_sets / 2.0**num_labels)
+    undecided = np.flatnonzero(scale * (log_unseen + gumbel(generator, len(codes))) > best)
+    while undecided.size:
+        drawn = generator.integers(0, 2**num_labels - 1, size=undecided.size, dtype=np.uint64, endpoint=True)
+        chosen[undecided] = drawn
+        undecided = undecided[(codes[undecided] == drawn[:, None]).any(axis=1)]
     return chosen
 
 

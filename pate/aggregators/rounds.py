@@ -52,9 +52,10 @@ class Rounds(Aggregator):
         super().__post_init__()
         object.__setattr__(self, "rounds", tuple(self.rounds))
         expect(self.rounds, "at least one round", rounds=self.rounds)
-        for i, each in enumerate(self.rounds):
-            own, other = self.neighboring_relation, each.neighboring_relation
-            expect(own is other, f"rounds for {own.value}", **{f"rounds[{i}].neighboring_relation": other.value})
+        for i, aggregator in enumerate(self.rounds):
+            relation, setting = aggregator.neighboring_relation, f"rounds[{i}].neighboring_relation"
+            same = relation is self.neighboring_relation
+            expect(same, f"rounds for {self.neighboring_relation.value}", **{setting: relation.value})
         first = self.rounds[0]
         expect(not first.needs_predictions, "a first round that needs no predictions", rounds_0=type(first).__name__)
 
@@ -82,9 +83,10 @@ class Rounds(Aggregator):
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query in all rounds; ``tier`` is that of the last."""
-        asked = self.relation_of(relation)
+        resolved = self.relation_of(relation)
         *before, last = self.rounds
-        return ComposedEvent(events=(*(each.event(panel, asked) for each in before), last.event(panel, asked, tier)))
+        events = [aggregator.event(panel, resolved) for aggregator in before]
+        return ComposedEvent(events=(*events, last.event(panel, resolved, tier)))
 
     def scaled(self, factor: float) -> Self:
         """Return the same rounds with ``factor`` times the noise of each."""
@@ -96,10 +98,10 @@ class Rounds(Aggregator):
             features_of(votes)
         first, *following = self.rounds
         release = first.aggregate(votes, generator=generator)
-        for each in following:
+        for aggregator in following:
             predictions = student_of(release, features_of(votes), votes.num_teachers).predict(features_of(votes))
-            found = each.aggregate(replace(votes, predictions=predictions), generator=generator)
-            release = joined(release, found, votes.num_teachers)
+            answers = aggregator.aggregate(replace(votes, predictions=predictions), generator=generator)
+            release = joined(release, answers, votes.num_teachers)
         return release
 
     def most_answered(self, panel: Panel) -> float:
@@ -171,12 +173,12 @@ def joined(earlier: Release, release: Release, num_teachers: int) -> Release:
         return release
     assert earlier.noisy_counts is not None and earlier.noise_std is not None
     assert release.noisy_counts is not None and release.noise_std is not None
-    first, second = earlier.noise_std**-2, release.noise_std**-2
-    counts = (first * earlier.noisy_counts + second * release.noisy_counts) / (first + second)
+    earlier_weight, weight = earlier.noise_std**-2, release.noise_std**-2
+    counts = (earlier_weight * earlier.noisy_counts + weight * release.noisy_counts) / (earlier_weight + weight)
     labels = (2 * counts > num_teachers).astype(np.uint8)
-    return release._replace(labels=labels, noisy_counts=counts, noise_std=(first + second) ** -0.5)
+    return release._replace(labels=labels, noisy_counts=counts, noise_std=(earlier_weight + weight) ** -0.5)
 
 
 def _has_all_counts(release: Release) -> bool:
-    known = release.noisy_counts is not None and release.noise_std is not None and release.tiers is None
-    return known and bool(release.mask.all())
+    has_counts = release.noisy_counts is not None and release.noise_std is not None and release.tiers is None
+    return has_counts and bool(release.mask.all())

@@ -34,8 +34,9 @@ class Screen(Aggregator):
     def __post_init__(self) -> None:
         super().__post_init__()
         expect(self.over in get_args(Over), f"over among {get_args(Over)}", over=self.over)
-        own, other = self.neighboring_relation, self.answers.neighboring_relation
-        expect(own is other, f"answers for {own.value}, as the screen", neighboring_relation=other.value)
+        relation, expected = self.answers.neighboring_relation, self.neighboring_relation
+        same = relation is expected
+        expect(same, f"answers for {expected.value}, as the screen", neighboring_relation=relation.value)
 
     @property
     def marks(self) -> tuple[Aggregator, ...]:
@@ -69,13 +70,13 @@ class Screen(Aggregator):
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query: of the screen alone in tier 0, else with tier ``tier - 1`` of ``answers``."""
-        asked = self.relation_of(relation)
+        resolved = self.relation_of(relation)
         if tier is not None:
             expect_count(0, tier=tier)
         if tier == 0:
-            return self.screen_event(asked)
-        answer = self.answers.event(panel, asked, None if tier is None else tier - 1)
-        return ComposedEvent(events=(self.screen_event(asked), answer))
+            return self.screen_event(resolved)
+        answer = self.answers.event(panel, resolved, None if tier is None else tier - 1)
+        return ComposedEvent(events=(self.screen_event(resolved), answer))
 
     def scaled(self, factor: float) -> Self:
         """Return the same aggregator with ``factor`` times its noise, that of ``answers`` too."""
@@ -90,20 +91,20 @@ class Screen(Aggregator):
         """Return checks of the mean and of the worst label."""
         return {"over": get_args(Over)}
 
-    def _ask(self, votes: Votes, asked: BoolArray, generator: np.random.Generator) -> Release:
-        """Pass the queries marked in ``asked`` ``[Q]`` on to ``answers``, and leave the others empty."""
-        found = self.answers.aggregate(votes[asked], generator=generator)
+    def _ask(self, votes: Votes, passed: BoolArray, generator: np.random.Generator) -> Release:
+        """Pass the queries marked in ``passed`` ``[Q]`` on to ``answers``, and leave the others empty."""
+        answers = self.answers.aggregate(votes[passed], generator=generator)
         labels = np.zeros(votes.counts.shape, dtype=np.uint8)
         mask = np.zeros(votes.counts.shape, dtype=np.bool_)
-        labels[asked], mask[asked] = found.labels, found.mask
-        tiers = asked.astype(np.int64)
-        if found.tiers is not None:
-            tiers[asked] += found.tiers
+        labels[passed], mask[passed] = answers.labels, answers.mask
+        tiers = passed.astype(np.int64)
+        if answers.tiers is not None:
+            tiers[passed] += answers.tiers
         values = None
-        if found.noisy_counts is not None:
+        if answers.noisy_counts is not None:
             values = np.zeros(votes.counts.shape)
-            values[asked] = found.noisy_counts
-        return Release(labels, mask, noisy_counts=values, noise_std=found.noise_std, tiers=tiers)
+            values[passed] = answers.noisy_counts
+        return Release(labels, mask, noisy_counts=values, noise_std=answers.noise_std, tiers=tiers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,9 +201,9 @@ class InteractiveScreen(Screen):
         distances = np.abs(votes.counts - votes.num_teachers * predictions)
         contradicted = distances.mean(axis=1) if self.over == "mean" else distances.max(axis=1)
         noisy = contradicted + self.sigma_interactive * generator.standard_normal(len(contradicted))
-        asked = noisy >= self.threshold_interactive
-        release = self._ask(votes, asked, generator)
-        sure = ~asked[:, None] & (np.maximum(predictions, 1 - predictions) >= self.min_confidence)
+        passed = noisy >= self.threshold_interactive
+        release = self._ask(votes, passed, generator)
+        sure = ~passed[:, None] & (np.maximum(predictions, 1 - predictions) >= self.min_confidence)
         release.labels[sure], release.mask[sure] = predictions[sure] > 0.5, True
         if release.noisy_counts is not None:
             release.noisy_counts[sure] = votes.num_teachers * predictions[sure]

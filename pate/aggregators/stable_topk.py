@@ -117,19 +117,21 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
         Raises:
             ValueError: if the tests alone cost the target's delta.
         """
-        each = target.delta / (2 * target.num_queries) if delta_test is None else delta_test
-        expect_open_unit(delta_test=each, answered=answered)
+        test_delta = target.delta / (2 * target.num_queries) if delta_test is None else delta_test
+        expect_open_unit(delta_test=test_delta, answered=answered)
         largest = target.delta / target.num_queries
-        spent = -math.expm1(target.num_queries * math.log1p(-each))
+        spent = -math.expm1(target.num_queries * math.log1p(-test_delta))
         requirement = f"delta_test < {largest:.3g}, so that all tests stay below delta"
-        expect(spent < target.delta, requirement, delta_test=each)
-        equal = cls(scale_gap=1.0, sigma_test=1.0, delta_test=each, neighboring_relation=target.neighboring_relation)
+        expect(spent < target.delta, requirement, delta_test=test_delta)
+        equal = cls(
+            scale_gap=1.0, sigma_test=1.0, delta_test=test_delta, neighboring_relation=target.neighboring_relation
+        )
 
         def gap(log_ratio: float) -> float:
             # fewer orders err on the private side, which is enough to compare splits
             unequal = replace(equal, scale_gap=math.exp(log_ratio))
-            found = unequal.calibrated(target, panel, tolerance=1e-3, orders=COARSE_ORDERS)
-            return math.inf if found is None else gap_for_answer(found.mechanism(panel), probability=answered)
+            calibrated = unequal.calibrated(target, panel, tolerance=1e-3, orders=COARSE_ORDERS)
+            return math.inf if calibrated is None else gap_for_answer(calibrated.mechanism(panel), probability=answered)
 
         # the gap is flat around its minimum: the ratio of the scales to within a twentieth loses nothing noticeable
         centre = min(np.arange(-2.0, 2.01, 0.25).tolist(), key=gap)
@@ -148,12 +150,12 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
 
         That is twice the number of labels that a sample has, if it is known.
         """
-        known, most = outlook.labels_per_sample, outlook.panel.num_labels - 1
+        k, most = outlook.labels_per_sample, outlook.panel.num_labels - 1
         return {
             "noise_law": get_args(GapNoise),
             "test_law": get_args(TestedBy),
             "allow_empty": _both(outlook),
-            "kbar": () if known is None or most < 1 else (min(2 * known, most),),
+            "kbar": () if k is None or most < 1 else (min(2 * k, most),),
         }
 
 

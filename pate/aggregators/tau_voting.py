@@ -87,9 +87,9 @@ class TauVoting(Aggregator):
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query."""
-        asked = self.relation_of(relation)
-        sensitivity = self.sensitivity(panel.num_labels, asked)
-        return GaussianEvent(neighboring_relation=asked, noise_multiplier=self.sigma_tau / sensitivity)
+        resolved = self.relation_of(relation)
+        sensitivity = self.sensitivity(panel.num_labels, resolved)
+        return GaussianEvent(neighboring_relation=resolved, noise_multiplier=self.sigma_tau / sensitivity)
 
     def sensitivity(self, num_labels: int, relation: NeighboringRelation) -> float:
         """Return the largest L2 distance by which one teacher can move the clipped sums."""
@@ -111,9 +111,9 @@ class TauVoting(Aggregator):
         step = max(1, _ENTRIES // max(1, ballots[:1].size))
         for start in range(0, len(sums), step):
             rows = slice(start, start + step)
-            said = ballots[rows] if guess is None else ballots[rows] ^ guess[rows, None]
-            weights = self._weights(said.sum(axis=2, dtype=np.int64))
-            sums[rows] = (weights[:, None] @ said.astype(np.float64))[:, 0]
+            differing = ballots[rows] if guess is None else ballots[rows] ^ guess[rows, None]
+            weights = self._weights(differing.sum(axis=2, dtype=np.int64))
+            sums[rows] = (weights[:, None] @ differing.astype(np.float64))[:, 0]
         noisy = add_gaussian(sums, sigma=self.sigma_tau, generator=generator)
         labels = (noisy > self.threshold_tau).astype(np.uint8)
         if guess is not None:

@@ -33,12 +33,12 @@ def account(
         ValueError: on parameters out of range.
     """
     events = aggregator.events(panel)
-    found = costs_of(events, num_queries=num_queries, delta=delta)
+    costs = costs_of(events, num_queries=num_queries, delta=delta)
     print(f"epsilon of {num_queries} queries at delta = {exact_text(delta)} through {aggregator}:")
     print(f"    {'relation':<20}" + "".join(f"{name:>14}" for name in EPSILONS) + f"{'delta0':>12}")
-    for name, row in found.items():
-        shown = "".join(f"{'-' if row[each] is None else epsilon_text(row[each], 4):>14}" for each in EPSILONS)
-        print(f"    {name:<20}{shown}{row['delta0']:>12.3g}")
+    for name, row in costs.items():
+        figures = "".join(f"{'-' if row[column] is None else epsilon_text(row[column], 4):>14}" for column in EPSILONS)
+        print(f"    {name:<20}{figures}{row['delta0']:>12.3g}")
     answered = aggregator.most_answered(panel)
     if answered < LEAST_ANSWERED:
         print(f"{panel.num_teachers} teachers who all agree are answered with probability {answered:.2g} at most:")
@@ -46,7 +46,7 @@ def account(
     if plot is not None:
         draw_epsilons(Path(plot), events, aggregator.neighboring_relation, num_queries, delta)
         print(f"Epsilon against queries: {plot}")
-    return found
+    return costs
 
 
 main = partial(call, "account", account, grouped={"panel": Panel})

@@ -61,9 +61,9 @@ def calibrate(
     if len(start.missing) == len(start.required):
         # a name alone is for the relation of the target
         start = replace(start, neighboring_relation=neighboring_relation)
-    made_for, wanted = start.neighboring_relation, target.neighboring_relation
-    same = f"--aggregator.neighboring_relation {wanted.name}, for which the target is"
-    expect(made_for is wanted, same, neighboring_relation=made_for.name)
+    aggregator_relation, target_relation = start.neighboring_relation, target.neighboring_relation
+    same = f"--aggregator.neighboring_relation {target_relation.name}, for which the target is"
+    expect(aggregator_relation is target_relation, same, neighboring_relation=aggregator_relation.name)
     if delta_test is not None:
         has_one = "delta_test" in start.missing
         expect(has_one, f"no delta_test for {type(start).__name__}", delta_test=delta_test)
@@ -77,31 +77,31 @@ def _report(aggregator: Aggregator, target: Target, panel: Panel, answered: floa
     relation, delta = target.neighboring_relation, target.delta
     epsilon = epsilon_of(aggregator.event(panel, relation), count=target.num_queries, delta=delta)
     values = {field.name: getattr(aggregator, field.name) for field in fields(aggregator)}
-    found = {name: value for name, value in values.items() if isinstance(value, float)} | aggregator.noise
+    parameters = {name: value for name, value in values.items() if isinstance(value, float)} | aggregator.noise
     head = f"{title(aggregator)} under {relation.value.upper()}"
     lines = [f"{head}, {target.num_queries} queries, delta = {exact_text(delta)}:"]
-    lines += [f"    {name} = {exact_text(value)}" for name, value in found.items()]
+    lines += [f"    {name} = {exact_text(value)}" for name, value in parameters.items()]
     lines.append(f"    epsilon = {epsilon_text(epsilon, 4)} (target {exact_text(target.epsilon)})")
-    found["epsilon"] = epsilon
+    parameters["epsilon"] = epsilon
     if (gap := gap_needed(aggregator, panel, probability=answered)) is not None:
         lines.append(f"{gap.meaning} with probability {answered:g}.")
         if gap.votes > gap.available:
             lines.append(f"{panel.num_teachers} teachers cannot have it: ask fewer queries, or for a larger epsilon.")
-        found["gap"] = gap.votes
+        parameters["gap"] = gap.votes
     content = {"aggregator": _settings(aggregator), "num_queries": target.num_queries, "delta": delta}
     print("\n".join(lines) + "\n\n# label.yaml\n" + yaml.safe_dump(content, sort_keys=False), end="")
-    return found
+    return parameters
 
 
 def _settings(aggregator: Aggregator) -> dict[str, Any]:
     """Return an aggregator as written in YAML: by its short name if it has one, without default values."""
-    given: dict[str, Any] = {}
+    init_args: dict[str, Any] = {}
     for field in fields(aggregator):
         value = getattr(aggregator, field.name)
         if field.name == "neighboring_relation" or field.default is MISSING or value != field.default:
-            given[field.name] = _written(value)
+            init_args[field.name] = _written(value)
     short = registered().get(type(aggregator).__name__) is type(aggregator)
-    return {"class_path": type(aggregator).__name__ if short else path_of(type(aggregator)), "init_args": given}
+    return {"class_path": type(aggregator).__name__ if short else path_of(type(aggregator)), "init_args": init_args}
 
 
 def _written(value: Any) -> Any:

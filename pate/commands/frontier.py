@@ -52,19 +52,19 @@ def compare(
     else:
         assert run is not None
         task, default = load_task(Path(run), comparison, aggregators), Run(Path(run)).private / "frontier"
-    found = frontier(task, comparison, aggregators)
+    result = frontier(task, comparison, aggregators)
     folder = default if output is None else Path(output)
-    text = table(found)
-    write_csv(folder / "frontier.csv", found)
+    text = table(result)
+    write_csv(folder / "frontier.csv", result)
     write_text(folder / "frontier.txt", text)
-    draw_frontier(folder / "frontier.png", found)
+    draw_frontier(folder / "frontier.png", result)
     written = ["frontier.csv", "frontier.png", "frontier.txt"]
     if comparison.variants:
-        draw_variants(folder / "variants.png", found)
+        draw_variants(folder / "variants.png", result)
         written.append("variants.png")
     print(text, end="")
     print(f"\n{', '.join(str(folder / name) for name in written)}")
-    return found
+    return result
 
 
 main = partial(call, "frontier", compare, grouped={"comparison": Comparison})

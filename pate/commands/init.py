@@ -44,8 +44,8 @@ def main(args: Sequence[str]) -> None:
     parsed = _parser().parse_args(list(args))
     files = recipe_files(parsed.folder, parsed.kind, parsed.data)
     if parsed.folder.exists():
-        found = sorted(path.name for path in parsed.folder.iterdir()) if parsed.folder.is_dir() else "a file"
-        expect(not found, f"a new or empty folder in {parsed.folder}", found=found)
+        files_there = sorted(path.name for path in parsed.folder.iterdir()) if parsed.folder.is_dir() else "a file"
+        expect(not files_there, f"a new or empty folder in {parsed.folder}", found=files_there)
     for name, text in files.items():
         write_text(parsed.folder / name, text)
     print(f"{parsed.folder}: {', '.join(files)}")
@@ -60,14 +60,14 @@ def recipe_files(folder: Path, kind: str, data: Path | None = None) -> dict[str,
         kind: the kind of data, one of those that ``--kind`` offers.
         data: where the data are; None for a place to be filled in.
     """
-    chosen = _KINDS[kind]
+    data_kind = _KINDS[kind]
     sources = {
         "data.yaml": f"data_{kind}.yaml",
-        "teachers.yaml": chosen.teachers,
-        **{name: name for name in ("label.yaml", "student.yaml", *chosen.files)},
+        "teachers.yaml": data_kind.teachers,
+        **{name: name for name in ("label.yaml", "student.yaml", *data_kind.files)},
     }
     texts = {name: (_TEMPLATES / template).read_text() for name, template in sources.items()}
-    place = chosen.place if data is None else str(data.absolute())
+    place = data_kind.place if data is None else str(data.absolute())
     filled = texts["data.yaml"].replace("FOLDER/records.py", _quoted(str(folder.absolute() / "records.py")))
     return texts | {"data.yaml": filled.replace("DATA", _quoted(place))}
 

@@ -21,10 +21,10 @@ def main(args: Sequence[str], preset: Preset = ALONE) -> None:
     """Run `pate label`."""
     parser = _parser()
     parsed = parse_with_votes(parser, args, preset)
-    made = parser.instantiate(parsed)
-    settings, votes = _settings(made), None if made.votes is None else votes_from(made.votes, unit=made.unit)
-    pipeline = Pipeline(made.run, made.data, ledger=made.ledger, overwrite=made.overwrite)
-    print(pipeline.label(settings, votes).describe(), end="")
+    options = parser.instantiate(parsed)
+    votes = None if options.votes is None else votes_from(options.votes, unit=options.unit)
+    pipeline = Pipeline(options.run, options.data, ledger=options.ledger, overwrite=options.overwrite)
+    print(pipeline.label(_settings(options), votes).describe(), end="")
 
 
 def settings_for(args: Sequence[str], preset: Preset, panel: Panel, size: int) -> LabelSettings:
@@ -43,5 +43,5 @@ def _parser() -> CommandParser:
     return parser
 
 
-def _settings(made: Namespace) -> LabelSettings:
-    return LabelSettings(**{field.name: made[field.name] for field in fields(LabelSettings)})
+def _settings(options: Namespace) -> LabelSettings:
+    return LabelSettings(**{field.name: options[field.name] for field in fields(LabelSettings)})

@@ -59,11 +59,11 @@ def call(
     """
     groups = grouped or {}
     parser = _parser(name, function, set(groups), *groups.values())
-    made = parser.instantiate(parser.parse_args(list(args)))
-    given = {key: value for key, value in made.items() if key != "config"}
+    options = parser.instantiate(parser.parse_args(list(args)))
+    arguments = {key: value for key, value in options.items() if key != "config"}
     for parameter, cls in groups.items():
-        given[parameter] = cls(**{field: given.pop(field) for field in signature(cls).parameters})
-    function(**given)
+        arguments[parameter] = cls(**{field: arguments.pop(field) for field in signature(cls).parameters})
+    function(**arguments)
 
 
 def make_parser(

@@ -31,22 +31,22 @@ def plan(facts: Facts, sweep: Sweep, output: Path = Path("plan")) -> Swept:
     Raises:
         ValueError: on facts or settings out of range, before anything is simulated.
     """
-    found, folder = swept(facts, sweep), Path(output)
-    text = sweep_text(found)
+    result, folder = swept(facts, sweep), Path(output)
+    text = sweep_text(result)
     write_text(folder / "plan.txt", text)
-    write_sweep(folder / "plan.csv", found)
-    draw_sweep(folder / "plan.png", found)
+    write_sweep(folder / "plan.csv", result)
+    draw_sweep(folder / "plan.png", result)
     print(text)
     for epsilon in sweep.epsilons:
         place = folder / f"epsilon_{epsilon:g}"
-        write_recipe(place, found, found.choice(epsilon))
+        write_recipe(place, result, result.choice(epsilon))
         print(f"{place / 'teachers.yaml'}, {place / 'label.yaml'}")
     print(f"{folder / 'plan.csv'}, {folder / 'plan.png'}, {folder / 'plan.txt'}")
     print(
         "Then: pate teachers fit --config data.yaml --config teachers.yaml --run RUN; pate teachers vote --run RUN;"
         " pate label --config label.yaml --run RUN"
     )
-    return found
+    return result
 
 
 main = partial(call, "plan", plan, grouped={"facts": Facts, "sweep": Sweep})

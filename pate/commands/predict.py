@@ -31,17 +31,17 @@ def main(args: Sequence[str]) -> None:
     parser.add_argument("--batch_size", type=int, default=256, help="samples at a time")
     parser.add_argument("--device", type=str, default="cpu", help="where to compute, such as cuda")
     parser.add_argument("--trust", action="store_true", help="run code of other packages that the model names")
-    asked = parser.parse_args(list(args))
-    student = load_student(asked.model, device=asked.device, trust=asked.trust)
-    num, skipped = predict_files(
+    parsed = parser.parse_args(list(args))
+    student = load_student(parsed.model, device=parsed.device, trust=parsed.trust)
+    num_samples, skipped = predict_files(
         student,
-        asked.source,
-        asked.output,
-        unreadable=asked.unreadable,
-        probabilities=asked.probabilities,
-        batch_size=asked.batch_size,
+        parsed.source,
+        parsed.output,
+        unreadable=parsed.unreadable,
+        probabilities=parsed.probabilities,
+        batch_size=parsed.batch_size,
     )
     for line in skipped:
         print(f"left out: {line}", file=sys.stderr)
-    left = f", {len(skipped)} left out" if skipped else ""
-    print(f"{num} samples, {len(student.label_names)} labels{left}: {asked.output}")
+    left_out = f", {len(skipped)} left out" if skipped else ""
+    print(f"{num_samples} samples, {len(student.label_names)} labels{left_out}: {parsed.output}")

@@ -26,6 +26,6 @@ def find_recipe(word: Path) -> Path:
     shipped = shipped_recipes()
     if str(word) in shipped and not (word / "data.yaml").is_file():
         return shipped[str(word)]
-    known = f"a recipe: a folder with data.yaml, such as `pate init` writes, or one of {', '.join(shipped)}"
-    expect(word.is_dir(), known, recipe=str(word))
+    requirement = f"a recipe: a folder with data.yaml, such as `pate init` writes, or one of {', '.join(shipped)}"
+    expect(word.is_dir(), requirement, recipe=str(word))
     return word

@@ -61,27 +61,27 @@ _REFERENCES = _Step("references", "references", "main")
 
 def main(args: Sequence[str]) -> None:
     """Run `pate run`."""
-    words, given = _by_part(args)
+    words, overrides = _by_part(args)
     parsed = _parser().parse_args(words)
     recipe = find_recipe(parsed.recipe)
     missing = [f"{part}.yaml" for part in _PARTS if not (recipe / f"{part}.yaml").is_file()]
     expect(not missing, f"a recipe's files in {recipe}", missing=missing)
     if parsed.ledger:
-        given["data"].append(f"--ledger={parsed.ledger}")
+        overrides["data"].append(f"--ledger={parsed.ledger}")
     root = parsed.run or Path("runs") / recipe.resolve().name
     if parsed.print_config:
-        contents = [_settings(step, recipe, given, root) for step in _STEPS if step.parts]
+        contents = [_settings(step, recipe, overrides, root) for step in _STEPS if step.parts]
         print("---\n".join(text for content in contents for text in _files(content)), end="")
         return
     # what is wrong with the last stage is told before the first one works for hours, and before labels are paid for
-    fit, *_ = [_settings(step, recipe, given, root) for step in _STEPS if step.parts]
-    _expect_served(fit, given["label"], _preset(_LABEL, recipe, root))
+    fit, *_ = [_settings(step, recipe, overrides, root) for step in _STEPS if step.parts]
+    _expect_served(fit, overrides["label"], _preset(_LABEL, recipe, root))
     steps = (*_STEPS, _REFERENCES) if parsed.references else _STEPS
     # through all stages
     lock_run(root)
     for number, step in enumerate(steps, 1):
         print(f"[{number}/{len(steps)}] {step.name}", flush=True)
-        _command(step)(_words(step, given), _preset(step, recipe, root, overwrite=parsed.overwrite))
+        _command(step)(_words(step, overrides), _preset(step, recipe, root, overwrite=parsed.overwrite))
     print()
     print(describe_run(Run(root, ledger=load_ledger(root))), end="")
 
@@ -105,25 +105,25 @@ def _expect_served(fit: Json, words: Sequence[str], preset: Preset) -> None:
 
 
 def _command(step: _Step) -> Callable[[Sequence[str], Preset], None]:
-    found: Callable[[Sequence[str], Preset], None]
-    found = getattr(import_module(f"pate.commands.{step.module}"), step.function)
-    return found
+    command: Callable[[Sequence[str], Preset], None]
+    command = getattr(import_module(f"pate.commands.{step.module}"), step.function)
+    return command
 
 
-def _words(step: _Step, given: Mapping[str, list[str]]) -> list[str]:
-    return [*step.words, *(word for part in step.parts for word in given[part])]
+def _words(step: _Step, overrides: Mapping[str, list[str]]) -> list[str]:
+    return [*step.words, *(word for part in step.parts for word in overrides[part])]
 
 
 def _preset(step: _Step, recipe: Path, root: Path, *, overwrite: bool = False) -> Preset:
     return Preset(files=tuple(recipe / f"{part}.yaml" for part in step.parts), run=root, overwrite=overwrite)
 
 
-def _settings(step: _Step, recipe: Path, given: Mapping[str, list[str]], root: Path) -> Json:
+def _settings(step: _Step, recipe: Path, overrides: Mapping[str, list[str]], root: Path) -> Json:
     """Return what ``--print_config`` of a stage prints, but for the run. Ends with status 2 on a wrong option."""
     printed = StringIO()
     try:
         with redirect_stdout(printed):
-            _command(step)([*_words(step, given), "--print_config"], _preset(step, recipe, root))
+            _command(step)([*_words(step, overrides), "--print_config"], _preset(step, recipe, root))
     except SystemExit as stop:
         if stop.code:
             raise
@@ -170,21 +170,21 @@ def _by_part(args: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
     Returns:
         The other arguments, and the overrides of each part.
     """
-    rest: list[str] = []
-    given: dict[str, list[str]] = {part: [] for part in _PARTS}
-    left = list(args)
-    while left:
-        word = left.pop(0)
+    others: list[str] = []
+    overrides: dict[str, list[str]] = {part: [] for part in _PARTS}
+    remaining = list(args)
+    while remaining:
+        word = remaining.pop(0)
         name, equals, value = word.partition("=")
         part, dot, setting = name.removeprefix("--").partition(".")
         if not (word.startswith("--") and dot):
-            rest.append(word)
+            others.append(word)
             continue
-        known = f"overrides such as --label.num_queries 100, of {', '.join(_PARTS)}"
-        expect(part in given and setting, known, override=word)
+        requirement = f"overrides such as --label.num_queries 100, of {', '.join(_PARTS)}"
+        expect(part in overrides and setting, requirement, override=word)
         if not equals:
-            behind = bool(left) and not left[0].startswith("--")
-            expect(behind, f"a value behind {name}", value=left[0] if left else None)
-            value = left.pop(0)
-        given[part].append(f"{name if part == 'data' else f'--{setting}'}={value}")
-    return rest, given
+            behind = bool(remaining) and not remaining[0].startswith("--")
+            expect(behind, f"a value behind {name}", value=remaining[0] if remaining else None)
+            value = remaining.pop(0)
+        overrides[part].append(f"{name if part == 'data' else f'--{setting}'}={value}")
+    return others, overrides

@@ -45,10 +45,10 @@ def main(command: str, args: Sequence[str], preset: Preset = ALONE) -> None:
         if command != "fit":
             require_student(Run(root))
     # the settings of the training apply to all other subcommands
-    known = preset if command == "fit" else with_saved(args, preset, STUDENT.config)
-    said = {"description": _DESCRIPTIONS[command], "epilog": example(f"student {command}")}
-    words = [command, *known.options(), *args]
-    StudentCLI(words, parser_class=_StudentParser, formatter_class=BriefHelp, **{command: said})
+    completed = preset if command == "fit" else with_saved(args, preset, STUDENT.config)
+    help_texts = {"description": _DESCRIPTIONS[command], "epilog": example(f"student {command}")}
+    words = [command, *completed.options(), *args]
+    StudentCLI(words, parser_class=_StudentParser, formatter_class=BriefHelp, **{command: help_texts})
 
 
 fit = partial(main, "fit")

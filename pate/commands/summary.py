@@ -24,23 +24,27 @@ _LEDGERS = {
 
 def describe_run(run: Run) -> str:
     """Return the metrics on the test set as a table, the privacy statement, and the places of the files."""
-    found: Json = {}
+    figures_of: Json = {}
     for stage in (STUDENT, REFERENCES):
         path = run.root / stage.outputs[0] / METRICS
         if path.is_file():
-            found |= json.loads(path.read_text())
-    private = [name for name in ("teacher_majority", "true_label_student") if name in found]
+            figures_of |= json.loads(path.read_text())
+    private = [name for name in ("teacher_majority", "true_label_student") if name in figures_of]
     width = max(len(title) for title in _ROWS.values()) + 2
-    columns = [name for name, value in found.get("student", {}).items() if isinstance(value, float)]
+    columns = [name for name, value in figures_of.get("student", {}).items() if isinstance(value, float)]
     lines = ["Test set" + " " * (width - 8) + "".join(f"{name:>19}" for name in columns)]
     for name, title in _ROWS.items():
-        if name in found:
-            figures = "".join(f"{found[name][metric]:>19.3f}" for metric in columns)
+        if name in figures_of:
+            figures = "".join(f"{figures_of[name][metric]:>19.3f}" for metric in columns)
             lines.append(f"{title + (' *' if name in private else ''):<{width}}{figures}")
     if private:
         lines.append("* PRIVATE: computed without privacy, for comparison only")
-    if "true_label_student" in found:
-        gain = {name: found[name]["macro_f1"] - found["all_majority"]["macro_f1"] for name in found if name in _ROWS}
+    if "true_label_student" in figures_of:
+        gain = {
+            name: figures_of[name]["macro_f1"] - figures_of["all_majority"]["macro_f1"]
+            for name in figures_of
+            if name in _ROWS
+        }
         if gain["true_label_student"] > 0:
             share = gain["student"] / gain["true_label_student"]
             lines.append(f"The private student keeps {share:.0%} of the macro-F1 gain of the true-label student.")

@@ -24,10 +24,10 @@ def fit(args: Sequence[str], preset: Preset = ALONE) -> None:
     """Run `pate teachers fit`."""
     parser = _fit_parser()
     parsed = parse(parser, args, with_saved_data(args, preset))
-    made = parser.instantiate(parsed)
-    pipeline = Pipeline(made.run, made.data, ledger=made.ledger, overwrite=made.overwrite)
-    plan, execution = _made(TeacherPlan, made), _made(Execution, made)
-    pipeline.fit_teachers(plan, execution, share=made.share, logger=made.logger, dry_run=made.dry_run)
+    options = parser.instantiate(parsed)
+    pipeline = Pipeline(options.run, options.data, ledger=options.ledger, overwrite=options.overwrite)
+    plan, execution = _made(TeacherPlan, options), _made(Execution, options)
+    pipeline.fit_teachers(plan, execution, share=options.share, logger=options.logger, dry_run=options.dry_run)
 
 
 def vote(args: Sequence[str], preset: Preset = ALONE) -> None:
@@ -86,7 +86,7 @@ def _fit_parser() -> ArgumentParser:
     return parser
 
 
-def _made(kind: type[Settings], made: Namespace) -> Settings:
+def _made(kind: type[Settings], options: Namespace) -> Settings:
     """Return the settings of one dataclass among those of a command."""
-    chosen: dict[str, Any] = {field.name: made[field.name] for field in fields(kind)}
-    return kind(**chosen)
+    settings: dict[str, Any] = {field.name: options[field.name] for field in fields(kind)}
+    return kind(**settings)

@@ -55,6 +55,6 @@ def parse_with_votes(parser: ArgumentParser, args: Sequence[str], preset: Preset
     parsed = parse(parser, args, preset)
     if parsed.votes is not None:
         return parse(parser, args, with_saved_data(args, preset))
-    given = [f"--{name}" for name in _OPTIONS if parsed.get(name) is not None]
-    expect(not given, "--votes with options that are for votes from elsewhere", given=given)
+    votes_options = [f"--{name}" for name in _OPTIONS if parsed.get(name) is not None]
+    expect(not votes_options, "--votes with options that are for votes from elsewhere", given=votes_options)
     return parsed

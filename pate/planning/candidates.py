@@ -33,18 +33,18 @@ def candidates(
     """
     if aggregators is None:
         aggregators = all_proposals(outlook)
-    found = [_candidate(each, outlook) for each in aggregators]
+    compared = [_candidate(each, outlook) for each in aggregators]
     if not variants:
-        return found
-    known = [candidate.aggregator for candidate in found]
+        return compared
+    seen_aggregators = [candidate.aggregator for candidate in compared]
     with_forms: list[Candidate] = []
-    for each, candidate in zip(aggregators, found, strict=True):
+    for each, candidate in zip(aggregators, compared, strict=True):
         with_forms.append(candidate)
         for changed, form in forms(each, replace(outlook, relation=each.neighboring_relation)).items():
-            made = _candidate(form, outlook)
-            if made.aggregator not in known:
-                known.append(made.aggregator)
-                with_forms.append(made._replace(name=f"{candidate.name}, {changed}"))
+            variant = _candidate(form, outlook)
+            if variant.aggregator not in seen_aggregators:
+                seen_aggregators.append(variant.aggregator)
+                with_forms.append(variant._replace(name=f"{candidate.name}, {changed}"))
     return with_forms
 
 
@@ -54,5 +54,5 @@ def families_of(compared: Iterable[Candidate]) -> dict[str, str]:
 
 
 def _candidate(aggregator: Aggregator, outlook: Outlook) -> Candidate:
-    whole = preceded(aggregator, replace(outlook, relation=aggregator.neighboring_relation))
-    return Candidate(title(whole), type(aggregator).__name__, whole)
+    complete = preceded(aggregator, replace(outlook, relation=aggregator.neighboring_relation))
+    return Candidate(title(complete), type(aggregator).__name__, complete)

@@ -121,23 +121,23 @@ def ranked(points: Sequence[Point], figures: Sequence[str]) -> list[str]:
     An aggregator that misses a target, or a figure there, is behind all others.
     """
     names = list(dict.fromkeys(point.aggregator for point in points))
-    found = {(point.aggregator, point.target_epsilon): point for point in points}
+    points_by_name = {(point.aggregator, point.target_epsilon): point for point in points}
     ranks = dict.fromkeys(names, 0.0)
     for target in {point.target_epsilon for point in points}:
         for figure in figures:
-            values = {name: getattr(found.get((name, target)), figure, math.nan) for name in names}
-            known = {name: -math.inf if math.isnan(value) else value for name, value in values.items()}
+            values = {name: getattr(points_by_name.get((name, target)), figure, math.nan) for name in names}
+            comparable = {name: -math.inf if math.isnan(value) else value for name, value in values.items()}
             for name in names:
-                ranks[name] += sum(other > known[name] for other in known.values())
+                ranks[name] += sum(other > comparable[name] for other in comparable.values())
     return sorted(names, key=lambda name: ranks[name])
 
 
 def best_of_families(frontier: Frontier, figures: Sequence[str]) -> list[str]:
     """Return the best aggregator of each family, as `ranked` orders all; every one without families."""
-    found: dict[str, str] = {}
+    best: dict[str, str] = {}
     for name in ranked(frontier.points, figures):
-        found.setdefault(frontier.families.get(name, name), name)
-    return list(found.values())
+        best.setdefault(frontier.families.get(name, name), name)
+    return list(best.values())
 
 
 def best_at(points: Sequence[Point], measured: str) -> dict[float, Point]:
@@ -145,7 +145,7 @@ def best_at(points: Sequence[Point], measured: str) -> dict[float, Point]:
     best: dict[float, Point] = {}
     for point in points:
         value = getattr(point, measured)
-        held = best.get(point.target_epsilon)
-        if not math.isnan(value) and (held is None or value > getattr(held, measured)):
+        best_so_far = best.get(point.target_epsilon)
+        if not math.isnan(value) and (best_so_far is None or value > getattr(best_so_far, measured)):
             best[point.target_epsilon] = point
     return dict(sorted(best.items()))

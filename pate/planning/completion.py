@@ -45,11 +45,11 @@ def completed(aggregator: Aggregator | None, target: Target, panel: Panel, *, an
     if not missing:
         return aggregator
     if missing == tuple(lacking) and not hasattr(cls, "for_target"):
-        found: dict[str, Any] = dict.fromkeys(missing, 1.0)
+        filled_in: dict[str, Any] = dict.fromkeys(missing, 1.0)
     else:
         start = _start(aggregator, target, panel, answered)
-        found = {name: getattr(start, name) for name in missing}
-    return replace(aggregator, **found)
+        filled_in = {name: getattr(start, name) for name in missing}
+    return replace(aggregator, **filled_in)
 
 
 def _start(aggregator: Aggregator, target: Target, panel: Panel, answered: float) -> Aggregator:
@@ -104,26 +104,26 @@ def scale_to_target(aggregator: Aggregator, target: Target, panel: Panel, budget
         expect(target.epsilon <= budget.max_epsilon, most, target_epsilon=target.epsilon)
 
     def admitted(factor: float) -> bool:
-        query = found.scaled(factor).event(panel, relation).cost()
+        query = candidate.scaled(factor).event(panel, relation).cost()
         return budget is None or affordable(budget, query) >= target.num_queries
 
     def meets(factor: float) -> bool:
-        event = found.scaled(factor).event(panel, relation).reaching(target.max_teachers_per_unit)
+        event = candidate.scaled(factor).event(panel, relation).reaching(target.max_teachers_per_unit)
         return epsilon_of(event, count=target.num_queries, delta=target.delta) <= target.epsilon and admitted(factor)
 
-    found = aggregator
+    candidate = aggregator
     if meets(1.0) and not meets(1 - _EXCESS):
         return aggregator
     scaled = aggregator.calibrated(target, panel, tolerance=_TOLERANCE)
     reached = f"a target that some noise reaches, with delta = {target.delta:g}"
     expect(scaled is not None, reached, target_epsilon=target.epsilon)
     assert scaled is not None
-    found = scaled
+    candidate = scaled
     if admitted(1.0):
-        return found
+        return candidate
     reached = f"a target that some noise keeps within {budget}"
     high = 1.01
     while not admitted(high):
         high *= high
         expect(high < 1e6, reached, target_epsilon=target.epsilon)
-    return found.scaled(smallest_where(admitted, 1.0, high, tolerance=_TOLERANCE))
+    return candidate.scaled(smallest_where(admitted, 1.0, high, tolerance=_TOLERANCE))

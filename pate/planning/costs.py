@@ -35,11 +35,11 @@ def costs_of(events: Events, *, num_queries: int, delta: float) -> dict[str, dic
     """
     expect_count(1, num_queries=num_queries)
     expect_open_unit(delta=delta)
-    found: dict[str, dict[str, float | None]] = {}
+    costs: dict[str, dict[str, float | None]] = {}
     for relation, event in events.items():
         total = RDPAccountant(relation=relation).compose(event, num_queries)
         gaussian = all(type(leaf) is GaussianEvent for leaf, _ in leaves(event))
-        found[relation.value] = {
+        costs[relation.value] = {
             "tightest": total.get_epsilon(delta=delta),
             "optimal": total.get_epsilon(delta=delta, conversion="optimal"),
             "classic": total.get_epsilon(delta=delta, conversion="classic"),
@@ -48,7 +48,7 @@ def costs_of(events: Events, *, num_queries: int, delta: float) -> dict[str, dic
             "dp_accounting": _by_dp_accounting(event, num_queries, delta),
             "delta0": total.delta0,
         }
-    return found
+    return costs
 
 
 def _by_autodp(total: RDPAccountant, delta: float) -> float:

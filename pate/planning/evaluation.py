@@ -34,10 +34,10 @@ _SHORT = 1e-3  # by what fraction epsilon may fall short of its target
 def measure(task: Task, aggregator: Aggregator, epsilon: float, comparison: Comparison) -> Point | None:
     """Return the results of an aggregator on a task at a target epsilon, or None if no noise meets it."""
     panel, target = task.votes.panel, comparison.target(epsilon)
-    found = _calibrated(aggregator, target, panel)
-    if found is None:
+    met = _calibrated(aggregator, target, panel)
+    if met is None:
         return None
-    calibrated, allowed = found
+    calibrated, allowed = met
     drawn = [_figures_of(task, calibrated, allowed, comparison, seed) for seed in range(comparison.seeds)]
     medians = {name: float(np.median([each[name] for each in drawn])) for name in drawn[0]}
     return Point(
@@ -56,10 +56,10 @@ def _calibrated(aggregator: Aggregator, target: Target, panel: Panel) -> tuple[A
     """
     relation, best = target.neighboring_relation, None
     for orders in (COARSE_ORDERS, DEFAULT_ORDERS):
-        found = aggregator.calibrated(target, panel, tolerance=_TOLERANCE, orders=orders)
-        if found is not None:
-            event = found.event(panel, relation)
-            best = (found, epsilon_of(event, count=target.num_queries, delta=target.delta))
+        calibrated = aggregator.calibrated(target, panel, tolerance=_TOLERANCE, orders=orders)
+        if calibrated is not None:
+            event = calibrated.event(panel, relation)
+            best = (calibrated, epsilon_of(event, count=target.num_queries, delta=target.delta))
             if best[1] > (1 - _SHORT) * target.epsilon:
                 break
     return best
@@ -75,10 +75,10 @@ def _figures_of(
     if release.tiers is not None:
         charges = aggregator.charges(release, votes.panel)
         paid = account(charges, comparison.neighboring_relation).get_epsilon(delta=comparison.delta)
-    found = {"realised_epsilon": paid} | label_quality(release, votes)
+    figures = {"realised_epsilon": paid} | label_quality(release, votes)
     if comparison.student:
-        found |= judge(student_of(release, features_of(votes), votes.num_teachers), task, cutoff=comparison.cutoff)
-    return found
+        figures |= judge(student_of(release, features_of(votes), votes.num_teachers), task, cutoff=comparison.cutoff)
+    return figures
 
 
 def judge(student: LinearStudent, task: Task, *, cutoff: float) -> dict[str, float]:
@@ -87,25 +87,25 @@ def judge(student: LinearStudent, task: Task, *, cutoff: float) -> dict[str, flo
 
 
 def _agreement(probabilities: FloatArray, truth: BoolArray, *, cutoff: float) -> dict[str, float]:
-    given = probabilities > cutoff
-    either = given.sum(axis=0) + truth.sum(axis=0)
+    predicted = probabilities > cutoff
+    either = predicted.sum(axis=0) + truth.sum(axis=0)
     return {
-        "student_accuracy": float((given == truth).mean()),
-        "student_macro_f1": float((2 * (given & truth).sum(axis=0) / np.maximum(either, 1)).mean()),
+        "student_accuracy": float((predicted == truth).mean()),
+        "student_macro_f1": float((2 * (predicted & truth).sum(axis=0) / np.maximum(either, 1)).mean()),
         "student_mAP": float(average_precision(probabilities, truth).mean()),
     }
 
 
 def label_quality(release: Release, votes: Votes) -> dict[str, float]:
     """Return how much was released, and its agreement with the noiseless majority; NaN if nothing was released."""
-    majority, given, seen = majority_of(votes), release.labels > 0, release.mask
-    right = (given == majority) & seen
-    both = (given & majority & seen).sum(axis=0)
-    either = (given & seen).sum(axis=0) + (majority & seen).sum(axis=0)
+    majority, labelled, answered = majority_of(votes), release.labels > 0, release.mask
+    right = (labelled == majority) & answered
+    both = (labelled & majority & answered).sum(axis=0)
+    either = (labelled & answered).sum(axis=0) + (majority & answered).sum(axis=0)
     some = either > 0
     return {
-        "answered": float(seen.mean()),
-        "label_accuracy": float(right.sum() / seen.sum()) if seen.any() else math.nan,
+        "answered": float(answered.mean()),
+        "label_accuracy": float(right.sum() / answered.sum()) if answered.any() else math.nan,
         "label_macro_f1": float((2 * both[some] / either[some]).mean()) if some.any() else math.nan,
     }
 
@@ -124,20 +124,20 @@ def references(task: Task, *, student: bool, cutoff: float) -> dict[str, dict[st
     ``noiseless counts`` their exact numbers; both would cost an infinite epsilon.
     """
     votes, majority = task.votes, majority_of(task.votes)
-    seen = np.ones(majority.shape, dtype=np.bool_)
+    all_answered = np.ones(majority.shape, dtype=np.bool_)
     common = np.broadcast_to(majority.mean(axis=0) > 0.5, majority.shape)
-    constant = label_quality(Release(common.astype(np.uint8), seen), votes)
-    exact = label_quality(Release(majority.astype(np.uint8), seen), votes)
-    found = {"constant answer": constant, "noiseless majority": exact}
+    constant = label_quality(Release(common.astype(np.uint8), all_answered), votes)
+    exact = label_quality(Release(majority.astype(np.uint8), all_answered), votes)
+    figures = {"constant answer": constant, "noiseless majority": exact}
     if not student:
-        return found
+        return figures
     truth, features = task.test_labels > 0, features_of(votes)
     usual = np.broadcast_to(truth.mean(axis=0) > 0.5, truth.shape).astype(np.float64)
-    found["constant answer"] |= _agreement(usual, truth, cutoff=cutoff)
-    found["noiseless majority"] |= judge(fit_linear(features, majority, seen), task, cutoff=cutoff)
+    figures["constant answer"] |= _agreement(usual, truth, cutoff=cutoff)
+    figures["noiseless majority"] |= judge(fit_linear(features, majority, all_answered), task, cutoff=cutoff)
     shares = votes.counts / votes.num_teachers
-    found["noiseless counts"] = exact | judge(fit_linear(features, shares, seen), task, cutoff=cutoff)
-    return found
+    figures["noiseless counts"] = exact | judge(fit_linear(features, shares, all_answered), task, cutoff=cutoff)
+    return figures
 
 
 def frontier(task: Task, comparison: Comparison, aggregators: Sequence[Aggregator] | None = None) -> Frontier:
@@ -156,8 +156,8 @@ def frontier(task: Task, comparison: Comparison, aggregators: Sequence[Aggregato
     Raises:
         ValueError: if the votes are on another number of queries, or an aggregator cannot serve them.
     """
-    asked = task.votes.num_queries
-    expect(asked == comparison.num_queries, f"votes on {comparison.num_queries} queries", num_queries=asked)
+    num_queries = task.votes.num_queries
+    expect(num_queries == comparison.num_queries, f"votes on {comparison.num_queries} queries", num_queries=num_queries)
     outlook = Outlook.of(task.votes, delta=comparison.delta, relation=comparison.neighboring_relation)
     compared = candidates(outlook, aggregators, variants=comparison.variants)
     if any(candidate.aggregator.needs_voters for candidate in compared):
@@ -168,8 +168,8 @@ def frontier(task: Task, comparison: Comparison, aggregators: Sequence[Aggregato
         for name, _, aggregator in compared:
             bar.set_postfix_str(name, refresh=False)
             for epsilon in comparison.epsilons:
-                found = measure(task, aggregator, epsilon, comparison)
-                points += [] if found is None else [replace(found, aggregator=name)]
+                point = measure(task, aggregator, epsilon, comparison)
+                points += [] if point is None else [replace(point, aggregator=name)]
                 bar.update()
     return Frontier(
         comparison=comparison,

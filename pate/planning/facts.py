@@ -50,8 +50,8 @@ class Facts:
         expect_count(1, num_labels=self.num_labels, num_features=self.num_features, num_public=self.num_public)
         expect_count(2 * _FEWEST_RECORDS, num_records=self.num_records)
         if isinstance(self.label_density, Sequence):
-            given, wanted = len(self.label_density), self.num_labels
-            expect(given == wanted, f"{wanted} shares, one for each label", label_density=given)
+            num_shares, wanted = len(self.label_density), self.num_labels
+            expect(num_shares == wanted, f"{wanted} shares, one for each label", label_density=num_shares)
             expect_open_unit(**{f"label_density[{i}]": share for i, share in enumerate(self.label_density)})
         else:
             expect_open_unit(label_density=self.label_density)
@@ -68,8 +68,8 @@ class Facts:
         if isinstance(self.label_density, Sequence):
             return np.asarray(self.label_density, dtype=np.float64)
         middles = (np.arange(self.num_labels) + 0.5) / self.num_labels
-        found = beta.ppf(middles, 2 * self.label_density, 2 * (1 - self.label_density))
-        return np.asarray(found.clip(1e-4, 1 - 1e-4), dtype=np.float64)
+        quantiles = beta.ppf(middles, 2 * self.label_density, 2 * (1 - self.label_density))
+        return np.asarray(quantiles.clip(1e-4, 1 - 1e-4), dtype=np.float64)
 
     @property
     def spectrum(self) -> FloatArray:

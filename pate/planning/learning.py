@@ -47,15 +47,15 @@ class Learner:
         """Return the share of labels that one teacher of so many records gets right on new samples."""
         spectrum, far = facts.spectrum, ndtri(1 - facts.densities)[:, None]
         kept = self.kept(spectrum, records)
-        own = self.signal**2 * float(kept**2 @ spectrum)
+        own_variance = self.signal**2 * float(kept**2 @ spectrum)
         shared = self.signal**2 * float(kept @ spectrum)
         nodes, weights = _quadrature()
-        mean = math.sqrt(own) * nodes
-        rest = math.sqrt(max(1 - shared**2 / own, 1e-12))
-        true = ndtr((shared / own * mean - far) / rest)
+        mean = math.sqrt(own_variance) * nodes
+        unexplained = math.sqrt(max(1 - shared**2 / own_variance, 1e-12))
+        true = ndtr((shared / own_variance * mean - far) / unexplained)
         blur = math.sqrt(self.noise / records * (1 + float(kept @ kept)))
-        given = ndtr((mean - far) / blur)
-        right = true * given + (1 - true) * (1 - given)
+        given_label = ndtr((mean - far) / blur)
+        right = true * given_label + (1 - true) * (1 - given_label)
         return float((right @ weights).mean())
 
 
@@ -78,8 +78,8 @@ def fit_learner(facts: Facts) -> Learner:
         return np.array([*errors, *((place - start) * _FIRM)])
 
     shifts = ((0, 0, 0), (-1, 0, -2), (2, 0, 1))
-    found = [least_squares(misses, start + np.array(shift), max_nfev=60) for shift in shifts]
-    learner = _learner(min(found, key=lambda each: float(each.cost)).x)
+    fits = [least_squares(misses, start + np.array(shift), max_nfev=60) for shift in shifts]
+    learner = _learner(min(fits, key=lambda each: float(each.cost)).x)
     for records, aim in curve.items():
         reached = learner.accuracy(facts, records)
         near = f"a learning curve that a linear teacher can follow (curve: {records} records)"

@@ -70,8 +70,8 @@ def frontier_figure(frontier: Frontier) -> Figure:
                 style = {"color": f"C{i}", "marker": _MARKERS[i], "markersize": 6, "linewidth": 2.2, "zorder": 9 - i}
             word = name if i < len(best) else f"{others} other{'s' if others > 1 else ''}"
             _line(axes, points, name, measured, **style, label=word if i <= len(best) else None)
-        for (name, found), dashes in zip(references.items(), (":", "--", "-."), strict=False):
-            axes.axhline(found[measured], color="black", linestyle=dashes, linewidth=1, label=name)
+        for (name, figures), dashes in zip(references.items(), (":", "--", "-."), strict=False):
+            axes.axhline(figures[measured], color="black", linestyle=dashes, linewidth=1, label=name)
         axes.set_ylim(_limits(frontier, measured))
         _by_epsilon(axes, points)
         axes.set(xlabel="epsilon", title=_TITLES[measured])
@@ -93,17 +93,17 @@ def variants_figure(frontier: Frontier) -> Figure:
     forms: dict[str, list[str]] = {}
     for name in names:
         forms.setdefault(frontier.families.get(name, name), []).append(name)
-    panels = {family: own for family, own in forms.items() if len(own) > 1}
+    panels = {family: family_forms for family, family_forms in forms.items() if len(family_forms) > 1}
     down = max(1, -(-len(panels) // _ACROSS))
     figure = Figure(figsize=(4.6 * _ACROSS, 0.6 + 4.2 * down), layout="constrained")
     grid = np.ravel(figure.subplots(down, _ACROSS, sharex=True, sharey=True, squeeze=False))
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
-    for axes, (family, own) in zip(grid, panels.items(), strict=False):
+    for axes, (family, family_forms) in zip(grid, panels.items(), strict=False):
         for name in names:
-            if name not in own:
+            if name not in family_forms:
                 _line(axes, points, name, measured, **_GREY)
-        for i, name in enumerate(own):
+        for i, name in enumerate(family_forms):
             style = {"linestyle": "-" if i < 5 else "--", "marker": _MARKERS[i % 5], "markersize": 4}
             _line(axes, points, name, measured, **style, color=f"C{i % 10}", zorder=9, label=name)
         axes.axhline(frontier.references["constant answer"][measured], color="black", linestyle=":", linewidth=1)
@@ -132,7 +132,7 @@ def _by_epsilon(axes: Axes, points: Sequence[Point]) -> None:
 
 def _limits(frontier: Frontier, measured: str) -> tuple[float, float]:
     """Return where a plot begins and ends: at the latest a little below the constant answer."""
-    levels = [found[measured] for found in frontier.references.values()]
+    levels = [figures[measured] for figures in frontier.references.values()]
     values = np.array([*levels, *(getattr(point, measured) for point in frontier.points)])
     constant, high = frontier.references["constant answer"][measured], float(np.nanmax(values))
     low = float(np.nanmin(values))

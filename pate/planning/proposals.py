@@ -63,8 +63,8 @@ def variants(cls: type[Aggregator], outlook: Outlook) -> Mapping[str, Sequence[A
     others. By default there are none.
     """
     hook = getattr(cls, "variants", None)
-    found: Mapping[str, Sequence[Any]] = {} if hook is None else hook(outlook)
-    return found
+    values: Mapping[str, Sequence[Any]] = {} if hook is None else hook(outlook)
+    return values
 
 
 def forms(aggregator: Aggregator, outlook: Outlook) -> dict[str, Aggregator]:

@@ -15,9 +15,9 @@ NOTICE = "from public facts and simulated votes alone: nothing private was touch
 _NUM_STEPS, _BATCH_SIZE = 150, 100
 
 
-def sweep_text(found: Swept) -> str:
+def sweep_text(result: Swept) -> str:
     """Return all numbers of teachers with both figures of the student, and what to take, as text."""
-    facts, sweep, learner = found.facts, found.sweep, found.learner
+    facts, sweep, learner = result.facts, result.sweep, result.learner
     lines = [
         NOTICE,
         f"{facts.num_records} records ({facts.unit}s of {facts.records_per_group:g}), {facts.num_labels} labels,"
@@ -29,23 +29,23 @@ def sweep_text(found: Swept) -> str:
         reached = learner.accuracy(facts, records)
         lines.append(f"    {records:>8} records: accuracy {accuracy:.4f}, of the model {reached:.4f}")
     for epsilon in sweep.epsilons:
-        choice = found.choice(epsilon)
+        choice = result.choice(epsilon)
         lines += ["", f"epsilon {epsilon:g}", _head()]
-        lines += [_line(trial, trial == choice) for trial in found.trials if trial.epsilon == epsilon]
-        lines.append(f"{'constant answer':>58}{found.constant[0]:>9.4f}{found.constant[1]:>20.4f}")
-        lines += _advice(found, choice)
+        lines += [_line(trial, trial == choice) for trial in result.trials if trial.epsilon == epsilon]
+        lines.append(f"{'constant answer':>58}{result.constant[0]:>9.4f}{result.constant[1]:>20.4f}")
+        lines += _advice(result, choice)
     return "\n".join(lines) + "\n"
 
 
 def _head() -> str:
-    left = f"{'teachers':>10}{'records of each':>17}{'its accuracy':>14}   {'aggregator':<14}"
-    return f"{left}{'accuracy':>17}{'macro-F1':>20}"
+    columns = f"{'teachers':>10}{'records of each':>17}{'its accuracy':>14}   {'aggregator':<14}"
+    return f"{columns}{'accuracy':>17}{'macro-F1':>20}"
 
 
 def _line(trial: Trial, taken: bool) -> str:
     accuracy, f1 = (_figure(*_spread(trial, by)) for by in ("accuracy", "macro_f1"))
-    left = f"{trial.num_teachers:>10}{trial.records:>17.1f}{trial.teacher_accuracy:>14.4f}   {trial.aggregator:<14}"
-    return f"{left}{accuracy:>17}{f1:>20}{'  <- take' if taken else ''}"
+    columns = f"{trial.num_teachers:>10}{trial.records:>17.1f}{trial.teacher_accuracy:>14.4f}   {trial.aggregator:<14}"
+    return f"{columns}{accuracy:>17}{f1:>20}{'  <- take' if taken else ''}"
 
 
 def _figure(mean: float, error: float | None) -> str:
@@ -54,80 +54,82 @@ def _figure(mean: float, error: float | None) -> str:
 
 def _spread(trial: Trial, by: str) -> tuple[float, float | None]:
     """Return the mean of a figure, and its standard error over simulated tasks; None for a single one."""
-    each = trial.each(by)
-    return float(each.mean()), float(each.std(ddof=1) / len(each) ** 0.5) if len(each) > 1 else None
+    figures = trial.each(by)
+    return float(figures.mean()), float(figures.std(ddof=1) / len(figures) ** 0.5) if len(figures) > 1 else None
 
 
-def _advice(found: Swept, choice: Trial) -> list[str]:
+def _advice(result: Swept, choice: Trial) -> list[str]:
     rounds = "two rounds" if choice.aggregator == "Rounds" else "one round"
-    queries = found.sweep.queries(found.facts)
-    said = [f"take {choice.num_teachers} teachers, {choice.aggregator} ({rounds}), {queries} queries"]
-    constant = found.constant[0 if found.sweep.by == "accuracy" else 1]
-    if float(choice.each(found.sweep.by).mean()) <= constant:
-        said.append("no number of teachers is better than the constant answer here: a larger epsilon, or more records")
-    sizes = [trial.num_teachers for trial in found.trials]
+    queries = result.sweep.queries(result.facts)
+    advice = [f"take {choice.num_teachers} teachers, {choice.aggregator} ({rounds}), {queries} queries"]
+    constant = result.constant[0 if result.sweep.by == "accuracy" else 1]
+    if float(choice.each(result.sweep.by).mean()) <= constant:
+        advice.append(
+            "no number of teachers is better than the constant answer here: a larger epsilon, or more records"
+        )
+    sizes = [trial.num_teachers for trial in result.trials]
     if choice.num_teachers in (min(sizes), max(sizes)) and len(set(sizes)) > 1:
-        said.append("this is at an end of what was tried (--num_teachers)")
-    return said
+        advice.append("this is at an end of what was tried (--num_teachers)")
+    return advice
 
 
-def write_sweep(path: Path, found: Swept) -> None:
+def write_sweep(path: Path, result: Swept) -> None:
     """Write all trials as comma-separated values, below a comment that nothing private was touched."""
     with replacing(path, "w") as file:
         file.write(f"# {NOTICE}\n")
         writer = csv.writer(file)
         fields = ("epsilon", "num_teachers", "records", "teacher_accuracy", "aggregator", "accuracy", "macro_f1")
         writer.writerow((*fields, "taken"))
-        for trial in found.trials:
+        for trial in result.trials:
             row = [getattr(trial, name) for name in fields]
-            writer.writerow([*row, int(trial == found.choice(trial.epsilon))])
+            writer.writerow([*row, int(trial == result.choice(trial.epsilon))])
 
 
-def write_recipe(folder: Path, found: Swept, choice: Trial) -> None:
+def write_recipe(folder: Path, result: Swept, choice: Trial) -> None:
     """Write ``teachers.yaml`` and ``label.yaml`` of a choice: linear teachers, and a target in place of noise."""
-    relation = found.sweep.neighboring_relation
+    relation = result.sweep.neighboring_relation
     teachers = {
         "network": "pate.models.Linear",
         "num_teachers": choice.num_teachers,
         "num_steps": _NUM_STEPS,
         "batch_size": max(1, min(_BATCH_SIZE, round(choice.records))),
         "optimizer": {"class_path": "torch.optim.AdamW", "init_args": {"lr": 0.02, "weight_decay": 0.01}},
-        "unit": found.facts.unit,
+        "unit": result.facts.unit,
         "chunk_size": "auto",
     }
-    asked = {} if relation is NeighboringRelation.REPLACE_RECORD else {"neighboring_relation": relation.name}
+    init_args = {} if relation is NeighboringRelation.REPLACE_RECORD else {"neighboring_relation": relation.name}
     label = {
-        "aggregator": {"class_path": choice.aggregator, "init_args": asked},
-        "num_queries": found.sweep.queries(found.facts),
-        "delta": found.sweep.delta,
+        "aggregator": {"class_path": choice.aggregator, "init_args": init_args},
+        "num_queries": result.sweep.queries(result.facts),
+        "delta": result.sweep.delta,
         "target_epsilon": choice.epsilon,
     }
-    said = f"# Planned {NOTICE}.\n"
+    notice = f"# Planned {NOTICE}.\n"
     for name, content in (("teachers", teachers), ("label", label)):
-        write_text(folder / f"{name}.yaml", said + yaml.safe_dump(content, sort_keys=False))
+        write_text(folder / f"{name}.yaml", notice + yaml.safe_dump(content, sort_keys=False))
 
 
-def draw_sweep(path: Path, found: Swept) -> None:
+def draw_sweep(path: Path, result: Swept) -> None:
     """Plot accuracy and macro-F1 of the student against the number of teachers, a line for each epsilon."""
     from matplotlib import colormaps
     from matplotlib.figure import Figure  # without pyplot there is no window and no state
 
     figure = Figure(figsize=(10.5, 4.4), layout="constrained")
-    epsilons, sizes = found.sweep.epsilons, sorted({trial.num_teachers for trial in found.trials})
+    epsilons, sizes = result.sweep.epsilons, sorted({trial.num_teachers for trial in result.trials})
     colours = colormaps["viridis"]
-    for axes, by, level in zip(figure.subplots(1, 2), ("accuracy", "macro_f1"), found.constant, strict=True):
+    for axes, by, level in zip(figure.subplots(1, 2), ("accuracy", "macro_f1"), result.constant, strict=True):
         for i, epsilon in enumerate(epsilons):
             colour = colours(0.85 * i / max(1, len(epsilons) - 1))
             for name, style in (("Rounds", "-"), ("ClippedVotes", ":")):
-                held = [each for each in found.trials if each.epsilon == epsilon and each.aggregator == name]
-                means, errors = zip(*(_spread(trial, by) for trial in held), strict=True)
+                shown = [each for each in result.trials if each.epsilon == epsilon and each.aggregator == name]
+                means, errors = zip(*(_spread(trial, by) for trial in shown), strict=True)
                 label = f"epsilon {epsilon:g}" + ("" if name == "Rounds" else ", one round")
                 axes.errorbar(
-                    [trial.num_teachers for trial in held], means, yerr=None if None in errors else errors,
+                    [trial.num_teachers for trial in shown], means, yerr=None if None in errors else errors,
                     color=colour, linestyle=style,
                     marker=".", capsize=2, linewidth=1.4, label=label,
                 )  # fmt: skip
-            choice = found.choice(epsilon)
+            choice = result.choice(epsilon)
             axes.plot(
                 choice.num_teachers, choice.each(by).mean(), "o", color=colour, markersize=11, markerfacecolor="none"
             )
@@ -139,7 +141,7 @@ def draw_sweep(path: Path, found: Swept) -> None:
         axes.grid(alpha=0.3)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize="small")
-    facts = found.facts
+    facts = result.facts
     figure.suptitle(f"{facts.num_records} records, {facts.num_labels} labels; circles are taken\n{NOTICE}", fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:

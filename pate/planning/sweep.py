@@ -70,9 +70,11 @@ class Sweep:
 
     def queries(self, facts: Facts) -> int:
         """Return the number of queries. Raises ``ValueError`` if there are not as many public samples."""
-        asked = min(facts.num_public, _MOST_QUERIES) if self.num_queries is None else self.num_queries
-        expect(asked <= facts.num_public, f"num_queries <= num_public = {facts.num_public}", num_queries=asked)
-        return asked
+        num_queries = min(facts.num_public, _MOST_QUERIES) if self.num_queries is None else self.num_queries
+        expect(
+            num_queries <= facts.num_public, f"num_queries <= num_public = {facts.num_public}", num_queries=num_queries
+        )
+        return num_queries
 
     def teachers(self, facts: Facts) -> tuple[int, ...]:
         """Return the numbers of teachers, ascending. Raises ``ValueError`` if the records do not suffice."""
@@ -172,7 +174,7 @@ def swept(facts: Facts, sweep: Sweep) -> Swept:
     aggregators = {
         (epsilon, cls): _calibrated(cls, epsilon, facts, sweep) for epsilon in sweep.epsilons for cls in _CANDIDATES
     }
-    found: dict[tuple[float, int, str], list[tuple[float, float]]] = {}
+    figures_by_trial: dict[tuple[float, int, str], list[tuple[float, float]]] = {}
     constants: list[tuple[float, float]] = []
     with stage_bar(sweep.seeds * len(sizes), "plan", unit="ensemble") as bar:
         for seed in range(sweep.seeds):
@@ -186,7 +188,7 @@ def swept(facts: Facts, sweep: Sweep) -> Swept:
                     student = student_of(release, features_of(task.votes), task.votes.num_teachers)
                     figures = judge(student, task, cutoff=0.5)
                     reached = (figures["student_accuracy"], figures["student_macro_f1"])
-                    found.setdefault((epsilon, size, cls.__name__), []).append(reached)
+                    figures_by_trial.setdefault((epsilon, size, cls.__name__), []).append(reached)
                 bar.update()
     trials = tuple(
         Trial(
@@ -198,7 +200,7 @@ def swept(facts: Facts, sweep: Sweep) -> Swept:
             accuracies=tuple(accuracy for accuracy, _ in reached),
             macro_f1s=tuple(f1 for _, f1 in reached),
         )
-        for (epsilon, size, name), reached in sorted(found.items(), key=lambda item: item[0][:2])
+        for (epsilon, size, name), reached in sorted(figures_by_trial.items(), key=lambda item: item[0][:2])
     )
     accuracy, f1 = np.mean(constants, axis=0).tolist()
     return Swept(facts=facts, sweep=sweep, learner=learner, trials=trials, constant=(accuracy, f1))
@@ -212,10 +214,10 @@ def _calibrated(cls: type[Aggregator], epsilon: float, facts: Facts, sweep: Swee
         num_queries=sweep.queries(facts),
         neighboring_relation=sweep.neighboring_relation,
     )
-    found = for_target(cls, target, Panel(max(sweep.teachers(facts)), facts.num_labels))
-    expect(found is not None, f"a target that {cls.__name__} can meet", epsilon=epsilon)
-    assert found is not None
-    return found
+    calibrated = for_target(cls, target, Panel(max(sweep.teachers(facts)), facts.num_labels))
+    expect(calibrated is not None, f"a target that {cls.__name__} can meet", epsilon=epsilon)
+    assert calibrated is not None
+    return calibrated
 
 
 def _constant(world: World) -> tuple[float, float]:

@@ -12,23 +12,23 @@ from pate.runs import replacing
 
 def table(frontier: Frontier) -> str:
     """Return all points and references as text, and the best aggregator at each epsilon."""
-    points, asked = frontier.points, frontier.comparison
+    points, comparison = frontier.points, frontier.comparison
     width = max(map(len, [*(point.aggregator for point in points), *frontier.references])) + 2
-    lines = [frontier.notice, asked.title, ""]
-    head = "".join(f"{name:>18}" for name in asked.figures)
+    lines = [frontier.notice, comparison.title, ""]
+    head = "".join(f"{name:>18}" for name in comparison.figures)
     lines.append(f"{'aggregator':<{width}}{'epsilon':>9}{'realised':>10}{head}")
     for point in points:
-        figures = "".join(f"{getattr(point, name):>18.4f}" for name in asked.figures)
+        figures = "".join(f"{getattr(point, name):>18.4f}" for name in comparison.figures)
         lines.append(f"{point.aggregator:<{width}}{point.epsilon:>9.3f}{point.realised_epsilon:>10.3f}{figures}")
     lines.append("")
     for name, found in frontier.references.items():
-        figures = "".join(f"{found[each]:>18.4f}" for each in asked.figures)
+        figures = "".join(f"{found[each]:>18.4f}" for each in comparison.figures)
         lines.append(f"{name:<{width}}{'':>9}{'':>10}{figures}")
-    for measured in STUDENT_FIGURES if asked.student else ("label_accuracy",):
+    for measured in STUDENT_FIGURES if comparison.student else ("label_accuracy",):
         lines += ["", f"Best by {measured}:"]
         for target, point in best_at(points, measured).items():
             lines.append(f"    epsilon {target:g}: {point.aggregator} ({getattr(point, measured):.4f})")
-    if not asked.student:
+    if not comparison.student:
         lines.append("An aggregator can be right on the few queries that it answers: look at `answered` too.")
     return "\n".join(lines) + "\n"
 
@@ -40,4 +40,4 @@ def write_csv(path: Path, frontier: Frontier) -> None:
         writer = csv.DictWriter(file, fieldnames=list(Point.__dataclass_fields__))
         writer.writeheader()
         writer.writerows(asdict(point) for point in frontier.points)
-        writer.writerows({"aggregator": name, **found} for name, found in frontier.references.items())
+        writer.writerows({"aggregator": name, **figures} for name, figures in frontier.references.items())

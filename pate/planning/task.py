@@ -52,12 +52,12 @@ def drawn_rows(available: int, num_queries: int, *, seed: int) -> IntArray:
     return rows
 
 
-def load_task(root: Path, asked: Comparison, aggregators: Sequence[Aggregator] | None = None) -> Task:
+def load_task(root: Path, comparison: Comparison, aggregators: Sequence[Aggregator] | None = None) -> Task:
     """Return the task of a run, PRIVATE: votes on the drawn samples alone, with no more than a comparison needs.
 
     Args:
         root: the folder of the run.
-        asked: the comparison. Test samples are read only for a student.
+        comparison: its settings. Test samples are read only for a student.
         aggregators: what is compared. Ballots and features are read only if one of them needs them, or for None.
 
     Raises:
@@ -68,7 +68,7 @@ def load_task(root: Path, asked: Comparison, aggregators: Sequence[Aggregator] |
     store = finished_votes(run)
     manifest = store.manifest()
     names = tuple(manifest.label_names)
-    rows = drawn_rows(len(manifest.ids), asked.num_queries, seed=asked.query_seed)
+    rows = drawn_rows(len(manifest.ids), comparison.num_queries, seed=comparison.query_seed)
     # a round of clipped ballots and its student come before what needs predictions
     ballots = aggregators is None or any(
         each.needs_ballots or each.needs_voters or each.needs_predictions for each in aggregators
@@ -79,13 +79,13 @@ def load_task(root: Path, asked: Comparison, aggregators: Sequence[Aggregator] |
     brought = store.features(rows)
     if brought is not None:
         votes = replace(votes, features=brought)
-    if asked.student or (features and brought is None):
+    if comparison.student or (features and brought is None):
         data = load_data(run)
         if brought is None:
             public = data.records(Role.PUBLIC)
-            found = np.asarray(public.features[rows_of(np.array(ids), public.ids)], dtype=np.float64)
-            votes = replace(votes, features=found.reshape(len(ids), -1))
-        if asked.student:
+            features_drawn = np.asarray(public.features[rows_of(np.array(ids), public.ids)], dtype=np.float64)
+            votes = replace(votes, features=features_drawn.reshape(len(ids), -1))
+        if comparison.student:
             test = data.records(Role.TEST)
             test_features, test_labels = np.asarray(test.features[np.arange(len(test))], np.float64), test.labels
     return Task(
