@@ -8,11 +8,11 @@ from pathlib import Path
 from pate.commands.parsing import call
 from pate.planning.facts import Facts
 from pate.planning.recipe import draw_sweep, sweep_text, write_recipe, write_sweep
-from pate.planning.sweep import Sweep, Swept, swept
+from pate.planning.sweep import Sweep, SweepResult, run_sweep
 from pate.runs import write_text
 
 
-def plan(facts: Facts, sweep: Sweep, output: Path = Path("plan")) -> Swept:
+def plan(facts: Facts, sweep: Sweep, output: Path = Path("plan")) -> SweepResult:
     """Plan how many teachers to train, from public facts alone; nothing private is touched.
 
     Simulated teachers learn from their shares of the records, as the learning curve of one teacher says. Their votes
@@ -31,7 +31,7 @@ def plan(facts: Facts, sweep: Sweep, output: Path = Path("plan")) -> Swept:
     Raises:
         ValueError: on facts or settings out of range, before anything is simulated.
     """
-    result, folder = swept(facts, sweep), Path(output)
+    result, folder = run_sweep(facts, sweep), Path(output)
     text = sweep_text(result)
     write_text(folder / "plan.txt", text)
     write_sweep(folder / "plan.csv", result)

@@ -23,32 +23,33 @@ class World:
     """A task drawn at random that agrees with the facts.
 
     Attributes:
-        whole: ``[Q, F]``, features of public samples, of variance 1 along each direction.
+        public: ``[Q, F]``, features of public samples, of variance 1 along each direction.
         test: ``[M, F]``, those of the test samples.
         test_labels: ``[M, C]`` in {False, True}.
         directions: ``[F, C]``, true weights of unit length.
-        far: ``[C]``, thresholds.
+        thresholds: ``[C]``, which a label's direction must exceed.
         spectrum: ``[F]``, the share of the variance along each direction.
     """
 
-    whole: FloatArray
+    public: FloatArray
     test: FloatArray
     test_labels: BoolArray
     directions: FloatArray
-    far: FloatArray
+    thresholds: FloatArray
     spectrum: FloatArray
 
     @classmethod
     def of(cls, facts: Facts, learner: Learner, *, num_queries: int, seed: int) -> World:
         """Draw a task with ``num_queries`` public samples; the same seed gives the same task for any ensemble."""
         generator = np.random.default_rng(seed)
-        spectrum, far = facts.spectrum, np.asarray(ndtri(1 - facts.densities))
+        spectrum, thresholds = facts.spectrum, np.asarray(ndtri(1 - facts.densities))
         directions = generator.standard_normal((facts.num_features, facts.num_labels)) * np.sqrt(spectrum)[:, None]
         directions /= np.linalg.norm(directions, axis=0)
-        whole = generator.standard_normal((num_queries, facts.num_features))
+        public = generator.standard_normal((num_queries, facts.num_features))
         test = generator.standard_normal((_NUM_TEST, facts.num_features))
-        rest = math.sqrt(1 - learner.signal**2) * generator.standard_normal((_NUM_TEST, facts.num_labels))
-        return cls(whole, test, learner.signal * (test @ directions) + rest > far, directions, far, spectrum)
+        unexplained = math.sqrt(1 - learner.signal**2) * generator.standard_normal((_NUM_TEST, facts.num_labels))
+        test_labels = learner.signal * (test @ directions) + unexplained > thresholds
+        return cls(public, test, test_labels, directions, thresholds, spectrum)
 
 
 def ensemble_votes(world: World, learner: Learner, *, num_teachers: int, records: float, seed: int) -> Task:
@@ -64,7 +65,7 @@ def ensemble_votes(world: World, learner: Learner, *, num_teachers: int, records
         records: number of records of each.
         seed: seed of the teachers.
     """
-    (num_queries, num_features), num_labels = world.whole.shape, len(world.far)
+    (num_queries, num_features), num_labels = world.public.shape, len(world.thresholds)
     simulated = max(2, min(num_teachers, _ENTRIES // (num_queries * num_labels)))
     generator = np.random.default_rng(seed)
     width = math.sqrt(learner.noise / records)
@@ -74,11 +75,11 @@ def ensemble_votes(world: World, learner: Learner, *, num_teachers: int, records
     kept = learner.kept(world.spectrum, records)
     truth = learner.signal * world.directions[:, None]
     weights = (kept[:, None, None] * (truth + width * errors[:-1])).astype(np.float32)
-    needed = (world.far + width * errors[-1]).astype(np.float32)
-    extents = (world.whole.astype(np.float32) @ weights.reshape(num_features, -1)).reshape(-1, simulated, num_labels)
+    needed = (world.thresholds + width * errors[-1]).astype(np.float32)
+    extents = (world.public.astype(np.float32) @ weights.reshape(num_features, -1)).reshape(-1, simulated, num_labels)
     ballots = (extents > needed).view(np.uint8)
     scale = np.sqrt(world.spectrum * num_features)
-    features = world.whole * scale
+    features = world.public * scale
     counts = ballots.sum(axis=1, dtype=np.int64)
     return Task(
         votes=Votes(counts=counts, num_teachers=simulated, ballots=ballots, features=features),

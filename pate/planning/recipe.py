@@ -8,14 +8,14 @@ from pathlib import Path
 import yaml
 
 from pate.accounting.relation import NeighboringRelation
-from pate.planning.sweep import Swept, Trial
+from pate.planning.sweep import SweepResult, Trial
 from pate.runs import replacing, write_text
 
 NOTICE = "from public facts and simulated votes alone: nothing private was touched"
 _NUM_STEPS, _BATCH_SIZE = 150, 100
 
 
-def sweep_text(result: Swept) -> str:
+def sweep_text(result: SweepResult) -> str:
     """Return all numbers of teachers with both figures of the student, and what to take, as text."""
     facts, sweep, learner = result.facts, result.sweep, result.learner
     lines = [
@@ -54,16 +54,16 @@ def _figure(mean: float, error: float | None) -> str:
 
 def _spread(trial: Trial, by: str) -> tuple[float, float | None]:
     """Return the mean of a figure, and its standard error over simulated tasks; None for a single one."""
-    figures = trial.each(by)
+    figures = trial.figures(by)
     return float(figures.mean()), float(figures.std(ddof=1) / len(figures) ** 0.5) if len(figures) > 1 else None
 
 
-def _advice(result: Swept, choice: Trial) -> list[str]:
+def _advice(result: SweepResult, choice: Trial) -> list[str]:
     rounds = "two rounds" if choice.aggregator == "Rounds" else "one round"
     queries = result.sweep.queries(result.facts)
     advice = [f"take {choice.num_teachers} teachers, {choice.aggregator} ({rounds}), {queries} queries"]
     constant = result.constant[0 if result.sweep.by == "accuracy" else 1]
-    if float(choice.each(result.sweep.by).mean()) <= constant:
+    if float(choice.figures(result.sweep.by).mean()) <= constant:
         advice.append(
             "no number of teachers is better than the constant answer here: a larger epsilon, or more records"
         )
@@ -73,7 +73,7 @@ def _advice(result: Swept, choice: Trial) -> list[str]:
     return advice
 
 
-def write_sweep(path: Path, result: Swept) -> None:
+def write_sweep(path: Path, result: SweepResult) -> None:
     """Write all trials as comma-separated values, below a comment that nothing private was touched."""
     with replacing(path, "w") as file:
         file.write(f"# {NOTICE}\n")
@@ -85,7 +85,7 @@ def write_sweep(path: Path, result: Swept) -> None:
             writer.writerow([*row, int(trial == result.choice(trial.epsilon))])
 
 
-def write_recipe(folder: Path, result: Swept, choice: Trial) -> None:
+def write_recipe(folder: Path, result: SweepResult, choice: Trial) -> None:
     """Write ``teachers.yaml`` and ``label.yaml`` of a choice: linear teachers, and a target in place of noise."""
     relation = result.sweep.neighboring_relation
     teachers = {
@@ -109,7 +109,7 @@ def write_recipe(folder: Path, result: Swept, choice: Trial) -> None:
         write_text(folder / f"{name}.yaml", notice + yaml.safe_dump(content, sort_keys=False))
 
 
-def draw_sweep(path: Path, result: Swept) -> None:
+def draw_sweep(path: Path, result: SweepResult) -> None:
     """Plot accuracy and macro-F1 of the student against the number of teachers, a line for each epsilon."""
     from matplotlib import colormaps
     from matplotlib.figure import Figure  # without pyplot there is no window and no state
@@ -131,7 +131,7 @@ def draw_sweep(path: Path, result: Swept) -> None:
                 )  # fmt: skip
             choice = result.choice(epsilon)
             axes.plot(
-                choice.num_teachers, choice.each(by).mean(), "o", color=colour, markersize=11, markerfacecolor="none"
+                choice.num_teachers, choice.figures(by).mean(), "o", color=colour, markersize=11, markerfacecolor="none"
             )
         axes.axhline(level, color="black", linestyle="--", linewidth=1, label="constant answer")
         axes.set_xscale("log", base=2)

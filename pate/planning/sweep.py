@@ -117,13 +117,13 @@ class Trial:
         """The mean macro-F1 of the student."""
         return float(np.mean(self.macro_f1s))
 
-    def each(self, by: str) -> FloatArray:
+    def figures(self, by: str) -> FloatArray:
         """Return one figure of the student, ``accuracy`` or ``macro_f1``, on each simulated task."""
         return np.array(self.accuracies if by == "accuracy" else self.macro_f1s)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Swept:
+class SweepResult:
     """The results of a sweep.
 
     Attributes:
@@ -141,27 +141,27 @@ class Swept:
     constant: tuple[float, float]
 
     def choice(self, epsilon: float) -> Trial:
-        """Return the trial to take at an epsilon: see `chosen`."""
-        return chosen([trial for trial in self.trials if trial.epsilon == epsilon], self.sweep.by)
+        """Return the trial to take at an epsilon: see `fewest_as_good`."""
+        return fewest_as_good([trial for trial in self.trials if trial.epsilon == epsilon], self.sweep.by)
 
 
-def chosen(trials: Sequence[Trial], by: str) -> Trial:
+def fewest_as_good(trials: Sequence[Trial], by: str) -> Trial:
     """Return the fewest teachers that are as good as the best; of several aggregators there, the first.
 
     As good means: worse by no more than a standard error of the mean difference over the simulated tasks, which are the
     same for all trials.
     """
-    best = max(trials, key=lambda trial: trial.each(by).mean())
+    best = max(trials, key=lambda trial: trial.figures(by).mean())
 
     def as_good(trial: Trial) -> bool:
-        lost = best.each(by) - trial.each(by)
+        lost = best.figures(by) - trial.figures(by)
         error = float(lost.std(ddof=1)) / math.sqrt(len(lost)) if len(lost) > 1 else 0.0
         return bool(lost.mean() <= error)
 
     return next(trial for trial in sorted(trials, key=lambda trial: trial.num_teachers) if as_good(trial))
 
 
-def swept(facts: Facts, sweep: Sweep) -> Swept:
+def run_sweep(facts: Facts, sweep: Sweep) -> SweepResult:
     """Simulate ensembles of each size, release their votes at each epsilon, and judge the students.
 
     Votes are simulated, but the release is not: it is that of `pate label`. A simulated ensemble may be smaller than
@@ -203,7 +203,7 @@ def swept(facts: Facts, sweep: Sweep) -> Swept:
         for (epsilon, size, name), reached in sorted(figures_by_trial.items(), key=lambda item: item[0][:2])
     )
     accuracy, f1 = np.mean(constants, axis=0).tolist()
-    return Swept(facts=facts, sweep=sweep, learner=learner, trials=trials, constant=(accuracy, f1))
+    return SweepResult(facts=facts, sweep=sweep, learner=learner, trials=trials, constant=(accuracy, f1))
 
 
 def _calibrated(cls: type[Aggregator], epsilon: float, facts: Facts, sweep: Sweep) -> Aggregator:
@@ -223,6 +223,6 @@ def _calibrated(cls: type[Aggregator], epsilon: float, facts: Facts, sweep: Swee
 def _constant(world: World) -> tuple[float, float]:
     """Return accuracy and macro-F1 on the test samples of the better constant answer for each label."""
     density = world.test_labels.mean(axis=0)
-    always = world.far < 0
+    always = world.thresholds < 0
     f1 = np.where(always, 2 * density / (1 + density), 0.0)
     return float(np.where(always, density, 1 - density).mean()), float(f1.mean())

@@ -16,7 +16,7 @@ from pate.aggregators.base import features_of
 from pate.aggregators.rounds import student_of
 from pate.planning.evaluation import judge, label_quality, references
 from pate.planning.proposals import for_target
-from pate.planning.sweep import Sweep, swept
+from pate.planning.sweep import Sweep, run_sweep
 from pate.planning.task import Task
 from pate.progress import stage_bar
 from pate.votes import Panel
@@ -158,7 +158,7 @@ def planned_teachers(data: Data, sizes: Sequence[int], effort: Effort) -> int:
     """Return the number of teachers that `pate plan` chooses for the published epsilon, from public facts."""
     known = facts(data, (25, 100, 200), generator=effort.generator(9))
     sweep = Sweep(epsilons=(PUBLISHED,), delta=DELTA, num_queries=NUM_QUERIES, num_teachers=tuple(sizes))
-    return swept(known, sweep).choice(PUBLISHED).num_teachers
+    return run_sweep(known, sweep).choice(PUBLISHED).num_teachers
 
 
 def numbers(effort: Effort) -> Numbers:

@@ -40,7 +40,7 @@ def test_simulated_teachers_are_as_good_as_the_formula_says(records: float) -> N
     facts = replace(FACTS, num_labels=40)
     learner = Learner(signal=0.8, noise=1.5, ridge=1.0)
     world = World.of(facts, learner, num_queries=10, seed=1)
-    judged = World(world.test, world.test, world.test_labels, world.directions, world.far, world.spectrum)
+    judged = World(world.test, world.test, world.test_labels, world.directions, world.thresholds, world.spectrum)
     task = ensemble_votes(judged, learner, num_teachers=52, records=records, seed=2)
     assert task.votes.ballots is not None and not task.private
     right = (task.votes.ballots == task.test_labels[:, None]).mean()

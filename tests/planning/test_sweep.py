@@ -9,7 +9,7 @@ from pate.accounting.relation import NeighboringRelation
 from pate.aggregators import Aggregator, ClippedVotes, Rounds
 from pate.planning.facts import Facts
 from pate.planning.proposals import for_target
-from pate.planning.sweep import Sweep, Trial, chosen, swept
+from pate.planning.sweep import Sweep, Trial, fewest_as_good, run_sweep
 from pate.votes import Panel
 
 FACTS = Facts(num_records=20_000, num_labels=4, num_public=300, num_features=8)
@@ -29,29 +29,31 @@ def trial(num_teachers: int, *accuracies: float, aggregator: str = "Rounds", f1:
 
 def test_the_best_is_taken() -> None:
     trials = [trial(50, 0.7, 0.72), trial(100, 0.8, 0.82), trial(200, 0.75, 0.77)]
-    assert chosen(trials, "accuracy") == trials[1]
+    assert fewest_as_good(trials, "accuracy") == trials[1]
 
 
 def test_fewer_teachers_within_a_standard_error_are_taken() -> None:
     # the differences to the best are 0.02 and -0.01: 0.005 on average, with an error of 0.015
     trials = [trial(50, 0.7, 0.7), trial(100, 0.79, 0.82), trial(200, 0.81, 0.81)]
-    assert chosen(trials, "accuracy") == trials[1]
+    assert fewest_as_good(trials, "accuracy") == trials[1]
     # the same mean difference on every task is no accident
-    assert chosen([trial(100, 0.805, 0.805), trial(200, 0.81, 0.81)], "accuracy").num_teachers == 200
+    assert fewest_as_good([trial(100, 0.805, 0.805), trial(200, 0.81, 0.81)], "accuracy").num_teachers == 200
 
 
 def test_the_first_aggregator_that_is_as_good_is_taken() -> None:
     trials = [trial(50, 0.8), trial(50, 0.81, aggregator="ClippedVotes"), trial(100, 0.805)]
-    assert chosen(trials, "accuracy") == trials[1]
-    assert chosen([trial(50, 0.8), trial(50, 0.8, aggregator="ClippedVotes")], "accuracy").aggregator == "Rounds"
+    assert fewest_as_good(trials, "accuracy") == trials[1]
+    assert (
+        fewest_as_good([trial(50, 0.8), trial(50, 0.8, aggregator="ClippedVotes")], "accuracy").aggregator == "Rounds"
+    )
     accidental = [trial(50, 0.8, 0.8), trial(50, 0.79, 0.82, aggregator="ClippedVotes")]
-    assert chosen(accidental, "accuracy").aggregator == "Rounds"
+    assert fewest_as_good(accidental, "accuracy").aggregator == "Rounds"
 
 
 def test_another_figure_may_choose() -> None:
     trials = [trial(50, 0.8, f1=0.1), trial(100, 0.7, f1=0.2)]
-    assert chosen(trials, "accuracy").num_teachers == 50
-    assert chosen(trials, "macro_f1").num_teachers == 100
+    assert fewest_as_good(trials, "accuracy").num_teachers == 50
+    assert fewest_as_good(trials, "macro_f1").num_teachers == 100
 
 
 @pytest.mark.parametrize("cls", [Rounds, ClippedVotes])
@@ -65,14 +67,14 @@ def test_noise_does_not_depend_on_the_number_of_teachers(cls: type[Aggregator], 
 
 @pytest.mark.slow
 def test_too_few_teachers_drown_in_noise() -> None:
-    found = swept(FACTS, Sweep(epsilons=(1,), num_teachers=(800, 20), delta=1e-5, seeds=2))
+    found = run_sweep(FACTS, Sweep(epsilons=(1,), num_teachers=(800, 20), delta=1e-5, seeds=2))
     assert [each.num_teachers for each in found.trials] == [20, 20, 800, 800]
     assert found.choice(1.0).num_teachers == 800
     few, many = found.trials[0], found.choice(1.0)
     assert few.teacher_accuracy > many.teacher_accuracy
     assert many.accuracy > found.constant[0] + 0.02
     assert few.accuracy < many.accuracy
-    again = swept(FACTS, Sweep(epsilons=(1,), num_teachers=(20, 800), delta=1e-5, seeds=2))
+    again = run_sweep(FACTS, Sweep(epsilons=(1,), num_teachers=(20, 800), delta=1e-5, seeds=2))
     assert again.trials == found.trials
 
 
@@ -92,4 +94,4 @@ def test_too_few_teachers_drown_in_noise() -> None:
 )
 def test_bad_settings_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        swept(FACTS, Sweep(**changes))
+        run_sweep(FACTS, Sweep(**changes))
