@@ -8,6 +8,8 @@ from collections.abc import Hashable, Iterable
 from difflib import get_close_matches
 from typing import Any
 
+import numpy as np
+
 
 def expect(condition: object, requirement: str, **got: Any) -> None:
     """Raise ``ValueError("Expected <requirement>, got name=value")`` unless ``condition`` holds.
@@ -15,7 +17,9 @@ def expect(condition: object, requirement: str, **got: Any) -> None:
     >>> expect(2 > 1, "x > 1", x=2)
     """
     if not condition:
-        values = ", ".join(f"{name}={value!r}" for name, value in got.items())
+        # a number of numpy as the number that it is: 40, not np.int64(40)
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in got.items()}
+        values = ", ".join(f"{name}={value!r}" for name, value in plain.items())
         raise ValueError(f"Expected {requirement}, got {values}")
 
 

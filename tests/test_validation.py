@@ -11,6 +11,11 @@ def test_one_line_says_what_was_expected_and_what_came() -> None:
         expect_positive(scale_gap=-5.0)
 
 
+def test_numbers_of_numpy_are_told_as_numbers() -> None:
+    with pytest.raises(ValueError, match=r"^Expected no bad rows, got rows=40, share=0\.5, clean=False$"):
+        expect(False, "no bad rows", rows=np.count_nonzero(np.ones(40)), share=np.float32(0.5), clean=np.bool_(False))
+
+
 @pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, True, "1", None])
 def test_positive(value: object) -> None:
     with pytest.raises((ValueError, TypeError)):

@@ -44,8 +44,9 @@ def main(args: Sequence[str]) -> None:
     parsed = _parser().parse_args(list(args))
     files = recipe_files(parsed.folder, parsed.kind, parsed.data)
     if parsed.folder.exists():
-        files_there = sorted(path.name for path in parsed.folder.iterdir()) if parsed.folder.is_dir() else "a file"
-        expect(not files_there, f"a new or empty folder in {parsed.folder}", found=files_there)
+        expect(parsed.folder.is_dir(), "a new or empty folder", file=str(parsed.folder))
+        files_there = sorted(path.name for path in parsed.folder.iterdir())
+        expect(not files_there, f"a new or empty folder {parsed.folder}", files=files_there)
     for name, text in files.items():
         write_text(parsed.folder / name, text)
     print(f"{parsed.folder}: {', '.join(files)}")

@@ -92,8 +92,9 @@ def test_every_kind_describes_a_source_and_explains_every_setting(kind: str, tmp
 def test_a_folder_with_files_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     assert cli.main(["init", str(tmp_path), "--kind", "npz"]) == 2
-    assert "a new or empty folder" in capsys.readouterr().err
+    assert f"Expected a new or empty folder {tmp_path}, got files=['mine.txt']" in capsys.readouterr().err
     assert cli.main(["init", str(tmp_path / "mine.txt"), "--kind", "npz"]) == 2
+    assert "Expected a new or empty folder, got file=" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
