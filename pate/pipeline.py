@@ -115,13 +115,19 @@ class Pipeline:
         Raises:
             ValueError: in one line, if anything does not fit; nothing is spent then.
         """
+        if votes is not None and not self.folder.exists():
+            # the lock makes the folder, which a refusal is not to leave behind
+            expect_served(settings, self._votes_run(votes), votes, self.data)
         with locked(self.folder):
             if votes is not None:
-                run = open_votes_run(self.folder, votes, ledger=self.ledger, overwrite=self.overwrite)
+                run = self._votes_run(votes)
                 expect_served(settings, run, votes, self.data)
                 import_votes(run, votes, self.data)
             with self._opened() as run:
                 return release_labels(run, settings)
+
+    def _votes_run(self, votes: VotesFrom) -> Run:
+        return open_votes_run(self.folder, votes, ledger=self.ledger, overwrite=self.overwrite)
 
     def fit_student(self, plan: StudentPlan) -> None:
         """Train a student of the released labels. It is PUBLIC.
