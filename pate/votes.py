@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate.typing import FloatArray, IntArray, StrArray, UInt8Array
 from pate.validation import expect, expect_count
-from pate.voters import Voters
+from pate.voters import ScoreVoters, Voters
 
 CountArray = NDArray[np.integer]
 
@@ -94,6 +94,16 @@ class Votes:
             features=None if self.features is None else self.features[rows],
             voters=self.voters,
         )
+
+    def with_voters(self) -> Votes:
+        """Return the votes with their teachers as voters, who score each label of a query by their votes, 0 or 1.
+
+        Raises:
+            ValueError: without ballots or features, or as `Geometry.of` does.
+        """
+        if self.ballots is None or self.features is None:
+            raise ValueError("Expected votes with what each teacher said and with features, got others")
+        return replace(self, voters=ScoreVoters.of_ballots(self.ballots, self.features))
 
     @classmethod
     def from_counts(cls, counts: ArrayLike, num_teachers: int) -> Votes:

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ballots=ballots,
         predictions=predictions[:NUM_WITH_BALLOTS],
         features=predictions[:NUM_WITH_BALLOTS],
-    )
+    ).with_voters()
     alone = replace(Votes.from_counts(counts, NUM_TEACHERS), predictions=predictions)
     threads = os.environ.get("OMP_NUM_THREADS", "all")
     print(f"Python {platform.python_version()}, numpy {np.__version__}, {threads} thread(s).")
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("| aggregator | queries | queries per second |\n| --- | ---: | ---: |")
     for unscaled in propose(Outlook.of(alone, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD)):
         aggregator = unscaled.scaled(NUM_TEACHERS / 10)
-        votes = whole if aggregator.needs_ballots else alone
+        votes = whole if aggregator.needs_ballots or aggregator.needs_voters else alone
         rate = votes.num_queries / seconds(aggregator, votes, runs)
         print(f"| {title(aggregator)} | {votes.num_queries:,} | {rate:,.0f} |", flush=True)
 

@@ -98,7 +98,8 @@ def rows_at(drawn: Map, num_labels: int, accuracy: float, seed: int) -> Iterator
             seed=seed,
         )
     )
-    features = features_of(task.votes)
+    votes = task.votes.with_voters()
+    features = features_of(votes)
     place = _Place(num_labels=num_labels, teacher_accuracy=accuracy, seed=seed)
     outlook = Outlook.of(task.votes, delta=DELTA, relation=NeighboringRelation.REPLACE_RECORD)
     aggregators = propose(outlook)
@@ -114,7 +115,7 @@ def rows_at(drawn: Map, num_labels: int, accuracy: float, seed: int) -> Iterator
         for aggregator in aggregators:
             calibrated = aggregator.calibrated(target, task.votes.panel, tolerance=1e-3, orders=COARSE_ORDERS)
             if calibrated is not None:
-                release = calibrated.aggregate(task.votes, generator=np.random.default_rng(seed))
+                release = calibrated.aggregate(votes, generator=np.random.default_rng(seed))
                 student = student_of(release, features, task.votes.num_teachers)
                 found = judge(student, task, cutoff=0.5)
                 yield _row(place, epsilon, title(aggregator), float(release.mask.mean()), found)

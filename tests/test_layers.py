@@ -54,7 +54,6 @@ ALLOWED = {
     "testing": {"accounting", "aggregators", "data", "mechanisms", "votes"},
     "planning": {"accounting", "aggregators", "data", "data_file", "linear", "runs", "student", "vote_store", "votes"},
 }
-ALLOWED["planning"] |= {"voters"}
 ALLOWED["testing"] |= {"planning"}
 ALLOWED["reporting"] = {"accounting", "data", "data_file", "runs", "vote_store", "votes"}
 ALLOWED["release"] = set(ALLOWED) - {"models", "networks", "reporting", "student", "teachers", "testing"}

@@ -1,6 +1,9 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from pate.voters import Geometry, ScoreVoters
 from pate.votes import Votes, pack_ballots, teacher_blocks, unpack_ballots
 
 
@@ -16,6 +19,19 @@ def test_counts_of_ballots() -> None:
     votes = Votes.from_ballots(ballots)
     assert votes.num_teachers == 6
     assert (votes.counts == ballots.sum(axis=1)).all()
+
+
+def test_teachers_are_voters_by_their_ballots() -> None:
+    generator = np.random.default_rng(1)
+    ballots, features = generator.integers(0, 2, size=(9, 6, 4)).astype(np.uint8), generator.normal(size=(9, 3))
+    votes = replace(Votes.from_ballots(ballots), features=features).with_voters()
+    assert isinstance(votes.voters, ScoreVoters)
+    np.testing.assert_array_equal(votes.voters.scores, 255 * ballots)
+    assert votes.voters.num_voters == votes.voters.expected == 6
+    np.testing.assert_array_equal(votes.voters.geometry.samples, Geometry.of(features).samples)
+    for change in ({"ballots": None}, {"features": None}):
+        with pytest.raises(ValueError, match=r"^Expected votes with what each teacher said and with features[^\n]*$"):
+            replace(votes, **change).with_voters()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("counts", [np.array([[5]]), np.array([[-1]]), np.array([1]), np.array([[0.5]])])

@@ -13,7 +13,7 @@ from pate.accounting.calibration import COARSE_ORDERS, Target, epsilon_of
 from pate.accounting.charges import account
 from pate.accounting.cost import DEFAULT_ORDERS
 from pate.aggregators import Aggregator, Outlook, Release
-from pate.aggregators.base import ballots_of, features_of
+from pate.aggregators.base import features_of
 from pate.aggregators.rounds import student_of
 from pate.linear import LinearStudent, fit_linear
 from pate.planning.candidates import candidates, families_of
@@ -24,7 +24,6 @@ from pate.progress import stage_bar
 from pate.student.average_precision import average_precision
 from pate.typing import BoolArray, FloatArray
 from pate.validation import expect
-from pate.voters import ScoreVoters
 from pate.votes import Panel, Votes
 
 _TOLERANCE = 1e-4  # a smaller excess of noise shows in no figure
@@ -161,8 +160,7 @@ def frontier(task: Task, comparison: Comparison, aggregators: Sequence[Aggregato
     outlook = Outlook.of(task.votes, delta=comparison.delta, relation=comparison.neighboring_relation)
     compared = candidates(outlook, aggregators, variants=comparison.variants)
     if any(candidate.aggregator.needs_voters for candidate in compared):
-        votes = task.votes
-        task = replace(task, votes=replace(votes, voters=ScoreVoters.of_ballots(ballots_of(votes), features_of(votes))))
+        task = replace(task, votes=task.votes.with_voters())
     points: list[Point] = []
     with stage_bar(len(compared) * len(comparison.epsilons), "frontier", unit="point") as bar:
         for name, _, aggregator in compared:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pate.aggregators.base import Aggregator, ballots_of, features_of
+from pate.aggregators.base import Aggregator
 from pate.data.checks import as_text
 from pate.data.records import Role
 from pate.data_file import load_data, public_digest
@@ -21,7 +21,6 @@ from pate.settings import encode_fields
 from pate.typing import FloatArray, IntArray, StrArray
 from pate.validation import expect
 from pate.vote_store import VoteStore
-from pate.voters import ScoreVoters
 from pate.votes import Votes, rows_of
 
 
@@ -54,9 +53,7 @@ def load_votes(run: Run, settings: LabelSettings, store: VoteStore, rows: IntArr
         if features is None:
             features = read_features(run, queries.ids, store.manifest().made_by)
     votes = replace(votes, predictions=predictions, features=features)
-    if aggregator.needs_voters:
-        votes = replace(votes, voters=ScoreVoters.of_ballots(ballots_of(votes), features_of(votes)))
-    return votes
+    return votes.with_voters() if aggregator.needs_voters else votes
 
 
 def digest_of(aggregator: Aggregator, inputs: Inputs, votes: Votes) -> str:

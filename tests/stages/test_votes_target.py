@@ -141,6 +141,15 @@ def test_features_may_come_with_the_votes(bring: Callable[[NamedVotes], Any], pl
     found = released()
     known = features_of(found.ids)[:, 0] > 0
     assert not found.labels[~known].any() and found.labels[known].any() and found.label_names == NAMES
+    # teachers are voters by the same features
+    voters = ("--aggregator=ScoreVotes", "--target_epsilon=2000", "--noise_seed=1")
+    assert label("--votes=votes.npz", run="runs/voters", aggregator=voters) == 0
+    answers = released("runs/voters")
+    assert answers.noise_std == 0 and answers.noisy_counts is not None
+    design = np.column_stack((features_of(answers.ids), np.ones(len(answers.ids))))
+    fitted = design @ np.linalg.lstsq(design, answers.noisy_counts)[0]
+    np.testing.assert_allclose(answers.noisy_counts, fitted, atol=1e-6)
+    assert np.ptp(fitted, axis=0).max() > 1e-3
     # lost ones are told, and brought again
     file = Path("runs/mine/private/votes/features.npy")
     file.unlink()
