@@ -146,4 +146,7 @@ def _differences(old: Any, new: Any, name: str = "") -> list[str]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         keys = list(dict.fromkeys([*old, *new]))
         return [d for key in keys for d in _differences(old.get(key), new.get(key), f"{name}.{key}".strip("."))]
+    if isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):
+        items = enumerate(zip(old, new, strict=True))
+        return [d for i, (before, now) in items for d in _differences(before, now, f"{name}[{i}]")]
     return [] if old == new else [f"{name}={new!r} (was {old!r})"]
