@@ -147,22 +147,22 @@ class StudentCLI(LightningCLI):
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Return the trainer, whose files go to the run's folder."""
-        asked = self._get(self.config_init, "trainer")
-        if asked["default_root_dir"] is None:
+        trainer = self._get(self.config_init, "trainer")
+        if trainer["default_root_dir"] is None:
             kwargs["default_root_dir"] = self.folder
-        if asked["logger"] in (None, True):
+        if trainer["logger"] in (None, True):
             kwargs["logger"] = Curves(self.folder) if self.subcommand == "fit" else False
-        found: list[Callback] = []
-        if asked["enable_progress_bar"] is not False and not _one_of(ProgressBar, asked["callbacks"]):
-            found.append(StageBar())
-        compared = not self.model.closed_form and self.datamodule.num_held_out > 0 and asked["limit_val_batches"] != 0
-        if asked["enable_checkpointing"] is not False:
-            found.append(ModelCheckpoint(self.folder, filename=_LAST, enable_version_counter=False))
-        if compared and asked["enable_checkpointing"] is not False:
-            found.append(ModelCheckpoint(self.folder, _BEST, monitor=_LOSS, enable_version_counter=False))
-        if compared and not _one_of(EarlyStopping, asked["callbacks"]):
-            found.append(EarlyStopping(_LOSS, patience=_PATIENCE))
-        self.trainer_defaults["callbacks"] = found
+        callbacks: list[Callback] = []
+        if trainer["enable_progress_bar"] is not False and not _one_of(ProgressBar, trainer["callbacks"]):
+            callbacks.append(StageBar())
+        compared = not self.model.closed_form and self.datamodule.num_held_out > 0 and trainer["limit_val_batches"] != 0
+        if trainer["enable_checkpointing"] is not False:
+            callbacks.append(ModelCheckpoint(self.folder, filename=_LAST, enable_version_counter=False))
+        if compared and trainer["enable_checkpointing"] is not False:
+            callbacks.append(ModelCheckpoint(self.folder, _BEST, monitor=_LOSS, enable_version_counter=False))
+        if compared and not _one_of(EarlyStopping, trainer["callbacks"]):
+            callbacks.append(EarlyStopping(_LOSS, patience=_PATIENCE))
+        self.trainer_defaults["callbacks"] = callbacks
         return super().instantiate_trainer(**kwargs)
 
     def fit(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
@@ -176,15 +176,15 @@ class StudentCLI(LightningCLI):
             print(f"pate student fit: finished in {self.run.root}")
             self._carry(model)
             return
-        # the closed form takes seconds, and goes on from nowhere
-        begun = None if self.model.closed_form else self._checkpoint(_LAST)
-        wanted = begun if ckpt_path is None else self._named(ckpt_path, finished=False)
+        # the closed form takes seconds, and always starts anew
+        last_checkpoint = None if self.model.closed_form else self._checkpoint(_LAST)
+        start_checkpoint = last_checkpoint if ckpt_path is None else self._named(ckpt_path, finished=False)
         if isinstance(self.trainer.logger, Curves):
-            self.trainer.logger.go_on(0 if wanted is None else int(_read(wanted)["global_step"]))
-        self.trainer.fit(model, ckpt_path=wanted, weights_only=True, **kwargs)
+            self.trainer.logger.go_on(0 if start_checkpoint is None else int(_read(start_checkpoint)["global_step"]))
+        self.trainer.fit(model, ckpt_path=start_checkpoint, weights_only=True, **kwargs)
         self._carry(model)
-        left = [path for path in map(self._checkpoint, (_LAST, _BEST)) if path is not None]
-        self.run.finish(STUDENT, {path: digest(path) for path in left})
+        checkpoints = [path for path in map(self._checkpoint, (_LAST, _BEST)) if path is not None]
+        self.run.finish(STUDENT, {path: digest(path) for path in checkpoints})
 
     def _inputs(self) -> Inputs:
         """Return all that the student follows from."""
@@ -283,24 +283,24 @@ def _kept_until_trained(run: Run, inputs: Inputs) -> Iterator[None]:
 
     Where a process is killed the copy stays, and the same command goes on with the new student.
     """
-    kept, places = run.private / "student_before", (STUDENT.outputs[0], STUDENT.config, STUDENT.state)
-    if not kept.exists() and run.is_finished(STUDENT) and not run.lost(STUDENT) and run.needs(STUDENT, inputs):
-        draft = kept.with_name(f".{kept.name}")
+    backup, places = run.private / "student_before", (STUDENT.outputs[0], STUDENT.config, STUDENT.state)
+    if not backup.exists() and run.is_finished(STUDENT) and not run.lost(STUDENT) and run.needs(STUDENT, inputs):
+        draft = backup.with_name(f".{backup.name}")
         shutil.rmtree(draft, ignore_errors=True)
         shutil.copytree(run.root / places[0], draft / places[0].name)
         for place in places[1:]:
             shutil.copy(run.root / place, draft)
-        draft.rename(kept)
+        draft.rename(backup)
     try:
         yield
     except Exception:
-        if kept.exists():
+        if backup.exists():
             run.clear(STUDENT)
             for place in places:  # the state last: it speaks of the others
-                (kept / place.name).replace(run.root / place)
-            shutil.rmtree(kept)
+                (backup / place.name).replace(run.root / place)
+            shutil.rmtree(backup)
         raise
-    shutil.rmtree(kept, ignore_errors=True)
+    shutil.rmtree(backup, ignore_errors=True)
 
 
 def _one_of(kind: type[Callback], callbacks: Any) -> bool:

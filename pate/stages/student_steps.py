@@ -75,8 +75,8 @@ def test_student(run: Run) -> Json:
         ValueError: if there is no student.
     """
     require_student(run)
-    known = yaml.safe_load((run.root / STUDENT.config).read_text())
-    _command("test", run, known | {"verbose": False})
+    settings = yaml.safe_load((run.root / STUDENT.config).read_text())
+    _command("test", run, settings | {"verbose": False})
     figures: Json = json.loads((run.root / STUDENT.outputs[0] / METRICS).read_text())
     return figures
 
@@ -84,10 +84,10 @@ def test_student(run: Run) -> Json:
 def _command(name: str, run: Run, content: Json) -> None:
     from pate.stages.student import StudentCLI
 
-    asked = {"subcommand": name, name: content | {"run": str(run.root), "overwrite": run.overwrite}}
+    arguments = {"subcommand": name, name: content | {"run": str(run.root), "overwrite": run.overwrite}}
     # a program's own random numbers and warnings are left as they are
     with isolate_rng(), warnings.catch_warnings():
         try:
-            StudentCLI(asked, exit_on_error=False)
+            StudentCLI(arguments, exit_on_error=False)
         except ArgumentError as error:
             raise ValueError(f"Expected settings of a student, got {' '.join(str(error).split())}") from None

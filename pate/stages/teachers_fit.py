@@ -103,22 +103,23 @@ def fit_teachers(
         return {"chunk_size": sizing.chunk_size}
 
     # chosen once and kept, because training depends on the chunk of a teacher
-    chosen = replace(plan, chunk_size=make_once(folder / CHUNK_SIZE, choose)["chunk_size"])
-    job = TrainJob(plan=chosen, data=partitioned, folder=folder, made_from=made_from)
-    chunks = chosen.chunks()
-    mine = share_of(chunks, share)
-    with stage_bar(len(mine) * plan.num_steps, "teachers", unit="step") as bar:
-        run_jobs(job, mine, execution, bar.update)
-    missing = [teachers for teachers in chunks if not job.is_done(teachers)]
-    if missing:
+    sized_plan = replace(plan, chunk_size=make_once(folder / CHUNK_SIZE, choose)["chunk_size"])
+    job = TrainJob(plan=sized_plan, data=partitioned, folder=folder, made_from=made_from)
+    chunks = sized_plan.chunks()
+    shared_chunks = share_of(chunks, share)
+    with stage_bar(len(shared_chunks) * plan.num_steps, "teachers", unit="step") as bar:
+        run_jobs(job, shared_chunks, execution, bar.update)
+    unfinished = [teachers for teachers in chunks if not job.is_done(teachers)]
+    if unfinished:
         print(
-            f"Share {share} is done. {len(missing)} of {len(chunks)} chunks are left to other shares, the first"
-            f" of them teachers {missing[0].start} to {missing[0].stop - 1}; who trains the last finishes the stage."
+            f"Share {share} is done. {len(unfinished)} of {len(chunks)} chunks are left to other shares, the first"
+            f" of them teachers {unfinished[0].start} to {unfinished[0].stop - 1}; the share that trains the last one"
+            " finishes the stage."
         )
         return
     for draft in folder.glob(".teachers_*"):  # of workers that were killed while they wrote
         draft.unlink(missing_ok=True)
-    losses = read_losses(chosen, folder)
+    losses = read_losses(sized_plan, folder)
     write_text(folder / "PRIVATE_log.csv", teachers_table(partitioned, losses[-1]))
     log_curves(losses, plan.num_steps, folder / "PRIVATE_losses", logger)
     files = [folder / CHUNK_SIZE, *(chunk_file(folder, teachers) for teachers in chunks)]

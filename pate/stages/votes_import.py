@@ -122,15 +122,15 @@ def _expect_no_copies(silos: Sequence[NamedVotes], max_teachers_per_unit: int) -
     A silo that is copied lets each of its records reach as many teachers, be the copy of ballots in another order or of
     their counts. Silos that answer all samples alike, as one that stays away does, are no copies.
     """
-    seen: Counter[tuple[int, bytes]] = Counter()
+    silos_by_counts: Counter[tuple[int, bytes]] = Counter()
     for silo in silos:
         counts = silo.counts if silo.ballots is None else silo.ballots.sum(axis=1, dtype=np.int64)
         assert counts is not None and silo.num_teachers is not None
         if (counts != counts[:1]).any():
-            seen[silo.num_teachers, counts.astype(np.int64).tobytes()] += 1
-    copies = max(seen.values(), default=1)
-    most = f"silos that are no copies of each other, or max_teachers_per_unit >= {copies}"
-    expect(copies <= max_teachers_per_unit, most, max_teachers_per_unit=max_teachers_per_unit)
+            silos_by_counts[silo.num_teachers, counts.astype(np.int64).tobytes()] += 1
+    copies = max(silos_by_counts.values(), default=1)
+    requirement = f"silos that are no copies of each other, or max_teachers_per_unit >= {copies}"
+    expect(copies <= max_teachers_per_unit, requirement, max_teachers_per_unit=max_teachers_per_unit)
 
 
 def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> None:
@@ -158,25 +158,25 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
     _forget_unit(run, inputs)
     if not run.begin(VOTES_IMPORT, inputs):
         return
-    store, first = VoteStore(run.root.resolve() / VOTES_IMPORT.outputs[0]), 0
+    store, first_teacher = VoteStore(run.root.resolve() / VOTES_IMPORT.outputs[0]), 0
     for silo in votes.silos:
-        teachers = range(first, first + (silo.num_teachers or 0))
+        teachers = range(first_teacher, first_teacher + (silo.num_teachers or 0))
         packed = silo.packed()
         if packed is not None:
             store.save_chunk(teachers, packed)
         else:
             assert silo.counts is not None
             store.save_counts(teachers, silo.counts)
-        first = teachers.stop
+        first_teacher = teachers.stop
     features = features_in(votes.silos)
-    brought = {} if features is None else store.save_features(features)
-    left = store.seal(
+    feature_files = {} if features is None else store.save_features(features)
+    vote_files = store.seal(
         ids=votes.silos[0].ids.tolist(),
         label_names=votes.silos[0].label_names,
         num_teachers=total_teachers(votes.silos),
         made_by={"votes": inputs.digests["votes"]},
     )
-    run.finish(VOTES_IMPORT, left | brought)
+    run.finish(VOTES_IMPORT, vote_files | feature_files)
     note_place(run, votes.ledger_path)
 
 
