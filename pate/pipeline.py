@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 class Pipeline:
     """The stages of one run, from private records to a student.
 
-    Each method is a stage of `pate run` and leaves the same files, so that either goes on with what the other began: a
-    stage that is finished is skipped, one that was killed continues where it stopped, and one whose settings changed is
-    refused unless it is to be overwritten.
+    Each method is a stage of `pate run` and leaves the same files, so that either continues what the other began: a
+    finished stage is skipped, a killed one continues where it stopped, and one whose settings changed is refused unless
+    ``overwrite`` is set.
 
     Args:
         folder: the run's folder, made if it is missing.
-        data: the records, which the first stage brings; later ones read in the folder where they are.
+        data: the source of the records, for the first stage; later stages read it from the folder.
         ledger: the ledger of the private data, shared by all runs on them; None for the file beside the data.
         overwrite: whether a stage whose settings changed is done again. Labels are then paid for again.
     """
@@ -233,7 +233,7 @@ def label(
 
 @contextmanager
 def _own_threads() -> Iterator[None]:
-    """Leave torch's number of threads as a program has it, which stages set for themselves."""
+    """Restore the program's number of torch threads, which stages change."""
     import torch
 
     before = torch.get_num_threads()

@@ -24,7 +24,7 @@ Settings = TypeVar("Settings")
 
 
 class Described:
-    """Remembers the arguments that it was made with, so that `plain` can write them down. Subclasses do nothing."""
+    """Remembers its constructor arguments, so that `plain` can write them down. Subclasses need do nothing."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Make an object that knows its arguments."""
@@ -40,9 +40,9 @@ def encode(kind: Any, value: Any, *, absolute_paths: bool = False) -> Any:
     Args:
         kind: the type, such as `Aggregator`, which may be another class's setting.
         value: the object.
-        absolute_paths: whether paths are made absolute, so that they mean the same in any working directory. Those that
-            begin with a variable of the environment, or with ``~``, stay as they are if they are absolute once it is
-            filled in: they say where files are even after these have moved.
+        absolute_paths: whether paths are made absolute, so that they mean the same in any working directory. Paths that
+            begin with an environment variable or ``~`` and are absolute once expanded stay as they are, so that
+            files may move.
 
     Raises:
         ValueError: in one line, if a file could not hold it, or it is not of that type.
@@ -62,7 +62,7 @@ def encode_fields(settings: Any) -> dict[str, Any]:
 
 
 def decode(kind: Any, content: Any) -> Any:
-    """Return the object of the type ``kind`` of which `encode` made ``content``.
+    """Return the object of type ``kind`` that `encode` turned into ``content``.
 
     Raises:
         ValueError: in one line, if something that is named cannot be imported, or is not of its type.
@@ -71,7 +71,7 @@ def decode(kind: Any, content: Any) -> Any:
 
 
 def decode_fields(kind: type[Settings], content: Mapping[str, Any]) -> Settings:
-    """Return the dataclass ``kind`` of what `encode_fields` returned, among which there may be other settings.
+    """Return the dataclass ``kind`` from what `encode_fields` returned; ``content`` may hold other settings too.
 
     Raises:
         ValueError: in one line, if something that is named cannot be imported, or is not of its type.
@@ -179,7 +179,7 @@ def _decoded(kinds: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parser(kinds: dict[str, Any]) -> ArgumentParser:
-    """Return a parser without defaults: jsonargparse would mix those of one class into another's arguments."""
+    """Return a parser without defaults, which jsonargparse would mix into the arguments of another class."""
     parser = ArgumentParser(exit_on_error=False)
     for name, kind in kinds.items():
         parser.add_argument(f"--{name}", type=kind)
@@ -256,7 +256,7 @@ def _attribute(value: Any) -> Any:
 
 
 def _arguments(value: Described) -> dict[str, Any]:
-    """Return the arguments that an object was made with by name, those of ``**options`` among them."""
+    """Return the constructor arguments of an object by name, including those of ``**options``."""
     args, kwargs = value.__dict__["_made_with"]
     bound = signature(type(value)).bind(*args, **kwargs)
     arguments: dict[str, Any] = {}

@@ -120,7 +120,7 @@ class Aggregator(ABC):
 
     @classmethod
     def blank(cls, **settings: Any) -> Self:
-        """Return one of which ``settings`` are given, and the rest is `missing` until a target suggests it."""
+        """Return one with the given ``settings``; all others are `missing` until a target suggests them."""
         return cls(**settings)
 
     @property
@@ -244,7 +244,7 @@ class Aggregator(ABC):
 
 
 def _when_complete(check: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Return a ``__post_init__`` that checks an aggregator of which nothing is missing."""
+    """Return a ``__post_init__`` that checks complete aggregators only."""
 
     @wraps(check)
     def checked(aggregator: Any) -> None:

@@ -103,7 +103,7 @@ class ClippedVotes(Aggregator):
 
     @classmethod
     def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return one of its own; another, around a student, follows it in `Rounds`."""
+        """Return one around no predictions; in `Rounds`, another around a student follows it."""
         return (cls.blank(),)
 
 
@@ -205,7 +205,7 @@ def clipped_sums(votes: Votes, guess: UInt8Array, sizes: IntArray, clip: int) ->
 
 
 def factors_of(sizes: IntArray, clip: int) -> FloatArray:
-    """Return by what ballots of ``sizes`` ``[n]`` above ``clip`` are scaled: ``sqrt(clip / size)``, rounded down.
+    """Return the factors that scale ballots of ``sizes`` ``[n]`` above ``clip``: ``sqrt(clip / size)``, rounded down.
 
     The squared norm of a scaled ballot, ``size factor^2``, is at most ``clip``, with no rounding error.
     """

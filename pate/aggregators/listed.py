@@ -142,7 +142,7 @@ class TopStableTopK(_Listing[TopStable]):
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """The sizes of the set and of the domain, and what is done about failures."""
+        """The sizes of the set and of the domain, and what happens if the test fails."""
         return (*super().marks, "fallback" * self.fallback)
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:

@@ -80,7 +80,7 @@ class NoisyVotes(Aggregator):
         return ("" if self.soft else "hard", f"min_lead={self.min_lead:g}" if self.min_lead else "")
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
-        """Describe the cost of one query: noise on all counts, each of which one teacher moves by one vote at most."""
+        """Describe the cost of one query: noise on all counts, where a teacher moves each count by at most one vote."""
         noise_multiplier = self.sigma_votes / math.sqrt(panel.num_labels)
         return GaussianEvent(neighboring_relation=self.relation_of(relation), noise_multiplier=noise_multiplier)
 

@@ -74,7 +74,7 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """The noise, where it is another than by default, and what is preferred or ruled out."""
+        """The laws of the noise unless they are the defaults, and which sets are preferred or ruled out."""
         return (
             "" if self.noise_law == "gumbel" else self.noise_law,
             "" if self.test_law == "gaussian" else f"{self.test_law} test",
@@ -207,7 +207,7 @@ class FixedStableTopK(MechanismAggregator[FixedTopKMechanism]):
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """The number of labels of a set, and what is done about failures and few rounds."""
+        """The number of labels of a set, and what happens if the test fails or rounds are few."""
         return (f"k={self.k}", "fallback" * self.fallback, "by root" * self.peel_by_root)
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:

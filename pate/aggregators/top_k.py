@@ -47,7 +47,7 @@ class _LabelSets(MechanismAggregator[Sets]):
         return Release.of_sets(self.mechanism(votes.panel)(votes.counts, generator=generator), votes.num_labels)
 
     def gap_needed(self, panel: Panel, *, probability: float) -> Gap:
-        """Return the gap below the k-th count at which the k most voted labels are the answer, whatever the others."""
+        """Return the gap below the k-th count that suffices for the answer to be the k most voted labels."""
         votes = gap_for_top_k(self.mechanism(panel), probability=probability, num_items=panel.num_labels)
         meaning = (
             f"A gap of {votes:.1f} votes between the {self.k} most voted labels and the others is what a query needs"

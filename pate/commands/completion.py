@@ -37,7 +37,7 @@ def main(args: Sequence[str], commands: Mapping[str, tuple[str, str, str]]) -> N
 
 
 def _tree(commands: Mapping[str, tuple[str, str, str]]) -> argparse.ArgumentParser:
-    """Return a parser of all commands, in which each option has its names, its help and what it may be."""
+    """Return a parser of all commands; each option has its names, its help and its choices."""
     others = {name: entry for name, entry in commands.items() if name != "completion"}
     actions = {name: _actions(getattr(import_module(f"pate.commands.{m}"), f)) for name, (m, f, _) in others.items()}
     root = argparse.ArgumentParser("pate", add_help=False)

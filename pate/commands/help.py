@@ -1,4 +1,4 @@
-"""How `--help` reads: what is required first, paragraphs, and an example."""
+"""The layout of `--help`: required options first, paragraphs, and an example."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ EXAMPLES: dict[str, str] = {
 
 
 def example(name: str) -> str | None:
-    """Return what stands below the help of a command: an example, in lines that a shell takes together."""
+    """Return the end of a command's help: an example, in lines that a shell joins."""
     if name not in EXAMPLES:
         return None
     lines = textwrap.wrap(EXAMPLES[name], 74, break_long_words=False, break_on_hyphens=False)
@@ -78,7 +78,7 @@ class BriefHelp(DefaultHelpFormatter):
         super().add_arguments(sorted(actions, key=lambda action: 2 if action.dest in _GENERAL else not action.required))
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Wrap each paragraph by itself; what is indented stays as it is."""
+        """Wrap each paragraph by itself; indented lines stay as they are."""
         filled = []
         for paragraph in re.split(r"\n\s*\n", text.strip()):
             kept = any(line.startswith(" ") for line in paragraph.splitlines())

@@ -1,4 +1,4 @@
-"""The parser of all commands: what jsonargparse says of a wrong command line, in short, with what was meant."""
+"""The parser of all commands: short errors that suggest what a misspelled option or class was meant to be."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pate.validation import did_you_mean
 
 
 class CommandParser(ArgumentParser):
-    """A parser that takes options by their whole names, and names what was meant by one that does not exist."""
+    """A parser that accepts no abbreviated options, and suggests the right name for an unknown one."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         brief: dict[str, Any] = {"allow_abbrev": False, "formatter_class": BriefHelp}
@@ -37,9 +37,9 @@ class CommandParser(ArgumentParser):
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, *rest: Any, **settings: Any
     ) -> Namespace:
-        """Return what the options say.
+        """Return the parsed options.
 
-        An option that does not exist is named before one that is missing, for which it may have been meant.
+        An unknown option is reported before a missing one, because it may be a misspelling of that.
         """
         self._words = tuple(args or ())
         options = self.shown._option_string_actions
@@ -49,7 +49,7 @@ class CommandParser(ArgumentParser):
         return parsed
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Print help, and tell of a pipe that nobody reads, of which argparse keeps silent."""
+        """Print help, and raise if the pipe is closed, which argparse would ignore."""
         stream = sys.stderr if file is None else file
         if message and stream is not None:
             stream.write(message)

@@ -19,7 +19,7 @@ from pate.data.source import DataSource
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """What a command is given beside its options, which override it.
+    """Settings of a command that its options override.
 
     Attributes:
         files: YAML files of settings, the later over the earlier.
@@ -44,7 +44,7 @@ class Preset:
 
 
 ALONE = Preset()
-"""A command that is given its options and nothing else."""
+"""The preset of a command with nothing but its options."""
 
 
 def call(
@@ -99,7 +99,7 @@ def add_run(parser: ArgumentParser) -> None:
 
 def _parser(name: str, function: Callable[..., Any], skip: set[str | int], *kinds: type) -> CommandParser:
     """Return a parser of the parameters of ``function`` but ``skip``, and of the fields of ``kinds``."""
-    # what docstrings say beyond the first paragraphs is of the function, not of the command
+    # docstrings describe the command up to "Args:", and the function from there on
     parser = new_parser(name, (getdoc(function) or "").split("\n\nArgs:")[0])
     _add_parameters(parser, function, skip=skip)
     for kind in kinds:
@@ -131,7 +131,7 @@ def with_saved(args: Sequence[str], preset: Preset, *saved: Path) -> Preset:
 def with_saved_data(args: Sequence[str], preset: Preset) -> Preset:
     """Return ``preset`` with the run's ``data.yaml`` placed before its own files, unless options or files name data.
 
-    Those are taken as they are: what they leave out has its default, and nothing of another class is left.
+    Data named there are taken as they are: settings they leave out have their defaults, not the values of the run.
     """
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     early.add_argument("--config", action="append", nargs="?", default=[])

@@ -73,11 +73,11 @@ def main(args: Sequence[str]) -> None:
         contents = [_settings(step, recipe, overrides, root) for step in _STEPS if step.parts]
         print("---\n".join(text for content in contents for text in _files(content)), end="")
         return
-    # what is wrong with the last stage is told before the first one works for hours, and before labels are paid for
+    # errors in any stage are reported before teachers train for hours and labels are paid for
     fit, *_ = [_settings(step, recipe, overrides, root) for step in _STEPS if step.parts]
     _expect_served(fit, overrides["label"], _preset(_LABEL, recipe, root))
     steps = (*_STEPS, _REFERENCES) if parsed.references else _STEPS
-    # through all stages
+    # held through all stages
     lock_run(root)
     for number, step in enumerate(steps, 1):
         print(f"[{number}/{len(steps)}] {step.name}", flush=True)
@@ -165,7 +165,7 @@ def _parser() -> CommandParser:
 
 
 def _by_part(args: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """Sort overrides ``--part.name=value`` or ``--part.name value`` by part of the recipe; those of the data keep it.
+    """Sort overrides ``--part.name=value`` or ``--part.name value`` by part of the recipe; those of data keep a prefix.
 
     Returns:
         The other arguments, and the overrides of each part.

@@ -29,7 +29,7 @@ _DESCRIPTIONS = {
 
 
 class _StudentParser(CommandParser, LightningArgumentParser):
-    """A parser whose usage names all subcommands, whichever of them are there."""
+    """A parser whose usage names all subcommands, even if only one was added."""
 
     def add_subcommands(self, *args: Any, **options: Any) -> Any:
         """Add the subcommands, as jsonargparse does."""

@@ -1,4 +1,4 @@
-"""The summary at the end of `pate run`: the student, what it is compared with, and what it cost."""
+"""The summary at the end of `pate run`: the student's figures beside references, and the privacy statement."""
 
 from __future__ import annotations
 

@@ -87,6 +87,6 @@ def _fit_parser() -> ArgumentParser:
 
 
 def _made(kind: type[Settings], options: Namespace) -> Settings:
-    """Return the settings of one dataclass among those of a command."""
+    """Return the dataclass ``kind`` made from the options of a command."""
     settings: dict[str, Any] = {field.name: options[field.name] for field in fields(kind)}
     return kind(**settings)

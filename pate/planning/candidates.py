@@ -1,4 +1,4 @@
-"""What is compared: aggregators under the names that tables and pictures give them."""
+"""Candidates of a comparison: aggregators and their names in tables and pictures."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ class Candidate(NamedTuple):
     """An aggregator that is compared with others."""
 
     name: str
-    """Its title; a variant has that of the aggregator it was made from, and the field that is another."""
+    """Its title; for a variant, the title of the original aggregator and the changed field."""
     family: str
-    """The name of the class that it shows, which is that of the last round where one comes before it."""
+    """The name of its class; if a round precedes it, that of the last round."""
     aggregator: Aggregator
 
 
 def candidates(
     outlook: Outlook, aggregators: Sequence[Aggregator] | None = None, *, variants: bool = False
 ) -> list[Candidate]:
-    """Return what is compared on votes that ``outlook`` describes, in the order in which it is shown.
+    """Return the candidates for votes that ``outlook`` describes, in the order of tables and pictures.
 
     Args:
         outlook: the votes.
         aggregators: what is compared; None for the proposals of all registered aggregators. Those that need predictions
             come as the last of two `Rounds`. Only the proportions of their noise matter.
-        variants: whether the other forms of each follow it, but for those that are compared anyway.
+        variants: whether each is followed by its other forms, unless these are candidates already.
     """
     if aggregators is None:
         aggregators = all_proposals(outlook)

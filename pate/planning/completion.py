@@ -1,4 +1,4 @@
-"""An aggregator for a target: what it lacks is suggested, and all its noise scaled by one factor."""
+"""An aggregator for a target: missing fields are filled in, and all its noise is scaled by one factor."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _TOLERANCE = 1e-6
 
 
 def completed(aggregator: Aggregator | None, target: Target, panel: Panel, *, answered: float = 0.9) -> Aggregator:
-    """Return an aggregator with all that it lacks, before a target scales its noise.
+    """Return an aggregator with its missing fields filled in, before its noise is scaled to the target.
 
     Args:
-        aggregator: what is given of it; None for `pate.aggregators.Rounds`.
+        aggregator: the aggregator, perhaps incomplete; None for `pate.aggregators.Rounds`.
         target: what all queries may cost together, under the aggregator's own relation.
         panel: the numbers of teachers and labels.
         answered: the probability with which a query is to be answered, for classes that split their noise by it.
 
     Returns:
-        The same aggregator if nothing is missing. Else its missing noise is 1 or, with the other missing parameters,
-        what its class chooses for the target.
+        The same aggregator if nothing is missing. Otherwise missing noise is 1, or its class chooses it for the target
+        together with the other missing fields.
 
     Raises:
         ValueError: if some noise is missing but not all, no noise meets the target, or the class needs settings that a
@@ -85,8 +85,8 @@ def _start(aggregator: Aggregator, target: Target, panel: Panel, answered: float
 def scale_to_target(aggregator: Aggregator, target: Target, panel: Panel, budget: Budget | None = None) -> Aggregator:
     """Return an aggregator with all its noise scaled by the least factor at which a release meets its target.
 
-    Noise that meets it already and hardly exceeds the least is kept to the last digit, so that settings that were
-    written down mean the same when they are read again. With a budget, the release must be one that an unused ledger
+    Noise that already meets the target and hardly exceeds the least is kept to the last digit, so that settings read
+    from a file stay the same. With a budget, the release must be one that an unused ledger
     admits: its filter, fixed before the first release, may ask for a little more noise than the target.
 
     Args:

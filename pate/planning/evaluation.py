@@ -1,4 +1,4 @@
-"""The frontier: what each aggregator makes of a task at an epsilon, in released labels and the student they train."""
+"""The frontier: the quality of each aggregator's labels, and of the student they train, at each epsilon."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from pate.typing import BoolArray, FloatArray
 from pate.validation import expect
 from pate.votes import Panel, Votes
 
-_TOLERANCE = 1e-4  # a smaller excess of noise shows in no figure
-_SHORT = 1e-3  # by what fraction epsilon may fall short of its target
+_TOLERANCE = 1e-4  # relative; less excess noise changes no figure visibly
+_SHORT = 1e-3  # the relative shortfall of epsilon below its target that is accepted
 
 
 def measure(task: Task, aggregator: Aggregator, epsilon: float, comparison: Comparison) -> Point | None:
@@ -51,7 +51,7 @@ def measure(task: Task, aggregator: Aggregator, epsilon: float, comparison: Comp
 def _calibrated(aggregator: Aggregator, target: Target, panel: Panel) -> tuple[Aggregator, float] | None:
     """Return an aggregator with the noise that meets a target, and its epsilon; None if no noise does.
 
-    A few orders are enough for most aggregators. They err on the private side: where that shows, all are used.
+    A few orders suffice for most aggregators. They overestimate epsilon; where that is noticeable, all orders are used.
     """
     relation, best = target.neighboring_relation, None
     for orders in (COARSE_ORDERS, DEFAULT_ORDERS):

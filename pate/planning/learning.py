@@ -40,7 +40,7 @@ class Learner:
     ridge: float
 
     def kept(self, spectrum: FloatArray, records: float) -> FloatArray:
-        """Return by what teachers shrink the weight of each direction, ``[F]``."""
+        """Return the factors ``[F]`` by which teachers shrink the weight of each direction."""
         return np.asarray(spectrum / (spectrum + self.ridge / records))
 
     def accuracy(self, facts: Facts, records: float) -> float:
@@ -62,7 +62,7 @@ class Learner:
 def fit_learner(facts: Facts) -> Learner:
     """Return the learner whose accuracy follows the curve of ``facts``; a typical one where there is no curve.
 
-    Each point pulls with an error of 0.002; what few points leave open stays near the typical learner.
+    Each point is fitted with an error of 0.002; what few points leave undetermined stays near the typical learner.
 
     Raises:
         ValueError: if no learner comes within 0.02 of each point.

@@ -1,4 +1,4 @@
-"""What is worth comparing of a class of aggregators, and what an aggregator is called.
+"""The aggregators of a class that are worth comparing, and their titles.
 
 A class says so itself where it can: by class methods ``proposals(outlook)``, ``variants(outlook)`` and
 ``for_target(target, panel, delta_test=, answered=)``, a method ``gap_needed(panel, probability=)`` and a property

@@ -87,7 +87,7 @@ class Sweep:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What one aggregator made of one number of teachers at one epsilon.
+    """The result of one aggregator with one number of teachers at one epsilon.
 
     Attributes:
         num_teachers: number of teachers.
@@ -127,7 +127,7 @@ class SweepResult:
     """The results of a sweep.
 
     Attributes:
-        facts: of what task.
+        facts: those of the task.
         sweep: the settings.
         learner: what one teacher learns.
         trials: by epsilon, number of teachers and aggregator.
@@ -146,10 +146,10 @@ class SweepResult:
 
 
 def fewest_as_good(trials: Sequence[Trial], by: str) -> Trial:
-    """Return the fewest teachers that are as good as the best; of several aggregators there, the first.
+    """Return the trial with the fewest teachers that is as good as the best; among equals, the first aggregator.
 
-    As good means: worse by no more than a standard error of the mean difference over the simulated tasks, which are the
-    same for all trials.
+    A trial is as good if it is worse by at most a standard error of the mean difference over the simulated tasks, which
+    are the same for all trials.
     """
     best = max(trials, key=lambda trial: trial.figures(by).mean())
 
