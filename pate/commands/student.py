@@ -11,8 +11,9 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pate.commands.help import BriefHelp, example
 from pate.commands.mistakes import CommandParser
 from pate.commands.parsing import ALONE, Preset, run_folder, shows, with_saved
-from pate.runs import STUDENT, Run, require_student
+from pate.runs import STUDENT, Run
 from pate.runs.locks import lock_run
+from pate.runs.released import require_student
 from pate.stages.student import StudentCLI
 
 _DESCRIPTIONS = {

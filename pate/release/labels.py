@@ -10,7 +10,7 @@ from typing import IO
 
 import numpy as np
 
-from pate.accounting.budget import BudgetExceededError
+from pate.accounting.budget import BudgetExceededError, affordable
 from pate.accounting.charges import expect_delta_beyond_tests
 from pate.accounting.history import Entry
 from pate.accounting.ledger import Ledger
@@ -164,9 +164,17 @@ class _Labels(Publication):
         """Say of which ledger the error speaks and, where earlier releases are too much, which runs made them."""
         earlier = sorted({entry.run for entry in ledger.entries()})
         if isinstance(error, BudgetExceededError) and earlier:
+            # where the release alone is too much, other data are no way out
+            ways = "ask for less, label other data" if self._is_affordable_alone() else "ask for less"
             return ValueError(
                 f"{error}. The ledger {ledger.path} counts what runs on these private data released before"
-                f" ({', '.join(earlier)}), deleted ones too: ask for less, label other data, or, if the records are"
-                " nobody's, as drawn faces are, delete it to begin anew"
+                f" ({', '.join(earlier)}), deleted ones too: {ways} or, if the records are nobody's, as drawn faces"
+                " are, delete it to begin anew"
             )
         return error if str(ledger.path) in str(error) else ValueError(f"{error} ({ledger.path})")
+
+    def _is_affordable_alone(self) -> bool:
+        """Return whether an unused ledger with the same budget would pay for the release."""
+        budget, aggregator = self._settings.budget, self._settings.mechanism
+        cost = aggregator.event(self.queries.panel, aggregator.neighboring_relation).cost()
+        return budget is None or affordable(budget, cost) >= len(self._rows)

@@ -17,7 +17,6 @@ from pate.runs.run import Run as Run
 from pate.runs.run import StageChangedError as StageChangedError
 from pate.runs.run import first_stage as first_stage
 from pate.runs.run import labels_file as labels_file
-from pate.runs.run import require_student as require_student
 from pate.runs.run import voting_stage as voting_stage
 from pate.runs.stage import LABEL as LABEL
 from pate.runs.stage import METRICS as METRICS

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pate.runs.files import Json, digest, read_arrays
 from pate.runs.key import key_file, read_key
 from pate.runs.run import Run, first_stage, labels_file
-from pate.runs.stage import TEACHERS_FIT
+from pate.runs.stage import STUDENT, TEACHERS_FIT
 from pate.typing import BoolArray, FloatArray, IntArray, StrArray, UInt8Array
 from pate.validation import expect
 from pate.votes import Panel
@@ -195,3 +195,13 @@ def _seal(arrays: Mapping[str, NDArray[Any]], key: bytes) -> str:
         head = json.dumps([name, array.dtype.str, array.shape]).encode()
         total.update(len(head).to_bytes(8, "big") + head + np.ascontiguousarray(array).tobytes())
     return total.hexdigest()
+
+
+def require_student(run: Run) -> None:
+    """Raise ``ValueError`` unless a run's student is finished, and learned from the labels that are there now."""
+    run.require(STUDENT)
+    # labels that are gone or damaged say so themselves
+    ReleasedLabels.load(run)
+    learned = run.begun(STUDENT).digests.get("labels") == digest(labels_file(run))
+    again = "`pate student fit --overwrite` trains one of these"
+    expect(learned, f"a student of the labels in {labels_file(run)}. {again}", student="of earlier labels")

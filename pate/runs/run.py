@@ -16,7 +16,6 @@ from pate.runs.stage import (
     FORMAT,
     LABEL,
     REPORT,
-    STUDENT,
     TEACHERS_FIT,
     TEACHERS_VOTE,
     VOTES_IMPORT,
@@ -258,15 +257,6 @@ class Run:
             again = "Put it back, or do it again with --overwrite, which is a new release and costs again"
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         return f"Expected what `pate {stage.name}` left in {self.root}, got {', '.join(wrong[:3])}{more}. {again}"
-
-
-def require_student(run: Run) -> None:
-    """Raise ``ValueError`` unless a run's student is finished, and learned from the labels that are there now."""
-    run.require(STUDENT)
-    labels = labels_file(run)
-    learned = labels.is_file() and run.begun(STUDENT).digests.get("labels") == digest(labels)
-    again = "`pate student fit --overwrite` trains one of these"
-    expect(learned, f"a student of the labels in {labels_file(run)}. {again}", student="of earlier labels")
 
 
 def _trash(path: Path) -> str:

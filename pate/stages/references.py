@@ -16,9 +16,9 @@ from pate.runs import (
     Run,
     digest,
     labels_file,
-    require_student,
     write_json,
 )
+from pate.runs.released import require_student
 from pate.stages.student import student_of_truth
 from pate.stages.teachers_vote import count_votes
 from pate.student.metrics import evaluate

@@ -32,10 +32,10 @@ from pate.runs import (
     Run,
     digest,
     labels_file,
-    require_student,
     write_arrays,
     write_json,
 )
+from pate.runs.released import require_student
 from pate.settings import canonical
 from pate.student.bar import StageBar
 from pate.student.carry import Trained, carry

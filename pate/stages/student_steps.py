@@ -16,7 +16,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from pate.networks import expect_factory
-from pate.runs import METRICS, STUDENT, Json, Run, require_student
+from pate.runs import METRICS, STUDENT, Json, Run
+from pate.runs.released import require_student
 from pate.settings import encode, plain
 
 

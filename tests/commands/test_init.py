@@ -166,22 +166,6 @@ def test_the_data_of_another_folder_are_other_data(
     assert cli.main(words) == 0  # the same as before, and finished
 
 
-@pytest.mark.slow
-def test_a_run_of_an_earlier_version_keeps_its_words(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It held paths as they were typed, and networks as the checkout named them."""
-    private = begun / "private"
-    for path in (begun / "data.yaml", private / "teachers_fit.json", private / "teachers_fit.yaml"):
-        text = path.read_text().replace(f"path: {begun.parent}/", "path: ")
-        text = text.replace(f'"{begun.parent}/data.npz"', '"data.npz"')
-        path.write_text(text.replace("pate.models.", "models."))
-    before = (begun / "data.yaml").read_text()
-    assert "path: data.npz" in before
-    monkeypatch.chdir(begun.parent)
-    assert cli.main(FIT) == 0
-    assert cli.main(["teachers", "vote", "--run=run"]) == 0
-    assert (begun / "data.yaml").read_text() == before
-
-
 def test_a_variable_in_a_path_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
     monkeypatch.setenv("MY_DATA", str(tmp_path))

@@ -181,7 +181,7 @@ def test_labels_that_are_gone_or_are_not_of_this_command_are_told(
         path.unlink()
 
     spoil: dict[str, tuple[Callable[[], object], str]] = {
-        "gone": (gone, "labels.npz missing"),
+        "gone": (gone, "labels.npz"),
         "cut": (lambda: path.write_bytes(whole[:500]), "got another kind of file, or one that is cut off"),
         "empty": (lambda: path.write_bytes(b""), "got another kind of file"),
         "a byte": (lambda: path.write_bytes(whole[:60] + bytes([whole[60] ^ 1]) + whole[61:]), "got a damaged one ("),

@@ -430,7 +430,7 @@ def test_absent_teachers_by_command(finished: Path, tmp_path: Path, capsys: pyte
         assert cli.main([*vote, "--overwrite", f"--absent={wrong}"]) == 2
         one_line(capsys, "absent teachers in 0..9, each once")
     assert cli.main([*vote, "--absent=[3, 7]"]) == 2
-    one_line(capsys, "absent=[3, 7] (was None)", "--overwrite")
+    one_line(capsys, "absent=[3, 7] (was [])", "--overwrite")
     assert cli.main([*vote, "--absent=[3, 7]", "--overwrite"]) == 0
     store = VoteStore(root / "private" / "votes")
     present, same = store.load(ballots=True)
