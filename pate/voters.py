@@ -88,10 +88,10 @@ class Geometry:
         """Return the coordinates ``[N, R]`` of features ``[N, ...]`` in units of ``unit``: each row by itself alone."""
         inner = flat(features)
         expect(inner.shape[1] == len(self.centre), f"features of {len(self.centre)} numbers", features=inner.shape[1])
-        found = np.empty((len(inner), self.num_directions), dtype=np.int32)
+        coordinates = np.empty((len(inner), self.num_directions), dtype=np.int32)
         for rows in blocks(len(inner), sum(self.axes.shape)):
-            found[rows] = _gridded(self._projected(inner[rows]), self.unit)
-        return found
+            coordinates[rows] = _gridded(self._projected(inner[rows]), self.unit)
+        return coordinates
 
     def linear(self, features: ArrayLike) -> FloatArray:
         """Return the coordinates ``[N, R]`` of features ``[N, ...]``, in their own units and on no grid."""
@@ -102,8 +102,8 @@ class Geometry:
         """Return coordinates that have no rounding error but that of the features and axes themselves."""
         bits = _feature_bits(len(self.centre))
         most = float(1 << bits)
-        whole = np.rint(features / self.step).clip(-most, most) - self.centre
-        return np.asarray((whole @ self.axes) * (self.step / (1 << bits)))
+        steps = np.rint(features / self.step).clip(-most, most) - self.centre
+        return np.asarray((steps @ self.axes) * (self.step / (1 << bits)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -235,10 +235,10 @@ class RecordVoters(Voters):
 
     def norms(self, question: Question) -> FloatArray:
         """Return the norms ``[N]`` of the ballots."""
-        found = np.empty(len(self.labels))
+        all_norms = np.empty(len(self.labels))
         for rows, _, _, norms in self._parts(question):
-            found[rows] = norms
-        return found
+            all_norms[rows] = norms
+        return all_norms
 
     def clipped_sum(self, question: Question, clip: float) -> FloatArray:
         """Return the sum ``[R + 1, C]`` of the clipped ballots, a multiple of ``2^-28``."""

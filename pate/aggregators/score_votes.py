@@ -181,8 +181,8 @@ class Learner:
         samples, variances = self._geometry.samples, self._geometry.variances
         explained, weights = question.predictions(samples), question.weights
         # the moments of labels: of what differs from the student, and of the student itself on public samples
-        own = samples.T.astype(np.float64) @ explained * (self._geometry.unit / len(samples))
-        slopes = (mean[:-1] / weights[:, None] + own) / variances[:, None]
+        moments = samples.T.astype(np.float64) @ explained * (self._geometry.unit / len(samples))
+        slopes = (mean[:-1] / weights[:, None] + moments) / variances[:, None]
         precision = (weights * variances / deviation) ** 2
         self._weighted += slopes * precision[:, None]
         self._precision += precision
