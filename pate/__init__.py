@@ -7,7 +7,7 @@ Most programs need no more than the names below. ``pate.aggregators``, ``pate.me
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pate.version import __version__ as __version__
+from pate._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from pate import accounting as accounting
@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from pate import data as data
     from pate import mechanisms as mechanisms
     from pate import testing as testing
+    from pate._pipeline import Pipeline, label
+    from pate._release.label_settings import LabelSettings
+    from pate._runs.released import ReleasedLabels
+    from pate._stages.student_steps import StudentPlan
+    from pate._votes import Panel, Votes
+    from pate._votes_file import NamedVotes
     from pate.accounting import (
         Budget,
         Ledger,
@@ -26,15 +32,9 @@ if TYPE_CHECKING:
     )
     from pate.aggregators import Aggregator, NoisyVotes, Release, Rounds, StableTopK, TauVoting
     from pate.mechanisms import private_generator
-    from pate.pipeline import Pipeline, label
-    from pate.release.label_settings import LabelSettings
-    from pate.runs.released import ReleasedLabels
-    from pate.stages.student_steps import StudentPlan
-    from pate.student.carried import CarriedStudent, load_student
-    from pate.teachers.jobs import Execution
-    from pate.teachers.plan import TeacherPlan
-    from pate.votes import Panel, Votes
-    from pate.votes_file import NamedVotes
+    from pate.student._carried import CarriedStudent, load_student
+    from pate.teachers._jobs import Execution
+    from pate.teachers._plan import TeacherPlan
 
 __all__ = [
     "Aggregator",
@@ -71,13 +71,13 @@ _ROOMS = (
     "pate.accounting",
     "pate.aggregators",
     "pate.mechanisms",
-    "pate.votes",
-    "pate.runs.released",
-    "pate.pipeline",
+    "pate._votes",
+    "pate._runs.released",
+    "pate._pipeline",
     # these import torch
-    "pate.student.carried",
-    "pate.teachers.plan",
-    "pate.stages.student_steps",
+    "pate.student._carried",
+    "pate.teachers._plan",
+    "pate._stages.student_steps",
 )
 
 

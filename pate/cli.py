@@ -15,7 +15,7 @@ from typing import TextIO
 
 import pate
 
-# name: (module of pate.commands, function, summary)
+# name: (module of pate._commands, function, summary)
 _COMMANDS: dict[str, tuple[str, str, str]] = {
     "run": ("run", "main", "run all stages of a recipe, a folder or the name of a shipped one"),
     "init": ("init", "main", "write a recipe for data of your own, with comments"),
@@ -84,11 +84,11 @@ def _run(words: list[str]) -> int:
         sys.path.insert(0, here)
     try:
         with _terminable():
-            from pate.runs.locks import release_locks
+            from pate._runs.locks import release_locks
 
             try:
                 given = (words[len(name.split()) :], *([_COMMANDS] if name == "completion" else []))
-                getattr(import_module(f"pate.commands.{module}"), function)(*given)
+                getattr(import_module(f"pate._commands.{module}"), function)(*given)
             finally:
                 release_locks()
     except (Exception, KeyboardInterrupt, SystemExit) as stop:

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from pate.accounting.accountant import RDPAccountant
-from pate.accounting.cost import DEFAULT_ORDERS
-from pate.accounting.events import BoundedRangeEvent, Event, GaussianEvent, PureDPEvent
-from pate.accounting.relation import NeighboringRelation
+from pate.accounting._accountant import RDPAccountant
+from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting._events import BoundedRangeEvent, Event, GaussianEvent, PureDPEvent
+from pate.accounting._relation import NeighboringRelation
 
 RELATION = NeighboringRelation.REPLACE_RECORD
 DELTA = 1e-6

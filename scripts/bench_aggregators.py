@@ -16,10 +16,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from pate._planning.proposals import propose, title
+from pate._votes import Votes
 from pate.accounting import NeighboringRelation
 from pate.aggregators import Aggregator, Outlook
-from pate.planning.proposals import propose, title
-from pate.votes import Votes
 
 NUM_QUERIES, NUM_WITH_BALLOTS, NUM_LABELS, NUM_TEACHERS = 50_000, 2_000, 40, 800
 

@@ -19,15 +19,15 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from unittest import mock
 
-from pate.accounting import log
-from pate.accounting.budget import Budget
-from pate.accounting.charges import Events
-from pate.accounting.events import GaussianEvent
-from pate.accounting.ledger import Ledger
-from pate.accounting.relation import NeighboringRelation
-from pate.accounting.verification import verify_ledger
+from pate._votes import Panel
+from pate.accounting import _log as log
+from pate.accounting._budget import Budget
+from pate.accounting._charges import Events
+from pate.accounting._events import GaussianEvent
+from pate.accounting._ledger import Ledger
+from pate.accounting._relation import NeighboringRelation
+from pate.accounting._verification import verify_ledger
 from pate.aggregators import StableTopK
-from pate.votes import Panel
 
 DELTA = 1e-3
 BUDGET = Budget(max_epsilon=50.0, delta=DELTA, neighboring_relation=NeighboringRelation.REPLACE_RECORD, max_delta0=5e-4)

@@ -25,7 +25,7 @@ from scipy.special import ndtri
 
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation
-from pate.mechanisms.canonical import CanonicalNoise
+from pate.mechanisms._canonical import CanonicalNoise
 from tests.mechanisms import oracles
 
 NUM_ITEMS = 17_770

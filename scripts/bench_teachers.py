@@ -41,13 +41,13 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.flop_counter import FlopCounterMode
 
 from models import MLP, Linear, ResNet8, ResNet50, SmallCNN
-from pate.data.records import ArrayFeatures, Records
-from pate.teachers.devices import quiet
-from pate.teachers.executors import run_jobs
-from pate.teachers.jobs import Execution
-from pate.teachers.partitions import PartitionedRecords
-from pate.teachers.plan import TeacherPlan
-from pate.teachers.training import TrainJob
+from pate.data._records import ArrayFeatures, Records
+from pate.teachers._devices import quiet
+from pate.teachers._executors import run_jobs
+from pate.teachers._jobs import Execution
+from pate.teachers._partitions import PartitionedRecords
+from pate.teachers._plan import TeacherPlan
+from pate.teachers._training import TrainJob
 
 RECORDS, BATCH, LABELS = 200, 32, 20
 OPTIMIZER = partial(torch.optim.Adam, lr=0.01, fused=True)

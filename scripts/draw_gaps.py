@@ -15,10 +15,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pate import mechanisms as m
+from pate._votes import Panel
 from pate.accounting import NeighboringRelation
-from pate.accounting.calibration import Target
+from pate.accounting._calibration import Target
 from pate.aggregators import Aggregator, Canonical, Joint, Peeling
-from pate.votes import Panel
 
 NAMES = ("canonical", "canonical, published loss", "peeling", "joint (a bound)")
 

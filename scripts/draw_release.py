@@ -14,14 +14,14 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
+from pate._data_file import load_data
+from pate._runs import Run
+from pate._runs.released import ReleasedLabels
+from pate._votes import rows_of
 from pate.aggregators import Release
-from pate.aggregators.rounds import student_of
+from pate.aggregators._rounds import student_of
 from pate.data import CelebA
-from pate.data.records import Role
-from pate.data_file import load_data
-from pate.runs import Run
-from pate.runs.released import ReleasedLabels
-from pate.votes import rows_of
+from pate.data._records import Role
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -14,8 +14,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from pate.commands.frontier import compare
-from pate.planning.comparison import Comparison, Point
+from pate._commands.frontier import compare
+from pate._planning.comparison import Comparison, Point
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 

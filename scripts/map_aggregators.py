@@ -24,15 +24,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from tqdm import tqdm
 
-from pate.accounting.calibration import COARSE_ORDERS, Target
-from pate.accounting.relation import NeighboringRelation
+from pate._linear import LinearStudent
+from pate._planning.evaluation import judge
+from pate._planning.proposals import propose, title
+from pate._planning.simulation import Simulation, simulated
+from pate.accounting._calibration import COARSE_ORDERS, Target
+from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Outlook
-from pate.aggregators.base import features_of
-from pate.aggregators.rounds import student_of
-from pate.linear import LinearStudent
-from pate.planning.evaluation import judge
-from pate.planning.proposals import propose, title
-from pate.planning.simulation import Simulation, simulated
+from pate.aggregators._base import features_of
+from pate.aggregators._rounds import student_of
 
 DELTA = 1e-6
 MEASURES = ("student_accuracy", "student_macro_f1")

@@ -22,13 +22,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pate.accounting.gaussian import largest_mu
-from pate.aggregators.score_votes import ScoreVotes
-from pate.linear import recovered
-from pate.student.average_precision import average_precision
-from pate.typing import BoolArray, FloatArray, IntArray, UInt8Array
-from pate.voters import Geometry, GroupVoters, RecordVoters, Voters
-from pate.votes import Votes
+from pate._linear import recovered
+from pate._typing import BoolArray, FloatArray, IntArray, UInt8Array
+from pate._voters import Geometry, GroupVoters, RecordVoters, Voters
+from pate._votes import Votes
+from pate.accounting._gaussian import largest_mu
+from pate.aggregators._score_votes import ScoreVotes
+from pate.student._average_precision import average_precision
 
 DELTA = 1e-6
 MOST_PUBLIC = 8_000

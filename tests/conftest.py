@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pate import cli
-from pate.accounting.ledger import Ledger, read_ledger
+from pate.accounting._ledger import Ledger, read_ledger
 from pate.data.faces import write_celeba_folder
 from tests.processes import start
 
@@ -39,7 +39,7 @@ def _entry_points(*, group: str) -> EntryPoints:
 
 
 # look through all installed packages each time that an aggregator is named, and a trainer made
-LOOKING = ("pate.aggregators.plugins", "lightning_fabric.utilities.registry")
+LOOKING = ("pate.aggregators._plugins", "lightning_fabric.utilities.registry")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate.histogram import Histogram, read_counts, read_items, read_pairs
+from pate._histogram import Histogram, read_counts, read_items, read_pairs
 from pate.mechanisms import seeded_generator
-from pate.testing.laws import chi_square_p_value
+from pate.testing._laws import chi_square_p_value
 
 ITEMS = ("a", "b", "c", "d")
 

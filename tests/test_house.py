@@ -22,9 +22,9 @@ MOST_LINES = 400
 MOST_PARAMETERS = 8
 
 # one contract, long because everything that inherits it is shown as much
-LONG_MODULES = {"pate/testing/aggregators.py"}
+LONG_MODULES = {"pate/testing/_aggregators.py"}
 # Lightning's command line takes its options from these constructors
-MANY_PARAMETERS = {"pate/student/data.py:StudentData.__init__", "pate/student/module.py:Student.__init__"}
+MANY_PARAMETERS = {"pate/student/_data.py:StudentData.__init__", "pate/student/_module.py:Student.__init__"}
 
 
 def functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:

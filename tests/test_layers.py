@@ -22,7 +22,7 @@ def test_private_mathematics_imports_no_framework() -> None:
     script = (
         f"HEAVY = {HEAVY}\n"
         "import importlib, sys\n"
-        "for package in ('votes', 'accounting', 'mechanisms', 'aggregators'):\n"
+        "for package in ('_votes', 'accounting', 'mechanisms', 'aggregators'):\n"
         "    importlib.import_module('pate.' + package)\n"
         "    found = {*HEAVY} & set(sys.modules)\n"
         "    assert not found, (package, found)\n"
@@ -66,18 +66,29 @@ ALLOWED["__main__"] = {"cli"}
 
 def test_every_part_has_its_place() -> None:
     parts = {path.stem for path in ROOT.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
-    assert parts - {"__init__"} == ALLOWED.keys() | EVERYWHERE
+    assert {part_of(part) for part in parts - {"__init__"}} == ALLOWED.keys() | EVERYWHERE
+
+
+def part_of(name: str) -> str:
+    """Return the part that a module or folder is; an underscore says that it is nobody's business but the package's."""
+    return name if name.startswith("__") else name.removeprefix("_")
 
 
 @pytest.mark.parametrize("part", sorted(ALLOWED))
 def test_imports_run_downward(part: str) -> None:
-    files = list((ROOT / part).rglob("*.py")) or [ROOT / f"{part}.py"]
+    files = [
+        file
+        for pattern in (f"{part}.py", f"{part}/**/*.py")
+        for name in (pattern, f"_{pattern}")
+        for file in ROOT.glob(name)
+    ]
+    assert files
     used = set()
     for file in files:
         for node in ast.walk(ast.parse(file.read_text())):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            used |= {name.split(".")[1] for name in names if name.startswith("pate.")}
+            used |= {part_of(name.split(".")[1]) for name in names if name.startswith("pate.")}
     assert used - {part} <= ALLOWED[part] | EVERYWHERE
 
 
@@ -106,7 +117,7 @@ def loaded(module: str) -> set[str]:
 @pytest.mark.parametrize("command", list(cli._COMMANDS))
 def test_only_the_students_commands_import_lightning_to_start(command: str) -> None:
     """It takes longer to import than all else together; what `teachers --help` really loads, a slow test looks up."""
-    found = loaded(f"pate.commands.{cli._COMMANDS[command][0]}")
+    found = loaded(f"pate._commands.{cli._COMMANDS[command][0]}")
     assert ("pytorch_lightning" in found) == command.startswith("student")
 
 
@@ -119,5 +130,6 @@ def test_the_package_never_imports_models_or_scripts() -> None:
 
 def test_only_releases_meet_mechanisms_and_noise() -> None:
     """What is PRIVATE becomes public in one room."""
-    above = [file for room in ("stages", "commands", "planning") for file in (ROOT / room).rglob("*.py")]
+    above = [file for room in ("_stages", "_commands", "_planning") for file in (ROOT / room).rglob("*.py")]
+    assert above
     assert not [file for file in above if "pate.mechanisms" in file.read_text()]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import expit
 
-from pate.linear import (
+from pate._linear import (
     _RATIOS,
     Directions,
     LinearStudent,

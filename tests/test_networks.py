@@ -10,8 +10,8 @@ from torchvision import models as vision
 
 import pate.models
 from pate import cli
-from pate.networks import make_network
-from pate.student.module import Student
+from pate._networks import make_network
+from pate.student._module import Student
 
 SHAPE = (3, 32, 32)
 

@@ -15,10 +15,10 @@ from torch import nn
 import pate
 from models import Linear
 from pate import cli
-from pate.accounting.ledger import read_ledger
+from pate._runs import TEACHERS_FIT, Run
+from pate.accounting._ledger import read_ledger
 from pate.aggregators import StableTopK
 from pate.data import Arrays
-from pate.runs import TEACHERS_FIT, Run
 from tests.commands.test_run import everything
 from tests.conftest import copy_run, make_arrays
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from pate import cli, progress
-from pate.progress import stage_bar
+from pate import _progress as progress
+from pate import cli
+from pate._progress import stage_bar
 from tests.conftest import Write, make_arrays, recipe
 
 
@@ -96,7 +97,7 @@ def test_bars_of_teachers_say_nothing_of_the_records(
         return stage_bar(total, name, **options)
 
     for stage in ("teachers_fit", "teachers_vote"):
-        monkeypatch.setattr(f"pate.stages.{stage}.stage_bar", recorded)
+        monkeypatch.setattr(f"pate._stages.{stage}.stage_bar", recorded)
     arrays = make_arrays()
     for world, rows in (("whole", slice(0, None)), ("less", slice(37, None))):
         data = write_arrays(f"{world}.npz", **{name: arrays[name][rows] for name in ("X", "Y", "ids", "split")})

@@ -15,7 +15,9 @@ import pytest
 from PIL import Image
 
 from pate import mechanisms as m
-from pate.accounting.relation import NeighboringRelation
+from pate._planning.simulation import Simulation, simulated
+from pate._votes import Panel, Votes, pack_ballots
+from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import (
     Aggregator,
     Canonical,
@@ -36,12 +38,10 @@ from pate.aggregators import (
     TauVoting,
     TopStableTopK,
 )
+from pate.data._partition import partition_records
 from pate.data.faces import write_celeba_folder
-from pate.data.partition import partition_records
-from pate.mechanisms.canonical import CanonicalNoise
-from pate.mechanisms.noise import Noise
-from pate.planning.simulation import Simulation, simulated
-from pate.votes import Panel, Votes, pack_ballots
+from pate.mechanisms._canonical import CanonicalNoise
+from pate.mechanisms._noise import Noise
 
 PINS = Path(__file__).with_name("seeded.json")
 RELATIONS = tuple(NeighboringRelation)

@@ -14,13 +14,13 @@ from torch import nn
 from torchvision.transforms import v2
 
 from models import MLP, Linear
+from pate._data_file import describe_data
+from pate._settings import Described, canonical, decode_fields, encode, encode_fields, path_of, plain
 from pate.aggregators import ClippedVotes, StableTopK
 from pate.data import Arrays, CelebA, DataSource, PublicPCA
-from pate.data.records import Records, Role
-from pate.data_file import describe_data
-from pate.settings import Described, canonical, decode_fields, encode, encode_fields, path_of, plain
-from pate.teachers.losses import FocalLoss
-from pate.teachers.plan import NetworkFactory, OptimizerFactory, TeacherPlan
+from pate.data._records import Records, Role
+from pate.teachers._losses import FocalLoss
+from pate.teachers._plan import NetworkFactory, OptimizerFactory, TeacherPlan
 
 
 class MLP2(MLP):
@@ -195,7 +195,7 @@ def test_settings_that_cannot_be_used_are_told_in_one_line(content: dict[str, An
 
 
 def test_a_class_has_one_path_however_it_is_written() -> None:
-    for path in ("pate.StableTopK", "pate.aggregators.StableTopK", "pate.aggregators.stable_topk.StableTopK"):
+    for path in ("pate.StableTopK", "pate.aggregators.StableTopK", "pate.aggregators._stable_topk.StableTopK"):
         written = {"trainer": [{"class_path": path, "init_args": {"class": "a.b", "of": {"class_path": "models.MLP"}}}]}
         held = {"class_path": "pate.StableTopK", "init_args": {"class": "a.b", "of": {"class_path": "pate.models.MLP"}}}
         assert canonical(written) == {"trainer": [held]}

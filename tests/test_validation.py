@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from pate.validation import expect, expect_count, expect_open_unit, expect_positive
+from pate._validation import expect, expect_count, expect_open_unit, expect_positive
 
 
 def test_one_line_says_what_was_expected_and_what_came() -> None:

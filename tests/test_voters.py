@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import pate.voters
-from pate.typing import FloatArray, IntArray, UInt8Array
-from pate.voters import Geometry, GroupVoters, Question, RecordVoters, ScoreVoters, Voters, expected_voters
+import pate._voters
+from pate._typing import FloatArray, IntArray, UInt8Array
+from pate._voters import Geometry, GroupVoters, Question, RecordVoters, ScoreVoters, Voters, expected_voters
 
 NUM_LABELS, NUM_FEATURES = 3, 5
 GENERATOR = np.random.default_rng(0)
@@ -125,7 +125,7 @@ def test_blocks_and_order_change_no_bit(kind: str, monkeypatch: pytest.MonkeyPat
     norms, total = make(records).norms(question), make(records).clipped_sum(question, 0.3)
     order = np.argsort(records.groups + generator.random(300) * 0.5)
     shuffled = records.of(order)
-    monkeypatch.setattr(pate.voters, "_ENTRIES", 100)
+    monkeypatch.setattr(pate._voters, "_ENTRIES", 100)
     np.testing.assert_array_equal(np.sort(make(shuffled).norms(question)), np.sort(norms))
     np.testing.assert_array_equal(make(shuffled).clipped_sum(question, 0.3), total)
 

@@ -3,8 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pate.voters import Geometry, ScoreVoters
-from pate.votes import Votes, pack_ballots, teacher_blocks, unpack_ballots
+from pate._voters import Geometry, ScoreVoters
+from pate._votes import Votes, pack_ballots, teacher_blocks, unpack_ballots
 
 
 def test_packing_keeps_every_vote() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.vote_store import VoteStore
-from pate.votes import Votes
-from pate.votes_file import NamedVotes, expect_joined, read_silos, total_teachers
+from pate._vote_store import VoteStore
+from pate._votes import Votes
+from pate._votes_file import NamedVotes, expect_joined, read_silos, total_teachers
 
 IDS = np.array(["s3", "s1", "s2"])
 NAMES = ("hat", "beard")

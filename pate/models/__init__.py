@@ -4,9 +4,9 @@ Every class takes the shape of one sample's features and the number of labels fi
 Backbones, such as ``ResNet50Features``, have no labels. In the checkout the folder ``models`` has the same names.
 """
 
-from pate.models.efficientnet import EfficientNetLite0Features
-from pate.models.factory import Factory
-from pate.models.networks import MLP, Linear, ResNet8, ResNet50, ResNet50Features, SmallCNN
+from pate.models._efficientnet import EfficientNetLite0Features
+from pate.models._factory import Factory
+from pate.models._networks import MLP, Linear, ResNet8, ResNet50, ResNet50Features, SmallCNN
 
 __all__ = [
     "MLP",

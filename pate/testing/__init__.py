@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from pate.testing.aggregators import AggregatorContract, SoftReleaseContract
-    from pate.testing.batches import BatchContract
-    from pate.testing.events import EventContract
-    from pate.testing.mechanisms import MechanismContract
-    from pate.testing.sources import SourceContract
+    from pate.testing._aggregators import AggregatorContract, SoftReleaseContract
+    from pate.testing._batches import BatchContract
+    from pate.testing._events import EventContract
+    from pate.testing._mechanisms import MechanismContract
+    from pate.testing._sources import SourceContract
 
 _HOME = {
-    "AggregatorContract": "pate.testing.aggregators",
-    "BatchContract": "pate.testing.batches",
-    "EventContract": "pate.testing.events",
-    "MechanismContract": "pate.testing.mechanisms",
-    "SoftReleaseContract": "pate.testing.aggregators",
-    "SourceContract": "pate.testing.sources",
+    "AggregatorContract": "pate.testing._aggregators",
+    "BatchContract": "pate.testing._batches",
+    "EventContract": "pate.testing._events",
+    "MechanismContract": "pate.testing._mechanisms",
+    "SoftReleaseContract": "pate.testing._aggregators",
+    "SourceContract": "pate.testing._sources",
 }
 
 __all__ = [
@@ -37,7 +37,7 @@ __all__ = [
     "SourceContract",
 ]
 
-pytest.register_assert_rewrite(*_HOME.values(), "pate.testing.contract", "pate.testing.laws")
+pytest.register_assert_rewrite(*_HOME.values(), "pate.testing._contract", "pate.testing._laws")
 
 
 def __getattr__(name: str) -> Any:

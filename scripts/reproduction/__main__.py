@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from pate.runs.files import replacing
+from pate._runs.files import replacing
 from scripts.reproduction import gillenwater_figures, shekelyan_figures, zhu_wang_figures
 from scripts.reproduction.celeba_dpsgd import celeba_dpsgd
 from scripts.reproduction.findings import Effort, Finding, MissingDataError, keep, kept

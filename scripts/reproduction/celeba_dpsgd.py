@@ -9,15 +9,15 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pate.accounting.calibration import Target
+from pate._planning.proposals import for_target
+from pate._progress import stage_bar
+from pate._runs.files import read_arrays
+from pate._validation import expect
+from pate._votes import Panel
+from pate.accounting._calibration import Target
 from pate.aggregators import Rounds
 from pate.data import CelebAAttributes
-from pate.data.records import Role
-from pate.planning.proposals import for_target
-from pate.progress import stage_bar
-from pate.runs.files import read_arrays
-from pate.validation import expect
-from pate.votes import Panel
+from pate.data._records import Role
 from scripts.reproduction.dp_sgd import Training, noise_for, poisson_epsilon, shuffled_epsilon
 from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
 from scripts.reproduction.tasks import ATTRIBUTES, LABELS, celeba_attributes, voted

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
-from pate.accounting.curves import gaussian_rdp
-from pate.accounting.events import CurveEvent
-from pate.accounting.relation import NeighboringRelation
-from pate.typing import FloatArray
-from pate.validation import expect, expect_count, expect_positive
+from pate._typing import FloatArray
+from pate._validation import expect, expect_count, expect_positive
+from pate.accounting._curves import gaussian_rdp
+from pate.accounting._events import CurveEvent
+from pate.accounting._relation import NeighboringRelation
 
 _ROUNDING = 16 * np.finfo(np.float64).eps
 

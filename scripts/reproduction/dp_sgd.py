@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pate.accounting.bisection import smallest_where
-from pate.accounting.conversion import conversion_overhead
-from pate.accounting.gaussian import gaussian_epsilon
-from pate.typing import FloatArray
-from pate.validation import expect_count, expect_open_unit, expect_positive
+from pate._typing import FloatArray
+from pate._validation import expect_count, expect_open_unit, expect_positive
+from pate.accounting._bisection import smallest_where
+from pate.accounting._conversion import conversion_overhead
+from pate.accounting._gaussian import gaussian_epsilon
 from scripts.rivals.sampled_curve import sampled_gaussian_rdp
 
 ORDERS: FloatArray = np.concatenate((np.arange(1.25, 16, 0.25), np.arange(16, 64, 2.0), np.geomspace(64, 512, 12)))

@@ -16,8 +16,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
-from pate.runs.files import replacing, write_json
-from pate.validation import expect, expect_count
+from pate._runs.files import replacing, write_json
+from pate._validation import expect, expect_count
 
 Row = Mapping[str, str | int | float]
 

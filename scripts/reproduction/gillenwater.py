@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pate._typing import FloatArray, IntArray
 from pate.accounting import NeighboringRelation
 from pate.mechanisms import (
     GammaCounts,
@@ -21,7 +22,6 @@ from pate.mechanisms import (
     linf_error,
     scale_for_epsilon,
 )
-from pate.typing import FloatArray, IntArray
 from scripts.reproduction.findings import Effort, Row
 
 PAPER = (

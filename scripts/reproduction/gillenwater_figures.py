@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
+from pate._progress import stage_bar
 from pate.accounting import RDPAccountant
 from pate.mechanisms import GumbelPeeling
-from pate.progress import stage_bar
 from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
 from scripts.reproduction.gillenwater import (
     DATA,

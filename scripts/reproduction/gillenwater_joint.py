@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
+from pate._progress import stage_bar
+from pate._typing import IntArray
 from pate.mechanisms import JointMechanism, joint_window, linf_error, scale_for_epsilon
-from pate.mechanisms.joint import JointNoise
-from pate.progress import stage_bar
-from pate.typing import IntArray
+from pate.mechanisms._joint import JointNoise
 from scripts.reproduction import pruned_joint
 from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
 from scripts.reproduction.gillenwater import DATA, EPSILON, PAPER, QUANTILES, RELATION, SIZES, VECTORS, load

@@ -11,9 +11,9 @@ from functools import partial
 import numpy as np
 from scipy.special import gammaln
 
+from pate._progress import stage_bar
+from pate._typing import IntArray
 from pate.mechanisms import JointMechanism, linf_error
-from pate.progress import stage_bar
-from pate.typing import IntArray
 from scripts.reproduction import pruned_joint
 from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
 from scripts.reproduction.gillenwater import DATA, EPSILON, PAPER, RIVALS, VECTORS, load

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import log_ndtr, logsumexp
 
-from pate.accounting.calibration import epsilon_of
-from pate.accounting.conversion import conversion_overhead
-from pate.accounting.events import Event, GaussianEvent
-from pate.accounting.relation import NeighboringRelation
-from pate.typing import FloatArray, IntArray, UInt8Array
-from pate.validation import expect, expect_count, expect_positive
+from pate._typing import FloatArray, IntArray, UInt8Array
+from pate._validation import expect, expect_count, expect_positive
+from pate.accounting._calibration import epsilon_of
+from pate.accounting._conversion import conversion_overhead
+from pate.accounting._events import Event, GaussianEvent
+from pate.accounting._relation import NeighboringRelation
 from scripts.reproduction.data_dependent import (
     one_way_rdp,
     private_rdp_table,

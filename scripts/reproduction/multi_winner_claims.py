@@ -9,14 +9,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pate.accounting.calibration import Target
-from pate.accounting.relation import NeighboringRelation
+from pate._planning.evaluation import label_quality
+from pate._planning.task import Task
+from pate._progress import stage_bar
+from pate._typing import FloatArray
+from pate._votes import Panel, Votes
+from pate.accounting._calibration import Target
+from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, NoisyVotes, Powerset, TauVoting
-from pate.planning.evaluation import label_quality
-from pate.planning.task import Task
-from pate.progress import stage_bar
-from pate.typing import FloatArray
-from pate.votes import Panel, Votes
 from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
 from scripts.reproduction.multi_winner import (
     OneWay,

@@ -15,9 +15,9 @@ from functools import cache, cached_property
 import numpy as np
 from scipy.special import gammaln, log_ndtr, ndtr
 
+from pate._typing import FloatArray, IntArray
+from pate._validation import expect, expect_count, expect_open_unit, expect_positive
 from pate.mechanisms import sort_counts
-from pate.typing import FloatArray, IntArray
-from pate.validation import expect, expect_count, expect_open_unit, expect_positive
 
 # an integrand that is smooth on the scale of 1 and falls as a normal density: exact to rounding
 _POINTS = np.arange(-12.0, 12.0, 0.02)

@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import chi2
 
-from pate.accounting.calibration import Target, calibrate_scale
-from pate.accounting.events import ComposedEvent, Event, GaussianEvent
-from pate.accounting.relation import NeighboringRelation
+from pate._typing import FloatArray, IntArray
+from pate._validation import expect, expect_count, expect_positive
+from pate.accounting._calibration import Target, calibrate_scale
+from pate.accounting._events import ComposedEvent, Event, GaussianEvent
+from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms import GumbelPeeling, Mechanism, OneShotLaplace, one_shot_laplace_scale
-from pate.mechanisms.base import choice_event
-from pate.typing import FloatArray, IntArray
-from pate.validation import expect, expect_count, expect_positive
+from pate.mechanisms._base import choice_event
 
 GUMBEL_SD = math.pi / math.sqrt(6)
 LAPLACE_SD = math.sqrt(2)

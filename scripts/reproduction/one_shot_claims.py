@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pate.accounting.relation import NeighboringRelation
+from pate._progress import stage_bar
+from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms import GumbelPeeling, PermuteAndFlipPeeling
-from pate.progress import stage_bar
 from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
 from scripts.reproduction.one_shot import (
     GUMBEL_SD,

@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.signal import fftconvolve
 
-from pate.mechanisms.noise import Noise, expect_noise, log_survival
-from pate.typing import FloatArray
-from pate.validation import expect, expect_count, expect_positive
+from pate._typing import FloatArray
+from pate._validation import expect, expect_count, expect_positive
+from pate.mechanisms._noise import Noise, expect_noise, log_survival
 
 _REACH = 45.0  # scales from the k-th score beyond which nothing has a probability that float64 adds to 1
 _STEP = 0.1  # scales between the points of the integral

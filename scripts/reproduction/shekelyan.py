@@ -11,12 +11,12 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from scipy.optimize import brentq
 
+from pate._typing import FloatArray
+from pate._validation import expect, expect_open_unit
 from pate.mechanisms import CanonicalMechanism
-from pate.mechanisms.canonical import CanonicalLoss
-from pate.mechanisms.noise import Noise
-from pate.mechanisms.utility import good_bounds, great_bounds
-from pate.typing import FloatArray
-from pate.validation import expect, expect_open_unit
+from pate.mechanisms._canonical import CanonicalLoss
+from pate.mechanisms._noise import Noise
+from pate.mechanisms._utility import good_bounds, great_bounds
 from scripts.reproduction.findings import Row
 from scripts.reproduction.one_shot_law import probability_within
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import stats
 
+from pate._progress import stage_bar
+from pate._typing import FloatArray
 from pate.mechanisms import CanonicalMechanism, GumbelPeeling, NoisyTopK
-from pate.progress import stage_bar
-from pate.typing import FloatArray
 from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
 from scripts.reproduction.probability_plots import Dashes, draw_measures, legend, panels
 from scripts.reproduction.shekelyan import (

@@ -10,7 +10,7 @@ from typing import get_args
 import numpy as np
 
 from pate.mechanisms import CanonicalMechanism
-from pate.mechanisms.noise import Noise, log_survival
+from pate.mechanisms._noise import Noise, log_survival
 from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
 from scripts.reproduction.one_shot_law import probability_within
 from scripts.reproduction.shekelyan import PAPER, zipf_scores

@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pate._planning.facts import Facts
+from pate._planning.task import Task
+from pate._typing import FloatArray, IntArray, UInt8Array
+from pate._validation import expect, expect_count
+from pate._votes import Votes
 from pate.data import CelebA, CelebAAttributes, PublicPCA
+from pate.data._records import Role
+from pate.data._source import DataSource
 from pate.data.faces import write_celeba_folder
-from pate.data.records import Role
-from pate.data.source import DataSource
-from pate.planning.facts import Facts
-from pate.planning.task import Task
-from pate.typing import FloatArray, IntArray, UInt8Array
-from pate.validation import expect, expect_count
-from pate.votes import Votes
 
 ATTRIBUTES = "multilabel/celeba_attributes.npz"
 LABELS = [

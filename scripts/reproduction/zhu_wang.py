@@ -10,10 +10,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
+from pate._typing import BoolArray, FloatArray, IntArray
 from pate.accounting import Event, NeighboringRelation
-from pate.accounting.calibration import COARSE_ORDERS, Target, calibrate_scale
+from pate.accounting._calibration import COARSE_ORDERS, Target, calibrate_scale
 from pate.mechanisms import FixedTopKMechanism, GumbelPeeling, LimitedDomain, Listed, StableTopKMechanism, TopStable
-from pate.typing import BoolArray, FloatArray, IntArray
 
 PAPER = "Zhu & Wang (2022), Adaptive private-k-selection with adaptive k and application to multi-label PATE"
 RELATION = NeighboringRelation.ADD_REMOVE_TEACHER

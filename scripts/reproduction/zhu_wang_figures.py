@@ -9,9 +9,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from pate.progress import stage_bar
-from pate.typing import FloatArray, IntArray
-from pate.validation import expect
+from pate._progress import stage_bar
+from pate._typing import FloatArray, IntArray
+from pate._validation import expect
 from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
 from scripts.reproduction.probability_plots import legend, panels
 from scripts.reproduction.zhu_wang import (

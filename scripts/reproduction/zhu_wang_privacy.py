@@ -9,12 +9,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pate.accounting.calibration import Target, epsilon_of
-from pate.accounting.conversion import Conversion
-from pate.accounting.relation import NeighboringRelation
+from pate._progress import stage_bar
+from pate._votes import Panel
+from pate.accounting._calibration import Target, epsilon_of
+from pate.accounting._conversion import Conversion
+from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, NoisyVotes, StableTopK, TauVoting
-from pate.progress import stage_bar
-from pate.votes import Panel
 from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
 from scripts.reproduction.noisy_max import Composed, GapNoise, Pair, choice_divergence, worst_pair
 from scripts.reproduction.zhu_wang import PAPER

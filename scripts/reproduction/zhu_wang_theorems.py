@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from scipy.special import ndtr, ndtri
 
-from pate.accounting.curves import gaussian_noisy_max_rdp
+from pate.accounting._curves import gaussian_noisy_max_rdp
 from pate.aggregators import StableTopK
 from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
 from scripts.reproduction.noisy_max import GapNoise, Pair, choice_divergence

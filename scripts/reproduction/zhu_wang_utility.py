@@ -9,17 +9,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pate.accounting.calibration import COARSE_ORDERS, Target, epsilon_of
-from pate.accounting.relation import NeighboringRelation
+from pate._planning.evaluation import judge, label_quality, references
+from pate._planning.proposals import for_target
+from pate._planning.sweep import Sweep, run_sweep
+from pate._planning.task import Task
+from pate._progress import stage_bar
+from pate._votes import Panel
+from pate.accounting._calibration import COARSE_ORDERS, Target, epsilon_of
+from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, NoisyVotes, Rounds, StableTopK, TauVoting
-from pate.aggregators.base import features_of
-from pate.aggregators.rounds import student_of
-from pate.planning.evaluation import judge, label_quality, references
-from pate.planning.proposals import for_target
-from pate.planning.sweep import Sweep, run_sweep
-from pate.planning.task import Task
-from pate.progress import stage_bar
-from pate.votes import Panel
+from pate.aggregators._base import features_of
+from pate.aggregators._rounds import student_of
 from scripts.reproduction.findings import Claim, Effort, Finding, Row, Verdict
 from scripts.reproduction.tasks import ATTRIBUTES, Data, celeba_attributes, facts, rendered_faces, voted
 from scripts.reproduction.zhu_wang import PAPER
@@ -307,7 +307,7 @@ def table_2_utility(effort: Effort) -> Finding:
     method = f"""
 The same number of queries (600), epsilon ({PUBLISHED} at delta {DELTA:g}) and teachers ({TEACHERS}) as in the
 paper, on tasks that are at hand: {sizes}. A teacher is a ridge regression on its own records, the student the
-closed form of `pate.linear`, trained on what was released of 600 public samples and judged on the test set.
+closed form of `pate._linear`, trained on what was released of 600 public samples and judged on the test set.
 StableTopK, PATE (hard Binary voting) and PATE-tau are calibrated to epsilon {PUBLISHED} under each relation at
 their proven cost; "noise as wide as published" is Gumbel noise of `scale_gap={SCALE_GAP:.0f}`, where the paper
 has normal noise of {SIGMA_GAP:.0f} votes, of the same deviation, with `sigma_test={SIGMA_TEST:.0f}` and

@@ -15,12 +15,12 @@ from typing import Literal
 import numpy as np
 from jsonargparse import ArgumentParser
 
-from pate.data.records import Features, Records, Role
-from pate.data.source import DataSource
-from pate.data_file import load_data
-from pate.runs import TEACHERS_FIT, Run, write_text
-from pate.typing import FloatArray, StrArray
-from pate.validation import expect
+from pate._data_file import load_data
+from pate._runs import TEACHERS_FIT, Run, write_text
+from pate._typing import FloatArray, StrArray
+from pate._validation import expect
+from pate.data._records import Features, Records, Role
+from pate.data._source import DataSource
 from scripts.rivals.contest import Arena, Contest, Standings, hold, rivals_of
 from scripts.rivals.contributions import Contributions, PublicScale
 from scripts.rivals.descent import INSTALL, Descent, is_installed
@@ -103,7 +103,7 @@ def _teachers(run: Run, data: DataSource, unit: str) -> FloatArray | None:
         return None
     run.require(TEACHERS_FIT)
     # torch takes seconds to import
-    from pate.stages.teachers_plan import load_plan
+    from pate._stages.teachers_plan import load_plan
     from scripts.rivals.linear_teachers import are_linear, linear_weights
 
     plan = load_plan(run)

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from pate.accounting.events import ComposedEvent, Event, GaussianEvent
-from pate.accounting.relation import NeighboringRelation
-from pate.typing import FloatArray, IntArray
-from pate.validation import expect, expect_positive
+from pate._typing import FloatArray, IntArray
+from pate._validation import expect, expect_positive
+from pate.accounting._events import ComposedEvent, Event, GaussianEvent
+from pate.accounting._relation import NeighboringRelation
 
 # the histogram of norms is released with this many times the noise of the weights
 _NORM_NOISE = 2.0

@@ -9,12 +9,12 @@ from functools import partial
 
 import numpy as np
 
-from pate.accounting.calibration import COARSE_ORDERS, Target, calibrate_scale, epsilon_of
-from pate.accounting.events import Event
-from pate.progress import stage_bar
-from pate.student.average_precision import average_precision
-from pate.typing import FloatArray, UInt8Array
-from pate.validation import expect, expect_count, expect_open_unit, expect_positive
+from pate._progress import stage_bar
+from pate._typing import FloatArray, UInt8Array
+from pate._validation import expect, expect_count, expect_open_unit, expect_positive
+from pate.accounting._calibration import COARSE_ORDERS, Target, calibrate_scale, epsilon_of
+from pate.accounting._events import Event
+from pate.student._average_precision import average_precision
 from scripts.rivals.averaging import averaged, averaging_event
 from scripts.rivals.contributions import Contributions
 from scripts.rivals.descent import Descent, descend

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pate.data.records import Features, Records
-from pate.typing import BoolArray, Float32Array, FloatArray, IntArray, StrArray
-from pate.validation import expect
+from pate._typing import BoolArray, Float32Array, FloatArray, IntArray, StrArray
+from pate._validation import expect
+from pate.data._records import Features, Records
 
 _ROWS = 8192
 _CONSTANT = 1 / 3

@@ -10,11 +10,11 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from pate.accounting.cost import DEFAULT_ORDERS
-from pate.accounting.events import ComposedEvent, Event, GaussianEvent, RenyiCurveEvent, RepeatedEvent
-from pate.accounting.relation import NeighboringRelation
-from pate.typing import FloatArray
-from pate.validation import expect, expect_count, expect_positive
+from pate._typing import FloatArray
+from pate._validation import expect, expect_count, expect_positive
+from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting._events import ComposedEvent, Event, GaussianEvent, RenyiCurveEvent, RepeatedEvent
+from pate.accounting._relation import NeighboringRelation
 from scripts.rivals.contributions import Contributions
 from scripts.rivals.sampled_curve import sampled_gaussian_rdp
 

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pate.teachers.chunk import TeacherChunk, make_networks
-from pate.teachers.plan import TeacherPlan
-from pate.teachers.training import load_chunk
-from pate.typing import FloatArray
+from pate._typing import FloatArray
+from pate.teachers._chunk import TeacherChunk, make_networks
+from pate.teachers._plan import TeacherPlan
+from pate.teachers._training import load_chunk
 
 
 def are_linear(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int) -> bool:

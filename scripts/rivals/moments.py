@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pate.accounting.events import Event, GaussianEvent
-from pate.accounting.relation import NeighboringRelation
-from pate.typing import FloatArray
-from pate.validation import expect_positive
+from pate._typing import FloatArray
+from pate._validation import expect_positive
+from pate.accounting._events import Event, GaussianEvent
+from pate.accounting._relation import NeighboringRelation
 from scripts.rivals.contributions import Contributions
 
 

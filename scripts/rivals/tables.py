@@ -7,7 +7,7 @@ import math
 from dataclasses import asdict
 from pathlib import Path
 
-from pate.runs import replacing
+from pate._runs import replacing
 from scripts.rivals.contest import Score, Standings
 
 _FIGURES = ("accuracy", "macro_f1", "mAP")

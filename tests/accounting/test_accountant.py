@@ -9,11 +9,11 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from pate.accounting.accountant import RDPAccountant
-from pate.accounting.autodp import from_autodp, to_autodp
-from pate.accounting.cost import DEFAULT_ORDERS
-from pate.accounting.curves import pure_dp_rdp
-from pate.accounting.events import (
+from pate.accounting._accountant import RDPAccountant
+from pate.accounting._autodp import from_autodp, to_autodp
+from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting._curves import pure_dp_rdp
+from pate.accounting._events import (
     BoundedRangeEvent,
     ComposedEvent,
     Event,
@@ -24,8 +24,8 @@ from pate.accounting.events import (
     RepeatedEvent,
     StabilityTestEvent,
 )
-from pate.accounting.gaussian import gaussian_delta, gaussian_epsilon
-from pate.accounting.relation import NeighboringRelation
+from pate.accounting._gaussian import gaussian_delta, gaussian_epsilon
+from pate.accounting._relation import NeighboringRelation
 from tests.accounting import oracles
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER

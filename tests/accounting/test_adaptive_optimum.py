@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
-from pate.accounting import adaptive_optimum
-from pate.accounting.accountant import RDPAccountant
-from pate.accounting.adaptive_optimum import (
+from pate.accounting import _adaptive_optimum as adaptive_optimum
+from pate.accounting._accountant import RDPAccountant
+from pate.accounting._adaptive_optimum import (
     Pairs,
     adaptive_epsilon,
     adaptive_profile,
     bounded_range_pairs,
     gaussian_bit_pairs,
 )
-from pate.accounting.events import (
+from pate.accounting._events import (
     BoundedRangeEvent,
     ComposedEvent,
     Event,
@@ -28,8 +28,8 @@ from pate.accounting.events import (
     RepeatedEvent,
     StabilityTestEvent,
 )
-from pate.accounting.gaussian import gaussian_delta
-from pate.accounting.relation import NeighboringRelation
+from pate.accounting._gaussian import gaussian_delta
+from pate.accounting._relation import NeighboringRelation
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 FloatArray = NDArray[np.float64]

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp, ndtr
 
-from pate.accounting.bisection import smallest_where
-from pate.accounting.budget import (
+from pate._typing import FloatArray
+from pate._votes import Panel
+from pate.accounting._bisection import smallest_where
+from pate.accounting._budget import (
     Budget,
     BudgetExceededError,
     FilterName,
@@ -21,10 +23,10 @@ from pate.accounting.budget import (
     filter_from_dict,
     make_filter,
 )
-from pate.accounting.charges import Events
-from pate.accounting.conversion import conversion_overhead
-from pate.accounting.cost import DEFAULT_ORDERS, Cost
-from pate.accounting.events import (
+from pate.accounting._charges import Events
+from pate.accounting._conversion import conversion_overhead
+from pate.accounting._cost import DEFAULT_ORDERS, Cost
+from pate.accounting._events import (
     BoundedRangeEvent,
     ComposedEvent,
     Event,
@@ -32,13 +34,11 @@ from pate.accounting.events import (
     RenyiCurveEvent,
     StabilityTestEvent,
 )
-from pate.accounting.gaussian import gaussian_delta, gaussian_epsilon, largest_mu
-from pate.accounting.ledger import Ledger
-from pate.accounting.relation import NeighboringRelation
-from pate.accounting.verification import verify_ledger
-from pate.aggregators.stable_topk import StableTopK
-from pate.typing import FloatArray
-from pate.votes import Panel
+from pate.accounting._gaussian import gaussian_delta, gaussian_epsilon, largest_mu
+from pate.accounting._ledger import Ledger
+from pate.accounting._relation import NeighboringRelation
+from pate.accounting._verification import verify_ledger
+from pate.aggregators._stable_topk import StableTopK
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 NOTHING = Cost.nothing(DEFAULT_ORDERS)

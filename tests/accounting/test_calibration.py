@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from pate.accounting.calibration import Target, calibrate_scale, epsilon_of
-from pate.accounting.events import BoundedRangeEvent, Event, FailureEvent, GaussianEvent, PureDPEvent
-from pate.accounting.relation import NeighboringRelation
+from pate.accounting._calibration import Target, calibrate_scale, epsilon_of
+from pate.accounting._events import BoundedRangeEvent, Event, FailureEvent, GaussianEvent, PureDPEvent
+from pate.accounting._relation import NeighboringRelation
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 FAMILIES: dict[str, Callable[[float], Event]] = {

@@ -4,8 +4,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from pate.accounting.cost import DEFAULT_ORDERS
-from pate.accounting.curves import (
+from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting._curves import (
     bounded_range_rdp,
     gaussian_noisy_max_rdp,
     gaussian_rdp,

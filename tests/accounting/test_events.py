@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr, ndtri
 
-from pate.accounting.calibration import epsilon_of
-from pate.accounting.events import (
+from pate.accounting._calibration import epsilon_of
+from pate.accounting._events import (
     BoundedRangeEvent,
     ComposedEvent,
     Event,
@@ -23,10 +23,10 @@ from pate.accounting.events import (
     event_from_dict,
     leaves,
 )
-from pate.accounting.gaussian import gaussian_delta
-from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms.stability import LaplaceStabilityTest, StabilityTest
-from pate.testing.events import EventContract, Laws
+from pate.accounting._gaussian import gaussian_delta
+from pate.accounting._relation import NeighboringRelation
+from pate.mechanisms._stability import LaplaceStabilityTest, StabilityTest
+from pate.testing._events import EventContract, Laws
 from tests.accounting.oracles import noisy_max_law
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER

@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.accounting import log
-from pate.accounting.budget import Budget, RenyiFilter, affordable, make_filter
-from pate.accounting.charges import Events, account, name_of, parse_events, plain_events
-from pate.accounting.cost import DEFAULT_ORDERS
-from pate.accounting.events import (
+from pate._votes import Panel
+from pate.accounting import _log as log
+from pate.accounting._budget import Budget, RenyiFilter, affordable, make_filter
+from pate.accounting._charges import Events, account, name_of, parse_events, plain_events
+from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting._events import (
     BoundedRangeEvent,
     ComposedEvent,
     Event,
@@ -37,14 +38,13 @@ from pate.accounting.events import (
     StabilityTestEvent,
     total_cost,
 )
-from pate.accounting.history import Book
-from pate.accounting.ledger import Ledger, read_ledger
-from pate.accounting.log import Head
-from pate.accounting.relation import NeighboringRelation
-from pate.accounting.totals import Totals, _terms, as_cost, charge_values
-from pate.accounting.verification import verify_ledger
-from pate.aggregators.stable_topk import StableTopK
-from pate.votes import Panel
+from pate.accounting._history import Book
+from pate.accounting._ledger import Ledger, read_ledger
+from pate.accounting._log import Head
+from pate.accounting._relation import NeighboringRelation
+from pate.accounting._totals import Totals, _terms, as_cost, charge_values
+from pate.accounting._verification import verify_ledger
+from pate.aggregators._stable_topk import StableTopK
 from tests.accounting import oracles
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
@@ -572,7 +572,7 @@ def test_what_no_reader_could_read_is_refused_by_the_reader_itself(path: Path, m
     ledger = filled(path)
     release = reserve(ledger, gaussian(60), 2)
     for check in ("expect_events", "expect_charged_count"):
-        monkeypatch.setattr(f"pate.accounting.ledger.{check}", lambda *_: None)
+        monkeypatch.setattr(f"pate.accounting._ledger.{check}", lambda *_: None)
     events = gaussian(600)
     swapped = {REPLACE: events[TEACHER], TEACHER: events[REPLACE]}
     before = path.read_bytes()
@@ -760,7 +760,7 @@ def test_rows_that_never_reached_the_file_are_forgotten(path: Path, monkeypatch:
         def full(*_: object) -> Head:
             raise sqlite3.OperationalError("database or disk is full")
 
-        patch.setattr("pate.accounting.log.append", full)
+        patch.setattr("pate.accounting._log.append", full)
         with pytest.raises(ValueError, match="disk is full"):
             reserve(ledger, gaussian(600), 1)
     assert len(ledger.entries()) == 40
@@ -995,7 +995,7 @@ def test_a_reserve_reads_only_what_is_new(path: Path, monkeypatch: pytest.Monkey
         read.append(text)
         return real(previous, text)
 
-    monkeypatch.setattr("pate.accounting.log.chained", spy)
+    monkeypatch.setattr("pate.accounting._log.chained", spy)
     reserve(ledger, gaussian(6000), 1)
     # the row of the other process, and twice its own: folded, and written
     assert len(read) == 3
@@ -1017,12 +1017,12 @@ _RELEASER = """
 import json, os, sys
 from pathlib import Path
 import numpy as np
-from pate.accounting.budget import Budget
-from pate.accounting.ledger import Ledger
-from pate.aggregators.stable_topk import StableTopK
-from pate.accounting.relation import NeighboringRelation
-from pate.mechanisms.noise import private_generator
-from pate.votes import Panel, Votes
+from pate.accounting._budget import Budget
+from pate.accounting._ledger import Ledger
+from pate.aggregators._stable_topk import StableTopK
+from pate.accounting._relation import NeighboringRelation
+from pate.mechanisms._noise import private_generator
+from pate._votes import Panel, Votes
 
 folder, name, rounds, batch, max_epsilon = Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:5]), float(sys.argv[5])
 aggregator = StableTopK(scale_gap=20.0, sigma_test=10.0, delta_test=1e-9)

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.accounting.base import CompositeEvent, Event, event_from_dict, total_cost
-from pate.accounting.charges import Events, account, name_of, parse_events, plain_events
-from pate.accounting.cost import DEFAULT_ORDERS, Cost
-from pate.accounting.curves import pure_dp_mu_squared
-from pate.accounting.events import GaussianEvent
-from pate.accounting.ledger import Ledger, read_ledger
-from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import Statement
-from pate.accounting.totals import charge_values
-from pate.accounting.verification import verify_ledger
-from pate.testing.events import EventContract, Laws
-from pate.typing import FloatArray
-from pate.validation import expect_positive
+from pate._typing import FloatArray
+from pate._validation import expect_positive
+from pate.accounting._base import CompositeEvent, Event, event_from_dict, total_cost
+from pate.accounting._charges import Events, account, name_of, parse_events, plain_events
+from pate.accounting._cost import DEFAULT_ORDERS, Cost
+from pate.accounting._curves import pure_dp_mu_squared
+from pate.accounting._events import GaussianEvent
+from pate.accounting._ledger import Ledger, read_ledger
+from pate.accounting._relation import NeighboringRelation
+from pate.accounting._statement import Statement
+from pate.accounting._totals import charge_values
+from pate.accounting._verification import verify_ledger
+from pate.testing._events import EventContract, Laws
 from tests.statements import PUBLISHED
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
@@ -136,8 +136,8 @@ def test_an_installed_event_is_found_by_its_entry_point(
 ) -> None:
     content = (
         "from dataclasses import dataclass\n"
-        "from pate.accounting.curves import pure_dp_rdp\n"
-        "from pate.accounting.events import CurveEvent\n"
+        "from pate.accounting._curves import pure_dp_rdp\n"
+        "from pate.accounting._events import CurveEvent\n"
         "@dataclass(frozen=True, kw_only=True)\n"
         "class InstalledEvent(CurveEvent):\n"
         "    epsilon: float\n"

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from pate.accounting.cost import DEFAULT_ORDERS
-from pate.accounting.curves import gaussian_rdp
-from pate.accounting.events import StabilityTestEvent, total_cost
-from pate.accounting.relation import NeighboringRelation
-from pate.accounting.stability_curve import _largest_rdp, stability_test_rdp
+from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting._curves import gaussian_rdp
+from pate.accounting._events import StabilityTestEvent, total_cost
+from pate.accounting._relation import NeighboringRelation
+from pate.accounting._stability_curve import _largest_rdp, stability_test_rdp
 from tests.accounting import oracles
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
@@ -88,7 +88,7 @@ def test_stability_curve_of_many_teachers_is_that_of_some(num_teachers: int) -> 
 def test_bounds_stand_in_for_too_many_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = {"sigma": 60.0, "delta_test": 1e-9, "shift": 2, "window": 2, "num_teachers": 800}
     exact = stability_test_rdp(DEFAULT_ORDERS, **arguments)  # type: ignore[arg-type]
-    monkeypatch.setattr("pate.accounting.stability_curve._MAX_BLOCKS", 5_000)
+    monkeypatch.setattr("pate.accounting._stability_curve._MAX_BLOCKS", 5_000)
     rough = stability_test_rdp(DEFAULT_ORDERS, **arguments)  # type: ignore[arg-type]
     assert (rough >= exact * (1 - 1e-11)).all() and (rough > exact).any()
     assert (rough <= gaussian_rdp(DEFAULT_ORDERS, 30.0)).all()

@@ -13,9 +13,10 @@ import mpmath as mp
 import pytest
 from scipy.special import ndtr, ndtri
 
-from pate.accounting.budget import Budget, make_filter
-from pate.accounting.charges import account, expect_delta_beyond_tests
-from pate.accounting.events import (
+from pate._votes import Panel
+from pate.accounting._budget import Budget, make_filter
+from pate.accounting._charges import account, expect_delta_beyond_tests
+from pate.accounting._events import (
     BoundedRangeEvent,
     ComposedEvent,
     Event,
@@ -23,12 +24,11 @@ from pate.accounting.events import (
     GaussianEvent,
     StabilityTestEvent,
 )
-from pate.accounting.figures import epsilon_text, exact_text
-from pate.accounting.ledger import Ledger
-from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import REACHED, Statement
+from pate.accounting._figures import epsilon_text, exact_text
+from pate.accounting._ledger import Ledger
+from pate.accounting._relation import NeighboringRelation
+from pate.accounting._statement import REACHED, Statement
 from pate.aggregators import ConfidentScreen, Peeling
-from pate.votes import Panel
 from tests.accounting import oracles
 from tests.statements import PUBLISHED, edits
 

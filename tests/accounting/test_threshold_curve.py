@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr
 
-from pate.accounting import threshold_curve as bit
-from pate.accounting.cost import DEFAULT_ORDERS
-from pate.accounting.curves import gaussian_rdp
-from pate.accounting.events import GaussianThresholdEvent
-from pate.accounting.relation import NeighboringRelation
-from pate.accounting.threshold_curve import threshold_bit_rdp
+from pate.accounting import _threshold_curve as bit
+from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting._curves import gaussian_rdp
+from pate.accounting._events import GaussianThresholdEvent
+from pate.accounting._relation import NeighboringRelation
+from pate.accounting._threshold_curve import threshold_bit_rdp
 from tests.accounting import oracles
 
 ORDERS = np.array([1.001, 1.01, 1.2, 2.0, 5.0, 17.0, 80.0, 900.0])

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from pate.testing.aggregators import Law, Outcome
-from pate.votes import Votes
+from pate._votes import Votes
+from pate.testing._aggregators import Law, Outcome
 from tests.mechanisms import oracles
 
 

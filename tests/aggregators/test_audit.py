@@ -12,10 +12,10 @@ from scipy.stats import binom
 
 import tests.aggregators
 from pate.accounting import NeighboringRelation, RDPAccountant
-from pate.aggregators.plugins import OWN
-from pate.aggregators.score_votes import ScoreVotes
-from pate.testing.aggregators import AggregatorContract, Ballots, Law, neighbors
-from pate.testing.audit import exact_epsilon
+from pate.aggregators._plugins import OWN
+from pate.aggregators._score_votes import ScoreVotes
+from pate.testing._aggregators import AggregatorContract, Ballots, Law, neighbors
+from pate.testing._audit import exact_epsilon
 
 Contract = Callable[[], AggregatorContract]
 RELATIONS = tuple(NeighboringRelation)

@@ -12,14 +12,14 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import kstest
 
-from pate.accounting.calibration import epsilon_of
-from pate.accounting.relation import NeighboringRelation as Relation
+from pate._votes import Panel, Votes
+from pate.accounting._calibration import epsilon_of
+from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, ClippedVotes
-from pate.aggregators.clipped_votes import Bisection, clipped_sums, factors_of, sizes_of
+from pate.aggregators._clipped_votes import Bisection, clipped_sums, factors_of, sizes_of
 from pate.testing import BatchContract
-from pate.testing.aggregators import Ballots, Law, neighbors
-from pate.testing.audit import sampled_epsilon
-from pate.votes import Panel, Votes
+from pate.testing._aggregators import Ballots, Law, neighbors
+from pate.testing._audit import sampled_epsilon
 
 SEARCHED = 0.24  # a multiplier so small that three teachers are asked for a median
 

@@ -12,16 +12,16 @@ import pytest
 import yaml
 
 from pate import cli
+from pate._release.rehearsal import rehearse
+from pate._runs import Run
+from pate._runs.released import ReleasedLabels
+from pate._votes import Panel, Votes
 from pate.accounting import NeighboringRelation
-from pate.accounting.ledger import read_ledger
+from pate.accounting._ledger import read_ledger
 from pate.aggregators import ConfidentScreen, NoisyVotes, Release
-from pate.aggregators.base import features_of
-from pate.release.rehearsal import rehearse
-from pate.runs import Run
-from pate.runs.released import ReleasedLabels
+from pate.aggregators._base import features_of
 from pate.testing import AggregatorContract
-from pate.testing.aggregators import Law
-from pate.votes import Panel, Votes
+from pate.testing._aggregators import Law
 from tests.aggregators.oracles import counts, gaussian_labels_law
 
 

@@ -13,14 +13,15 @@ import pytest
 import yaml
 
 from pate import cli
-from pate.accounting.ledger import read_ledger
-from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import Statement
-from pate.aggregators import Outlook, plugins
-from pate.planning.proposals import propose, title
-from pate.runs import Run
-from pate.runs.released import ReleasedLabels
-from pate.votes import Panel
+from pate._planning.proposals import propose, title
+from pate._runs import Run
+from pate._runs.released import ReleasedLabels
+from pate._votes import Panel
+from pate.accounting._ledger import read_ledger
+from pate.accounting._relation import NeighboringRelation
+from pate.accounting._statement import Statement
+from pate.aggregators import Outlook
+from pate.aggregators import _plugins as plugins
 
 RELATION = NeighboringRelation.REPLACE_RECORD
 
@@ -105,7 +106,7 @@ def test_a_crash_before_settling_settles_the_same(run: Path, monkeypatch: pytest
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("pate.accounting.ledger.Ledger.settle", crash)
+        patch.setattr("pate.accounting._ledger.Ledger.settle", crash)
         assert relabel(run, screen) == 130
     before = ReleasedLabels.load(Run(run))
     assert not read_ledger(run / "ledger.sqlite").entries[-1].settled

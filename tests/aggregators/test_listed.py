@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.accounting.events import ComposedEvent, Event, FailureEvent
-from pate.accounting.relation import NeighboringRelation as Relation
+from pate._planning.proposals import proposals
+from pate._votes import Panel, Votes
+from pate.accounting._events import ComposedEvent, Event, FailureEvent
+from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, LimitedDomainTopK, Outlook, PermuteAndFlip, TopStableTopK
-from pate.mechanisms.top_stable import TopStable
-from pate.planning.proposals import proposals
-from pate.testing.aggregators import AggregatorContract, Grid, Law
-from pate.testing.laws import ORDERS
-from pate.votes import Panel, Votes
+from pate.mechanisms._top_stable import TopStable
+from pate.testing._aggregators import AggregatorContract, Grid, Law
+from pate.testing._laws import ORDERS
 from tests.aggregators.oracles import answered, counts, sets_law
 from tests.mechanisms import oracles
 from tests.mechanisms.test_top_stable import law_of_sizes

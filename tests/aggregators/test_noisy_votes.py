@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.accounting.accountant import RDPAccountant
-from pate.accounting.events import GaussianEvent
-from pate.accounting.gaussian import gaussian_epsilon
-from pate.accounting.relation import NeighboringRelation as Relation
+from pate._votes import Panel, Votes
+from pate.accounting._accountant import RDPAccountant
+from pate.accounting._events import GaussianEvent
+from pate.accounting._gaussian import gaussian_epsilon
+from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, NoisyVotes
-from pate.testing.aggregators import AggregatorContract, Law, SoftReleaseContract
-from pate.votes import Panel, Votes
+from pate.testing._aggregators import AggregatorContract, Law, SoftReleaseContract
 from tests.aggregators.oracles import counts, gaussian_labels_law
 
 _SIGNS = "labels tell the sign of a noisy count alone: 2 / pi of what the count itself would"

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import pate.aggregators
-from pate.accounting.events import Event
-from pate.accounting.relation import NeighboringRelation
+from pate._planning.proposals import propose, title
+from pate._votes import Panel, Votes
+from pate.accounting._events import Event
+from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, InteractiveScreen, NoisyVotes, Outlook, Rounds, registered
-from pate.planning.proposals import propose, title
-from pate.votes import Panel, Votes
 
 EXPORTED = list(vars(pate.aggregators).values())
 CLASSES = [cls for cls in EXPORTED if inspect.isclass(cls) and issubclass(cls, Aggregator)]

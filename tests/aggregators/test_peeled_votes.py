@@ -9,10 +9,10 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import kstest
 
-from pate.accounting.relation import NeighboringRelation as Relation
+from pate._votes import Panel, Votes
+from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, NoisyVotes, PeeledVotes, Peeling
-from pate.testing.aggregators import AggregatorContract, Grid, Law, Outcome
-from pate.votes import Panel, Votes
+from pate.testing._aggregators import AggregatorContract, Grid, Law, Outcome
 from tests.aggregators.oracles import counts
 from tests.aggregators.test_top_k import GRID
 from tests.mechanisms import oracles

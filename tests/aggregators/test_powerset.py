@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from pate.accounting.relation import NeighboringRelation as Relation
+from pate._votes import Votes
+from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Powerset
-from pate.testing.aggregators import AggregatorContract, Grid, Law
-from pate.votes import Votes
+from pate.testing._aggregators import AggregatorContract, Grid, Law
 from tests.aggregators.oracles import sets_law
 from tests.mechanisms import oracles
 

@@ -14,11 +14,20 @@ import yaml
 from scipy.special import ndtr
 
 from pate import cli
-from pate.accounting.budget import Budget
-from pate.accounting.calibration import Target, epsilon_of
-from pate.accounting.events import GaussianEvent
-from pate.accounting.ledger import read_ledger
-from pate.accounting.relation import NeighboringRelation as Relation
+from pate._linear import fit_linear
+from pate._planning.completion import scale_to_target
+from pate._planning.proposals import proposals
+from pate._release.label_inputs import code_of
+from pate._release.label_settings import LabelSettings
+from pate._release.labels import label as label_stage
+from pate._runs import Run
+from pate._runs.released import ReleasedLabels
+from pate._votes import Panel, Votes
+from pate.accounting._budget import Budget
+from pate.accounting._calibration import Target, epsilon_of
+from pate.accounting._events import GaussianEvent
+from pate.accounting._ledger import read_ledger
+from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import (
     Aggregator,
     ClippedVotes,
@@ -30,19 +39,10 @@ from pate.aggregators import (
     Rounds,
     TauVoting,
 )
-from pate.aggregators.base import predictions_of
-from pate.aggregators.rounds import joined, student_of
-from pate.linear import fit_linear
-from pate.planning.completion import scale_to_target
-from pate.planning.proposals import proposals
-from pate.release.label_inputs import code_of
-from pate.release.label_settings import LabelSettings
-from pate.release.labels import label as label_stage
-from pate.runs import Run
-from pate.runs.released import ReleasedLabels
+from pate.aggregators._base import predictions_of
+from pate.aggregators._rounds import joined, student_of
 from pate.testing import AggregatorContract, BatchContract
-from pate.testing.aggregators import Grid, Law
-from pate.votes import Panel, Votes
+from pate.testing._aggregators import Grid, Law
 from tests.aggregators.oracles import counts, gaussian_labels_law
 from tests.aggregators.test_clipped_votes import joint_clipped_law
 from tests.release.test_labels_crash import resolve
@@ -337,11 +337,11 @@ class Killed(KeyboardInterrupt):
     pass
 
 
-@pytest.mark.parametrize("step", ["pate.aggregators.rounds.student_of", "pate.aggregators.rounds.joined"])
+@pytest.mark.parametrize("step", ["pate.aggregators._rounds.student_of", "pate.aggregators._rounds.joined"])
 def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
     step: str, copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pate.release.transaction.draw_seed", lambda: (11, 7))
+    monkeypatch.setattr("pate._release.transaction.draw_seed", lambda: (11, 7))
     rounds = Rounds(
         rounds=(ClippedVotes(multiplier_clipped=9.0), ClippedVotes(multiplier_clipped=5.0, around_predictions=True))
     )
@@ -371,7 +371,7 @@ def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
                 release()
         assert len(read_ledger(copied / "ledger.sqlite").entries) == 2 and drawn
         # another seed would be another answer
-        monkeypatch.setattr("pate.release.transaction.draw_seed", lambda: (12, 7))
+        monkeypatch.setattr("pate._release.transaction.draw_seed", lambda: (12, 7))
         before = len(drawn)
         release()
     entries = read_ledger(copied / "ledger.sqlite").entries
@@ -384,4 +384,4 @@ def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
 def test_the_code_of_every_round_is_part_of_the_question() -> None:
     """Noise that was begun with is for the same code alone, that of classes within rounds too."""
     rounds = Rounds(rounds=(ClippedVotes(multiplier_clipped=1.0), Says(sigma_votes=1.0)))
-    assert {path.name for path in code_of(rounds)} == {"rounds.py", "clipped_votes.py", Path(__file__).name}
+    assert {path.name for path in code_of(rounds)} == {"_rounds.py", "_clipped_votes.py", Path(__file__).name}

@@ -10,17 +10,18 @@ import pytest
 from scipy.special import expit
 from scipy.stats import kstest
 
-from pate.accounting.calibration import Target, epsilon_of
-from pate.accounting.events import GaussianEvent
-from pate.accounting.relation import NeighboringRelation as Relation
-from pate.aggregators import Outlook, score_votes
-from pate.aggregators.score_votes import ScoreVotes, noisy_sum
-from pate.linear import recovered
-from pate.planning.proposals import proposals
-from pate.testing.audit import sampled_epsilon
-from pate.typing import FloatArray, UInt8Array
-from pate.voters import Geometry, GroupVoters, Question, RecordVoters, ScoreVoters, Voters, expected_voters
-from pate.votes import Panel, Votes
+from pate._linear import recovered
+from pate._planning.proposals import proposals
+from pate._typing import FloatArray, UInt8Array
+from pate._voters import Geometry, GroupVoters, Question, RecordVoters, ScoreVoters, Voters, expected_voters
+from pate._votes import Panel, Votes
+from pate.accounting._calibration import Target, epsilon_of
+from pate.accounting._events import GaussianEvent
+from pate.accounting._relation import NeighboringRelation as Relation
+from pate.aggregators import Outlook
+from pate.aggregators import _score_votes as score_votes
+from pate.aggregators._score_votes import ScoreVotes, noisy_sum
+from pate.testing._audit import sampled_epsilon
 
 NUM_LABELS = 4
 WEIGHTS = np.random.default_rng(1).normal(size=(6, NUM_LABELS)) * [1.0, 1.0, 0.5, 0.0]

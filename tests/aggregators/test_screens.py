@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from pate.accounting.cost import DEFAULT_ORDERS
-from pate.accounting.curves import gaussian_rdp
-from pate.accounting.events import GaussianThresholdEvent
-from pate.accounting.relation import NeighboringRelation as Relation
+from pate._votes import Panel, Votes
+from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting._curves import gaussian_rdp
+from pate.accounting._events import GaussianThresholdEvent
+from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import (
     Aggregator,
     ConfidentScreen,
@@ -21,9 +22,8 @@ from pate.aggregators import (
     Peeling,
     StableTopK,
 )
-from pate.aggregators.screens import Over
-from pate.testing.aggregators import AggregatorContract, Grid, Law, Outcome
-from pate.votes import Panel, Votes
+from pate.aggregators._screens import Over
+from pate.testing._aggregators import AggregatorContract, Grid, Law, Outcome
 from tests.aggregators.oracles import counts, fixed_law, gaussian_labels_law, unanswered
 
 _SIGNS = "the labels that answer tell the signs of noisy counts alone"

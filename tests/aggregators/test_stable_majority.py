@@ -8,11 +8,11 @@ import pytest
 from scipy.special import ndtri
 from scipy.stats import binomtest
 
-from pate.accounting.events import StabilityTestEvent
-from pate.accounting.relation import NeighboringRelation as Relation
+from pate._votes import Panel, Votes
+from pate.accounting._events import StabilityTestEvent
+from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, StableMajority
-from pate.testing.aggregators import AggregatorContract, Grid, Law
-from pate.votes import Panel, Votes
+from pate.testing._aggregators import AggregatorContract, Grid, Law
 from tests.aggregators.oracles import answered, counts, passing, unanswered
 
 

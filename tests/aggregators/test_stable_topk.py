@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from pate.accounting.calibration import Target, epsilon_of
-from pate.accounting.events import BoundedRangeEvent
-from pate.accounting.relation import NeighboringRelation as Relation
+from pate._planning.proposals import gap_needed
+from pate._votes import Panel, Votes
+from pate.accounting._calibration import Target, epsilon_of
+from pate.accounting._events import BoundedRangeEvent
+from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, FixedStableTopK, StableTopK
-from pate.mechanisms.gaps import GapNoise
-from pate.mechanisms.stability import TestedBy
-from pate.planning.proposals import gap_needed
-from pate.testing.aggregators import AggregatorContract, Grid, Law
-from pate.votes import Panel, Votes
+from pate.mechanisms._gaps import GapNoise
+from pate.mechanisms._stability import TestedBy
+from pate.testing._aggregators import AggregatorContract, Grid, Law
 from tests.aggregators.oracles import fixed_law, passing_laplace, stable_law
 from tests.mechanisms import oracles
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.accounting.relation import NeighboringRelation as Relation
+from pate._votes import Votes
+from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, TauVoting
-from pate.aggregators.tau_voting import Norm
-from pate.testing.aggregators import AggregatorContract, Grid, Law, SoftReleaseContract
-from pate.votes import Votes
+from pate.aggregators._tau_voting import Norm
+from pate.testing._aggregators import AggregatorContract, Grid, Law, SoftReleaseContract
 from tests.aggregators.oracles import gaussian_labels_law
 
 

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.accounting.relation import NeighboringRelation as Relation
+from pate._planning.proposals import title
+from pate._votes import Panel, Votes
+from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Canonical, Joint, Peeling
-from pate.mechanisms.canonical import CanonicalLoss
-from pate.mechanisms.noise import Noise, seeded_generator
-from pate.planning.proposals import title
-from pate.testing.aggregators import AggregatorContract, Grid, Law
-from pate.votes import Panel, Votes
+from pate.mechanisms._canonical import CanonicalLoss
+from pate.mechanisms._noise import Noise, seeded_generator
+from pate.testing._aggregators import AggregatorContract, Grid, Law
 from tests.aggregators.oracles import counts, sets_law
 from tests.mechanisms import oracles
 

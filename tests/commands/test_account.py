@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from pate.accounting.calibration import epsilon_of
-from pate.accounting.figures import epsilon_text
-from pate.accounting.relation import NeighboringRelation
+from pate._commands.account import account
+from pate._votes import Panel
+from pate.accounting._calibration import epsilon_of
+from pate.accounting._figures import epsilon_text
+from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import StableTopK
-from pate.commands.account import account
-from pate.votes import Panel
 
 AGGREGATOR = StableTopK(scale_gap=39.0, sigma_test=60.0, delta_test=1e-9)
 Printed = pytest.CaptureFixture[str]

@@ -8,10 +8,10 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from pate import cli
-from pate.accounting.calibration import epsilon_of
-from pate.accounting.relation import NeighboringRelation
+from pate._votes import Panel
+from pate.accounting._calibration import epsilon_of
+from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, NoisyVotes, Powerset
-from pate.votes import Panel
 
 PANEL = Panel(200, 4)
 ASKED = ["--delta=1e-6", "--num_queries=50", "--num_teachers=200", "--num_labels=4"]

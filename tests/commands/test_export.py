@@ -15,7 +15,7 @@ import models
 import pate
 from pate import cli
 from pate.data import Arrays, CelebA, DataSource, PublicPCA
-from pate.student import export
+from pate.student import _export as export
 from tests.conftest import make_arrays
 from tests.student.test_carried import carried, student_on
 

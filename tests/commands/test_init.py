@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from pate import cli
-from pate.commands.init import _KINDS, recipe_files
-from pate.commands.recipes import find_recipe, shipped_recipes
+from pate._commands.init import _KINDS, recipe_files
+from pate._commands.recipes import find_recipe, shipped_recipes
+from pate._data_file import describe_data, read_data
 from pate.data import CelebA, Role
-from pate.data.source import DataSource
-from pate.data_file import describe_data, read_data
+from pate.data._source import DataSource
 from tests.conftest import make_arrays
 
 SMALL = [

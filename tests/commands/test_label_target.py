@@ -8,16 +8,16 @@ import pytest
 import yaml
 
 from pate import cli
-from pate.accounting.budget import Budget
-from pate.accounting.calibration import Target, epsilon_of
-from pate.accounting.ledger import Ledger, read_ledger
-from pate.accounting.relation import NeighboringRelation
+from pate._planning.completion import scale_to_target
+from pate._planning.proposals import proposals
+from pate._runs import Run
+from pate._runs.released import ReleasedLabels
+from pate._votes import Panel
+from pate.accounting._budget import Budget
+from pate.accounting._calibration import Target, epsilon_of
+from pate.accounting._ledger import Ledger, read_ledger
+from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, NoisyVotes, Outlook, StableMajority, StableTopK, registered
-from pate.planning.completion import scale_to_target
-from pate.planning.proposals import proposals
-from pate.runs import Run
-from pate.runs.released import ReleasedLabels
-from pate.votes import Panel
 from tests.conftest import copy_run, recipe
 
 Printed = pytest.CaptureFixture[str]
@@ -48,7 +48,7 @@ GIVEN = [
     ("StableTopK", ("delta_test=1e-6", "allow_empty=false")),
     ("StableTopK", ("delta_test=1e-6", "scale_gap=1", "sigma_test=2")),
     ("Peeling", ("k=2",)),
-    ("pate.aggregators.powerset.Powerset", ()),
+    ("pate.aggregators._powerset.Powerset", ()),
 ]
 # what differs from these in the calibration alone, which the contract of each aggregator checks
 ALIKE = [

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from pate.accounting.budget import Budget
-from pate.accounting.calibration import epsilon_of
-from pate.accounting.figures import epsilon_text
-from pate.accounting.ledger import Ledger
-from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import Statement, sha256
+from pate._commands.ledger import ledger_show, ledger_verify
+from pate._votes import Panel
+from pate.accounting._budget import Budget
+from pate.accounting._calibration import epsilon_of
+from pate.accounting._figures import epsilon_text
+from pate.accounting._ledger import Ledger
+from pate.accounting._relation import NeighboringRelation
+from pate.accounting._statement import Statement, sha256
 from pate.aggregators import StableTopK
-from pate.commands.ledger import ledger_show, ledger_verify
-from pate.votes import Panel
 from tests.statements import PUBLISHED
 
 REPLACE = NeighboringRelation.REPLACE_RECORD

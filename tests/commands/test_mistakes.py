@@ -7,8 +7,8 @@ import pytest
 from jsonargparse import ArgumentError
 
 from pate import cli
-from pate.commands.mistakes import CommandParser, unknown_option
-from pate.validation import did_you_mean
+from pate._commands.mistakes import CommandParser, unknown_option
+from pate._validation import did_you_mean
 
 PANEL = "--num_queries 3 --delta 1e-5 --num_teachers 10 --num_labels 3"
 PLAN = "plan --num_records 300 --num_labels 2 --num_public 30"

@@ -11,8 +11,8 @@ import models
 import pate
 from pate import cli
 from pate.data import CelebA
-from pate.student import predictions
-from pate.student.samples import InputFormat
+from pate.student import _predictions as predictions
+from pate.student._samples import InputFormat
 from tests.conftest import make_arrays
 from tests.student.test_carried import carried, student_on
 

@@ -13,9 +13,9 @@ import yaml
 
 from pate import cli
 from pate.accounting import NeighboringRelation
-from pate.accounting.figures import epsilon_text
-from pate.accounting.ledger import Ledger, read_ledger
-from pate.accounting.statement import Statement
+from pate.accounting._figures import epsilon_text
+from pate.accounting._ledger import Ledger, read_ledger
+from pate.accounting._statement import Statement
 from tests.conftest import copy_run, make_arrays, recipe
 
 

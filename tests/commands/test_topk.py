@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from pate import cli
+from pate._histogram import Histogram
+from pate._release import top_k
+from pate._release.top_k_settings import TopKSettings
 from pate.accounting import NeighboringRelation, RDPAccountant, event_from_dict
-from pate.accounting.ledger import read_ledger
-from pate.histogram import Histogram
+from pate.accounting._ledger import read_ledger
 from pate.mechanisms import gap_for_top_k, seeded_generator
-from pate.mechanisms.base import TopKMechanism
-from pate.release import top_k
-from pate.release.top_k_settings import TopKSettings
-from pate.testing.laws import chi_square_p_value
+from pate.mechanisms._base import TopKMechanism
+from pate.testing._laws import chi_square_p_value
 from tests.mechanisms import oracles
 
 USERS = 400
@@ -367,15 +367,15 @@ def test_an_output_is_never_overwritten(checkins: Path, capsys: pytest.CaptureFi
 
 
 STEPS = [
-    "pate.release.pending.PendingRelease.write",
-    "pate.accounting.ledger.Ledger.reserve",
-    "pate.release.top_k._chosen",
-    "pate.accounting.ledger.Ledger.settle",
-    "pate.release.transaction.write_json",
-    "pate.release.transaction.write_text",
-    "pate.release.top_k.write_text",
-    "pate.release.top_k._table",
-    "pate.release.transaction.destroy",
+    "pate._release.pending.PendingRelease.write",
+    "pate.accounting._ledger.Ledger.reserve",
+    "pate._release.top_k._chosen",
+    "pate.accounting._ledger.Ledger.settle",
+    "pate._release.transaction.write_json",
+    "pate._release.transaction.write_text",
+    "pate._release.top_k.write_text",
+    "pate._release.top_k._table",
+    "pate._release.transaction.destroy",
 ]
 
 
@@ -424,7 +424,7 @@ def test_killed_at_any_step_it_goes_on_and_pays_once(
 def test_another_question_has_noise_of_its_own(checkins: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a killed command left serves that command on those files alone."""
     with monkeypatch.context() as patch:
-        patch.setattr("pate.release.transaction.write_json", _interrupt)
+        patch.setattr("pate._release.transaction.write_json", _interrupt)
         assert topk() == 130
     (left,) = Path("checkins.ledger.pending").iterdir()
     assert left.stat().st_mode & 0o077 == 0 and left.parent.stat().st_mode & 0o077 == 0

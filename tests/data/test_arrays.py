@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pate.data import Arrays, CelebAAttributes, DataSource, PublicPCA, Role
-from pate.data.checks import as_text
+from pate.data._checks import as_text
 from pate.testing import SourceContract
 from tests.conftest import Write, make_arrays
 

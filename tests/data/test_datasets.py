@@ -14,12 +14,12 @@ from joblib.externals.loky.backend import reduction
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
+from pate._runs import Run
+from pate._stages.teachers_fit import fit_teachers
 from pate.data import DataSource, HuggingFace, Keys, LightningData, PythonFile, Role, TorchDatasets
 from pate.models import Linear
-from pate.runs import Run
-from pate.stages.teachers_fit import fit_teachers
-from pate.teachers.jobs import Execution
-from pate.teachers.plan import TeacherPlan
+from pate.teachers._jobs import Execution
+from pate.teachers._plan import TeacherPlan
 from pate.testing import SourceContract
 from tests.conftest import make_arrays
 from tests.data.test_arrays import without

@@ -10,7 +10,7 @@ import pytest
 from PIL import EpsImagePlugin, Image
 
 from pate.data import DataSource, PictureTable, Role
-from pate.data.images import read_image
+from pate.data._images import read_image
 from pate.testing import SourceContract
 
 

@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.data import Arrays, CelebA, CelebAAttributes, DataSource, PublicPCA, Records, Role, records
-from pate.data.features import backbone, public_pca
-from pate.data.images import ImageFiles
-from pate.data.records import ArrayFeatures, Features
-from pate.data.source import located
-from pate.runs import digest
-from pate.typing import Float32Array
+from pate._runs import digest
+from pate._typing import Float32Array
+from pate.data import Arrays, CelebA, CelebAAttributes, DataSource, PublicPCA, Records, Role
+from pate.data import _records as records
+from pate.data._images import ImageFiles
+from pate.data._records import ArrayFeatures, Features
+from pate.data._source import located
+from pate.data.features import _backbone as backbone
+from pate.data.features import _public_pca as public_pca
 
 
 class Given(DataSource):

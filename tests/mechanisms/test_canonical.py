@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation
-from pate.mechanisms import canonical
-from pate.mechanisms.canonical import CanonicalLoss, CanonicalNoise
+from pate.mechanisms import _canonical as canonical
+from pate.mechanisms._canonical import CanonicalLoss, CanonicalNoise
 from pate.testing import MechanismContract
-from pate.testing.laws import chi_square_p_value
-from pate.testing.mechanisms import Grid
+from pate.testing._laws import chi_square_p_value
+from pate.testing._mechanisms import Grid
 from tests.mechanisms import oracles
 
 # in descending order, steep at first, so that heads matter as much as tails

@@ -10,8 +10,8 @@ from scipy.stats import binom
 
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation
-from pate.mechanisms.canonical import CanonicalNoise
-from pate.mechanisms.noise import Noise
+from pate.mechanisms._canonical import CanonicalNoise
+from pate.mechanisms._noise import Noise
 
 RELATION = NeighboringRelation.ADD_REMOVE_TEACHER
 Make = Callable[..., m.Mechanism[Any]]

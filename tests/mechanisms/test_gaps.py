@@ -11,10 +11,10 @@ from scipy.stats import binom
 
 from pate import mechanisms as m
 from pate.accounting import BoundedRangeEvent, GaussianNoisyMaxEvent, NeighboringRelation, PureDPEvent
-from pate.mechanisms.gaps import GapNoise
+from pate.mechanisms._gaps import GapNoise
 from pate.testing import MechanismContract
-from pate.testing.laws import chi_square_p_value
-from pate.testing.mechanisms import Grid
+from pate.testing._laws import chi_square_p_value
+from pate.testing._mechanisms import Grid
 from tests.mechanisms import oracles
 
 ADD = NeighboringRelation.ADD_REMOVE_TEACHER

@@ -5,12 +5,12 @@ import pytest
 
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation
-from pate.accounting.events import Event
-from pate.mechanisms import joint
-from pate.mechanisms.joint import JointNoise
+from pate.accounting._events import Event
+from pate.mechanisms import _joint as joint
+from pate.mechanisms._joint import JointNoise
 from pate.testing import MechanismContract
-from pate.testing.laws import chi_square_p_value
-from pate.testing.mechanisms import Grid
+from pate.testing._laws import chi_square_p_value
+from pate.testing._mechanisms import Grid
 from tests.mechanisms import oracles
 
 SCORES = np.round(30 / np.arange(1, 25), 2)

@@ -10,7 +10,7 @@ import pytest
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation
 from pate.testing import MechanismContract
-from pate.testing.mechanisms import Grid
+from pate.testing._mechanisms import Grid
 from tests.mechanisms import oracles
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD

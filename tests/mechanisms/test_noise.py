@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from pate.mechanisms.noise import Noise, draw, draw_seed, gumbel, private_generator, seeded_generator
+from pate.mechanisms._noise import Noise, draw, draw_seed, gumbel, private_generator, seeded_generator
 from tests.mechanisms import oracles
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from pate import mechanisms as m
 from pate.accounting import BoundedRangeEvent, NeighboringRelation, PureDPEvent, RepeatedEvent
-from pate.mechanisms.noise import Noise
+from pate.mechanisms._noise import Noise
 from pate.testing import MechanismContract
 from tests.mechanisms import oracles
 

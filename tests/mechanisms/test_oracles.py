@@ -7,7 +7,7 @@ import pytest
 from scipy.special import ndtri
 
 from pate import mechanisms as m
-from pate.testing.laws import chi_square_p_value
+from pate.testing._laws import chi_square_p_value
 from tests.mechanisms import oracles
 
 SCORES = np.array([1, 4, 0, 3, 3])

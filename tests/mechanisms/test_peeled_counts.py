@@ -10,7 +10,7 @@ from scipy.stats import norm
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation
 from pate.testing import MechanismContract
-from pate.testing.mechanisms import Grid
+from pate.testing._mechanisms import Grid
 from tests.mechanisms import oracles
 
 
@@ -69,7 +69,7 @@ def test_the_price_follows_k_and_not_the_number_of_items() -> None:
 
 
 def m_gaussian(k: int, sigma: float) -> oracles.Array:
-    from pate.accounting.cost import DEFAULT_ORDERS
+    from pate.accounting._cost import DEFAULT_ORDERS
 
     return DEFAULT_ORDERS * k / (2 * sigma**2)
 

@@ -5,9 +5,9 @@ import pytest
 
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation, PureDPEvent, RepeatedEvent
-from pate.mechanisms import peeling
+from pate.mechanisms import _peeling as peeling
 from pate.testing import MechanismContract
-from pate.testing.laws import chi_square_p_value
+from pate.testing._laws import chi_square_p_value
 from tests.mechanisms import oracles
 
 # two levels far apart, so that the table of candidates is made anew when the first is used up

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pate.mechanisms.noise import seeded_generator
-from pate.mechanisms.permute_flip import first_head, first_heads
-from pate.testing.laws import chi_square_p_value
+from pate.mechanisms._noise import seeded_generator
+from pate.mechanisms._permute_flip import first_head, first_heads
+from pate.testing._laws import chi_square_p_value
 from tests.mechanisms import oracles
 
 

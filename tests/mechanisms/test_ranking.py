@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from pate.mechanisms.noise import seeded_generator
-from pate.mechanisms.ranking import (
+from pate.mechanisms._noise import seeded_generator
+from pate.mechanisms._ranking import (
     as_rows,
     below_rank,
     k_smallest,

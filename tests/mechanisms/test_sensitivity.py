@@ -8,9 +8,9 @@ import pytest
 
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation
-from pate.mechanisms.base import ScoreMechanism
-from pate.testing.laws import ORDERS
-from pate.testing.mechanisms import Grid
+from pate.mechanisms._base import ScoreMechanism
+from pate.testing._laws import ORDERS
+from pate.testing._mechanisms import Grid
 from tests.mechanisms import oracles, test_canonical, test_joint, test_limited_domain, test_peeling, test_top_stable
 
 UNIT = 3  # by which a score moves between neighbors

@@ -9,9 +9,9 @@ from scipy.special import ndtr, ndtri
 
 from pate import mechanisms as m
 from pate.accounting import ComposedEvent, Event, NeighboringRelation, RDPAccountant
-from pate.accounting.events import FailureEvent, GaussianEvent, GaussianThresholdEvent, StabilityTestEvent
-from pate.testing.laws import ORDERS, renyi_divergence
-from pate.testing.mechanisms import Grid
+from pate.accounting._events import FailureEvent, GaussianEvent, GaussianThresholdEvent, StabilityTestEvent
+from pate.testing._laws import ORDERS, renyi_divergence
+from pate.testing._mechanisms import Grid
 from tests.mechanisms import oracles, test_gaps, test_stability, test_stable_top_k
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD

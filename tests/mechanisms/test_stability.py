@@ -10,11 +10,11 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
 from pate import mechanisms as m
+from pate._typing import BoolArray
 from pate.accounting import ComposedEvent, Event, NeighboringRelation, PureDPEvent
-from pate.accounting.events import StabilityTestEvent
+from pate.accounting._events import StabilityTestEvent
 from pate.testing import MechanismContract
-from pate.testing.mechanisms import Grid
-from pate.typing import BoolArray
+from pate.testing._mechanisms import Grid
 from tests.mechanisms import oracles
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD

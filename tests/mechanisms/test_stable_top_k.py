@@ -13,7 +13,7 @@ from scipy.special import ndtr, ndtri
 from pate import mechanisms as m
 from pate.accounting import BoundedRangeEvent, ComposedEvent, Event, NeighboringRelation
 from pate.testing import MechanismContract
-from pate.testing.mechanisms import Grid
+from pate.testing._mechanisms import Grid
 from tests.mechanisms import oracles
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD

@@ -12,9 +12,9 @@ from scipy.stats import laplace, norm
 
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation
-from pate.mechanisms.base import TopKMechanism
-from pate.mechanisms.noise import Noise
-from pate.mechanisms.success import _chance_to_lead
+from pate.mechanisms._base import TopKMechanism
+from pate.mechanisms._noise import Noise
+from pate.mechanisms._success import _chance_to_lead
 from tests.mechanisms import oracles, test_limited_domain
 
 ITEMS, K, SCALE = 5, 2, 1.3

@@ -13,9 +13,9 @@ from scipy.stats import binom
 
 from pate import mechanisms as m
 from pate.accounting import Event, NeighboringRelation
-from pate.mechanisms.top_stable import Peeled, chance_to_exceed
+from pate.mechanisms._top_stable import Peeled, chance_to_exceed
 from pate.testing import MechanismContract
-from pate.testing.mechanisms import Grid
+from pate.testing._mechanisms import Grid
 from tests.mechanisms import oracles
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD

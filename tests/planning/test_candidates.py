@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.accounting.relation import NeighboringRelation
+from pate._planning.candidates import candidates, families_of
+from pate._planning.comparison import Comparison
+from pate._planning.evaluation import frontier
+from pate._planning.proposals import forms, proposals, propose, variants
+from pate._planning.simulation import Simulation, simulated
+from pate._votes import Panel
+from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import (
     Aggregator,
     NoisyVotes,
@@ -19,12 +25,6 @@ from pate.aggregators import (
     TauVoting,
     TopStableTopK,
 )
-from pate.planning.candidates import candidates, families_of
-from pate.planning.comparison import Comparison
-from pate.planning.evaluation import frontier
-from pate.planning.proposals import forms, proposals, propose, variants
-from pate.planning.simulation import Simulation, simulated
-from pate.votes import Panel
 
 OUTLOOK = Outlook(
     panel=Panel(60, 6),

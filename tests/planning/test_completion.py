@@ -3,12 +3,12 @@
 import pytest
 
 from pate import cli
-from pate.accounting.calibration import Target
-from pate.accounting.relation import NeighboringRelation
+from pate._planning.completion import completed
+from pate._release.label_settings import LabelSettings
+from pate._votes import Panel
+from pate.accounting._calibration import Target
+from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, ConfidentScreen, NoisyVotes, Peeling, Rounds, StableMajority, StableTopK
-from pate.planning.completion import completed
-from pate.release.label_settings import LabelSettings
-from pate.votes import Panel
 
 PANEL = Panel(60, 6)
 TARGET = Target(epsilon=4.0, delta=1e-4, num_queries=50)

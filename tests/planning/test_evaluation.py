@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.accounting.charges import account
-from pate.accounting.relation import NeighboringRelation
+from pate._planning.comparison import Comparison
+from pate._planning.evaluation import frontier, label_quality, measure, references
+from pate._planning.proposals import preceded
+from pate._planning.simulation import Simulation, simulated
+from pate.accounting._charges import account
+from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import (
     Aggregator,
     InteractiveScreen,
@@ -20,10 +24,6 @@ from pate.aggregators import (
     StableTopK,
     TauVoting,
 )
-from pate.planning.comparison import Comparison
-from pate.planning.evaluation import frontier, label_quality, measure, references
-from pate.planning.proposals import preceded
-from pate.planning.simulation import Simulation, simulated
 
 SMALL = Simulation(num_labels=5, num_teachers=60, num_public=150, num_features=6)
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.planning.facts import Facts
+from pate._planning.facts import Facts
 
 
 def facts(**changes: Any) -> Facts:

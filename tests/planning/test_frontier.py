@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pate.accounting.relation import NeighboringRelation
+from pate._commands.frontier import compare
+from pate._planning.comparison import Comparison, Frontier, Point, best_at, best_of_families, ranked
+from pate._planning.plots import frontier_figure, variants_figure
+from pate._planning.simulation import Simulation
+from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, ConfidentScreen, NoisyVotes
-from pate.commands.frontier import compare
-from pate.planning.comparison import Comparison, Frontier, Point, best_at, best_of_families, ranked
-from pate.planning.plots import frontier_figure, variants_figure
-from pate.planning.simulation import Simulation
 
 RELATION = NeighboringRelation.REPLACE_RECORD
 SMALL = Simulation(num_labels=5, num_teachers=60, num_public=150, num_features=6)

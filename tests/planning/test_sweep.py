@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from pate.accounting.calibration import Target
-from pate.accounting.relation import NeighboringRelation
+from pate._planning.facts import Facts
+from pate._planning.proposals import for_target
+from pate._planning.sweep import Sweep, Trial, fewest_as_good, run_sweep
+from pate._votes import Panel
+from pate.accounting._calibration import Target
+from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, ClippedVotes, Rounds
-from pate.planning.facts import Facts
-from pate.planning.proposals import for_target
-from pate.planning.sweep import Sweep, Trial, fewest_as_good, run_sweep
-from pate.votes import Panel
 
 FACTS = Facts(num_records=20_000, num_labels=4, num_public=300, num_features=8)
 

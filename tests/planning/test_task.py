@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-import pate.vote_store
+import pate._vote_store
 from pate import cli
+from pate._data_file import load_data
+from pate._planning.comparison import Comparison
+from pate._planning.task import load_task
+from pate._runs import Run
+from pate._runs.released import ReleasedLabels
+from pate._vote_store import VoteStore
+from pate._votes import unpack_ballots
 from pate.aggregators import Aggregator, ClippedVotes, NoisyVotes, TauVoting
-from pate.data.records import ArrayFeatures, Role
-from pate.data_file import load_data
-from pate.planning.comparison import Comparison
-from pate.planning.task import load_task
-from pate.runs import Run
-from pate.runs.released import ReleasedLabels
-from pate.vote_store import VoteStore
-from pate.votes import unpack_ballots
+from pate.data._records import ArrayFeatures, Role
 
 COUNTED: list[Aggregator] = [NoisyVotes(sigma_votes=1.0)]
 
@@ -46,7 +46,7 @@ def test_only_drawn_samples_are_read(finished: Path, monkeypatch: pytest.MonkeyP
         read.append(np.size(index))
         return original(self, index)
 
-    monkeypatch.setattr(pate.vote_store, "unpack_ballots", unpack)
+    monkeypatch.setattr(pate._vote_store, "unpack_ballots", unpack)
     task = load_task(finished, Comparison(num_queries=7, student=True))
     assert unpacked and set(unpacked) == {7}
     public = load_data(Run(finished)).records(Role.PUBLIC)

@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from pate import cli
-from pate.accounting.ledger import read_ledger
-from pate.accounting.relation import NeighboringRelation
+from pate._runs import LABEL, digest
+from pate._runs.released import ReleasedLabels
+from pate.accounting._ledger import read_ledger
+from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import NoisyVotes
-from pate.aggregators.base import Release
-from pate.runs import LABEL, digest
-from pate.runs.released import ReleasedLabels
+from pate.aggregators._base import Release
 from tests.conftest import copy_run
 
 Aggregators = dict[str, Any]

@@ -13,32 +13,32 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.accounting.ledger import read_ledger
+from pate._release.label_settings import LabelSettings
+from pate._release.labels import label as label_stage
+from pate._runs import Run, digest
+from pate._runs.released import ReleasedLabels
+from pate.accounting._ledger import read_ledger
 from pate.aggregators import ConfidentScreen, NoisyVotes
-from pate.release.label_settings import LabelSettings
-from pate.release.labels import label as label_stage
-from pate.runs import Run, digest
-from pate.runs.released import ReleasedLabels
 from tests.conftest import copy_run
 
 STEPS = [
-    "pate.release.pending.PendingRelease.write",
+    "pate._release.pending.PendingRelease.write",
     "os.fchmod",
     "os.fsync",
-    "pate.accounting.ledger.Ledger.reserve",
-    "pate.release.transaction.destroy_others",
-    "pate.aggregators.screens.ConfidentScreen.aggregate",
-    "pate.runs.released.ReleasedLabels.save",
+    "pate.accounting._ledger.Ledger.reserve",
+    "pate._release.transaction.destroy_others",
+    "pate.aggregators._screens.ConfidentScreen.aggregate",
+    "pate._runs.released.ReleasedLabels.save",
     "pathlib.Path.unlink",
-    "pate.runs.Run.clear",
-    "pate.runs.Run.begin",
+    "pate._runs.Run.clear",
+    "pate._runs.Run.begin",
     "pathlib.Path.replace",
-    "pate.accounting.ledger.Ledger.settle",
-    "pate.release.transaction.Statement.of",
-    "pate.release.transaction.write_json",
-    "pate.release.transaction.write_text",
-    "pate.release.transaction.destroy",
-    "pate.runs.Run.finish",
+    "pate.accounting._ledger.Ledger.settle",
+    "pate._release.transaction.Statement.of",
+    "pate._release.transaction.write_json",
+    "pate._release.transaction.write_text",
+    "pate._release.transaction.destroy",
+    "pate._runs.Run.finish",
 ]
 SCREEN = ConfidentScreen(answers=NoisyVotes(sigma_votes=3), sigma_confident=1, threshold_confident=4)
 
@@ -101,7 +101,7 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         nonlocal numbers
         numbers = count(1)
 
-    monkeypatch.setattr("pate.release.transaction.draw_seed", lambda: (next(numbers), 7))
+    monkeypatch.setattr("pate._release.transaction.draw_seed", lambda: (next(numbers), 7))
     return restart
 
 
@@ -194,7 +194,7 @@ def kill(monkeypatch: pytest.MonkeyPatch, step: str, run: Path, **options: Any) 
             release_screened(run, **options)
 
 
-SAVE = "pate.runs.released.ReleasedLabels.save"
+SAVE = "pate._runs.released.ReleasedLabels.save"
 
 
 def test_a_seed_is_for_its_owner_alone(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:

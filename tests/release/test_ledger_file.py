@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from pate import cli
-from pate.accounting.ledger import Ledger, read_ledger
-from pate.accounting.verification import verify_ledger
+from pate._release.ledger_file import choose_ledger
+from pate.accounting._ledger import Ledger, read_ledger
+from pate.accounting._verification import verify_ledger
 from pate.data import Arrays, CelebA, DataSource, Records, Role
 from pate.data.faces import write_celeba_folder
-from pate.release.ledger_file import choose_ledger
 from tests.conftest import make_arrays, recipe
 
 Captured = pytest.CaptureFixture[str]

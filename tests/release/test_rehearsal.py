@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pate._release.rehearsal import rehearse
+from pate._votes import Panel, Votes
 from pate.aggregators import (
     Aggregator,
     ConfidentScreen,
@@ -18,9 +20,7 @@ from pate.aggregators import (
     StableTopK,
     TopStableTopK,
 )
-from pate.aggregators.base import Release
-from pate.release.rehearsal import rehearse
-from pate.votes import Panel, Votes
+from pate.aggregators._base import Release
 
 
 def test_votes_are_made_up_and_noise_is_nobodys() -> None:

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
+from pate._histogram import HistogramFiles
+from pate._release import top_k, transaction
+from pate._release.top_k import release_top_k
+from pate._release.top_k_settings import TopKSettings
+from pate._runs.locks import locked_output
 from pate.accounting import NeighboringRelation
-from pate.accounting.charges import account
-from pate.accounting.ledger import Ledger, read_ledger
-from pate.accounting.statement import Statement
-from pate.histogram import HistogramFiles
+from pate.accounting._charges import account
+from pate.accounting._ledger import Ledger, read_ledger
+from pate.accounting._statement import Statement
 from pate.mechanisms import GumbelPeeling
-from pate.release import top_k, transaction
-from pate.release.top_k import release_top_k
-from pate.release.top_k_settings import TopKSettings
-from pate.runs.locks import locked_output
 
 
 @pytest.fixture(autouse=True)

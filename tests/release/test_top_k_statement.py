@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from pate.accounting.charges import account
-from pate.accounting.ledger import Ledger, read_ledger
-from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import Statement
-from pate.histogram import HistogramFiles
+from pate._histogram import HistogramFiles
+from pate._release.top_k import release_top_k
+from pate._release.top_k_settings import Choice, TopKSettings
+from pate.accounting._charges import account
+from pate.accounting._ledger import Ledger, read_ledger
+from pate.accounting._relation import NeighboringRelation
+from pate.accounting._statement import Statement
 from pate.mechanisms import CanonicalMechanism, GumbelPeeling
-from pate.release.top_k import release_top_k
-from pate.release.top_k_settings import Choice, TopKSettings
 from tests.statements import edits
 
 ADD_REMOVE = NeighboringRelation.ADD_REMOVE_TEACHER

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from pate.accounting.ledger import Ledger, read_ledger
-from pate.accounting.relation import NeighboringRelation
-from pate.accounting.statement import Statement
-from pate.histogram import HistogramFiles
+from pate._histogram import HistogramFiles
+from pate._release import transaction
+from pate._release.labels import _Labels
+from pate._release.pending import PendingRelease
+from pate._release.top_k import _TopK, release_top_k
+from pate._release.top_k_settings import TopKSettings
+from pate._release.transaction import Publication
+from pate.accounting._ledger import Ledger, read_ledger
+from pate.accounting._relation import NeighboringRelation
+from pate.accounting._statement import Statement
 from pate.mechanisms import LimitedDomain
-from pate.release import transaction
-from pate.release.labels import _Labels
-from pate.release.pending import PendingRelease
-from pate.release.top_k import _TopK, release_top_k
-from pate.release.top_k_settings import TopKSettings
-from pate.release.transaction import Publication
 from tests.conftest import copy_run
 from tests.release.test_labels_crash import Killed, release_screened
 

@@ -8,19 +8,20 @@ import numpy as np
 import pytest
 
 from pate import cli
-from pate.accounting.calibration import epsilon_of
-from pate.accounting.ledger import read_ledger
-from pate.accounting.relation import NeighboringRelation as Relation
-from pate.aggregators import Rounds, ScoreVotes, score_votes
-from pate.data.records import Role
-from pate.linear import recovered
-from pate.release.label_settings import LabelSettings
-from pate.release.labels import label as label_stage
-from pate.runs import Run
-from pate.runs.released import ReleasedLabels
-from pate.student.data import StudentData
-from pate.vote_store import finished_votes
-from pate.votes import rows_of
+from pate._linear import recovered
+from pate._release.label_settings import LabelSettings
+from pate._release.labels import label as label_stage
+from pate._runs import Run
+from pate._runs.released import ReleasedLabels
+from pate._vote_store import finished_votes
+from pate._votes import rows_of
+from pate.accounting._calibration import epsilon_of
+from pate.accounting._ledger import read_ledger
+from pate.accounting._relation import NeighboringRelation as Relation
+from pate.aggregators import Rounds, ScoreVotes
+from pate.aggregators import _score_votes as score_votes
+from pate.data._records import Role
+from pate.student._data import StudentData
 from tests.conftest import make_arrays
 
 Captured = pytest.CaptureFixture[str]
@@ -68,7 +69,7 @@ def _student(run: Path) -> str:
 def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pate.release.transaction.draw_seed", lambda: (11, 7))
+    monkeypatch.setattr("pate._release.transaction.draw_seed", lambda: (11, 7))
     voting = ScoreVotes(multiplier_scores=5.0)
 
     def release() -> None:
@@ -93,7 +94,7 @@ def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
         with pytest.raises(Killed):
             release()
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 2 and len(sums) == 2
-    monkeypatch.setattr("pate.release.transaction.draw_seed", lambda: (12, 7))  # would be other noise
+    monkeypatch.setattr("pate._release.transaction.draw_seed", lambda: (12, 7))  # would be other noise
     monkeypatch.setattr(score_votes, "noisy_sum", keep)
     release()
     entries = read_ledger(copied / "ledger.sqlite").entries

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from pate import cli
-from pate.votes_file import NamedVotes
+from pate._votes_file import NamedVotes
 from tests.conftest import recipe
 
 NAMES = ("<b>bold</b>", "a & b", '"quoted"')

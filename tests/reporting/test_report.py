@@ -17,14 +17,14 @@ import yaml
 from PIL import Image
 
 from pate import cli
-from pate.accounting import log
-from pate.accounting.figures import epsilon_text
-from pate.accounting.ledger import read_ledger
-from pate.accounting.statement import Statement
-from pate.data.images import read_image
-from pate.reporting.report import make_page
-from pate.runs import Run
-from pate.runs.released import ReleasedLabels
+from pate._reporting.report import make_page
+from pate._runs import Run
+from pate._runs.released import ReleasedLabels
+from pate.accounting import _log as log
+from pate.accounting._figures import epsilon_text
+from pate.accounting._ledger import read_ledger
+from pate.accounting._statement import Statement
+from pate.data._images import read_image
 from tests.reporting.conftest import NAMES, Reader, label_votes, read, report
 
 Captured = pytest.CaptureFixture[str]
@@ -141,7 +141,7 @@ def test_private_parts_are_asked_for_and_marked(copied: Path, capsys: Captured) 
 
 def test_figures_of_the_votes(copied: Path) -> None:
     """Agreement is computed once more from the ballots of the queried samples."""
-    from pate.vote_store import VoteStore
+    from pate._vote_store import VoteStore
 
     with np.load(copied / "public" / "labels.npz") as released:
         ids, labels, mask = released["ids"], released["labels"], released["mask"]
@@ -170,7 +170,7 @@ def test_what_is_private_never_goes_to_the_public_folder(copied: Path, capsys: C
 
 @pytest.mark.slow
 def test_frontiers_are_shown(copied: Path) -> None:
-    from pate.commands.frontier import main
+    from pate._commands.frontier import main
 
     noisy = "--aggregators=[{class_path: NoisyVotes, init_args: {sigma_votes: 1}}]"
     small = [

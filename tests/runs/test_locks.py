@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pate.runs.locks import LOCK, lock_run, release_locks
+from pate._runs.locks import LOCK, lock_run, release_locks
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ class Other:
 
     def __init__(self, root: Path, *, shared: bool = False) -> None:
         script = (
-            "import sys\nfrom pathlib import Path\nfrom pate.runs.locks import lock_run, release_locks\n"
+            "import sys\nfrom pathlib import Path\nfrom pate._runs.locks import lock_run, release_locks\n"
             f"lock_run(Path({str(root)!r}), shared={shared})\nprint('locked', flush=True)\n"
             "sys.stdin.read()\nrelease_locks()\n"
         )

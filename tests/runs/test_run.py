@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pate.runs import (
+from pate._runs import (
     LABEL,
     STUDENT,
     TEACHERS_FIT,

@@ -18,15 +18,15 @@ from torchvision.transforms import v2
 import pate
 from models import MLP
 from pate import cli
-from pate.accounting.ledger import read_ledger
+from pate._data_file import describe_data
+from pate._release.labels import label as label_stage
+from pate._runs import StageChangedError
+from pate._settings import encode_fields
+from pate._stages.opening import open_run
+from pate.accounting._ledger import read_ledger
 from pate.aggregators import ClippedVotes
 from pate.data import Arrays, PublicPCA
-from pate.data_file import describe_data
-from pate.release.labels import label as label_stage
-from pate.runs import StageChangedError
-from pate.settings import encode_fields
-from pate.stages.opening import open_run
-from pate.teachers.losses import FocalLoss
+from pate.teachers._losses import FocalLoss
 from tests.commands.test_run import everything
 from tests.conftest import copy_run
 from tests.test_pipeline import ANSWERS, PLAN, STUDENT

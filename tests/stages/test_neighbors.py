@@ -22,9 +22,9 @@ import torch
 import yaml
 from PIL import Image
 
-from pate.accounting.ledger import read_ledger
+from pate.accounting._ledger import read_ledger
+from pate.data._partition import assign_teachers
 from pate.data.faces import render_faces
-from pate.data.partition import assign_teachers
 from tests.conftest import recipe
 from tests.processes import Start, run_here
 

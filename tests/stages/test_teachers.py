@@ -18,8 +18,8 @@ import pytest
 import torch
 
 from pate import cli
-from pate.runs import make_once
-from pate.vote_store import VoteManifest, VoteStore
+from pate._runs import make_once
+from pate._vote_store import VoteManifest, VoteStore
 from tests.conftest import make_arrays, recipe
 
 
@@ -174,7 +174,7 @@ def test_curves_in_the_format_of_tensorboard(
         assert values == pytest.approx([float(row[name]) for row in csv.DictReader(lines)], rel=1e-6)
     counts = [(event.step, event.value) for event in events.Scalars("teachers_of_finite_loss")]
     assert counts == [(step, 10) for step in range(1, 21)]
-    monkeypatch.setattr("pate.stages.teachers_fit.find_spec", lambda name: None)
+    monkeypatch.setattr("pate._stages.teachers_fit.find_spec", lambda name: None)
     assert fit(again, tmp_path / "c", "--logger", "tensorboard") == 2
     assert "pip install 'pate[tensorboard]'" in capsys.readouterr().err
     assert not (tmp_path / "c" / "private" / "teachers").exists()

@@ -12,13 +12,13 @@ import pytest
 import yaml
 
 from pate import cli
-from pate.accounting.ledger import read_ledger
-from pate.accounting.verification import verify_ledger
-from pate.runs import VOTES_IMPORT, Run
-from pate.runs.released import ReleasedLabels
-from pate.stages.votes_import import VotesFrom, import_votes, open_votes_run
-from pate.vote_store import VoteStore
-from pate.votes_file import NamedVotes
+from pate._runs import VOTES_IMPORT, Run
+from pate._runs.released import ReleasedLabels
+from pate._stages.votes_import import VotesFrom, import_votes, open_votes_run
+from pate._vote_store import VoteStore
+from pate._votes_file import NamedVotes
+from pate.accounting._ledger import read_ledger
+from pate.accounting._verification import verify_ledger
 from tests.conftest import make_arrays, recipe
 
 Captured = pytest.CaptureFixture[str]
@@ -385,8 +385,8 @@ def test_killed_after_the_reservation_the_same_release_goes_on(place: Path, monk
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("pate.aggregators.noisy_votes.NoisyVotes.aggregate", cut)
-        patch.setattr("pate.release.labels.rehearse", lambda *_, **__: None)
+        patch.setattr("pate.aggregators._noisy_votes.NoisyVotes.aggregate", cut)
+        patch.setattr("pate._release.labels.rehearse", lambda *_, **__: None)
         assert label("--votes=votes.npz") == 130
     assert spent() == 1 and not Path("runs/mine/public/labels.npz").exists()
     for _ in range(2):

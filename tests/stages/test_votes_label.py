@@ -11,8 +11,8 @@ import yaml
 
 import pate
 from pate import cli
-from pate.accounting.ledger import read_ledger
-from pate.release.stating import StatedLabels
+from pate._release.stating import StatedLabels
+from pate.accounting._ledger import read_ledger
 from tests.stages.test_votes_import import NAMES, made_votes, part, place
 
 __all__ = ["place"]
@@ -62,7 +62,7 @@ def test_it_is_what_the_command_releases(place: Path) -> None:
 def test_a_program_and_a_command_know_each_others_labels(place: Path) -> None:
     """However a class, an enum and a number are written; and a killed one is taken up by the other."""
     words = [
-        "--aggregator=pate.aggregators.noisy_votes.NoisyVotes",
+        "--aggregator=pate.aggregators._noisy_votes.NoisyVotes",
         "--aggregator.sigma_votes=2",
         "--num_queries=40",
         "--delta=1e-3",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pate import cli
-from pate.votes_file import NamedVotes
+from pate._votes_file import NamedVotes
 from tests.stages.test_votes_import import NAMES, Captured, label, made_votes, part, place, refused, released, spent
 
 __all__ = ["place"]

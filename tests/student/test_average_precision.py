@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from torchmetrics.functional.classification import multilabel_average_precision
 
-from pate.student.average_precision import average_precision
+from pate.student._average_precision import average_precision
 
 
 def test_average_precision_is_that_of_a_peer() -> None:

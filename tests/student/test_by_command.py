@@ -15,7 +15,7 @@ import torch
 import pate
 from models import Linear
 from pate import cli
-from pate.student.bar import StageBar
+from pate.student._bar import StageBar
 from tests.commands.test_run import everything
 from tests.conftest import copy_run
 

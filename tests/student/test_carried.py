@@ -21,15 +21,15 @@ from torchvision.transforms import v2
 import models
 import pate
 from pate import cli
+from pate._network_settings import restored_network
+from pate._runs.files import replacing_folder
 from pate.data import Arrays, CelebA, DataSource, FeatureMap, FrozenBackbone, PictureTransforms, PublicPCA, Role
-from pate.data.features.modules import MapModule, as_module
-from pate.data.records import Features
-from pate.network_settings import restored_network
-from pate.runs.files import replacing_folder
-from pate.student.carried import load_student
-from pate.student.carry import Trained, carry
-from pate.student.export import export_student
-from pate.student.module import Student
+from pate.data._records import Features
+from pate.data.features._modules import MapModule, as_module
+from pate.student._carried import load_student
+from pate.student._carry import Trained, carry
+from pate.student._export import export_student
+from pate.student._module import Student
 from tests.conftest import make_arrays
 from tests.statements import made_statement
 
@@ -409,7 +409,7 @@ def malicious() -> dict[str, dict[str, Any]]:
     url = "http://127.0.0.1:9/weights.pt"
     own = from_elsewhere("evil_module.network")
     fetched = from_elsewhere("torch.hub.load_state_dict_from_url", url=url)
-    transforms = "pate.data.features.modules.Transforms"
+    transforms = "pate.data.features._modules.Transforms"
     factory = "pate.models.Factory"
     networks: dict[str, Any] = {
         "a function": "evil_module.network",
@@ -419,9 +419,9 @@ def malicious() -> dict[str, dict[str, Any]]:
         "Lightning's reader": from_elsewhere("lightning_fabric.utilities.cloud_io._load", path_or_url=url),
         "torch's reader": from_elsewhere("torch.load", f="evil.pt", weights_only=False),
         "a way through torchvision": from_elsewhere("torchvision.models.resnet.torch.hub.load", repo_or_dir="a/b"),
-        "a way through pate": from_elsewhere("pate.models.networks.torch.load", f="evil.pt", weights_only=False),
+        "a way through pate": from_elsewhere("pate.models._networks.torch.load", f="evil.pt", weights_only=False),
         "a class of pate that is no network": from_elsewhere("pate.data.PythonFile", path="evil_module.py", name="x"),
-        "a network of pate that is none of pate.models": from_elsewhere("pate.student.module.Student", network=own),
+        "a network of pate that is none of pate.models": from_elsewhere("pate.student._module.Student", network=own),
         "a function of torchvision that makes none": from_elsewhere(
             "torchvision.models.get_weight", name="evil_module"
         ),
@@ -526,7 +526,7 @@ def test_what_is_trusted_runs(finished: Path, tmp_path: Path, monkeypatch: pytes
         {"class_path": "torchvision.models.resnet.resnet18", "init_args": {}},
         "torchvision.models.mobilenetv3.mobilenet_v3_small",
         from_elsewhere("pate.models.Factory", name="torchvision.models.resnet18", settings={"weights": None}),
-        from_elsewhere("pate.models.networks.ResNet8", width=8),
+        from_elsewhere("pate.models._networks.ResNet8", width=8),
         from_elsewhere("pate.models.SmallCNN", widths=[8, 16], groups=4),
     ],
 )

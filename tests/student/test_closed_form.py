@@ -16,16 +16,16 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from models import MLP, Linear, SmallCNN
 from pate import cli
-from pate.aggregators.base import Release
-from pate.aggregators.rounds import student_of
-from pate.data.records import Role
-from pate.linear import LinearStudent, constant_logits, fit_linear, recovered
-from pate.runs import Run, labels_file
-from pate.runs.released import ReleasedLabels
-from pate.student.closed_form import linear_layer
-from pate.student.data import StudentData
-from pate.student.module import Student
-from pate.votes import rows_of
+from pate._linear import LinearStudent, constant_logits, fit_linear, recovered
+from pate._runs import Run, labels_file
+from pate._runs.released import ReleasedLabels
+from pate._votes import rows_of
+from pate.aggregators._base import Release
+from pate.aggregators._rounds import student_of
+from pate.data._records import Role
+from pate.student._closed_form import linear_layer
+from pate.student._data import StudentData
+from pate.student._module import Student
 from tests.conftest import make_arrays
 
 

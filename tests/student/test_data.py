@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from pate.data.records import Role
-from pate.runs import Run
-from pate.runs.released import ReleasedLabels
-from pate.student.data import StudentData
-from pate.votes import rows_of
+from pate._runs import Run
+from pate._runs.released import ReleasedLabels
+from pate._votes import rows_of
+from pate.data._records import Role
+from pate.student._data import StudentData
 from tests.conftest import make_arrays
 
 

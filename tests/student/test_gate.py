@@ -12,10 +12,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from models import MLP
 from pate import cli
-from pate.linear import constant_logits
-from pate.runs import Run
-from pate.stages.student import StudentCLI
-from pate.student.module import Student
+from pate._linear import constant_logits
+from pate._runs import Run
+from pate._stages.student import StudentCLI
+from pate.student._module import Student
 from tests.conftest import copy_run
 
 Loader = DataLoader[tuple[Tensor, ...]]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from pate.student.metrics import evaluate, majority_answer
+from pate.student._metrics import evaluate, majority_answer
 
 NAMES = ("a", "b", "c")
 

@@ -4,7 +4,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from models import MLP, Linear
-from pate.student.module import Student
+from pate.student._module import Student
 
 NAMES = ("a", "b")
 

@@ -10,10 +10,10 @@ import pytorch_lightning as pl
 import torch
 
 from models import Linear
-from pate.runs import Run, labels_file
-from pate.runs.released import ReleasedLabels
-from pate.student.data import StudentData, targets_of
-from pate.student.module import Student, masked_loss
+from pate._runs import Run, labels_file
+from pate._runs.released import ReleasedLabels
+from pate.student._data import StudentData, targets_of
+from pate.student._module import Student, masked_loss
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from pate.data.records import ArrayFeatures, Records
-from pate.teachers.partitions import ChunkBatches, PartitionedRecords, draw_batches
+from pate.data._records import ArrayFeatures, Records
+from pate.teachers._partitions import ChunkBatches, PartitionedRecords, draw_batches
 from tests.teachers.test_training import plan
 
 

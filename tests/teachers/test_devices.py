@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from pate.teachers.devices import available_bytes, local_rank, make_trainer, root_device
-from pate.teachers.voting import VoteJob
-from pate.vote_store import VoteStore
+from pate._vote_store import VoteStore
+from pate.teachers._devices import available_bytes, local_rank, make_trainer, root_device
+from pate.teachers._voting import VoteJob
 from tests.teachers.test_training import partitions, plan, records, train
 
 
@@ -38,7 +38,7 @@ def test_a_process_takes_the_gpu_of_its_number(
     taken: list[Any] = []
     monkeypatch.setenv("LOCAL_RANK", "6")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    monkeypatch.setattr("pate.teachers.devices.pl.Trainer", lambda **settings: taken.append(settings["devices"]))
+    monkeypatch.setattr("pate.teachers._devices.pl.Trainer", lambda **settings: taken.append(settings["devices"]))
     make_trainer(accelerator)
     assert taken == [expected]
 
@@ -48,7 +48,7 @@ def test_teachers_vote_on_the_device_that_they_are_trained_on(tmp_path: Path, mo
     train(settings, records(), partitions([30, 30, 30, 30]), tmp_path)
     samples, store = records().features, VoteStore(tmp_path)
     job = VoteJob(plan=settings, teachers_folder=tmp_path, samples=samples, num_labels=4, store=store)
-    monkeypatch.setattr("pate.teachers.voting.root_device", lambda accelerator: torch.device("meta"))
+    monkeypatch.setattr("pate.teachers._voting.root_device", lambda accelerator: torch.device("meta"))
     with pytest.raises(NotImplementedError, match="meta"):  # it computes nothing, and says so
         job.work(range(4), lambda steps: None)
 

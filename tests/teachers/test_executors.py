@@ -15,15 +15,15 @@ import torch
 from torch import Tensor
 
 from models import MLP, Linear
-from pate.data.records import ArrayFeatures, Records
-from pate.teachers.devices import local_rank
-from pate.teachers.executors import run_jobs
-from pate.teachers.jobs import ChunkJob, Execution, Kind, Report, share_of
-from pate.teachers.partitions import PartitionedRecords
-from pate.teachers.plan import TeacherPlan
-from pate.teachers.training import TrainJob
-from pate.teachers.voting import VoteJob
-from pate.vote_store import VoteStore
+from pate._vote_store import VoteStore
+from pate.data._records import ArrayFeatures, Records
+from pate.teachers._devices import local_rank
+from pate.teachers._executors import run_jobs
+from pate.teachers._jobs import ChunkJob, Execution, Kind, Report, share_of
+from pate.teachers._partitions import PartitionedRecords
+from pate.teachers._plan import TeacherPlan
+from pate.teachers._training import TrainJob
+from pate.teachers._voting import VoteJob
 from tests.conftest import make_arrays
 
 NUM_TEACHERS = 6

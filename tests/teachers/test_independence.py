@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnPlateau
 
 from models import MLP, Linear
-from pate.data.records import Records
-from pate.teachers.chunk import TeacherChunk, clip_gradients, make_networks
-from pate.teachers.losses import AsymmetricLoss, EntryLoss, FocalLoss
-from pate.teachers.plan import TeacherPlan, check_entrywise
+from pate.data._records import Records
+from pate.teachers._chunk import TeacherChunk, clip_gradients, make_networks
+from pate.teachers._losses import AsymmetricLoss, EntryLoss, FocalLoss
+from pate.teachers._plan import TeacherPlan, check_entrywise
 from tests.conftest import make_arrays
 from tests.teachers.test_training import partitions, plan, records, teachers_that_differ, train
 

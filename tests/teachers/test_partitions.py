@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pate.data import CelebA, Role
-from pate.data.images import ImageFiles
-from pate.data.records import ArrayFeatures, Records
-from pate.teachers.partitions import PartitionedRecords
+from pate.data._images import ImageFiles
+from pate.data._records import ArrayFeatures, Records
+from pate.teachers._partitions import PartitionedRecords
 from tests.teachers.test_training import plan
 
 

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from models import MLP, Linear, SmallCNN
-from pate.teachers import sizing
-from pate.teachers.jobs import Execution
-from pate.teachers.sizing import choose_size, chunk_bytes, describe_training, fitting_size, step_seconds
+from pate.teachers import _sizing as sizing
+from pate.teachers._jobs import Execution
+from pate.teachers._sizing import choose_size, chunk_bytes, describe_training, fitting_size, step_seconds
 from tests.teachers.test_independence import NormedMLP
 from tests.teachers.test_training import plan
 

@@ -11,15 +11,15 @@ import torch
 from torch import nn
 
 from models import MLP, Linear
-from pate.data.records import ArrayFeatures, Records
-from pate.teachers.chunk import positive_weights
-from pate.teachers.executors import run_jobs
-from pate.teachers.jobs import Execution
-from pate.teachers.partitions import PartitionedRecords
-from pate.teachers.plan import TeacherPlan
-from pate.teachers.saved import SavedChunk, chunk_file
-from pate.teachers.training import TrainJob, load_chunk
-from pate.teachers.voting import cast_votes
+from pate.data._records import ArrayFeatures, Records
+from pate.teachers._chunk import positive_weights
+from pate.teachers._executors import run_jobs
+from pate.teachers._jobs import Execution
+from pate.teachers._partitions import PartitionedRecords
+from pate.teachers._plan import TeacherPlan
+from pate.teachers._saved import SavedChunk, chunk_file
+from pate.teachers._training import TrainJob, load_chunk
+from pate.teachers._voting import cast_votes
 from tests.conftest import make_arrays
 
 State = dict[str, torch.Tensor]

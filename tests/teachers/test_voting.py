@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from models import Linear
-from pate.data.records import ArrayFeatures
-from pate.teachers.training import load_chunk
-from pate.teachers.voting import VoteJob, cast_votes
-from pate.vote_store import VoteManifest, VoteStore
-from pate.votes import Panel, pack_ballots
+from pate._vote_store import VoteManifest, VoteStore
+from pate._votes import Panel, pack_ballots
+from pate.data._records import ArrayFeatures
+from pate.teachers._training import load_chunk
+from pate.teachers._voting import VoteJob, cast_votes
 from tests.teachers.test_training import partitions, plan, records, train
 
 

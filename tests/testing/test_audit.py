@@ -9,13 +9,13 @@ import pytest
 from scipy.special import ndtr, ndtri, softmax
 from scipy.stats import binom
 
-from pate.accounting.accountant import RDPAccountant
-from pate.accounting.relation import NeighboringRelation
-from pate.aggregators.base import Release
-from pate.aggregators.stable_topk import StableTopK
-from pate.mechanisms.noise import seeded_generator
-from pate.testing.audit import exact_epsilon, sampled_epsilon
-from pate.votes import Panel, Votes
+from pate._votes import Panel, Votes
+from pate.accounting._accountant import RDPAccountant
+from pate.accounting._relation import NeighboringRelation
+from pate.aggregators._base import Release
+from pate.aggregators._stable_topk import StableTopK
+from pate.mechanisms._noise import seeded_generator
+from pate.testing._audit import exact_epsilon, sampled_epsilon
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 TEACHERS, DELTA, QUERIES = 12, 1e-3, 40

@@ -10,14 +10,14 @@ import pytest
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
+from pate._typing import FloatArray, IntArray
+from pate._votes import Votes
 from pate.accounting import Event, NeighboringRelation, PureDPEvent
 from pate.aggregators import Aggregator, NoisyVotes, Release
 from pate.mechanisms import GumbelPeeling, Mechanism, NoisyMax
-from pate.mechanisms.ranking import below_rank
+from pate.mechanisms._ranking import below_rank
 from pate.testing import AggregatorContract, BatchContract, EventContract, MechanismContract, SourceContract
-from pate.testing.aggregators import Law
-from pate.typing import FloatArray, IntArray
-from pate.votes import Votes
+from pate.testing._aggregators import Law
 from tests.aggregators.oracles import counts, gaussian_labels_law
 from tests.mechanisms import test_noisy_top_k, test_peeling
 

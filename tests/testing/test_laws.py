@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import ndtr
 
-from pate.testing.laws import ORDERS, beyond_gaussian, clip_excess, renyi_divergence, unpaid_loss
-from pate.typing import FloatArray
+from pate._typing import FloatArray
+from pate.testing._laws import ORDERS, beyond_gaussian, clip_excess, renyi_divergence, unpaid_loss
 
 
 def least_loss(p: FloatArray, q: FloatArray, paid: FloatArray, delta0: FloatArray, order: float) -> float:

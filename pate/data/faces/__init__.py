@@ -6,7 +6,7 @@ and both are drawn layer by layer (`drawing`) with soft masks (`canvas`), a bloc
 `folder` writes them in the layout of CelebA.
 """
 
-from pate.data.faces.folder import FolderDiffersError as FolderDiffersError
-from pate.data.faces.folder import write_celeba_folder as write_celeba_folder
-from pate.data.faces.rendering import render_faces as render_faces
-from pate.data.faces.traits import FACE_ATTRIBUTES as FACE_ATTRIBUTES
+from pate.data.faces._folder import FolderDiffersError as FolderDiffersError
+from pate.data.faces._folder import write_celeba_folder as write_celeba_folder
+from pate.data.faces._rendering import render_faces as render_faces
+from pate.data.faces._traits import FACE_ATTRIBUTES as FACE_ATTRIBUTES

@@ -4,8 +4,8 @@ from typing import TypeAlias
 
 import pytest
 
+from pate._typing import UInt8Array
 from pate.data.faces import render_faces
-from pate.typing import UInt8Array
 
 Faces: TypeAlias = tuple[UInt8Array, UInt8Array]
 

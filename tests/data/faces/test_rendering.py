@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pate.data.faces import FACE_ATTRIBUTES, render_faces
-from pate.data.faces.canvas import Canvas
+from pate.data.faces._canvas import Canvas
 from tests.data.faces.conftest import Faces
 
 

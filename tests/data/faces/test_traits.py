@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pate.data.faces.traits import FACE_ATTRIBUTES, Dice, Traits
-from pate.typing import UInt8Array
+from pate._typing import UInt8Array
+from pate.data.faces._traits import FACE_ATTRIBUTES, Dice, Traits
 
 
 @pytest.fixture(scope="module")

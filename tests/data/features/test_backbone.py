@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 import models
 from pate import cli
+from pate._data_file import read_data
+from pate._runs import digest
 from pate.data import ArrayFeatures, CelebA, FrozenBackbone, Role
+from pate.data._images import ImageFiles
 from pate.data.faces import write_celeba_folder
-from pate.data.features.backbone import _contents
-from pate.data.images import ImageFiles
-from pate.data_file import read_data
-from pate.runs import digest
+from pate.data.features._backbone import _contents
 
 CALLS = 0
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate.accounting.gaussian import gaussian_delta
+from pate.accounting._gaussian import gaussian_delta
 from scripts.reproduction import Verdict
 from scripts.reproduction import celeba_dpsgd as c
 from scripts.reproduction import dp_sgd as d

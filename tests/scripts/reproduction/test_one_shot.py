@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate.accounting.calibration import epsilon_of
-from pate.accounting.events import ComposedEvent, GaussianEvent
-from pate.accounting.relation import NeighboringRelation
+from pate.accounting._calibration import epsilon_of
+from pate.accounting._events import ComposedEvent, GaussianEvent
+from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms import GumbelPeeling
 from scripts.reproduction import Verdict, one_shot_claims
 from scripts.reproduction import one_shot as o

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pate.mechanisms.noise import Noise, log_survival
+from pate.mechanisms._noise import Noise, log_survival
 from scripts.reproduction.one_shot_law import log_distribution, probability_within
 from tests.mechanisms import oracles
 

@@ -8,7 +8,7 @@ import pytest
 from scipy.special import ndtr
 
 from pate.mechanisms import GumbelPeeling, Listed
-from pate.mechanisms.ranking import Rows
+from pate.mechanisms._ranking import Rows
 from scripts.reproduction import Effort, Verdict, zhu_wang_figures
 from scripts.reproduction.__main__ import main
 from scripts.reproduction.findings import Row

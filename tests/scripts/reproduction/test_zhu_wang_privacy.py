@@ -11,9 +11,9 @@ from scipy.integrate import quad
 from scipy.special import ndtr, ndtri
 from scipy.stats import norm
 
-from pate.accounting.curves import gaussian_noisy_max_rdp
-from pate.accounting.relation import NeighboringRelation
-from pate.typing import FloatArray, IntArray
+from pate._typing import FloatArray, IntArray
+from pate.accounting._curves import gaussian_noisy_max_rdp
+from pate.accounting._relation import NeighboringRelation
 from scripts.reproduction import Effort, Verdict
 from scripts.reproduction import zhu_wang_privacy as z
 from scripts.reproduction.__main__ import main

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate.accounting.calibration import epsilon_of
-from pate.accounting.relation import NeighboringRelation
+from pate._votes import Panel
+from pate.accounting._calibration import epsilon_of
+from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import StableTopK
-from pate.votes import Panel
 from scripts.reproduction import Verdict, tasks
 from scripts.reproduction import zhu_wang_utility as z
 from scripts.reproduction.__main__ import main

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from pate.accounting.accountant import RDPAccountant
-from pate.accounting.gaussian import gaussian_epsilon
-from pate.accounting.relation import NeighboringRelation
+from pate.accounting._accountant import RDPAccountant
+from pate.accounting._gaussian import gaussian_epsilon
+from pate.accounting._relation import NeighboringRelation
 from scripts.rivals.averaging import NORMS, averaged, averaging_event, histogram_of, noised_median
 
 WEIGHTS = [np.array([[a], [b]]) for a, b in itertools.product((-1e3, -1.0, 0.0, 0.5, 40.0, np.nan), repeat=2)]

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from models import MLP, Linear
-from pate.runs import Run
-from pate.stages.teachers_plan import load_plan
-from pate.teachers.plan import NetworkFactory, TeacherPlan
-from pate.teachers.training import load_chunk
+from pate._runs import Run
+from pate._stages.teachers_plan import load_plan
+from pate.teachers._plan import NetworkFactory, TeacherPlan
+from pate.teachers._training import load_chunk
 from scripts.rivals.linear_teachers import are_linear, linear_weights
 
 

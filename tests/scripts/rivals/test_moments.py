@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from pate.data.records import ArrayFeatures, Records
-from pate.typing import FloatArray
+from pate._typing import FloatArray
+from pate.data._records import ArrayFeatures, Records
 from scripts.rivals.contributions import Contributions, PublicScale
 from scripts.rivals.moments import Moments, noised_crosses, noised_moments, solve_known, solve_ridge
 

@@ -6,9 +6,9 @@ import pytest
 from dp_accounting import pld
 from scipy.integrate import quad
 
+from pate._typing import FloatArray
 from pate.accounting import DEFAULT_ORDERS, NeighboringRelation, RDPAccountant
-from pate.accounting.events import RenyiCurveEvent
-from pate.typing import FloatArray
+from pate.accounting._events import RenyiCurveEvent
 from scripts.rivals.sampled_curve import sampled_gaussian_rdp
 
 ORDERS = DEFAULT_ORDERS[::6][DEFAULT_ORDERS[::6] < 1000]

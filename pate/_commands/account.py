@@ -1,0 +1,52 @@
+"""The command `pate account`."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from pate._commands.parsing import call
+from pate._planning.costs import EPSILONS, costs_of
+from pate._planning.plots import draw_epsilons
+from pate._votes import Panel
+from pate.accounting._figures import epsilon_text, exact_text
+from pate.aggregators import Aggregator
+from pate.aggregators._base import LEAST_ANSWERED
+
+
+def account(
+    *, aggregator: Aggregator, num_queries: int, delta: float, panel: Panel, plot: Path | None = None
+) -> dict[str, dict[str, float | None]]:
+    """Print and return what queries would cost, from parameters alone.
+
+    Args:
+        aggregator: the mechanism.
+        num_queries: number of queries asked.
+        delta: the delta of every epsilon.
+        panel: the numbers of teachers and labels.
+        plot: a file for a plot of epsilon against the number of queries.
+
+    Returns:
+        The result of `costs_of`.
+
+    Raises:
+        ValueError: on parameters out of range.
+    """
+    events = aggregator.events(panel)
+    costs = costs_of(events, num_queries=num_queries, delta=delta)
+    print(f"epsilon of {num_queries} queries at delta = {exact_text(delta)} through {aggregator}:")
+    print(f"    {'relation':<20}" + "".join(f"{name:>14}" for name in EPSILONS) + f"{'delta0':>12}")
+    for name, row in costs.items():
+        figures = "".join(f"{'-' if row[column] is None else epsilon_text(row[column], 4):>14}" for column in EPSILONS)
+        print(f"    {name:<20}{figures}{row['delta0']:>12.3g}")
+    answered = aggregator.most_answered(panel)
+    if answered < LEAST_ANSWERED:
+        print(f"{panel.num_teachers} teachers who all agree are answered with probability {answered:.2g} at most:")
+        print("    `pate label` refuses this. Less noise (fewer queries, a larger delta) or more teachers are needed.")
+    if plot is not None:
+        draw_epsilons(Path(plot), events, aggregator.neighboring_relation, num_queries, delta)
+        print(f"Epsilon against queries: {plot}")
+    return costs
+
+
+main = partial(call, "account", account, grouped={"panel": Panel})

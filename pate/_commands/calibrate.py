@@ -1,0 +1,116 @@
+"""The command `pate calibrate`: the noise that meets a target, and what to write into ``label.yaml``."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields, replace
+from enum import Enum
+from functools import partial
+from typing import Any
+
+import yaml
+
+from pate._commands.parsing import call
+from pate._planning.completion import completed, scale_to_target
+from pate._planning.proposals import gap_needed, title
+from pate._settings import path_of
+from pate._validation import expect, expect_open_unit
+from pate._votes import Panel
+from pate.accounting._calibration import Target, epsilon_of
+from pate.accounting._figures import epsilon_text, exact_text
+from pate.accounting._relation import NeighboringRelation
+from pate.aggregators import Aggregator, StableTopK, registered
+
+
+def calibrate(
+    *,
+    aggregator: Aggregator | None = None,
+    target_epsilon: float,
+    delta: float,
+    num_queries: int,
+    panel: Panel,
+    neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD,
+    delta_test: float | None = None,
+    answered: float = 0.9,
+) -> dict[str, float]:
+    """Find the noise that meets a target epsilon, print and return it.
+
+    Args:
+        aggregator: the mechanism: a name alone, whose settings the target chooses, or a class with settings. Only the
+            proportions of its noise matter: all of it is scaled by one factor. None for ``StableTopK``.
+        target_epsilon: the largest epsilon of all queries together.
+        delta: the delta at which it holds.
+        num_queries: number of queries asked.
+        panel: the numbers of teachers and labels.
+        neighboring_relation: the relation under which the target holds.
+        delta_test: what each stability test of ``StableTopK`` adds to delta. None for half of ``delta`` over all
+            queries.
+        answered: the probability with which a query of the predicted gap is answered, or labelled as without noise.
+
+    Returns:
+        The parameters of the noise, ``epsilon`` and, if the aggregator predicts one, the ``gap`` in votes.
+
+    Raises:
+        ValueError: if no noise meets the target, the class needs settings that a target does not suggest, or the
+            aggregator is for another relation.
+    """
+    expect_open_unit(answered=answered)
+    target = Target(
+        epsilon=target_epsilon, delta=delta, num_queries=num_queries, neighboring_relation=neighboring_relation
+    )
+    start = StableTopK.blank() if aggregator is None else aggregator
+    if len(start.missing) == len(start.required):
+        # a name alone is for the relation of the target
+        start = replace(start, neighboring_relation=neighboring_relation)
+    aggregator_relation, target_relation = start.neighboring_relation, target.neighboring_relation
+    same = f"--aggregator.neighboring_relation {target_relation.name}, for which the target is"
+    expect(aggregator_relation is target_relation, same, neighboring_relation=aggregator_relation.name)
+    if delta_test is not None:
+        has_one = "delta_test" in start.missing
+        expect(has_one, f"no delta_test for {type(start).__name__}", delta_test=delta_test)
+        start = replace(start, delta_test=delta_test)  # type: ignore[call-arg]
+    scaled = scale_to_target(completed(start, target, panel, answered=answered), target, panel)
+    return _report(scaled, target, panel, answered)
+
+
+def _report(aggregator: Aggregator, target: Target, panel: Panel, answered: float) -> dict[str, float]:
+    """Print and return the noise of a calibrated aggregator, its epsilon and the gap that a query needs."""
+    relation, delta = target.neighboring_relation, target.delta
+    epsilon = epsilon_of(aggregator.event(panel, relation), count=target.num_queries, delta=delta)
+    values = {field.name: getattr(aggregator, field.name) for field in fields(aggregator)}
+    parameters = {name: value for name, value in values.items() if isinstance(value, float)} | aggregator.noise
+    head = f"{title(aggregator)} under {relation.value.upper()}"
+    lines = [f"{head}, {target.num_queries} queries, delta = {exact_text(delta)}:"]
+    lines += [f"    {name} = {exact_text(value)}" for name, value in parameters.items()]
+    lines.append(f"    epsilon = {epsilon_text(epsilon, 4)} (target {exact_text(target.epsilon)})")
+    parameters["epsilon"] = epsilon
+    if (gap := gap_needed(aggregator, panel, probability=answered)) is not None:
+        lines.append(f"{gap.meaning} with probability {answered:g}.")
+        if gap.votes > gap.available:
+            lines.append(f"{panel.num_teachers} teachers cannot have it: ask fewer queries, or for a larger epsilon.")
+        parameters["gap"] = gap.votes
+    content = {"aggregator": _settings(aggregator), "num_queries": target.num_queries, "delta": delta}
+    print("\n".join(lines) + "\n\n# label.yaml\n" + yaml.safe_dump(content, sort_keys=False), end="")
+    return parameters
+
+
+def _settings(aggregator: Aggregator) -> dict[str, Any]:
+    """Return an aggregator as written in YAML: by its short name if it has one, without default values."""
+    init_args: dict[str, Any] = {}
+    for field in fields(aggregator):
+        value = getattr(aggregator, field.name)
+        if field.name == "neighboring_relation" or field.default is MISSING or value != field.default:
+            init_args[field.name] = _written(value)
+    short = registered().get(type(aggregator).__name__) is type(aggregator)
+    return {"class_path": type(aggregator).__name__ if short else path_of(type(aggregator)), "init_args": init_args}
+
+
+def _written(value: Any) -> Any:
+    """Return the value of a setting as written in YAML."""
+    if isinstance(value, Aggregator):
+        return _settings(value)
+    if isinstance(value, tuple):
+        return [_written(each) for each in value]
+    return value.name if isinstance(value, Enum) else value
+
+
+main = partial(call, "calibrate", calibrate, grouped={"panel": Panel})

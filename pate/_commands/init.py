@@ -1,0 +1,93 @@
+"""The command `pate init`: a recipe for data of one's own, with comments that say what each choice means."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pate._commands.mistakes import CommandParser
+from pate._runs import write_text
+from pate._validation import expect
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of data.
+
+    Attributes:
+        what: what the data are.
+        place: where they are looked for unless it is said.
+        teachers: the template of ``teachers.yaml``.
+        files: further files of the recipe, each a template by its own name.
+    """
+
+    what: str
+    place: str
+    teachers: str = "teachers_table.yaml"
+    files: tuple[str, ...] = ()
+
+
+_KINDS = {
+    "npz": _Kind("one .npz file of arrays", "data/mine.npz"),
+    "celeba": _Kind("a folder in CelebA's format", "data/celeba", "teachers_pictures.yaml"),
+    "folder": _Kind("a folder of pictures with a CSV of their labels", "data/mine", "teachers_pictures.yaml"),
+    "python": _Kind("whatever a class of your own reads", "records.csv", files=("records.py",)),
+}
+
+
+def main(args: Sequence[str]) -> None:
+    """Run `pate init`."""
+    parsed = _parser().parse_args(list(args))
+    files = recipe_files(parsed.folder, parsed.kind, parsed.data)
+    if parsed.folder.exists():
+        expect(parsed.folder.is_dir(), "a new or empty folder", file=str(parsed.folder))
+        files_there = sorted(path.name for path in parsed.folder.iterdir())
+        expect(not files_there, f"a new or empty folder {parsed.folder}", files=files_there)
+    for name, text in files.items():
+        write_text(parsed.folder / name, text)
+    print(f"{parsed.folder}: {', '.join(files)}")
+    print(f"Read data.yaml first, then: pate run {parsed.folder}")
+
+
+def recipe_files(folder: Path, kind: str, data: Path | None = None) -> dict[str, str]:
+    """Return the texts of a recipe's files by name.
+
+    Args:
+        folder: the folder that they are for.
+        kind: the kind of data, one of those that ``--kind`` offers.
+        data: where the data are; None for a place to be filled in.
+    """
+    data_kind = _KINDS[kind]
+    sources = {
+        "data.yaml": f"data_{kind}.yaml",
+        "teachers.yaml": data_kind.teachers,
+        **{name: name for name in ("label.yaml", "student.yaml", *data_kind.files)},
+    }
+    texts = {name: (_TEMPLATES / template).read_text() for name, template in sources.items()}
+    place = data_kind.place if data is None else str(data.absolute())
+    filled = texts["data.yaml"].replace("FOLDER/records.py", _quoted(str(folder.absolute() / "records.py")))
+    return texts | {"data.yaml": filled.replace("DATA", _quoted(place))}
+
+
+def _quoted(text: str) -> str:
+    """Return a path as YAML reads it, in quotes only where it needs them."""
+    plain = all(each.isalnum() or each in "/._-" for each in text)
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+def _parser() -> CommandParser:
+    kinds = ", ".join(f"{name} for {kind.what}" for name, kind in _KINDS.items())
+    parser = CommandParser(
+        prog="pate init",
+        description="Write a recipe for data of your own: data.yaml, teachers.yaml, label.yaml and student.yaml, with"
+        " comments that say what each choice means. `pate run` runs it.",
+        print_config=None,
+    )
+    parser.add_argument("folder", type=Path, help="the recipe's folder, new or empty")
+    parser.add_argument("--kind", choices=list(_KINDS), required=True, help=f"what the data are: {kinds}")
+    parser.add_argument("--data", type=Path, help="where the data are, to be written into data.yaml")
+    return parser

@@ -1,0 +1,47 @@
+"""The command `pate label`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+from jsonargparse import Namespace
+
+from pate._commands.mistakes import CommandParser
+from pate._commands.parsing import ALONE, Preset, make_parser
+from pate._commands.votes import add_votes, parse_with_votes
+from pate._pipeline import Pipeline
+from pate._release.label_settings import LabelSettings
+from pate._release.labels import label
+from pate._stages.votes_import import votes_from
+from pate._votes import Panel
+
+
+def main(args: Sequence[str], preset: Preset = ALONE) -> None:
+    """Run `pate label`."""
+    parser = _parser()
+    parsed = parse_with_votes(parser, args, preset)
+    options = parser.instantiate(parsed)
+    votes = None if options.votes is None else votes_from(options.votes, unit=options.unit)
+    pipeline = Pipeline(options.run, options.data, ledger=options.ledger, overwrite=options.overwrite)
+    print(pipeline.label(_settings(options), votes).describe(), end="")
+
+
+def settings_for(args: Sequence[str], preset: Preset, panel: Panel, size: int) -> LabelSettings:
+    """Return the settings of `pate label`, resolved for votes of ``panel`` on ``size`` samples that are yet to be cast.
+
+    Raises:
+        ValueError: in one line, if nothing could be released by them.
+    """
+    parser = _parser()
+    return _settings(parser.instantiate(parse_with_votes(parser, args, preset))).resolved(panel, size)
+
+
+def _parser() -> CommandParser:
+    parser = make_parser("label", label, skip={"run", "settings"}, settings=LabelSettings)
+    add_votes(parser)
+    return parser
+
+
+def _settings(options: Namespace) -> LabelSettings:
+    return LabelSettings(**{field.name: options[field.name] for field in fields(LabelSettings)})

@@ -1,0 +1,116 @@
+"""The commands `pate ledger show` and `pate ledger verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from pate._commands.parsing import call
+from pate._runs import LABEL
+from pate._runs.released import ReleasedLabels
+from pate._validation import expect, expect_open_unit
+from pate.accounting._charges import Charge, account
+from pate.accounting._conditions import FIXED_BEFOREHAND, describe_budget
+from pate.accounting._figures import epsilon_text, exact_text
+from pate.accounting._history import Book
+from pate.accounting._ledger import read_ledger
+from pate.accounting._relation import NeighboringRelation
+from pate.accounting._statement import Statement
+from pate.accounting._verification import verify_ledger
+
+
+def ledger_show(*, ledger: Path, delta: float | None = None) -> None:
+    """Print the releases of a ledger and what they cost together.
+
+    Args:
+        ledger: the file.
+        delta: the delta of epsilon. None for that of the ledger's budget, or else of its last release, or else 1e-6.
+
+    Raises:
+        ValueError: if the file is not an intact ledger.
+    """
+    book = read_ledger(ledger)
+    print(f"{ledger}: {len(book.entries)} release(s) of {sum(entry.count for entry in book.entries)} queries")
+    for entry in book.entries:
+        state = "settled" if entry.settled else "reserved, counts in full"
+        state += ", for less than reserved" if entry.realised is not None else ""
+        state += ", SEEDED: not private" if entry.seeded else ""
+        print(f"    {entry.release}: {entry.at} {entry.run}: {entry.count} x {entry.description} ({state})")
+    _print_sum(book, _delta_of(book) if delta is None else delta)
+
+
+def ledger_verify(*, ledger: Path, statement: Path | None = None, released: Path | None = None) -> None:
+    """Check a ledger by computing everything in it again from its events.
+
+    Args:
+        ledger: the file.
+        statement: a ``privacy.json`` of ``pate label``, or that of a list of ``pate topk``. It is made again from the
+            ledger, and compared key by key, with the text beside it and with the file that was released.
+        released: the released file; None for the ``labels.npz``, the ``.csv`` or the ``.json`` that lies beside the
+            statement.
+
+    Raises:
+        ValueError: at the first figure that does not follow from the events, or if a file is damaged.
+    """
+    book = verify_ledger(ledger)
+    print(f"{ledger}: intact; {len(book.entries)} release(s), and every epsilon follows from the events.")
+    if statement is not None:
+        path = Path(statement)
+        since = _verified(Statement.read(path), path, Path(ledger), released)
+        later = f" of its release and those before; {since} more followed" if since else ""
+        print(f"{statement}: every epsilon follows from the events{later}.")
+    _print_sum(book, _delta_of(book))
+
+
+def _verified(statement: Statement, path: Path, ledger: Path, released: Path | None) -> int:
+    """Verify the statement in ``path`` with all that lies beside it; return how many releases followed it."""
+    if statement.kind == "labels":
+        file = path.with_name(LABEL.outputs[0].name) if released is None else released
+        facts = ReleasedLabels.read(file).facts
+    else:
+        name = path.name.removesuffix(".privacy.json")
+        lists = (path.with_name(f"{name}{suffix}") for suffix in (".csv", ".json"))
+        file = next((list for list in lists if list.is_file()), path.with_name(f"{name}.csv"))
+        file, facts = file if released is None else released, {}
+    since = statement.verify(ledger=ledger, released=file, facts=facts)
+    if statement.kind == "labels":
+        expect(since == 0, "a statement on all releases of the ledger; the same `pate label` makes it", more=since)
+    text = path.with_suffix(".txt")
+    if text.is_file():
+        same = text.read_text(encoding="utf-8") == statement.text
+        expect(same, f"the words of the statement in {text}", found="others")
+    return since
+
+
+def _print_sum(book: Book, delta: float) -> None:
+    expect_open_unit(delta=delta)
+    reserved, paid = book.reserved(), book.charges()
+    for relation in NeighboringRelation:
+        print(_sum_text(reserved, relation, delta))
+    if len(book.entries) > 1:
+        print(f"    The sums hold if {FIXED_BEFOREHAND}.")
+    if any(entry.realised is not None for entry in book.entries):
+        print("what happened cost less, no guarantee, because it was not fixed before the noise was drawn:")
+        for relation in NeighboringRelation:
+            print(f"    {_sum_text(paid, relation, delta)}")
+    budget = describe_budget(book)
+    if budget is not None:
+        print(budget)
+
+
+def _sum_text(charges: Sequence[Charge], relation: NeighboringRelation, delta: float) -> str:
+    total = account(charges, relation)
+    figures = f"epsilon = {epsilon_text(total.get_epsilon(delta=delta), 4)} at delta = {exact_text(delta)}"
+    return f"{figures} (delta0 = {total.delta0:.3g}) under {relation.value.upper()}"
+
+
+def _delta_of(book: Book) -> float:
+    if book.budget is not None:
+        return book.budget.delta
+    stated = [entry.stated["delta"] for entry in book.entries if entry.stated is not None]
+    return float(stated[-1]) if stated else 1e-6
+
+
+show = partial(call, "ledger show", ledger_show)
+verify = partial(call, "ledger verify", ledger_verify)

@@ -1,0 +1,103 @@
+"""The parser of all commands: short errors that suggest what a misspelled option or class was meant to be."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+from jsonargparse import ArgumentParser, Namespace
+
+from pate._commands.help import BriefHelp, example
+from pate._validation import did_you_mean
+from pate.aggregators import Aggregator
+from pate.data._source import DataSource
+from pate.data.features import FeatureMap
+
+
+class CommandParser(ArgumentParser):
+    """A parser that accepts no abbreviated options, and suggests the right name for an unknown one."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        brief: dict[str, Any] = {"allow_abbrev": False, "formatter_class": BriefHelp}
+        super().__init__(*args, **(brief | options))
+        self._words: tuple[str, ...] = ()
+        if self.epilog is None:
+            self.epilog = example(self.prog.removeprefix("pate "))
+
+    @property
+    def shown(self) -> ArgumentParser:
+        """The parser whose options a user sees: that of the only subcommand, as of `pate student fit`, or this one."""
+        if self._subcommands_action is None:
+            return self
+        (parser,) = self._subcommands_action.choices.values()
+        return parser  # type: ignore[no-any-return]
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, *rest: Any, **settings: Any
+    ) -> Namespace:
+        """Return the parsed options.
+
+        An unknown option is reported before a missing one, because it may be a misspelling of that.
+        """
+        self._words = tuple(args or ())
+        options = self.shown._option_string_actions
+        if (unknown := unknown_option(self._words, options)) is not None:
+            self.error(f"Expected an option that there is, got {unknown}{did_you_mean(unknown, options)}")
+        parsed: Namespace = super().parse_args(args, *rest, **settings)
+        return parsed
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help, and raise if the pipe is closed, which argparse would ignore."""
+        stream = sys.stderr if file is None else file
+        if message and stream is not None:
+            stream.write(message)
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """End with status 2 and the message; raise ``ArgumentError`` if the parser does not exit on errors."""
+        if not self.exit_on_error:
+            super().error(message, ex)
+        name = self.shown.prog.replace(" [options]", "")
+        sys.stderr.write(f"{name}: {message.strip()}{_class_meant(message, self._words)}")
+        sys.stderr.write(f" (`{name} --help` lists what there is)\n")
+        self.exit(2)
+
+
+def unknown_option(args: Iterable[str], options: Iterable[str]) -> str | None:
+    """Return the first word of ``args`` that looks like an option and is none of ``options``; None if there is none.
+
+    Settings of what an option names, ``--aggregator.k`` of ``--aggregator``, are options too.
+    """
+    known = set(options)
+    groups = {option.rpartition(".")[0] for option in known if not option.endswith(".help")}
+    for word in args:
+        name = word.partition("=")[0].removesuffix("+")
+        if not re.fullmatch(r"--[A-Za-z][\w.]*", name) or name in known:
+            continue
+        above = [name[: dot.start()] for dot in re.finditer(r"\.", name)]
+        if not any(outer in known and outer not in groups for outer in above):
+            return name
+    return None
+
+
+def _class_meant(message: str, words: Iterable[str]) -> str:
+    """Return a question that names the class that was meant by a word of the command line which ``message`` repeats."""
+    for word in words:
+        value = word.partition("=")[2] if word.startswith("--") else word
+        module, _, name = value.rpartition(".")
+        if not name.isidentifier() or value not in message:
+            continue
+        if module:
+            members = getattr(sys.modules.get(module), "__dict__", {})
+            known = {key for key, member in members.items() if isinstance(member, type)}
+        else:
+            known = {kind.__name__ for base in (Aggregator, DataSource, FeatureMap) for kind in _subclasses(base)}
+        if name not in known and (close := did_you_mean(name, known)):
+            return close
+    return ""
+
+
+def _subclasses(base: type) -> list[type]:
+    direct: list[type] = base.__subclasses__()
+    return [kind for subclass in direct for kind in (subclass, *_subclasses(subclass))]

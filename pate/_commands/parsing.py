@@ -1,0 +1,176 @@
+"""Parsing shared by all commands: from YAML files and options to the arguments of one typed function."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from inspect import getdoc, signature
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import ArgumentParser, Namespace
+
+from pate._commands.mistakes import CommandParser
+from pate.aggregators import load_plugins
+from pate.data._source import DataSource
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """Settings of a command that its options override.
+
+    Attributes:
+        files: YAML files of settings, the later over the earlier.
+        run: folder of the run.
+        overwrite: whether a stage whose settings changed is done again.
+    """
+
+    files: tuple[Path, ...] = ()
+    run: Path | None = None
+    overwrite: bool = False
+
+    def options(self) -> list[str]:
+        """Return the preset as options, to be put before all others.
+
+        Files and options have one order of precedence on a command line only: in ``default_config_files`` jsonargparse
+        does not know short names of classes, `parse_object` refuses what a later option would complete, and
+        LightningCLI takes its subcommand from the command line.
+        """
+        files = [word for file in self.files for word in ("--config", str(file))]
+        run = [] if self.run is None else ["--run", str(self.run)]
+        return [*files, *run, *(["--overwrite"] if self.overwrite else [])]
+
+
+ALONE = Preset()
+"""The preset of a command with nothing but its options."""
+
+
+def call(
+    name: str,
+    function: Callable[..., Any],
+    args: Sequence[str],
+    grouped: Mapping[str, type] | None = None,
+) -> None:
+    """Call ``function`` with the parsed arguments of the command ``name``, which has no run.
+
+    The parameters named in ``grouped`` are dataclasses, whose fields become options of the command.
+    """
+    groups = grouped or {}
+    parser = _parser(name, function, set(groups), *groups.values())
+    options = parser.instantiate(parser.parse_args(list(args)))
+    arguments = {key: value for key, value in options.items() if key != "config"}
+    for parameter, cls in groups.items():
+        arguments[parameter] = cls(**{field: arguments.pop(field) for field in signature(cls).parameters})
+    function(**arguments)
+
+
+def make_parser(
+    name: str, function: Callable[..., Any], *, skip: set[str | int], settings: type | None = None
+) -> CommandParser:
+    """Return the parser of a command on a run.
+
+    Args:
+        name: the command.
+        function: the function that it calls, whose docstring describes the command.
+        skip: parameters of the function that are not options.
+        settings: a dataclass whose fields become options, too.
+    """
+    parser = _parser(name, function, skip, *(() if settings is None else (settings,)))
+    add_run(parser)
+    return parser
+
+
+def new_parser(name: str, summary: str) -> CommandParser:
+    """Return the parser of the command ``name``, so far with the option ``--config`` alone."""
+    parser = CommandParser(prog=f"pate {name}", description=summary)
+    parser.add_argument("--config", action="config", help="YAML file of settings; may be given several times")
+    return parser
+
+
+def add_run(parser: ArgumentParser) -> None:
+    """Add the options ``--run`` and ``--overwrite``."""
+    parser.add_argument("--run", type=Path, required=True, help="folder of the run")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="redo a stage whose settings changed, deleting its outputs"
+    )
+
+
+def _parser(name: str, function: Callable[..., Any], skip: set[str | int], *kinds: type) -> CommandParser:
+    """Return a parser of the parameters of ``function`` but ``skip``, and of the fields of ``kinds``."""
+    # docstrings describe the command up to "Args:", and the function from there on
+    parser = new_parser(name, (getdoc(function) or "").split("\n\nArgs:")[0])
+    _add_parameters(parser, function, skip=skip)
+    for kind in kinds:
+        _add_parameters(parser, kind, skip=set())
+    return parser
+
+
+def _add_parameters(parser: CommandParser, owner: Callable[..., Any], *, skip: set[str | int]) -> None:
+    if any("Aggregator" in str(each.annotation) for each in signature(owner).parameters.values()):
+        load_plugins()  # so that plug-ins of other packages have short names, too
+    if isinstance(owner, type):
+        parser.add_class_arguments(owner, as_group=False, skip=skip)
+    else:
+        parser.add_function_arguments(owner, as_group=False, skip=skip)
+
+
+def parse(parser: ArgumentParser, args: Sequence[str], preset: Preset) -> Namespace:
+    """Return the parsed options ``args``, completed by those of ``preset``."""
+    return parser.parse_args([*preset.options(), *args])
+
+
+def with_saved(args: Sequence[str], preset: Preset, *saved: Path) -> Preset:
+    """Return ``preset`` with those of the run's ``saved`` files of settings that exist placed before its own."""
+    run = run_folder(args) or preset.run
+    files = [run / place for place in saved if (run / place).is_file()] if run is not None else []
+    return replace(preset, files=(*files, *preset.files))
+
+
+def with_saved_data(args: Sequence[str], preset: Preset) -> Preset:
+    """Return ``preset`` with the run's ``data.yaml`` placed before its own files, unless options or files name data.
+
+    Data named there are taken as they are: settings they leave out have their defaults, not the values of the run.
+    """
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    early.add_argument("--config", action="append", nargs="?", default=[])
+    early.add_argument("--data", nargs="?", const="")
+    named, _ = early.parse_known_args([*preset.options(), *args])
+    if named.data is not None or any(_has_data(Path(file)) for file in named.config if file is not None):
+        return preset
+    return with_saved(args, preset, Path("data.yaml"))
+
+
+def _has_data(file: Path) -> bool:
+    try:
+        content = yaml.safe_load(file.read_text())
+    except (OSError, ValueError, yaml.YAMLError):
+        return False  # the parser says what is wrong with it
+    return isinstance(content, dict) and "data" in content
+
+
+def add_data(parser: ArgumentParser) -> None:
+    """Add the settings of ``data.yaml``."""
+    parser.add_argument("--data", type=DataSource, required=True, help="source of the records")
+    parser.add_argument(
+        "--ledger",
+        type=Path | None,
+        default=None,
+        help="ledger of the private data set, shared by all runs on it; by default the file beside the data, or, where"
+        " there can be none, ledger.sqlite in the run's folder",
+    )
+
+
+def shows(args: Sequence[str]) -> bool:
+    """Return whether arguments ask for help or for settings in place of work."""
+    return any(word in ("-h", "--help") or word.startswith("--print_config") for word in args)
+
+
+def run_folder(args: Sequence[str]) -> Path | None:
+    """Return the value of ``--run`` in the arguments of a command, or None."""
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    # without a value, of which the command's own parser says that it is missing
+    early.add_argument("--run", type=Path, nargs="?")
+    folder: Path | None = early.parse_known_args(args)[0].run
+    return folder

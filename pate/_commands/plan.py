@@ -1,0 +1,52 @@
+"""The command `pate plan`."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from pate._commands.parsing import call
+from pate._planning.facts import Facts
+from pate._planning.recipe import draw_sweep, sweep_text, write_recipe, write_sweep
+from pate._planning.sweep import Sweep, SweepResult, run_sweep
+from pate._runs import write_text
+
+
+def plan(facts: Facts, sweep: Sweep, output: Path = Path("plan")) -> SweepResult:
+    """Plan how many teachers to train, from public facts alone; nothing private is touched.
+
+    Simulated teachers learn from their shares of the records, as the learning curve of one teacher says. Their votes
+    are released at each target epsilon as `pate label` would, and a student learns from the release. The fewest
+    teachers whose student is as good as the best are taken, and written as a recipe.
+
+    Args:
+        facts: what is known of the task.
+        sweep: what is tried, and how it is judged.
+        output: folder for ``plan.csv``, ``plan.png``, ``plan.txt``, and for each epsilon a folder with
+            ``teachers.yaml`` and ``label.yaml``.
+
+    Returns:
+        The figures that are written.
+
+    Raises:
+        ValueError: on facts or settings out of range, before anything is simulated.
+    """
+    result, folder = run_sweep(facts, sweep), Path(output)
+    text = sweep_text(result)
+    write_text(folder / "plan.txt", text)
+    write_sweep(folder / "plan.csv", result)
+    draw_sweep(folder / "plan.png", result)
+    print(text)
+    for epsilon in sweep.epsilons:
+        place = folder / f"epsilon_{epsilon:g}"
+        write_recipe(place, result, result.choice(epsilon))
+        print(f"{place / 'teachers.yaml'}, {place / 'label.yaml'}")
+    print(f"{folder / 'plan.csv'}, {folder / 'plan.png'}, {folder / 'plan.txt'}")
+    print(
+        "Then: pate teachers fit --config data.yaml --config teachers.yaml --run RUN; pate teachers vote --run RUN;"
+        " pate label --config label.yaml --run RUN"
+    )
+    return result
+
+
+main = partial(call, "plan", plan, grouped={"facts": Facts, "sweep": Sweep})

@@ -1,0 +1,22 @@
+"""The command `pate references`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pate._commands.parsing import ALONE, Preset, add_run, new_parser, parse
+from pate._pipeline import Pipeline
+
+_SUMMARY = (
+    "Evaluate, on the test set, a student of the true labels and the noiseless majority of the teachers. PRIVATE.\n\n"
+    "Neither is private: on data that may be looked at, they show the price of privacy. The student of the true labels"
+    " is trained like the private one, on all samples that were queried."
+)
+
+
+def main(args: Sequence[str], preset: Preset = ALONE) -> None:
+    """Run `pate references`."""
+    parser = new_parser("references", _SUMMARY)
+    add_run(parser)
+    parsed = parse(parser, args, preset)
+    Pipeline(parsed.run, overwrite=parsed.overwrite).references()

@@ -1,0 +1,35 @@
+"""The command `pate report`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pate._commands.parsing import new_parser
+from pate._reporting.report import write_report
+
+
+def main(args: Sequence[str]) -> None:
+    """Run `pate report`."""
+    parser = new_parser(
+        "report",
+        "Write one page of HTML on a run: the privacy statement, the ledger, what was asked and answered, samples with"
+        " their labels, the student's figures and curves, and the settings. It follows from public files, public and"
+        " test records and the ledger alone, and may be published.",
+    )
+    parser.add_argument("run", type=Path, help="folder of the run, at whatever stage it is")
+    parser.add_argument(
+        "--output",
+        type=Path | None,
+        default=None,
+        help="the file; None for public/report.html in the run, or private/report.html with --private",
+    )
+    parser.add_argument(
+        "--private",
+        action="store_true",
+        help="add the teachers' votes, references, frontier, rivals and losses: PRIVATE, not to be published",
+    )
+    parser.add_argument("--num_samples", type=int, default=20, help="number of queries shown with their labels")
+    parsed = parser.parse_args(list(args))
+    path = write_report(parsed.run, output=parsed.output, private=parsed.private, num_samples=parsed.num_samples)
+    print(f"{path}{' (PRIVATE: not to be published)' if parsed.private else ''}")

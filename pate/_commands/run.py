@@ -1,0 +1,190 @@
+"""The command `pate run`: all stages of a recipe in order, except those that are finished."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from importlib import import_module
+from io import StringIO
+from pathlib import Path
+
+import yaml
+
+from pate._commands.label import settings_for
+from pate._commands.mistakes import CommandParser
+from pate._commands.parsing import Preset
+from pate._commands.recipes import find_recipe
+from pate._commands.summary import describe_run
+from pate._data_file import load_ledger
+from pate._runs import Json, Run
+from pate._runs.locks import lock_run
+from pate._settings import decode
+from pate._validation import expect
+from pate._votes import Panel
+from pate.accounting._charges import expect_delta_beyond_tests
+from pate.data._records import Role
+from pate.data._source import DataSource
+
+_PARTS = ("data", "teachers", "label", "student")
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A stage of a recipe.
+
+    Attributes:
+        name: the name that is announced.
+        module: its module of `pate._commands`, imported only when the stage begins, because that may take seconds.
+        function: the function in that module.
+        parts: the recipe's files that it reads, and whose overrides it takes.
+        words: further arguments of its command.
+    """
+
+    name: str
+    module: str
+    function: str
+    parts: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+
+
+_LABEL = _Step("label", "label", "main", ("label",))
+_STEPS = (
+    _Step("teachers fit", "teachers", "fit", ("data", "teachers")),
+    _Step("teachers vote", "teachers", "vote"),
+    _LABEL,
+    _Step("student fit", "student", "fit", ("student",)),
+    _Step("student test", "student", "test", words=("--verbose=false",)),
+)
+_REFERENCES = _Step("references", "references", "main")
+
+
+def main(args: Sequence[str]) -> None:
+    """Run `pate run`."""
+    words, overrides = _by_part(args)
+    parsed = _parser().parse_args(words)
+    recipe = find_recipe(parsed.recipe)
+    missing = [f"{part}.yaml" for part in _PARTS if not (recipe / f"{part}.yaml").is_file()]
+    expect(not missing, f"a recipe's files in {recipe}", missing=missing)
+    if parsed.ledger:
+        overrides["data"].append(f"--ledger={parsed.ledger}")
+    root = parsed.run or Path("runs") / recipe.resolve().name
+    if parsed.print_config:
+        contents = [_settings(step, recipe, overrides, root) for step in _STEPS if step.parts]
+        print("---\n".join(text for content in contents for text in _files(content)), end="")
+        return
+    # errors in any stage are reported before teachers train for hours and labels are paid for
+    fit, *_ = [_settings(step, recipe, overrides, root) for step in _STEPS if step.parts]
+    _expect_served(fit, overrides["label"], _preset(_LABEL, recipe, root))
+    steps = (*_STEPS, _REFERENCES) if parsed.references else _STEPS
+    # held through all stages
+    lock_run(root)
+    for number, step in enumerate(steps, 1):
+        print(f"[{number}/{len(steps)}] {step.name}", flush=True)
+        _command(step)(_words(step, overrides), _preset(step, recipe, root, overwrite=parsed.overwrite))
+    print()
+    print(describe_run(Run(root, ledger=load_ledger(root))), end="")
+
+
+def _expect_served(fit: Json, words: Sequence[str], preset: Preset) -> None:
+    """Raise ``ValueError`` if public facts say that a stage after the teachers will be refused.
+
+    They are the numbers of public samples and of test records, and the panel that answers queries.
+
+    Args:
+        fit: the settings of `pate teachers fit`.
+        words: the overrides of `pate label`.
+        preset: what they are given beside.
+    """
+    data: DataSource = decode(DataSource, fit["data"])
+    size, panel = len(data.load(Role.PUBLIC).ids), Panel(fit["num_teachers"], data.num_labels)
+    expect(len(data.load(Role.TEST).ids) > 0, "test records, by which the student is judged", test_records=0)
+    settings = settings_for(words, preset, panel, size)
+    charge = settings.mechanism.events(panel), settings.num_queries or size
+    expect_delta_beyond_tests([charge], settings.mechanism.neighboring_relation, settings.delta)
+
+
+def _command(step: _Step) -> Callable[[Sequence[str], Preset], None]:
+    command: Callable[[Sequence[str], Preset], None]
+    command = getattr(import_module(f"pate._commands.{step.module}"), step.function)
+    return command
+
+
+def _words(step: _Step, overrides: Mapping[str, list[str]]) -> list[str]:
+    return [*step.words, *(word for part in step.parts for word in overrides[part])]
+
+
+def _preset(step: _Step, recipe: Path, root: Path, *, overwrite: bool = False) -> Preset:
+    return Preset(files=tuple(recipe / f"{part}.yaml" for part in step.parts), run=root, overwrite=overwrite)
+
+
+def _settings(step: _Step, recipe: Path, overrides: Mapping[str, list[str]], root: Path) -> Json:
+    """Return what ``--print_config`` of a stage prints, but for the run. Ends with status 2 on a wrong option."""
+    printed = StringIO()
+    try:
+        with redirect_stdout(printed):
+            _command(step)([*_words(step, overrides), "--print_config"], _preset(step, recipe, root))
+    except SystemExit as stop:
+        if stop.code:
+            raise
+    content: Json = yaml.safe_load(printed.getvalue())
+    return {name: value for name, value in content.items() if name not in ("run", "overwrite")}
+
+
+def _files(content: Json) -> list[str]:
+    """Return the settings of a stage as the files of a recipe, each below its name."""
+    if "num_teachers" not in content:
+        return [
+            f"# {'label' if 'aggregator' in content else 'student'}.yaml\n" + yaml.safe_dump(content, sort_keys=False)
+        ]
+    data = {name: content.pop(name) for name in ("data", "ledger")}
+    parts = {"data": data, "teachers": content}
+    return [f"# {part}.yaml\n" + yaml.safe_dump(each, sort_keys=False) for part, each in parts.items()]
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="pate run",
+        description="Run all stages of a recipe: a folder with data.yaml, teachers.yaml, label.yaml and student.yaml."
+        "\n\nStages that are finished are skipped; one that was killed continues where it stopped."
+        "\n\nA setting of a stage is overridden by its name behind that of the stage: --teachers.num_teachers 200,"
+        " --label.num_queries 100, --student.trainer.max_epochs 20, --data.init_args.root DIR.",
+        print_config=None,
+    )
+    parser.add_argument("recipe", type=Path, help="the folder, or the name of a shipped recipe, such as faces")
+    parser.add_argument("--run", type=Path, help="folder of the run; by default runs/ and the recipe's name")
+    parser.add_argument("--overwrite", action="store_true", help="redo stages whose settings changed")
+    parser.add_argument("--ledger", type=Path, help="ledger of the private data, in place of the one beside them")
+    parser.add_argument(
+        "--references",
+        action="store_true",
+        help="also measure a student of the true labels and the noiseless majority: PRIVATE, for data that may be seen",
+    )
+    parser.add_argument("--print_config", action="store_true", help="print the settings of all stages")
+    return parser
+
+
+def _by_part(args: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Sort overrides ``--part.name=value`` or ``--part.name value`` by part of the recipe; those of data keep a prefix.
+
+    Returns:
+        The other arguments, and the overrides of each part.
+    """
+    others: list[str] = []
+    overrides: dict[str, list[str]] = {part: [] for part in _PARTS}
+    remaining = list(args)
+    while remaining:
+        word = remaining.pop(0)
+        name, equals, value = word.partition("=")
+        part, dot, setting = name.removeprefix("--").partition(".")
+        if not (word.startswith("--") and dot):
+            others.append(word)
+            continue
+        requirement = f"overrides such as --label.num_queries 100, of {', '.join(_PARTS)}"
+        expect(part in overrides and setting, requirement, override=word)
+        if not equals:
+            behind = bool(remaining) and not remaining[0].startswith("--")
+            expect(behind, f"a value behind {name}", value=remaining[0] if remaining else None)
+            value = remaining.pop(0)
+        overrides[part].append(f"{name if part == 'data' else f'--{setting}'}={value}")
+    return others, overrides

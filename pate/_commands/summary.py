@@ -1,0 +1,66 @@
+"""The summary at the end of `pate run`: the student's figures beside references, and the privacy statement."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pate._runs import LABEL, METRICS, REFERENCES, STUDENT, Json, Run
+
+_ROWS = {
+    "all_majority": "all-majority answer",
+    "released_constant": "constant answer released",
+    "student": "private student",
+    "teacher_majority": "noiseless teacher majority",
+    "true_label_student": "true-label student",
+}
+
+_LEDGERS = {
+    "private data": "of the private data",
+    "named": "named for this run; another of these data adds up",
+    "run": "of this run alone",
+}
+
+
+def describe_run(run: Run) -> str:
+    """Return the metrics on the test set as a table, the privacy statement, and the places of the files."""
+    figures_of: Json = {}
+    for stage in (STUDENT, REFERENCES):
+        path = run.root / stage.outputs[0] / METRICS
+        if path.is_file():
+            figures_of |= json.loads(path.read_text())
+    private = [name for name in ("teacher_majority", "true_label_student") if name in figures_of]
+    width = max(len(title) for title in _ROWS.values()) + 2
+    columns = [name for name, value in figures_of.get("student", {}).items() if isinstance(value, float)]
+    lines = ["Test set" + " " * (width - 8) + "".join(f"{name:>19}" for name in columns)]
+    for name, title in _ROWS.items():
+        if name in figures_of:
+            figures = "".join(f"{figures_of[name][metric]:>19.3f}" for metric in columns)
+            lines.append(f"{title + (' *' if name in private else ''):<{width}}{figures}")
+    if private:
+        lines.append("* PRIVATE: computed without privacy, for comparison only")
+    if "true_label_student" in figures_of:
+        gain = {
+            name: figures_of[name]["macro_f1"] - figures_of["all_majority"]["macro_f1"]
+            for name in figures_of
+            if name in _ROWS
+        }
+        if gain["true_label_student"] > 0:
+            share = gain["student"] / gain["true_label_student"]
+            lines.append(f"The private student keeps {share:.0%} of the macro-F1 gain of the true-label student.")
+    statement = (run.root / LABEL.outputs[-1]).read_text()
+    files = {
+        "released labels": LABEL.outputs[0],
+        "privacy statement": LABEL.outputs[1],
+        "student": STUDENT.outputs[0],
+    }
+    places = [f"{name + ':':<19}{run.root / place}" for name, place in files.items()]
+    counts = json.loads((run.root / LABEL.outputs[1]).read_text())["ledger"]["counts"]
+    places.append(f"{'ledger:':<19}{_from_here(run.ledger_path)} ({_LEDGERS[counts]})")
+    return "\n".join([*lines, "", statement.rstrip(), "", *places, f"{'PRIVATE files:':<19}{run.private}"]) + "\n"
+
+
+def _from_here(path: Path) -> Path:
+    """Return a path relative to the working directory if it lies within."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

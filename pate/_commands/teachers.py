@@ -1,0 +1,92 @@
+"""The commands `pate teachers fit` and `pate teachers vote`.
+
+A stage is imported only after its command line is parsed: it needs Lightning, which takes seconds to import and which
+``--help`` does not need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from jsonargparse import ArgumentParser, Namespace
+
+from pate._commands.parsing import ALONE, Preset, add_data, add_run, new_parser, parse, with_saved_data
+from pate._pipeline import Pipeline
+from pate.teachers._jobs import Execution
+from pate.teachers._plan import CurveFormat, TeacherPlan
+
+Settings = TypeVar("Settings", TeacherPlan, Execution)
+
+
+def fit(args: Sequence[str], preset: Preset = ALONE) -> None:
+    """Run `pate teachers fit`."""
+    parser = _fit_parser()
+    parsed = parse(parser, args, with_saved_data(args, preset))
+    options = parser.instantiate(parsed)
+    pipeline = Pipeline(options.run, options.data, ledger=options.ledger, overwrite=options.overwrite)
+    plan, execution = _made(TeacherPlan, options), _made(Execution, options)
+    pipeline.fit_teachers(plan, execution, share=options.share, logger=options.logger, dry_run=options.dry_run)
+
+
+def vote(args: Sequence[str], preset: Preset = ALONE) -> None:
+    """Run `pate teachers vote`."""
+    parser = new_parser(
+        "teachers vote",
+        "Let the teachers vote on every public sample; each teacher's votes are kept bit-packed.\n\nThe number of"
+        " teachers is a public constant: an absent teacher, such as a silo that stays away, casts no vote but is still"
+        " counted.",
+    )
+    parser.add_class_arguments(Execution, as_group=False)
+    parser.add_argument(
+        "--absent",
+        type=list[int] | None,
+        default=None,
+        help="numbers, from 0, of the teachers that take no part: their ballots are rows of zeros. Like the votes, this"
+        " list is PRIVATE.",
+    )
+    add_run(parser)
+    parsed = parse(parser, args, preset)
+    pipeline = Pipeline(parsed.run, overwrite=parsed.overwrite)
+    pipeline.vote(_made(Execution, parsed), absent=parsed.absent)
+
+
+def _fit_parser() -> ArgumentParser:
+    parser = new_parser(
+        "teachers fit",
+        "Train the teachers, each on its own partition of the private data.\n\nIf it is killed and started again, the"
+        " stage continues where it stopped, and its result is bit for bit that of an uninterrupted one. Where it runs"
+        " (threads, workers, executor, gpus, share) does not affect the result, and may change in between.",
+    )
+    parser.add_class_arguments(TeacherPlan, as_group=False)
+    parser.add_class_arguments(Execution, as_group=False)
+    parser.add_argument(
+        "--share",
+        type=str | None,
+        default=None,
+        help="``i/n`` trains every n-th chunk, starting with number i from 0; ``rank`` takes i and n from torchrun or"
+        " SLURM. The process that trains the last chunk finishes the stage.",
+    )
+    parser.add_argument(
+        "--logger",
+        type=CurveFormat,
+        default="csv",
+        help="format of the loss curves in the teachers' folder, ``csv`` or ``tensorboard``; loggers that send them"
+        " elsewhere are not offered, because they are PRIVATE.",
+    )
+    add_run(parser)
+    add_data(parser)
+    parser.add_argument(
+        "--dry_run",
+        action="store_true",
+        help="print the sizes of partitions (PRIVATE), the memory and time that training will take and where it will"
+        " run; write nothing",
+    )
+    return parser
+
+
+def _made(kind: type[Settings], options: Namespace) -> Settings:
+    """Return the dataclass ``kind`` made from the options of a command."""
+    settings: dict[str, Any] = {field.name: options[field.name] for field in fields(kind)}
+    return kind(**settings)

@@ -1,0 +1,60 @@
+"""The options of `pate label` that bring votes from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from jsonargparse import ArgumentParser, Namespace
+
+from pate._commands.parsing import Preset, parse, with_saved_data
+from pate._validation import expect
+from pate.data._source import DataSource
+
+_OPTIONS = ("votes", "unit", "data", "ledger")
+
+
+def add_votes(parser: ArgumentParser) -> None:
+    """Add the options of votes from elsewhere."""
+    parser.add_argument(
+        "--votes",
+        type=Path | None,
+        default=None,
+        help="votes that were cast elsewhere, in place of those of `pate teachers vote`: an .npz with ids [N],"
+        " label_names [C], either ballots [N, T, C] or counts [N, C] with num_teachers, and features [N, F] if the"
+        " aggregator needs them, or a folder with one such file for each silo. PRIVATE; copied into the run's private"
+        " folder",
+    )
+    parser.add_argument(
+        "--unit",
+        type=str | None,
+        default=None,
+        help="with --votes: the statement's word for what reaches one teacher alone (default: the run's, or record)",
+    )
+    parser.add_argument(
+        "--data",
+        type=DataSource | None,
+        default=None,
+        help="with --votes: source of the public and test records for a student, as in --config data.yaml; private"
+        " ones are not needed",
+    )
+    parser.add_argument(
+        "--ledger",
+        type=Path | None,
+        default=None,
+        help="with --votes: ledger of the private data behind the votes, shared by all runs on them; None for"
+        " votes.ledger.sqlite beside votes.npz, and ledger.sqlite in a folder",
+    )
+
+
+def parse_with_votes(parser: ArgumentParser, args: Sequence[str], preset: Preset) -> Namespace:
+    """Return the parsed options as `parse` does; for votes from elsewhere, completed by the data that the run has.
+
+    Raises ``ValueError`` if options of votes are given without votes.
+    """
+    parsed = parse(parser, args, preset)
+    if parsed.votes is not None:
+        return parse(parser, args, with_saved_data(args, preset))
+    votes_options = [f"--{name}" for name in _OPTIONS if parsed.get(name) is not None]
+    expect(not votes_options, "--votes with options that are for votes from elsewhere", given=votes_options)
+    return parsed

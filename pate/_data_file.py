@@ -1,0 +1,136 @@
+"""A run's ``data.yaml``, written by its first stage: the source of its records and the place of its ledger."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import yaml
+from jsonargparse import ArgumentError, ArgumentParser
+
+from pate._runs import VOTES_IMPORT, Json, Run, digest, first_stage
+from pate._settings import encode
+from pate._validation import expect, expect_known
+from pate.data._records import Role
+from pate.data._source import DataSource
+from pate.data.features import FeatureMap
+
+
+def load_data(run: Run) -> DataSource:
+    """Return the data source that ``data.yaml`` in the run's folder describes.
+
+    Raises ``ValueError`` if that file is missing, names no data, or describes other data than those that the run was
+    begun with.
+    """
+    expect_described(run)
+    if first_stage(run) is VOTES_IMPORT:
+        described = run.begun(VOTES_IMPORT).settings.get("data") is not None
+        give = "the run's public and test records; the same `pate label --votes`, with --config data.yaml, adds them"
+        expect(described, give, data=None, run=str(run.root))
+    parser = _parser()
+    source: DataSource = parser.instantiate(parser.parse_path(run.data_config)).data
+    return source
+
+
+def describe_data(source: DataSource) -> Json:
+    """Return what a ``data.yaml`` says of a source, in the form that a run keeps: with absolute paths.
+
+    Raises ``ValueError`` if its arguments are not what a file can hold, such as paths, numbers and texts.
+    """
+    try:
+        described: Json = encode(DataSource, source, absolute_paths=True)
+    except ValueError as error:
+        raise ValueError(f"{error}. Later stages read the records again, from what data.yaml says of them") from None
+    return described
+
+
+def read_data(path: Path) -> DataSource:
+    """Return the source of records that a ``data.yaml`` describes.
+
+    Raises ``ValueError`` if the file is missing or describes no source.
+    """
+    expect(path.is_file(), "a data.yaml that names public and test records", missing=str(path))
+    parser = _parser()
+    try:
+        source: DataSource = parser.instantiate(parser.parse_path(path)).data
+    except ArgumentError as error:
+        raise ValueError(f"Expected a source of records under `data:` in {path}, got {error}") from None
+    return source
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--data", type=DataSource, required=True)
+    parser.add_argument("--ledger", type=str | None, default=None)
+    return parser
+
+
+def public_digest(source: DataSource) -> str:
+    """Return a digest of the public records, and of how features are made of them."""
+    features = encode(FeatureMap | None, source.feature_map)
+    return digest(json.dumps(features, sort_keys=True), source.fingerprint(Role.PUBLIC))
+
+
+def expect_described(run: Run) -> None:
+    """Raise ``ValueError`` if ``data.yaml`` is missing, damaged, or describes other data than the first stage had."""
+    first = first_stage(run)
+    begun, content = run.state(first), _described(run.root)
+    if begun is None:
+        expect(content is not None, "a run with a data.yaml", run=str(run.root))
+        return
+    again = f"The same `pate {first.name}` puts it back"
+    expect(content is not None, f"the data.yaml of a run. {again}", missing=str(run.data_config))
+    same = content is not None and content["data"] == begun.begun.settings.get("data")
+    other = "import the votes again" if first is VOTES_IMPORT else "train other teachers"
+    expected = f"the data that `{first.name}` was begun with. {again}, or {other} with --overwrite"
+    expect(same, expected, changed=str(run.data_config))
+
+
+def read_places(root: Path) -> tuple[DataSource | None, Path]:
+    """Return the source of the records that a run's ``data.yaml`` names, or None, and the place of the run's ledger.
+
+    Unlike `load_data` it reads nothing private, and so does not know whether the run was begun with these.
+
+    Raises:
+        ValueError: if that file is missing or damaged, or names a source that cannot be made.
+    """
+    path = root / "data.yaml"
+    expect(path.is_file(), "the folder of a run, with its data.yaml", missing=str(path))
+    content = _read(path)
+    expect(content is not None, "where data and ledger lie", damaged=str(path))
+    assert content is not None
+    source = None if content["data"] is None else read_data(path)
+    return source, Run(root, ledger=Path(content["ledger"]) if content.get("ledger") else None).ledger_path
+
+
+def load_ledger(root: Path) -> Path | None:
+    """Return the ledger that ``data.yaml`` in a run's folder names; None if it names none or is missing.
+
+    Raises ``ValueError`` if that file is damaged.
+    """
+    ledger = (_described(root) or {}).get("ledger")
+    return Path(ledger) if ledger else None
+
+
+def _described(root: Path) -> Json | None:
+    path = root / "data.yaml"
+    if not path.is_file():
+        return None
+    content, first = _read(path), first_stage(Run(root))
+    # votes from elsewhere need no data
+    complete = content is not None and (content["data"] or first is VOTES_IMPORT)
+    again = f"Delete it, and the same `pate {first.name}` puts it back"
+    expect(complete, f"where data and ledger lie. {again}", damaged=str(path))
+    return content
+
+
+def _read(path: Path) -> Json | None:
+    """Return what a ``data.yaml`` says, or None if it is damaged. Raises ``ValueError`` on a key that nobody reads."""
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, ValueError):
+        return None
+    if not isinstance(content, dict):
+        return None
+    expect_known(f"keys of {path}", map(str, content), ("data", "ledger"))
+    return content if "data" in content and isinstance(content.get("ledger"), str | None) else None

@@ -1,0 +1,161 @@
+"""Networks as plain data: the class path and settings that make one, and the network that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from importlib import import_module
+from inspect import isfunction, signature
+from types import ModuleType
+from typing import Any
+
+from jsonargparse import ArgumentParser
+from torch import nn
+
+from pate._networks import make_network
+from pate._runs import Json
+from pate._validation import expect
+
+_WITHOUT_WEIGHTS = "settings_without_weights"
+_BUILDERS = "torchvision.models"
+_ROOMS = (
+    "pate.models",
+    "pate.data.features._modules",
+    _BUILDERS,
+    "torchvision.transforms.v2",
+    "torchvision.transforms",
+)
+"""Modules whose classes settings from elsewhere may name: networks and transforms that run no code of their settings.
+
+They are imported by their names here, when a path begins with one, because torchvision takes seconds.
+"""
+
+
+def without_weights(settings: Json | str, network: nn.Module) -> Json | str:
+    """Return settings that make the layers of ``network`` and read no weights from elsewhere while they do.
+
+    A network whose constructor reads weights from a file or downloads them has a mapping ``settings_without_weights``
+    of the arguments to be replaced. Settings of any other network are returned as they are.
+    """
+    bare = getattr(network, _WITHOUT_WEIGHTS, None)
+    if not isinstance(bare, dict):
+        return settings
+    content: Json = {"class_path": settings} if isinstance(settings, str) else settings
+    return content | {"init_args": (content.get("init_args") or {}) | bare}
+
+
+def restored_network(settings: Json | str, *shape: Any, trust: bool = False) -> nn.Module:
+    """Return the network of ``settings``, its class path and arguments as a configuration has them.
+
+    Classes of `_ROOMS` are called with the arguments as they are: a text among them stays a text. Anything else that
+    settings name is code from elsewhere, which is neither imported nor called unless it is trusted.
+
+    Args:
+        settings: a class path with arguments, or the path alone.
+        shape: what the network is made for: the shape of a sample, and the number of labels if it has any.
+        trust: whether classes and functions from elsewhere are imported and called.
+
+    Raises:
+        ValueError: in one line, if something that is not trusted is named, if the class cannot be imported here or does
+            not take these settings, or if these name weights to be read from elsewhere.
+    """
+    content: Json = {"class_path": settings} if isinstance(settings, str) else settings
+    path = str(content.get("class_path"))
+    foreign = next((name for name in _class_paths(content) if _known(name) is None), None)
+    if foreign is not None:
+        ours = "networks and feature maps of pate or torchvision, or trust=True (--trust), with which other code runs"
+        expect(trust, ours, class_path=foreign)
+        here = "to be found here (install its package, or add its folder to PYTHONPATH)"
+        expect(_imported(path) is not None, f"the network {path} {here}", missing=path)
+    try:
+        return _made(content, *shape) if foreign is None else _made_by_configuration(settings, *shape)
+    # settings that do not fit raise whatever the class or torch raises
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"Expected a network {path} that takes the settings it was saved with, got {reason}") from None
+
+
+def _class_paths(settings: Any) -> Iterator[str]:
+    """Yield all that settings want to be imported and called."""
+    if isinstance(settings, Mapping):
+        if "class_path" in settings:
+            path = str(settings["class_path"])
+            yield path
+            # a factory is given the path of another as an argument
+            named, arguments = getattr(_known(path), "path_argument", None), settings.get("init_args")
+            if named is not None and isinstance(arguments, Mapping):
+                yield str(arguments.get(named))
+        settings = list(settings.values())
+    if isinstance(settings, list):
+        for value in settings:
+            yield from _class_paths(value)
+
+
+def _known(path: str) -> Callable[..., nn.Module] | None:
+    """Return the module class, or torchvision's function that makes a network, of a path in `_ROOMS`; None for others.
+
+    Nothing that the path says is imported or called: it is looked up in a room.
+    """
+    room = next((room for room in _ROOMS if path.startswith(f"{room}.")), None)
+    if room is None:
+        return None
+    member: Any = import_module(room)
+    place, _, name = path.rpartition(".")
+    if room == _BUILDERS and name in member.list_models(module=member):
+        builder: Callable[..., nn.Module] = member.get_model_builder(name)
+        return builder if place in (room, builder.__module__) else None
+    for word in path.removeprefix(f"{room}.").split("."):
+        member = vars(member).get(word) if isinstance(member, ModuleType) else None
+    network = isinstance(member, type) and issubclass(member, nn.Module)
+    return member if network and f"{member.__module__}.".startswith(f"{room}.") else None
+
+
+def _made(content: Json, *shape: Any) -> nn.Module:
+    """Return the module of settings that name known classes alone."""
+    make = _known(content["class_path"])
+    assert make is not None
+    parameters = signature(make).parameters
+    arguments = {}
+    for name, value in (content.get("init_args") or {}).items():
+        default = parameters[name].default if name in parameters else None
+        # a setting is saved as the value of its member
+        arguments[name] = type(default)(value) if isinstance(default, Enum) else _plain(name, value)
+    if isfunction(make):
+        expect(not arguments, "settings of a function in pate.models.Factory", init_args=sorted(arguments))
+        return make_network(make, *shape)
+    return make(*shape, **arguments)
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return an argument, and modules for the settings of modules in it."""
+    if name.startswith(("weights", "pretrained")):
+        expect(not value, "no weights from elsewhere, since the folder has those of all layers", **{name: value})
+    if isinstance(value, list):
+        return [_plain("", item) for item in value]
+    if isinstance(value, Mapping):
+        return _made(dict(value)) if "class_path" in value else {key: _plain(key, value[key]) for key in value}
+    return value
+
+
+def _made_by_configuration(settings: Json | str, *shape: Any) -> nn.Module:
+    """Return the network as the command line would make it of the same settings, types of arguments and all."""
+    parser = ArgumentParser(exit_on_error=False)
+    kind = Callable[[tuple[int, ...]], nn.Module] if len(shape) == 1 else Callable[[tuple[int, ...], int], nn.Module]
+    parser.add_argument("--network", type=kind)
+    factory = parser.instantiate(parser.parse_object({"network": settings})).network
+    network: nn.Module = make_network(factory, *shape) if len(shape) == 2 else factory(*shape)
+    return network
+
+
+def _imported(path: str) -> Any:
+    """Return what a dotted path names, or None if nothing of that name can be imported."""
+    words = path.split(".")
+    for number in range(len(words) - 1, 0, -1):
+        try:
+            member: Any = import_module(".".join(words[:number]))
+        except (ImportError, ValueError):
+            continue
+        for word in words[number:]:
+            member = getattr(member, word, None)
+        return member
+    return None

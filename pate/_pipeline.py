@@ -1,0 +1,243 @@
+"""The stages of a run as methods of one object: what `pate run` does, from Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pate._data_file import load_data, read_data
+from pate._release.label_settings import LabelSettings
+from pate._release.labels import label as release_labels
+from pate._release.stating import StatedLabels
+from pate._runs import METRICS, MODEL, REFERENCES, STUDENT, TEACHERS_FIT, Json, Run, first_stage
+from pate._runs.locks import locked
+from pate._stages.opening import open_run
+from pate._stages.votes_import import VotesFrom, expect_served, import_votes, open_votes_run, votes_from
+from pate._validation import expect
+from pate._votes_file import NamedVotes
+from pate.data._source import DataSource
+from pate.teachers._jobs import Execution
+
+if TYPE_CHECKING:
+    from pate._stages.student_steps import StudentPlan
+    from pate.student._carried import CarriedStudent
+    from pate.teachers._plan import CurveFormat, TeacherPlan
+
+
+class Pipeline:
+    """The stages of one run, from private records to a student.
+
+    Each method is a stage of `pate run` and leaves the same files, so that either continues what the other began: a
+    finished stage is skipped, a killed one continues where it stopped, and one whose settings changed is refused unless
+    ``overwrite`` is set.
+
+    Args:
+        folder: the run's folder, made if it is missing.
+        data: the source of the records, for the first stage; later stages read it from the folder.
+        ledger: the ledger of the private data, shared by all runs on them; None for the file beside the data.
+        overwrite: whether a stage whose settings changed is done again. Labels are then paid for again.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str,
+        data: DataSource | None = None,
+        *,
+        ledger: Path | str | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        self.folder = Path(folder)
+        self.data = data
+        self.ledger = None if ledger is None else Path(ledger)
+        self.overwrite = overwrite
+
+    def fit_teachers(
+        self,
+        plan: TeacherPlan,
+        execution: Execution | None = None,
+        *,
+        share: str | None = None,
+        logger: CurveFormat = "csv",
+        dry_run: bool = False,
+    ) -> None:
+        """Train the teachers, each on its own partition of the private data. What they leave is PRIVATE.
+
+        Args:
+            plan: how teachers are trained.
+            execution: where they are trained, which does not affect them; None for this process.
+            share: ``i/n`` or ``rank`` for one of several processes that train the teachers together.
+            logger: the format of the loss curves.
+            dry_run: whether sizes, memory and time are printed, and nothing is written.
+
+        Raises:
+            ValueError: in one line, if plan, records or earlier files do not allow it.
+        """
+        from pate._stages.teachers_fit import fit_teachers
+
+        expect(self.data is not None, "the data of a new run, as in Pipeline(folder, data)", data=None)
+        assert self.data is not None
+        chosen_execution = execution or Execution()
+        with nullcontext() if dry_run else locked(self.folder, shared=share is not None), _own_threads():
+            run = open_run(self.folder, self.data, ledger=self.ledger, overwrite=self.overwrite)
+            fit_teachers(run, self.data, plan, chosen_execution, share=share, logger=logger, dry_run=dry_run)
+
+    def vote(self, execution: Execution | None = None, *, absent: Sequence[int] | None = None) -> None:
+        """Let the teachers vote on every public sample. The votes are PRIVATE.
+
+        Args:
+            execution: where they vote; None for this process.
+            absent: numbers, from 0, of teachers that take no part; None for those named in an earlier call, if any.
+
+        Raises:
+            ValueError: in one line, if there are no teachers, or the data are others.
+        """
+        from pate._stages.teachers_plan import load_plan
+        from pate._stages.teachers_vote import vote_teachers
+
+        with self._opened() as run, _own_threads():
+            run.require(TEACHERS_FIT)
+            plan = load_plan(run)
+            vote_teachers(run, self.data or load_data(run), plan, execution or Execution(), absent=absent)
+
+    def label(self, settings: LabelSettings, votes: VotesFrom | None = None) -> StatedLabels:
+        """Release labels of public samples through a private mechanism, and state what all releases so far cost.
+
+        The cost is in the ledger before the noise is drawn. The same call again returns the labels that are there.
+
+        Args:
+            settings: the queries, the mechanism, delta and the budget.
+            votes: votes from elsewhere, in place of those of teachers that were trained here; the pipeline's data are
+                then the public and test records of a student, if there are any.
+
+        Raises:
+            ValueError: in one line, if anything does not fit; nothing is spent then.
+        """
+        if votes is not None and not self.folder.exists():
+            # the lock makes the folder, which a refusal is not to leave behind
+            expect_served(settings, self._votes_run(votes), votes, self.data)
+        with locked(self.folder):
+            if votes is not None:
+                run = self._votes_run(votes)
+                expect_served(settings, run, votes, self.data)
+                import_votes(run, votes, self.data)
+            with self._opened() as run:
+                return release_labels(run, settings)
+
+    def _votes_run(self, votes: VotesFrom) -> Run:
+        return open_votes_run(self.folder, votes, ledger=self.ledger, overwrite=self.overwrite)
+
+    def fit_student(self, plan: StudentPlan) -> None:
+        """Train a student of the released labels. It is PUBLIC.
+
+        Args:
+            plan: how the student is trained.
+
+        Raises:
+            ValueError: in one line, if there are no labels, or the student was begun with another plan.
+        """
+        from pate._stages.student_steps import fit_student
+
+        with self._opened() as run:
+            fit_student(run, plan)
+
+    def test_student(self) -> dict[str, Any]:
+        """Evaluate the student on the test set.
+
+        Returns:
+            The figures of ``student``, and of the constant answers ``released_constant`` and ``all_majority``: each has
+            ``accuracy``, ``macro_f1`` and others, and ``per_label`` those of each label.
+
+        Raises:
+            ValueError: in one line, if there is no student.
+        """
+        from pate._stages.student_steps import test_student
+
+        with self._opened() as run:
+            return test_student(run)
+
+    def student(self, *, device: str = "cpu") -> CarriedStudent:
+        """Return the student, to predict the labels of new samples; it needs neither the run nor its data. PUBLIC.
+
+        Args:
+            device: torch's name of where it computes, such as ``cuda``.
+
+        Raises:
+            ValueError: in one line, if there is no student, or it could not be carried out of its run.
+        """
+        from pate.student._carried import load_student
+
+        return load_student(self.folder / STUDENT.outputs[0] / MODEL, device=device, trust=True)
+
+    def references(self) -> dict[str, Any]:
+        """Measure, on the test set, what the student is compared with. PRIVATE: for data that may be looked at.
+
+        Returns:
+            The figures of ``true_label_student`` and of ``teacher_majority``, computed without privacy.
+
+        Raises:
+            ValueError: in one line, if a stage is not finished.
+        """
+        from pate._stages.references import make_references
+        from pate._stages.teachers_plan import load_plan
+
+        with self._opened() as run, _own_threads():
+            trained = first_stage(run) is TEACHERS_FIT
+            wanted = "a run whose teachers were trained here, which references measure"
+            expect(trained, wanted, imported_votes=str(run.root))
+            run.require(TEACHERS_FIT)
+            make_references(run, load_plan(run))
+            figures: Json = json.loads((run.root / REFERENCES.outputs[0] / METRICS).read_text())
+            return figures
+
+    @contextmanager
+    def _opened(self) -> Iterator[Run]:
+        with locked(self.folder):
+            yield open_run(self.folder, overwrite=self.overwrite)
+
+
+def label(
+    votes: NamedVotes | Sequence[NamedVotes] | Path | str,
+    settings: LabelSettings,
+    *,
+    run: Path | str,
+    data: Path | str | None = None,
+    unit: str | None = None,
+    ledger: Path | str | None = None,
+    overwrite: bool = False,
+) -> StatedLabels:
+    """Label public samples from votes through a private mechanism, and state what all releases so far cost.
+
+    The cost is in the ledger before the noise is drawn. The same call again returns the labels that are there. Other
+    settings are refused unless ``overwrite``; labels are then released anew and paid for again.
+
+    Args:
+        votes: the votes, those of each silo, or a file or folder of them as for `pate label --votes`.
+        settings: the queries, the mechanism, delta and the budget.
+        run: the folder of the run, made if it is missing.
+        data: a ``data.yaml`` that names public and test records, which `pate student` needs; None for that of the run.
+        unit: the word for what reaches one teacher alone, such as ``patient``; None for that of the run, or ``record``.
+        ledger: the ledger of the private data behind the votes. None for the file beside the votes; for votes from
+            memory the run then has its own, which counts this run alone.
+        overwrite: whether a run that was begun with other votes or settings is done again.
+
+    Raises:
+        ValueError: in one line, if anything does not fit; nothing is spent then.
+    """
+    source = votes_from(votes, unit=unit)
+    records = None if data is None else read_data(Path(data))
+    return Pipeline(run, records, ledger=ledger, overwrite=overwrite).label(settings, source)
+
+
+@contextmanager
+def _own_threads() -> Iterator[None]:
+    """Restore the program's number of torch threads, which stages change."""
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

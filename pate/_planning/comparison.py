@@ -1,0 +1,151 @@
+"""The settings and the results of a comparison of aggregators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pate._validation import expect, expect_count, expect_open_unit, expect_positive
+from pate.accounting._calibration import Target
+from pate.accounting._relation import NeighboringRelation
+
+PRIVATE = "PRIVATE: computed from private votes without accounting for it; not to be published"
+FREE = "from simulated votes alone: nothing private was touched"
+LABEL_FIGURES = ("answered", "label_accuracy", "label_macro_f1")
+STUDENT_FIGURES = ("student_accuracy", "student_macro_f1", "student_mAP")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Settings common to all aggregators that are compared.
+
+    Args:
+        epsilons: the targets.
+        delta: the delta at which they hold.
+        num_queries: number of public samples to label, the same ones for each aggregator.
+        neighboring_relation: the relation under which the targets hold, and for which proposed aggregators are made.
+        student: whether a linear student is trained on the released labels and evaluated on the test set.
+        cutoff: the lowest probability at which the student gives a label.
+        seeds: number of times that the noise is drawn; medians are shown.
+        query_seed: seed of the public order in which samples are taken, as in ``pate label``.
+        variants: whether the other forms of each aggregator are compared too, such as other laws of its noise: what
+            its class declares, one setting changed at a time.
+
+    Raises:
+        ValueError: on parameters out of range, or without an epsilon.
+    """
+
+    epsilons: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
+    delta: float = 1e-6
+    num_queries: int = 600
+    neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
+    student: bool = False
+    cutoff: float = 0.5
+    seeds: int = 3
+    query_seed: int = 0
+    variants: bool = False
+
+    def __post_init__(self) -> None:
+        expect_count(1, num_queries=self.num_queries, seeds=self.seeds)
+        expect_open_unit(delta=self.delta, cutoff=self.cutoff)
+        expect(self.epsilons, "at least one epsilon", epsilons=self.epsilons)
+        expect_positive(**{f"epsilons[{i}]": epsilon for i, epsilon in enumerate(self.epsilons)})
+        object.__setattr__(self, "epsilons", tuple(self.epsilons))
+        object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Names of the figures that are measured."""
+        return (*LABEL_FIGURES, *(STUDENT_FIGURES if self.student else ()))
+
+    @property
+    def title(self) -> str:
+        """The settings in one line."""
+        return f"{self.num_queries} queries, delta {self.delta:g}, {self.neighboring_relation.value.upper()}"
+
+    def target(self, epsilon: float) -> Target:
+        """Return the target of all queries together at one of the epsilons."""
+        return Target(
+            epsilon=epsilon,
+            delta=self.delta,
+            num_queries=self.num_queries,
+            neighboring_relation=self.neighboring_relation,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One aggregator at one epsilon: medians over seeds of the noise; figures of the student are NaN without one."""
+
+    aggregator: str
+    target_epsilon: float
+    epsilon: float
+    realised_epsilon: float
+    parameters: str
+    answered: float
+    label_accuracy: float
+    label_macro_f1: float
+    student_accuracy: float = math.nan
+    student_macro_f1: float = math.nan
+    student_mAP: float = math.nan  # noqa: N815
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frontier:
+    """The results of a comparison.
+
+    Attributes:
+        comparison: the settings.
+        points: a point for each aggregator and epsilon that it can meet.
+        references: figures by name of what aggregators are compared with, such as a constant answer.
+        private: whether the votes, and so all results, are private.
+        families: the class of each aggregator by its name, where variants are compared; else empty.
+    """
+
+    comparison: Comparison
+    points: tuple[Point, ...]
+    references: dict[str, dict[str, float]]
+    private: bool
+    families: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def notice(self) -> str:
+        """One line on whether the results may be published."""
+        return PRIVATE if self.private else FREE
+
+
+def ranked(points: Sequence[Point], figures: Sequence[str]) -> list[str]:
+    """Return the names of all aggregators, those first that have the best mean rank over targets and ``figures``.
+
+    An aggregator that misses a target, or a figure there, is behind all others.
+    """
+    names = list(dict.fromkeys(point.aggregator for point in points))
+    points_by_name = {(point.aggregator, point.target_epsilon): point for point in points}
+    ranks = dict.fromkeys(names, 0.0)
+    for target in {point.target_epsilon for point in points}:
+        for figure in figures:
+            values = {name: getattr(points_by_name.get((name, target)), figure, math.nan) for name in names}
+            comparable = {name: -math.inf if math.isnan(value) else value for name, value in values.items()}
+            for name in names:
+                ranks[name] += sum(other > comparable[name] for other in comparable.values())
+    return sorted(names, key=lambda name: ranks[name])
+
+
+def best_of_families(frontier: Frontier, figures: Sequence[str]) -> list[str]:
+    """Return the best aggregator of each family, as `ranked` orders all; every one without families."""
+    best: dict[str, str] = {}
+    for name in ranked(frontier.points, figures):
+        best.setdefault(frontier.families.get(name, name), name)
+    return list(best.values())
+
+
+def best_at(points: Sequence[Point], measured: str) -> dict[float, Point]:
+    """Return the best point at each target by one figure; a missing figure never wins."""
+    best: dict[float, Point] = {}
+    for point in points:
+        value = getattr(point, measured)
+        best_so_far = best.get(point.target_epsilon)
+        if not math.isnan(value) and (best_so_far is None or value > getattr(best_so_far, measured)):
+            best[point.target_epsilon] = point
+    return dict(sorted(best.items()))

@@ -1,0 +1,129 @@
+"""An aggregator for a target: missing fields are filled in, and all its noise is scaled by one factor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pate._planning.proposals import for_target, proposals
+from pate._validation import expect
+from pate._votes import Panel
+from pate.accounting._bisection import smallest_where
+from pate.accounting._budget import Budget, affordable
+from pate.accounting._calibration import Target, epsilon_of
+from pate.aggregators._base import Aggregator
+from pate.aggregators._outlook import Outlook
+from pate.aggregators._rounds import Rounds
+
+_EXCESS = 3e-6  # relative; noise that exceeds the least by less is kept as it is
+_TOLERANCE = 1e-6
+
+
+def completed(aggregator: Aggregator | None, target: Target, panel: Panel, *, answered: float = 0.9) -> Aggregator:
+    """Return an aggregator with its missing fields filled in, before its noise is scaled to the target.
+
+    Args:
+        aggregator: the aggregator, perhaps incomplete; None for `pate.aggregators.Rounds`.
+        target: what all queries may cost together, under the aggregator's own relation.
+        panel: the numbers of teachers and labels.
+        answered: the probability with which a query is to be answered, for classes that split their noise by it.
+
+    Returns:
+        The same aggregator if nothing is missing. Otherwise missing noise is 1, or its class chooses it for the target
+        together with the other missing fields.
+
+    Raises:
+        ValueError: if some noise is missing but not all, no noise meets the target, or the class needs settings that a
+            target does not suggest.
+    """
+    if aggregator is None:
+        aggregator = Rounds.blank(neighboring_relation=target.neighboring_relation)
+    cls, missing = type(aggregator), aggregator.missing
+    lacking = [name for name in cls.noise_parameters if name in missing]
+    words = ", ".join(f"--aggregator.{name}" for name in lacking)
+    expect(lacking in ([], [*cls.noise_parameters]), f"all noise of {cls.__name__} or none of it", missing=words)
+    if not missing:
+        return aggregator
+    if missing == tuple(lacking) and not hasattr(cls, "for_target"):
+        filled_in: dict[str, Any] = dict.fromkeys(missing, 1.0)
+    else:
+        start = _start(aggregator, target, panel, answered)
+        filled_in = {name: getattr(start, name) for name in missing}
+    return replace(aggregator, **filled_in)
+
+
+def _start(aggregator: Aggregator, target: Target, panel: Panel, answered: float) -> Aggregator:
+    """Return what the class of an aggregator chooses for a target, given some of its settings."""
+    cls, missing = type(aggregator), aggregator.missing
+    if hasattr(cls, "for_target"):
+        start = for_target(cls, target, panel, delta_test=getattr(aggregator, "delta_test", None), answered=answered)
+        expect(
+            start is not None,
+            f"a target that some noise reaches, with delta = {target.delta:g}",
+            target_epsilon=target.epsilon,
+        )
+        assert start is not None
+        return start
+    outlook = Outlook(
+        panel=panel,
+        num_queries=target.num_queries,
+        delta=target.delta,
+        relation=target.neighboring_relation,
+        labels_per_sample=getattr(aggregator, "k", None),
+    )
+    try:
+        proposed = proposals(cls, outlook)
+    except ValueError:
+        others = [name for name in missing if name not in cls.noise_parameters]
+        words = ", ".join(f"{name} (--aggregator.{name})" for name in others)
+        expect(not others, f"{words} of {cls.__name__}, which no target suggests", **dict.fromkeys(others))
+        raise
+    expect(proposed, f"settings of {cls.__name__}, which proposes none for {panel.num_labels} labels", aggregator=None)
+    return proposed[0]
+
+
+def scale_to_target(aggregator: Aggregator, target: Target, panel: Panel, budget: Budget | None = None) -> Aggregator:
+    """Return an aggregator with all its noise scaled by the least factor at which a release meets its target.
+
+    Noise that already meets the target and hardly exceeds the least is kept to the last digit, so that settings read
+    from a file stay the same. With a budget, the release must be one that an unused ledger
+    admits: its filter, fixed before the first release, may ask for a little more noise than the target.
+
+    Args:
+        aggregator: noise in any proportion.
+        target: what all queries may cost together, under the aggregator's own relation.
+        panel: the numbers of teachers and labels.
+        budget: the budget of the ledger, under the same relation and at the same delta; None for none.
+
+    Raises:
+        ValueError: if no noise meets the target, it exceeds the budget, or the aggregator cannot serve the panel.
+    """
+    relation = target.neighboring_relation
+    if budget is not None:
+        most = f"target_epsilon <= {budget.max_epsilon} (--max_epsilon)"
+        expect(target.epsilon <= budget.max_epsilon, most, target_epsilon=target.epsilon)
+
+    def admitted(factor: float) -> bool:
+        query = candidate.scaled(factor).event(panel, relation).cost()
+        return budget is None or affordable(budget, query) >= target.num_queries
+
+    def meets(factor: float) -> bool:
+        event = candidate.scaled(factor).event(panel, relation).reaching(target.max_teachers_per_unit)
+        return epsilon_of(event, count=target.num_queries, delta=target.delta) <= target.epsilon and admitted(factor)
+
+    candidate = aggregator
+    if meets(1.0) and not meets(1 - _EXCESS):
+        return aggregator
+    scaled = aggregator.calibrated(target, panel, tolerance=_TOLERANCE)
+    reached = f"a target that some noise reaches, with delta = {target.delta:g}"
+    expect(scaled is not None, reached, target_epsilon=target.epsilon)
+    assert scaled is not None
+    candidate = scaled
+    if admitted(1.0):
+        return candidate
+    reached = f"a target that some noise keeps within {budget}"
+    high = 1.01
+    while not admitted(high):
+        high *= high
+        expect(high < 1e6, reached, target_epsilon=target.epsilon)
+    return candidate.scaled(smallest_where(admitted, 1.0, high, tolerance=_TOLERANCE))

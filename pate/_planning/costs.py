@@ -1,0 +1,79 @@
+"""The cost of queries by several accountants, from parameters alone."""
+
+from __future__ import annotations
+
+import warnings
+from importlib.util import find_spec
+from typing import Any
+
+from pate._validation import expect_count, expect_open_unit
+from pate.accounting._accountant import RDPAccountant
+from pate.accounting._autodp import to_autodp
+from pate.accounting._charges import Events
+from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting._events import BoundedRangeEvent, Event, GaussianEvent, leaves
+
+EPSILONS = ("tightest", "optimal", "classic", "exact", "autodp", "dp_accounting")
+
+
+def costs_of(events: Events, *, num_queries: int, delta: float) -> dict[str, dict[str, float | None]]:
+    """Return what several equal queries cost together.
+
+    Args:
+        events: the event of one query under each relation.
+        num_queries: number of queries asked.
+        delta: the delta of every epsilon.
+
+    Returns:
+        For each relation: the ``tightest`` epsilon, as given in statements; epsilon of the curve by the ``optimal`` and
+        the ``classic`` conversion; the ``exact`` one if all events are Gaussian; that of ``autodp`` for the same curve;
+        and that of ``dp_accounting`` from its own curves, if it is installed. A figure that does not exist is None.
+        ``delta0`` is the part of delta that failures, such as those of stability tests, cost.
+
+    Raises:
+        ValueError: on parameters out of range.
+    """
+    expect_count(1, num_queries=num_queries)
+    expect_open_unit(delta=delta)
+    costs: dict[str, dict[str, float | None]] = {}
+    for relation, event in events.items():
+        total = RDPAccountant(relation=relation).compose(event, num_queries)
+        gaussian = all(type(leaf) is GaussianEvent for leaf, _ in leaves(event))
+        costs[relation.value] = {
+            "tightest": total.get_epsilon(delta=delta),
+            "optimal": total.get_epsilon(delta=delta, conversion="optimal"),
+            "classic": total.get_epsilon(delta=delta, conversion="classic"),
+            "exact": total.get_epsilon(delta=delta, conversion="exact") if gaussian else None,
+            "autodp": _by_autodp(total, delta),
+            "dp_accounting": _by_dp_accounting(event, num_queries, delta),
+            "delta0": total.delta0,
+        }
+    return costs
+
+
+def _by_autodp(total: RDPAccountant, delta: float) -> float:
+    """Return the epsilon that autodp finds for the same curve by its own conversion and search."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return float(to_autodp(total).get_approxDP(delta))
+
+
+def _by_dp_accounting(event: Event, count: int, delta: float) -> float | None:
+    """Return epsilon from dp_accounting: by privacy-loss distribution, or by Renyi DP if it only knows zCDP."""
+    if find_spec("dp_accounting") is None:
+        return None
+    import dp_accounting
+    from dp_accounting import pld, rdp
+
+    parts: list[Any] = []
+    gaussian = True
+    for leaf, n in leaves(event, count):
+        if isinstance(leaf, GaussianEvent):
+            parts.append(dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(leaf.noise_multiplier), n))
+        elif isinstance(leaf, BoundedRangeEvent):
+            parts.append(dp_accounting.SelfComposedDpEvent(dp_accounting.ZCDpEvent(leaf.eta**2 / 8), n))
+            gaussian = False
+        else:
+            return None
+    accountant = pld.PLDAccountant() if gaussian else rdp.RdpAccountant(orders=DEFAULT_ORDERS[:-1].tolist())
+    return float(accountant.compose(dp_accounting.ComposedDpEvent(parts)).get_epsilon(delta))

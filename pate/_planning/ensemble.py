@@ -1,0 +1,90 @@
+"""A simulated ensemble: the votes of many teachers, each with its share of the records."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri
+
+from pate._planning.facts import Facts
+from pate._planning.learning import Learner
+from pate._planning.task import Task
+from pate._typing import BoolArray, FloatArray
+from pate._votes import Votes
+
+_ENTRIES = 1 << 23  # ballot entries of a simulated ensemble, at most
+_NUM_TEST = 4000
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """A task drawn at random that agrees with the facts.
+
+    Attributes:
+        public: ``[Q, F]``, features of public samples, of variance 1 along each direction.
+        test: ``[M, F]``, those of the test samples.
+        test_labels: ``[M, C]`` in {False, True}.
+        directions: ``[F, C]``, true weights of unit length.
+        thresholds: ``[C]``, which a label's direction must exceed.
+        spectrum: ``[F]``, the share of the variance along each direction.
+    """
+
+    public: FloatArray
+    test: FloatArray
+    test_labels: BoolArray
+    directions: FloatArray
+    thresholds: FloatArray
+    spectrum: FloatArray
+
+    @classmethod
+    def of(cls, facts: Facts, learner: Learner, *, num_queries: int, seed: int) -> World:
+        """Draw a task with ``num_queries`` public samples; the same seed gives the same task for any ensemble."""
+        generator = np.random.default_rng(seed)
+        spectrum, thresholds = facts.spectrum, np.asarray(ndtri(1 - facts.densities))
+        directions = generator.standard_normal((facts.num_features, facts.num_labels)) * np.sqrt(spectrum)[:, None]
+        directions /= np.linalg.norm(directions, axis=0)
+        public = generator.standard_normal((num_queries, facts.num_features))
+        test = generator.standard_normal((_NUM_TEST, facts.num_features))
+        unexplained = math.sqrt(1 - learner.signal**2) * generator.standard_normal((_NUM_TEST, facts.num_labels))
+        test_labels = learner.signal * (test @ directions) + unexplained > thresholds
+        return cls(public, test, test_labels, directions, thresholds, spectrum)
+
+
+def ensemble_votes(world: World, learner: Learner, *, num_teachers: int, records: float, seed: int) -> Task:
+    """Return a task with the votes of a simulated ensemble.
+
+    Of a large ensemble fewer teachers are simulated, each of which stands for ``num_teachers / simulated`` alike. Their
+    mean is as close to the truth as that of all would be.
+
+    Args:
+        world: the task.
+        learner: what a teacher learns.
+        num_teachers: number of teachers.
+        records: number of records of each.
+        seed: seed of the teachers.
+    """
+    (num_queries, num_features), num_labels = world.public.shape, len(world.thresholds)
+    simulated = max(2, min(num_teachers, _ENTRIES // (num_queries * num_labels)))
+    generator = np.random.default_rng(seed)
+    width = math.sqrt(learner.noise / records)
+    # the threshold is learnt like a weight, which is not shrunk
+    errors = generator.standard_normal((num_features + 1, simulated, num_labels), dtype=np.float32)
+    errors -= (1 - math.sqrt(simulated / num_teachers)) * errors.mean(axis=1, keepdims=True)
+    kept = learner.kept(world.spectrum, records)
+    truth = learner.signal * world.directions[:, None]
+    weights = (kept[:, None, None] * (truth + width * errors[:-1])).astype(np.float32)
+    needed = (world.thresholds + width * errors[-1]).astype(np.float32)
+    extents = (world.public.astype(np.float32) @ weights.reshape(num_features, -1)).reshape(-1, simulated, num_labels)
+    ballots = (extents > needed).view(np.uint8)
+    scale = np.sqrt(world.spectrum * num_features)
+    features = world.public * scale
+    counts = ballots.sum(axis=1, dtype=np.int64)
+    return Task(
+        votes=Votes(counts=counts, num_teachers=simulated, ballots=ballots, features=features),
+        test_features=world.test * scale,
+        test_labels=world.test_labels.astype(np.uint8),
+        label_names=tuple(f"label_{j}" for j in range(num_labels)),
+        private=False,
+    )

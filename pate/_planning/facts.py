@@ -1,0 +1,101 @@
+"""The public facts of a task that is planned: how much data, how many labels, and what one teacher learns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.stats import beta
+
+from pate._typing import FloatArray
+from pate._validation import expect, expect_count, expect_open_unit
+
+_FEWEST_RECORDS = 5  # of one teacher
+_SMALLEST, _LARGEST = 50, 12_800  # numbers of teachers that are tried
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What may be known of a task before anything private is touched.
+
+    Args:
+        num_records: number of private records, a public figure.
+        num_labels: number of labels.
+        num_public: number of public samples that can be queried.
+        label_density: the share of records that have a label: one share for each label, or one number, around which
+            labels are spread as in usual data sets (a beta distribution whose parameters add up to 2).
+        num_features: number of features that a teacher and the student learn from, such as those of a frozen network.
+        unit: whose privacy is protected, ``record`` or ``group``: a group's records go to one teacher.
+        records_per_group: average number of records of a group. 1 with the unit ``record``.
+        curve: accuracy of one teacher by its number of training records, from public data, from the literature or
+            guessed. Never from the private records: what is planned on them is as private as they are. None for a
+            linear model of middling labels.
+
+    Raises:
+        ValueError: on facts out of range, or as many shares as there are no labels.
+    """
+
+    num_records: int
+    num_labels: int
+    num_public: int
+    label_density: float | list[float] = 0.2
+    num_features: int = 100
+    unit: Literal["record", "group"] = "record"
+    records_per_group: float = 1.0
+    curve: dict[int, float] | None = None
+
+    def __post_init__(self) -> None:
+        expect_count(1, num_labels=self.num_labels, num_features=self.num_features, num_public=self.num_public)
+        expect_count(2 * _FEWEST_RECORDS, num_records=self.num_records)
+        if isinstance(self.label_density, Sequence):
+            num_shares, wanted = len(self.label_density), self.num_labels
+            expect(num_shares == wanted, f"{wanted} shares, one for each label", label_density=num_shares)
+            expect_open_unit(**{f"label_density[{i}]": share for i, share in enumerate(self.label_density)})
+        else:
+            expect_open_unit(label_density=self.label_density)
+        expect(self.unit in ("record", "group"), "unit in record, group", unit=self.unit)
+        expect(self.records_per_group >= 1, "records_per_group >= 1", records_per_group=self.records_per_group)
+        alone = self.unit == "group" or self.records_per_group == 1
+        expect(alone, "--unit group with records_per_group above 1", records_per_group=self.records_per_group)
+        if self.curve is not None:
+            _expect_curve(self.curve)
+
+    @property
+    def densities(self) -> FloatArray:
+        """The share of records that have each label, ``[C]``, ascending unless given one by one."""
+        if isinstance(self.label_density, Sequence):
+            return np.asarray(self.label_density, dtype=np.float64)
+        middles = (np.arange(self.num_labels) + 0.5) / self.num_labels
+        quantiles = beta.ppf(middles, 2 * self.label_density, 2 * (1 - self.label_density))
+        return np.asarray(quantiles.clip(1e-4, 1 - 1e-4), dtype=np.float64)
+
+    @property
+    def spectrum(self) -> FloatArray:
+        """The share of the variance along each direction of the features, ``[F]``: as ``1/1, 1/2, 1/3 ...``."""
+        shares = 1 / np.arange(1, self.num_features + 1, dtype=np.float64)
+        return np.asarray(shares / shares.sum())
+
+    @property
+    def most_teachers(self) -> int:
+        """The largest number of teachers that leaves each a group, and five records, on average."""
+        return int(self.num_records / max(self.records_per_group, _FEWEST_RECORDS))
+
+    def grid(self) -> tuple[int, ...]:
+        """Return numbers of teachers, each twice the one before, 50 to 12,800 or as many as the records allow.
+
+        Raises:
+            ValueError: if there are not records enough for 50 teachers.
+        """
+        least, most = _SMALLEST, self.most_teachers
+        expect(most >= least, f"records for {least} teachers (or --num_teachers)", at_most=most)
+        doublings = range(int(np.log2(min(most, _LARGEST) / least) + 1e-9) + 1)
+        return tuple(least * 2**i for i in doublings)
+
+
+def _expect_curve(curve: Mapping[int, float]) -> None:
+    expect(curve, "a curve with at least one point (records: accuracy)", curve=curve)
+    for records, accuracy in curve.items():
+        expect_count(1, **{"curve: records": records})
+        expect(0.5 < accuracy < 1, f"an accuracy between 0.5 and 1 at {records} records", accuracy=accuracy)

@@ -1,0 +1,148 @@
+"""What a sweep leaves: a table, rows, a picture, and for each epsilon the files that train and label accordingly."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import yaml
+
+from pate._planning.sweep import SweepResult, Trial
+from pate._runs import replacing, write_text
+from pate.accounting._relation import NeighboringRelation
+
+NOTICE = "from public facts and simulated votes alone: nothing private was touched"
+_NUM_STEPS, _BATCH_SIZE = 150, 100
+
+
+def sweep_text(result: SweepResult) -> str:
+    """Return all numbers of teachers with both figures of the student, and what to take, as text."""
+    facts, sweep, learner = result.facts, result.sweep, result.learner
+    lines = [
+        NOTICE,
+        f"{facts.num_records} records ({facts.unit}s of {facts.records_per_group:g}), {facts.num_labels} labels,"
+        f" {sweep.queries(facts)} queries, delta {sweep.delta:g}, {sweep.neighboring_relation.value.upper()}",
+        f"one teacher: signal {learner.signal:.2f}, noise {learner.noise:.2f}, ridge {learner.ridge:.2f}"
+        + (" (no learning curve was given: a guess)" if facts.curve is None else ", fitted to"),
+    ]
+    for records, accuracy in (facts.curve or {}).items():
+        reached = learner.accuracy(facts, records)
+        lines.append(f"    {records:>8} records: accuracy {accuracy:.4f}, of the model {reached:.4f}")
+    for epsilon in sweep.epsilons:
+        choice = result.choice(epsilon)
+        lines += ["", f"epsilon {epsilon:g}", _head()]
+        lines += [_line(trial, trial == choice) for trial in result.trials if trial.epsilon == epsilon]
+        lines.append(f"{'constant answer':>58}{result.constant[0]:>9.4f}{result.constant[1]:>20.4f}")
+        lines += _advice(result, choice)
+    return "\n".join(lines) + "\n"
+
+
+def _head() -> str:
+    columns = f"{'teachers':>10}{'records of each':>17}{'its accuracy':>14}   {'aggregator':<14}"
+    return f"{columns}{'accuracy':>17}{'macro-F1':>20}"
+
+
+def _line(trial: Trial, taken: bool) -> str:
+    accuracy, f1 = (_figure(*_spread(trial, by)) for by in ("accuracy", "macro_f1"))
+    columns = f"{trial.num_teachers:>10}{trial.records:>17.1f}{trial.teacher_accuracy:>14.4f}   {trial.aggregator:<14}"
+    return f"{columns}{accuracy:>17}{f1:>20}{'  <- take' if taken else ''}"
+
+
+def _figure(mean: float, error: float | None) -> str:
+    return f"{mean:.4f}" if error is None else f"{mean:.4f} +-{error:.4f}"
+
+
+def _spread(trial: Trial, by: str) -> tuple[float, float | None]:
+    """Return the mean of a figure, and its standard error over simulated tasks; None for a single one."""
+    figures = trial.figures(by)
+    return float(figures.mean()), float(figures.std(ddof=1) / len(figures) ** 0.5) if len(figures) > 1 else None
+
+
+def _advice(result: SweepResult, choice: Trial) -> list[str]:
+    rounds = "two rounds" if choice.aggregator == "Rounds" else "one round"
+    queries = result.sweep.queries(result.facts)
+    advice = [f"take {choice.num_teachers} teachers, {choice.aggregator} ({rounds}), {queries} queries"]
+    constant = result.constant[0 if result.sweep.by == "accuracy" else 1]
+    if float(choice.figures(result.sweep.by).mean()) <= constant:
+        advice.append(
+            "no number of teachers is better than the constant answer here: a larger epsilon, or more records"
+        )
+    sizes = [trial.num_teachers for trial in result.trials]
+    if choice.num_teachers in (min(sizes), max(sizes)) and len(set(sizes)) > 1:
+        advice.append("this is at an end of what was tried (--num_teachers)")
+    return advice
+
+
+def write_sweep(path: Path, result: SweepResult) -> None:
+    """Write all trials as comma-separated values, below a comment that nothing private was touched."""
+    with replacing(path, "w") as file:
+        file.write(f"# {NOTICE}\n")
+        writer = csv.writer(file)
+        fields = ("epsilon", "num_teachers", "records", "teacher_accuracy", "aggregator", "accuracy", "macro_f1")
+        writer.writerow((*fields, "taken"))
+        for trial in result.trials:
+            row = [getattr(trial, name) for name in fields]
+            writer.writerow([*row, int(trial == result.choice(trial.epsilon))])
+
+
+def write_recipe(folder: Path, result: SweepResult, choice: Trial) -> None:
+    """Write ``teachers.yaml`` and ``label.yaml`` of a choice: linear teachers, and a target in place of noise."""
+    relation = result.sweep.neighboring_relation
+    teachers = {
+        "network": "pate.models.Linear",
+        "num_teachers": choice.num_teachers,
+        "num_steps": _NUM_STEPS,
+        "batch_size": max(1, min(_BATCH_SIZE, round(choice.records))),
+        "optimizer": {"class_path": "torch.optim.AdamW", "init_args": {"lr": 0.02, "weight_decay": 0.01}},
+        "unit": result.facts.unit,
+        "chunk_size": "auto",
+    }
+    init_args = {} if relation is NeighboringRelation.REPLACE_RECORD else {"neighboring_relation": relation.name}
+    label = {
+        "aggregator": {"class_path": choice.aggregator, "init_args": init_args},
+        "num_queries": result.sweep.queries(result.facts),
+        "delta": result.sweep.delta,
+        "target_epsilon": choice.epsilon,
+    }
+    notice = f"# Planned {NOTICE}.\n"
+    for name, content in (("teachers", teachers), ("label", label)):
+        write_text(folder / f"{name}.yaml", notice + yaml.safe_dump(content, sort_keys=False))
+
+
+def draw_sweep(path: Path, result: SweepResult) -> None:
+    """Plot accuracy and macro-F1 of the student against the number of teachers, a line for each epsilon."""
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure  # without pyplot there is no window and no state
+
+    figure = Figure(figsize=(10.5, 4.4), layout="constrained")
+    epsilons, sizes = result.sweep.epsilons, sorted({trial.num_teachers for trial in result.trials})
+    colours = colormaps["viridis"]
+    for axes, by, level in zip(figure.subplots(1, 2), ("accuracy", "macro_f1"), result.constant, strict=True):
+        for i, epsilon in enumerate(epsilons):
+            colour = colours(0.85 * i / max(1, len(epsilons) - 1))
+            for name, style in (("Rounds", "-"), ("ClippedVotes", ":")):
+                shown = [each for each in result.trials if each.epsilon == epsilon and each.aggregator == name]
+                means, errors = zip(*(_spread(trial, by) for trial in shown), strict=True)
+                label = f"epsilon {epsilon:g}" + ("" if name == "Rounds" else ", one round")
+                axes.errorbar(
+                    [trial.num_teachers for trial in shown], means, yerr=None if None in errors else errors,
+                    color=colour, linestyle=style,
+                    marker=".", capsize=2, linewidth=1.4, label=label,
+                )  # fmt: skip
+            choice = result.choice(epsilon)
+            axes.plot(
+                choice.num_teachers, choice.figures(by).mean(), "o", color=colour, markersize=11, markerfacecolor="none"
+            )
+        axes.axhline(level, color="black", linestyle="--", linewidth=1, label="constant answer")
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(sizes, [str(size) for size in sizes], fontsize="small")
+        axes.minorticks_off()
+        axes.set(xlabel="teachers", title=f"{'macro-F1' if by == 'macro_f1' else by} of the student")
+        axes.grid(alpha=0.3)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize="small")
+    facts = result.facts
+    figure.suptitle(f"{facts.num_records} records, {facts.num_labels} labels; circles are taken\n{NOTICE}", fontsize=9)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        figure.savefig(file, format="png", dpi=110)

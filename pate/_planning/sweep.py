@@ -1,0 +1,228 @@
+"""A sweep over numbers of teachers: what a student of simulated votes makes of each at each target epsilon."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from pate._planning.ensemble import World, ensemble_votes
+from pate._planning.evaluation import judge
+from pate._planning.facts import Facts
+from pate._planning.learning import Learner, fit_learner
+from pate._planning.proposals import for_target
+from pate._progress import stage_bar
+from pate._typing import FloatArray
+from pate._validation import expect, expect_count, expect_open_unit, expect_positive
+from pate._votes import Panel
+from pate.accounting._calibration import Target
+from pate.accounting._relation import NeighboringRelation
+from pate.aggregators import Aggregator, ClippedVotes, Rounds
+from pate.aggregators._base import features_of
+from pate.aggregators._rounds import student_of
+
+_CANDIDATES: tuple[type[Aggregator], ...] = (Rounds, ClippedVotes)
+_MOST_QUERIES = 3000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """What is tried, and how it is judged.
+
+    Args:
+        epsilons: the targets; each has a choice of its own.
+        delta: the delta at which they hold.
+        num_teachers: numbers of teachers to try. None for 50, 100, 200 ... up to 12,800, or as far as each teacher has
+            five records and a group.
+        num_queries: number of public samples to label. None for all, at most 3,000.
+        neighboring_relation: the relation under which the targets hold.
+        by: the figure of the student by which a number of teachers is chosen, ``accuracy`` or ``macro_f1``.
+        seeds: number of simulated tasks, whose mean is shown.
+
+    Raises:
+        ValueError: on parameters out of range.
+    """
+
+    epsilons: tuple[float, ...] = (1.0, 4.0)
+    delta: float = 1e-6
+    num_teachers: tuple[int, ...] | None = None
+    num_queries: int | None = None
+    neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
+    by: Literal["accuracy", "macro_f1"] = "accuracy"
+    seeds: int = 3
+
+    def __post_init__(self) -> None:
+        expect_count(1, seeds=self.seeds)
+        expect_open_unit(delta=self.delta)
+        expect(self.epsilons, "at least one epsilon", epsilons=self.epsilons)
+        expect_positive(**{f"epsilons[{i}]": epsilon for i, epsilon in enumerate(self.epsilons)})
+        expect(self.by in ("accuracy", "macro_f1"), "by in accuracy, macro_f1", by=self.by)
+        if self.num_teachers is not None:
+            expect(self.num_teachers, "at least one number of teachers", num_teachers=self.num_teachers)
+            expect_count(2, **{f"num_teachers[{i}]": each for i, each in enumerate(self.num_teachers)})
+        if self.num_queries is not None:
+            expect_count(2, num_queries=self.num_queries)
+        object.__setattr__(self, "epsilons", tuple(sorted(self.epsilons)))
+        object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))
+
+    def queries(self, facts: Facts) -> int:
+        """Return the number of queries. Raises ``ValueError`` if there are not as many public samples."""
+        num_queries = min(facts.num_public, _MOST_QUERIES) if self.num_queries is None else self.num_queries
+        expect(
+            num_queries <= facts.num_public, f"num_queries <= num_public = {facts.num_public}", num_queries=num_queries
+        )
+        return num_queries
+
+    def teachers(self, facts: Facts) -> tuple[int, ...]:
+        """Return the numbers of teachers, ascending. Raises ``ValueError`` if the records do not suffice."""
+        if self.num_teachers is None:
+            return facts.grid()
+        most = int(facts.num_records / facts.records_per_group)
+        expect(max(self.num_teachers) <= most, f"at most {most} teachers, a {facts.unit} each", got=self.num_teachers)
+        return tuple(sorted(set(self.num_teachers)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """The result of one aggregator with one number of teachers at one epsilon.
+
+    Attributes:
+        num_teachers: number of teachers.
+        records: records of each, on average.
+        teacher_accuracy: what one teacher gets right.
+        epsilon: the target.
+        aggregator: name of the class.
+        accuracies: accuracy of the student on each simulated task.
+        macro_f1s: macro-F1 of the student on each.
+    """
+
+    num_teachers: int
+    records: float
+    teacher_accuracy: float
+    epsilon: float
+    aggregator: str
+    accuracies: tuple[float, ...]
+    macro_f1s: tuple[float, ...]
+
+    @property
+    def accuracy(self) -> float:
+        """The mean accuracy of the student."""
+        return float(np.mean(self.accuracies))
+
+    @property
+    def macro_f1(self) -> float:
+        """The mean macro-F1 of the student."""
+        return float(np.mean(self.macro_f1s))
+
+    def figures(self, by: str) -> FloatArray:
+        """Return one figure of the student, ``accuracy`` or ``macro_f1``, on each simulated task."""
+        return np.array(self.accuracies if by == "accuracy" else self.macro_f1s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepResult:
+    """The results of a sweep.
+
+    Attributes:
+        facts: those of the task.
+        sweep: the settings.
+        learner: what one teacher learns.
+        trials: by epsilon, number of teachers and aggregator.
+        constant: accuracy and macro-F1 of the best constant answer.
+    """
+
+    facts: Facts
+    sweep: Sweep
+    learner: Learner
+    trials: tuple[Trial, ...]
+    constant: tuple[float, float]
+
+    def choice(self, epsilon: float) -> Trial:
+        """Return the trial to take at an epsilon: see `fewest_as_good`."""
+        return fewest_as_good([trial for trial in self.trials if trial.epsilon == epsilon], self.sweep.by)
+
+
+def fewest_as_good(trials: Sequence[Trial], by: str) -> Trial:
+    """Return the trial with the fewest teachers that is as good as the best; among equals, the first aggregator.
+
+    A trial is as good if it is worse by at most a standard error of the mean difference over the simulated tasks, which
+    are the same for all trials.
+    """
+    best = max(trials, key=lambda trial: trial.figures(by).mean())
+
+    def as_good(trial: Trial) -> bool:
+        lost = best.figures(by) - trial.figures(by)
+        error = float(lost.std(ddof=1)) / math.sqrt(len(lost)) if len(lost) > 1 else 0.0
+        return bool(lost.mean() <= error)
+
+    return next(trial for trial in sorted(trials, key=lambda trial: trial.num_teachers) if as_good(trial))
+
+
+def run_sweep(facts: Facts, sweep: Sweep) -> SweepResult:
+    """Simulate ensembles of each size, release their votes at each epsilon, and judge the students.
+
+    Votes are simulated, but the release is not: it is that of `pate label`. A simulated ensemble may be smaller than
+    the real one (see `ensemble_votes`); its noise is scaled down with it, so that shares are as noisy as they would be.
+
+    Raises:
+        ValueError: on facts or settings that do not fit, or a target that no noise meets.
+    """
+    learner, sizes, num_queries = fit_learner(facts), sweep.teachers(facts), sweep.queries(facts)
+    aggregators = {
+        (epsilon, cls): _calibrated(cls, epsilon, facts, sweep) for epsilon in sweep.epsilons for cls in _CANDIDATES
+    }
+    figures_by_trial: dict[tuple[float, int, str], list[tuple[float, float]]] = {}
+    constants: list[tuple[float, float]] = []
+    with stage_bar(sweep.seeds * len(sizes), "plan", unit="ensemble") as bar:
+        for seed in range(sweep.seeds):
+            world = World.of(facts, learner, num_queries=num_queries, seed=seed)
+            constants.append(_constant(world))
+            for size in sizes:
+                task = ensemble_votes(world, learner, num_teachers=size, records=facts.num_records / size, seed=seed)
+                for (epsilon, cls), aggregator in aggregators.items():
+                    quieter = aggregator.scaled(task.votes.num_teachers / size)
+                    release = quieter.aggregate(task.votes, generator=np.random.default_rng(seed))
+                    student = student_of(release, features_of(task.votes), task.votes.num_teachers)
+                    figures = judge(student, task, cutoff=0.5)
+                    reached = (figures["student_accuracy"], figures["student_macro_f1"])
+                    figures_by_trial.setdefault((epsilon, size, cls.__name__), []).append(reached)
+                bar.update()
+    trials = tuple(
+        Trial(
+            num_teachers=size,
+            records=facts.num_records / size,
+            teacher_accuracy=learner.accuracy(facts, facts.num_records / size),
+            epsilon=epsilon,
+            aggregator=name,
+            accuracies=tuple(accuracy for accuracy, _ in reached),
+            macro_f1s=tuple(f1 for _, f1 in reached),
+        )
+        for (epsilon, size, name), reached in sorted(figures_by_trial.items(), key=lambda item: item[0][:2])
+    )
+    accuracy, f1 = np.mean(constants, axis=0).tolist()
+    return SweepResult(facts=facts, sweep=sweep, learner=learner, trials=trials, constant=(accuracy, f1))
+
+
+def _calibrated(cls: type[Aggregator], epsilon: float, facts: Facts, sweep: Sweep) -> Aggregator:
+    """Return an aggregator at a target. The noise of those compared here is the same for any number of teachers."""
+    target = Target(
+        epsilon=epsilon,
+        delta=sweep.delta,
+        num_queries=sweep.queries(facts),
+        neighboring_relation=sweep.neighboring_relation,
+    )
+    calibrated = for_target(cls, target, Panel(max(sweep.teachers(facts)), facts.num_labels))
+    expect(calibrated is not None, f"a target that {cls.__name__} can meet", epsilon=epsilon)
+    assert calibrated is not None
+    return calibrated
+
+
+def _constant(world: World) -> tuple[float, float]:
+    """Return accuracy and macro-F1 on the test samples of the better constant answer for each label."""
+    density = world.test_labels.mean(axis=0)
+    always = world.thresholds < 0
+    f1 = np.where(always, 2 * density / (1 + density), 0.0)
+    return float(np.where(always, density, 1 - density).mean()), float(f1.mean())

@@ -1,0 +1,97 @@
+"""A task: votes on public samples, and the data on which a student is trained and evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from pate._data_file import load_data
+from pate._planning.comparison import Comparison
+from pate._runs import Run
+from pate._typing import FloatArray, IntArray, UInt8Array
+from pate._validation import expect
+from pate._vote_store import finished_votes
+from pate._votes import Votes, rows_of
+from pate.aggregators import Aggregator
+from pate.data._records import Role
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """Votes on public samples, and the data on which a student is trained and evaluated.
+
+    Attributes:
+        votes: votes on ``N`` public samples, with ballots and features where they are needed.
+        test_features: features of the test samples, ``[M, ...]``; of none without a student.
+        test_labels: true labels of the test samples, ``[M, C]`` in {0, 1}.
+        label_names: names of the labels.
+        private: whether the votes are private.
+    """
+
+    votes: Votes
+    test_features: FloatArray
+    test_labels: UInt8Array
+    label_names: tuple[str, ...]
+    private: bool
+
+    def drawn(self, num_queries: int, *, seed: int) -> Task:
+        """Return the task on the samples that `drawn_rows` takes, and raise as it does."""
+        return replace(self, votes=self.votes[drawn_rows(self.votes.num_queries, num_queries, seed=seed)])
+
+
+def drawn_rows(available: int, num_queries: int, *, seed: int) -> IntArray:
+    """Return the first rows ``[Q]`` in the public order of ``seed``, as `pate label` takes them.
+
+    Raises ``ValueError`` if there are not enough samples.
+    """
+    expect(num_queries <= available, f"num_queries <= {available}", num_queries=num_queries)
+    rows: IntArray = np.random.default_rng(seed).permutation(available)[:num_queries]
+    return rows
+
+
+def load_task(root: Path, comparison: Comparison, aggregators: Sequence[Aggregator] | None = None) -> Task:
+    """Return the task of a run, PRIVATE: votes on the drawn samples alone, with no more than a comparison needs.
+
+    Args:
+        root: the folder of the run.
+        comparison: its settings. Test samples are read only for a student.
+        aggregators: what is compared. Ballots and features are read only if one of them needs them, or for None.
+
+    Raises:
+        ValueError: if the teachers have not voted, or only their counts are known where ballots are needed, or on
+            fewer samples than there are queries.
+    """
+    run = Run(root)
+    store = finished_votes(run)
+    manifest = store.manifest()
+    names = tuple(manifest.label_names)
+    rows = drawn_rows(len(manifest.ids), comparison.num_queries, seed=comparison.query_seed)
+    # a round of clipped ballots and its student come before what needs predictions
+    ballots = aggregators is None or any(
+        each.needs_ballots or each.needs_voters or each.needs_predictions for each in aggregators
+    )
+    features = aggregators is None or any(each.needs_features or each.needs_predictions for each in aggregators)
+    votes, ids = store.load(rows=rows, ballots=ballots)
+    test_features, test_labels = np.zeros((0, 1)), np.zeros((0, len(names)), dtype=np.uint8)
+    brought = store.features(rows)
+    if brought is not None:
+        votes = replace(votes, features=brought)
+    if comparison.student or (features and brought is None):
+        data = load_data(run)
+        if brought is None:
+            public = data.records(Role.PUBLIC)
+            features_drawn = np.asarray(public.features[rows_of(np.array(ids), public.ids)], dtype=np.float64)
+            votes = replace(votes, features=features_drawn.reshape(len(ids), -1))
+        if comparison.student:
+            test = data.records(Role.TEST)
+            test_features, test_labels = np.asarray(test.features[np.arange(len(test))], np.float64), test.labels
+    return Task(
+        votes=votes,
+        test_features=test_features,
+        test_labels=test_labels,
+        label_names=names,
+        private=True,
+    )

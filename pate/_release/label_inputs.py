@@ -1,0 +1,123 @@
+"""All that labels follow from but for the noise: votes, and what an aggregator knows of its queries beside them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+
+from pate._data_file import load_data, public_digest
+from pate._release.label_settings import LabelSettings
+from pate._runs import VOTES_IMPORT, Inputs, Json, Run, digest, first_stage
+from pate._runs.files import code_version, read_arrays
+from pate._runs.released import Queries
+from pate._settings import encode_fields
+from pate._typing import FloatArray, IntArray, StrArray
+from pate._validation import expect
+from pate._vote_store import VoteStore
+from pate._votes import Votes, rows_of
+from pate.aggregators._base import Aggregator
+from pate.data._checks import as_text
+from pate.data._records import Role
+
+
+def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> Inputs:
+    """Return all that labels follow from but for the noise. PRIVATE.
+
+    The manifest holds the digests of all votes, which were compared with their files.
+    """
+    digests = {"votes": digest(store.manifest_file)}
+    if settings.predictions is not None:
+        expect_predictions(settings.predictions)
+        digests["predictions"] = digest(settings.predictions)
+    if settings.mechanism.needs_features and not store.has_features():
+        described = run.begun(first_stage(run)).settings.get("data")
+        expect_features(described, needed_by=type(settings.mechanism).__name__)
+        digests["public"] = public_digest(load_data(run))
+    return Inputs(encode_fields(settings), digests)
+
+
+def load_votes(run: Run, settings: LabelSettings, store: VoteStore, rows: IntArray, queries: Queries) -> Votes:
+    """Return the votes on the queries, in the rows ``rows`` ``[Q]`` of the store, with what the aggregator needs."""
+    aggregator = settings.mechanism
+    # before features, which do not help an aggregator that lacks ballots
+    votes, _ = store.load(rows=rows, ballots=aggregator.needs_ballots or aggregator.needs_voters)
+    predictions = features = None
+    if settings.predictions is not None:
+        predictions = read_predictions(settings.predictions, queries.ids, queries.label_names)
+    if aggregator.needs_features:
+        features = store.features(rows)
+        if features is None:
+            features = read_features(run, queries.ids, store.manifest().made_by)
+    votes = replace(votes, predictions=predictions, features=features)
+    return votes.with_voters() if aggregator.needs_voters else votes
+
+
+def digest_of(aggregator: Aggregator, inputs: Inputs, votes: Votes) -> str:
+    """Return a digest of all that the answers follow from but for the noise, and of the budget. PRIVATE.
+
+    Other code may make other answers of the same noise, and so is asked for another release. Voters are made of votes,
+    which the inputs name, and of features.
+    """
+    arrays = (b"" if array is None else array.tobytes() for array in (votes.predictions, votes.features))
+    return digest(inputs.digest, code_version(), np.__version__, *arrays, *code_of(aggregator))
+
+
+def code_of(aggregator: Aggregator) -> Iterator[Path]:
+    """Yield the files of the classes of an aggregator and of those within it, which may be another package's."""
+    file = getattr(sys.modules[type(aggregator).__module__], "__file__", None)
+    if file is not None:
+        yield Path(file)
+    for field in fields(aggregator):
+        value = getattr(aggregator, field.name)
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, Aggregator):
+                yield from code_of(each)
+
+
+def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -> FloatArray:
+    """Return a student's probabilities ``[Q, C]`` for the samples with the ids ``wanted`` ``[Q]``.
+
+    Raises:
+        ValueError: if the file, a sample or a label is missing.
+    """
+    expect_predictions(path)
+    arrays = read_arrays(path, ("ids", "probabilities", "label_names"), ("labels",))
+    found = [str(name) for name in arrays["label_names"]]
+    expect(found == list(label_names), f"--predictions of the labels {', '.join(label_names)}", label_names=found)
+    return np.asarray(arrays["probabilities"][rows_of(wanted, as_text(arrays["ids"]))], dtype=np.float64)
+
+
+def expect_predictions(path: Path) -> None:
+    """Raise ``ValueError`` if a file of predictions is missing."""
+    expect(path.is_file(), "--predictions, a file that `pate student predict` wrote", missing=str(path))
+
+
+def read_features(run: Run, wanted: StrArray, made_by: Mapping[str, str]) -> FloatArray:
+    """Return the public features ``[Q, F]`` of the samples with the ids ``wanted`` ``[Q]``, flattened.
+
+    Args:
+        run: the run, of whose public records they are read.
+        wanted: ``[Q]``, ids.
+        made_by: digests of what the votes were made from.
+
+    Raises:
+        ValueError: if their public records are not those that were voted on.
+    """
+    data = load_data(run)
+    # votes from elsewhere name samples by their ids, which were compared with those of the records
+    if first_stage(run) is not VOTES_IMPORT:
+        same = data.fingerprint(Role.PUBLIC) == made_by.get("data")
+        expect(same, f"the public records that the teachers of {run.root} voted on", found="others")
+    public = data.records(Role.PUBLIC)
+    rows = public.features[rows_of(wanted, public.ids)]
+    return np.asarray(rows, dtype=np.float64).reshape(len(wanted), -1)
+
+
+def expect_features(data: Json | None, *, needed_by: str) -> None:
+    """Raise ``ValueError`` unless votes that bring no features come with the ``data`` of their public records."""
+    give = "features [N, F] in the votes, or --config data.yaml with their public records"
+    expect(data is not None, f"{give}, which {needed_by} needs; another --aggregator may need none", features=None)

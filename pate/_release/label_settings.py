@@ -1,0 +1,122 @@
+"""The settings of `pate label`: the queries, the mechanism that answers them, and the budget."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
+
+from pate._planning.completion import completed, scale_to_target
+from pate._validation import expect, expect_count, expect_open_unit
+from pate._votes import Panel
+from pate.accounting._budget import Budget, FilterName
+from pate.accounting._calibration import Target
+from pate.accounting._relation import NeighboringRelation
+from pate.aggregators._base import Aggregator
+
+
+@dataclass(frozen=True)
+class LabelSettings:
+    """The queries to the teachers, the mechanism that answers them, and the budget.
+
+    Args:
+        aggregator: the mechanism, by name or path. With a target epsilon it may lack its noise, and None is ``Rounds``
+            of ``ClippedVotes``, which need ballots and features.
+        delta: the delta of the statement, above what the mechanism's tests cost.
+        num_queries: number of public samples to label; None for all that were voted on.
+        max_epsilon: the budget of the ledger, at this delta and under the aggregator's relation. A release that would
+            take the total of all releases beyond it is refused before anything is spent. The first one given is final.
+        max_delta0: the part of delta that this budget sets aside for failures of tests, those of later releases too.
+            None for a tenth, or for what this release would need if it were repeated until the budget is spent.
+        budget_filter: what keeps this budget, ``renyi`` or ``gaussian``. None for the one that admits this release more
+            often.
+        query_seed: seed of the public order in which samples are taken.
+        noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private. None for noise from
+            the operating system's entropy.
+        target_epsilon: what this release may cost at most, at this delta and under the aggregator's relation: its noise
+            is scaled by the one factor that meets it. None for noise as it is given.
+        max_teachers_per_unit: how many teachers one unit (a record, a patient) may reach, as one in several silos does.
+            The target and the statement's figures are for such units; with more than 1 there is no ``max_epsilon``,
+            because ledgers count units that reach one teacher.
+        predictions: an ``.npz`` with ``ids`` and ``probabilities``: predictions for public samples by a student of an
+            earlier release, for an aggregator that needs them.
+
+    Raises:
+        ValueError: if a number is outside its range, the aggregator lacks something and there is no target, or
+            predictions are missing or of no use to it.
+    """
+
+    aggregator: Aggregator | None = None
+    _: KW_ONLY
+    delta: float
+    num_queries: int | None = None
+    max_epsilon: float | None = None
+    query_seed: int = 0
+    noise_seed: int | None = None
+    target_epsilon: float | None = None
+    predictions: Path | None = None
+    max_teachers_per_unit: int = 1
+    max_delta0: float | None = None
+    budget_filter: FilterName | None = None
+
+    def __post_init__(self) -> None:
+        if self.num_queries is not None:
+            expect_count(1, num_queries=self.num_queries)
+        expect_count(0, query_seed=self.query_seed)
+        if self.noise_seed is not None:
+            expect_count(0, noise_seed=self.noise_seed)
+        expect_open_unit(delta=self.delta)
+        expect_count(1, max_teachers_per_unit=self.max_teachers_per_unit)
+        alone = self.max_epsilon is None or self.max_teachers_per_unit == 1
+        expect(alone, "no max_epsilon with max_teachers_per_unit > 1", max_epsilon=self.max_epsilon)
+        _ = self.budget  # which checks what it is made of
+        if self.target_epsilon is None:
+            expect(self.aggregator is not None, "--aggregator, or --target_epsilon, which finds one", aggregator=None)
+            self.mechanism.expect_complete(", or --target_epsilon, which finds it")
+        if self.aggregator is None or self.aggregator.missing:
+            return  # what is needed is known once the target has found the rest
+        name, needed = type(self.aggregator).__name__, self.aggregator.needs_predictions
+        use = f"--predictions, which {name} needs" if needed else f"no --predictions, of which {name} makes no use"
+        expect(needed == (self.predictions is not None), use, predictions=self.predictions and str(self.predictions))
+
+    def resolved(self, panel: Panel, size: int) -> LabelSettings:
+        """Return the settings for given votes: the number of queries, and noise that meets the target if there is one.
+
+        They are votes of ``panel`` on ``size`` samples. Repeating it changes nothing. Raises ``ValueError`` if there
+        are fewer samples than queries, no noise meets the target, or the budget is below it.
+        """
+        number = size if self.num_queries is None else self.num_queries
+        expect(number <= size, f"num_queries <= {size}", num_queries=number)
+        if self.target_epsilon is None:
+            return replace(self, num_queries=number)
+        target = Target(
+            epsilon=self.target_epsilon,
+            delta=self.delta,
+            num_queries=number,
+            neighboring_relation=self._relation,
+            max_teachers_per_unit=self.max_teachers_per_unit,
+        )
+        aggregator = scale_to_target(completed(self.aggregator, target, panel), target, panel, self.budget)
+        return replace(self, num_queries=number, aggregator=aggregator)
+
+    @property
+    def mechanism(self) -> Aggregator:
+        """The aggregator. Raises ``ValueError`` if it is yet to be found."""
+        if self.aggregator is None:
+            raise ValueError("Expected an aggregator, got none: it is found for a target once the votes are known")
+        return self.aggregator
+
+    @property
+    def _relation(self) -> NeighboringRelation:
+        given = self.aggregator
+        return NeighboringRelation.REPLACE_RECORD if given is None else given.neighboring_relation
+
+    @property
+    def budget(self) -> Budget | None:
+        """The budget asked for, or None."""
+        return Budget.declared(
+            self.max_epsilon,
+            delta=self.delta,
+            neighboring_relation=self._relation,
+            max_delta0=self.max_delta0,
+            budget_filter=self.budget_filter,
+        )

@@ -1,0 +1,180 @@
+"""The stage `label`: votes are PRIVATE, and the labels that a mechanism makes of them are not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import IO
+
+import numpy as np
+
+from pate._release.label_inputs import digest_of, label_inputs, load_votes
+from pate._release.label_settings import LabelSettings
+from pate._release.ledger_file import open_ledger
+from pate._release.pending import PendingRelease
+from pate._release.rehearsal import rehearse
+from pate._release.room import room_for_labels
+from pate._release.stating import StatedLabels, published_facts, stated
+from pate._release.transaction import Publication, Settlement, Terms, release, state
+from pate._runs import LABEL, Run, labels_file
+from pate._runs.released import Queries, ReleasedLabels, sealing_key
+from pate._settings import encode
+from pate._validation import expect
+from pate._vote_store import finished_votes
+from pate._votes import Votes
+from pate.accounting._budget import BudgetExceededError, affordable
+from pate.accounting._charges import expect_delta_beyond_tests
+from pate.accounting._history import Entry
+from pate.accounting._ledger import Ledger
+from pate.aggregators._base import Aggregator, Release
+
+
+def label(run: Run, settings: LabelSettings) -> StatedLabels:
+    """Label public samples through a private mechanism, and state what all releases from the private data cost.
+
+    The cost is written to the ledger before the noise is drawn. A command that was killed goes on with what it
+    reserved and the noise that it began with: it neither pays nor draws twice. Labelling again after that is a new
+    release, whose cost adds up.
+
+    Args:
+        run: the run, whose teachers have voted.
+        settings: the queries, the mechanism and the budget.
+
+    Raises:
+        ValueError: if the votes are missing, the release would exceed the budget, or it cannot be made; nothing is
+            spent then.
+    """
+    labels = _Labels(run, settings)
+    todo = run.needs(LABEL, labels.inputs)
+    released = None if run.overwrite and run.changes(LABEL, labels.inputs) else _find_labels(run, labels.queries)
+    statement = None if todo or released is None else stated(run, released)
+    if statement is None:
+        statement = release(labels) if released is None else state(labels, open_ledger(run), released.release)
+        run.finish(LABEL)
+    return StatedLabels(**vars(ReleasedLabels.load(run)), statement=statement)
+
+
+def _find_labels(run: Run, queries: Queries) -> ReleasedLabels | None:
+    """Return the labels that this command wrote before, or None if there are none.
+
+    Raises ``ValueError`` on any others, unless they are to be overwritten.
+    """
+    begun = run.state(LABEL)
+    try:
+        if not labels_file(run).is_file() and not run.is_finished(LABEL):
+            return None
+        released = ReleasedLabels.load(run)
+        others = released.differences(queries)
+        known = begun is not None and begun.release == released.release
+        expect(known and not others, f"labels in {labels_file(run)} that this command left", others=others or "all")
+    except ValueError as error:
+        if run.overwrite:
+            return None
+        raise ValueError(f"{error}. With --overwrite others are released, and paid for") from None
+    return released
+
+
+class _Labels(Publication):
+    """The labels of a run.
+
+    The old statement is removed before the old labels, and those before the new ones appear, so that no statement ever
+    describes labels that do not exist.
+    """
+
+    renewed = True
+    _room: IO[bytes]
+
+    def __init__(self, run: Run, settings: LabelSettings) -> None:
+        self._store = finished_votes(run)
+        # labels that could not be sealed would be paid for and lost
+        sealing_key(run)
+        manifest = self._store.manifest()
+        self._run, self._settings = run, settings.resolved(manifest.panel, len(manifest.ids))
+        self._rows = np.random.default_rng(settings.query_seed).permutation(len(manifest.ids))
+        self._rows = self._rows[: self._settings.num_queries]
+        self.queries = Queries(
+            ids=np.array(manifest.ids)[self._rows],
+            label_names=tuple(manifest.label_names),
+            num_teachers=manifest.num_teachers,
+            delta=float(settings.delta),
+            aggregator=encode(Aggregator, self._settings.mechanism),
+        )
+        self.inputs = label_inputs(run, self._settings, self._store)
+        self.noise_seed = settings.noise_seed
+        self.file, self.statement_file = labels_file(run), run.root / LABEL.outputs[1]
+        self.seeds = run.private / "label"
+
+    @cached_property
+    def _votes(self) -> Votes:
+        return load_votes(self._run, self._settings, self._store, self._rows, self.queries)
+
+    def question(self) -> str:
+        return digest_of(self._settings.mechanism, self.inputs, self._votes)
+
+    @contextmanager
+    def prepared(self, pending: PendingRelease, generator: np.random.Generator) -> Iterator[Terms]:
+        settings, panel, votes = self._settings, self.queries.panel, self._votes
+        aggregator, relation = settings.mechanism, settings.mechanism.neighboring_relation
+        events, ledger = aggregator.events(panel), open_ledger(self._run)
+        rehearse(aggregator, panel, predictions=votes.predictions, features=votes.features, voters=votes.voters)
+        expect_delta_beyond_tests([(events, len(self._rows))], relation, self.queries.delta)
+        with room_for_labels(self._run, self.queries) as self._room:
+            yield Terms(
+                ledger=ledger,
+                events=events,
+                count=len(self._rows),
+                relation=relation,
+                delta=self.queries.delta,
+                budget=settings.budget,
+                run=self._run.root.resolve().name,
+                description=type(aggregator).__name__,
+            )
+
+    def draw(self, release: int, generator: np.random.Generator) -> None:
+        answers = self._settings.mechanism.aggregate(self._votes, generator=generator)
+        ReleasedLabels(
+            **vars(self.queries),
+            release=release,
+            **{name: getattr(answers, name) for name in ("labels", "mask", "noisy_counts", "noise_std", "tiers")},
+        ).save(self._room, self._run)
+        self._room.truncate()
+        self._room.flush()
+        os.fsync(self._room.fileno())
+        for statement in LABEL.outputs[:0:-1]:
+            (self._run.root / statement).unlink(missing_ok=True)
+        self._run.clear(LABEL)
+        # labels are recognised as this command's only by the number that it reserved
+        self._run.begin(LABEL, self.inputs, release=release)
+
+    def settlement(self, entry: Entry) -> Settlement:
+        released, aggregator, realised = ReleasedLabels.load(self._run), self._settings.mechanism, None
+        if released.tiers is not None:
+            answers = Release(released.labels, released.mask, tiers=released.tiers)
+            realised = aggregator.charges(answers, released.panel)
+        published = {
+            "neighboring_relation": aggregator.neighboring_relation.value,
+            "max_teachers_per_unit": self._settings.max_teachers_per_unit,
+            **published_facts(self._run, released, entry.published),
+        }
+        return Settlement(published=published, realised=realised)
+
+    def explained(self, error: ValueError, ledger: Ledger) -> ValueError:
+        """Say of which ledger the error speaks and, where earlier releases are too much, which runs made them."""
+        earlier = sorted({entry.run for entry in ledger.entries()})
+        if isinstance(error, BudgetExceededError) and earlier:
+            # where the release alone is too much, other data are no way out
+            ways = "ask for less, label other data" if self._is_affordable_alone() else "ask for less"
+            return ValueError(
+                f"{error}. The ledger {ledger.path} counts what runs on these private data released before"
+                f" ({', '.join(earlier)}), deleted ones too: {ways} or, if the records are nobody's, as drawn faces"
+                " are, delete it to begin anew"
+            )
+        return error if str(ledger.path) in str(error) else ValueError(f"{error} ({ledger.path})")
+
+    def _is_affordable_alone(self) -> bool:
+        """Return whether an unused ledger with the same budget would pay for the release."""
+        budget, aggregator = self._settings.budget, self._settings.mechanism
+        cost = aggregator.event(self.queries.panel, aggregator.neighboring_relation).cost()
+        return budget is None or affordable(budget, cost) >= len(self._rows)

@@ -1,0 +1,160 @@
+"""The choice of a run's ledger file: one for all runs on the same private data, wherever possible."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pate._data_file import load_ledger
+from pate._runs import LABEL, Json, Run, first_stage, labels_file
+from pate._validation import expect
+from pate.accounting._ledger import Ledger
+from pate.data._records import Role
+from pate.data._source import DataSource, located
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Something private whose releases a ledger counts.
+
+    Attributes:
+        what: the word for it in errors, a plural.
+        ledger: the file beside it, or None if it has no place.
+        same: tells from the inputs that the run's first stage recorded whether it is what the run was begun with.
+    """
+
+    what: str
+    ledger: Path | None
+    same: Callable[[Json], bool]
+
+
+def choose_ledger(root: Path, asked: Path | None, data: DataSource, *, overwrite: bool = False) -> Path | None:
+    """Return the absolute path of the ledger of the run at ``root``; None for the run's own. Writes nothing.
+
+    A run keeps the ledger with which it was begun. A new run takes the one asked for, or else the file beside the data,
+    unless no file can be created there.
+
+    Args:
+        root: the run's folder.
+        asked: the ledger that the user names, or None.
+        data: the source of the records.
+        overwrite: whether the run's teachers are trained again.
+
+    Raises:
+        ValueError: if the ledger asked for is not that with which the run was begun, unless the run is overwritten; if
+            it is overwritten with records that another ledger counts; or if the ledger beside the data is read-only.
+    """
+
+    def same_records(inputs: Json) -> bool:
+        return bool(inputs.get(Role.PRIVATE.value) == data.fingerprint(Role.PRIVATE))
+
+    kept = Kept("private records", data.ledger_path, same_records)
+    return choose_ledger_of(root, asked, kept, overwrite=overwrite)
+
+
+def choose_ledger_of(root: Path, asked: Path | None, kept: Kept, *, overwrite: bool = False) -> Path | None:
+    """Return the ledger of the run at ``root``, as `choose_ledger` does, for whatever is ``kept`` private."""
+    own = root / "ledger.sqlite"
+    begun, recorded = (root / "data.yaml").is_file(), load_ledger(root)
+    same = asked is None or located(asked).resolve() == (recorded or own).resolve()
+    if begun and (same or not overwrite):
+        expect(
+            same, f"--ledger left out, or the ledger that {root} was begun with, {recorded or own}", ledger=str(asked)
+        )
+        run = Run(root)
+        state = run.state(first_stage(run))
+        if overwrite and state is not None and _usable(kept) != recorded:
+            # releases from others belong into another ledger as well
+            expect(
+                kept.same(dict(state.begun.digests)),
+                f"the {kept.what} that {root} was begun with, whose releases {recorded or own} counts. Choose"
+                " another run folder with --run, or name the ledger of these by --ledger",
+                found="others",
+            )
+        return recorded
+    return _usable(kept) if asked is None else located(asked).absolute()
+
+
+def ledger_setting(run: Run) -> str | None:
+    """Return the place of the ledger among the settings of a run's first stage.
+
+    It affects nothing that the stage makes, and the ledger may have been moved since the stage was begun: as long as
+    the run keeps its ledger, it is the place that was recorded then.
+    """
+    begun = run.state(first_stage(run))
+    if begun is not None and run.ledger == load_ledger(run.root):
+        recorded: str | None = begun.begun.settings.get("ledger")
+        return recorded
+    return None if run.ledger is None else str(run.ledger)
+
+
+def _usable(kept: Kept) -> Path | None:
+    if kept.ledger is None:
+        return None
+    beside = kept.ledger.absolute()
+    if beside.exists():
+        # a ledger that cannot be reached never leads to a new budget
+        writable = _may_write(beside) and _may_write(beside.parent)
+        expect(writable, "a writable ledger of the private data; --ledger names another", path=str(beside))
+        return beside
+    return beside if beside.parent.is_dir() and _may_write(beside.parent) else None
+
+
+def _may_write(path: Path) -> bool:
+    # the superuser could write a file that is marked read-only, but must not
+    return os.access(path, os.W_OK) and bool(path.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH))
+
+
+def open_ledger(run: Run) -> Ledger:
+    """Open the run's ledger, which is created if the run has not used it yet.
+
+    Raises:
+        ValueError: if the ledger existed and is missing, is a copy of one that is still in its place, or is unusable.
+    """
+    expect_ledger(run)
+    path = run.ledger_path
+    if run.ledger is not None and run.data_config.is_file():
+        # data that were moved away leave no folder behind in which a new budget could begin
+        place = f"a folder for the ledger, whose place is `ledger:` in {run.data_config}"
+        expect(path.parent.is_dir(), place, path=str(path))
+    return Ledger(path, home=path.resolve())
+
+
+def expect_ledger(run: Run) -> None:
+    """Raise ``ValueError`` if the ledger with which a run was begun is missing, and with it the record of its cost."""
+    path = run.ledger_path
+    if path.exists():
+        return
+    spent = labels_file(run).exists() or run.state(LABEL) is not None
+    first = first_stage(run)
+    # a run that was begun with the ledger of its data does not switch to one of its own
+    shared = run.begun(first).settings.get("ledger") is not None
+    made = run.is_finished(first) and load_ledger(run.root) == run.ledger
+    known = (spent or shared) if run.ledger is None else made
+    moved = f"if it was moved, name its place by `ledger:` in {run.data_config}"
+    expect(not known, f"the ledger of {run.root} where it was; {moved}", missing=str(path))
+
+
+def note_place(run: Run, beside: Path | None) -> None:
+    """Record, in the finished first stage of a run, where the ledger would lie ``beside`` what is private."""
+    first = first_stage(run)
+    state = run.state(first)
+    assert state is not None, "a finished stage has a state"
+    run.record(first, replace(state, beside=None if beside is None else str(beside.absolute())))
+
+
+def releases_counted(run: Run) -> str:
+    """Say which releases the ledger of a run counts, as statements have it.
+
+    A ledger that the user named is that of the private data only if it lies where theirs does: others may count what
+    runs released that did not name it.
+    """
+    if run.ledger is None:
+        return "run"
+    state = run.state(first_stage(run))
+    beside = None if state is None else state.beside
+    same = beside is not None and Path(beside).resolve() == run.ledger.resolve()
+    return "private data" if same else "named"

@@ -1,0 +1,108 @@
+"""Releases under way: what a killed command needs to go on without paying or drawing again. PRIVATE.
+
+Before a release is reserved, its token and the seed of its noise are written to a file named by a digest of what is
+asked. The same command finds that file, with the token its reservation in the ledger, and with the seed its noise. The
+seed serves this one question alone, on the same votes: the noise of a question is never that of another.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pate._runs import replacing
+from pate._validation import expect
+
+_TOKEN_BYTES = 16
+
+
+@dataclass(frozen=True)
+class PendingRelease:
+    """A release that was begun.
+
+    Attributes:
+        file: where it is kept, mode 0600.
+        token: what its reservation in the ledger is found by.
+        key: the key of its noise, 128 bits.
+        counter: where the stream of its noise begins, 256 bits.
+    """
+
+    file: Path
+    token: str
+    key: int = field(repr=False)
+    counter: int = field(repr=False)
+
+    def write(self) -> None:
+        """Write the file, whole and on disk, into a folder of mode 0700; one that is there stays as it is.
+
+        Raises:
+            ValueError: if it cannot be written.
+        """
+        if self.file.is_file():
+            return
+        try:
+            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.file.parent.chmod(0o700)  # one that was there, too
+            with replacing(self.file, "w") as file:
+                os.fchmod(file.fileno(), 0o600)
+                json.dump({"token": self.token, "key": f"{self.key:x}", "counter": f"{self.counter:x}"}, file)
+            # a reservation must never outlive the only way to find it
+            folder = os.open(self.file.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            # the name of the file is a digest of PRIVATE data
+            wanted = f"a folder for releases under way, got {self.file.parent}"
+            raise ValueError(f"Expected {wanted} ({error.strerror})") from None
+
+
+def pending_release(folder: Path, asked: str, seed: tuple[int, int]) -> PendingRelease:
+    """Return the release in ``folder`` that was begun with the digest ``asked``, or else a new one, not yet written.
+
+    Args:
+        folder: where releases under way are kept.
+        asked: a digest of all that its answers follow from but for the noise.
+        seed: key and counter of the noise of a new release; not used if one was begun.
+
+    Raises:
+        ValueError: if what was begun is damaged.
+    """
+    file = folder / f"{asked}.json"
+    return _read(file) if file.is_file() else PendingRelease(file, secrets.token_hex(_TOKEN_BYTES), *seed)
+
+
+def destroy_others(pending: PendingRelease) -> None:
+    """Delete the seeds of all other releases in its folder; what they reserved stays counted."""
+    for file in pending.file.parent.iterdir():
+        if file != pending.file:
+            file.unlink()
+
+
+def destroy(folder: Path, token: str | None) -> None:
+    """Delete the seed of the release with ``token``, if one is left, and the folder if there are no others."""
+    for file in folder.glob("*.json"):
+        with suppress(FileNotFoundError):  # another process has destroyed its own
+            if token is not None and token in file.read_text():
+                file.unlink()
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def _read(file: Path) -> PendingRelease:
+    try:
+        content = json.loads(file.read_text())
+        token, key, counter = content["token"], int(content["key"], 16), int(content["counter"], 16)
+        expect(isinstance(token, str) and token, "a token", token=type(token).__name__)
+        expect(0 <= key < 2**128 and 0 <= counter < 2**256, "a key of 128 bits and a counter of 256", found="others")
+    except (ValueError, KeyError, TypeError):
+        # what is in it is not to be printed, nor its name, a digest of PRIVATE data
+        again = "Delete its folder, and the same command makes a new release, which costs again"
+        requirement = f"what a command that was killed left. {again}"
+        raise ValueError(f"Expected {requirement}, got damaged files in {file.parent}") from None
+    return PendingRelease(file, token, key, counter)

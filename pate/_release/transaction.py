@@ -1,0 +1,176 @@
+"""The one way in which anything private is published: prepared, reserved, drawn, settled, stated.
+
+A release that is killed at any step goes on when the same is asked for again: it pays once and draws the same noise.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pate._release.pending import PendingRelease, destroy, destroy_others, pending_release
+from pate._runs.files import naming_output, write_json, write_text
+from pate.accounting._budget import Budget
+from pate.accounting._charges import Charge, Events, expect_delta_beyond_tests
+from pate.accounting._history import Entry
+from pate.accounting._ledger import Ledger, read_ledger
+from pate.accounting._relation import NeighboringRelation
+from pate.accounting._statement import Statement
+from pate.mechanisms._noise import draw_seed, private_generator, seeded_generator
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What a publication asks of the ledger before its noise is drawn.
+
+    Attributes:
+        ledger: the ledger of the private data.
+        events: the cost of one query under each relation.
+        count: the largest number of queries that may be answered.
+        relation: the relation of the guarantee that comes first.
+        delta: the delta of the statement.
+        budget: the limit on all releases of the ledger together, or None.
+        run: the run that asks, in the words of the ledger.
+        description: what is released, in the words of the ledger.
+    """
+
+    ledger: Ledger
+    events: Events
+    count: int
+    relation: NeighboringRelation
+    delta: float
+    budget: Budget | None
+    run: str
+    description: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settlement:
+    """What came of a release.
+
+    Attributes:
+        published: what its statement says beside costs, by the keys of the statement, with the file's ``sha256``.
+        realised: what it cost; None for what was reserved.
+    """
+
+    published: Mapping[str, Any]
+    realised: Sequence[Charge] | None = None
+
+
+class Publication(ABC):
+    """What is to be released: one kind of file, with its statement.
+
+    Attributes:
+        file: the released file.
+        statement_file: the ``.json`` of the statement; its text is beside it.
+        seeds: the folder in which the seeds of releases under way are kept. PRIVATE.
+        noise_seed: a seed in place of private noise, for tests; None for noise.
+        renewed: whether a later release takes the place of an earlier one, as the labels of a run do: its seed is then
+            the only one in its folder, and its statement is made anew on all that the ledger holds by then.
+    """
+
+    file: Path
+    statement_file: Path
+    seeds: Path
+    noise_seed: int | None
+    renewed: ClassVar[bool] = False
+
+    @abstractmethod
+    def question(self) -> str:
+        """Return a digest of all that the answer follows from but for the noise. PRIVATE."""
+
+    @abstractmethod
+    def prepared(self, pending: PendingRelease, generator: np.random.Generator) -> AbstractContextManager[Terms]:
+        """Return a context that lasts until the noise is drawn, and has the terms.
+
+        Whatever can fail is tried when it is entered, before anything is spent.
+        """
+
+    @abstractmethod
+    def draw(self, release: int, generator: np.random.Generator) -> None:
+        """Draw the noise of the release of that number."""
+
+    @abstractmethod
+    def settlement(self, entry: Entry) -> Settlement:
+        """Return what came of the release that the ledger holds as ``entry``."""
+
+    def reveal(self) -> None:  # noqa: B027 (labels need none)
+        """Write what must not be seen before its statement."""
+
+    def explained(self, error: ValueError, ledger: Ledger) -> ValueError:
+        """Return the error of a ledger that refuses the release, in words for who asked for it."""
+        return error
+
+
+def release(publication: Publication) -> Statement:
+    """Make a release, or go on with one that was killed, and return its statement.
+
+    Raises:
+        ValueError: if it cannot be prepared, or the ledger cannot pay for it; nothing is spent then.
+    """
+    pending = pending_release(publication.seeds, publication.question(), draw_seed())
+    generator, seed = private_generator((pending.key, pending.counter)), publication.noise_seed
+    if seed is not None:
+        generator = seeded_generator(seed)
+    with publication.prepared(pending, generator) as terms:
+        number = _reserve(publication, terms, pending)
+        if publication.renewed:
+            destroy_others(pending)
+        if seed is not None:
+            generator = seeded_generator(seed, release=number)
+        publication.draw(number, generator)
+    return state(publication, terms.ledger, number)
+
+
+def state(publication: Publication, ledger: Ledger, release: int) -> Statement:
+    """Settle a release whose noise is drawn, write and return its statement, and destroy the seed of its noise.
+
+    Repeating it pays for nothing, and draws nothing.
+
+    Raises:
+        ValueError: if the files cannot be written, or the release was settled as another file.
+    """
+    entry = ledger.entries()[release - 1]
+    settlement = publication.settlement(entry)
+    head = ledger.settle(release, realised=settlement.realised, published=settlement.published)
+    # a statement that is not made anew leaves out whatever others add meanwhile
+    book = ledger.book() if publication.renewed else read_ledger(ledger.path, rows=head.rows)
+    statement = Statement.of(book, release)
+    with naming_output(publication.file):
+        write_json(publication.statement_file, statement.content)
+        write_text(publication.statement_file.with_suffix(".txt"), statement.text)
+        publication.reveal()
+    destroy(publication.seeds, entry.token)
+    return statement
+
+
+def _reserve(publication: Publication, terms: Terms, pending: PendingRelease) -> int:
+    """Return the number of the release that is reserved with the token of ``pending``, now or before it was killed."""
+    ledger, begun = terms.ledger, pending.file.is_file()
+    pending.write()
+    try:
+        book = ledger.book()
+        if not any(entry.token == pending.token for entry in book.entries):
+            charges = [*book.charges(), (terms.events, terms.count)]
+            expect_delta_beyond_tests(charges, terms.relation, terms.delta)
+        return ledger.reserve(
+            terms.events,
+            count=terms.count,
+            run=terms.run,
+            description=terms.description,
+            seeded=publication.noise_seed is not None,
+            budget=terms.budget,
+            delta=terms.delta,
+            token=pending.token,
+        )
+    except ValueError as error:
+        # nothing was reserved
+        if not begun:
+            destroy(publication.seeds, pending.token)
+        raise publication.explained(error, ledger) from None

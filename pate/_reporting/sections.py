@@ -1,0 +1,299 @@
+"""The sections of a page that may be published: pure functions of what is known of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pate._reporting.charts import line_chart
+from pate._reporting.findings import DrawnFrontier, Findings, Learned, Released
+from pate._reporting.page import (
+    Bar,
+    Block,
+    Figure,
+    Figures,
+    Listing,
+    Picture,
+    Section,
+    Table,
+    Text,
+    barred,
+    barred_share,
+    shown,
+)
+from pate._reporting.samples import data_uri, gallery
+from pate._runs import Json
+from pate._runs.released import ReleasedLabels
+from pate.accounting._base import event_from_dict
+from pate.accounting._charges import Charge, account
+from pate.accounting._conditions import FIXED_BEFOREHAND, describe_budget
+from pate.accounting._figures import epsilon_text, exact_text
+from pate.accounting._relation import NeighboringRelation
+from pate.accounting._statement_words import ledger_words
+
+SUMMARY = {
+    "macro_f1": "macro-F1",
+    "micro_f1": "micro-F1",
+    "mAP": "mAP",
+    "balanced_accuracy": "balanced accuracy",
+    "accuracy": "accuracy",
+}
+"""Figures over all labels, by their name in ``metrics.json``."""
+
+_TITLES = {
+    "student": "student",
+    "released_constant": "constant answer released",
+    "all_majority": "all-majority answer",
+}
+_PER_LABEL = {"f1": "F1", "average_precision": "AP", "recall": "recall", "specificity": "specificity"}
+_COVERS = (
+    "This covers the released labels, the student, and whatever else is computed from them, such as this page. It does"
+    " not cover the folder private/, nor figures marked PRIVATE."
+)
+
+
+def public_sections(findings: Findings, num_samples: int) -> tuple[Section, ...]:
+    """Return all sections that follow from public files, public and test records, and the ledger."""
+    released = findings.released
+    if released is None:
+        return (_statement_to_come(findings),)
+    sections = [
+        _statement(released),
+        _ledger(released),
+        _answers(released.labels),
+        _samples(findings, num_samples),
+        _student(findings, released.labels),
+        _labels(findings, released.labels),
+        _curves(findings.learned),
+        Section("frontier", "The frontier of simulated votes", frontier_blocks(findings.frontier)),
+        _settings(findings),
+    ]
+    return tuple(section for section in sections if section.blocks)
+
+
+def _statement_to_come(findings: Findings) -> Section:
+    root = findings.run.root
+    command = f"pate teachers vote --run {root} && pate label --run {root} --target_epsilon 1 --delta 1e-6"
+    blocks = (
+        Text("This run has no labels with a statement yet."),
+        Text("Once the teachers are trained, let them vote and release labels:", "next", command),
+    )
+    return Section("statement", "What is guaranteed", blocks)
+
+
+def _statement(released: Released) -> Section:
+    statement, today = released.statement, released.today
+    blocks: list[Block] = []
+    if not today["private"]:
+        blocks.append(Text(today.text.partition("\n")[0], "warning"))
+    relation = today["neighboring_relation"]
+    figures = [
+        Figure(
+            f"ε = {epsilon_text(guarantee['epsilon'])}",
+            f"at δ = {exact_text(guarantee['delta'])} under {name.upper()}",
+            f"Neighbors are data sets where {guarantee['neighbors']}.",
+        )
+        for name, guarantee in sorted(today["guarantees"].items(), key=lambda item: item[0] != relation)
+    ]
+    blocks += [Figures(tuple(figures)), Text(_COVERS)]
+    later = len(today["releases"]) - len(statement["releases"])
+    if later:
+        text = (
+            f"The ledger has gained {later} release(s) since these labels were released. The figures above, and the"
+            " statement below, count them too."
+        )
+        blocks += [Text(text, "warning"), Listing("The statement, as of today", today.text, open=True)]
+    title = "The statement, as made with these labels" if later else "The statement"
+    blocks.append(Listing(title, statement.text, open=not later))
+    return Section("statement", "What is guaranteed", tuple(blocks))
+
+
+def _ledger(released: Released) -> Section:
+    today, book = released.today, released.book
+    whose = ledger_words(today.content)[0]
+    blocks: list[Block] = [Text(f"{whose}, with all its releases. Each was reserved before its noise was drawn.")]
+    if book is None:
+        blocks.append(Text("The ledger is not available: these are its rows as listed in the statement.", "warning"))
+    relation = NeighboringRelation(today["neighboring_relation"])
+    delta = today["costs"][relation.value]["delta"]
+    reserved = [_charge(release) for release in today["releases"]]
+    rows = []
+    for release, charge in zip(today["releases"], reserved, strict=True):
+        when = str(release["at"]).replace("T", " ").replace("+00:00", " UTC")
+        cells = (when, release["run"], f"{release['count']:,}", release["description"], _state(release))
+        rows.append((str(release["release"]), *cells, _epsilon([charge], relation, delta)))
+    conditions: list[Block] = []
+    if len(reserved) > 1:
+        conditions.append(Text(f"What all of them cost together holds if {FIXED_BEFOREHAND}."))
+        queries = sum(count for _, count in reserved)
+        rows.append(("all", "", "", f"{queries:,}", "", "together", _epsilon(reserved, relation, delta)))
+    budget = None if book is None else describe_budget(book)
+    if budget is not None:
+        conditions.append(Text(budget))
+    head = ("release", "when", "run", "queries", "mechanism", "state", f"ε reserved, {relation.value.upper()}")
+    table = Table(head, tuple(rows), wordy=(1, 2, 4, 5), strong=released.labels.release - 1)
+    return Section("ledger", "The ledger", (*blocks, table, *conditions))
+
+
+def _charge(release: Mapping[str, Any]) -> Charge:
+    events = {relation: event_from_dict(release["events"][relation.value]) for relation in NeighboringRelation}
+    return events, release["count"]
+
+
+def _epsilon(charges: Sequence[Charge], relation: NeighboringRelation, delta: float) -> str:
+    return epsilon_text(account(charges, relation).get_epsilon(delta=delta))
+
+
+def _state(release: Mapping[str, Any]) -> str:
+    state = "settled" if release["settled"] else "reserved, counts in full"
+    state += ", for less than reserved" if release["realised"] is not None else ""
+    return state + (", SEEDED: not private" if release["seeded"] else "")
+
+
+def _answers(labels: ReleasedLabels) -> Section:
+    num_queries, answered = len(labels.ids), int(labels.answered.sum())
+    shares = labels.mask[labels.answered]
+    ones = labels.labels[labels.answered].sum(axis=1)
+    figures = [
+        Figure(f"{num_queries:,}", "queries", f"public samples, each on {len(labels.label_names)} labels"),
+        Figure(f"{labels.num_teachers:,}", "teachers", "the nominal number, a public constant"),
+        Figure(f"{answered / num_queries:.1%}", "answered", f"{answered:,} queries"),
+    ]
+    if answered:
+        of_all = f"of {len(labels.label_names)} on average, per answered query"
+        figures += [
+            Figure(f"{shares.sum(axis=1).mean():.1f}", "labels released", of_all),
+            Figure(f"{ones.mean():.1f}", "positive labels", "of those released, on average"),
+        ]
+    blocks: list[Block] = [Figures(tuple(figures))]
+    if labels.noise_std == 0:
+        blocks.append(Text("What was released are the answers of a linear model, which was learnt from noisy sums."))
+    elif labels.noise_std is not None:
+        share = labels.noise_std / labels.num_teachers
+        text = f"Each count has noise of standard deviation {labels.noise_std:,.1f} votes, {share:.0%} of the teachers."
+        text += " A single label is often wrong; a student of all counts averages the noise." if share > 0.1 else ""
+        blocks.append(Text(text))
+    if labels.tiers is not None:
+        tiers, counts = np.unique(labels.tiers, return_counts=True)
+        rows = tuple((str(tier), f"{count:,}") for tier, count in zip(tiers.tolist(), counts.tolist(), strict=True))
+        blocks.append(Table(("price tier", "queries"), rows))
+    noise = tuple((name, value) for name, value in _flat(labels.aggregator["init_args"]))
+    path = labels.aggregator["class_path"]
+    blocks.append(Table((path.rpartition(".")[2], "setting"), noise, wordy=(1,)) if noise else Text(path))
+    return Section("answers", "Queries and answers", tuple(blocks))
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield nested settings as pairs of dotted name and text; classes are named without their module."""
+    if isinstance(value, Mapping) and {"class_path"} <= set(value):
+        yield name, str(value["class_path"]).rpartition(".")[2]
+        value = value.get("init_args", {})
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _flat(item, f"{name}.{key}".strip("."))
+    elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+        for number, item in enumerate(value):
+            yield from _flat(item, f"{name}[{number}]")
+    else:
+        yield name, f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _samples(findings: Findings, num_samples: int) -> Section:
+    shown_samples = gallery(findings, num_samples)
+    if shown_samples is None:
+        why = "are not available" if findings.has_data else "are unknown to this run, whose votes were imported"
+        return Section("samples", "Samples", (Text(f"The public records {why}: no samples are shown."),))
+    text = f"The first {len(shown_samples.samples)} queries with their released labels."
+    if any(sample.predicted is not None for sample in shown_samples.samples):
+        text += " Below them: the student's."
+    return Section("samples", "Samples", (Text(text), shown_samples))
+
+
+def _student(findings: Findings, labels: ReleasedLabels) -> Section:
+    learned, root = findings.learned, findings.run.root
+    title = "The student"
+    if learned is None:
+        if not findings.has_data:
+            needs = "A student needs the public and test records: `pate label --votes` with a data.yaml adds them."
+            return Section("student", title, (Text(needs, "next"),))
+        command = f"pate student fit --run {root} --model.network pate.models.Linear"
+        return Section("student", title, (Text("No student has been trained on these labels yet:", "next", command),))
+    if not learned.metrics:
+        untested = Text("The student has not been tested yet:", "next", f"pate student test --run {root}")
+        return Section("student", title, (untested,))
+    blocks: list[Block] = []
+    if learned.older:
+        blocks.append(
+            Text("These figures are older than the labels: they may be of a student of earlier ones.", "warning")
+        )
+    number = "the" if learned.num_test is None else f"{learned.num_test:,}"
+    blocks.append(
+        Text(
+            f"Measured on {number} test records with true labels, seen by neither teachers nor student. They are not"
+            " private records: the statement does not protect them."
+        )
+    )
+    blocks.append(summary_table(learned.metrics, _TITLES))
+    return Section("student", title, tuple(blocks))
+
+
+def summary_table(metrics: Json, titles: Mapping[str, str]) -> Table:
+    """Return a table of the figures over all labels, a row for each name in ``titles`` that ``metrics`` has."""
+    rows = [
+        (title, *(shown(metrics[name].get(figure)) for figure in SUMMARY))
+        for name, title in titles.items()
+        if name in metrics
+    ]
+    return Table(("", *SUMMARY.values()), tuple(rows), strong=0)
+
+
+def _labels(findings: Findings, labels: ReleasedLabels) -> Section:
+    metrics = findings.learned.metrics if findings.learned is not None else {}
+    student = metrics.get("student", {}).get("per_label", {})
+    constant = metrics.get("released_constant", {}).get("per_label", {})
+    answered, ones = labels.mask.sum(axis=0), (labels.labels * labels.mask).sum(axis=0)
+    rows = []
+    for j, name in enumerate(labels.label_names):
+        share = float(ones[j] / answered[j]) if answered[j] else float("nan")
+        row: list[str | Bar] = [name, f"{int(answered[j]):,}", barred_share(share)]
+        if student:
+            metric, mark = student.get(name, {}), constant.get(name, {})
+            row += [barred(metric.get(figure), mark.get(figure)) for figure in _PER_LABEL]
+        rows.append(tuple(row))
+    head = ("label", "released", "positive", *(_PER_LABEL.values() if student else ()))
+    text = "How often each label was released, and how often it was positive where released."
+    if student:
+        text += " Then the student on the test records; marks: the constant answer that the release supports."
+    return Section("labels", "Label by label", (Text(text), Table(head, tuple(rows))))
+
+
+def _curves(learned: Learned | None) -> Section:
+    rows = () if learned is None else learned.curves
+    named = sorted({name for row in rows for name in row} - {"epoch", "step"})
+    series = {name: [(row["epoch"], row[name]) for row in rows if name in row and "epoch" in row] for name in named}
+    if series and max(len(points) for points in series.values()) < 2:
+        last = ", ".join(f"{name} {shown(points[0][1])}" for name, points in series.items() if points)
+        text = f"The student is the closed-form solution of a linear problem: there is no curve ({last})."
+        return Section("curves", "Training", (Text(text),))
+    charts = [
+        line_chart("loss", "epoch", {name: points for name, points in series.items() if name.endswith("loss")}),
+        line_chart("figures", "epoch", {name: points for name, points in series.items() if not name.endswith("loss")}),
+    ]
+    drawn = tuple(chart for chart in charts if chart is not None)
+    caption = Text("During training; val: on held-out released labels.")
+    return Section("curves", "Training", (caption, *drawn) if drawn else ())
+
+
+def frontier_blocks(frontier: DrawnFrontier | None) -> tuple[Block, ...]:
+    """Return the blocks that show a frontier, if there is one."""
+    if frontier is None:
+        return ()
+    picture = Picture(data_uri(frontier.picture), frontier.text.partition("\n")[0])
+    return (picture, Listing("The figures", frontier.text))
+
+
+def _settings(findings: Findings) -> Section:
+    listings = tuple(Listing(name, text) for name, text in findings.settings.items())
+    return Section("settings", "Settings", listings)

@@ -1,0 +1,32 @@
+"""A run on disk: its stages, files and lock, and the labels that leave it."""
+
+from pate._runs.files import Json as Json
+from pate._runs.files import Stream as Stream
+from pate._runs.files import code_version as code_version
+from pate._runs.files import digest as digest
+from pate._runs.files import make_once as make_once
+from pate._runs.files import replacing as replacing
+from pate._runs.files import write_arrays as write_arrays
+from pate._runs.files import write_json as write_json
+from pate._runs.files import write_text as write_text
+from pate._runs.key import KEY_BYTES as KEY_BYTES
+from pate._runs.key import key_file as key_file
+from pate._runs.key import made_key as made_key
+from pate._runs.key import read_key as read_key
+from pate._runs.run import Run as Run
+from pate._runs.run import StageChangedError as StageChangedError
+from pate._runs.run import first_stage as first_stage
+from pate._runs.run import labels_file as labels_file
+from pate._runs.run import voting_stage as voting_stage
+from pate._runs.stage import LABEL as LABEL
+from pate._runs.stage import METRICS as METRICS
+from pate._runs.stage import MODEL as MODEL
+from pate._runs.stage import REFERENCES as REFERENCES
+from pate._runs.stage import REPORT as REPORT
+from pate._runs.stage import STUDENT as STUDENT
+from pate._runs.stage import TEACHERS_FIT as TEACHERS_FIT
+from pate._runs.stage import TEACHERS_VOTE as TEACHERS_VOTE
+from pate._runs.stage import VOTES_IMPORT as VOTES_IMPORT
+from pate._runs.stage import Inputs as Inputs
+from pate._runs.stage import Stage as Stage
+from pate._runs.stage import StageState as StageState

@@ -1,0 +1,196 @@
+"""Files that appear whole or not at all, digests of what is in them, and archives that are read with care."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+from zipfile import BadZipFile, is_zipfile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate._validation import expect, expect_known
+from pate._version import __version__
+
+Json = dict[str, Any]
+
+_BLOCK = 1 << 22  # bytes read at once
+
+
+@contextmanager
+def replacing(path: Path, mode: str = "wb", *, folder: Path | None = None) -> Iterator[IO[Any]]:
+    """Open a temporary file for writing, and rename it to ``path`` once it is complete and on disk.
+
+    It lies beside ``path``, or in another ``folder`` of the same file system.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = (folder or path.parent) / f".{path.name}.{secrets.token_hex(8)}"
+    try:
+        with beside.open(mode, encoding=None if "b" in mode else "utf-8") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming_output(path: Path) -> Iterator[None]:
+    """Turn an error of the system while the output ``path`` is written into a ``ValueError`` in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(f"Expected an output that can be written, got {path} ({error.strerror})") from None
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Make a new folder beside ``path``, to be filled with files, and rename it to ``path`` once they are on disk.
+
+    An older folder of that name is moved aside and deleted. A process that is killed between the two renames leaves
+    neither. Nobody else may write ``path`` meanwhile: what an earlier process left half-written is deleted.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in path.parent.glob(f".{path.name}.*"):
+        shutil.rmtree(leftover)
+    beside, aside = (path.with_name(f".{path.name}.{secrets.token_hex(8)}") for _ in range(2))
+    beside.mkdir()
+    try:
+        yield beside
+        for file in beside.iterdir():
+            with file.open("rb") as written:
+                os.fsync(written.fileno())
+        if path.exists():
+            path.rename(aside)
+        beside.rename(path)
+    finally:
+        for folder in (beside, aside):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_json(path: Path, content: Json) -> None:
+    """Write ``content`` as JSON, completely or not at all."""
+    with replacing(path, "w") as file:
+        json.dump(content, file, indent=2)
+        file.write("\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text``, completely or not at all."""
+    with replacing(path, "w") as file:
+        file.write(text)
+
+
+def write_arrays(path: Path, **arrays: Any) -> None:
+    """Write an ``.npz``, completely or not at all."""
+    with replacing(path) as file:
+        np.savez_compressed(file, **arrays)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Bytes that are read while they are hashed.
+
+    Attributes:
+        size: number of bytes.
+        blocks: the bytes, in blocks.
+    """
+
+    size: int
+    blocks: Iterable[bytes | memoryview]
+
+
+def digest(*parts: bytes | str | Path | Stream) -> str:
+    """Return one hash of bytes, texts, the contents of files, and streams, in order.
+
+    Files and streams may be larger than memory. A stream has the hash of its bytes.
+    """
+    total = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        if isinstance(part, Path):
+            with part.open("rb") as file:
+                total.update(os.fstat(file.fileno()).st_size.to_bytes(8, "big"))
+                while block := file.read(_BLOCK):
+                    total.update(block)
+        elif isinstance(part, Stream):
+            total.update(part.size.to_bytes(8, "big"))
+            for piece in part.blocks:
+                total.update(piece)
+        else:
+            content = part.encode() if isinstance(part, str) else part
+            total.update(len(content).to_bytes(8, "big") + content)
+    return total.hexdigest()
+
+
+@cache
+def code_version() -> str:
+    """Return the package's version and a hash of its source."""
+    root = Path(__file__).parents[1]
+    return f"{__version__}+{digest(*sorted(root.rglob('*.py')))}"
+
+
+def make_once(path: Path, make: Callable[[], Json]) -> Json:
+    """Return the JSON content of ``path``, which is created by ``make`` if it is missing.
+
+    If several processes create it at the same time, on one machine or on many, all return the content of the first.
+    """
+    if not path.is_file():
+        beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        try:
+            with beside.open("w") as file:
+                json.dump(make(), file)
+                file.flush()
+                os.fsync(file.fileno())
+            # unlike a rename, a link fails if the file exists
+            os.link(beside, path)
+        except FileExistsError:
+            pass
+        finally:
+            beside.unlink(missing_ok=True)
+    content: Json = json.loads(path.read_text())
+    return content
+
+
+def read_arrays(
+    path: Path, required: Sequence[str], optional: Sequence[str] = (), *, what: str = "an .npz file of plain arrays"
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an ``.npz`` file by name.
+
+    Args:
+        path: the file.
+        required: names of arrays that have to be there.
+        optional: names of arrays that may be there; any other would be left out without a word, and is refused.
+        what: what the file is, for errors.
+
+    Raises:
+        ValueError: if the file is missing or damaged, holds pickled objects, lacks an array or has an unknown one.
+    """
+    expect(path.is_file(), what, missing=str(path))
+    if not is_zipfile(path):
+        # numpy would take it for a pickle, and advise to trust it
+        raise ValueError(f"Expected {what} in {path}, got another kind of file, or one that is cut off")
+    try:
+        # numpy leaves a file open that it cannot read
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            names = archive.files
+            arrays = {name: archive[name] for name in names if name in {*required, *optional}}
+    # what is raised depends on where a file ends or was changed
+    except (OSError, ValueError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error) as error:
+        objects = isinstance(error, ValueError) and "allow_pickle" in str(error)
+        problem = "an array of Python objects, which is never read" if objects else f"a damaged one ({error})"
+        raise ValueError(f"Expected {what} in {path}, got {problem}") from None
+    expect_known(f"arrays of {path}", names, [*required, *optional])
+    missing = [name for name in required if name not in arrays]
+    expect(not missing, f"the arrays {', '.join(required)} in {path}", missing=missing)
+    return arrays

@@ -1,0 +1,55 @@
+"""The key of a run: the partitions of its records depend on it, and its labels are sealed by it. PRIVATE."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+
+from pate._runs.files import make_once
+from pate._runs.run import Run
+from pate._runs.stage import TEACHERS_FIT, Stage
+from pate._validation import expect
+
+KEY_BYTES = 32
+"""Length of the key of the partitions."""
+
+
+def key_file(run: Run) -> Path:
+    """Return the file of the key that a run's partitions depend on."""
+    return run.private / "partition.json"
+
+
+def read_key(run: Run) -> bytes | None:
+    """Return the key of the partitions, or None if there is none yet.
+
+    Raises:
+        ValueError: if the file is damaged; the message does not reveal the key.
+    """
+    path = key_file(run)
+    if not path.is_file():
+        return None
+    try:
+        key = bytes.fromhex(json.loads(path.read_text())["key"])
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"Expected a key of hexadecimal digits, got another content of {path}: put it back") from None
+    expect(16 <= len(key) <= 64, f"a key of 16 to 64 bytes in {path}", length=len(key))
+    return key
+
+
+def made_key(run: Run, stage: Stage) -> bytes:
+    """Return the key of the partitions, generated if the first ``stage`` of the run has not begun yet.
+
+    Raises ``ValueError`` if the stage was begun with a key that is now lost.
+    """
+    key = read_key(run)
+    if key is None:
+        fresh = run.overwrite or run.state(stage) is None
+        again = "train all teachers again" if stage is TEACHERS_FIT else "import the votes again"
+        lost = f"the key that `{stage.name}` was begun with. Put it back, or {again} with --overwrite"
+        expect(fresh, lost, missing=str(key_file(run)))
+        run.private.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_once(key_file(run), lambda: {"key": secrets.token_hex(KEY_BYTES)})
+        key = read_key(run)
+    assert key is not None, "it was made once"
+    return key

@@ -1,0 +1,207 @@
+"""The released labels of a run, in one file with the aggregator and the ledger's number of the release.
+
+`ReleasedLabels` is the border between PRIVATE and PUBLIC: its content may be published, and nothing else that is
+computed from votes may.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import IO, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate._runs.files import Json, digest, read_arrays
+from pate._runs.key import key_file, read_key
+from pate._runs.run import Run, first_stage, labels_file
+from pate._runs.stage import STUDENT, TEACHERS_FIT
+from pate._typing import BoolArray, FloatArray, IntArray, StrArray, UInt8Array
+from pate._validation import expect
+from pate._votes import Panel
+
+_SEAL = "seal"
+_NEEDED = ("ids", "label_names", "num_teachers", "delta", "aggregator", "release", "labels", "mask", _SEAL)
+_OPTIONAL = ("values", "noise_std", "steps")
+_WHAT = "the labels that `pate label` left"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Queries:
+    """The queries of a release: public facts that are fixed before any vote is read.
+
+    Attributes:
+        ids: ``[Q]``, ids of the public samples in the order of the queries.
+        label_names: names of the ``C`` labels.
+        num_teachers: the nominal number of teachers.
+        delta: the delta of the statement.
+        aggregator: class path and settings of the aggregator, as JSON.
+    """
+
+    ids: StrArray
+    label_names: tuple[str, ...]
+    num_teachers: int
+    delta: float
+    aggregator: Json
+
+    @property
+    def panel(self) -> Panel:
+        """The numbers of teachers and labels."""
+        return Panel(self.num_teachers, len(self.label_names))
+
+    def differences(self, other: Queries) -> list[str]:
+        """Return the names of the fields that differ from ``other``."""
+        names = [field.name for field in fields(Queries)]
+        return [name for name in names if not np.array_equal(getattr(self, name), getattr(other, name))]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReleasedLabels(Queries):
+    """The answers to `Queries`, the content of ``labels.npz``. PUBLIC.
+
+    Attributes:
+        release: number of the release in the ledger.
+        labels: ``[Q, C]`` in {0, 1}; 0 where nothing was released.
+        mask: ``[Q, C]``, which labels were released.
+        noisy_counts: ``[Q, C]``, noisy counts of teachers; None if the aggregator released none.
+        noise_std: standard deviation of the Gaussian noise in ``noisy_counts``, in votes; 0 if they are
+            ``num_teachers`` times the answers of a linear model, which has all the noise; None without them. In the
+            file they are ``values``.
+        tiers: ``[Q]``, the price tier of each query; None if all queries cost the same. Named ``steps`` in the file.
+    """
+
+    release: int
+    labels: UInt8Array
+    mask: BoolArray
+    noisy_counts: FloatArray | None = None
+    noise_std: float | None = None
+    tiers: IntArray | None = None
+
+    @property
+    def answered(self) -> BoolArray:
+        """``[Q]``: whether at least one label of each query was released."""
+        return np.asarray(self.mask.any(axis=1))
+
+    @property
+    def facts(self) -> Json:
+        """What the labels say of themselves, by the keys of their statement."""
+        return {
+            "release": self.release,
+            "num_queries": len(self.ids),
+            "num_teachers": self.num_teachers,
+            "num_labels": len(self.label_names),
+            "delta": self.delta,
+            "aggregator": self.aggregator,
+            "num_answered": int(self.answered.sum()),
+        }
+
+    def save(self, file: IO[bytes], run: Run) -> None:
+        """Write an ``.npz`` with a seal that only ``run`` can make.
+
+        The seal is a hash of all arrays, keyed by the run's partition key. It reveals nothing about votes or records.
+
+        Args:
+            file: the file, open for writing at its start.
+            run: the run that the labels belong to.
+
+        Raises:
+            ValueError: as `sealing_key` does.
+        """
+        arrays = {
+            "ids": self.ids,
+            "label_names": np.array(self.label_names),
+            "num_teachers": np.array(self.num_teachers),
+            "delta": np.array(self.delta, dtype=np.float64),
+            "aggregator": np.array(json.dumps(self.aggregator)),
+            "release": np.array(self.release),
+            "labels": np.asarray(self.labels),
+            "mask": np.asarray(self.mask),
+        }
+        if self.noisy_counts is not None:
+            arrays |= {"values": np.asarray(self.noisy_counts), "noise_std": np.asarray(self.noise_std)}
+        if self.tiers is not None:
+            arrays["steps"] = np.asarray(self.tiers)
+        named: dict[str, Any] = arrays
+        np.savez_compressed(file, **named, seal=np.array(_seal(arrays, sealing_key(run))))
+
+    @classmethod
+    def load(cls, run: Run) -> Self:
+        """Read what `save` wrote into ``run``.
+
+        Raises:
+            ValueError: if the file is missing, damaged or changed, or comes from another run.
+        """
+        path = labels_file(run)
+        arrays = read_arrays(path, _NEEDED, _OPTIONAL, what=_WHAT)
+        seal = str(arrays.pop(_SEAL))
+        same = seal == _seal(arrays, sealing_key(run))
+        expect(same, f"labels in {path} as `pate label` of this run left them", seal=seal)
+        return cls._of(arrays)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a file that `save` wrote without comparing its seal, as whoever has the public files alone does.
+
+        Raises:
+            ValueError: if the file is missing or damaged, or its arrays do not fit together.
+        """
+        arrays = read_arrays(path, _NEEDED, _OPTIONAL, what=_WHAT)
+        shape = (len(arrays["ids"]), len(arrays["label_names"]))
+        shapes = {name: arrays[name].shape for name in ("labels", "mask", "values") if name in arrays}
+        expect(set(shapes.values()) == {shape}, f"arrays of shape {shape} in {path}", **shapes)
+        return cls._of(arrays)
+
+    @classmethod
+    def _of(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        return cls(
+            ids=arrays["ids"],
+            label_names=tuple(arrays["label_names"].tolist()),
+            num_teachers=int(arrays["num_teachers"]),
+            delta=float(arrays["delta"]),
+            aggregator=json.loads(str(arrays["aggregator"])),
+            release=int(arrays["release"]),
+            labels=arrays["labels"],
+            mask=arrays["mask"],
+            noisy_counts=arrays.get("values"),
+            noise_std=float(arrays["noise_std"]) if "values" in arrays else None,
+            tiers=arrays.get("steps"),
+        )
+
+
+def sealing_key(run: Run) -> bytes:
+    """Return the key of the run's partitions, which seals its labels.
+
+    Raises:
+        ValueError: if it is missing, damaged or not the one that the run was begun with.
+    """
+    key, path = read_key(run), str(key_file(run))
+    expect(key is not None, "the key of the run's partitions. Put it back", missing=path)
+    assert key is not None
+    first = first_stage(run)
+    begun = run.state(first)
+    same = begun is None or begun.begun.digests.get("partition") == digest(key)
+    did = "partitioned" if first is TEACHERS_FIT else "began"
+    expect(same, f"the key that `pate {first.name}` {did} with. Put it back", changed=path)
+    return key
+
+
+def _seal(arrays: Mapping[str, NDArray[Any]], key: bytes) -> str:
+    total = hashlib.blake2b(digest_size=16, key=key, person=b"pate labels")
+    for name, array in sorted(arrays.items()):
+        head = json.dumps([name, array.dtype.str, array.shape]).encode()
+        total.update(len(head).to_bytes(8, "big") + head + np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()
+
+
+def require_student(run: Run) -> None:
+    """Raise ``ValueError`` unless a run's student is finished, and learned from the labels that are there now."""
+    run.require(STUDENT)
+    # labels that are gone or damaged say so themselves
+    ReleasedLabels.load(run)
+    learned = run.begun(STUDENT).digests.get("labels") == digest(labels_file(run))
+    again = "`pate student fit --overwrite` trains one of these"
+    expect(learned, f"a student of the labels in {labels_file(run)}. {again}", student="of earlier labels")

@@ -1,0 +1,278 @@
+"""A run on disk: its folders, and how far each of its stages is."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
+
+from pate._runs.files import digest, write_json, write_text
+from pate._runs.stage import (
+    FORMAT,
+    LABEL,
+    REPORT,
+    TEACHERS_FIT,
+    TEACHERS_VOTE,
+    VOTES_IMPORT,
+    Inputs,
+    Stage,
+    StageState,
+)
+from pate._validation import expect
+
+
+class StageChangedError(ValueError):
+    """A stage was begun with another configuration or other inputs, or its outputs have changed since."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder.
+
+    Args:
+        root: the folder.
+        overwrite: whether to redo a stage whose configuration changed, deleting its outputs.
+        ledger: the ledger of the private data set; None for ``ledger.sqlite`` in the run's folder.
+    """
+
+    root: Path
+    overwrite: bool = False
+    ledger: Path | None = None
+
+    @property
+    def private(self) -> Path:
+        """The folder of files that must not be published, mode 0700."""
+        return self.root / "private"
+
+    @property
+    def public(self) -> Path:
+        """The folder of files that may be published."""
+        return self.root / "public"
+
+    @property
+    def ledger_path(self) -> Path:
+        """The ledger's file."""
+        return self.ledger or self.root / "ledger.sqlite"
+
+    @property
+    def data_config(self) -> Path:
+        """The resolved configuration of the data."""
+        return self.root / "data.yaml"
+
+    def needs(self, stage: Stage, inputs: Inputs) -> bool:
+        """Return whether ``stage`` still has work to do on ``inputs``.
+
+        Args:
+            stage: the stage.
+            inputs: what its outputs follow from.
+
+        Raises:
+            StageChangedError: unless ``overwrite``, if the stage was begun with another configuration or other inputs,
+                or if its outputs have changed since, or are lost and cost privacy.
+        """
+        state = self.state(stage)
+        if state is None:
+            return True
+        changes = self.changes(stage, inputs)
+        if changes and not self.overwrite:
+            raise StageChangedError(
+                f"Expected the settings that `{stage.name}` of {self.root} was begun with, got {'; '.join(changes)}."
+                " Choose another run folder with --run, or do it again with --overwrite"
+            )
+        if changes or not state.finished:
+            return True
+        lost = self.lost(stage)
+        # what is left would be used again, and a change in it would go unnoticed later
+        damaged = self._damaged(stage, contents=bool(stage.paid or lost))
+        bought = sorted(set(lost) & {path.as_posix() for path in stage.paid})
+        if (bought or damaged) and not self.overwrite:
+            raise StageChangedError(self._what_is_wrong(stage, [f"{path} missing" for path in bought] + damaged))
+        return bool(lost or damaged)
+
+    def begin(self, stage: Stage, inputs: Inputs, *, foreign: Sequence[str] = (), release: int | None = None) -> bool:
+        """Record that ``stage`` begins, or continues, on ``inputs``.
+
+        Args:
+            stage: the stage.
+            inputs: what its outputs follow from.
+            foreign: names of files in its folder that were made from other settings, keys or data. They are refused, or
+                deleted with all other outputs if the stage is overwritten.
+            release: the number of the release that the stage writes, if it writes one.
+
+        Returns:
+            False if the stage is finished already.
+
+        Raises:
+            StageChangedError: as `needs` does, and on foreign files.
+        """
+        if not self.needs(stage, inputs):
+            self._say_where_data_are(stage, inputs)
+            return False
+        new = self.state(stage) is None and not stage.marked
+        damaged = self.overwrite and self._damaged(stage, contents=True)
+        if new or damaged or self.changes(stage, inputs):
+            self.clear(stage)
+        elif foreign:
+            if not self.overwrite:
+                raise StageChangedError(
+                    f"Expected files of {self.root} made from the settings, the key and the data of this"
+                    f" `{stage.name}`, got {', '.join(foreign[:3])} made from others. Do it again with --overwrite"
+                )
+            self.clear(stage)
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.private.mkdir(mode=0o700, exist_ok=True)
+        self.public.mkdir(exist_ok=True)
+        self._empty_trash(stage)
+        write_text(self.root / stage.config, yaml.safe_dump(dict(inputs.settings), sort_keys=False))
+        self.record(stage, StageState(inputs, release=release))
+        # after the state, which says what the first stage was: data.yaml alone would be that of teachers
+        self._say_where_data_are(stage, inputs)
+        return True
+
+    def _say_where_data_are(self, stage: Stage, inputs: Inputs) -> None:
+        if stage in (TEACHERS_FIT, VOTES_IMPORT):
+            # all later stages read their data and their ledger from it
+            source = {"data": inputs.settings.get("data"), "ledger": self.ledger and str(self.ledger)}
+            text = yaml.safe_dump(source, sort_keys=False)
+            if not self.data_config.is_file() or self.data_config.read_text() != text:
+                write_text(self.data_config, text)
+
+    def changes(self, stage: Stage, inputs: Inputs) -> list[str]:
+        """Return how inputs differ from those that ``stage`` was begun with; empty if it was not begun."""
+        state = self.state(stage)
+        return [] if state is None else state.begun.differences(inputs)
+
+    def finish(self, stage: Stage, files: Mapping[Path, str] | None = None) -> None:
+        """Record that ``stage`` is finished, with its ``files`` in the run's folder and the `digest` of each."""
+        state = self.state(stage)
+        assert state is not None, "a stage begins before it finishes"
+        outputs = {
+            path.resolve().relative_to(self.root.resolve()).as_posix(): {
+                "bytes": path.stat().st_size,
+                "digest": content,
+            }
+            for path, content in (files or {}).items()
+        }
+        self.record(stage, replace(state, finished=True, files=outputs))
+
+    def is_finished(self, stage: Stage) -> bool:
+        """Return whether ``stage`` is finished."""
+        state = self.state(stage)
+        return state is not None and state.finished
+
+    def require(self, stage: Stage) -> None:
+        """Raise ``ValueError`` unless ``stage`` is finished and all its files exist unchanged."""
+        if not self.is_finished(stage):
+            raise ValueError(f"Expected `pate {stage.name}` to be finished in {self.root}: run it first")
+        wrong = [f"{name} missing" for name in self.lost(stage)] or self._damaged(stage, contents=True)
+        if wrong:
+            raise StageChangedError(self._what_is_wrong(stage, wrong))
+
+    def begun(self, stage: Stage) -> Inputs:
+        """Return what a stage was begun with; no settings and no digests if it was not."""
+        state = self.state(stage)
+        return Inputs() if state is None else state.begun
+
+    def record(self, stage: Stage, state: StageState) -> None:
+        """Write how far a stage is."""
+        write_json(self.root / stage.state, state.to_dict())
+
+    def state(self, stage: Stage) -> StageState | None:
+        """Return the recorded progress of a stage, None if it was never begun; ``ValueError`` if it is damaged."""
+        path = self.root / stage.state
+        if not path.is_file():
+            return None
+        again = f"Delete it, and `pate {stage.name}` makes it again"
+        if stage.paid:
+            again = "Put it back, or delete it and do it again with --overwrite, which is a new release and costs again"
+        try:
+            content = json.loads(path.read_text())
+        except ValueError as error:
+            raise ValueError(
+                f"Expected what `pate {stage.name}` wrote in {path}, got no JSON ({error}). {again}"
+            ) from None
+        try:
+            state = StageState.from_dict(content)
+        except (ValueError, AttributeError):
+            wanted = f"what `pate {stage.name}` wrote in {path}"
+            raise ValueError(f"Expected {wanted}, got another content. {again}") from None
+        other = f"a run of this version of pate. Choose another run folder with --run (run={str(self.root)!r})"
+        expect(content.get("format") == FORMAT, other, format=content.get("format"))
+        return state
+
+    def lost(self, stage: Stage) -> list[str]:
+        """Return the outputs of a finished stage that are missing, relative to the run's folder."""
+        state = self.state(stage)
+        names = [output.as_posix() for output in stage.outputs] + list(state.files if state is not None else ())
+        return [name for name in names if not (self.root / name).exists()]
+
+    def clear(self, stage: Stage) -> None:
+        """Delete a stage's outputs and its state; the ledger is never touched.
+
+        Each output is first moved aside by one rename, and the state is removed last, so that a process killed in
+        between never leaves outputs without the state that says what they were made from.
+        """
+        for output in stage.outputs:
+            path = self.root / output
+            if path.exists():
+                path.rename(path.with_name(f"{_trash(path)}{secrets.token_hex(8)}"))
+        if stage is LABEL:
+            # a page that states less than what other labels cost must not stay beside them
+            (self.root / REPORT).unlink(missing_ok=True)
+        (self.root / stage.state).unlink(missing_ok=True)
+        self._empty_trash(stage)
+
+    def _empty_trash(self, stage: Stage) -> None:
+        for output in stage.outputs:
+            path = self.root / output
+            for old in path.parent.glob(f"{_trash(path)}*"):
+                if old.is_dir():
+                    # another process may do the same
+                    shutil.rmtree(old, ignore_errors=True)
+                else:
+                    old.unlink(missing_ok=True)
+
+    def _damaged(self, stage: Stage, *, contents: bool) -> list[str]:
+        """Return the files of a finished stage that differ in size or, if asked for, in ``contents``."""
+        wrong, state = [], self.state(stage)
+        for name, recorded in (state.files if state is not None else {}).items():
+            path = self.root / name
+            if path.is_file():
+                size = path.stat().st_size
+                if size != recorded["bytes"]:
+                    wrong.append(f"{name} of {size} bytes (was {recorded['bytes']})")
+                elif contents and digest(path) != recorded["digest"]:
+                    wrong.append(f"{name} changed since")
+        return wrong
+
+    def _what_is_wrong(self, stage: Stage, wrong: Sequence[str]) -> str:
+        lost = all(problem.endswith(" missing") for problem in wrong)
+        again = f"{'' if lost else 'Delete it, and '}`pate {stage.name}` makes it again"
+        if stage.paid:
+            again = "Put it back, or do it again with --overwrite, which is a new release and costs again"
+        more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+        return f"Expected what `pate {stage.name}` left in {self.root}, got {', '.join(wrong[:3])}{more}. {again}"
+
+
+def _trash(path: Path) -> str:
+    return f".{path.name}.trash-"
+
+
+def first_stage(run: Run) -> Stage:
+    """Return the stage that a run begins with: the import of its votes, or else the training of its teachers."""
+    return VOTES_IMPORT if (run.root / VOTES_IMPORT.state).is_file() else TEACHERS_FIT
+
+
+def voting_stage(run: Run) -> Stage:
+    """Return the stage that leaves the votes of a run."""
+    return VOTES_IMPORT if first_stage(run) is VOTES_IMPORT else TEACHERS_VOTE
+
+
+def labels_file(run: Run) -> Path:
+    """Return the file of a run's released labels."""
+    return run.root / LABEL.outputs[0]

@@ -1,0 +1,152 @@
+"""The stages of a run: the files of each, what it was begun with, and how far it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pate._runs.files import Json, digest
+from pate._validation import expect
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The files of a stage. All paths are relative to the run's folder.
+
+    Attributes:
+        name: the stage's name on the command line.
+        state: the file that records the progress of the stage.
+        config: the resolved configuration, a file for ``--config``.
+        outputs: files and folders that the stage writes, moved aside when it is overwritten.
+        paid: the outputs that cost privacy; if they are lost, they are not made again unless asked for.
+        marked: whether each output records what it was made from, so that it can be trusted without the state.
+    """
+
+    name: str
+    state: Path
+    config: Path
+    outputs: tuple[Path, ...]
+    paid: tuple[Path, ...] = ()
+    marked: bool = False
+
+
+def _stage(name: str, place: str, *outputs: str, paid: tuple[str, ...] = (), marked: bool = False) -> Stage:
+    file = name.replace(" ", "_")
+    # private even for public stages: the state holds hashes of PRIVATE inputs
+    state = Path("private") / f"{file}.json"
+    made, bought = (tuple(Path(place) / path for path in paths) for paths in (outputs, paid))
+    return Stage(name, state, Path(place) / f"{file}.yaml", made, bought, marked)
+
+
+TEACHERS_FIT = _stage("teachers fit", "private", "teachers", marked=True)
+TEACHERS_VOTE = _stage("teachers vote", "private", "votes", marked=True)
+VOTES_IMPORT = Stage(
+    "label --votes", Path("private/votes_import.json"), Path("private/votes_import.yaml"), (Path("private/votes"),)
+)
+"""The import of votes that were cast elsewhere, in place of both stages of teachers."""
+LABEL = _stage("label", "public", "labels.npz", "privacy.json", "privacy.txt", paid=("labels.npz",))
+STUDENT = _stage("student fit", "public", "student")
+REFERENCES = _stage("references", "private", "references")
+
+_INPUTS = {
+    "private": "private records",
+    "public": "public records",
+    "data": "public records",
+    "partition": "assignment of records to teachers",
+    "code": "code of pate",
+    "labels": "released labels",
+}
+"""What the inputs of stages are called in errors."""
+
+FORMAT = 3
+"""The version of a run's files, raised when they change: a run of another one is refused."""
+
+METRICS = "metrics.json"
+"""Name of the file with test-set metrics, in the folders of the student and of the references."""
+
+REPORT = Path("public/report.html")
+"""The page on a run that may be published, relative to its folder."""
+
+
+MODEL = "model"
+"""Name of the folder, in that of the student, that can be carried away."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """All that the outputs of a stage follow from: where any of it changed, they are not those of this command.
+
+    Attributes:
+        settings: the settings of the stage as plain data, encoded by `pate._settings`.
+        digests: digests of what the stage reads, by name.
+    """
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
+
+    def differences(self, now: Inputs) -> list[str]:
+        """Return in words in what the inputs ``now`` differ from these."""
+        return _differences(self.settings, now.settings) + _other_inputs(self.digests, now.digests)
+
+    @property
+    def digest(self) -> str:
+        """One digest of them all."""
+        return digest(json.dumps([self.settings, self.digests], sort_keys=True))
+
+
+@dataclass(frozen=True)
+class StageState:
+    """How far a stage is: the content of its file in the run's private folder.
+
+    Attributes:
+        begun: what it was begun with.
+        finished: whether it has ended.
+        files: what it left: the bytes and the digest of each file, by its name in the run's folder.
+        release: the number of the release that it wrote; None for a stage that releases nothing.
+        beside: of a run's first stage: the place where a ledger would lie beside what is private.
+    """
+
+    begun: Inputs
+    finished: bool = False
+    files: Mapping[str, Json] = field(default_factory=dict)
+    release: int | None = None
+    beside: str | None = None
+
+    @classmethod
+    def from_dict(cls, state: Json) -> StageState:
+        """Return what `to_dict` described. Raises ``ValueError`` if it is something else."""
+        for name, kind in {"config": dict, "inputs": dict, "finished": bool}.items():
+            expect(isinstance(state.get(name), kind), "the state of a stage", **{name: state.get(name)})
+        files = state.get("files", {})
+        expect(isinstance(files, dict), "the state of a stage", files=files)
+        begun = Inputs(state["config"], state["inputs"])
+        return cls(begun, state["finished"], files, state.get("release"), state.get("beside"))
+
+    def to_dict(self) -> Json:
+        """Return plain JSON types."""
+        begun = {"config": dict(self.begun.settings), "inputs": dict(self.begun.digests)}
+        more = {"files": dict(self.files), "release": self.release, "beside": self.beside}
+        return {"format": FORMAT, "finished": self.finished, **begun} | {k: v for k, v in more.items() if v}
+
+
+def _other_inputs(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """Return in words which inputs differ; their digests would tell nobody anything, and those of votes are PRIVATE."""
+    changes = {name: f"other {_INPUTS.get(name, name)}" for name in [*old, *new] if old.get(name) != new.get(name)}
+    for name in changes.keys() & {"private", "data"}:
+        changes[name] += (
+            " (pictures are known by names, sizes and times: `cp -a` keeps the times in a copy of their folder)"
+        )
+    return list(changes.values())
+
+
+def _differences(old: Any, new: Any, name: str = "") -> list[str]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        keys = list(dict.fromkeys([*old, *new]))
+        return [d for key in keys for d in _differences(old.get(key), new.get(key), f"{name}.{key}".strip("."))]
+    if isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):
+        items = enumerate(zip(old, new, strict=True))
+        return [d for i, (before, now) in items for d in _differences(before, now, f"{name}[{i}]")]
+    return [] if old == new else [f"{name}={new!r} (was {old!r})"]

@@ -1,0 +1,334 @@
+"""The stage `student`: LightningCLI, with a run's folder in place of a log folder."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint, ProgressBar
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+
+from pate._data_file import public_digest
+from pate._runs import (
+    LABEL,
+    METRICS,
+    MODEL,
+    STUDENT,
+    Inputs,
+    Json,
+    Run,
+    digest,
+    labels_file,
+    write_arrays,
+    write_json,
+)
+from pate._runs.released import require_student
+from pate._settings import canonical
+from pate._validation import expect
+from pate.data._records import Role
+from pate.student._bar import StageBar
+from pate.student._carry import Trained, carry
+from pate.student._curves import Curves
+from pate.student._data import StudentData
+from pate.student._metrics import evaluate, majority_answer
+from pate.student._module import Student
+
+_LAST, _BEST = "last", "best"  # checkpoints: to go on from, and of the lowest loss on held-out samples
+_PATIENCE = 10  # evaluations without a lower loss
+# warnings of Lightning about what is intended here
+_KNOWN = (
+    "LightningCLI's args parameter",
+    "Checkpoint directory .* exists and is not empty",
+    "`isinstance\\(treespec, LeafSpec\\)` is deprecated",
+    ".*does not have many workers",
+    "Total length of `DataLoader` across ranks is zero",
+    # the closed form takes one epoch, and descent is stopped
+    "`max_epochs` was not set",
+    # a few released labels are a few batches
+    "The number of training batches .* is smaller than the logging interval",
+)
+_TALKATIVE = ("pytorch_lightning.utilities.rank_zero", "lightning_fabric.utilities.seed")
+_LOSS = "val_loss"
+_SETTINGS = ("seed_everything", "trainer", "model", "data")
+
+
+class StudentCLI(LightningCLI):
+    """`pate student`: LightningCLI on the released labels of a run.
+
+    Checkpoints, logs and results go to ``public/student``. Training that was killed continues from its last checkpoint.
+
+    A network that is trained by descent is stopped, and kept, where the loss on held-out released labels or shares is
+    lowest; ``trainer.callbacks`` with an ``EarlyStopping`` take the place of a patience of ten epochs.
+
+    Args:
+        args: a subcommand and its options, as from a command line; or plain data: ``subcommand`` and the configuration
+            under its name, or a configuration alone, from which the parts are instantiated without running anything.
+        parser_class: the class of the parsers.
+        parser_kwargs: further arguments of the parsers.
+    """
+
+    def __init__(
+        self,
+        args: list[str] | Json,
+        parser_class: type[LightningArgumentParser] = LightningArgumentParser,
+        **parser_kwargs: Any,
+    ) -> None:
+        self._asked = args[0] if isinstance(args, list) else args.get("subcommand")
+        for name in _TALKATIVE:
+            logging.getLogger(name).setLevel(logging.WARNING)
+        for message in _KNOWN:
+            warnings.filterwarnings("ignore", message)
+        super().__init__(
+            Student,
+            StudentData,
+            args=args,
+            run=self._asked is not None,
+            auto_configure_optimizers=False,
+            save_config_callback=None,
+            seed_everything_default=0,
+            parser_class=parser_class,
+            parser_kwargs={"prog": "pate student", **parser_kwargs},
+        )
+
+    def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
+        """Return the one that is asked for: building the parsers of all four takes a third of a small run."""
+        # checkpoints are read as data, which is no option
+        return {
+            name: skipped | {"weights_only"}
+            for name, skipped in LightningCLI.subcommands().items()
+            if name == self._asked
+        }
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add the options of the run, and link arguments of the model to the data."""
+        parser.add_argument("--run", type=Path, required=True, help="folder of the run")
+        parser.add_argument("--overwrite", action="store_true", help="train again if the settings changed")
+        if self._asked not in (None, "fit"):
+            # the run has them
+            parser._option_string_actions["--model.network"].required = False
+        parser.link_arguments("run", "data.run")
+        parser.link_arguments("data.input_shape", "model.input_shape", apply_on="instantiate")
+        for name in ("label_names", "noise_std", "constants"):
+            parser.link_arguments(f"data.{name}", f"model.{name}", apply_on="instantiate")
+
+    @cached_property
+    def run(self) -> Run:
+        """The run."""
+        return Run(self._parsed["run"], overwrite=self._parsed["overwrite"])
+
+    @cached_property
+    def settings(self) -> Json:
+        """The settings of the student as plain data, with every class by its one path."""
+        content: Json = yaml.safe_load(self._parser(self.subcommand).dump(self._parsed, skip_unset=False))
+        return {name: canonical(content[name]) for name in _SETTINGS}
+
+    @property
+    def _parsed(self) -> Any:
+        return self.config if self.subcommand is None else self.config[self.subcommand]
+
+    @property
+    def folder(self) -> Path:
+        """The student's folder; that of Lightning if the student is no stage of the run."""
+        if self._asked is None:
+            return Path(self._get(self.config_init, "trainer")["default_root_dir"])
+        return self.run.root / STUDENT.outputs[0]
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """Return the trainer, whose files go to the run's folder."""
+        trainer = self._get(self.config_init, "trainer")
+        if trainer["default_root_dir"] is None:
+            kwargs["default_root_dir"] = self.folder
+        if trainer["logger"] in (None, True):
+            kwargs["logger"] = Curves(self.folder) if self.subcommand == "fit" else False
+        callbacks: list[Callback] = []
+        if trainer["enable_progress_bar"] is not False and not _one_of(ProgressBar, trainer["callbacks"]):
+            callbacks.append(StageBar())
+        compared = not self.model.closed_form and self.datamodule.num_held_out > 0 and trainer["limit_val_batches"] != 0
+        if trainer["enable_checkpointing"] is not False:
+            callbacks.append(ModelCheckpoint(self.folder, filename=_LAST, enable_version_counter=False))
+        if compared and trainer["enable_checkpointing"] is not False:
+            callbacks.append(ModelCheckpoint(self.folder, _BEST, monitor=_LOSS, enable_version_counter=False))
+        if compared and not _one_of(EarlyStopping, trainer["callbacks"]):
+            callbacks.append(EarlyStopping(_LOSS, patience=_PATIENCE))
+        self.trainer_defaults["callbacks"] = callbacks
+        return super().instantiate_trainer(**kwargs)
+
+    def fit(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
+        """Train the student, from its last checkpoint if there is one. One that is overwritten stays until it works."""
+        with _kept_until_trained(self.run, inputs := self._inputs()):
+            self._train(model, inputs, ckpt_path, **kwargs)
+
+    def _train(self, model: Student, inputs: Inputs, ckpt_path: str | None, **kwargs: Any) -> None:
+        if not self.run.begin(STUDENT, inputs):
+            self.run.require(STUDENT)
+            print(f"pate student fit: finished in {self.run.root}")
+            self._carry(model)
+            return
+        # the closed form takes seconds, and always starts anew
+        last_checkpoint = None if self.model.closed_form else self._checkpoint(_LAST)
+        start_checkpoint = last_checkpoint if ckpt_path is None else self._named(ckpt_path, finished=False)
+        if isinstance(self.trainer.logger, Curves):
+            self.trainer.logger.go_on(0 if start_checkpoint is None else int(_read(start_checkpoint)["global_step"]))
+        self.trainer.fit(model, ckpt_path=start_checkpoint, weights_only=True, **kwargs)
+        self._carry(model)
+        checkpoints = [path for path in map(self._checkpoint, (_LAST, _BEST)) if path is not None]
+        self.run.finish(STUDENT, {path: digest(path) for path in checkpoints})
+
+    def _inputs(self) -> Inputs:
+        """Return all that the student follows from."""
+        public = public_digest(self.datamodule.source)
+        return Inputs(self.settings, {"labels": digest(labels_file(self.run)), "public": public})
+
+    def _carry(self, model: Student) -> None:
+        """Leave the student as it can be carried away, or say in one line why it cannot. PUBLIC."""
+        folder = self.folder / MODEL
+        if not self.trainer.is_global_zero:
+            return
+        try:
+            learned = self.settings["data"]["labels"]
+            expect(learned == "released", "a student of released labels, as others are PRIVATE", labels=learned)
+            checkpoint = _read(self.trained())
+            model.on_load_checkpoint(checkpoint)
+            model.load_state_dict(checkpoint["state_dict"])
+            trained = Trained(
+                network=model.network,
+                settings=self.settings["model"]["network"],
+                departs=model.departs,
+                constant_logits=model.constant_logits,
+                label_names=model.label_names,
+            )
+            statement, text = (self.run.root / output for output in LABEL.outputs[1:])
+            carry(folder, trained, self.datamodule.source, statement=statement, text=text)
+        except ValueError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            print(f"pate student fit: the student stays in its run, there is no {folder}: {error}", file=sys.stderr)
+
+    def validate(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
+        """Evaluate the student on the released labels that were held out, of which a closed-form student has none."""
+        closed = self.model.closed_form
+        expect(not closed, "--model.fit=descent: the closed form learns from all released labels", closed_form=closed)
+        self.trainer.validate(model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs)
+
+    def test(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
+        """Evaluate the student on the test set, and write ``metrics.json``."""
+        self.trainer.test(model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs)
+        truth, names = torch.from_numpy(self.datamodule.source.records(Role.TEST).labels), model.label_names
+        figures = {
+            "student": model.test_report,
+            "released_constant": evaluate(model.constant_logits.cpu().sigmoid().expand(truth.shape), truth, names),
+            "all_majority": evaluate(majority_answer(truth), truth, names),
+        }
+        write_json(self.folder / METRICS, figures)
+
+    def predict(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
+        """Write ``predictions.npz``: probabilities for the samples of ``--data.predict_on``."""
+        answers = self.trainer.predict(model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs)
+        write_arrays(
+            self.folder / "predictions.npz",
+            ids=self.datamodule.predict_ids,
+            probabilities=torch.cat([batch for batch in answers or [] if isinstance(batch, torch.Tensor)]).numpy(),
+            label_names=np.array(self.datamodule.label_names),
+        )
+
+    def _checkpoint(self, name: str) -> Path | None:
+        path = self.folder / f"{name}.ckpt"
+        return path if path.is_file() else None
+
+    def trained(self) -> Path:
+        """Return the checkpoint of the student: of the lowest loss on held-out samples, or the last if there are none.
+
+        Raises:
+            ValueError: if it is not there.
+        """
+        path = self._checkpoint(_BEST) or self._checkpoint(_LAST)
+        expect(path is not None, f"a checkpoint in {self.folder}, or one named by --ckpt_path", checkpoint=None)
+        assert path is not None
+        return path
+
+    def _named(self, checkpoint: str | None, *, finished: bool = True) -> Path:
+        """Return the file that ``--ckpt_path`` names: ``best``, which None is too, ``last`` or a path.
+
+        Raises ``ValueError`` if there is none, or if the training of the best is to be finished and is not.
+        """
+        if checkpoint in (None, _BEST):
+            if finished:
+                require_student(self.run)
+            return self.trained()
+        path = self._checkpoint(_LAST) if checkpoint == _LAST else Path(str(checkpoint))
+        found = path is not None and path.is_file()
+        expect(found, f"a checkpoint of the run: {_BEST}, {_LAST} or the path of one", ckpt_path=checkpoint)
+        assert path is not None
+        _read(path)  # raises in one line where Lightning would not
+        return path
+
+    def _parse_ckpt_path(self) -> None:
+        """Take the settings of the run, which Lightning would look for in the checkpoint."""
+
+
+@contextmanager
+def _kept_until_trained(run: Run, inputs: Inputs) -> Iterator[None]:
+    """Keep a copy of a finished student that is about to be overwritten, and put it back if the new one fails.
+
+    Where a process is killed the copy stays, and the same command goes on with the new student.
+    """
+    backup, places = run.private / "student_before", (STUDENT.outputs[0], STUDENT.config, STUDENT.state)
+    if not backup.exists() and run.is_finished(STUDENT) and not run.lost(STUDENT) and run.needs(STUDENT, inputs):
+        draft = backup.with_name(f".{backup.name}")
+        shutil.rmtree(draft, ignore_errors=True)
+        shutil.copytree(run.root / places[0], draft / places[0].name)
+        for place in places[1:]:
+            shutil.copy(run.root / place, draft)
+        draft.rename(backup)
+    try:
+        yield
+    except Exception:
+        if backup.exists():
+            run.clear(STUDENT)
+            for place in places:  # the state last: it speaks of the others
+                (backup / place.name).replace(run.root / place)
+            shutil.rmtree(backup)
+        raise
+    shutil.rmtree(backup, ignore_errors=True)
+
+
+def _one_of(kind: type[Callback], callbacks: Any) -> bool:
+    """Return whether one of the callbacks that are asked for, if any are, is of a kind."""
+    return any(isinstance(each, kind) for each in (callbacks if isinstance(callbacks, list | tuple) else [callbacks]))
+
+
+def _read(checkpoint: Path) -> Json:
+    """Return the content of a checkpoint. Raises ``ValueError`` if it is damaged, or holds objects that are code."""
+    try:
+        content: Json = torch.load(checkpoint, map_location="cpu", weights_only=True)
+    # what is raised depends on where a file ends or was changed
+    except (RuntimeError, OSError, EOFError, ValueError, KeyError, IndexError, UnpicklingError) as error:
+        reason = str(error).splitlines()[0][:80] if str(error) else type(error).__name__
+        raise ValueError(
+            f"Expected a checkpoint of tensors, numbers and texts, of which nothing is run, got {checkpoint} ({reason})"
+        ) from None
+    return content
+
+
+def student_of_truth(run: Run, folder: Path) -> StudentCLI:
+    """Return the parts of a student like that of ``run`` that learns the true labels. PRIVATE.
+
+    Args:
+        run: a run whose student is trained.
+        folder: where its checkpoints go.
+    """
+    config: Json = yaml.safe_load((run.root / STUDENT.config).read_text())
+    config["data"]["labels"] = "truth"
+    config["trainer"] |= {"default_root_dir": str(folder), "logger": False}
+    return StudentCLI(config | {"run": str(run.root)})

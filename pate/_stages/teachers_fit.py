@@ -1,0 +1,133 @@
+"""The stage `teachers fit`: teachers, each trained on its own partition of the private data. All of it is PRIVATE."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+
+import torch
+
+from pate._data_file import describe_data
+from pate._progress import stage_bar
+from pate._release.ledger_file import ledger_setting, note_place, open_ledger
+from pate._runs import KEY_BYTES, TEACHERS_FIT, Inputs, Json, Run, digest, made_key, make_once, read_key, write_text
+from pate._settings import encode_fields
+from pate._validation import expect
+from pate.data._augmentation import expect_pictures
+from pate.data._records import Role
+from pate.data._source import DataSource
+from pate.teachers._devices import available_bytes, root_device
+from pate.teachers._executors import run_jobs
+from pate.teachers._jobs import Execution, share_of
+from pate.teachers._log import log_curves, read_losses, teachers_table
+from pate.teachers._partitions import PartitionedRecords, units_of
+from pate.teachers._plan import CurveFormat, TeacherPlan
+from pate.teachers._saved import CHUNK_SIZE, chunk_file, foreign_files
+from pate.teachers._sizing import choose_size, describe_training
+from pate.teachers._training import TrainJob
+
+_ONE_OF_MANY = (
+    "Note: the data say whose record each is, but `unit: record` protects one record alone, not the person;"
+    " `unit: group` protects all records of a person together."
+)
+
+
+def fit_teachers(
+    run: Run,
+    data: DataSource,
+    plan: TeacherPlan,
+    execution: Execution,
+    *,
+    share: str | None = None,
+    logger: CurveFormat = "csv",
+    dry_run: bool = False,
+) -> None:
+    """Train the teachers, each on its own partition of the private data.
+
+    If it is killed and started again, the stage continues where it stopped, and its result is bit for bit that of an
+    uninterrupted one.
+
+    Args:
+        run: the run's folder.
+        data: the source of the records.
+        plan: how teachers are trained.
+        execution: where chunks are trained.
+        share: the chunks to train, as in `share_of`; None for all. The process that trains the last chunk finishes the
+            stage.
+        logger: the format of the loss curves.
+        dry_run: whether to print what training will take, and train and write nothing.
+
+    Raises:
+        ValueError: if settings, records or earlier files do not allow it.
+    """
+    installed = logger != "tensorboard" or find_spec("tensorboard") is not None
+    expect(installed, "the package of pip install 'pate[tensorboard]'", logger=logger)
+    share_of([], share)
+    expect(not (share and run.overwrite), "overwrite without a share, which others would lose", share=share)
+    torch.set_num_threads(execution.threads)
+    private = data.records(Role.PRIVATE)
+    data.expect_distinct()
+    expect_pictures(plan.augment, data.input_shape)
+    units_of(private, plan)  # raises if there are none
+    if dry_run:
+        sizes = PartitionedRecords.by_key(private, plan, read_key(run) or secrets.token_bytes(KEY_BYTES)).sizes
+        text = describe_training(
+            plan, sizes, shape=data.input_shape, num_labels=data.num_labels, execution=execution, share=share
+        )
+        print(text, end="")
+        return
+    settings = encode_fields(plan) | {"data": describe_data(data)}
+    if run.overwrite or not run.is_finished(TEACHERS_FIT):
+        # a copy of another ledger is refused before the run is begun with it
+        open_ledger(run)
+    key = made_key(run, TEACHERS_FIT)
+    partitioned = PartitionedRecords.by_key(private, plan, key)
+    made_of = Inputs(settings, training_inputs(data) | {"partition": digest(key)})
+    made_from = made_of.digest
+    inputs = replace(made_of, settings={**settings, "ledger": ledger_setting(run)})
+    # workers may start in another folder
+    folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
+    if not run.begin(TEACHERS_FIT, inputs, foreign=foreign_files(folder, made_from)):
+        return
+    folder.mkdir(exist_ok=True)
+    if private.groups is not None and plan.unit == "record":
+        print(_ONE_OF_MANY, file=sys.stderr, flush=True)
+
+    def choose() -> Json:
+        available = available_bytes(root_device(plan.accelerator)) // execution.workers
+        sizing = choose_size(plan, data.input_shape, data.num_labels, available=available)
+        for line in sizing.messages:
+            print(line, flush=True)
+        return {"chunk_size": sizing.chunk_size}
+
+    # chosen once and kept, because training depends on the chunk of a teacher
+    sized_plan = replace(plan, chunk_size=make_once(folder / CHUNK_SIZE, choose)["chunk_size"])
+    job = TrainJob(plan=sized_plan, data=partitioned, folder=folder, made_from=made_from)
+    chunks = sized_plan.chunks()
+    shared_chunks = share_of(chunks, share)
+    with stage_bar(len(shared_chunks) * plan.num_steps, "teachers", unit="step") as bar:
+        run_jobs(job, shared_chunks, execution, bar.update)
+    unfinished = [teachers for teachers in chunks if not job.is_done(teachers)]
+    if unfinished:
+        print(
+            f"Share {share} is done. {len(unfinished)} of {len(chunks)} chunks are left to other shares, the first"
+            f" of them teachers {unfinished[0].start} to {unfinished[0].stop - 1}; the share that trains the last one"
+            " finishes the stage."
+        )
+        return
+    for draft in folder.glob(".teachers_*"):  # of workers that were killed while they wrote
+        draft.unlink(missing_ok=True)
+    losses = read_losses(sized_plan, folder)
+    write_text(folder / "PRIVATE_log.csv", teachers_table(partitioned, losses[-1]))
+    log_curves(losses, plan.num_steps, folder / "PRIVATE_losses", logger)
+    files = [folder / CHUNK_SIZE, *(chunk_file(folder, teachers) for teachers in chunks)]
+    run.finish(TEACHERS_FIT, {file: digest(file) for file in files})
+    note_place(run, data.ledger_path)
+
+
+def training_inputs(data: DataSource) -> dict[str, str]:
+    """Return hashes of the teachers' training data: private records, and public ones if a feature map is fitted."""
+    roles = (Role.PRIVATE,) if data.feature_map is None else (Role.PRIVATE, Role.PUBLIC)
+    return {role.value: data.fingerprint(role) for role in roles}

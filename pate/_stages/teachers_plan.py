@@ -1,0 +1,22 @@
+"""The plan of a run's teachers, as its first stage wrote it down."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from pate._runs import TEACHERS_FIT, Run
+from pate._settings import decode_fields
+from pate.teachers._plan import TeacherPlan
+from pate.teachers._saved import CHUNK_SIZE
+
+
+def load_plan(run: Run) -> TeacherPlan:
+    """Return the plan with which the teachers of a run were trained; they are finished.
+
+    Raises ``ValueError`` if a class that it names cannot be imported.
+    """
+    # read from the state, because the file for readers may have been edited
+    plan = decode_fields(TeacherPlan, run.begun(TEACHERS_FIT).settings)
+    chosen = json.loads((run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE).read_text())
+    return replace(plan, **chosen)

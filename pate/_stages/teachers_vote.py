@@ -1,0 +1,99 @@
+"""The stage `teachers vote`: the vote of each teacher on each public sample. All its outputs are PRIVATE."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+
+from pate._progress import stage_bar
+from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run, code_version, digest
+from pate._stages.teachers_fit import training_inputs
+from pate._typing import IntArray
+from pate._validation import expect
+from pate._vote_store import VoteStore
+from pate._votes import unpack_ballots
+from pate.data._records import Role
+from pate.data._source import DataSource
+from pate.teachers._devices import root_device
+from pate.teachers._executors import run_jobs
+from pate.teachers._jobs import Execution
+from pate.teachers._plan import TeacherPlan
+from pate.teachers._saved import chunk_file
+from pate.teachers._training import load_chunk
+from pate.teachers._voting import VoteJob, cast_votes
+
+
+def vote_teachers(
+    run: Run, data: DataSource, plan: TeacherPlan, execution: Execution, *, absent: Sequence[int] | None = None
+) -> None:
+    """Let the teachers vote on every public sample; each teacher's votes are kept bit-packed.
+
+    Args:
+        run: the run's folder.
+        data: the source of the samples.
+        plan: how the teachers were trained.
+        execution: where the teachers vote.
+        absent: numbers, from 0, of the teachers that take no part: their ballots are rows of zeros, and they still
+            count among the teachers, whose number is a public constant. Like the votes, this list is PRIVATE. None for
+            those of an earlier call, if any.
+
+    Raises:
+        ValueError: if teachers, records or earlier votes are not those of this run.
+    """
+    if absent is None:
+        absent = run.begun(TEACHERS_VOTE).settings.get("absent")
+    away = sorted(map(int, absent or []))
+    right = len(set(away)) == len(away) and all(0 <= teacher < plan.num_teachers for teacher in away)
+    expect(right, f"absent teachers in 0..{plan.num_teachers - 1}, each once", absent=absent)
+    run.require(TEACHERS_FIT)
+    trained = run.begun(TEACHERS_FIT).digests
+    changed = [f"other {name} records" for name, now in training_inputs(data).items() if trained.get(name) != now]
+    expect(not changed, f"the data that `teachers fit` of {run.root} was begun with", found=changed)
+    data.expect_distinct()
+    # workers may start in another folder
+    folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
+    chunks = plan.chunks()
+    files = [chunk_file(folder, teachers) for teachers in chunks]
+    made_by = {"teachers": digest(*files), "data": data.fingerprint(Role.PUBLIC), "code": code_version()}
+    store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
+    # votes remain valid when only the code around them changes
+    inputs = {name: made_by[name] for name in ("teachers", "data")}
+    made_from = digest(json.dumps([inputs, away], sort_keys=True))
+    foreign = [name for name, found in store.origins().items() if found != made_from]
+    if not run.begin(TEACHERS_VOTE, Inputs({"absent": away}, inputs), foreign=foreign):
+        return
+    public = data.records(Role.PUBLIC)
+    job = VoteJob(
+        plan=plan,
+        teachers_folder=folder,
+        samples=public.features,
+        num_labels=data.num_labels,
+        store=store,
+        absent=tuple(away),
+        made_from=made_from,
+    )
+    with stage_bar(len(chunks), "votes", unit="chunk") as bar:
+        run_jobs(job, chunks, execution, bar.update)
+    left = store.seal(
+        ids=public.ids.tolist(), label_names=data.label_names, num_teachers=plan.num_teachers, made_by=made_by
+    )
+    run.finish(TEACHERS_VOTE, left)
+
+
+def count_votes(run: Run, data: DataSource, plan: TeacherPlan, role: Role) -> IntArray:
+    """Return the vote counts ``[N, C]`` of the teachers that took part, on the records of a role. PRIVATE."""
+    records = data.records(role)
+    away = run.begun(TEACHERS_VOTE).settings.get("absent") or []
+    folder, device = run.root / TEACHERS_FIT.outputs[0], root_device(plan.accelerator)
+    counts: IntArray = np.zeros(records.labels.shape, dtype=np.int64)
+    chunks = plan.chunks()
+    with stage_bar(len(chunks), f"votes on {role.value}", unit="chunk") as bar:
+        for teachers in chunks:
+            chunk = load_chunk(plan, teachers, data.input_shape, data.num_labels, folder).to(device)
+            packed = cast_votes(chunk, records.features)
+            packed[np.isin(teachers, away)] = 0
+            counts += unpack_ballots(packed, data.num_labels).sum(axis=0, dtype=np.int64)
+            bar.update()
+    return counts

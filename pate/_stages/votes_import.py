@@ -1,0 +1,216 @@
+"""The import of votes that were cast elsewhere, as `pate teachers vote` would have left them. All of it is PRIVATE."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from pate._data_file import describe_data, load_ledger
+from pate._release.label_inputs import expect_features
+from pate._release.label_settings import LabelSettings
+from pate._release.ledger_file import Kept, choose_ledger_of, expect_ledger, ledger_setting, note_place, open_ledger
+from pate._runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Inputs, Json, Run, digest, made_key, read_key
+from pate._validation import expect
+from pate._vote_store import VoteStore, expect_no_counts
+from pate._votes_file import NamedVotes, expect_joined, features_in, panel_of, read_silos, total_teachers
+from pate.data._records import Role
+from pate.data._source import DataSource, located
+
+
+@dataclass(frozen=True, kw_only=True)
+class VotesFrom:
+    """Where votes come from, and whom the statement protects.
+
+    Attributes:
+        silos: the votes of each silo, in the order in which their teachers are counted.
+        unit: the word for what reaches one teacher alone, such as ``patient``; None for that of the run, or ``record``.
+        path: the file or folder of the votes, beside or in which their ledger lies; None for votes from memory.
+
+    Raises:
+        ValueError: if silos disagree, or the unit is no word.
+    """
+
+    silos: Sequence[NamedVotes]
+    unit: str | None = None
+    path: Path | None = None
+
+    def __post_init__(self) -> None:
+        expect_joined(self.silos)
+        word = self.unit is None or re.fullmatch(r"\w+", self.unit)
+        expect(word, "unit as one word, such as record or patient", unit=self.unit)
+
+    @property
+    def ledger_path(self) -> Path | None:
+        """Where the ledger lies unless one is asked for: ``votes.ledger.sqlite``, in a folder ``ledger.sqlite``."""
+        if self.path is None:
+            return None
+        # a link leads to the same votes, and so to the same ledger
+        place = self.path.resolve()
+        return place / "ledger.sqlite" if place.is_dir() else place.with_suffix(".ledger.sqlite")
+
+    def fingerprint(self, key: bytes) -> str:
+        """Return a hash of all votes that confirms no guess to those who do not have the ``key`` of the run."""
+        return digest(key, *(silo.fingerprint() for silo in self.silos))
+
+
+def votes_from(votes: NamedVotes | Sequence[NamedVotes] | Path | str, *, unit: str | None = None) -> VotesFrom:
+    """Return votes in memory, one for each silo, or those of a file or folder, for units of that name.
+
+    Raises ``ValueError`` if a file is missing or damaged, or silos disagree.
+    """
+    if isinstance(votes, str | Path):
+        path = located(votes)
+        return VotesFrom(silos=read_silos(path), unit=unit, path=path)
+    return VotesFrom(silos=(votes,) if isinstance(votes, NamedVotes) else tuple(votes), unit=unit)
+
+
+def open_votes_run(root: Path, votes: VotesFrom, *, ledger: Path | None = None, overwrite: bool = False) -> Run:
+    """Return the run at ``root`` with the ledger of its votes. Writes nothing.
+
+    Args:
+        root: the run's folder.
+        votes: the votes.
+        ledger: the ledger that is asked for; None for that of the run or of the votes.
+        overwrite: whether other votes may take the place of those that the run has.
+
+    Raises:
+        ValueError: if the run has teachers, or its ledger is missing or not that with which it was begun.
+    """
+    run = Run(root, overwrite=overwrite, ledger=load_ledger(root))
+    expect(run.state(TEACHERS_FIT) is None, "a run folder of their own for votes, without teachers", run=str(root))
+
+    def same_votes(inputs: Json) -> bool:
+        key = read_key(run)
+        return key is not None and inputs.get("votes") == votes.fingerprint(key)
+
+    kept = Kept("votes", votes.ledger_path, same_votes)
+    run = replace(run, ledger=choose_ledger_of(root, ledger, kept, overwrite=overwrite))
+    expect_ledger(run)
+    return run
+
+
+def expect_served(settings: LabelSettings, run: Run, votes: VotesFrom, data: DataSource | None = None) -> None:
+    """Raise ``ValueError`` if nothing can be released from votes that are about to be imported. Writes nothing.
+
+    Args:
+        settings: the queries, the mechanism and the budget.
+        run: what `open_votes_run` returned.
+        votes: the votes.
+        data: the source of the public and test records that is named, if any is.
+
+    Raises:
+        ValueError: if no noise meets the target, the mechanism needs what neither votes nor data bring, or more silos
+            are copies of each other than a unit may reach teachers.
+    """
+    silos = votes.silos
+    _expect_no_copies(silos, settings.max_teachers_per_unit)
+    aggregator = settings.resolved(panel_of(silos), len(silos[0].ids)).mechanism
+    if aggregator.needs_ballots or aggregator.needs_voters:
+        expect_no_counts(sum(silo.num_teachers or 0 for silo in silos if silo.ballots is None))
+    if aggregator.needs_features and features_in(silos) is None:
+        expect_features(_import_settings(run, votes, data)["data"], needed_by=type(aggregator).__name__)
+
+
+def _expect_no_copies(silos: Sequence[NamedVotes], max_teachers_per_unit: int) -> None:
+    """Raise ``ValueError`` if more silos have the same counts on all samples than a unit may reach teachers.
+
+    A silo that is copied lets each of its records reach as many teachers, be the copy of ballots in another order or of
+    their counts. Silos that answer all samples alike, as one that stays away does, are no copies.
+    """
+    silos_by_counts: Counter[tuple[int, bytes]] = Counter()
+    for silo in silos:
+        counts = silo.counts if silo.ballots is None else silo.ballots.sum(axis=1, dtype=np.int64)
+        assert counts is not None and silo.num_teachers is not None
+        if (counts != counts[:1]).any():
+            silos_by_counts[silo.num_teachers, counts.astype(np.int64).tobytes()] += 1
+    copies = max(silos_by_counts.values(), default=1)
+    requirement = f"silos that are no copies of each other, or max_teachers_per_unit >= {copies}"
+    expect(copies <= max_teachers_per_unit, requirement, max_teachers_per_unit=max_teachers_per_unit)
+
+
+def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> None:
+    """Import votes into the run's private folder, in the form that `pate label` reads.
+
+    Importing the same votes again changes nothing, except that records for a student may be added.
+
+    Args:
+        run: what `open_votes_run` returned.
+        votes: the votes.
+        data: the source of the public and test records for a student, if any is described.
+
+    Raises:
+        ValueError: if the run was begun with other votes and is not overwritten, if the votes are on other samples or
+            labels than the public records have, or if the ledger cannot be used.
+    """
+    if data is not None:
+        expect_of_data(votes.silos[0], data)
+    if run.overwrite or not run.is_finished(VOTES_IMPORT):
+        # a copy of another ledger is refused before the run is begun with it
+        open_ledger(run)
+    key = made_key(run, VOTES_IMPORT)
+    inputs = Inputs(_import_settings(run, votes, data), {"votes": votes.fingerprint(key), "partition": digest(key)})
+    _add_data(run, inputs)
+    _forget_unit(run, inputs)
+    if not run.begin(VOTES_IMPORT, inputs):
+        return
+    store, first_teacher = VoteStore(run.root.resolve() / VOTES_IMPORT.outputs[0]), 0
+    for silo in votes.silos:
+        teachers = range(first_teacher, first_teacher + (silo.num_teachers or 0))
+        packed = silo.packed()
+        if packed is not None:
+            store.save_chunk(teachers, packed)
+        else:
+            assert silo.counts is not None
+            store.save_counts(teachers, silo.counts)
+        first_teacher = teachers.stop
+    features = features_in(votes.silos)
+    feature_files = {} if features is None else store.save_features(features)
+    vote_files = store.seal(
+        ids=votes.silos[0].ids.tolist(),
+        label_names=votes.silos[0].label_names,
+        num_teachers=total_teachers(votes.silos),
+        made_by={"votes": inputs.digests["votes"]},
+    )
+    run.finish(VOTES_IMPORT, vote_files | feature_files)
+    note_place(run, votes.ledger_path)
+
+
+def expect_of_data(votes: NamedVotes, data: DataSource) -> None:
+    """Raise ``ValueError`` unless votes are on public records of ``data`` and on its labels."""
+    names = data.label_names
+    expect(votes.label_names == names, f"votes on the labels of the data, {', '.join(names)}", found=votes.label_names)
+    unknown = np.setdiff1d(votes.ids, data.load(Role.PUBLIC).ids)
+    expect(unknown.size == 0, "votes on ids of the public records", unknown=unknown[:3].tolist())
+
+
+def _import_settings(run: Run, votes: VotesFrom, data: DataSource | None) -> Json:
+    """Return the settings of an import: what is not asked for is as it was before."""
+    begun = {"unit": "record", "data": None} | dict(run.begun(VOTES_IMPORT).settings)
+    unit = begun["unit"] if votes.unit is None else votes.unit
+    described = begun["data"] if data is None else describe_data(data)
+    return {"unit": unit, "data": described, "ledger": ledger_setting(run)}
+
+
+def _add_data(run: Run, inputs: Inputs) -> None:
+    """Record the data of a run that had none, which is no change in what was voted or released."""
+    state, data = run.state(VOTES_IMPORT), inputs.settings["data"]
+    if state is None or state.begun.settings.get("data") is not None or data is None:
+        return
+    without = replace(inputs, settings={**inputs.settings, "data": None})
+    run.needs(VOTES_IMPORT, without)  # raises on any other change
+    run.record(
+        VOTES_IMPORT, replace(state, begun=replace(state.begun, settings={**state.begun.settings, "data": data}))
+    )
+
+
+def _forget_unit(run: Run, inputs: Inputs) -> None:
+    """Remove statements that speak of another unit; `label` makes them again at no cost."""
+    state = run.state(VOTES_IMPORT)
+    if run.overwrite and state is not None and state.begun.settings.get("unit") != inputs.settings["unit"]:
+        for statement in LABEL.outputs[1:]:
+            (run.root / statement).unlink(missing_ok=True)

@@ -1,0 +1,265 @@
+"""Votes on disk: packed ballots or counts of chunks of teachers, and a manifest that describes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate._runs import TEACHERS_VOTE, Json, Run, digest, replacing, voting_stage, write_json
+from pate._typing import FloatArray, IntArray, UInt8Array
+from pate._validation import expect, expect_distinct, expect_known
+from pate._votes import Panel, Votes, teacher_blocks, unpack_ballots
+
+_MANIFEST = "manifest.json"
+_COUNTS = "_counts_"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VoteManifest:
+    """A description of votes on disk and of what they were made from.
+
+    Attributes:
+        num_teachers: the nominal number of teachers, absent ones included.
+        label_names: names of the labels, in the order of the ballots' columns.
+        made_by: hashes of the ``teachers``, the ``data`` and the ``code``.
+        chunks: digests of the files of votes, by file name. PRIVATE.
+        ids: ids of the samples that were voted on, in the order of the ballots' rows.
+    """
+
+    num_teachers: int
+    label_names: Sequence[str]
+    made_by: Mapping[str, str]
+    chunks: Mapping[str, str]
+    ids: Sequence[str]
+
+    @property
+    def panel(self) -> Panel:
+        """The numbers of teachers and labels."""
+        return Panel(self.num_teachers, len(self.label_names))
+
+    def write(self, path: Path) -> None:
+        """Write the manifest as JSON, whole or not at all."""
+        write_json(path, asdict(self))
+
+    @classmethod
+    def read(cls, path: Path) -> VoteManifest:
+        """Read a manifest. Raises ``ValueError`` if it is missing or malformed."""
+        content = _read(path)
+        values: Json = {field.name: content.get(field.name) for field in fields(cls)}
+        try:
+            expect_known("keys", content, values)
+            for name in ("label_names", "ids"):
+                texts = isinstance(values[name], list) and all(isinstance(text, str) for text in values[name])
+                expect(texts, f"{name} as a list of texts", **{name: type(values[name]).__name__})
+                expect_distinct(name, values[name])
+            for name in ("made_by", "chunks"):
+                texts = isinstance(values[name], dict) and all(isinstance(text, str) for text in values[name].values())
+                expect(texts, f"{name} as texts by name", **{name: type(values[name]).__name__})
+            Panel(values["num_teachers"], len(values["label_names"]))
+        except ValueError as error:
+            raise _damaged(path, error) from None
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class VoteStore:
+    """Votes on disk: one ``.npy`` of packed ballots per chunk, and a `VoteManifest`.
+
+    Beside each ``votes_00000.npy`` lies ``votes_00000.json`` with what it was made from and a digest of its content;
+    the manifest holds all digests. Where only the counts of teachers are known, as of 20 from number 10 on, they lie in
+    ``votes_00010_counts_20.npy``.
+    """
+
+    folder: Path
+
+    def chunk_file(self, teachers: range) -> Path:
+        """Return the file of a chunk's packed votes, ``[chunk, Q, ceil(C / 8)]`` uint8."""
+        return self.folder / f"votes_{teachers.start:05d}.npy"
+
+    @property
+    def manifest_file(self) -> Path:
+        """The file of the manifest."""
+        return self.folder / _MANIFEST
+
+    def has_chunk(self, teachers: range) -> bool:
+        """Whether the votes of a chunk are complete."""
+        path = self.chunk_file(teachers)
+        return path.is_file() and path.with_suffix(".json").is_file()
+
+    def save_chunk(self, teachers: range, packed: UInt8Array, *, made_from: str = "") -> None:
+        """Write the packed votes of a chunk, and beside them a record of what they were made from."""
+        self._save(self.chunk_file(teachers), packed, made_from)
+
+    def save_counts(self, teachers: range, counts: IntArray, *, made_from: str = "") -> None:
+        """Write the counts ``[Q, C]`` of teachers whose ballots are not known, and a record as `save_chunk` does."""
+        path = self.folder / f"{self.chunk_file(teachers).stem}{_COUNTS}{len(teachers)}.npy"
+        self._save(path, counts, made_from)
+
+    def save_features(self, features: FloatArray) -> dict[Path, str]:
+        """Write the features ``[N, F]`` that came with votes, in the order of their ids; return the file's digest."""
+        path = self._features_file
+        with replacing(path) as file:
+            np.save(file, features)
+        return {path: digest(path)}
+
+    def features(self, rows: IntArray) -> FloatArray | None:
+        """Return the features ``[Q, F]`` of some samples; None if none came with the votes."""
+        path = self._features_file
+        return np.array(np.load(path, mmap_mode="r")[rows]) if path.is_file() else None
+
+    def has_features(self) -> bool:
+        """Whether features came with the votes."""
+        return self._features_file.is_file()
+
+    @property
+    def _features_file(self) -> Path:
+        return self.folder / "features.npy"
+
+    def _save(self, path: Path, array: NDArray[Any], made_from: str) -> None:
+        with replacing(path) as file:
+            np.save(file, array)
+        write_json(path.with_suffix(".json"), {"made_from": made_from, "digest": digest(path)})
+
+    def origins(self) -> dict[str, str]:
+        """Return what each stored chunk was made from, by file name; an empty string if the record is damaged."""
+        origins = {}
+        for path in self._marks():
+            try:
+                origin = str(_read(path).get("made_from", ""))
+            except ValueError:
+                origin = ""
+            origins[path.with_suffix(".npy").name] = origin
+        return origins
+
+    def seal(
+        self, *, ids: Sequence[str], label_names: Sequence[str], num_teachers: int, made_by: Mapping[str, str]
+    ) -> dict[Path, str]:
+        """Write the manifest of the stored chunks.
+
+        Return the files of votes and the manifest with their digests. Raises ``ValueError`` if votes have changed since
+        they were cast.
+        """
+        chunks = {path.with_suffix(".npy").name: str(_read(path).get("digest", "")) for path in self._marks()}
+        self._check(chunks)
+        path = self.manifest_file
+        VoteManifest(num_teachers=num_teachers, label_names=label_names, made_by=made_by, chunks=chunks, ids=ids).write(
+            path
+        )
+        return {self.folder / name: content for name, content in chunks.items()} | {path: digest(path)}
+
+    def check(self) -> None:
+        """Raise ``ValueError`` unless all votes are stored as they were cast, bit for bit."""
+        self._check(self.manifest().chunks)
+
+    def _check(self, chunks: Mapping[str, str]) -> None:
+        for name, cast in chunks.items():
+            path = self.folder / name
+            # digests of votes are PRIVATE, and not to be printed
+            unchanged = path.is_file() and digest(path) == cast
+            again = "Delete it, and `pate teachers vote` makes it again"
+            expect(unchanged, f"the votes that were cast. {again}", changed_or_missing=str(path))
+
+    def _marks(self) -> list[Path]:
+        return sorted(self.folder.glob("votes_*.json"))
+
+    def manifest(self) -> VoteManifest:
+        """Return the manifest. Raises ``ValueError`` if it is missing or damaged."""
+        return VoteManifest.read(self.manifest_file)
+
+    def load(self, *, rows: IntArray | None = None, ballots: bool = False) -> tuple[Votes, list[str]]:
+        """Return the votes on some samples, and the ids of those samples.
+
+        The files stay on disk: nothing of other samples is unpacked or kept.
+
+        Args:
+            rows: ``[Q]``, indices among the samples of the manifest; None for all samples.
+            ballots: whether to return the ballots ``[Q, T, C]`` too.
+
+        Raises:
+            ValueError: if votes are missing, or do not have the shape that the manifest says; or if ballots are asked
+                for where only counts are known.
+        """
+        manifest = self.manifest()
+        ids, num_teachers = manifest.ids, manifest.num_teachers
+        chosen = np.arange(len(ids)) if rows is None else np.asarray(rows)
+        counts = np.zeros((len(chosen), manifest.panel.num_labels), dtype=np.int64)
+        loaded = np.empty((len(chosen), num_teachers if ballots else 0, counts.shape[1]), dtype=np.uint8)
+        num_loaded = 0
+        for path in sorted(self.folder.glob("votes_*.npy"), key=_first_teacher):
+            if (behind := _teachers_behind(path)) is not None:
+                expect_no_counts(behind if ballots else 0)
+                expect(
+                    num_loaded + behind <= num_teachers,
+                    f"votes of {num_teachers} teachers",
+                    teachers=num_loaded + behind,
+                )
+                counts += _counts_in(path, (len(ids), counts.shape[1]), behind)[chosen]
+                num_loaded += behind
+                continue
+            packed = np.load(path, mmap_mode="r")
+            width = -(-counts.shape[1] // 8)
+            fits = packed.dtype == np.uint8 and packed.ndim == 3 and packed.shape[1:] == (len(ids), width)
+            expect(fits, f"votes on {len(ids)} samples, {width} bytes each, in {path.name}", shape=packed.shape)
+            total = num_loaded + len(packed)
+            expect(total <= num_teachers, f"votes of {num_teachers} teachers", teachers=total)
+            for block in teacher_blocks(len(packed), counts.size):
+                unpacked = unpack_ballots(packed[block] if rows is None else packed[block, chosen], counts.shape[1])
+                counts += unpacked.sum(axis=0, dtype=np.int64)
+                if ballots:
+                    loaded[:, num_loaded : num_loaded + len(unpacked)] = unpacked.transpose(1, 0, 2)
+                num_loaded += len(unpacked)
+        expect(num_loaded == num_teachers, f"votes of {num_teachers} teachers", teachers=num_loaded)
+        votes = Votes(counts=counts, num_teachers=num_teachers, ballots=loaded if ballots else None)
+        return votes, [ids[row] for row in chosen]
+
+
+def expect_no_counts(teachers: int) -> None:
+    """Raise ``ValueError`` unless ``teachers``, the number of those of whom counts alone are known, is 0."""
+    give = "ballots [N, T, C] of every teacher, which are needed here, in place of counts"
+    expect(teachers == 0, f"{give}; NoisyVotes, for one, takes counts", teachers_with_counts_alone=teachers)
+
+
+def finished_votes(run: Run) -> VoteStore:
+    """Return the votes of a run. Raises ``ValueError`` unless all of them were cast, or imported, and are unchanged."""
+    run.require(voting_stage(run))
+    return VoteStore(run.root / TEACHERS_VOTE.outputs[0])
+
+
+def _read(path: Path) -> Json:
+    try:
+        content: Json = json.loads(path.read_text())
+        expect(isinstance(content, dict), "an object", type=type(content).__name__)
+    except (OSError, ValueError) as error:
+        raise _damaged(path, error) from None
+    return content
+
+
+def _damaged(path: Path, error: Exception) -> ValueError:
+    again = "`pate teachers vote --overwrite` makes it again"
+    return ValueError(f"Expected what `pate teachers vote` left in {path}, got {error}: {again}")
+
+
+def _first_teacher(path: Path) -> int:
+    return int(path.stem.removeprefix("votes_").split(_COUNTS)[0])
+
+
+def _teachers_behind(path: Path) -> int | None:
+    """Return of how many teachers a file holds counts; None if it holds ballots."""
+    _, counts, number = path.stem.partition(_COUNTS)
+    return int(number) if counts else None
+
+
+def _counts_in(path: Path, shape: tuple[int, int], num_teachers: int) -> IntArray:
+    counts: IntArray = np.load(path, mmap_mode="r")
+    right = counts.dtype == np.int64 and counts.shape == shape
+    expect(right, f"counts of {shape[0]} samples and {shape[1]} labels in {path.name}", shape=counts.shape)
+    # what lies outside is PRIVATE, and not to be printed
+    inside = counts.min(initial=0) >= 0 and counts.max(initial=0) <= num_teachers
+    expect(inside, f"counts in 0..{num_teachers} in {path.name}", counts="others")
+    return counts

@@ -1,0 +1,395 @@
+"""Voters whose ballots are moments of what they know, along public directions: clipped and summed with no rounding.
+
+A ballot is a mean of outer products: of the coordinates of a sample, which has as many entries as the public features
+have directions and one more that is constant, and of what its labels differ from a public student. It is asked for by a
+`Question`. Every number on the way lies on a public grid so coarse that products and sums of it are exact in float64,
+in whatever order they are taken: the sum over voters changes by a voter's own ballot, to the last bit, when the voter
+does.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pate._linear import Directions, flat
+from pate._typing import FloatArray, IntArray, UInt8Array
+from pate._validation import expect, expect_count, expect_positive
+
+Int32Array = NDArray[np.int32]
+
+_DIRECTIONS = 1 << 12  # of the features, the widest ones
+_COORDINATE = 20  # bits of a coordinate, and of a slope: sums of products over all directions are below 2^53
+_SPARE = 4  # a coordinate may be so many times as large as the largest public one
+_BASIS = 12  # fractional bits of an entry of the basis, whose norm is about 2
+_WIDEST = 2.0  # the norm to which coordinates are clipped; the mean square is 1
+_LARGEST = 17  # bits of an entry before that: sums of squares over all directions are exact
+_RESIDUAL = 16  # fractional bits of a residual: sums of products over 2^23 voters are exact
+_MOST = 1 << 23
+_SHORT = 1 - 2.0**-30  # rounding of norms and factors is far less than that
+_ENTRIES = 1 << 22  # numbers worked on at once
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """Public features as coordinates along their principal directions, on a grid of integers.
+
+    Attributes:
+        centre: ``[F]`` float64, the mean of the public features in steps of ``step``, whole numbers.
+        axes: ``[F, R]`` float64, the directions, the widest first, in steps of a power of two, whole numbers.
+        step: the grid of the features, which are clipped to `_SPARE` times the largest public one.
+        unit: the grid of the coordinates, in units of the features.
+        variances: ``[R]``, the mean squares of the public coordinates, above 0.
+        samples: ``[P, R]`` int32, the coordinates of the public samples, in units of ``unit``.
+    """
+
+    centre: FloatArray
+    axes: FloatArray
+    step: float
+    unit: float
+    variances: FloatArray
+    samples: Int32Array
+
+    @classmethod
+    def of(cls, features: ArrayLike) -> Geometry:
+        """Return the geometry of public features ``[P, ...]``, flattened.
+
+        Raises:
+            ValueError: with fewer than two samples, with features that are not finite, or all alike.
+        """
+        public = flat(features)
+        expect(len(public) >= 2, "features of two public samples or more", samples=len(public))
+        expect(np.isfinite(public).all(), "finite features", features="others")
+        space = Directions.of(public)
+        expect(space.spread.size, "public features that differ", directions=0)
+        bits = _feature_bits(public.shape[1])
+        step = _power_above(_SPARE * float(np.abs(public).max())) / (1 << bits)
+        axes = np.rint(space.right[:, :_DIRECTIONS] * (1 << bits))
+        bare = cls(np.rint(space.centre / step), axes, step, 1.0, np.zeros(0), np.zeros((0, axes.shape[1]), np.int32))
+        exact = bare._projected(public)
+        unit = _power_above(_SPARE * float(np.abs(exact).max())) / (1 << _COORDINATE)
+        samples = _gridded(exact, unit)
+        variances = (samples.astype(np.float64) ** 2).mean(axis=0) * unit**2
+        held = variances > 0
+        return cls(bare.centre, axes[:, held], step, unit, variances[held], samples[:, held])
+
+    @property
+    def num_directions(self) -> int:
+        """The number of directions."""
+        return len(self.variances)
+
+    def coordinates(self, features: ArrayLike) -> Int32Array:
+        """Return the coordinates ``[N, R]`` of features ``[N, ...]`` in units of ``unit``: each row by itself alone."""
+        inner = flat(features)
+        expect(inner.shape[1] == len(self.centre), f"features of {len(self.centre)} numbers", features=inner.shape[1])
+        coordinates = np.empty((len(inner), self.num_directions), dtype=np.int32)
+        for rows in blocks(len(inner), sum(self.axes.shape)):
+            coordinates[rows] = _gridded(self._projected(inner[rows]), self.unit)
+        return coordinates
+
+    def linear(self, features: ArrayLike) -> FloatArray:
+        """Return the coordinates ``[N, R]`` of features ``[N, ...]``, in their own units and on no grid."""
+        weights = self.axes / (1 << _feature_bits(len(self.centre)))
+        return np.asarray((flat(features) - self.centre * self.step) @ weights)
+
+    def _projected(self, features: FloatArray) -> FloatArray:
+        """Return coordinates that have no rounding error but that of the features and axes themselves."""
+        bits = _feature_bits(len(self.centre))
+        most = float(1 << bits)
+        steps = np.rint(features / self.step).clip(-most, most) - self.centre
+        return np.asarray((steps @ self.axes) * (self.step / (1 << bits)))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Question:
+    """What a round asks of every voter: public, and the same for all of them.
+
+    Attributes:
+        geometry: the public directions.
+        shares: ``[R]``, by which squares of coordinates are weighed, each in units of its variance; their sum is 1.
+        constant: the entry of every basis that is the same for all samples, in (0, 1].
+        levels: ``[C]``, what the student says of a sample at the centre.
+        slopes: ``[R, C]``, what it adds for each unit of the features. Answers are clipped to [0, 1].
+    """
+
+    geometry: Geometry
+    shares: FloatArray
+    constant: float
+    levels: FloatArray
+    slopes: FloatArray
+
+    def __post_init__(self) -> None:
+        expect(0 < self.constant <= 1, "0 < constant <= 1", constant=self.constant)
+        shape = (self.geometry.num_directions, len(self.levels))
+        expect(self.shares.shape == shape[:1], f"shares of shape {list(shape[:1])}", shape=self.shares.shape)
+        expect(self.slopes.shape == shape, f"slopes of shape {list(shape)}", shape=self.slopes.shape)
+
+    @property
+    def num_labels(self) -> int:
+        """The number of labels."""
+        return len(self.levels)
+
+    @property
+    def weights(self) -> FloatArray:
+        """``[R]``, the factors of the coordinates in a basis."""
+        return np.asarray(np.sqrt(self.shares / self.geometry.variances))
+
+    @property
+    def largest_norm(self) -> float:
+        """The norm that no ballot exceeds by more than rounding."""
+        return math.sqrt((_WIDEST**2 + self.constant**2) * self.num_labels)
+
+    def predictions(self, coordinates: Int32Array) -> FloatArray:
+        """Return the student's answers ``[N, C]`` in [0, 1] for coordinates ``[N, R]``."""
+        grid, slopes = self._gridded_slopes
+        return np.asarray((self.levels + (coordinates.astype(np.float64) @ slopes) * grid).clip(0, 1))
+
+    def basis(self, coordinates: Int32Array) -> FloatArray:
+        """Return weighed and clipped coordinates ``[N, R + 1]``, the constant last, as multiples of ``2^-12``."""
+        weights, most = self.weights * (self.geometry.unit * (1 << _BASIS)), float(1 << _LARGEST)
+        rows = np.trunc((coordinates * weights).clip(-most, most))
+        norms = np.sqrt((rows**2).sum(axis=1))  # of whole numbers
+        rows = np.trunc(rows * np.minimum(1, _WIDEST * (1 << _BASIS) / np.maximum(norms, 1))[:, None])
+        return np.column_stack((rows, np.full(len(rows), np.rint(self.constant * (1 << _BASIS)))))
+
+    def residuals(self, coordinates: Int32Array, labels: FloatArray) -> FloatArray:
+        """Return by what labels ``[N, C]`` in [0, 1] differ from the student, as multiples of ``2^-16``."""
+        return np.asarray(np.rint((labels - self.predictions(coordinates)) * (1 << _RESIDUAL)))
+
+    @cached_property
+    def _gridded_slopes(self) -> tuple[float, FloatArray]:
+        largest = float(np.abs(self.slopes).max(initial=0.0))
+        grid = _power_above(largest) / (1 << _COORDINATE) if largest else 1.0
+        return grid * self.geometry.unit, np.rint(self.slopes / grid)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Voters(ABC):
+    """Voters, of whom each has one ballot ``[R + 1, C]`` on a question. A voter that is absent has a ballot of zeros.
+
+    Attributes:
+        geometry: the public directions.
+        num_voters: the nominal number of voters, a public constant.
+        expected: the number of them that are expected to say something: a public number, by which sums are divided.
+        num_labels: the number of labels.
+    """
+
+    geometry: Geometry
+    num_voters: int
+    expected: float
+    num_labels: int
+
+    def __post_init__(self) -> None:
+        expect_count(2, num_voters=self.num_voters)
+        expect(self.num_voters <= _MOST, f"num_voters <= {_MOST}", num_voters=self.num_voters)
+        expect_positive(expected=self.expected)
+
+    @property
+    def num_independent(self) -> float:
+        """The public number of independent samples that a mean over all voters is expected to rest on."""
+        return self.expected
+
+    def least_norm(self, question: Question) -> float:
+        """Return a public norm below which no clip is worth seeking."""
+        return 0.0
+
+    @abstractmethod
+    def norms(self, question: Question) -> FloatArray:
+        """Return the norms ``[V]`` of the ballots; those of zeros may be left out."""
+
+    @abstractmethod
+    def clipped_sum(self, question: Question, clip: float) -> FloatArray:
+        """Return the sum ``[R + 1, C]`` of all ballots, each scaled down to a norm of at most ``clip``, exactly.
+
+        It is the same to the last bit in whatever blocks it is computed, and without a voter it is smaller by exactly
+        the ballot of this voter.
+        """
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RecordVoters(Voters):
+    """Private records, each its own voter: ballots are of rank one, so that nobody's is ever written down.
+
+    Attributes:
+        coordinates: ``[N, R]`` int32, as `Geometry.coordinates` returns them.
+        labels: ``[N, C]`` in {0, 1}.
+    """
+
+    coordinates: Int32Array
+    labels: UInt8Array
+
+    def least_norm(self, question: Question) -> float:
+        """Return half of what a public sample with one label more than the student expects would have."""
+        samples = self.geometry.samples
+        ours = question.predictions(samples)
+        spread = np.sqrt(np.maximum((ours * (1 - ours)).sum(axis=1), 1e-6))
+        spread = np.where(ours.any(axis=1), spread, 1.0)
+        basis = np.sqrt((question.basis(samples) ** 2).sum(axis=1)) / (1 << _BASIS)
+        return float(np.median(basis * spread)) / 2
+
+    def norms(self, question: Question) -> FloatArray:
+        """Return the norms ``[N]`` of the ballots."""
+        all_norms = np.empty(len(self.labels))
+        for rows, _, _, norms in self._parts(question):
+            all_norms[rows] = norms
+        return all_norms
+
+    def clipped_sum(self, question: Question, clip: float) -> FloatArray:
+        """Return the sum ``[R + 1, C]`` of the clipped ballots, a multiple of ``2^-28``."""
+        total = np.zeros((self.geometry.num_directions + 1, self.num_labels))
+        for _, basis, residuals, norms in self._parts(question):
+            total += basis.T @ np.trunc(residuals * factors(norms, clip)[:, None])
+        return total / (1 << _BASIS + _RESIDUAL)
+
+    def _parts(self, question: Question) -> Iterator[tuple[slice, FloatArray, FloatArray, FloatArray]]:
+        for rows in blocks(len(self.labels), 2 * self.geometry.num_directions + 2 * self.num_labels):
+            coordinates = np.asarray(self.coordinates[rows])
+            basis = question.basis(coordinates)
+            residuals = question.residuals(coordinates, self.labels[rows].astype(np.float64))
+            norms = np.sqrt((basis**2).sum(axis=1)) * np.sqrt((residuals**2).sum(axis=1))
+            yield rows, basis, residuals, norms / (1 << _BASIS + _RESIDUAL)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Averages(Voters):
+    """Voters of several samples each: a ballot is the mean over them, rounded towards zero."""
+
+    def norms(self, question: Question) -> FloatArray:
+        """Return the norms of the ballots of all that have samples."""
+        return np.array([norm for _, norm in self._ballots(question)])
+
+    def clipped_sum(self, question: Question, clip: float) -> FloatArray:
+        """Return the sum ``[R + 1, C]`` of the clipped ballots."""
+        total = np.zeros((self.geometry.num_directions + 1, self.num_labels))
+        for ballot, norm in self._ballots(question):
+            total += np.trunc(ballot * factors(np.array([norm]), clip))
+        return total / (1 << self._bits)
+
+    @abstractmethod
+    def _sums(self, question: Question) -> Iterator[tuple[FloatArray, int]]:
+        """Yield for each voter the sum ``[R + 1, C]`` of outer products, whole numbers, and of how many samples."""
+
+    @property
+    def _bits(self) -> int:
+        """Fractional bits of a ballot: its squares, at most `Question.largest_norm` together, are summed exactly."""
+        return (51 - math.ceil(math.log2((_WIDEST**2 + 1) * self.num_labels))) // 2
+
+    def _ballots(self, question: Question) -> Iterator[tuple[FloatArray, float]]:
+        for total, samples in self._sums(question):
+            ballot = np.trunc(total * (2.0 ** (self._bits - _BASIS - _RESIDUAL) / samples))
+            yield ballot, math.sqrt(float((ballot**2).sum())) / (1 << self._bits)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GroupVoters(Averages):
+    """Private records in groups, each group a voter: a person's records, or those of a hashed partition.
+
+    Attributes:
+        coordinates: ``[N, R]`` int32, as `Geometry.coordinates` returns them, those of a group one after another.
+        labels: ``[N, C]`` in {0, 1}.
+        groups: ``[N]``, whose record it is, ascending.
+    """
+
+    coordinates: Int32Array
+    labels: UInt8Array
+    groups: IntArray
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect((np.diff(self.groups) >= 0).all(), "groups in ascending order", groups="others")
+
+    def _sums(self, question: Question) -> Iterator[tuple[FloatArray, int]]:
+        starts = np.flatnonzero(np.diff(self.groups, prepend=-1))
+        ends = np.append(starts[1:], len(self.groups))
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            coordinates = np.asarray(self.coordinates[start:end])
+            residuals = question.residuals(coordinates, self.labels[start:end].astype(np.float64))
+            yield question.basis(coordinates).T @ residuals, end - start
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ScoreVoters(Averages):
+    """Models of any kind, which have said how likely each label of the public samples is.
+
+    Attributes:
+        scores: ``[P, T, C]`` uint8, in 255ths, on the samples of the geometry. A teacher with no score above 0 is
+            absent.
+    """
+
+    scores: UInt8Array
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        shape = (len(self.geometry.samples), self.num_voters, self.num_labels)
+        expect(self.scores.shape == shape, f"scores of shape {list(shape)}", shape=self.scores.shape)
+
+    @classmethod
+    def of_ballots(cls, ballots: UInt8Array, features: ArrayLike) -> ScoreVoters:
+        """Return teachers who score each label by their votes, 0 or 1, on samples of their own geometry.
+
+        Args:
+            ballots: ``[P, T, C]`` in {0, 1}.
+            features: ``[P, ...]``, the public features of the samples.
+
+        Raises:
+            ValueError: as `Geometry.of` does.
+        """
+        _, num_teachers, num_labels = ballots.shape
+        return cls(
+            geometry=Geometry.of(features),
+            num_voters=num_teachers,
+            expected=num_teachers,
+            num_labels=num_labels,
+            scores=ballots * np.uint8(255),
+        )
+
+    @property
+    def num_independent(self) -> float:
+        """Infinite: what is learnt is the mean of the models, whatever they rest on."""
+        return math.inf
+
+    def _sums(self, question: Question) -> Iterator[tuple[FloatArray, int]]:
+        samples = self.geometry.samples
+        basis, ours = question.basis(samples).T, question.predictions(samples)
+        for teacher in range(self.num_voters):
+            scores = self.scores[:, teacher]
+            if scores.any():
+                residuals = np.rint((scores / 255 - ours) * (1 << _RESIDUAL))
+                yield basis @ residuals, len(samples)
+
+
+def expected_voters(num_records: int, num_teachers: int) -> float:
+    """Return how many teachers of a hashed partition are expected to have a record, of public nominal numbers."""
+    return -num_teachers * math.expm1(num_records * math.log1p(-1 / num_teachers))
+
+
+def factors(norms: FloatArray, clip: float) -> FloatArray:
+    """Return by what ballots of ``norms`` ``[n]`` are scaled to a norm of at most ``clip``, rounding included."""
+    most = clip * _SHORT
+    return np.asarray(most / np.maximum(norms, most))
+
+
+def blocks(num_rows: int, entries: int) -> list[slice]:
+    """Return rows in blocks of a few million numbers, at ``entries`` numbers a row."""
+    step = max(1, _ENTRIES // max(1, entries))
+    return [slice(start, start + step) for start in range(0, num_rows, step)]
+
+
+def _feature_bits(num_features: int) -> int:
+    """Return the bits of a feature and of an axis's entry, so that their products add up to less than 2^53."""
+    return (51 - math.ceil(math.log2(max(2, num_features)))) // 2
+
+
+def _power_above(value: float) -> float:
+    return 2.0 ** math.ceil(math.log2(value))
+
+
+def _gridded(values: FloatArray, unit: float) -> Int32Array:
+    most = float(1 << _COORDINATE)
+    return np.asarray(np.rint(values / unit).clip(-most, most), dtype=np.int32)

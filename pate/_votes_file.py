@@ -1,0 +1,224 @@
+"""Votes that were cast elsewhere: what the teachers of one silo gave to samples and labels that have names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pate._runs import digest, write_arrays
+from pate._runs.files import read_arrays
+from pate._typing import FloatArray, IntArray, StrArray, UInt8Array
+from pate._validation import expect, expect_count, expect_distinct
+from pate._votes import Panel, Votes, pack_ballots
+
+_GIVE = "ballots [N, T, C], or counts [N, C] with num_teachers"
+_NAMES = ("ids", "label_names", "ballots", "counts", "num_teachers", "features")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NamedVotes:
+    """The votes of teachers from anywhere, with the names of what they voted on. PRIVATE.
+
+    Samples are kept in the order of their ids, so that the order in which they were given, which may have come from
+    something private, reaches nothing.
+
+    Args:
+        ids: ``[N]``, the ids of public samples, each once.
+        label_names: names of the ``C`` labels, each once.
+        ballots: ``[N, T, C]`` in {0, 1}, the vote of each teacher, or ``[N, C]`` of one teacher; None for counts.
+        counts: ``[N, C]`` integers in ``[0, num_teachers]``, the number of teachers that gave each label; None for
+            ballots, from which they follow.
+        num_teachers: the nominal number of teachers, a public constant; with ballots it may be left out.
+        features: ``[N, F]`` finite public features of the samples, for an aggregator that needs them; None without.
+
+    Raises:
+        ValueError: in one line, if shapes disagree, an id or a label name occurs twice, or a vote is out of range.
+    """
+
+    ids: StrArray
+    label_names: tuple[str, ...]
+    ballots: UInt8Array | None = None
+    counts: IntArray | None = None
+    num_teachers: int | None = None
+    features: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        ids, names = _texts("ids", self.ids), _texts("label_names", self.label_names)
+        ballots, counts = self.ballots, self.counts
+        expect(
+            (ballots is None) != (counts is None),
+            f"either {_GIVE}",
+            ballots=ballots is not None,
+            counts=counts is not None,
+        )
+        order = np.argsort(ids)
+        shape = (len(ids), len(names))
+        if ballots is not None:
+            ballots = _checked_ballots(ballots, shape)
+            teachers = ballots.shape[1] if self.num_teachers is None else self.num_teachers
+            expect(
+                teachers == ballots.shape[1], f"num_teachers={ballots.shape[1]}, as in ballots", num_teachers=teachers
+            )
+            ballots = ballots[order]
+        else:
+            assert counts is not None
+            expect(
+                self.num_teachers is not None, "num_teachers, the public number behind the counts", num_teachers=None
+            )
+            assert self.num_teachers is not None
+            teachers = self.num_teachers
+            expect_count(1, num_teachers=teachers)
+            counts = _checked_counts(counts, shape, teachers)[order]
+        canonical = {"ids": ids[order], "label_names": tuple(names.tolist()), "ballots": ballots, "counts": counts}
+        if self.features is not None:
+            canonical["features"] = _checked_features(self.features, len(ids))[order]
+        for name, value in (canonical | {"num_teachers": int(teachers)}).items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def of(cls, votes: Votes, *, ids: ArrayLike, label_names: Sequence[str]) -> Self:
+        """Return votes ``[Q, C]`` with names; ballots and features are kept if they have them."""
+        content: dict[str, Any] = {"counts": votes.counts} if votes.ballots is None else {"ballots": votes.ballots}
+        return cls(
+            ids=np.asarray(ids),
+            label_names=tuple(label_names),
+            num_teachers=votes.num_teachers,
+            features=votes.features,
+            **content,
+        )
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read one ``.npz`` with the arrays that the constructor takes. Raises ``ValueError`` in one line."""
+        arrays = read_arrays(path, _NAMES[:2], _NAMES[2:], what="an .npz file of votes without pickled objects")
+        teachers = arrays.pop("num_teachers", None)
+        try:
+            if teachers is not None:
+                is_integer = teachers.ndim == 0 and teachers.dtype.kind in "iu"
+                expect(is_integer, "one integer num_teachers", shape=teachers.shape, dtype=str(teachers.dtype))
+            content: dict[str, Any] = dict(arrays)
+            return cls(**content, num_teachers=None if teachers is None else int(teachers))
+        except ValueError as error:
+            raise ValueError(f"{error} ({path})") from None
+
+    def save(self, path: Path | str) -> None:
+        """Write the ``.npz`` that `read` reads, whole or not at all."""
+        values = {name: getattr(self, name) for name in _NAMES}
+        write_arrays(Path(path), **{name: np.asarray(value) for name, value in values.items() if value is not None})
+
+    def packed(self) -> UInt8Array | None:
+        """Return the ballots as bits by teacher, ``[T, N, ceil(C / 8)]``; None if only counts are known."""
+        return None if self.ballots is None else pack_ballots(self.ballots.transpose(1, 0, 2))
+
+    def fingerprint(self) -> str:
+        """Return a hash of all names, votes and features. PRIVATE."""
+        packed = self.packed()
+        votes = self.counts if packed is None else packed
+        assert votes is not None
+        head = json.dumps([self.ids.tolist(), self.label_names, self.num_teachers, packed is None])
+        features = () if self.features is None else (np.ascontiguousarray(self.features).tobytes(),)
+        return digest(head, np.ascontiguousarray(votes).tobytes(), *features)
+
+
+def read_silos(path: Path) -> tuple[NamedVotes, ...]:
+    """Return the votes of one file, or of all ``.npz`` files of a folder, one for each silo, by their names' order.
+
+    Raises ``ValueError`` in one line, as `expect_joined` does, or if there is no file.
+    """
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.glob("*.npz") if not file.name.startswith("."))
+        expect(files, f"an .npz file of votes for each silo in {path}", files=0)
+    silos = tuple(NamedVotes.read(file) for file in files)
+    expect_joined(silos, names=[str(file) for file in files])
+    return silos
+
+
+def expect_joined(silos: Sequence[NamedVotes], *, names: Sequence[str] | None = None) -> None:
+    """Raise ``ValueError`` unless silos voted on the same samples and labels, with two teachers or more in all.
+
+    Features that some silos bring are the same.
+
+    Args:
+        silos: the votes of each silo.
+        names: what each silo is called in errors; None for their numbers, from 0.
+    """
+    expect(silos, "the votes of at least one silo", silos=0)
+    called = [f"silo {number}" for number in range(len(silos))] if names is None else list(names)
+    first = silos[0]
+    for silo, name in zip(silos[1:], called[1:], strict=True):
+        same = silo.label_names == first.label_names
+        expect(
+            same,
+            f"label_names in {name} as in {called[0]}: {', '.join(first.label_names)}",
+            label_names=silo.label_names,
+        )
+        others = np.setxor1d(silo.ids, first.ids)
+        expect(others.size == 0, f"the same ids in {name} as in {called[0]}", in_one_alone=others[:3].tolist())
+    brought = [(silo.features, name) for silo, name in zip(silos, called, strict=True) if silo.features is not None]
+    for features, name in brought[1:]:
+        expect(np.array_equal(features, brought[0][0]), f"features in {name} as in {brought[0][1]}", features="others")
+    expect_count(2, num_teachers=total_teachers(silos))
+
+
+def total_teachers(silos: Sequence[NamedVotes]) -> int:
+    """Return the nominal number of teachers of all silos."""
+    return sum(silo.num_teachers or 0 for silo in silos)
+
+
+def panel_of(silos: Sequence[NamedVotes]) -> Panel:
+    """Return the numbers of teachers and labels of all silos."""
+    return Panel(total_teachers(silos), len(silos[0].label_names))
+
+
+def features_in(silos: Sequence[NamedVotes]) -> FloatArray | None:
+    """Return the features ``[N, F]`` that some silo brings; None if none does."""
+    return next((silo.features for silo in silos if silo.features is not None), None)
+
+
+def _texts(name: str, values: ArrayLike) -> StrArray:
+    """Return names ``[N]`` as strings. Raises ``ValueError`` unless they are texts or integers, each once."""
+    array = np.asarray(values)
+    expect(array.ndim == 1 and array.size > 0, f"{name} of shape [N] with N > 0", shape=array.shape)
+    expect(array.dtype.kind in "Uiu", f"{name} that are texts or integers", dtype=str(array.dtype))
+    texts = array.astype(np.str_)
+    expect_distinct(name, texts.tolist())
+    return texts
+
+
+def _checked_ballots(ballots: NDArray[Any], shape: tuple[int, int]) -> UInt8Array:
+    """Return ballots ``[N, T, C]`` as uint8, T = 1 if they are ``[N, C]``."""
+    array = np.asarray(ballots)
+    array = array[:, None] if array.ndim == 2 else array
+    size, labels = shape
+    fits = array.ndim == 3 and (array.shape[0], array.shape[2]) == shape and array.shape[1] > 0
+    expect(fits, f"ballots of shape [{size}, T, {labels}], as ids and label_names say", shape=array.shape)
+    expect(array.dtype.kind in "buif", "ballots in {0, 1}", dtype=str(array.dtype))
+    wrong = array[(array != 0) & (array != 1)]
+    expect(wrong.size == 0, "ballots in {0, 1}", values=np.unique(wrong)[:3].tolist())
+    return array.astype(np.uint8)
+
+
+def _checked_features(features: NDArray[Any], size: int) -> FloatArray:
+    """Return features ``[N, F]`` as float64."""
+    array = np.asarray(features)
+    expect(array.ndim == 2 and len(array) == size, f"features of shape [{size}, F], as ids say", shape=array.shape)
+    expect(array.dtype.kind in "buif", "features that are numbers", dtype=str(array.dtype))
+    expect(np.isfinite(array).all(), "finite features", features="others")
+    return array.astype(np.float64)
+
+
+def _checked_counts(counts: NDArray[Any], shape: tuple[int, int], num_teachers: int) -> IntArray:
+    """Return counts ``[N, C]`` as int64 in ``[0, num_teachers]``."""
+    array = np.asarray(counts)
+    expect(array.shape == shape, f"counts of shape {list(shape)}, as ids and label_names say", shape=array.shape)
+    expect(array.dtype.kind in "iu", "integer counts", dtype=str(array.dtype))
+    inside = array.min() >= 0 and array.max() <= num_teachers
+    expect(inside, f"counts in 0..{num_teachers}", minimum=int(array.min()), maximum=int(array.max()))
+    return array.astype(np.int64)

@@ -1,0 +1,66 @@
+"""Conversion of autodp mechanisms to events and of accountants to autodp; autodp is imported only when needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pate._typing import FloatArray
+from pate._validation import expect
+from pate.accounting._accountant import RDPAccountant
+from pate.accounting._conversion import remaining_delta
+from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting._curves import renyi_curve_rdp
+from pate.accounting._events import RenyiCurveEvent
+from pate.accounting._relation import NeighboringRelation
+
+
+def from_autodp(
+    mechanism: Any, *, relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS
+) -> RenyiCurveEvent:
+    """Return the event of an ``autodp`` mechanism: its Renyi-DP curve at those ``orders`` at which it is finite.
+
+    Args:
+        mechanism: an ``autodp.autodp_core.Mechanism``.
+        relation: the relation for which the noise of the mechanism was chosen; autodp does not record it.
+        orders: Renyi orders above 1, ascending, ``[K]``.
+
+    Raises:
+        ValueError: if there is no curve; autodp loses the delta of an approximate one.
+    """
+    with np.errstate(all="ignore"):
+        values = np.array([float(mechanism.RenyiDP(float(order))) for order in orders])
+    finite = np.isfinite(values)
+    expect(finite.any(), "an autodp mechanism with a Renyi-DP curve", mechanism=getattr(mechanism, "name", mechanism))
+    return RenyiCurveEvent(
+        neighboring_relation=relation, orders=tuple(orders[finite].tolist()), rdp=tuple(values[finite].tolist())
+    )
+
+
+def to_autodp(accountant: RDPAccountant) -> Any:
+    """Return the accountant's sum as one ``autodp`` mechanism, whose ``get_approxDP(delta)`` cross-checks epsilon.
+
+    autodp 0.2.3 evaluates the curve at any order and ignores ``delta0``, which is therefore subtracted from ``delta``
+    before autodp sees it. Raises ``ImportError`` if autodp is not installed.
+    """
+    from autodp.autodp_core import Mechanism
+
+    rdp, log_survival, _ = accountant.cost
+    finite = np.isfinite(rdp)
+    orders, rdp = accountant.orders[finite], rdp[finite]
+
+    def curve(alpha: float) -> float:
+        return float(renyi_curve_rdp(alpha, orders, rdp)) if orders.size else float("inf")
+
+    mechanism = Mechanism()
+    mechanism.name = "pate"
+    mechanism.propagate_updates(curve, "RDP")
+    convert = mechanism.approxDP
+
+    def with_delta0(delta: float) -> Any:
+        rest = remaining_delta(delta, log_survival)
+        return convert(rest) if rest > 0 else float("inf")
+
+    mechanism.approxDP = with_delta0
+    return mechanism

@@ -1,0 +1,286 @@
+"""Events: descriptions of releases that know their cost and their JSON form, and how they compose.
+
+The kinds of events are in `pate.accounting._events`. To add one, here or in another package, write one class::
+
+    @dataclass(frozen=True, kw_only=True)
+    class LaplaceEvent(Event):
+        scale: float
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            expect_positive(scale=self.scale)
+
+        def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+            return Cost(laplace_rdp(orders, self.scale), log_survival=0.0)
+
+and one test class that inherits `pate.testing._events.EventContract`. Another package declares the class as an entry
+point in the group ``pate.events``, under the name of the class, so that its ledgers can be read.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pate._typing import FloatArray
+from pate._validation import expect, expect_count
+from pate.accounting._cost import DEFAULT_ORDERS, Cost
+from pate.accounting._relation import NeighboringRelation
+
+ENTRY_POINTS = "pate.events"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event(ABC):
+    """One release, described by the parameters that determine its cost, under one neighboring relation.
+
+    Subclasses are frozen, keyword-only dataclasses, validated on construction. Their fields hold JSON values (tuples in
+    place of lists) and events. Ledgers record the name of the class, so it must never change.
+
+    A kind has no kinds below it: the costs of many events are summed by formulas that know nothing of what a subclass
+    adds.
+
+    Raises:
+        ValueError: if a class is defined under a name that another one already has, or below a class that is a kind
+            itself.
+    """
+
+    neighboring_relation: NeighboringRelation
+
+    _kinds: ClassVar[dict[str, type[Event]]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        above = [base.__name__ for base in cls.__mro__[1:] if issubclass(base, Event) and not inspect.isabstract(base)]
+        expect(not above, f"an event {cls.__name__} with a cost of its own, below no other kind", below=above)
+        other = Event._kinds.setdefault(cls.__name__, cls)
+        # `dataclass(slots=True)` and a reloaded module define the same class twice
+        same = (other.__module__, other.__qualname__) == (cls.__module__, cls.__qualname__)
+        expect(same, f"one event {cls.__name__}, that of {other.__module__}", another=cls.__module__)
+        Event._kinds[cls.__name__] = cls
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))
+
+    @abstractmethod
+    def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        """Return the cost of the release on Renyi orders ``[K]``, ascending and above 1."""
+
+    @classmethod
+    def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
+        """Return the cost of N events of this very class, composed ``weights`` ``[N] > 0`` times each.
+
+        Every distinct event is evaluated once. Classes whose curves broadcast may override this to be faster.
+        """
+        often: dict[Self, float] = {}
+        for event, weight in zip(events, weights.tolist(), strict=True):
+            often[event] = often.get(event, 0.0) + weight
+        total = Cost.nothing(orders)
+        for event, weight in often.items():
+            total = total.plus(event.cost(orders).times(weight))
+        return total
+
+    def reaching(self, teachers: int) -> Event:
+        """Return the event of the same release for a unit that reaches ``teachers`` teachers, where one reaches one.
+
+        Every window and sensitivity is that many times as wide. Epsilons are never multiplied or added up for it.
+        """
+        expect_count(1, teachers=teachers)
+        return self if teachers == 1 else self._reaching(teachers)
+
+    def _reaching(self, teachers: int) -> Event:
+        """Return the event for two teachers or more; a kind that knows its windows overrides what holds for any."""
+        return GroupEvent(event=self, teachers=teachers, neighboring_relation=self.neighboring_relation)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; `event_from_dict` is the inverse."""
+        return {"type": type(self).__name__} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupEvent(Event):
+    """``event`` for a unit that reaches ``teachers`` teachers, by what holds for any release of known ``mu``.
+
+    Its ``mu`` is that many times as large (Dong, Roth & Su (2022), Theorem 2.14), and its curve is that of a Gaussian
+    mechanism of this ``mu``. Nothing is known of a release without a ``mu``, or whose curve leaves out a probability.
+    """
+
+    event: Event
+    teachers: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(isinstance(self.event, Event), "event to be an Event", event=self.event)
+        expect_count(1, teachers=self.teachers)
+        same = self.event.neighboring_relation is self.neighboring_relation
+        expect(same, f"an event under {self.neighboring_relation.value}", event=self.event.neighboring_relation)
+
+    def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        """Return the cost on ``orders`` ``[K]``, infinite where nothing is known."""
+        once = self.event.cost(orders)
+        mu_squared = once.mu_squared * self.teachers**2 if once.log_survival == 0 else np.inf
+        return Cost(orders * (mu_squared / 2), 0.0, mu_squared)
+
+    def _reaching(self, teachers: int) -> Event:
+        return replace(self, teachers=self.teachers * teachers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompositeEvent(Event):
+    """An event composed of other events under one common relation, which need not be given."""
+
+    neighboring_relation: NeighboringRelation = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        parts = tuple(self.parts())
+        expect(parts, "at least one event", parts=parts)
+        for _, count in parts:
+            expect_count(1, count=count)
+        relations = {event.neighboring_relation for event, _ in parts}
+        if self.neighboring_relation is not None:
+            relations.add(NeighboringRelation(self.neighboring_relation))
+        expect(len(relations) == 1, "one neighboring relation for all events", relations=sorted(map(str, relations)))
+        object.__setattr__(self, "neighboring_relation", relations.pop())
+
+    @abstractmethod
+    def parts(self) -> Iterable[tuple[Event, int]]:
+        """Return the events that it consists of, at least one, each with the number of times it happens."""
+
+    def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        """Return the summed cost of its parts on ``orders`` ``[K]``."""
+        return total_cost((self,), 1, orders)
+
+    def _reaching(self, teachers: int) -> Event:
+        wider = (RepeatedEvent(event=event.reaching(teachers), count=count) for event, count in self.parts())
+        return ComposedEvent(events=tuple(wider))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatedEvent(CompositeEvent):
+    """``event`` repeated ``count`` times; each repetition may be chosen in view of all earlier releases."""
+
+    event: Event
+    count: int
+
+    def __post_init__(self) -> None:
+        expect(isinstance(self.event, Event), "event to be an Event", event=self.event)
+        expect_count(1, count=self.count)
+        super().__post_init__()
+
+    def parts(self) -> Iterable[tuple[Event, int]]:
+        """Return the event and the number of times it happens."""
+        return ((self.event, self.count),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComposedEvent(CompositeEvent):
+    """Several events on the same data; each may be chosen in view of what the earlier ones released."""
+
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        expect(isinstance(self.events, Iterable), "a list of events", events=self.events)
+        object.__setattr__(self, "events", tuple(self.events))
+        expect(self.events, "at least one event", events=self.events)
+        for event in self.events:
+            expect(isinstance(event, Event), "events to be Events", event=event)
+        super().__post_init__()
+
+    def parts(self) -> Iterable[tuple[Event, int]]:
+        """Return each event once."""
+        return ((event, 1) for event in self.events)
+
+
+def leaves(event: Event, count: int = 1) -> Iterator[tuple[Event, int]]:
+    """Yield the basic events of ``count`` repetitions of ``event``, each with the number of times it happens.
+
+    >>> from pate.accounting._events import PureDPEvent
+    >>> choice = PureDPEvent(epsilon=0.1, neighboring_relation=NeighboringRelation.REPLACE_RECORD)
+    >>> [n for _, n in leaves(RepeatedEvent(event=ComposedEvent(events=(choice, choice)), count=3))]
+    [3, 3]
+    """
+    if isinstance(event, CompositeEvent):
+        for part, times in event.parts():
+            yield from leaves(part, count * times)
+    else:
+        yield event, count
+
+
+def total_cost(events: Sequence[Event], counts: ArrayLike = 1, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+    """Return the cost of N events on ``orders`` ``[K]``, repeated ``counts`` times (one number for all, or ``[N]``).
+
+    Events of one class are evaluated together.
+    """
+    # in the order of the events: sums of the same events are the same bit for bit, in every process
+    kinds: dict[type[Event], None] = dict.fromkeys(map(type, events))
+    weights = np.broadcast_to(np.asarray(counts, dtype=np.float64), (len(events),))
+    if any(issubclass(kind, CompositeEvent) for kind in kinds):
+        flat = [leaf for event, count in zip(events, weights.tolist(), strict=True) for leaf in leaves(event, count)]
+        return total_cost([event for event, _ in flat], [count for _, count in flat], orders)
+    if len(kinds) == 1 and weights.all():
+        return next(iter(kinds)).total(events, weights, orders)
+    total = Cost.nothing(orders)
+    for kind in kinds:
+        chosen = np.fromiter((type(event) is kind for event in events), dtype=np.bool_, count=len(events))
+        chosen &= weights > 0
+        if chosen.any():
+            part = [event for event, yes in zip(events, chosen, strict=True) if yes]
+            total = total.plus(kind.total(part, weights[chosen], orders))
+    return total
+
+
+def event_from_dict(description: Mapping[str, Any]) -> Event:
+    """Return the event that `Event.to_dict` described.
+
+    An unknown name is looked up among the entry points ``pate.events`` of installed packages.
+
+    Raises:
+        ValueError: on an unknown name, a missing or unknown parameter, or a value that the event refuses.
+    """
+    expect(isinstance(description, Mapping), "an event as a mapping", description=description)
+    parameters = dict(description)
+    cls = _kind(parameters.pop("type", None))
+    expected = {f.name for f in fields(cls)}
+    supplied = sorted(parameters)
+    expect(set(supplied) == expected, f"{cls.__name__} with the parameters {sorted(expected)}", parameters=supplied)
+    relation = parameters["neighboring_relation"]
+    names = [member.value for member in NeighboringRelation]
+    expect(relation in names, f"neighboring_relation among {', '.join(names)}", neighboring_relation=relation)
+    return cls(**{name: _parsed(value) for name, value in parameters.items()})
+
+
+def _kind(name: object) -> type[Event]:
+    if isinstance(name, str) and name not in Event._kinds:
+        for entry in entry_points(group=ENTRY_POINTS, name=name):
+            try:
+                entry.load()
+            except (ImportError, AttributeError) as error:
+                raise ValueError(f"Expected {entry.value} to define the event {name}, got: {error}") from None
+    kinds = {kind_name: kind for kind_name, kind in Event._kinds.items() if not inspect.isabstract(kind)}
+    requirement = f"an event among {', '.join(sorted(kinds))}, or the package that defines another one to be installed"
+    expect(isinstance(name, str) and name in kinds, requirement, type=name)
+    return kinds[str(name)]
+
+
+def _parsed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return event_from_dict(value)
+    return tuple(map(_parsed, value)) if isinstance(value, list | tuple) else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Event):
+        return value.to_dict()
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, NeighboringRelation):
+        return value.value
+    # numpy scalars are written as the Python numbers that they hold
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,307 @@
+"""The kinds of events: what was released, with the parameters that determine its cost.
+
+`pate.accounting._base` defines events and explains how to add a kind.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Literal, Self
+
+import numpy as np
+from scipy.special import log_ndtr, ndtri
+
+from pate._typing import FloatArray
+from pate._validation import expect, expect_count, expect_open_unit, expect_positive
+from pate.accounting._base import ComposedEvent as ComposedEvent
+from pate.accounting._base import CompositeEvent as CompositeEvent
+from pate.accounting._base import Event as Event
+from pate.accounting._base import GroupEvent as GroupEvent
+from pate.accounting._base import RepeatedEvent as RepeatedEvent
+from pate.accounting._base import event_from_dict as event_from_dict
+from pate.accounting._base import leaves as leaves
+from pate.accounting._base import total_cost as total_cost
+from pate.accounting._cost import DEFAULT_ORDERS, Cost
+from pate.accounting._curves import (
+    bounded_range_mu_squared,
+    bounded_range_rdp,
+    gaussian_mu_squared,
+    gaussian_noisy_max_mu_squared,
+    gaussian_noisy_max_rdp,
+    gaussian_rdp,
+    pure_dp_mu_squared,
+    pure_dp_rdp,
+    renyi_curve_rdp,
+)
+from pate.accounting._stability_curve import stability_test_rdp
+from pate.accounting._threshold_curve import threshold_bit_rdp
+
+_ROWS = 512  # parameters worked on at once, so that the intermediate arrays stay in cache
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveEvent(Event):
+    """An event without delta0, all of whose parameters are positive numbers that its formulas broadcast over."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_positive(**{name: getattr(self, name) for name in self.parameters()})
+
+    @classmethod
+    def parameters(cls) -> list[str]:
+        """Return the names of the fields that the cost follows from, in their order."""
+        return [field.name for field in fields(cls) if field.name != "neighboring_relation"]
+
+    @staticmethod
+    @abstractmethod
+    def rdp(*arguments: Any, **named: Any) -> FloatArray:
+        """Return curves ``[N, K]`` for orders ``[K]`` and the fields in their order, each an array ``[N, 1]``."""
+
+    @staticmethod
+    def mu_squared(*arguments: Any, **named: Any) -> FloatArray:
+        """Return ``mu^2`` ``[N]`` of Gaussians that dominate N events, from the fields in order, arrays ``[N]``."""
+        return np.full(arguments[0].shape, np.inf)
+
+    def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        """Return what the release costs on ``orders`` ``[K]``."""
+        return self.total((self,), np.ones(1), orders)
+
+    @classmethod
+    def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
+        """Return the cost of many events, ``weights`` ``[N]`` times each."""
+        names = cls.parameters()
+        parameters = np.stack([_values(events, name) for name in names], axis=1)
+        distinct, which = np.unique(parameters, axis=0, return_inverse=True)
+        repeats = np.bincount(which.reshape(-1), weights)
+        rdp = np.zeros(orders.shape)
+        for start in range(0, len(distinct), _ROWS):
+            rows = slice(start, start + _ROWS)
+            columns = (distinct[rows, i : i + 1] for i in range(len(names)))
+            rdp += (repeats[rows, None] * cls.rdp(orders, *columns)).sum(axis=0)
+        return Cost(rdp, 0.0, float(repeats @ cls.mu_squared(*distinct.T)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianEvent(CurveEvent):
+    """Gaussian noise of ``noise_multiplier`` times the L2 sensitivity (Mironov (2017), Proposition 7)."""
+
+    noise_multiplier: float
+
+    rdp = staticmethod(gaussian_rdp)
+    mu_squared = staticmethod(gaussian_mu_squared)
+
+    @classmethod
+    def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
+        """Return the cost of many events, ``weights`` ``[N]`` times each: that of one whose ``mu^2`` is their sum."""
+        with np.errstate(over="ignore"):
+            mu_squared = float(np.sum(weights * gaussian_mu_squared(_values(events, "noise_multiplier"))))
+            return Cost(gaussian_rdp(orders, 1.0) * mu_squared, 0.0, mu_squared)
+
+    def _reaching(self, teachers: int) -> Event:
+        return replace(self, noise_multiplier=self.noise_multiplier / teachers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianThresholdEvent(CurveEvent):
+    """One bit: whether a real statistic with Gaussian noise reaches a public threshold, at its exact cost.
+
+    ``noise_multiplier`` is the standard deviation over the sensitivity of the statistic. The bit is a function of what
+    a `GaussianEvent` releases, so it never costs more.
+    """
+
+    noise_multiplier: float
+
+    rdp = staticmethod(threshold_bit_rdp)
+    mu_squared = staticmethod(gaussian_mu_squared)
+
+    def _reaching(self, teachers: int) -> Event:
+        return replace(self, noise_multiplier=self.noise_multiplier / teachers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundedRangeEvent(CurveEvent):
+    """An ``eta``-bounded-range choice, such as the exponential mechanism (Dong, Durfee & Rogers (2020), Lemma 2.4).
+
+    Gumbel noise of scale ``beta`` on scores that move within a window of width ``w`` gives ``eta = w / beta``.
+    """
+
+    eta: float
+
+    rdp = staticmethod(bounded_range_rdp)
+    mu_squared = staticmethod(bounded_range_mu_squared)
+
+    def _reaching(self, teachers: int) -> Event:
+        return replace(self, eta=self.eta * teachers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PureDPEvent(CurveEvent):
+    """Any ``epsilon``-differentially private release (the curve of randomised response; Mironov (2017), Section IV)."""
+
+    epsilon: float
+
+    rdp = staticmethod(pure_dp_rdp)
+    mu_squared = staticmethod(pure_dp_mu_squared)
+
+    def _reaching(self, teachers: int) -> Event:
+        return replace(self, epsilon=self.epsilon * teachers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianNoisyMaxEvent(CurveEvent):
+    """The largest of ``num_candidates`` scores with Gaussian noise (Zhu & Wang (2022), Corollary 9, or our bound).
+
+    ``noise_multiplier`` is the standard deviation over the width of the window in which the scores move together.
+    """
+
+    noise_multiplier: float
+    num_candidates: int
+
+    rdp = staticmethod(gaussian_noisy_max_rdp)
+    mu_squared = staticmethod(gaussian_noisy_max_mu_squared)
+
+    def __post_init__(self) -> None:
+        expect_count(1, num_candidates=self.num_candidates)
+        super().__post_init__()
+
+    def _reaching(self, teachers: int) -> Event:
+        return replace(self, noise_multiplier=self.noise_multiplier / teachers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StabilityTestEvent(Event):
+    """A propose-test-release with Gaussian noise on a gap (Zhu & Wang (2022), Algorithm 2), at its exact cost.
+
+    The test passes with probability ``Phi((max(shift, q) - shift) / sigma - z)``, ``z = Phi^-1(1 - delta_test)``, for a
+    gap of ``q`` votes. ``shift`` is the one that the mechanism was run with. ``neighboring_relation`` is the relation
+    under which the cost is stated: under it the gap moves by at most ``window`` votes, and the released set may differ
+    between neighbors only while the gap is at most ``window``. Unless given, ``window`` is
+    `NeighboringRelation.count_window`, which may differ from ``shift``. Gaps are multiples of 1/2; the narrower gap of
+    two neighbors is at most ``num_teachers`` votes.
+    """
+
+    sigma: float
+    delta_test: float
+    shift: int
+    num_teachers: int
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_positive(sigma=self.sigma)
+        expect_open_unit(delta_test=self.delta_test)
+        expect_count(1, shift=self.shift, num_teachers=self.num_teachers)
+        if self.window is not None:
+            expect_count(1, window=self.window)
+
+    @property
+    def gap_window(self) -> int:
+        """The largest change of the gap between neighbors, in votes."""
+        return self.neighboring_relation.count_window if self.window is None else self.window
+
+    def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        """Return the cost on ``orders`` ``[K]``; cached, because the curve is slow to compute."""
+        return _stability_cost(self, orders.tobytes())
+
+    def _reaching(self, teachers: int) -> Event:
+        # the widest gap that is not stable passes with the probability that becomes delta0
+        return replace(self, window=self.gap_window * teachers)
+
+
+@lru_cache(maxsize=4096)
+def _stability_cost(event: StabilityTestEvent, orders: bytes) -> Cost:
+    window = event.gap_window
+    rdp = stability_test_rdp(
+        np.frombuffer(orders),
+        sigma=event.sigma,
+        delta_test=event.delta_test,
+        shift=event.shift,
+        window=window,
+        num_teachers=event.num_teachers,
+    )
+    rdp.setflags(write=False)
+    # Two neighbors may hold different sets while the gap is at most `window`; the test passes such a gap with
+    # probability Phi((window - shift) / sigma - z) at most, which is delta_test under the mechanism's own relation.
+    if window > event.shift:
+        log_delta0 = float(log_ndtr((window - event.shift) / event.sigma + ndtri(event.delta_test)))
+    else:
+        log_delta0 = float(np.log(event.delta_test))
+    # the released bit says on which side of a threshold a Gaussian lies, whose mean moves by `window`
+    mu_squared = float(gaussian_mu_squared(event.sigma / window))
+    with np.errstate(divide="ignore"):  # a test that every gap passes costs all of delta
+        return Cost(rdp, float(np.log1p(-np.exp(log_delta0))), mu_squared)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureEvent(Event):
+    """A probability ``delta`` that the guarantee of the events composed with this one fails; it costs only delta.
+
+    ``tail`` and ``step`` say what it is for a unit that reaches more teachers, if that is known: ``delta`` bounds the
+    probability that noise with this tail exceeds a threshold, which each further teacher brings nearer by ``step``
+    standard scales of that noise. Without them nothing is known for two teachers.
+    """
+
+    delta: float
+    tail: Literal["exponential", "normal"] | None = None
+    step: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_open_unit(delta=self.delta)
+        expect(self.tail in ("exponential", "normal", None), "tail exponential, normal or null", tail=self.tail)
+        expect((self.tail is None) == (self.step is None), "a tail with its step", tail=self.tail, step=self.step)
+        if self.step is not None:
+            expect_positive(step=self.step)
+
+    def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        """Return ``delta`` and a curve of zeros on ``orders`` ``[K]``."""
+        return Cost(np.zeros(orders.shape), float(np.log1p(-self.delta)), 0.0)
+
+    def _reaching(self, teachers: int) -> Event:
+        if self.step is None:
+            return super()._reaching(teachers)
+        nearer = (teachers - 1) * self.step
+        if self.tail == "exponential":
+            log_delta = math.log(self.delta) + nearer
+        else:
+            log_delta = float(log_ndtr(ndtri(self.delta) + nearer))
+        certain = math.nextafter(1, 0)
+        return replace(self, delta=certain if log_delta >= math.log(certain) else math.exp(log_delta))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenyiCurveEvent(Event):
+    """A release known by its Renyi-DP curve ``rdp`` on ascending ``orders``, for example from another library.
+
+    Between two orders the chord of ``(alpha - 1) rdp(alpha)``, which is convex, bounds the curve from above. Below the
+    first order the first value does; above the last one nothing is known.
+    """
+
+    orders: tuple[float, ...]
+    rdp: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("orders", "rdp"):
+            values = getattr(self, name)
+            expect(isinstance(values, list | tuple) and values, f"{name} as a list of numbers", **{name: values})
+            object.__setattr__(self, name, tuple(values))
+        sizes = {"orders": len(self.orders), "rdp": len(self.rdp)}
+        expect(sizes["orders"] == sizes["rdp"], "as many values as orders", **sizes)
+        expect_positive(**{f"orders[{i}] - 1": order - 1 for i, order in enumerate(self.orders)})
+        expect(all(a < b for a, b in pairwise(self.orders)), "ascending orders", orders=self.orders)
+        for i, value in enumerate(self.rdp):
+            expect(0 <= value < float("inf"), f"finite rdp[{i}] >= 0", **{f"rdp[{i}]": value})
+
+    def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        """Return a bound on the curve at ``orders`` ``[K]``; no Gaussian is known to dominate the release."""
+        return Cost(renyi_curve_rdp(orders, self.orders, self.rdp), 0.0)
+
+
+def _values(events: Sequence[Event], name: str) -> FloatArray:
+    return np.array([getattr(event, name) for event in events], dtype=np.float64)

@@ -1,0 +1,347 @@
+"""What the rows of a ledger say: its releases, its budget, and what all of it costs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pate._typing import FloatArray
+from pate._validation import expect, expect_open_unit
+from pate.accounting._budget import Budget, PrivacyFilter, describe_remainder, filter_from_dict, make_filter, refuse
+from pate.accounting._charges import (
+    ROUNDING,
+    Charge,
+    Events,
+    cost_of_charges,
+    expect_charged_count,
+    name_of,
+    parse_events,
+    plain_charges,
+    plain_events,
+)
+from pate.accounting._conversion import conversion_overhead, remaining_delta
+from pate.accounting._cost import DEFAULT_ORDERS, Cost
+from pate.accounting._log import Head
+from pate.accounting._relation import NeighboringRelation
+from pate.accounting._totals import Totals, as_cost, charge_values
+
+NAMES = tuple(relation.value for relation in NeighboringRelation)
+_STATED = {"delta", *NAMES}
+_LISTED = (
+    *("release", "at", "run", "description", "events"),
+    *("count", "seeded", "settled", "realised", "published"),
+)  # of a release, in a statement
+_KINDS = ("budget", "home", "reserve", "settle", "state")
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One release: ``count`` queries, each at the cost of ``events`` under the two relations."""
+
+    release: int
+    at: str
+    run: str
+    description: str
+    events: Events
+    count: int
+    seeded: bool
+    settled: bool
+    realised: tuple[Charge, ...] | None = None
+    """What was actually paid, if less than was reserved; None if it is the same."""
+    stated: Mapping[str, Any] | None = None
+    """``delta``, and under each relation the epsilon of this and all earlier releases when this one was reserved."""
+    token: str | None = None
+    """The text by which its owner finds the reservation again; None without one."""
+    published: Mapping[str, Any] | None = None
+    """What was published, in plain JSON types as `pate.accounting._statement` states it: known since it was settled."""
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """What the release costs: what was reserved, unless it was settled for less."""
+        return ((self.events, self.count),) if self.realised is None else self.realised
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        plain = {name: getattr(self, name) for name in _LISTED}
+        realised = None if self.realised is None else plain_charges(self.realised)
+        return plain | {"events": plain_events(self.events), "realised": realised}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Entry:
+        """Return the release that `to_dict` described. Raises ``ValueError`` on other keys or types."""
+        fields = {name: content[name] for name in _LISTED}
+        if fields["realised"] is not None:
+            charges = ((parse_events(name_of(paid["events"])), paid["count"]) for paid in fields["realised"])
+            fields["realised"] = tuple(charges)
+        entry = cls(**fields | {"events": parse_events(name_of(fields["events"]))})
+        expect_charged_count(1, entry.count)
+        for _, count in entry.realised or ():
+            expect_charged_count(0, count)
+        return entry
+
+
+@dataclass(frozen=True)
+class Book:
+    """The content of a ledger: its releases, and its budget and filter if a budget was declared."""
+
+    entries: tuple[Entry, ...] = ()
+    budget: Budget | None = None
+    filter: PrivacyFilter | None = None
+    home: Path | None = None
+    """Where the file lay when a release was last prepared; None if it was never recorded."""
+    declared_after: int = 0
+    """How many releases there were when the budget was declared."""
+    digests: tuple[str, ...] = field(default=(), repr=False)
+    """The digest of each row. A release has one or two rows; a budget and each home have one."""
+
+    @property
+    def head(self) -> Head:
+        """How many rows the ledger had, and the digest of the last one."""
+        return Head(len(self.digests), self.digests[-1] if self.digests else "")
+
+    def follows(self, head: Head) -> bool:
+        """Whether the ledger once ended at ``head``: it is that ledger, possibly with more rows."""
+        rows, digest = head
+        return rows == 0 or (0 < rows <= len(self.digests) and self.digests[rows - 1] == digest)
+
+    def reserved(self) -> list[Charge]:
+        """Return what all releases reserved, oldest first: it was fixed before their noise."""
+        return [(entry.events, entry.count) for entry in self.entries]
+
+    def charges(self) -> list[Charge]:
+        """Return what all releases cost, oldest first."""
+        return [charge for entry in self.entries for charge in entry.charges]
+
+    def spent(self, relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        """Return the sum of all releases under ``relation`` on ``orders``."""
+        return cost_of_charges(self.charges(), relation, orders)
+
+
+class History:
+    """The state of a ledger, built up from its rows one after another: releases, budget and running sums."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.budget: Budget | None = None
+        self.filter: PrivacyFilter | None = None
+        self.home: Path | None = None
+        self.declared_after = 0
+        self._digests: list[str] = []
+        self._names: list[str] = []  # of the events of each release
+        self._settled_by: dict[int, int] = {}  # the row that settled each release
+        self._totals = Totals(DEFAULT_ORDERS)
+
+    @property
+    def head(self) -> Head:
+        """Where the ledger ends: its number of rows and the digest of the last one."""
+        return Head(len(self._digests), self._digests[-1] if self._digests else "")
+
+    def book(self) -> Book:
+        """Return an immutable copy of what the rows say."""
+        digests = tuple(self._digests)
+        return Book(tuple(self.entries), self.budget, self.filter, self.home, self.declared_after, digests)
+
+    def entry(self, release: int, where: object) -> Entry:
+        """Return one release by its number, from 1 on; ``where`` names the ledger in the error if there is none."""
+        number = isinstance(release, int | np.integer) and not isinstance(release, bool)
+        listed = number and 1 <= release <= len(self.entries)
+        expect(listed, f"a release among the {len(self.entries)} of {where}", release=release)
+        return self.entries[release - 1]
+
+    def settled_at(self, release: int) -> Head:
+        """Return where the ledger ended when ``release``, which is settled, was settled."""
+        row = self._settled_by[release]
+        return Head(row, self._digests[row - 1])
+
+    def with_token(self, token: str | None) -> Entry | None:
+        """Return the release that was reserved with ``token``; None without a token, or if no release has it."""
+        return None if token is None else next((entry for entry in self.entries if entry.token == token), None)
+
+    def prepare(self, *events: Events) -> None:
+        """Compute in advance the costs that the next row will need."""
+        for query in events:
+            charge_values(name_of(plain_events(query)), 1, self._totals.orders)
+        self._totals.values()
+
+    def reserved(self, orders: FloatArray) -> FloatArray:
+        """Return what all releases reserved on ``orders`` ``[K]``, including those later settled for less."""
+        totals = Totals(orders)
+        for name, entry in zip(self._names, self.entries, strict=True):
+            totals.add(name, entry.count)
+        return totals.values()
+
+    # reading
+
+    def fold_row(self, text: str, digest: str, path: Path) -> list[tuple[str, int]]:
+        """Process the next row of ``path`` and return the changes to the sums; one-line ``ValueError`` if malformed."""
+        try:
+            return self.fold(text, digest)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ArithmeticError) as error:
+            row = len(self._digests) + 1
+            raise ValueError(f"Expected an intact ledger at {path}, got row {row}: {error}") from None
+
+    def fold(self, text: str, digest: str) -> list[tuple[str, int]]:
+        """Process the next row and return the changes to the sums. Raises, and changes nothing, if it is malformed."""
+        body, end = _DECODER.raw_decode(text)
+        expect(end == len(text), "one JSON object", found=text[end : end + 20])
+        kind = body["kind"]
+        expect(kind in _KINDS, f"a row among {', '.join(_KINDS)}", kind=kind)
+        changes: list[tuple[str, int]] = []
+        if kind == "budget":
+            self._fold_budget(body)
+        elif kind == "home":
+            expect(isinstance(body["path"], str), "the path of a ledger", path=body["path"])
+            self.home = Path(body["path"])
+        elif kind == "reserve":
+            changes = self._fold_reserve(body)
+        elif kind == "settle":
+            changes = self._fold_settle(body)
+        else:
+            self._fold_state(body)
+        for change in changes:
+            self._totals.add(*change)
+        self._digests.append(digest)
+        return changes
+
+    def _fold_budget(self, body: Mapping[str, Any]) -> None:
+        expect(self.budget is None, "one budget", kind="budget")
+        budget, bounds = Budget(**body["budget"]), filter_from_dict(body["filter"])
+        bounds.expect_follows(budget)
+        self._totals = self._totals.on_orders(orders_of_sums(bounds))
+        self.budget, self.filter, self.declared_after = budget, bounds, len(self.entries)
+
+    def _fold_reserve(self, body: Mapping[str, Any]) -> list[tuple[str, int]]:
+        expect_charged_count(1, body["count"])
+        _expect_stated(body["stated"])
+        expect(isinstance(body.get("token"), str | None), "a token as a text", token=body.get("token"))
+        name = name_of(body["events"])
+        fields = {field: body[field] for field in ("at", "run", "description", "count", "stated")}
+        fields |= {"seeded": bool(body["seeded"]), "token": body.get("token")}
+        entry = Entry(release=len(self.entries) + 1, events=parse_events(name), settled=False, **fields)
+        self.entries.append(entry)
+        self._names.append(name)
+        return [(name, entry.count)]
+
+    def _fold_settle(self, body: Mapping[str, Any]) -> list[tuple[str, int]]:
+        entry, realised = self.entry(body["release"], "the rows before"), body["realised"]
+        expect(not entry.settled, "a release settled once", release=entry.release)
+        charges, changes = None, []
+        if realised is not None:
+            paid = [(name_of(charge["events"]), charge["count"]) for charge in realised]
+            for _, count in paid:
+                expect_charged_count(0, count)
+            charges = tuple((parse_events(name), count) for name, count in paid)
+            reserved = (self._names[entry.release - 1], entry.count)
+            self._expect_within(reserved, paid, entry.release)
+            changes = [(reserved[0], -reserved[1]), *(charge for charge in paid if charge[1])]
+        published = body.get("published")
+        expect(isinstance(published, dict | None), "what was published as an object", published=published)
+        self.entries[entry.release - 1] = _settled(entry, charges, published)
+        self._settled_by[entry.release] = len(self._digests) + 1
+        return changes
+
+    def _fold_state(self, body: Mapping[str, Any]) -> None:
+        entry, published = self.entry(body["release"], "the rows before"), body["published"]
+        expect(entry.settled and isinstance(published, dict), "what was published as an object", published=published)
+        self.entries[entry.release - 1] = replace(entry, published=published)
+
+    def _expect_within(self, reserved: tuple[str, int], paid: Sequence[tuple[str, int]], release: int) -> None:
+        orders = self._totals.orders
+        reserved_values = charge_values(*reserved, orders)
+        total = np.sum([np.zeros(reserved_values.shape), *(charge_values(*charge, orders) for charge in paid)], axis=0)
+        for relation, within in zip(
+            NeighboringRelation, (total <= reserved_values * ROUNDING).all(axis=1), strict=True
+        ):
+            expect(within, f"at most what release {release} reserved under {relation.value}", realised="more")
+
+    # the budget
+
+    def reservation(
+        self, events: Events, count: int, budget: Budget | None, delta: float | None
+    ) -> list[dict[str, Any]]:
+        """Return the rows that reserve ``count`` times ``events``. Raises ``ValueError`` if the budget cannot pay."""
+        plain, rows = plain_events(events), []
+        name, current, bounds, totals = name_of(plain), self.budget, self.filter, self._totals
+        if current is None and budget is not None:
+            relation = budget.neighboring_relation
+            # of the first release even if more followed: the choice of a budget may rest on what later ones showed
+            first = self.entries[0].events if self.entries else events
+            current, bounds = budget, make_filter(budget, first[relation].cost())
+            totals = totals.on_orders(orders_of_sums(bounds))
+            # reserved, not settled: what a release cost in the end depends on its noise
+            before = restrict_to_filter(as_cost(self.reserved(totals.orders), relation), bounds)
+            if not bounds.admits(before):
+                refuse(current, bounds, before, when="before this release")
+            rows.append({"kind": "budget", "budget": current.to_dict(), "filter": bounds.to_dict()})
+        expect(budget in (None, current), f"the budget of the ledger, {_describe(current)}", budget=_describe(budget))
+        values = totals.values_after(name, count)
+        if current is not None and bounds is not None:
+            relation = current.neighboring_relation
+            total = restrict_to_filter(as_cost(values, relation), bounds)
+            if not bounds.admits(total):
+                spent = restrict_to_filter(as_cost(totals.values(), relation), bounds)
+                remainder = describe_remainder(bounds, spent, events[relation].cost(bounds.orders), count)
+                refuse(current, bounds, total, remainder=remainder)
+        stated_delta = current.delta if delta is None and current is not None else delta
+        stated = None
+        if stated_delta is not None:
+            (stated_epsilons,) = epsilons(values[None], [stated_delta])
+            stated = {"delta": stated_delta} | dict(zip(NAMES, _finite(stated_epsilons), strict=True))
+        row: dict[str, Any] = {"kind": "reserve", "events": plain, "count": count, "stated": stated}
+        rows.append(row)
+        return rows
+
+
+def orders_of_sums(bounds: PrivacyFilter) -> FloatArray:
+    """Return the orders on which sums are kept: `DEFAULT_ORDERS`, followed by any others that a filter needs."""
+    covered = np.isin(bounds.orders, DEFAULT_ORDERS).all()
+    return DEFAULT_ORDERS if covered else np.append(DEFAULT_ORDERS, bounds.orders)
+
+
+def restrict_to_filter(total: Cost, bounds: PrivacyFilter) -> Cost:
+    """Return ``total``, a cost on the `orders_of_sums`, on the orders of the filter ``bounds`` alone."""
+    orders = orders_of_sums(bounds)
+    at = (
+        np.searchsorted(DEFAULT_ORDERS, bounds.orders) if orders is DEFAULT_ORDERS else slice(DEFAULT_ORDERS.size, None)
+    )
+    return total._replace(rdp=total.rdp[at])
+
+
+def epsilons(values: FloatArray, deltas: Sequence[float]) -> FloatArray:
+    """Return epsilons ``[N, 2]`` of N sums ``[N, 2, K + 2]``, whose curves begin with `DEFAULT_ORDERS`, at N deltas."""
+    log_survival = (0.0 - values[:, :, -2]).tolist()
+    remaining = [
+        [remaining_delta(delta, value) for value in row] for delta, row in zip(deltas, log_survival, strict=True)
+    ]
+    spendable = np.array(remaining).reshape(values.shape[:2])
+    overhead = conversion_overhead(DEFAULT_ORDERS, np.where(spendable > 0, spendable, 0.5)[:, :, None])
+    epsilons = (values[:, :, : DEFAULT_ORDERS.size] + overhead).min(axis=2)
+    return np.where(spendable > 0, np.maximum(epsilons, 0.0), np.inf)
+
+
+def _finite(epsilons: FloatArray) -> list[float | None]:
+    return [value if value < float("inf") else None for value in epsilons.tolist()]
+
+
+def _expect_stated(stated: Mapping[str, Any] | None) -> None:
+    if stated is not None:
+        expect(stated.keys() == _STATED, "delta and two epsilons", stated=stated)
+        kinds = {type(value) for value in stated.values()}
+        expect(kinds <= {float, int, type(None)}, "epsilons as numbers or null", stated=stated)
+        expect_open_unit(delta=stated["delta"])
+
+
+def _settled(entry: Entry, charges: tuple[Charge, ...] | None, published: Mapping[str, Any] | None) -> Entry:
+    settled = object.__new__(Entry)  # `replace` takes five times as long, and a ledger has a hundred thousand
+    vars(settled).update(vars(entry), settled=True, realised=charges, published=published)
+    return settled
+
+
+def _describe(budget: Budget | None) -> str:
+    return "none" if budget is None else ", ".join(f"{name}={value}" for name, value in budget.to_dict().items())

@@ -1,0 +1,249 @@
+"""The ledger: a SQLite file that lists every release made from one private data set.
+
+A release is reserved before its noise is drawn and settled once its labels are on disk. A reservation that was never
+settled counts in full, so that a crash never hides a cost; whoever made it finds it again by its token. The file is a
+log: rows are added, never changed, and each carries a digest of itself and all rows before it.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pate._validation import expect, expect_open_unit
+from pate.accounting import _log as log
+from pate.accounting._budget import Budget
+from pate.accounting._charges import Charge, Events, expect_charged_count, expect_events, plain_charges
+from pate.accounting._history import Book, Entry, History
+from pate.accounting._log import Head
+
+
+class Ledger:
+    """The releases from one private data set, in a SQLite file shared by all runs on it.
+
+    Opening reads all rows, without a lock. Later reads take only the rows added since, after checking that the row
+    before them is unchanged.
+
+    Args:
+        path: the file, created if it is missing.
+        home: the absolute path of the file now, with links resolved. The log records it, so that a copy can be told
+            from a file that was moved. None to skip this check.
+
+    Raises:
+        ValueError: if the file exists but is not an intact ledger, if it cannot be written, or if it is a copy of a
+            ledger that still lies in the recorded place: two copies would be two budgets.
+    """
+
+    def __init__(self, path: Path, *, home: Path | None = None) -> None:
+        self.path = Path(path)
+        self._alone = threading.Lock()
+        with log.one_line(self.path):
+            if not self.path.exists():
+                log.make(self.path)
+            log.expect_writable(self.path)
+        self._history = History()
+        with log.opened(self.path, writable=True) as connection:
+            log.expect_intact(connection, self.path)
+            self._catch_up(connection)
+        self._history.prepare()
+        if home is not None and home != self._history.home:
+            with self._transaction() as connection:
+                self._expect_no_copy()
+                self._append(connection, {"kind": "home", "at": _now(), "path": str(home)})
+
+    @property
+    def head(self) -> Head:
+        """The number of rows, and the digest of the last one."""
+        with self._reading() as history:
+            return history.head
+
+    def book(self) -> Book:
+        """Return the content of the ledger."""
+        with self._reading() as history:
+            return history.book()
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return all releases, oldest first."""
+        with self._reading() as history:
+            return tuple(history.entries)
+
+    def reserve(
+        self,
+        events: Events,
+        *,
+        count: int,
+        run: str,
+        description: str,
+        seeded: bool,
+        budget: Budget | None = None,
+        delta: float | None = None,
+        token: str | None = None,
+    ) -> int:
+        """Reserve the cost of ``count`` queries before their noise is drawn, and return the number of the release.
+
+        With a token that is in the ledger already, nothing is written, and its release is returned: whoever was killed
+        before learning the number asks again.
+
+        Args:
+            events: the cost of one query under each relation.
+            count: the largest number of queries that may be answered, ``1..2**53``.
+            run: the run that asks.
+            description: what is released.
+            seeded: whether the noise comes from a fixed seed, so that nothing is private.
+            budget: the limit on all releases together. The first one given is final for this ledger.
+            delta: the delta at which the epsilon of all releases is recorded with this one; that of the budget if None.
+            token: a text unique to this release, by which it is found again; None for none.
+
+        Raises:
+            ValueError: if the ledger's budget cannot pay for the release, or differs from ``budget``, or if the token
+                is that of a release of another cost. Nothing is written then.
+        """
+        expect_charged_count(1, count)
+        expect_events(events)
+        expect(isinstance(run, str) and isinstance(description, str), "texts", run=run, description=description)
+        if delta is not None:
+            expect_open_unit(delta=delta)
+        expect(token is None or (isinstance(token, str) and token), "a token as a text", token=token)
+        self._prepare(events)
+        with self._transaction() as connection:
+            reserved = self._history.with_token(token)
+            if reserved is not None:
+                same = (reserved.events, reserved.count, reserved.seeded) == (dict(events), int(count), bool(seeded))
+                expect(same, f"the cost that release {reserved.release} reserved with this token", reserved="another")
+                return reserved.release
+            bodies = self._history.reservation(events, int(count), budget, None if delta is None else float(delta))
+            bodies[-1] |= {"run": run, "description": description, "seeded": bool(seeded)}
+            bodies[-1] |= {} if token is None else {"token": token}
+            for body in bodies:
+                self._append(connection, {"kind": body["kind"], "at": _now()} | body)
+            return len(self._history.entries)
+
+    def settle(
+        self,
+        release: int,
+        *,
+        realised: Sequence[Charge] | None = None,
+        published: Mapping[str, Any] | None = None,
+    ) -> Head:
+        """Record that a reserved release was published. Repeating a settlement changes nothing.
+
+        Where only the description of what was published has changed, the new one is recorded.
+
+        Args:
+            release: the number of the release.
+            realised: what it actually cost, as pairs ``(events, count)``. None for what was reserved.
+            published: what was published, in plain JSON types, with the ``sha256`` of its file; None for what has no
+                statement.
+
+        Returns:
+            Where the ledger ended when the release was settled: at the row that settled it.
+
+        Raises:
+            ValueError: if nothing was reserved under this number, if ``realised`` costs more than what was reserved at
+                some order, or if the release was settled for another cost, or as another file, before. Nothing is
+                written then.
+        """
+        listed = realised is None or isinstance(realised, list | tuple)  # a spent iterator would cost nothing
+        expect(listed, "a list of charges or None", realised=realised)
+        for charge in realised or ():
+            expect(isinstance(charge, tuple | list) and len(charge) == 2, "charges of events and count", charge=charge)
+            events, count = charge
+            expect_events(events)
+            expect_charged_count(0, count)
+        charges = None if realised is None else tuple((events, int(count)) for events, count in realised)
+        plain_published = None if published is None else json.loads(json.dumps(published))
+        self._prepare(*(events for events, _ in charges or ()))
+        with self._transaction() as connection:
+            entry = self._history.entry(release, self.path)
+            if entry.settled:
+                same = entry.realised == charges
+                expect(same, f"release {release} settled once", realised="another cost than before")
+                if plain_published not in (None, entry.published):
+                    self._expect_same_file(entry, plain_published)
+                    row = {"kind": "state", "at": _now(), "release": entry.release, "published": plain_published}
+                    self._append(connection, row)
+                    return self._history.head
+                return self._history.settled_at(entry.release)
+            plain = None if charges is None else plain_charges(charges)
+            row = {"kind": "settle", "at": _now(), "release": entry.release, "realised": plain}
+            self._append(connection, row | ({} if plain_published is None else {"published": plain_published}))
+            return self._history.head
+
+    def _prepare(self, *events: Events) -> None:
+        # slow curves are computed before the lock makes others wait
+        with self._alone:
+            self._history.prepare(*events)
+
+    @contextmanager
+    def _reading(self) -> Iterator[History]:
+        with self._alone, log.opened(self.path, writable=False) as connection:
+            self._catch_up(connection)
+            yield self._history
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._alone:
+            before = self._history.head
+            try:
+                # the lock is taken before the budget is read: two processes never both count on what is left
+                with log.locked(self.path) as connection:
+                    self._catch_up(connection)
+                    before = self._history.head
+                    yield connection
+            except BaseException:
+                if self._history.head != before:  # the history has rows that the file has not
+                    self._history = History()
+                raise
+
+    @staticmethod
+    def _expect_same_file(entry: Entry, published: Mapping[str, Any]) -> None:
+        settled, digest = (entry.published or {}).get("sha256"), published.get("sha256")
+        expect(settled in (None, digest), f"the file of sha256 {settled} of release {entry.release}", sha256=digest)
+
+    def _expect_no_copy(self) -> None:
+        last = self._history.home
+        if last is None or not last.is_file() or last.samefile(self.path):
+            return
+        with log.opened(last, writable=False) as other:
+            # another ledger may have taken the place of one that was moved away
+            first = next((digest for _, digest in log.rows_after(other, Head(), last)), None)
+        copied = first is not None and self._history.book().follows(Head(1, first))
+        requirement = f"one ledger for the same private data; --ledger={last} names the original"
+        expect(not copied, requirement, copy=str(self.path))
+
+    def _catch_up(self, connection: sqlite3.Connection) -> None:
+        for text, digest in log.rows_after(connection, self._history.head, self.path):
+            self._history.fold_row(text, digest, self.path)
+
+    def _append(self, connection: sqlite3.Connection, body: Mapping[str, Any]) -> None:
+        text = json.dumps(body, allow_nan=False)
+        # a row that no reader could read is refused here, before it is written
+        head = self._history.head
+        self._history.fold(text, log.chained(head.digest, text))
+        log.append(connection, head, text)
+
+
+def read_ledger(path: Path, *, rows: int | None = None) -> Book:
+    """Return the content of the ledger at ``path``, opened read-only: of its first ``rows`` alone if they are given.
+
+    Raises ``ValueError`` like `Ledger`.
+    """
+    path = Path(path)
+    expect(path.is_file(), "a ledger", path=str(path))
+    history = History()
+    with log.opened(path, writable=False) as connection:
+        log.expect_intact(connection, path)
+        for text, digest in islice(log.rows_after(connection, history.head, path), rows):
+            history.fold_row(text, digest, path)
+    return history.book()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

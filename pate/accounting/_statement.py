@@ -1,0 +1,276 @@
+"""Privacy statements: what was published, what it cost, and the events from which the cost follows.
+
+A statement is a function of its ledger: the row that settles a release holds what was published (`Entry.published`),
+with a digest of the file. So a statement is verified by making it again. `pate.accounting._statement_words` words it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pate._validation import expect
+from pate.accounting._budget import Budget, expect_filter_of_first, filter_from_dict
+from pate.accounting._charges import ROUNDING, Charge, account, cost_of_charges, reaching
+from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting._history import Book, Entry
+from pate.accounting._ledger import read_ledger
+from pate.accounting._log import Head
+from pate.accounting._relation import NeighboringRelation
+from pate.accounting._statement_words import CONVERSION, WORDS, describe
+
+REACHED = (1, 2, 3)
+"""The numbers of teachers (of users, for a top k) that one unit may reach, for which a statement gives epsilons."""
+
+
+class Statement:
+    """The public statement of one release, and of all releases that its ledger held when it was made.
+
+    Its guarantees were fixed before any noise was drawn: the ledger's budget under the relation of the budget, and
+    otherwise what all releases reserved. ``costs`` is what was finally settled, which may be less. Figures are for a
+    unit that reaches as many teachers as the release declared; ``reach`` gives epsilons for 1, 2 and 3 of them.
+
+    Statements are read like mappings: ``statement["guarantees"]["replace_record"]["epsilon"]``.
+
+    Args:
+        content: the statement in plain JSON types.
+    """
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        self.content = dict(content)
+
+    @property
+    def kind(self) -> str:
+        """What was published: ``labels``, or the top k of a histogram, ``topk``."""
+        return str(self["kind"])
+
+    def __getitem__(self, name: str) -> Any:
+        return self.content[name]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Statement) and self.content == other.content
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @classmethod
+    def of(cls, book: Book, release: int) -> Statement:
+        """Return the statement on a release of a ledger and on all others that it holds.
+
+        Raises:
+            ValueError: if the ledger does not hold the release, or not what was published.
+        """
+        return cls(_content(book, book.head, release))
+
+    @staticmethod
+    def from_json(content: str | bytes | Mapping[str, Any]) -> Statement:
+        """Return the statement that ``privacy.json`` holds, as text or in plain JSON types; `verify` checks it.
+
+        Raises:
+            ValueError: in one line, if it is no statement.
+        """
+        try:
+            plain = json.loads(content) if isinstance(content, str | bytes) else content
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"Expected a readable statement, got: {error}") from None
+        kind = plain.get("kind") if isinstance(plain, Mapping) else None
+        recognised = isinstance(kind, str) and kind in WORDS
+        expect(recognised, f"a statement of a kind among {', '.join(WORDS)}", kind=kind)
+        return Statement(plain)
+
+    @staticmethod
+    def read(path: Path) -> Statement:
+        """Return the statement in a file. Raises ``ValueError`` in one line if it holds none."""
+        try:
+            return Statement.from_json(Path(path).read_bytes())
+        except (OSError, ValueError) as error:
+            raise ValueError(f"Expected a readable statement at {path}, got: {error}") from None
+
+    def verify(
+        self, *, ledger: Path | None = None, released: Path | None = None, facts: Mapping[str, Any] | None = None
+    ) -> int:
+        """Make the statement again and compare every key of it.
+
+        Without a ledger it is made from the releases that it lists. With one, it is made from the rows that the ledger
+        held then, all of which it must still hold.
+
+        Args:
+            ledger: the file of the ledger.
+            released: the released file, whose digest the ledger holds.
+            facts: what the released file says of itself, by the keys of the statement.
+
+        Returns:
+            How many releases the ledger has had since.
+
+        Raises:
+            ValueError: in one line, at the first key that differs.
+        """
+        try:
+            return self._verify(ledger, released, facts)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"Expected a whole {self.kind} statement, got: {error!r}") from None
+
+    def _verify(self, ledger: Path | None, released: Path | None, facts: Mapping[str, Any] | None) -> int:
+        since = 0
+        head = Head(self["ledger"]["rows"], self["ledger"]["digest"])
+        if ledger is None:
+            book = _listed(self.content)
+            _expect_coherent(book, head)
+        else:
+            current = read_ledger(ledger)
+            _expect_follows(current, head)
+            book = read_ledger(ledger, rows=head.rows)
+            since = len(current.entries) - len(book.entries)
+        expect_same(_content(book, head, self["release"]), self.content)
+        if released is not None:
+            expected, actual = self["sha256"], sha256(released)
+            expect(
+                actual == expected, f"the file of release {self['release']}, of sha256 {expected}", file=str(released)
+            )
+        if facts is not None:
+            expect_same(facts, {name: self.content.get(name) for name in facts})
+        return since
+
+    def today(self, book: Book) -> Statement:
+        """Return the same statement on all releases that its ledger holds by now.
+
+        Raises:
+            ValueError: if the ledger lacks rows that it held when the statement was made.
+        """
+        head = Head(self["ledger"]["rows"], self["ledger"]["digest"])
+        _expect_follows(book, head)
+        return Statement.of(book, self["release"])
+
+    @property
+    def text(self) -> str:
+        """The statement as text, with everything that is needed to compute its figures by hand."""
+        return describe(self.content, _listed(self.content))
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal, as `sha256sum` prints it."""
+    expect(Path(path).is_file(), "the released file", missing=str(path))
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def expect_same(computed: Any, stated: Any, place: str = "") -> None:
+    """Raise ``ValueError`` unless ``stated``, in plain JSON types, is what was ``computed``, but for rounding."""
+    name = place.rpartition(".")[2] or "statement"
+    if isinstance(computed, Mapping):
+        expect(isinstance(stated, Mapping), f"{place or 'a statement'} as an object", **{name: stated})
+        unknown, missing = sorted(set(stated) - set(computed)), sorted(set(computed) - set(stated))
+        expect(not unknown, f"no other keys{' in ' + place if place else ''} than are known", unknown=unknown)
+        expect(not missing, f"all keys{' in ' + place if place else ''}", missing=missing)
+        # an epsilon says most of what is wrong
+        for key in sorted(computed, key=lambda key: key != "epsilon"):
+            expect_same(computed[key], stated[key], f"{place}.{key}".strip("."))
+        return
+    if isinstance(computed, list | tuple):
+        listed = isinstance(stated, list | tuple) and len(stated) == len(computed)
+        expect(listed, f"{place} of {len(computed)}", **{name: stated})
+        for number, (value, other) in enumerate(zip(computed, stated, strict=True)):
+            expect_same(value, other, f"{place}[{number}]")
+        return
+    if isinstance(computed, float) and isinstance(stated, float | int) and not isinstance(stated, bool):
+        same = math.isclose(computed, stated, rel_tol=1e-9)
+    else:
+        same = type(computed) is type(stated) and computed == stated
+    expect(same, f"{place}={computed}, as it follows from the release", **{name: stated})
+
+
+def _content(book: Book, head: Head, release: Any) -> dict[str, Any]:
+    """Return the statement on ``release`` of a ledger that ended at ``head``, in plain JSON types."""
+    listed = type(release) is int and 1 <= release <= len(book.entries)
+    expect(listed, f"a release among the {len(book.entries)} of the ledger", release=release)
+    entry = book.entries[release - 1]
+    published = dict(entry.published or {})
+    kind, ledger = published.pop("kind", None), published.pop("ledger", None)
+    expect(kind in WORDS, f"release {release} settled, with what was published", published=entry.published)
+    delta, teachers, reserved = float(published["delta"]), published["max_teachers_per_unit"], book.reserved()
+    relations = list(NeighboringRelation)
+    return {
+        "kind": kind,
+        "private": not any(each.seeded for each in book.entries),
+        "release": entry.release,
+        "guarantees": {
+            each.value: _guarantee(book, each, delta, teachers) | {"neighbors": WORDS[kind].neighbors(each, published)}
+            for each in relations
+        },
+        "this_release": {
+            each.value: _figures([(entry.events, entry.count)], each, delta, teachers) for each in relations
+        },
+        "costs": {each.value: _figures(book.charges(), each, delta, teachers) for each in relations},
+        "reach": [
+            {"teachers": m} | {each.value: _figures(reserved, each, delta, m)["epsilon"] for each in relations}
+            for m in sorted({*REACHED, teachers})
+        ],
+        "conversion": CONVERSION,
+        "budget": None if book.budget is None else book.budget.to_dict(),
+        "filter": None if book.filter is None else book.filter.to_dict(),
+        "declared_after": book.declared_after,
+        "num_queries": entry.count,
+        **published,
+        "ledger": {**head._asdict(), "counts": ledger},
+        "releases": [each.to_dict() for each in book.entries],
+    }
+
+
+def _listed(content: Mapping[str, Any]) -> Book:
+    """Return the releases and the budget that a statement lists."""
+    budget, bounds = content["budget"], content["filter"]
+    return Book(
+        entries=tuple(Entry.from_dict(release) for release in content["releases"]),
+        budget=None if budget is None else Budget(**budget),
+        filter=None if bounds is None else filter_from_dict(bounds),
+        declared_after=content["declared_after"],
+    )
+
+
+def _expect_follows(book: Book, head: Head) -> None:
+    requirement = "a ledger with all rows that it held when the statement was made (it may be an older copy)"
+    expect(book.follows(head), requirement, **head._asdict())
+
+
+def _expect_coherent(book: Book, head: Head) -> None:
+    """Raise ``ValueError`` unless the releases that a statement lists could be those of a ledger."""
+    rows, releases = head.rows, len(book.entries)
+    expect(type(rows) is int and rows >= releases, f"a row for each of {releases} releases", rows=rows)
+    expect([entry.release for entry in book.entries] == [*range(1, releases + 1)], "releases from 1 on", found="others")
+    budget, bounds = book.budget, book.filter
+    expect((budget is None) == (bounds is None), "a budget and its filter", filter=bounds)
+    after, most = book.declared_after, 0 if budget is None else releases - 1
+    expect(type(after) is int and 0 <= after <= most, f"declared_after in 0 .. {most}", declared_after=after)
+    for entry in book.entries:
+        for relation in NeighboringRelation:
+            charges = [(entry.events, entry.count)], entry.charges
+            reserved, paid = (cost_of_charges(charge, relation, DEFAULT_ORDERS) for charge in charges)
+            within = bool((paid.rdp <= reserved.rdp * ROUNDING).all())
+            within &= paid.mu_squared <= reserved.mu_squared * ROUNDING
+            within &= -paid.log_survival <= -reserved.log_survival * ROUNDING
+            expect(within, f"at most what release {entry.release} reserved under {relation.value}", realised="more")
+    if budget is not None and bounds is not None:
+        bounds.expect_follows(budget)
+        if after:
+            expect_filter_of_first(bounds, budget, book.entries[0].events[budget.neighboring_relation].cost())
+        total = cost_of_charges(book.charges(), budget.neighboring_relation, bounds.orders)
+        within = bounds.admits(total)
+        expect(
+            within, f"releases within the budget: {bounds.describe_spent(total)}", epsilon=bounds.epsilon(budget, total)
+        )
+
+
+def _figures(charges: Sequence[Charge], relation: NeighboringRelation, delta: float, teachers: int) -> dict[str, Any]:
+    """Return the epsilon of ``charges`` for a unit that reaches ``teachers`` teachers, and what proves it."""
+    return account(reaching(charges, teachers), relation).guarantee(delta=delta).to_dict()
+
+
+def _guarantee(book: Book, relation: NeighboringRelation, delta: float, teachers: int) -> dict[str, Any]:
+    """Return the guarantee that was fixed beforehand under ``relation``, and what fixed it."""
+    budget, bounds = book.budget, book.filter
+    if budget is not None and bounds is not None and budget.neighboring_relation is relation and teachers == 1:
+        fixed: dict[str, Any] = {"epsilon": budget.max_epsilon, "delta": budget.delta, "delta0": bounds.max_delta0}
+        return fixed | {"fixed_by": "budget"}
+    return _figures(book.reserved(), relation, delta, teachers) | {"fixed_by": "reservation"}

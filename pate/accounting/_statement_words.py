@@ -1,0 +1,257 @@
+"""The words of privacy statements: whom they protect, what was published, and how epsilon follows by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pate.accounting._base import leaves
+from pate.accounting._charges import Charge, cost_of_charges, reaching
+from pate.accounting._conditions import FIXED_BEFOREHAND, describe_keeping
+from pate.accounting._figures import epsilon_text, exact_text
+from pate.accounting._history import Book
+from pate.accounting._relation import NeighboringRelation
+
+_SAID_BEFORE = ("type", "neighboring_relation")  # of an event, where its parameters are listed
+CONVERSION = (
+    "the smaller of Canonne, Kamath & Steinke (2020), Proposition 12, at the best order, and of"
+    " Balle & Wang (2018), Theorem 8, for the Gaussian mechanism that dominates all releases"
+)
+_BY_CURVE = (
+    "    epsilon = rdp + log(1 - 1/a) - (log(d) + log(a)) / (a - 1)",
+    "    (Canonne, Kamath & Steinke (2020), Proposition 12)",
+)
+_BY_GAUSSIAN = (
+    "    d = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)",
+    "    (Dong, Roth & Su (2022), Corollary 3.3; Balle & Wang (2018), Theorem 8)",
+)
+_LEDGERS = {
+    "private data": ("The ledger of the private data", "these data", None),
+    "named": (
+        "The ledger that was named for this run",
+        "this ledger",
+        "What another ledger of the same private data holds, such as one beside them, is not in it, and adds up.",
+    ),
+    "run": (
+        "The ledger of this run alone",
+        "this run",
+        "What other runs released of the same private data is not in it, and adds up.",
+    ),
+}
+"""By what a ledger counts: its name, whose releases it holds, and what it does not know."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a kind of statement says.
+
+    Attributes:
+        neighbors: says in which data sets neighbors differ, from a relation and what was published.
+        published: returns the lines that say what was published, from the statement.
+        reached: says of whom a row of ``reach`` speaks, and when it is to be used, from the statement.
+    """
+
+    neighbors: Callable[[NeighboringRelation, Mapping[str, Any]], str]
+    published: Callable[[Mapping[str, Any]], list[str]]
+    reached: Callable[[Mapping[str, Any]], tuple[str, str]]
+
+
+def describe(statement: Mapping[str, Any], book: Book) -> str:
+    """Return a statement as text.
+
+    Args:
+        statement: its content.
+        book: the releases and the budget that it lists.
+    """
+    lines = []
+    if not statement["private"]:
+        lines += ["NOT PRIVATE: the noise of at least one release was drawn from a fixed seed.", ""]
+    lines += [*_headline(statement), *_conditions(statement), *_happened(statement), *_reach(statement), ""]
+    lines += [*WORDS[statement["kind"]].published(statement), *_ledger(statement), ""]
+    lines += _arithmetic(statement, book)
+    versions = ", ".join(f"{name} {version}" for name, version in statement["versions"].items())
+    return "\n".join([*lines, "", f"Made with {versions}."]) + "\n"
+
+
+def ledger_words(statement: Mapping[str, Any]) -> tuple[str, str, str | None]:
+    """Return what the ledger of a statement is called, whose releases it holds, and what it does not know."""
+    return _LEDGERS[statement["ledger"]["counts"]]
+
+
+def _by_relation(statement: Mapping[str, Any], part: str) -> list[tuple[str, Any]]:
+    """Return one part of a statement by relation, its own first."""
+    return sorted(statement[part].items(), key=lambda item: item[0] != statement["neighboring_relation"])
+
+
+def _headline(statement: Mapping[str, Any]) -> Iterator[str]:
+    for name, guarantee in _by_relation(statement, "guarantees"):
+        at, total = exact_text(guarantee["delta"]), epsilon_text(guarantee["epsilon"])
+        if len(statement["releases"]) == 1:
+            yield f"epsilon = {total} at delta = {at} under {name.upper()}:"
+        else:
+            once, whose = statement["this_release"][name], ledger_words(statement)[1]
+            other = "" if once["delta"] == guarantee["delta"] else f" at delta = {exact_text(once['delta'])}"
+            where, this = f"epsilon at delta = {at} under {name.upper()}", f"{epsilon_text(once['epsilon'])}{other}"
+            yield f"{where}: this release {this}; all releases of {whose} {total}:"
+        yield f"    neighbors are data sets where {guarantee['neighbors']}."
+
+
+def _conditions(statement: Mapping[str, Any]) -> Iterator[str]:
+    guarantees = _by_relation(statement, "guarantees")
+    unkept = [name.upper() for name, guarantee in guarantees if guarantee["fixed_by"] != "budget"]
+    for name, guarantee in guarantees:
+        if guarantee["fixed_by"] == "budget":
+            condition = describe_keeping(statement["declared_after"])
+            yield f"Under {name.upper()} this is the budget of the ledger: {condition}"
+    if len(statement["releases"]) > 1:
+        of_all = len(unkept) == len(guarantees)
+        where = "No budget keeps this: it" if of_all else f"It has none under {unkept[0]}: that epsilon"
+        yield f"{where} holds if {FIXED_BEFOREHAND}."
+
+
+def _happened(statement: Mapping[str, Any]) -> Iterator[str]:
+    costs = _by_relation(statement, "costs")
+    if all(cost["epsilon"] == statement["guarantees"][name]["epsilon"] for name, cost in costs):
+        return
+    texts = (f"epsilon = {epsilon_text(cost['epsilon'])} under {name.upper()}" for name, cost in costs)
+    for_less = any(release["realised"] is not None for release in statement["releases"])
+    what = "What happened" if for_less else "What was reserved so far"
+    yield f"{what} cost {' and '.join(texts)} at delta = {exact_text(costs[0][1]['delta'])}:"
+    yield (
+        "    no guarantee, because what it is computed from was not fixed before the noise was drawn."
+        if for_less
+        else "    that of these releases alone. The budget holds for all that follow, too."
+    )
+
+
+def _reach(statement: Mapping[str, Any]) -> Iterator[str]:
+    names = [name for name, _ in _by_relation(statement, "costs")]
+    whom, when = WORDS[statement["kind"]].reached(statement)
+    yield f"What all releases reserved is, at delta = {exact_text(statement['delta'])}, an epsilon for {whom} of:"
+    yield "    m" + "".join(f"{name.upper():>22}" for name in names)
+    for row in statement["reach"]:
+        yield f"    {row['teachers']}" + "".join(f"{epsilon_text(row[name]):>22}" for name in names)
+    yield f"    {when}"
+
+
+def _ledger(statement: Mapping[str, Any]) -> Iterator[str]:
+    releases, (ledger, _, unknown) = statement["releases"], ledger_words(statement)
+    queries = sum(release["count"] for release in releases)
+    lost = sum(release["count"] for release in releases if not release["settled"])
+    yield f"{ledger} holds {len(releases)} release(s) of {queries} queries in all; all count."
+    if unknown is not None:
+        yield f"    {unknown}"
+    if lost:
+        yield f"    {lost} of them were reserved by runs that were broken off; they count in full."
+
+
+def _arithmetic(statement: Mapping[str, Any], book: Book) -> list[str]:
+    """Return the lines that derive the figures under the statement's own relation."""
+    relation, teachers = NeighboringRelation(statement["neighboring_relation"]), statement["max_teachers_per_unit"]
+    reserved, paid = (reaching(charges, teachers) for charges in (book.reserved(), book.charges()))
+    guarantee, cost = statement["guarantees"][relation.value], statement["costs"][relation.value]
+    as_reserved = all(entry.realised is None for entry in book.entries)
+    if guarantee["fixed_by"] == "budget":
+        bounds = book.filter
+        assert bounds is not None
+        keeps = ", ".join(f"{name} = {value!r}" for name, value in bounds.to_dict().items())
+        spent = bounds.describe_spent(cost_of_charges(paid, relation, bounds.orders))
+        lines = [f"Under {relation.value.upper()} the ledger is kept by {type(bounds).__name__}, {keeps}:"]
+        title = "What was reserved" if as_reserved else "What happened"
+        return [*lines, f"    spent are {spent}.", *_sum(paid, cost, relation, title)]
+    lines = _sum(reserved, guarantee, relation, "What was reserved")
+    return lines if as_reserved else [*lines, *_sum(paid, cost, relation, "What happened")]
+
+
+def _sum(charges: Sequence[Charge], figures: Mapping[str, Any], relation: NeighboringRelation, title: str) -> list[str]:
+    """Return the lines that add ``charges`` up to ``figures``."""
+    where = f"{title}, under {relation.value.upper()}"
+    if figures["epsilon"] is None:
+        return [f"{where}: delta0 = {figures['delta0']!r}, and no epsilon is known at this delta."]
+    order, by_curve = figures.get("order", 2.0), "order" in figures
+    lines = [f"{where}, " + (f"at the Renyi order a = {order!r}:" if by_curve else "in Gaussian differential privacy:")]
+    for events, count in charges:
+        for leaf, times in leaves(events[relation], count):
+            parameters = {name: value for name, value in leaf.to_dict().items() if value is not None}
+            shown = ", ".join(f"{name}={value!r}" for name, value in parameters.items() if name not in _SAID_BEFORE)
+            once = leaf.cost(np.array([order]))
+            price = f"rdp = {float(once.rdp[0])!r}" if by_curve else f"mu^2 = {once.mu_squared!r}"
+            lines.append(f"    {times} x {type(leaf).__name__}({shown}): {price}, delta0 = {once.delta0!r} each")
+    total = f"rdp = {figures['rdp']!r}" if by_curve else f"mu^2, mu = {figures['mu']!r}"
+    return [
+        *lines,
+        f"    sum: {total}, delta0 = 1 - product of (1 - delta0) = {figures['delta0']!r}",
+        "    d = (delta - delta0) / (1 - delta0)",
+        *(_BY_CURVE if by_curve else _BY_GAUSSIAN),
+    ]
+
+
+def _neighbors_of_labels(relation: NeighboringRelation, published: Mapping[str, Any]) -> str:
+    teachers, unit = published["max_teachers_per_unit"], published["unit"]
+    if relation is NeighboringRelation.ADD_REMOVE_TEACHER:
+        one = teachers == 1
+        return "one teacher takes part or does not" if one else f"{teachers} teachers at most take part or do not"
+    far = "" if teachers == 1 else f", which reaches {teachers} teachers at most,"
+    return f"one {unit} of the private data{far} is added, removed or altered, and keeps its id where it is altered"
+
+
+def _published_labels(statement: Mapping[str, Any]) -> list[str]:
+    aggregator = statement["aggregator"]
+    parameters = ", ".join(f"{name}={value}" for name, value in aggregator["init_args"].items())
+    return [
+        f"{statement['num_answered']} of {statement['num_queries']} queries were answered, each on"
+        f" {statement['num_labels']} labels voted by {statement['num_teachers']} teachers, through",
+        f"    {aggregator['class_path']}({parameters}).",
+    ]
+
+
+def _reached_by_unit(statement: Mapping[str, Any]) -> tuple[str, str]:
+    unit = statement["unit"]
+    return (
+        f"a {unit} that reaches m teachers",
+        f"A {unit} in whose place another stands, under another id, is one removed and one added: m is doubled.",
+    )
+
+
+def _neighbors_of_top_k(relation: NeighboringRelation, published: Mapping[str, Any]) -> str:
+    removed = relation is NeighboringRelation.ADD_REMOVE_TEACHER
+    change = "is there or not" if removed else "is altered in any way"
+    return f"all that one user contributes {change} ({published['contributions']})"
+
+
+def _published_top_k(statement: Mapping[str, Any]) -> list[str]:
+    mechanism, gap, num_items = statement["mechanism"], statement["gap"], statement["num_items"]
+    parameters = ", ".join(f"{name}={value}" for name, value in mechanism.items() if name != "class")
+    form = "in order" if statement["ordered"] else "as a set"
+    items = "the items that users have," if num_items is None else f"{num_items:,} items"
+    short = "kbar" in mechanism  # a limited domain
+    lines = [
+        f"The top {mechanism['k']} of {items} {form}{', or fewer' * short}, by",
+        f"    {mechanism['class']}({parameters}).",
+        f"Where the k-th count is {gap['counts']:.4g} ahead of the next one, these are the true top"
+        f" {mechanism['k']} with probability {gap['probability']:g} or more.",
+    ]
+    if short:
+        lines.append("The list ends where a noisy threshold comes first: its length is paid for as its items are.")
+    if num_items is None:
+        lines.append(
+            "The list of all items is private: nothing is told of it but the items that are named, and items that one"
+            f" user alone has are among them with probability {exact_text(mechanism['delta'])} at most."
+        )
+    else:
+        lines.append("The list of all items is taken to be public: it must not follow from who the users are.")
+    return lines
+
+
+def _reached_by_users(_: Mapping[str, Any]) -> tuple[str, str]:
+    return "m users at once", "A user in whose place another stands is one who leaves and one who comes: m = 2."
+
+
+WORDS: Mapping[str, Words] = {
+    "labels": Words(_neighbors_of_labels, _published_labels, _reached_by_unit),
+    "topk": Words(_neighbors_of_top_k, _published_top_k, _reached_by_users),
+}
+"""The kinds of statements."""

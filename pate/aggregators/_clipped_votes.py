@@ -1,0 +1,221 @@
+"""Noisy counts of ballots whose joint norm, over all queries of a release, is clipped at a private median."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, Self
+
+import numpy as np
+
+from pate._typing import FloatArray, IntArray, UInt8Array
+from pate._votes import Panel, Votes
+from pate.accounting._events import Event, GaussianEvent
+from pate.accounting._relation import NeighboringRelation
+from pate.aggregators._base import Aggregator, Release, ballots_of, predictions_of
+from pate.aggregators._noisy_votes import add_gaussian
+from pate.aggregators._outlook import Outlook
+
+_ENTRIES = 1 << 22  # ballot entries worked on at once
+_DOUBLINGS = 4  # candidates for the median between a number and its double
+MEDIAN_SPARE = 1.2  # of the clip over the median, so that few ballots are clipped at all
+MEDIAN_ERRORS = (
+    6.0  # the noise of a comparison in the search, as a fraction of the teachers: three deviations from a half
+)
+MEDIAN_SHARE = 0.25  # the share of the budget above which the search is not worth it
+_BITS = 20  # of the factors by which ballots are scaled: sums over 2^33 teachers are exact in float64
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClippedVotes(Aggregator):
+    """Add Gaussian noise to the counts of a whole release, as large as what one teacher may say over all its queries.
+
+    Choose it before `NoisyVotes` wherever ballots are at hand: a teacher gives few of all labels, or differs in few
+    from a student, and the noise follows their number, whatever the number of labels. How many they are is learnt from
+    the teachers, privately: no setting depends on the data.
+
+    A ballot is what a teacher says on all queries of a batch: the labels that it gives, or those in which it differs
+    from predictions. Ballots of more than a clip of entries are scaled down to its square root in norm. The clip is 1.2
+    times the median number of entries, found by bisection among powers of ``2^(1/4)``, each step of which compares a
+    noisy number of teachers with a half. What the bisection costs is a public function of the number of teachers,
+    queries and labels; if it took over a quarter of the budget, nothing is clipped.
+
+    Privacy: an adaptive composition of Gaussian mechanisms (Dong et al. (2022), Corollary 3.3), whose squared inverse
+    multipliers add up to ``num_queries / multiplier_clipped^2`` for a batch of any size, so that a batch costs what its
+    queries cost one by one. Under REPLACE_RECORD and ADD_REMOVE_TEACHER alike a teacher moves each comparison by one at
+    most, and the sum by at most ``sqrt(2 clip)``: two clipped ballots have no negative entry, so that their squared
+    distance is at most the sum of their squared norms. No entry moves by more than one, which bounds it by
+    ``sqrt(num_queries num_labels)`` too. Sums are exact: ballots are scaled by multiples of ``2^-20``, rounded down.
+
+    Args:
+        multiplier_clipped: noise multiplier of one query. That of a release of ``n`` queries is smaller by ``sqrt(n)``.
+        around_predictions: whether ballots are read as what differs from a student's predictions (rounded).
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: on a multiplier that is not positive.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("multiplier_clipped",)
+
+    multiplier_clipped: float
+    around_predictions: bool = False
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Around what ballots are clipped."""
+        return ("around a student" if self.around_predictions else "",)
+
+    @property
+    def needs_ballots(self) -> bool:
+        """Always true: ballots are clipped one by one."""
+        return True
+
+    @property
+    def needs_predictions(self) -> bool:
+        """Whether ballots are compared with a student's predictions."""
+        return self.around_predictions
+
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+        """Describe the cost of one query."""
+        return GaussianEvent(neighboring_relation=self.relation_of(relation), noise_multiplier=self.multiplier_clipped)
+
+    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+        """Label a batch of queries, whose ballots are clipped together."""
+        ballots, mask = ballots_of(votes), np.ones(votes.counts.shape, dtype=np.bool_)
+        guess = np.zeros(mask.shape, dtype=np.uint8)
+        if self.around_predictions:
+            guess = (predictions_of(votes) > 0.5).astype(np.uint8)
+        if not mask.size:
+            return Release(guess, mask, noisy_counts=np.zeros(mask.shape), noise_std=1.0)
+        sigma_unclipped = self.multiplier_clipped / math.sqrt(len(mask))
+        share_spent, clip = 0.0, mask.size
+        sizes = sizes_of(ballots, guess)
+        bisection = Bisection(num_teachers=votes.num_teachers, most=mask.size)
+        if (median_share := bisection.share(sigma_unclipped)) <= MEDIAN_SHARE:
+            share_spent, clip = median_share, bisection.median(sizes, generator)
+        sigma = sigma_unclipped / math.sqrt(1 - share_spent) * math.sqrt(min(2 * clip, mask.size))
+        noisy = add_gaussian(clipped_sums(votes, guess, sizes, clip), sigma=sigma, generator=generator)
+        counts = np.where(guess > 0, votes.num_teachers - noisy, noisy)
+        labels = (2 * counts > votes.num_teachers).astype(np.uint8)
+        return Release(labels, mask, noisy_counts=counts, noise_std=sigma)
+
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return one around no predictions; in `Rounds`, another around a student follows it."""
+        return (cls.blank(),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bisection:
+    """A private search for the median size of ballots.
+
+    Args:
+        num_teachers: the nominal number of teachers.
+        most: the largest size that a ballot can have.
+    """
+
+    num_teachers: int
+    most: int
+
+    @property
+    def candidates(self) -> IntArray:
+        """The sizes among which the median is sought, ascending; the last one is the largest."""
+        return _candidates(self.most)
+
+    @property
+    def num_steps(self) -> int:
+        """The number of comparisons, at most."""
+        return math.ceil(math.log2(max(2, len(self.candidates))))
+
+    def share(self, noise_multiplier: float) -> float:
+        """Return the share of a budget, as an inverse square of its noise multiplier, that the comparisons cost."""
+        sigma = self.num_teachers / MEDIAN_ERRORS
+        return self.num_steps * (noise_multiplier / sigma) ** 2
+
+    def median(self, sizes: IntArray, generator: np.random.Generator) -> int:
+        """Return the clip for ballots of ``sizes`` ``[T]``: a noisy median, and something to spare."""
+        median = noisy_median(
+            sizes,
+            self.candidates,
+            num_voters=self.num_teachers,
+            sigma=self.num_teachers / MEDIAN_ERRORS,
+            generator=generator,
+        )
+        return min(self.most, math.ceil(MEDIAN_SPARE * int(median)))
+
+
+def noisy_median(
+    sizes: IntArray | FloatArray,
+    candidates: IntArray | FloatArray,
+    *,
+    num_voters: float,
+    sigma: float,
+    generator: np.random.Generator,
+) -> float:
+    """Return the candidate found by bisection: half of the voters, noise aside, have ballots of its size or less.
+
+    At most ``ceil(log2 m)`` comparisons with noise of ``sigma``, each of which one voter moves by one at most.
+
+    Args:
+        sizes: ``[V]``, sizes of ballots, of which those of nothing may be left out.
+        candidates: ``[m]``, ascending.
+        num_voters: the nominal number of voters.
+        sigma: the standard deviation of the noise in a number of voters.
+        generator: source of the noise.
+    """
+    low, high = 0, len(candidates) - 1
+    while low < high:
+        middle = (low + high) // 2
+        below = num_voters - float((sizes > candidates[middle]).sum()) + sigma * generator.standard_normal()
+        low, high = (low, middle) if below > num_voters / 2 else (middle + 1, high)
+    return float(candidates[high])
+
+
+@lru_cache(maxsize=64)
+def _candidates(most: int) -> IntArray:
+    powers = np.arange(math.ceil(_DOUBLINGS * math.log2(most)) + 1) / _DOUBLINGS
+    candidates = np.unique(np.ceil(most / 2.0**powers).astype(np.int64))
+    candidates.setflags(write=False)
+    return candidates
+
+
+def sizes_of(ballots: UInt8Array, guess: UInt8Array) -> IntArray:
+    """Return ``[T]``, in how many entries each teacher's ballot ``[Q, T, C]`` differs from ``guess`` ``[Q, C]``."""
+    total = np.zeros(ballots.shape[1], dtype=np.int64)
+    for rows in _blocks(ballots):
+        total += (ballots[rows] ^ guess[rows, None]).sum(axis=(0, 2), dtype=np.int64)
+    return total
+
+
+def clipped_sums(votes: Votes, guess: UInt8Array, sizes: IntArray, clip: int) -> FloatArray:
+    """Return the sums ``[Q, C]`` over teachers of what differs from ``guess``, ballots clipped to ``sqrt(clip)``.
+
+    Exact multiples of ``2^-20``, in whatever order they are added up: `factors_of` says by what ballots are scaled.
+    """
+    ballots, counts = ballots_of(votes), votes.counts.astype(np.float64)
+    sums = np.where(guess > 0, votes.num_teachers - counts, counts)
+    scaled = np.flatnonzero(sizes > clip)
+    if len(scaled):
+        excess = 1 - factors_of(sizes[scaled], clip)
+        for rows in _blocks(ballots[:, : len(scaled)]):
+            sums[rows] -= excess @ (ballots[rows][:, scaled] ^ guess[rows, None]).astype(np.float64)
+    return sums
+
+
+def factors_of(sizes: IntArray, clip: int) -> FloatArray:
+    """Return the factors that scale ballots of ``sizes`` ``[n]`` above ``clip``: ``sqrt(clip / size)``, rounded down.
+
+    The squared norm of a scaled ballot, ``size factor^2``, is at most ``clip``, with no rounding error.
+    """
+    distinct_sizes, which = np.unique(sizes, return_inverse=True)
+    # integers of any length: the product is beyond 64 bits where ballots are long
+    units = [math.isqrt((clip << 2 * _BITS) // size) for size in distinct_sizes.tolist()]
+    factors: FloatArray = np.array(units, dtype=np.float64)[which.ravel()] / (1 << _BITS)
+    return factors
+
+
+def _blocks(ballots: UInt8Array) -> list[slice]:
+    step = max(1, _ENTRIES // max(1, ballots[:1].size))
+    return [slice(start, start + step) for start in range(0, len(ballots), step)]

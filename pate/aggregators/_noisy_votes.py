@@ -1,0 +1,121 @@
+"""Gaussian noise on the counts of all labels: Binary voting, hard or soft, and thresholds on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr, ndtri
+
+from pate._typing import FloatArray
+from pate._validation import expect_positive
+from pate._votes import Panel, Votes
+from pate.accounting._events import Event, GaussianEvent
+from pate.accounting._relation import NeighboringRelation
+from pate.aggregators._base import Aggregator, Release
+from pate.aggregators._outlook import Gap, Outlook
+
+_ROWS = 1024  # rows worked on at once, so that the intermediate arrays stay in cache
+
+
+def add_gaussian(values: ArrayLike, *, sigma: float, generator: np.random.Generator) -> FloatArray:
+    """Return ``values`` ``[Q, C]`` with Gaussian noise of ``sigma``, rounded to a grid of ``sigma / 2^20`` at least."""
+    exact = np.asarray(values)
+    grid = 2.0 ** math.ceil(math.log2(sigma) - 20)
+    noisy = np.empty(exact.shape)
+    for start in range(0, len(exact), _ROWS):
+        part = noisy[start : start + _ROWS]
+        generator.standard_normal(out=part)
+        part *= sigma / grid
+        part += exact[start : start + _ROWS] / grid
+        np.rint(part, out=part)
+        part *= grid
+    return noisy
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyVotes(Aggregator):
+    """Add Gaussian noise to the count of every label: Binary voting, and the noisy counts themselves.
+
+    Choose it if teachers disagree or the budget is small, and a student learns from many samples: the soft counts are
+    unbiased however large the noise. Every query is answered; the cost grows with the number of labels. With a
+    ``min_lead`` and hard labels it withholds labels that are in doubt, one by one: choose that if the student cannot
+    use soft counts and a wrong label hurts more than a missing one.
+
+    Privacy: a Gaussian mechanism on the counts, of L2 sensitivity ``sqrt(C)`` under REPLACE_RECORD and
+    ADD_REMOVE_TEACHER alike: one teacher moves every count by one vote at most. Hard labels, withheld ones and soft
+    counts cost the same: all follow from the noisy counts and the number of teachers, which is public (Dziedzic et al.
+    (2023), Binary voting; with a ``min_lead`` the Gaussian mechanism of GNMax of Papernot et al. (2018) with a public
+    threshold in place of the maximum).
+
+    Args:
+        sigma_votes: standard deviation of the noise on each count, in votes.
+        neighboring_relation: the relation under which the cost is stated first.
+        soft: whether the noisy counts are released with the labels.
+        min_lead: number of votes by which a noisy count must exceed half of the teachers for the label to be given, or
+            fall short of it for the label to be denied, at least 0: a public constant. Other labels are withheld.
+
+    Raises:
+        ValueError: on a deviation that is not positive or ``min_lead < 0``.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_votes",)
+
+    sigma_votes: float
+    soft: bool = True
+    min_lead: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.min_lead != 0:
+            expect_positive(min_lead=self.min_lead)
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Whether only labels are released, and by how much they must lead."""
+        return ("" if self.soft else "hard", f"min_lead={self.min_lead:g}" if self.min_lead else "")
+
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+        """Describe the cost of one query: noise on all counts, where a teacher moves each count by at most one vote."""
+        noise_multiplier = self.sigma_votes / math.sqrt(panel.num_labels)
+        return GaussianEvent(neighboring_relation=self.relation_of(relation), noise_multiplier=noise_multiplier)
+
+    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+        """Label a batch of queries, each label by the noisy majority."""
+        half = votes.num_teachers / 2
+        margins = add_gaussian(votes.counts - half, sigma=self.sigma_votes, generator=generator)
+        leading = margins > self.min_lead
+        mask = leading | (margins <= -self.min_lead) if self.min_lead else np.ones(leading.shape, dtype=np.bool_)
+        if not self.soft:
+            return Release(leading.astype(np.uint8), mask)
+        noisy_counts = margins + half
+        if self.min_lead:
+            noisy_counts[~mask] = 0.0
+        return Release(leading.astype(np.uint8), mask, noisy_counts=noisy_counts, noise_std=self.sigma_votes)
+
+    def gap_needed(self, panel: Panel, *, probability: float) -> Gap:
+        """Return how far a count must lie from half of the teachers for its label to survive the noise."""
+        votes = max(self.min_lead + self.sigma_votes * float(ndtri(probability)), 0.0)
+        tie = panel.num_teachers / 2
+        return Gap(votes, tie, f"A count {votes:.1f} votes away from {tie:g} keeps its label")
+
+    def most_answered(self, panel: Panel) -> float:
+        """Return the probability that teachers who agree on a label have it given or denied."""
+        margins = np.array([panel.num_teachers / 2, -panel.num_teachers / 2])
+        return float(ndtr((margins - self.min_lead) / self.sigma_votes).sum())
+
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return soft and hard labels, and hard ones that lead by a tenth of the teachers."""
+        lead = outlook.panel.num_teachers / 10
+        choices: list[dict[str, Any]] = [{}, {"soft": False}, {"soft": False, "min_lead": lead}]
+        return tuple(cls.blank(**choice) for choice in choices)
+
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        """Return soft and hard labels."""
+        return {"soft": (True, False)}

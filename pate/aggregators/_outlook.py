@@ -1,0 +1,67 @@
+"""What is known before an aggregator is chosen, and how far apart counts must lie for it to answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pate._validation import expect, expect_count, expect_open_unit
+from pate._votes import Panel, Votes
+from pate.accounting._relation import NeighboringRelation
+
+
+class Gap(NamedTuple):
+    """How far apart counts must lie for an aggregator to give the same answer as without noise."""
+
+    votes: float
+    """The gap that a query needs, in votes."""
+    available: float
+    """The largest gap that the teachers can produce, in votes."""
+    meaning: str
+    """The sentence that explains it to a user, without the probability at its end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outlook:
+    """What is known about votes before an aggregator is chosen for them.
+
+    Args:
+        panel: the numbers of teachers and labels.
+        num_queries: number of queries asked.
+        delta: the delta of the guarantee.
+        relation: the relation of the guarantee.
+        labels_per_sample: average number of labels of a sample, rounded; None if unknown.
+    """
+
+    panel: Panel
+    num_queries: int
+    delta: float
+    relation: NeighboringRelation
+    labels_per_sample: int | None = None
+
+    def __post_init__(self) -> None:
+        expect_count(1, num_queries=self.num_queries)
+        expect_open_unit(delta=self.delta)
+
+    @classmethod
+    def of(cls, votes: Votes, *, delta: float, relation: NeighboringRelation) -> Outlook:
+        """Describe given votes; the result is as PRIVATE as they are. With several labels, a set lacks at least one."""
+        num_labels = votes.num_labels
+        average = round(float(votes.counts.mean()) * num_labels / votes.num_teachers)
+        k = min(max(1, average), max(1, num_labels - 1))
+        return cls(
+            panel=votes.panel, num_queries=votes.num_queries, delta=delta, relation=relation, labels_per_sample=k
+        )
+
+    @property
+    def k(self) -> int:
+        """The number of labels that a set should have. Raises ``ValueError`` if it is unknown."""
+        known = "k (--aggregator.k), which follows from how many labels a sample has"
+        expect(self.labels_per_sample is not None, known, k=None)
+        assert self.labels_per_sample is not None
+        return self.labels_per_sample
+
+    @property
+    def delta_test(self) -> float:
+        """The delta of one query's stability test, such that all tests together take half of delta."""
+        return self.delta / (2 * self.num_queries)

@@ -1,0 +1,74 @@
+"""Aggregators by name: those of this package, and those that installed packages declare as entry points."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+from pate._validation import expect
+from pate.aggregators._base import Aggregator
+from pate.aggregators._clipped_votes import ClippedVotes
+from pate.aggregators._listed import LimitedDomainTopK, TopStableTopK
+from pate.aggregators._noisy_votes import NoisyVotes
+from pate.aggregators._peeled_votes import PeeledVotes
+from pate.aggregators._powerset import Powerset
+from pate.aggregators._rounds import Rounds
+from pate.aggregators._score_votes import ScoreVotes
+from pate.aggregators._screens import ConfidentScreen, InteractiveScreen
+from pate.aggregators._stable_majority import StableMajority
+from pate.aggregators._stable_topk import FixedStableTopK, StableTopK
+from pate.aggregators._tau_voting import TauVoting
+from pate.aggregators._top_k import Canonical, Joint, Peeling, PermuteAndFlip
+
+GROUP = "pate.aggregators"
+
+OWN: tuple[type[Aggregator], ...] = (
+    Rounds,
+    ClippedVotes,
+    ScoreVotes,
+    NoisyVotes,
+    TauVoting,
+    StableTopK,
+    StableMajority,
+    FixedStableTopK,
+    Peeling,
+    PeeledVotes,
+    PermuteAndFlip,
+    LimitedDomainTopK,
+    TopStableTopK,
+    Joint,
+    ConfidentScreen,
+    InteractiveScreen,
+    Canonical,
+    Powerset,
+)
+"""The aggregators of the package, in the order in which they are compared."""
+
+
+def load_plugins() -> dict[str, type[Aggregator]]:
+    """Return the aggregators that installed packages declare in the group ``pate.aggregators``, imported, by name.
+
+    Raises:
+        ValueError: where an entry point is not an aggregator under the name of its class, or has the name of another.
+    """
+    aggregators = {cls.__name__: cls for cls in OWN}
+    for entry in entry_points(group=GROUP):
+        place = f"at the entry point {entry.name} of {GROUP}"
+        try:
+            cls = entry.load()
+        except (ImportError, AttributeError) as error:
+            raise ValueError(f"Expected an Aggregator {place}, got {entry.value}: {error}") from None
+        expect(isinstance(cls, type) and issubclass(cls, Aggregator), f"an Aggregator {place}", found=cls)
+        # classes go by their own names in settings
+        expect(entry.name == cls.__name__, f"the name of the class, {cls.__name__}, {place}", name=entry.name)
+        namesake = aggregators.setdefault(entry.name, cls)
+        expect(
+            namesake is cls,
+            f"one aggregator {entry.name}, that of {namesake.__module__}",
+            another=entry.value,
+        )
+    return {name: cls for name, cls in aggregators.items() if cls not in OWN}
+
+
+def registered() -> dict[str, type[Aggregator]]:
+    """Return all aggregators by name: those of the package, then those of installed packages."""
+    return {cls.__name__: cls for cls in OWN} | load_plugins()

@@ -1,0 +1,127 @@
+"""Powerset voting: the most frequent ballot as a whole."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate._typing import UInt8Array
+from pate._validation import expect
+from pate._votes import Panel, Votes
+from pate.accounting._events import BoundedRangeEvent, Event
+from pate.accounting._relation import NeighboringRelation
+from pate.aggregators._base import Aggregator, Release, ballots_of
+from pate.aggregators._outlook import Gap, Outlook
+from pate.mechanisms._noise import gumbel
+
+Codes = NDArray[np.uint64]
+
+_MOST_LABELS = 64
+_ENTRIES = 1 << 22  # ballot entries worked on at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class Powerset(Aggregator):
+    """Release the set of labels that the most teachers voted for as a whole, with Gumbel noise on all 2^C sets.
+
+    Choose it if there are few labels that occur together, so that many teachers cast the very same ballot. Every query
+    is answered, possibly by a set that nobody voted for.
+
+    Privacy: one ``eta``-bounded-range choice, ``eta = 2 / scale_powerset``: one set loses the vote that another gains,
+    so the counts of the sets move within a window of 2 votes under REPLACE_RECORD, and under ADD_REMOVE_TEACHER too,
+    as a teacher that takes no part counts for the empty set (Dziedzic et al. (2023), Powerset voting, with Gumbel in
+    place of Gaussian noise).
+
+    Args:
+        scale_powerset: scale of the Gumbel noise, in votes.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: on a scale that is not positive.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale_powerset",)
+
+    scale_powerset: float
+
+    @property
+    def needs_ballots(self) -> bool:
+        """Always true: whole ballots are counted."""
+        return True
+
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+        """Describe the cost of one query, which does not depend on the number of labels."""
+        _expect_codes(panel.num_labels)
+        return BoundedRangeEvent(neighboring_relation=self.relation_of(relation), eta=2 / self.scale_powerset)
+
+    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+        """Label a batch of queries."""
+        ballots = ballots_of(votes)
+        _expect_codes(votes.num_labels)
+        chosen = np.empty(votes.num_queries, dtype=np.uint64)
+        step = max(1, _ENTRIES // max(1, ballots[:1].size))
+        for start in range(0, len(chosen), step):
+            codes = np.sort(_encode(ballots[start : start + step]), axis=1)
+            chosen[start : start + step] = _choose(codes, votes.num_labels, self.scale_powerset, generator)
+        labels = _decode(chosen, votes.num_labels)
+        return Release(labels, np.ones(labels.shape, dtype=np.bool_))
+
+    def gap_needed(self, panel: Panel, *, probability: float) -> Gap:
+        """Return by how many votes a set must lead to be chosen if no other set has a vote."""
+        odds = math.log(2) * panel.num_labels + math.log(probability / (1 - probability))
+        votes = max(self.scale_powerset * odds, 0.0)
+        between = "between the two label sets"
+        meaning = f"A gap of {votes:.1f} votes {between} is what a query needs to be answered, and answered right,"
+        return Gap(votes, panel.num_teachers, meaning)
+
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return one instance, unless there are too many labels."""
+        return (cls.blank(),) if outlook.panel.num_labels <= _MOST_LABELS else ()
+
+
+def _expect_codes(num_labels: int) -> None:
+    """Raise ``ValueError`` unless a set of labels fits into an integer."""
+    expect(num_labels <= _MOST_LABELS, f"num_labels <= {_MOST_LABELS}", num_labels=num_labels)
+
+
+def _choose(codes: Codes, num_labels: int, scale: float, generator: np.random.Generator) -> Codes:
+    """Choose a set for each row of sorted ballots ``[Q, T]``; only sets that got a vote have noise of their own."""
+    first = np.ones(codes.shape, dtype=np.bool_)
+    first[:, 1:] = codes[:, 1:] != codes[:, :-1]
+    starts = np.flatnonzero(first)
+    row = starts // codes.shape[1]
+    # rows end where the next begins, so the length of a run never reaches into the next row
+    noisy = np.diff(starts, append=codes.size) + scale * gumbel(generator, starts.size)
+    distinct_sets = np.bincount(row, minlength=len(codes))
+    best = np.maximum.reduceat(noisy, np.cumsum(distinct_sets) - distinct_sets) if len(codes) else np.empty(0)
+    chosen = np.empty(len(codes), dtype=np.uint64)
+    winners = noisy == best[row]
+    chosen[row[winners]] = codes.ravel()[starts[winners]]
+    # the largest of n standard Gumbel draws is one draw more than log n
+    with np.errstate(divide="ignore"):
+        log_unseen = num_labels * math.log(2) + np.log1p(-distinct_sets / 2.0**num_labels)
+    undecided = np.flatnonzero(scale * (log_unseen + gumbel(generator, len(codes))) > best)
+    while undecided.size:
+        drawn = generator.integers(0, 2**num_labels - 1, size=undecided.size, dtype=np.uint64, endpoint=True)
+        chosen[undecided] = drawn
+        undecided = undecided[(codes[undecided] == drawn[:, None]).any(axis=1)]
+    return chosen
+
+
+def _encode(ballots: UInt8Array) -> Codes:
+    """Return ballots ``[..., C]`` as numbers ``[...]``, label j as bit j."""
+    packed = np.zeros((*ballots.shape[:-1], 8), dtype=np.uint8)
+    bits = np.packbits(ballots, axis=-1, bitorder="little")
+    packed[..., : bits.shape[-1]] = bits
+    return packed.view("<u8")[..., 0].astype(np.uint64, copy=False)
+
+
+def _decode(codes: Codes, num_labels: int) -> UInt8Array:
+    """Undo `_encode`: ``[Q]`` to ``[Q, C]``."""
+    packed = codes.astype("<u8")[:, None].view(np.uint8)
+    return np.unpackbits(packed, axis=1, count=num_labels, bitorder="little")

@@ -1,0 +1,184 @@
+"""Several releases of the same queries, each around a student of those before, joined into one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from pate._linear import LinearStudent, fit_linear, recovered
+from pate._typing import FloatArray
+from pate._validation import expect
+from pate._votes import Panel, Votes
+from pate.accounting._calibration import COARSE_ORDERS, Target
+from pate.accounting._events import ComposedEvent, Event
+from pate.accounting._relation import NeighboringRelation
+from pate.aggregators._base import Aggregator, Release, features_of
+from pate.aggregators._clipped_votes import ClippedVotes
+from pate.aggregators._outlook import Outlook
+
+_FIRST = 0.25  # share of the budget of the first of two rounds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounds(Aggregator):
+    """Release the same queries in rounds: each round sees the predictions of a student of the rounds before it.
+
+    Choose it wherever the queries have features: a student of a cheap first round is right on most entries, and a
+    mechanism that pays only for what differs from it makes the rest of the budget go further. With ``--target_epsilon``
+    and nothing else this is what `pate label` does: `ClippedVotes` for a quarter of the budget, then `ClippedVotes`
+    around the student of these for the rest.
+
+    Noisy counts of all rounds are averaged by the inverse of their variances. A round that releases no counts, or not
+    all entries, stands for itself.
+
+    Privacy: the adaptive composition of all rounds, under REPLACE_RECORD and ADD_REMOVE_TEACHER as each of them says,
+    which is reserved before the first. A student is made of what was released and of public features alone, so that it
+    costs nothing (Dwork & Roth (2014), Proposition 2.1); a later round that is asked around its predictions may choose
+    them as it likes.
+
+    Args:
+        rounds: the aggregators in their order, for the same relation. Those after the first may need predictions.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: without a round, if a round is for another relation, or if the first needs predictions.
+    """
+
+    rounds: tuple[Aggregator, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "rounds", tuple(self.rounds))
+        expect(self.rounds, "at least one round", rounds=self.rounds)
+        for i, aggregator in enumerate(self.rounds):
+            relation, setting = aggregator.neighboring_relation, f"rounds[{i}].neighboring_relation"
+            same = relation is self.neighboring_relation
+            expect(same, f"rounds for {self.neighboring_relation.value}", **{setting: relation.value})
+        first = self.rounds[0]
+        expect(not first.needs_predictions, "a first round that needs no predictions", rounds_0=type(first).__name__)
+
+    @property
+    def marks(self) -> tuple[Aggregator, ...]:
+        """The rounds."""
+        return self.rounds
+
+    @property
+    def noise(self) -> dict[str, float]:
+        """All scales of noise by round and name."""
+        return {
+            f"rounds[{i}].{name}": scale for i, each in enumerate(self.rounds) for name, scale in each.noise.items()
+        }
+
+    @property
+    def needs_ballots(self) -> bool:
+        """Whether a round does."""
+        return any(each.needs_ballots for each in self.rounds)
+
+    @property
+    def needs_features(self) -> bool:
+        """Whether there is a student between rounds, or a round needs features."""
+        return len(self.rounds) > 1 or self.rounds[0].needs_features
+
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+        """Describe the cost of one query in all rounds; ``tier`` is that of the last."""
+        resolved = self.relation_of(relation)
+        *before, last = self.rounds
+        events = [aggregator.event(panel, resolved) for aggregator in before]
+        return ComposedEvent(events=(*events, last.event(panel, resolved, tier)))
+
+    def scaled(self, factor: float) -> Self:
+        """Return the same rounds with ``factor`` times the noise of each."""
+        return replace(self, rounds=tuple(each.scaled(factor) for each in self.rounds))
+
+    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+        """Label a batch of queries."""
+        if self.needs_features:
+            features_of(votes)
+        first, *following = self.rounds
+        release = first.aggregate(votes, generator=generator)
+        for aggregator in following:
+            predictions = student_of(release, features_of(votes), votes.num_teachers).predict(features_of(votes))
+            answers = aggregator.aggregate(replace(votes, predictions=predictions), generator=generator)
+            release = joined(release, answers, votes.num_teachers)
+        return release
+
+    def most_answered(self, panel: Panel) -> float:
+        """Return the least of the rounds."""
+        return min(each.most_answered(panel) for each in self.rounds)
+
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return the default: two rounds of `ClippedVotes`, the first for a quarter of the budget."""
+        return (
+            cls.before(
+                ClippedVotes(multiplier_clipped=1.0, around_predictions=True, neighboring_relation=outlook.relation),
+                outlook,
+            ),
+        )
+
+    @classmethod
+    def before(cls, last: Aggregator, outlook: Outlook) -> Self:
+        """Return two rounds: `ClippedVotes`, then ``last``, which needs predictions.
+
+        Each has twice the noise at which it alone meets epsilon 1 if it is the first, and that noise over the root of
+        three quarters if it is the last: of mechanisms that compose as Gaussian ones do, the first takes a quarter of
+        any budget. Only the proportions matter.
+
+        Raises:
+            ValueError: if no noise of ``last`` meets epsilon 1 at the delta of ``outlook``.
+        """
+        target = Target(
+            epsilon=1.0,
+            delta=outlook.delta,
+            num_queries=outlook.num_queries,
+            neighboring_relation=outlook.relation,
+        )
+        start = ClippedVotes(multiplier_clipped=1.0, neighboring_relation=outlook.relation)
+        first = start.calibrated(target, outlook.panel, orders=COARSE_ORDERS)
+        final = last.calibrated(target, outlook.panel, orders=COARSE_ORDERS)
+        expect(final is not None, "a last round whose noise can meet a target", last=type(last).__name__)
+        assert first is not None
+        assert final is not None
+        rounds = (first.scaled(_FIRST**-0.5), final.scaled((1 - _FIRST) ** -0.5))
+        return cls(rounds=rounds, neighboring_relation=outlook.relation)
+
+
+def student_of(release: Release, features: FloatArray, num_teachers: int) -> LinearStudent:
+    """Return the linear student of a release: of its noisy shares if it has counts, else of its labels.
+
+    Answers of a linear model, which have no noise, are all released, and are that model's.
+
+    Args:
+        release: what was released of ``Q`` queries.
+        features: ``[Q, ...]``, their public features.
+        num_teachers: the nominal number of teachers.
+    """
+    if release.noisy_counts is None or release.noise_std is None:
+        return fit_linear(features, release.labels, release.mask)
+    share = 1 / num_teachers
+    if release.noise_std == 0:
+        return recovered(features, release.noisy_counts * share, release.labels)
+    return fit_linear(features, release.noisy_counts * share, release.mask, noise_std=release.noise_std * share)
+
+
+def joined(earlier: Release, release: Release, num_teachers: int) -> Release:
+    """Return a release combined with an earlier one of the same queries: counts averaged by their noise.
+
+    The later one stands alone unless both have noisy counts of all entries. One of several tiers never has: a screen
+    that confirms a student writes the student's opinion beside the counts.
+    """
+    if not (_has_all_counts(earlier) and _has_all_counts(release)):
+        return release
+    assert earlier.noisy_counts is not None and earlier.noise_std is not None
+    assert release.noisy_counts is not None and release.noise_std is not None
+    earlier_weight, weight = earlier.noise_std**-2, release.noise_std**-2
+    counts = (earlier_weight * earlier.noisy_counts + weight * release.noisy_counts) / (earlier_weight + weight)
+    labels = (2 * counts > num_teachers).astype(np.uint8)
+    return release._replace(labels=labels, noisy_counts=counts, noise_std=(earlier_weight + weight) ** -0.5)
+
+
+def _has_all_counts(release: Release) -> bool:
+    has_counts = release.noisy_counts is not None and release.noise_std is not None and release.tiers is None
+    return has_counts and bool(release.mask.all())

@@ -1,0 +1,248 @@
+"""Noisy sums of ballots that are moments, in rounds, and the linear answers that follow from them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Self
+
+import numpy as np
+from scipy.special import expit
+
+from pate._linear import departures, link, shrunk_means
+from pate._typing import BoolArray, FloatArray
+from pate._validation import expect, expect_positive
+from pate._voters import Geometry, Question, Voters
+from pate._votes import Panel, Votes
+from pate.accounting._events import Event, GaussianEvent
+from pate.accounting._relation import NeighboringRelation
+from pate.aggregators._base import Aggregator, Release, features_of, voters_of
+from pate.aggregators._clipped_votes import MEDIAN_ERRORS, MEDIAN_SHARE, MEDIAN_SPARE, noisy_median
+from pate.aggregators._noisy_votes import add_gaussian
+from pate.aggregators._outlook import Outlook
+
+_DOUBLINGS, _CANDIDATES = 4, 48  # for the median: powers of 2^(1/4), down to the 3400th part of the largest norm
+_MEDIAN_SHARE = 0.05  # of the budget, which comparisons with a median take where that is enough
+_RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e7, 41)))  # of a slope's prior variance to the least noise
+_CONSTANT = (0.05, 1.0)  # the least and the largest entry that is the same for all samples
+_SIGNIFICANT = 3.0  # standard deviations: hardly ever worse than a constant, whichever of many labels and releases
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreVotes(Aggregator):
+    """Release linear answers to all queries, learnt from clipped sums of voters' moments with Gaussian noise.
+
+    Choose it wherever queries have features, and voters are many, down to one for each record, or have scores to give:
+    a score ranks where a vote of a small teacher is always no, and the noise is that of as many numbers as there are
+    directions, whatever the number of queries. What it learns is linear in the features. It is private linear learning
+    by votes.
+
+    A ballot is a voter's mean product of weighed public coordinates and of what its labels, or scores, differ from the
+    student of the rounds before, which is public (`pate._voters`). In each round ballots are clipped in L2 at 1.2 times
+    their median norm, found by bisection among powers of ``2^(1/4)``, and added up. What the student explains of public
+    samples is added back, so that a round estimates the moments without bias as far as public samples are like private
+    ones; rounds are combined by precision. The student is the posterior mean of all rounds under a Gaussian prior,
+    whose size is the most likely one of the label and, as one label more, of all labels. The next round gives each
+    direction the share of a ballot's norm by which the posterior is not shrunk there; the first gives the share that
+    ridge regression with a penalty of the mean variance would leave.
+
+    The release holds answers ``noisy_counts / num_teachers`` that are a linear function of the features, with
+    ``noise_std`` 0, so that `pate._linear.recovered` finds the student itself, and decisions: a label departs from its
+    constant answer only if what is gained on public samples is expected to be three posterior standard deviations.
+
+    Privacy: an adaptive composition of Gaussian mechanisms (Dong et al. (2022), Corollary 3.3), whose squared inverse
+    multipliers add up to ``num_queries / multiplier_scores^2`` for a batch of any size. Under REPLACE_RECORD one voter
+    changes its ballot, which moves a comparison by one and the clipped sum by at most twice the clip; sums are exact.
+    Under ADD_REMOVE_TEACHER an absent voter counts as zero after the centring, so that the sum moves by the clip alone;
+    the dearer figure is charged for both. Sums are divided by the number of voters that public numbers lead one to
+    expect, and all else is computed from noisy sums and public features (Dwork & Roth (2014), Proposition 2.1).
+
+    Args:
+        multiplier_scores: noise multiplier of one query. That of a release of ``n`` queries is smaller by ``sqrt(n)``.
+        rounds: the share of the budget, as a squared inverse multiplier, of each round; they add up to 1.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: on a multiplier or share that is not positive, or shares that do not add up to 1.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("multiplier_scores",)
+
+    multiplier_scores: float
+    rounds: tuple[float, ...] = (0.1, 0.15, 0.25, 0.5)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "rounds", tuple(self.rounds))
+        for i, share in enumerate(self.rounds):
+            expect_positive(**{f"rounds[{i}]": share})
+        expect(abs(sum(self.rounds) - 1) < 1e-9, "rounds that add up to 1", rounds=self.rounds)
+
+    @property
+    def needs_features(self) -> bool:
+        """Always true: answers are a function of them."""
+        return True
+
+    @property
+    def needs_voters(self) -> bool:
+        """Always true: each of them is asked in every round."""
+        return True
+
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+        """Describe the cost of one query."""
+        return GaussianEvent(neighboring_relation=self.relation_of(relation), noise_multiplier=self.multiplier_scores)
+
+    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+        """Answer a batch of queries, which is paid for by all of them."""
+        voters, features = voters_of(votes), features_of(votes)
+        shape = votes.counts.shape
+        mask = np.ones(shape, dtype=np.bool_)
+        if not mask.size:
+            return Release(np.zeros(shape, dtype=np.uint8), mask, noisy_counts=np.zeros(shape), noise_std=0.0)
+        learner = Learner(voters.geometry, voters.num_labels, voters.num_independent)
+        for share in self.rounds:
+            question = learner.question()
+            noise_multiplier = self.multiplier_scores / math.sqrt(len(mask) * share)
+            total, sigma = noisy_sum(voters, question, noise_multiplier, generator)
+            learner.learn(question, total / voters.expected, sigma / voters.expected)
+        answers, labels = learner.answers(features)
+        return Release(labels.astype(np.uint8), mask, noisy_counts=votes.num_teachers * answers, noise_std=0.0)
+
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return one of its own."""
+        return (cls.blank(),)
+
+
+class NoisySum(NamedTuple):
+    """What a round releases."""
+
+    total: FloatArray
+    """``[R + 1, C]``, the noisy sum of the clipped ballots."""
+    sigma: float
+    """The standard deviation of the noise."""
+
+
+def noisy_sum(voters: Voters, question: Question, noise_multiplier: float, generator: np.random.Generator) -> NoisySum:
+    """Return a noisy sum of clipped ballots: a Gaussian mechanism of the ``noise_multiplier``, the clip included.
+
+    The clip is sought from the least norm that is worth it on. Comparisons take a twentieth of the budget or, so that
+    their noise stays within a sixth of the voters, up to a quarter; if it is then more than a third of them, nothing is
+    clipped.
+    """
+    largest, paid = question.largest_norm, 0.0
+    candidates = largest * 2.0 ** (-np.arange(_CANDIDATES)[::-1] / _DOUBLINGS)
+    candidates = candidates[np.append(candidates[1:] > voters.least_norm(question), True)]
+    steps, clip = math.ceil(math.log2(len(candidates))), largest
+    cheap, dear = (noise_multiplier * math.sqrt(steps / share) for share in (_MEDIAN_SHARE, MEDIAN_SHARE))
+    sigma = min(cheap, max(dear, voters.expected / MEDIAN_ERRORS))
+    if steps and sigma <= voters.expected / 3:
+        norms = voters.norms(question)
+        median = noisy_median(norms, candidates, num_voters=voters.expected, sigma=sigma, generator=generator)
+        clip, paid = MEDIAN_SPARE * median, steps * (noise_multiplier / sigma) ** 2
+    deviation = 2 * clip * noise_multiplier / math.sqrt(1 - paid)
+    total = add_gaussian(voters.clipped_sum(question, clip), sigma=deviation, generator=generator)
+    return NoisySum(total, deviation)
+
+
+class Learner:
+    """The student of noisy moments: public, since it sees what was released and public features alone.
+
+    Args:
+        geometry: the public directions.
+        num_labels: the number of labels.
+        num_independent: the public number of samples on which a mean over all voters rests.
+    """
+
+    def __init__(self, geometry: Geometry, num_labels: int, num_independent: float) -> None:
+        self._geometry, self._num_independent = geometry, num_independent
+        variances = geometry.variances
+        shape = (len(variances), num_labels)
+        ridge = (variances / (variances + variances.mean())) ** 2
+        self._ridge = self._shares = ridge / ridge.sum()
+        self._constant = _CONSTANT[1]
+        self._levels, self._slopes, self._errors = np.zeros(num_labels), np.zeros(shape), np.zeros(shape)
+        self._precision, self._weighted = np.zeros(shape[0]), np.zeros(shape)
+        self._level_precision, self._level_weighted = 0.0, np.zeros(num_labels)
+        self._evidence = np.zeros(num_labels)
+
+    def question(self) -> Question:
+        """Return what to ask in the next round."""
+        return Question(
+            geometry=self._geometry,
+            shares=self._shares,
+            constant=self._constant,
+            levels=self._levels,
+            slopes=self._slopes,
+        )
+
+    def learn(self, question: Question, mean: FloatArray, deviation: float) -> None:
+        """Add the noisy mean ``[R + 1, C]`` of the ballots on a question, with noise of a ``deviation``."""
+        samples, variances = self._geometry.samples, self._geometry.variances
+        explained, weights = question.predictions(samples), question.weights
+        # the moments of labels: of what differs from the student, and of the student itself on public samples
+        moments = samples.T.astype(np.float64) @ explained * (self._geometry.unit / len(samples))
+        slopes = (mean[:-1] / weights[:, None] + moments) / variances[:, None]
+        precision = (weights * variances / deviation) ** 2
+        self._weighted += slopes * precision[:, None]
+        self._precision += precision
+        level_precision = (question.constant / deviation) ** 2
+        self._level_weighted += (mean[-1] / question.constant + explained.mean(axis=0)) * level_precision
+        self._level_precision += level_precision
+        self._infer()
+
+    def answers(self, features: FloatArray) -> tuple[FloatArray, BoolArray]:
+        """Return linear answers ``[Q, C]`` to features ``[Q, F]``, and decisions ``[Q, C]``."""
+        answers = self._geometry.linear(features) @ self._slopes + self._levels
+        samples = self._geometry.samples.astype(np.float64) * self._geometry.unit
+        fitted = samples @ self._slopes
+        level, steepness = link(self._levels, fitted)
+        above, departs = self._departing(samples, level + steepness * fitted)
+        return answers, np.where(departs, level + steepness * (answers - self._levels) > 0, above)
+
+    def _infer(self) -> None:
+        """Find the posterior of the slopes, and what to ask next."""
+        variances = self._geometry.variances
+        lowest = 0.5 / len(self._geometry.samples)
+        levels = self._level_weighted / self._level_precision
+        self._levels = shrunk_means(levels, np.full(len(levels), 1 / self._level_precision)).clip(lowest, 1 - lowest)
+        drawn = self._levels * (1 - self._levels) / self._num_independent / variances[:, None]
+        noise = 1 / self._precision[:, None] + drawn
+        estimates = self._weighted / self._precision[:, None]
+        kept, self._evidence = _kept(estimates, noise)
+        self._slopes, self._errors = estimates * kept, kept * noise
+        # a direction's share for what is kept there, beside that of the first round: the rest goes to the constant
+        wanted = kept.mean(axis=1) + self._ridge
+        self._shares = wanted / wanted.sum()
+        self._constant = float(np.clip(wanted.sum() ** -0.5, *_CONSTANT))
+
+    def _departing(self, samples: FloatArray, logits: FloatArray) -> tuple[BoolArray, BoolArray]:
+        """Return which labels ``[C]`` a constant answer gives, and which may be decided by their model.
+
+        A decision of a model gains ``|2 p - 1|`` over the opposite one in expectation. The linear answers say how
+        uncertain the sum is, by the posterior of slopes and levels.
+        """
+        level_error = 1 / self._level_precision
+        above = np.asarray(self._levels - _SIGNIFICANT * math.sqrt(level_error) > 0.5)
+        differ = (logits > 0) != above
+        gains = (np.abs(2 * expit(logits) - 1) * differ).sum(axis=0)
+        along = samples.T @ differ
+        squares = 4 * ((along**2 * self._errors).sum(axis=0) + differ.sum(axis=0) ** 2 * level_error)
+        enough = gains >= _SIGNIFICANT * np.sqrt(squares)
+        # a prior that is found by noise is sure of itself: the label's own evidence says more
+        evident = self._evidence >= _SIGNIFICANT**2 + 2 * math.log(len(gains))
+        return above, departures(gains, squares) & enough & evident & differ.any(axis=0)
+
+
+def _kept(estimates: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return by what estimates ``[R, C]`` with ``noise`` variances are shrunk, and what speaks for slopes ``[C]``.
+
+    A label's slopes have a Gaussian prior, whose variance is the most likely one, among ratios to the least noise,
+    where the mean log-likelihood of all labels counts as that of one label more. For slopes speaks twice the gain in
+    the label's own log-likelihood over slopes of 0.
+    """
+    squares, priors = estimates**2, _RATIOS * noise.min()
+    losses = np.array([(squares / (prior + noise) + np.log(prior + noise)).sum(axis=0) for prior in priors])
+    chosen = np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)
+    evidence = losses[0] - losses[chosen, np.arange(len(chosen))]
+    return priors[chosen] / (priors[chosen] + noise), evidence

@@ -1,0 +1,219 @@
+"""Screens: a cheap noisy check that decides which queries are passed on to another aggregator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+from scipy.special import ndtr
+
+from pate._typing import BoolArray
+from pate._validation import expect, expect_count
+from pate._votes import Panel, Votes
+from pate.accounting._events import ComposedEvent, Event, GaussianThresholdEvent
+from pate.accounting._relation import NeighboringRelation
+from pate.aggregators._base import Aggregator, Release, predictions_of
+from pate.aggregators._noisy_votes import NoisyVotes
+from pate.aggregators._outlook import Outlook
+
+Over = Literal["mean", "worst"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screen(Aggregator):
+    """A noisy check before the aggregator ``answers``: every query pays for the check, those passed on also for it.
+
+    The ledger reserves both for every query and settles what was actually paid.
+    """
+
+    answers: Aggregator
+    over: Over = "mean"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(self.over in get_args(Over), f"over among {get_args(Over)}", over=self.over)
+        relation, expected = self.answers.neighboring_relation, self.neighboring_relation
+        same = relation is expected
+        expect(same, f"answers for {expected.value}, as the screen", neighboring_relation=relation.value)
+
+    @property
+    def marks(self) -> tuple[Aggregator, ...]:
+        """The aggregator that answers."""
+        return (self.answers,)
+
+    @property
+    def noise(self) -> dict[str, float]:
+        """All scales of noise by name, those of ``answers`` too."""
+        return super().noise | self.answers.noise
+
+    @property
+    def needs_ballots(self) -> bool:
+        """What ``answers`` needs."""
+        return self.answers.needs_ballots
+
+    @property
+    def needs_predictions(self) -> bool:
+        """What ``answers`` needs."""
+        return self.answers.needs_predictions
+
+    @property
+    def needs_features(self) -> bool:
+        """What ``answers`` needs."""
+        return self.answers.needs_features
+
+    def screen_event(self, relation: NeighboringRelation) -> Event:
+        """Describe the cost of the check alone: whether a distance of sensitivity 1 with noise passes a threshold."""
+        (sigma,) = super().noise.values()
+        return GaussianThresholdEvent(neighboring_relation=relation, noise_multiplier=sigma)
+
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+        """Describe the cost of one query: of the screen alone in tier 0, else with tier ``tier - 1`` of ``answers``."""
+        resolved = self.relation_of(relation)
+        if tier is not None:
+            expect_count(0, tier=tier)
+        if tier == 0:
+            return self.screen_event(resolved)
+        answer = self.answers.event(panel, resolved, None if tier is None else tier - 1)
+        return ComposedEvent(events=(self.screen_event(resolved), answer))
+
+    def scaled(self, factor: float) -> Self:
+        """Return the same aggregator with ``factor`` times its noise, that of ``answers`` too."""
+        return replace(super().scaled(factor), answers=self.answers.scaled(factor))
+
+    def most_answered(self, panel: Panel) -> float:
+        """Return what ``answers`` does, where it is asked."""
+        return self.answers.most_answered(panel)
+
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        """Return checks of the mean and of the worst label."""
+        return {"over": get_args(Over)}
+
+    def _ask(self, votes: Votes, passed: BoolArray, generator: np.random.Generator) -> Release:
+        """Pass the queries marked in ``passed`` ``[Q]`` on to ``answers``, and leave the others empty."""
+        answers = self.answers.aggregate(votes[passed], generator=generator)
+        labels = np.zeros(votes.counts.shape, dtype=np.uint8)
+        mask = np.zeros(votes.counts.shape, dtype=np.bool_)
+        labels[passed], mask[passed] = answers.labels, answers.mask
+        tiers = passed.astype(np.int64)
+        if answers.tiers is not None:
+            tiers[passed] += answers.tiers
+        values = None
+        if answers.noisy_counts is not None:
+            values = np.zeros(votes.counts.shape)
+            values[passed] = answers.noisy_counts
+        return Release(labels, mask, noisy_counts=values, noise_std=answers.noise_std, tiers=tiers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfidentScreen(Screen):
+    """Pass on to ``answers`` only the queries on which the teachers are confident.
+
+    Choose it if some samples are hopeless and ``answers`` is expensive: a query that is refused costs the screen alone.
+
+    Privacy: a noisy threshold on the mean, or the least, of the distances ``abs(h_j - T / 2)``, of sensitivity 1 under
+    REPLACE_RECORD and ADD_REMOVE_TEACHER alike; then that of ``answers`` if the query is passed on (Papernot et al.
+    (2018), Confident-GNMax, at the exact cost of its released bit).
+
+    Args:
+        answers: the aggregator that answers, for the same relation.
+        sigma_confident: standard deviation of the noise on the screen, in votes.
+        threshold_confident: the noisy distance from a tie at which a query is answered, in votes.
+        over: ``mean`` over the labels, or ``worst``, the least certain of them.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: on a deviation that is not positive, or ``answers`` for another relation.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_confident",)
+
+    sigma_confident: float
+    threshold_confident: float
+
+    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+        """Label a batch of queries."""
+        distances = np.abs(votes.counts - votes.num_teachers / 2)
+        certain = distances.mean(axis=1) if self.over == "mean" else distances.min(axis=1)
+        noisy = certain + self.sigma_confident * generator.standard_normal(len(certain))
+        return self._ask(votes, noisy >= self.threshold_confident, generator)
+
+    def most_answered(self, panel: Panel) -> float:
+        """Return the probability that teachers who agree on all labels pass the screen, and get an answer."""
+        passed = ndtr((panel.num_teachers / 2 - self.threshold_confident) / self.sigma_confident)
+        return float(passed) * super().most_answered(panel)
+
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return one before noisy votes, which are asked where the counts are a third of the teachers from a tie."""
+        answers, threshold = (
+            NoisyVotes(sigma_votes=1.0, neighboring_relation=outlook.relation),
+            outlook.panel.num_teachers / 3,
+        )
+        return (cls.blank(answers=answers, threshold_confident=threshold),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InteractiveScreen(Screen):
+    """Pass on to ``answers`` only the queries on which the teachers contradict a student; confirm it on the others.
+
+    Choose it to improve a student that was trained on an earlier release: if the teachers agree with it, its own
+    confident predictions become labels, at the price of the screen alone.
+
+    Privacy: the predictions are public. A noisy threshold on the mean, or the largest, of the distances
+    ``abs(h_j - T p_j)`` to predictions ``p``, of sensitivity 1 under REPLACE_RECORD and ADD_REMOVE_TEACHER alike; then
+    that of ``answers`` if the query is passed on (Papernot et al. (2018), Interactive-GNMax, at the exact cost of its
+    released bit).
+
+    Args:
+        answers: the aggregator that answers, for the same relation.
+        sigma_interactive: standard deviation of the noise on the screen, in votes.
+        threshold_interactive: the noisy distance from the student at which a query is answered, in votes.
+        min_confidence: the least probability, of a label or of its absence, at which a prediction is confirmed.
+        over: ``mean`` over the labels, or ``worst``, the one most contradicted.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: on a deviation that is not positive, ``min_confidence`` outside [1/2, 1], or ``answers`` for another
+            relation.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_interactive",)
+
+    sigma_interactive: float
+    threshold_interactive: float
+    min_confidence: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(0.5 <= self.min_confidence <= 1, "0.5 <= min_confidence <= 1", min_confidence=self.min_confidence)
+
+    @property
+    def needs_predictions(self) -> bool:
+        """Always true: the teachers are compared with a student."""
+        return True
+
+    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+        """Label a batch of queries."""
+        predictions = predictions_of(votes)
+        distances = np.abs(votes.counts - votes.num_teachers * predictions)
+        contradicted = distances.mean(axis=1) if self.over == "mean" else distances.max(axis=1)
+        noisy = contradicted + self.sigma_interactive * generator.standard_normal(len(contradicted))
+        passed = noisy >= self.threshold_interactive
+        release = self._ask(votes, passed, generator)
+        sure = ~passed[:, None] & (np.maximum(predictions, 1 - predictions) >= self.min_confidence)
+        release.labels[sure], release.mask[sure] = predictions[sure] > 0.5, True
+        if release.noisy_counts is not None:
+            release.noisy_counts[sure] = votes.num_teachers * predictions[sure]
+        return release
+
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return one before noisy votes, which are asked where an eighth of the teachers contradicts the student."""
+        answers, threshold = (
+            NoisyVotes(sigma_votes=1.0, neighboring_relation=outlook.relation),
+            outlook.panel.num_teachers / 8,
+        )
+        return (cls.blank(answers=answers, threshold_interactive=threshold),)

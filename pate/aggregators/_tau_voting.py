@@ -1,0 +1,147 @@
+"""Tau voting: no ballot has a norm above tau."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+
+from pate._typing import FloatArray, IntArray
+from pate._validation import expect, expect_positive
+from pate._votes import Panel, Votes
+from pate.accounting._events import Event, GaussianEvent
+from pate.accounting._relation import NeighboringRelation
+from pate.aggregators._base import Aggregator, Release, ballots_of, predictions_of
+from pate.aggregators._noisy_votes import add_gaussian
+from pate.aggregators._outlook import Outlook
+
+Norm = Literal["l2", "l1"]
+
+_ENTRIES = 1 << 22  # ballot entries worked on at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class TauVoting(Aggregator):
+    """Scale every ballot down to a norm of at most tau, add them up, and add Gaussian noise.
+
+    Choose it if most ballots have few labels, or few that differ from a public student's predictions: the noise
+    depends on tau, not on the number of labels. Ballots of a larger norm are scaled down, so the soft counts are too
+    low.
+
+    Privacy: a Gaussian mechanism on the clipped sums. Its L2 sensitivity is the largest norm of a clipped ballot under
+    ADD_REMOVE_TEACHER, and of the difference of two under REPLACE_RECORD, taken exactly over all ballots: at most
+    ``tau`` and ``min(sqrt(2) tau, sqrt(C))`` for the L2 norm (Dziedzic et al. (2023), tau voting). Around predictions
+    it is that of REPLACE_RECORD under both: a teacher that takes no part differs from the student in every label that
+    the student gives, so that any two clipped ballots may be neighbors.
+
+    Args:
+        tau: the largest norm of a ballot.
+        sigma_tau: standard deviation of the noise on each sum, in votes.
+        threshold_tau: the noisy sum above which a label is given, in votes: a public constant, such as half the
+            number of teachers.
+        norm: ``l2`` or ``l1``, the norm that is clipped.
+        neighboring_relation: the relation under which the cost is stated first.
+        around_predictions: whether ballots are read as what differs from the student's predictions (rounded), a label
+            keeping its prediction unless ``threshold_tau`` teachers differ.
+        soft: whether the noisy counts are released with the labels.
+
+    Raises:
+        ValueError: on a norm, threshold or deviation that is not positive, or another name of a norm.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_tau",)
+
+    tau: float
+    sigma_tau: float
+    threshold_tau: float
+    norm: Norm = "l2"
+    around_predictions: bool = False
+    soft: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_positive(tau=self.tau, threshold_tau=self.threshold_tau)
+        expect(self.norm in get_args(Norm), f"norm among {get_args(Norm)}", norm=self.norm)
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Whether only labels are released, how ballots are clipped, and around what."""
+        return (
+            "" if self.soft else "hard",
+            "L1" if self.norm == "l1" else "",
+            "around a student" if self.around_predictions else "",
+        )
+
+    @property
+    def needs_ballots(self) -> bool:
+        """Always true: ballots are clipped one by one."""
+        return True
+
+    @property
+    def needs_predictions(self) -> bool:
+        """Whether ballots are compared with a student's predictions."""
+        return self.around_predictions
+
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+        """Describe the cost of one query."""
+        resolved = self.relation_of(relation)
+        sensitivity = self.sensitivity(panel.num_labels, resolved)
+        return GaussianEvent(neighboring_relation=resolved, noise_multiplier=self.sigma_tau / sensitivity)
+
+    def sensitivity(self, num_labels: int, relation: NeighboringRelation) -> float:
+        """Return the largest L2 distance by which one teacher can move the clipped sums."""
+        sizes = np.arange(num_labels + 1)
+        weights = self._weights(sizes)
+        squares = sizes * weights**2
+        if relation is NeighboringRelation.ADD_REMOVE_TEACHER and not self.around_predictions:
+            return math.sqrt(float(squares.max()))
+        # two ballots differ most where they share as few labels as their sizes allow
+        shared = np.maximum(sizes[:, None] + sizes - num_labels, 0)
+        moved = squares[:, None] + squares - 2 * shared * np.outer(weights, weights)
+        return math.sqrt(float(moved.max()))
+
+    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+        """Label a batch of queries."""
+        sums = np.empty(votes.counts.shape)
+        ballots = ballots_of(votes)
+        guess = (predictions_of(votes) > 0.5).astype(np.uint8) if self.around_predictions else None
+        step = max(1, _ENTRIES // max(1, ballots[:1].size))
+        for start in range(0, len(sums), step):
+            rows = slice(start, start + step)
+            differing = ballots[rows] if guess is None else ballots[rows] ^ guess[rows, None]
+            weights = self._weights(differing.sum(axis=2, dtype=np.int64))
+            sums[rows] = (weights[:, None] @ differing.astype(np.float64))[:, 0]
+        noisy = add_gaussian(sums, sigma=self.sigma_tau, generator=generator)
+        labels = (noisy > self.threshold_tau).astype(np.uint8)
+        if guess is not None:
+            labels ^= guess
+            noisy = np.where(guess > 0, votes.num_teachers - noisy, noisy)
+        mask = np.ones(labels.shape, dtype=np.bool_)
+        if not self.soft:
+            return Release(labels, mask)
+        return Release(labels, mask, noisy_counts=noisy, noise_std=self.sigma_tau)
+
+    @classmethod
+    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
+        """Return three that hardly clip a ballot of k labels, or one that differs from a student in k labels."""
+        k, root = outlook.k, math.sqrt(outlook.k)
+        choices: list[dict[str, Any]] = [
+            {"tau": 1.25 * root},
+            {"tau": k, "norm": "l1"},
+            {"tau": root, "around_predictions": True},
+        ]
+        half = outlook.panel.num_teachers / 2
+        return tuple(cls.blank(threshold_tau=half, **choice) for choice in choices)
+
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        """Return soft and hard labels. Another norm would ask for another ``tau``: there are proposals of both."""
+        return {"soft": (True, False)}
+
+    def _weights(self, sizes: IntArray) -> FloatArray:
+        """Return the factor by which ballots of ``sizes`` labels are scaled down."""
+        norms = np.maximum(sizes, 1) if self.norm == "l1" else np.sqrt(np.maximum(sizes, 1))
+        return np.minimum(1.0, self.tau / norms)

@@ -1,0 +1,45 @@
+"""Random augmentation of pictures in training: a public setting, and a function of the step alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pate._validation import expect
+
+Transforms = Sequence[Callable[[Tensor], Tensor]]
+"""Each alters one picture ``[channels, height, width]``, as those of ``torchvision.transforms.v2`` do."""
+
+
+def expect_pictures(augment: Sequence[nn.Module] | None, input_shape: Sequence[int]) -> None:
+    """Raise ``ValueError`` if records that are not pictures are to be augmented."""
+    fits = not augment or len(input_shape) == 3
+    expect(
+        fits, "records of shape [channels, height, width] for augment, after any feature map", shape=tuple(input_shape)
+    )
+
+
+def augmented(pictures: Tensor, augment: Transforms, *seeds: int) -> Tensor:
+    """Return pictures ``[B, channels, height, width]``, each altered by itself.
+
+    What is drawn depends on the ``seeds`` alone, and torch's own generator is left as it was.
+
+    Raises ``ValueError`` if the shape of a picture is changed.
+    """
+    state = np.random.SeedSequence(seeds).generate_state(1, np.uint64)[0] >> np.uint64(1)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(int(state))
+        altered = [_altered(picture, augment) for picture in pictures]
+    shape = tuple(pictures.shape[1:])
+    for picture in altered:
+        expect(picture.shape == shape, f"augment that leaves pictures in shape {shape}", shape=tuple(picture.shape))
+    return torch.stack(altered).to(pictures.dtype)
+
+
+def _altered(picture: Tensor, augment: Transforms) -> Tensor:
+    for alter in augment:
+        picture = alter(picture)
+    return picture

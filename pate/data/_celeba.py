@@ -1,0 +1,150 @@
+"""Folders in CelebA's format: aligned pictures, an attribute table, an evaluation partition, identities."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from pate._typing import UInt8Array
+from pate._validation import expect, expect_count, expect_distinct
+from pate.data._arrays import SPLIT_OF_ROLE
+from pate.data._checks import check_labels, select_labels
+from pate.data._images import ImageFiles, expect_distinct_files
+from pate.data._records import Records, Role
+from pate.data._source import DataSource, located
+from pate.data.features import FeatureMap
+
+_ATTRIBUTES = "list_attr_celeba"
+
+
+class CelebA(DataSource):
+    """A folder in CelebA's format.
+
+    ``img_align_celeba/`` holds the pictures, or a folder of that name in it; ``list_attr_celeba.txt`` the attributes
+    (-1/1 or 0/1, with or without its count line), or ``list_attr_celeba.csv``, separated by commas and with a heading
+    for the pictures; ``list_eval_partition.txt`` or ``.csv`` the roles (0 private, 1 public, 2 test);
+    ``identity_CelebA.txt`` or ``.csv``, if there is one, the person on each picture.
+
+    Args:
+        root: the folder.
+        size: pictures are cut to their central square and resized to this many pixels.
+        labels: the attributes to learn; None for all.
+        features: a public map of the pictures.
+    """
+
+    def __init__(
+        self, root: Path, *, size: int = 64, labels: list[str] | None = None, features: FeatureMap | None = None
+    ) -> None:
+        super().__init__(features=features)
+        expect_count(8, size=size)
+        self.root = located(root)
+        self.size = size
+        self._wanted = labels
+
+    @property
+    def ledger_path(self) -> Path:
+        """``ledger.sqlite`` in the folder."""
+        # links lead to the same records, and so to the same ledger
+        return self.root.resolve() / "ledger.sqlite"
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the labels."""
+        names, _, _ = self._attributes
+        return tuple(names[j] for j in select_labels(names, self._wanted, source=self._file(_ATTRIBUTES).name))
+
+    @cached_property
+    def _attributes(self) -> tuple[list[str], list[str], UInt8Array]:
+        """Names of the attributes, names of the pictures, attributes ``[N, A]``."""
+        path = self._file(_ATTRIBUTES)
+        lines = path.read_text().splitlines()
+        if lines and lines[0].strip().isdigit():
+            lines = lines[1:]
+        by_comma = "," if path.suffix == ".csv" else None
+        head, *rows = [[word.strip() for word in line.split(by_comma)] for line in lines if line.strip()] or [[]]
+        names = head[1:] if by_comma else head
+        expect(names and rows, f"attribute names and rows in {path}", names=len(names), rows=len(rows))
+        for row in rows:
+            expect(len(row) == len(names) + 1, f"{len(names)} values per row of {path.name}", row=" ".join(row)[:80])
+        try:
+            values = np.array([row[1:] for row in rows], dtype=np.int64)
+        except ValueError as error:
+            raise ValueError(f"Expected whole numbers in {path} ({error})") from None
+        expect_distinct(f"pictures of {path.name}", (row[0] for row in rows))
+        return names, [row[0] for row in rows], check_labels(values, source=path.name)
+
+    @cached_property
+    def _roles(self) -> dict[str, int]:
+        path = self._file("list_eval_partition")
+        roles: dict[str, int] = {}
+        for name, role in _pairs(path).items():
+            if role.isdigit():  # the csv has a line of headings
+                roles[name] = int(role)
+        unknown = sorted(set(roles.values()) - {0, 1, 2})
+        expect(not unknown, f"partitions 0, 1 or 2 in {path.name}", others=unknown)
+        return roles
+
+    @cached_property
+    def _identities(self) -> dict[str, str] | None:
+        path = self._find("identity_CelebA")
+        return None if path is None else _pairs(path)
+
+    def load(self, role: Role) -> Records:
+        """Read the records of a role; the pictures are read when they are used."""
+        names, pictures, values = self._attributes
+        table = self._file(_ATTRIBUTES).name
+        columns = select_labels(names, self._wanted, source=table)
+        unplaced = [picture for picture in pictures if picture not in self._roles]
+        expect(not unplaced, "a partition for every picture", missing=unplaced[:3])
+        rows = [i for i, picture in enumerate(pictures) if self._roles[picture] == SPLIT_OF_ROLE[role]]
+        expect(rows, f"at least one {role.value} record in {self.root}", records=0)
+        folder = self._folder
+        present = {path.name for path in folder.iterdir()}
+        absent = [pictures[i] for i in rows if pictures[i] not in present]
+        expect(not absent, f"a picture in {folder} for every row of {table}", missing=absent[:3])
+        ids = [pictures[i] for i in rows]
+        groups = None
+        if self._identities is not None:
+            nameless = [picture for picture in ids if picture not in self._identities]
+            expect(not nameless, "an identity for every picture", missing=nameless[:3])
+            groups = np.array([self._identities[picture] for picture in ids])
+        return Records(
+            features=ImageFiles([folder / picture for picture in ids], self.size),
+            labels=values[rows][:, columns],
+            ids=np.array(ids),
+            groups=groups,
+        )
+
+    @cached_property
+    def _folder(self) -> Path:
+        folder = self.root / "img_align_celeba"
+        expect(folder.is_dir(), "a folder of pictures", path=str(folder))
+        if (folder / folder.name).is_dir():  # as some archives are packed
+            folder /= folder.name
+        _, pictures, _ = self._attributes
+        expect_distinct_files(folder / picture for picture in pictures)
+        return folder
+
+    def _find(self, name: str) -> Path | None:
+        """Return the table of a name, whose columns are separated by commas or by spaces; None if there is none."""
+        places = (self.root / f"{name}{suffix}" for suffix in (".csv", ".txt"))
+        return next((path for path in places if path.is_file()), None)
+
+    def _file(self, name: str) -> Path:
+        path = self._find(name)
+        expect(path is not None, f"{name}.txt in the folder, or {name}.csv", root=str(self.root))
+        assert path is not None
+        return path
+
+
+def _pairs(path: Path) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for line in path.read_text().splitlines():
+        words = line.replace(",", " ").split()
+        if words:
+            expect(len(words) == 2, f"two columns in {path.name}", line=line[:80])
+            expect(words[0] not in pairs, f"each picture once in {path.name}", twice=words[0])
+            pairs[words[0]] = words[1]
+    return pairs

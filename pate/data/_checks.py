@@ -1,0 +1,58 @@
+"""Checks of the labels, their names, ids and features that a source reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pate._typing import Float32Array, IntArray, StrArray, UInt8Array
+from pate._validation import expect, expect_distinct
+
+
+def as_text(values: ArrayLike, *, name: str = "ids") -> StrArray:
+    """Return ids, groups or names ``[N]`` as strings, as wide as the longest of them, independently of other roles.
+
+    Raises ``ValueError`` unless all are texts or all are integers: 7 and 7.0 would be two ids of one record.
+    """
+    array = np.asarray(values)
+    expect(array.ndim == 1, f"{name} of shape [N]", shape=array.shape)
+    items = array.tolist()
+    types = sorted({type(item).__name__ for item in items})
+    expect(types in ([], ["int"], ["str"]), f"{name} that are texts or integers", types=types)
+    return np.array(items, dtype=np.str_)
+
+
+def check_labels(labels: NDArray[Any], *, source: str) -> UInt8Array:
+    """Return labels ``[N, C]`` as uint8 in {0, 1}, from 0/1 or -1/1. Raises ``ValueError`` on any other value."""
+    labels = np.asarray(labels)
+    expect(labels.ndim == 2 and labels.shape[1] > 0, f"labels of shape [N, C] in {source}", shape=labels.shape)
+    values = np.unique(labels)
+    signed = bool((values == -1).any())
+    allowed = (-1, 1) if signed else (0, 1)
+    wrong = [value.item() for value in values if value not in allowed]
+    expect(not wrong, f"labels among {allowed} in {source}", values=wrong[:5])
+    positive: UInt8Array = (labels == 1).astype(np.uint8)
+    return positive
+
+
+def select_labels(names: Sequence[str], wanted: Sequence[str] | None, *, source: str) -> IntArray:
+    """Return the columns of the ``wanted`` names, or all if None. Raises ``ValueError`` on an unknown or second one."""
+    expect_distinct(f"label names of {source}", names)
+    if wanted is None:
+        return np.arange(len(names))
+    expect(wanted, "at least one label", labels=list(wanted))
+    unknown = sorted(set(wanted) - set(names))
+    expect(not unknown, f"attribute names among {', '.join(names)} ({source})", unknown=unknown)
+    expect_distinct("label names", wanted)
+    return np.array([list(names).index(name) for name in wanted])
+
+
+def check_features(features: Float32Array, *, source: str) -> Float32Array:
+    """Return features as contiguous float32. Raises ``ValueError`` on NaN or infinite values."""
+    features = np.ascontiguousarray(features, dtype=np.float32)
+    bad = np.count_nonzero(~np.isfinite(features).reshape(len(features), -1).all(axis=1))
+    expect(bad == 0, f"finite features in {source}", records_with_nan_or_infinity=bad)
+    return features

@@ -1,0 +1,296 @@
+"""Data sets of other packages as sources: those of torch, of Hugging Face, and the data modules of Lightning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from PIL import Image
+
+from pate._typing import Float32Array
+from pate._validation import expect, expect_count, expect_distinct
+from pate.data._checks import check_labels
+from pate.data._images import squared
+from pate.data._records import FeatureMap, Features, Records, Role
+from pate.data._source import DataSource, located
+
+if TYPE_CHECKING:
+    from pytorch_lightning import LightningDataModule
+    from torch.utils.data import Dataset
+
+Key = int | str
+"""A position in an item that is a tuple, a key of one that is a mapping, or the name of a column of the data set."""
+
+
+class Items(Protocol):
+    """A data set whose items are read by number: a map-style one of torch, or one of Hugging Face."""
+
+    def __len__(self) -> int:
+        """The number of items."""
+
+    def __getitem__(self, index: int, /) -> Any:
+        """Item number ``index``, the same whenever it is read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    """Where in an item its parts are.
+
+    A name is looked for as a column of the data set (``column_names``), then as an attribute of it with a value for
+    each item, such as ``filename`` of torchvision's CelebA, then as a key of each item.
+
+    Args:
+        features: a picture (PIL), or numbers of any shape, the same for all.
+        labels: ``C`` numbers, 0 or 1; or the names of ``C`` columns.
+        ids: the record's own id, which stays when other records come and go; a row number does not.
+        groups: whose record it is; None if nothing says so.
+        size: pictures are cut to their central square and resized to this many pixels; numbers are taken as they are.
+    """
+
+    features: Key = 0
+    labels: Key | list[str] = 1
+    ids: Key = 2
+    groups: Key | None = None
+    size: int = 64
+
+    def __post_init__(self) -> None:
+        expect_count(8, size=self.size)
+
+
+class ItemFeatures(Features):
+    """Features of the items of a data set, each read when it is needed.
+
+    Args:
+        items: the data set.
+        keys: where its features are.
+    """
+
+    def __init__(self, items: Items, keys: Keys) -> None:
+        self._items, self._keys = items, keys
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """``(N, ...)``, the shape of the first item."""
+        return (len(self._items), *self._read(0).shape)
+
+    def __getitem__(self, index: Any, /) -> Float32Array:
+        """Return the features of items ``index``, float32 ``[..., *shape[1:]]``."""
+        index = np.asarray(index)
+        values = np.empty((index.size, *self.shape[1:]), dtype=np.float32)
+        for place, item in enumerate(index.ravel().tolist()):
+            read = self._read(item)
+            same = read.shape == values.shape[1:]
+            expect(same, f"features of shape {values.shape[1:]} in all items", item=item, shape=read.shape)
+            expect(np.isfinite(read).all(), "finite features in all items", item=item)
+            values[place] = read
+        return values.reshape(*index.shape, *self.shape[1:])
+
+    def _read(self, item: int) -> Float32Array:
+        value = _part(self._items[item], self._keys.features)
+        if isinstance(value, Image.Image):
+            pixels = squared(value.convert("RGB"), self._keys.size)
+            return pixels.astype(np.float32) / np.float32(255)
+        return np.asarray(value, dtype=np.float32)
+
+
+class _Datasets(DataSource):
+    """A source whose roles are data sets, in ``_datasets`` of a subclass.
+
+    Args:
+        label_names: names of the labels.
+        keys: where the parts of an item are.
+        ledger: the ledger of these data, shared by all runs on them; None if each run counts for itself.
+        features: a public map of the features.
+    """
+
+    _datasets: Mapping[Role, Any]
+
+    def __init__(
+        self, label_names: Sequence[str], keys: Keys, ledger: Path | str | None, features: FeatureMap | None
+    ) -> None:
+        super().__init__(features=features)
+        expect(label_names, "names of the labels", label_names=list(label_names))
+        expect_distinct("label names", label_names)
+        self._label_names = tuple(label_names)
+        self._keys = keys
+        self._ledger = None if ledger is None else located(ledger)
+        self._loaded: dict[Role, Records] = {}
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the labels."""
+        return self._label_names
+
+    @property
+    def ledger_path(self) -> Path | None:
+        """The ledger that was named."""
+        return self._ledger
+
+    def load(self, role: Role) -> Records:
+        """Read the labels and ids of a role; features are read when they are used."""
+        if role not in self._loaded:
+            self._loaded[role] = self._read(role)
+        return self._loaded[role]
+
+    def _read(self, role: Role) -> Records:
+        items, keys = self._datasets[role], self._keys
+        sized = hasattr(items, "__len__") and hasattr(items, "__getitem__")
+        expect(sized, f"a data set of {role.value} records that are read by number", type=type(items).__name__)
+        expect(len(items) > 0, f"at least one {role.value} record", records=0)
+        columns = keys.labels if isinstance(keys.labels, list) else [keys.labels]
+        groups = [] if keys.groups is None else [keys.groups]
+        values = _values(items, [*columns, keys.ids, *groups])
+        labels = [np.asarray(column) for column in values[: len(columns)]]
+        ids, *owners = values[len(columns) :]
+        table = np.stack(labels, axis=1) if isinstance(keys.labels, list) else labels[0]
+        checked = check_labels(table, source=f"the {role.value} records")
+        expect(checked.shape[1] == len(self._label_names), f"{len(self._label_names)} labels", labels=checked.shape[1])
+        return Records(
+            features=ItemFeatures(items, keys),
+            labels=checked,
+            ids=np.asarray(ids),
+            groups=np.asarray(owners[0]) if owners else None,
+        )
+
+
+class TorchDatasets(_Datasets):
+    """Map-style data sets of torch, one for each role, whose items are tuples or mappings.
+
+    An item must be the same whenever it is read: transforms that draw something belong to training (``augment``).
+
+    Args:
+        private: the records to be protected.
+        public: the samples that teachers label.
+        test: the records that a student is judged by.
+        label_names: names of the labels.
+        keys: where the parts of an item are; None for ``(features, labels, id)``.
+        ledger: the ledger of these data, shared by all runs on them; None if each run counts for itself.
+        features: a public map of the features.
+    """
+
+    def __init__(
+        self,
+        private: Dataset[Any],
+        public: Dataset[Any],
+        test: Dataset[Any],
+        label_names: list[str],
+        *,
+        keys: Keys | None = None,
+        ledger: Path | None = None,
+        features: FeatureMap | None = None,
+    ) -> None:
+        super().__init__(label_names, keys or Keys(), ledger, features)
+        self._datasets = {Role.PRIVATE: private, Role.PUBLIC: public, Role.TEST: test}
+
+
+class HuggingFace(_Datasets):
+    """Data sets of Hugging Face, such as the splits that ``load_dataset`` or ``load_from_disk`` returns.
+
+    Nothing of that package is imported: whatever has ``column_names``, a length and items by number will do.
+
+    Args:
+        splits: the data set of each role, ``private``, ``public`` and ``test``.
+        keys: the columns of features, labels, ids and groups.
+        label_names: names of the labels; None where ``keys.labels`` are columns.
+        ledger: the ledger of these data, shared by all runs on them; None if each run counts for itself.
+        features: a public map of the features.
+    """
+
+    def __init__(
+        self,
+        splits: Mapping[str, Any],
+        keys: Keys,
+        *,
+        label_names: Sequence[str] | None = None,
+        ledger: Path | str | None = None,
+        features: FeatureMap | None = None,
+    ) -> None:
+        names = keys.labels if label_names is None and isinstance(keys.labels, list) else label_names
+        expect(names is not None, "label_names, or the names of columns as keys.labels", labels=keys.labels)
+        assert names is not None
+        missing = [role.value for role in Role if role.value not in splits]
+        expect(not missing, "splits named private, public and test", missing=missing)
+        for role in Role:
+            columns = list(getattr(splits[role.value], "column_names", []))
+            labels = keys.labels if isinstance(keys.labels, list) else [keys.labels]
+            required = [keys.features, *labels, keys.ids, keys.groups]
+            unknown = [key for key in required if key is not None and key not in columns]
+            expect(not unknown, f"columns among {', '.join(columns)} of the {role.value} split", unknown=unknown)
+        super().__init__(names, keys, ledger, features)
+        self._datasets = {role: splits[role.value] for role in Role}
+
+
+class LightningData(_Datasets):
+    """The data sets behind the loaders of a LightningDataModule: those of training are private, of validation public.
+
+    Only the data sets of the loaders are used: how they batch and shuffle does not matter.
+
+    Args:
+        module: the data module; it is prepared and set up when its data are first read.
+        label_names: names of the labels.
+        keys: where the parts of an item are; None for ``(features, labels, id)``.
+        ledger: the ledger of these data, shared by all runs on them; None if each run counts for itself.
+        features: a public map of the features.
+    """
+
+    def __init__(
+        self,
+        module: LightningDataModule,
+        label_names: list[str],
+        *,
+        keys: Keys | None = None,
+        ledger: Path | None = None,
+        features: FeatureMap | None = None,
+    ) -> None:
+        super().__init__(label_names, keys or Keys(), ledger, features)
+        self._module = module
+
+    @cached_property
+    def _datasets(self) -> dict[Role, Any]:  # type: ignore[override]
+        module = self._module
+        module.prepare_data()
+        for stage in ("fit", "test"):
+            module.setup(stage)
+        loaders: dict[Role, Any] = {
+            Role.PRIVATE: module.train_dataloader(),
+            Role.PUBLIC: module.val_dataloader(),
+            Role.TEST: module.test_dataloader(),
+        }
+        for role, loader in loaders.items():
+            expect(hasattr(loader, "dataset"), f"one loader of {role.value} records", loader=type(loader).__name__)
+        return {role: loader.dataset for role, loader in loaders.items()}
+
+
+def _values(items: Items, keys: Sequence[Key]) -> list[list[Any]]:
+    """Return the values of all items by key; items are read once for all keys that are no column or attribute."""
+    values: dict[Key, list[Any]] = {}
+    columns = getattr(items, "column_names", ())
+    for key in keys:
+        if isinstance(key, str) and key in columns:
+            values[key] = [*items[key]]  # type: ignore[index, call-overload, unused-ignore]
+        elif isinstance(key, str) and hasattr(items, key):
+            values[key] = [*getattr(items, key)]
+            same = len(values[key]) == len(items)
+            expect(same, f"as many values in `{key}` as items, {len(items)}", values=len(values[key]))
+    rest = [key for key in keys if key not in values]
+    if rest:
+        parts = [[_part(items[row], key) for key in rest] for row in range(len(items))]
+        values |= {key: [part[place] for part in parts] for place, key in enumerate(rest)}
+    return [[_plain(value) for value in values[key]] for key in keys]
+
+
+def _part(item: Any, key: Key) -> Any:
+    try:
+        return item[key]
+    except (KeyError, IndexError, TypeError):
+        parts = list(item) if isinstance(item, Mapping) else f"{len(item)} parts" if isinstance(item, tuple) else item
+        raise ValueError(f"Expected {key!r} in each item, got {str(parts)[:80]}") from None
+
+
+def _plain(value: Any) -> Any:
+    """Return numbers of torch or numpy as plain ones, so that an id is ``3`` and not ``tensor(3)``."""
+    return value.tolist() if hasattr(value, "tolist") else value

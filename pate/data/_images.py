@@ -1,0 +1,104 @@
+"""Pictures in files, read when they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from pate._typing import BoolArray, Float32Array, IntArray, UInt8Array
+from pate._validation import expect
+from pate.data._records import Features
+
+# Pictures of a role that take less than this when decoded are read once and kept.
+_KEEP_BYTES = 2 * 2**30
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000")
+"""Formats of pictures, by Pillow's names. A file is one of these whatever its name says: others may start a program."""
+
+
+class ImageFiles(Features):
+    """Pictures in files, as float32 ``[N, 3, size, size]`` in [0, 1].
+
+    Args:
+        paths: the files.
+        size: pictures are cut to their central square and resized to this many pixels.
+        keep: whether pictures that were read are kept in memory for the next time, if they are not too many.
+    """
+
+    def __init__(self, paths: list[Path], size: int, *, keep: bool = True) -> None:
+        self.paths = paths
+        self.size = size
+        self._kept: UInt8Array | None = None
+        self._read: BoolArray = np.zeros(len(paths), dtype=np.bool_)
+        if keep and len(paths) * 3 * size * size <= _KEEP_BYTES:
+            self._kept = np.empty((len(paths), 3, size, size), dtype=np.uint8)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(N, 3, size, size)``."""
+        return (len(self.paths), 3, self.size, self.size)
+
+    def __getitem__(self, index: Any, /) -> Float32Array:
+        """Return the pictures ``index``, float32 ``[..., 3, size, size]``."""
+        index = np.asarray(index)
+        if self._kept is None:
+            pixels = np.stack([read_image(self.paths[i], self.size) for i in index.ravel()])
+            pixels = pixels.reshape(*index.shape, *self.shape[1:])
+        else:
+            for i in np.unique(index[~self._read[index]]):
+                self._kept[i] = read_image(self.paths[i], self.size)
+                self._read[i] = True
+            pixels = self._kept[index]
+        return pixels.astype(np.float32) / np.float32(255)
+
+    def select(self, rows: IntArray) -> ImageFiles:
+        """Return the pictures ``rows`` alone, none of them read yet."""
+        return ImageFiles([self.paths[row] for row in rows], self.size)
+
+    def once(self) -> ImageFiles:
+        """Return the pictures, none of which is kept when it is read."""
+        return ImageFiles(self.paths, self.size, keep=False)
+
+    def identity(self) -> str:
+        """Return the names, sizes and modification times of the files."""
+        return repr([(path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in self.paths])
+
+
+def expect_distinct_files(paths: Iterable[Path]) -> None:
+    """Raise ``ValueError`` if two names lead to one file, which would be two records.
+
+    They do by a link, or where a file system takes upper and lower case for the same. Files that are not there are left
+    to whoever reads them: those of another role may lie elsewhere.
+    """
+    first: dict[tuple[int, int], Path] = {}
+    for path in paths:
+        try:
+            stat = path.stat()
+        except OSError:
+            continue
+        other = first.setdefault((stat.st_dev, stat.st_ino), path)
+        expect(other is path, "a file of its own for each picture", one_file=(str(other), str(path)))
+
+
+def read_image(path: Path, size: int) -> UInt8Array:
+    """Read one picture as uint8 ``[3, size, size]``, its central square resized."""
+    try:
+        with Image.open(path, formats=FORMATS) as image:
+            picture = image.convert("RGB")
+    # what is raised depends on the format, and on where a file ends or was changed
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise ValueError(f"Expected a readable picture, got {path} ({error})") from None
+    return squared(picture, size)
+
+
+def squared(picture: Image.Image, size: int) -> UInt8Array:
+    """Return a picture in RGB as uint8 ``[3, size, size]``, its central square resized."""
+    width, height = picture.size
+    side = min(width, height)
+    if (width, height) != (size, size):
+        left, top = (width - side) // 2, (height - side) // 2
+        picture = picture.resize((size, size), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side))
+    return np.asarray(picture, dtype=np.uint8).transpose(2, 0, 1)

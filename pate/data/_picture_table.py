@@ -1,0 +1,204 @@
+"""A folder of pictures and a table, comma-separated, of what is on them."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from posixpath import normpath
+
+import numpy as np
+
+from pate._typing import IntArray, StrArray, UInt8Array
+from pate._validation import expect, expect_count
+from pate.data._arrays import SPLIT_OF_ROLE, expect_fractions, split_by_hash
+from pate.data._checks import select_labels
+from pate.data._images import ImageFiles, expect_distinct_files
+from pate.data._records import Records, Role
+from pate.data._source import DataSource, located
+from pate.data.features import FeatureMap
+
+_GROUPS = ("group", "identity")
+_SPLIT = {role.value: number for role, number in SPLIT_OF_ROLE.items()} | {str(n): n for n in SPLIT_OF_ROLE.values()}
+_ALIKE = 0.76  # similarity of a misspelt name to the one that was meant
+_LABEL = {"0": 0, "1": 1, "-1": 0}
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The content of a table, a row for each picture.
+
+    Attributes:
+        files: names of the pictures, ``[N]``.
+        names: names of the labels, ``[C]``.
+        labels: ``[N, C]`` in {0, 1}.
+        groups: whose picture each is, ``[N]``; None if the table does not say.
+        split: the role of each, ``[N]``, as in `SPLIT_OF_ROLE`; None if the table does not say.
+    """
+
+    files: StrArray
+    names: tuple[str, ...]
+    labels: UInt8Array
+    groups: StrArray | None
+    split: IntArray | None
+
+
+class PictureTable(DataSource):
+    """A folder of pictures with a CSV file of their labels.
+
+    The file has a line of headings and a line for each picture. The column ``file`` names the picture, in the folder or
+    below it, and so is its id: it stays when other pictures come and go. ``split`` gives its role (``private``,
+    ``public``, ``test``, or 0, 1, 2), ``group`` or ``identity`` whose picture it is; both may be missing. All other
+    columns are labels: 0 or 1, or -1 and 1.
+
+    Args:
+        root: the folder.
+        table: the CSV file, in the folder unless its path is absolute.
+        size: pictures are cut to their central square and resized to this many pixels.
+        labels: names of the columns to learn; None for all labels. Columns that are not named may hold anything.
+        public_fraction: share of public pictures, if there is no ``split`` and a hash of the group, or else of the
+            file's name, is to decide. There is no default: public pictures are seen by anybody.
+        test_fraction: share of test pictures, likewise.
+        features: a public map of the pictures.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        table: str = "labels.csv",
+        size: int = 64,
+        labels: list[str] | None = None,
+        public_fraction: float | None = None,
+        test_fraction: float = 0.1,
+        features: FeatureMap | None = None,
+    ) -> None:
+        super().__init__(features=features)
+        expect_count(8, size=size)
+        expect_fractions(public_fraction, test_fraction)
+        self.root = located(root)
+        self.path = self.root / located(table)
+        self.size = size
+        self._wanted = labels
+        self._fractions = public_fraction, test_fraction
+
+    @property
+    def ledger_path(self) -> Path:
+        """``ledger.sqlite`` in the folder of the pictures."""
+        # links lead to the same records, and so to the same ledger
+        return self.root.resolve() / "ledger.sqlite"
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the labels."""
+        return self._table.names
+
+    @cached_property
+    def _table(self) -> _Table:
+        return read_table(self.path, self._wanted)
+
+    @cached_property
+    def _paths(self) -> list[Path]:
+        """The picture of each row, of whatever role."""
+        paths = [self.root / name for name in self._table.files.tolist()]
+        expect_distinct_files(paths)
+        return paths
+
+    def load(self, role: Role) -> Records:
+        """Read the records of a role; the pictures are read when they are used."""
+        table = self._table
+        split = table.split
+        if split is None:
+            groups = table.files if table.groups is None else table.groups
+            split = split_by_hash(groups, *self._fractions, source=str(self.path))
+        rows = np.flatnonzero(split == SPLIT_OF_ROLE[role])
+        expect(rows.size > 0, f"at least one {role.value} record in {self.path}", records=0)
+        paths = [self._paths[row] for row in rows]
+        absent = [str(path) for path in paths if not path.is_file()]
+        expect(not absent, f"the picture that each line of {self.path} names", missing=absent[:3])
+        return Records(
+            features=ImageFiles(paths, self.size),
+            labels=table.labels[rows],
+            ids=table.files[rows],
+            groups=None if table.groups is None else table.groups[rows],
+        )
+
+
+def read_table(path: Path, wanted: list[str] | None) -> _Table:
+    """Read a CSV file of labels as `PictureTable` describes it.
+
+    Args:
+        path: the file.
+        wanted: names of the labels to read; None for all columns that are not special.
+
+    Raises:
+        ValueError: if it cannot be used; with the number of the line, from 1, where one is wrong.
+    """
+    head, lines, columns = _columns(path)
+    # `./a.jpg` and `a.jpg` are one picture
+    columns["file"] = [name and normpath(name) for name in columns["file"]]
+    _expect_unique(columns["file"], lines, path)
+    _expect_no_misspelling({name: columns[name] for name in head if name not in (wanted or ())}, wanted is None, path)
+    group = next((name for name in _GROUPS if name in head), None)
+    others = [name for name in head if name not in ("file", "split", group)]
+    expect(others, f"a column of labels in {path}", columns=head)
+    chosen = [others[place] for place in select_labels(others, wanted, source=path.name)]
+
+    def numbers(name: str, codes: dict[str, int], what: str) -> list[int]:
+        for line, value in zip(lines, columns[name], strict=True):
+            expect(value in codes, f"{what} in column `{name}` of {path}", line=line, value=value)
+        return [codes[value] for value in columns[name]]
+
+    labels = np.array([numbers(name, _LABEL, "0 or 1") for name in chosen], dtype=np.uint8)
+    split = np.array(numbers("split", _SPLIT, "private, public or test")) if "split" in head else None
+    if group is not None:
+        for line, value in zip(lines, columns[group], strict=True):
+            expect(value, f"a value in column `{group}` of {path}", line=line, value=value)
+    groups = None if group is None else np.array(columns[group])
+    return _Table(np.array(columns["file"]), tuple(chosen), np.ascontiguousarray(labels.T), groups, split)
+
+
+def _columns(path: Path) -> tuple[list[str], list[int], dict[str, list[str]]]:
+    """Return the headings of a CSV file, the number of each line below them, and the values of each column."""
+    expect(path.is_file(), "a CSV file of labels", missing=str(path))
+    try:
+        # some programs begin their files with a byte order mark
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file, strict=True)
+            numbered = [(reader.line_num, [value.strip() for value in row]) for row in reader if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"Expected a CSV file in UTF-8, got {path} ({error})") from None
+    head = numbered[0][1] if numbered else []
+    expect("file" in head, f"a column `file` in {path}, between commas", columns=head)
+    expect(len(set(head)) == len(head) and all(head), f"columns of {path} with names that are unique", columns=head)
+    expect(len(numbered) > 1, f"lines below the headings of {path}", lines=0)
+    for line, row in numbered[1:]:
+        expect(len(row) == len(head), f"{len(head)} values in each line of {path}", line=line, values=len(row))
+    columns = {name: [row[place] for _, row in numbered[1:]] for place, name in enumerate(head)}
+    return head, [line for line, _ in numbered[1:]], columns
+
+
+def _expect_no_misspelling(columns: dict[str, list[str]], labels: bool, path: Path) -> None:
+    """Raise ``ValueError`` if a column that was not requested looks like a misspelt special column.
+
+    Args:
+        columns: all columns except labels requested by name.
+        labels: whether these columns are taken as labels.
+        path: the file.
+    """
+    special = ("file", "split", *_GROUPS)
+    for name in columns.keys() - set(special):
+        meant = get_close_matches(name.lower(), special, n=1, cutoff=_ALIKE)
+        roles = "split" not in columns and not labels and set(columns[name]) <= {role.value for role in Role}
+        expect(not meant and not roles, f"a column `{meant[0] if meant else 'split'}` of {path}", column=name)
+    expect(not set(_GROUPS) <= columns.keys(), f"one column among {', '.join(_GROUPS)} in {path}", columns=_GROUPS)
+
+
+def _expect_unique(files: list[str], lines: list[int], path: Path) -> None:
+    first: dict[str, int] = {}
+    for line, name in zip(lines, files, strict=True):
+        expect(name, f"the name of a picture in each line of {path}", line=line, file=name)
+        expect(name not in first, f"each picture once in {path}", file=name, lines=(first.get(name), line))
+        first[name] = line

@@ -1,0 +1,87 @@
+"""A source of records that is a class in a file of Python, wherever that file is."""
+
+from __future__ import annotations
+
+import sys
+from functools import cached_property
+from importlib.util import module_from_spec, spec_from_file_location
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from pate._validation import expect
+from pate.data._records import FeatureMap, Records, Role
+from pate.data._source import DataSource, located
+
+
+class PythonFile(DataSource):
+    """A `DataSource` written in a Python file of your own, such as `pate init --kind python` makes.
+
+    Args:
+        path: the file.
+        name: the class in it, or a function that returns a source, such as one of `pate.data._datasets`.
+        settings: the arguments of either.
+        features: a public map of the features; None for that of the source.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        settings: dict[str, Any] | None = None,
+        *,
+        features: FeatureMap | None = None,
+    ) -> None:
+        self.path = located(path)
+        self.name = name
+        self._settings = settings or {}
+        super().__init__(features=features or self.source.feature_map)
+
+    @cached_property
+    def source(self) -> DataSource:
+        """The source that is made of the settings."""
+        expect(self.path.is_file(), "a file of Python", path=str(self.path))
+        make = getattr(_module(self.path), self.name, None)
+        expect(callable(make), f"a subclass of pate.data.DataSource in {self.path}, or a function", name=self.name)
+        assert callable(make)
+        try:
+            signature(make).bind(**self._settings)
+        except TypeError as error:
+            raise ValueError(f"Expected settings of {self.name} in {self.path}, got {error}") from None
+        source = make(**self._settings)
+        is_source = isinstance(source, DataSource)
+        expect(is_source, f"a pate.data.DataSource from {self.name} in {self.path}", type=type(source).__name__)
+        assert isinstance(source, DataSource)
+        return source
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the labels."""
+        return self.source.label_names
+
+    @property
+    def ledger_path(self) -> Path | None:
+        """The ledger that the source names."""
+        return self.source.ledger_path
+
+    def load(self, role: Role) -> Records:
+        """Read the records of a role."""
+        return self.source.load(role)
+
+    def fingerprint(self, role: Role) -> str:
+        """Return the source's own fingerprint of the records."""
+        return self.source.fingerprint(role)
+
+
+def _module(path: Path) -> Any:
+    spec = spec_from_file_location(f"pate_records_{path.stem}", path)
+    assert spec is not None and spec.loader is not None, "a file of Python has a loader"
+    module = module_from_spec(spec)
+    # dataclasses look up their module while they are made; afterwards it is removed, so that objects are pickled by
+    # value: workers could not import it
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules[spec.name]
+    return module

@@ -1,0 +1,172 @@
+"""Records of one role: lazily read features, labels, ids and groups."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from pate._runs import Stream
+from pate._settings import Described
+from pate._typing import Float32Array, IntArray, StrArray, UInt8Array
+from pate._validation import expect, expect_distinct
+from pate.data._checks import as_text
+
+_BLOCK_BYTES = 1 << 24
+
+
+class Role(StrEnum):
+    """The purpose of records."""
+
+    PRIVATE = "private"
+    """Records on which teachers are trained. Everything computed from them is PRIVATE."""
+    PUBLIC = "public"
+    """Samples on which teachers vote. Their features are public; their labels, if known, are not used."""
+    TEST = "test"
+    """Held-out records with true labels, on which a student is evaluated."""
+
+
+class Features(ABC):
+    """Features of ``N`` records, read when they are needed.
+
+    A subclass implements `shape` and `__getitem__`. Features are read in blocks or batches, never as a whole, except by
+    feature maps that say so.
+    """
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """``(N, ...)``."""
+
+    @abstractmethod
+    def __getitem__(self, index: Any, /) -> Float32Array:
+        """Return the rows ``index``, integers of any shape ``[...]``, as a new float32 array ``[..., *shape[1:]]``."""
+
+    def select(self, rows: IntArray) -> Features:
+        """Return the features of some ``rows`` ``[M]``, read lazily unless a subclass overrides this."""
+        return _SelectedFeatures(self, rows)
+
+    def once(self) -> Features:
+        """Return the features for a reader that needs each of them once, so that nothing of them is kept in memory."""
+        return self
+
+    def identity(self) -> str | None:
+        """Return a text that identifies the features; None (the default) if only their values do.
+
+        It allows to identify files without reading them, for example by names, sizes and modification times.
+        """
+        return None
+
+
+class ArrayFeatures(Features):
+    """Features in one array, in memory or memory-mapped.
+
+    Args:
+        values: ``[N, ...]``, float32 or converted to it.
+    """
+
+    def __init__(self, values: Float32Array) -> None:
+        self.values: Float32Array = np.asarray(values, dtype=np.float32)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(N, ...)``."""
+        return self.values.shape
+
+    def __getitem__(self, index: Any, /) -> Float32Array:
+        """Return the rows ``index``."""
+        rows: Float32Array = self.values[index]
+        return rows
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Return the array itself, so that numpy's functions take it."""
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+    def select(self, rows: IntArray) -> ArrayFeatures:
+        """Return the features of some ``rows``, copied into one block of memory."""
+        return ArrayFeatures(np.array(self.values[rows]))
+
+
+class _SelectedFeatures(Features):
+    def __init__(self, features: Features, rows: IntArray) -> None:
+        self._features, self._rows = features, rows
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self._rows), *self._features.shape[1:])
+
+    def __getitem__(self, index: Any, /) -> Float32Array:
+        return self._features[self._rows[index]]
+
+
+def as_features(features: Any) -> Features:
+    """Return ``features``, wrapped if they are an array or another object with a shape that reads rows by index."""
+    if isinstance(features, Features):
+        return features
+    if isinstance(features, np.ndarray):
+        return ArrayFeatures(features)
+    return _SelectedFeatures(features, np.arange(features.shape[0]))
+
+
+def values_of(features: Features, rows: range) -> Stream:
+    """Return the values of consecutive ``rows`` as bytes, read in blocks while they are hashed."""
+    row_bytes = 4 * prod(features.shape[1:])
+    blocks = (features[index] for index in blocks_of(features, rows))
+    return Stream(len(rows) * row_bytes, (np.ascontiguousarray(block, dtype=np.float32).data for block in blocks))
+
+
+def blocks_of(features: Features, rows: range, *, block_bytes: int | None = None) -> Iterator[IntArray]:
+    """Yield consecutive ``rows`` in blocks whose features take at most ``block_bytes``, 16 MiB unless it is said."""
+    row_bytes = 4 * prod(features.shape[1:])
+    step = max(1, (_BLOCK_BYTES if block_bytes is None else block_bytes) // max(row_bytes, 1))
+    yield from (np.arange(start, min(start + step, rows.stop)) for start in rows[::step])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """Records of one role.
+
+    Attributes:
+        features: ``[N, ...]`` float32, read by index; an array is wrapped.
+        labels: ``[N, C]`` in {0, 1}.
+        ids: ``[N]`` texts or integers, kept as texts, unique over all roles. An id belongs to its record: it stays when
+            other records come and go, and so is never a row number.
+        groups: ``[N]`` likewise, the person that each record belongs to, for assignment by person; None if unknown.
+    """
+
+    features: Features
+    labels: UInt8Array
+    ids: StrArray
+    groups: StrArray | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", as_features(self.features))
+        object.__setattr__(self, "ids", as_text(self.ids))
+        if self.groups is not None:
+            object.__setattr__(self, "groups", as_text(self.groups, name="groups"))
+        sizes = {"features": self.features.shape[0], "ids": len(self.ids)}
+        if self.groups is not None:
+            sizes["groups"] = len(self.groups)
+        expect(self.labels.ndim == 2 and self.labels.shape[1] > 0, "labels of shape [N, C]", shape=self.labels.shape)
+        expect(set(sizes.values()) == {len(self.labels)}, "as many features, ids and groups as labels", **sizes)
+        expect_distinct("record ids", self.ids.tolist())
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class FeatureMap(Described, ABC):
+    """A map of features fitted on the public samples alone, so that it tells nothing of private records."""
+
+    @abstractmethod
+    def fit(self, public: Features) -> FeatureMap:
+        """Fit on public features ``[N, ...]`` (once; later calls change nothing) and return the map."""
+
+    @abstractmethod
+    def transform(self, features: Features) -> Features | Float32Array:
+        """Map features ``[N, ...]``, each record by itself."""

@@ -1,0 +1,115 @@
+"""The interface of a data source: records in three roles."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from pate._runs import digest
+from pate._settings import Described
+from pate._validation import expect, expect_distinct
+from pate.data._records import Records, Role, as_features, values_of
+from pate.data.features import FeatureMap
+
+
+class DataSource(Described, ABC):
+    """One source of records in the three roles of `Role`.
+
+    Write a subclass whose arguments are the paths and options of the source, and name it by class path in
+    ``data.yaml``. Only the stages `teachers` read the private records. `pate.testing._sources.SourceContract` tests a
+    subclass.
+
+    Args:
+        features: a public map of the raw features, applied for teachers and student alike; None for the raw features.
+    """
+
+    def __init__(self, *, features: FeatureMap | None = None) -> None:
+        self._feature_map = features
+        self._records: dict[Role, Records] = {}
+
+    @property
+    @abstractmethod
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the labels, in the order of their columns."""
+
+    @abstractmethod
+    def load(self, role: Role) -> Records:
+        """Read the raw records of a role.
+
+        The content, ids and order of public and test records must depend on those records alone.
+
+        Raises:
+            ValueError: in one line, if the source cannot be used.
+        """
+
+    @property
+    def feature_map(self) -> FeatureMap | None:
+        """The public map of the features, or None if teachers and student see the raw ones."""
+        return self._feature_map
+
+    @property
+    def ledger_path(self) -> Path | None:
+        """The file of the ledger, beside the private data, so that all runs on them share it.
+
+        None if the source names no place; the ledger then counts the releases of one run alone.
+        """
+        return None
+
+    def records(self, role: Role) -> Records:
+        """Return the records of a role with mapped features; they are read only once."""
+        if role not in self._records:
+            records = self.load(role)
+            if self._feature_map is not None:
+                public = records if role is Role.PUBLIC else self.load(Role.PUBLIC)
+                mapped = self._feature_map.fit(public.features.once()).transform(records.features.once())
+                records = replace(records, features=as_features(mapped))
+            self._records[role] = records
+        return self._records[role]
+
+    def expect_distinct(self) -> None:
+        """Read the labels and ids of all roles.
+
+        Raises:
+            ValueError: if a label name occurs twice, or an id in two roles: a record could be private and published.
+        """
+        expect_distinct("label names", self.label_names)
+        ids = {role: (self._records.get(role) or self.load(role)).ids for role in Role}
+        for one, other in combinations(Role, 2):
+            shared = np.intersect1d(ids[one], ids[other])
+            expect(shared.size == 0, f"{other} samples that are no {one} records", shared_ids=shared[:3].tolist())
+
+    def fingerprint(self, role: Role) -> str:
+        """Return a hash of the raw records of a role, read in blocks; of pictures, names, sizes and times are hashed.
+
+        It changes when a record of the role does. The hash of private records is PRIVATE.
+        """
+        raw = self.load(role)
+        groups = None if raw.groups is None else raw.groups.tolist()
+        names = json.dumps([self.label_names, raw.ids.tolist(), groups])
+        identity = raw.features.identity()
+        content = values_of(raw.features, range(len(raw))) if identity is None else identity
+        return digest(names, raw.labels.tobytes(), content)
+
+    @property
+    def num_labels(self) -> int:
+        """The number of labels."""
+        return len(self.label_names)
+
+    @cached_property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one record's features, as networks see them."""
+        return tuple(self.records(Role.PUBLIC).features.shape[1:])
+
+
+def located(path: Path | str) -> Path:
+    """Return a path with its environment variables expanded. Raises ``ValueError`` if one is not set."""
+    filled = os.path.expandvars(path)
+    expect("$" not in filled, "the environment variables of a path to be set", path=str(path))
+    return Path(filled).expanduser()

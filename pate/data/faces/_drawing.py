@@ -1,0 +1,309 @@
+"""Drawing of faces: one function per layer, from the wall behind them to the earrings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from pate._typing import Float32Array
+from pate.data.faces._canvas import Canvas, Window
+from pate.data.faces._geometry import mix
+from pate.data.faces._traits import Traits, either
+
+_TEETH = (0.99, 0.98, 0.95)
+
+
+def _draw_background(canvas: Canvas, _: Traits) -> None:
+    geometry = canvas.geometry
+    across: Float32Array = np.cos(geometry.wall_angle)[:, None, None] * canvas.axis[None, None, :]
+    down: Float32Array = np.sin(geometry.wall_angle)[:, None, None] * canvas.axis[None, :, None]
+    along: Float32Array = across + down
+    along *= np.float32(1 / 45)
+    along += np.float32(0.5)
+    for channel, plane in enumerate(canvas.planes):
+        near = geometry.wall_near[:, channel, None, None]
+        plane[...] = near + along * (geometry.wall_far[:, channel, None, None] - near)
+
+
+def _draw_hair_behind(canvas: Canvas, traits: Traits) -> None:
+    geometry = canvas.geometry
+    width = geometry.head_width + geometry.hair_volume
+    dark = geometry.hair * np.float32(0.72)
+    long_hair = canvas.window((0.0, 2.0, width + 1, 14.0), traits.long_hair)
+    length = geometry.lock_length
+    mask = long_hair.ellipse(0.0, (length - 3.0) * 0.5, width + 0.5, (length + 12.0) * 0.5, square=True)
+    long_hair.paint(mask, dark)
+    # A bob for the women without long hair.
+    bob = canvas.window((0.0, 0.0, width, 6.5), ~traits.long_hair & ~traits.bald & ~traits.male)
+    bob.paint(bob.ellipse(0.0, -0.5, width - 0.1, 6.2, square=True), dark)
+
+
+def _draw_body(canvas: Canvas, traits: Traits) -> None:
+    geometry = canvas.geometry
+    torso = canvas.window((0.0, 18.0, geometry.shoulder_width + 1, 8.5))
+    mask = torso.ellipse(0.0, 18.0, geometry.shoulder_width, 7.4)
+    torso.paint(mask, geometry.clothes)
+    torso.paint(torso.ellipse(0.0, 19.5, geometry.shoulder_width - 2.5, 7.0, soft=3.0), (1.0, 1.0, 1.0), 0.10)
+    neck = canvas.window((0.0, 9.0, geometry.neck_width + 1.5, 7.0))
+    base = neck.ellipse(0.0, 9.8, geometry.neck_width + 0.9, 1.8 + geometry.neckline * 0.8)
+    column = neck.ellipse(0.0, 7.5, geometry.neck_width, 4.6, square=True)
+    neck.paint(np.maximum(base, column), geometry.shade)
+    neck.paint(neck.ellipse(0.0, 12.6, geometry.neck_width + 0.3, 1.8, soft=2.0) * base, geometry.skin, 0.8)
+    tie = canvas.window((0.0, 14.0, 6.5, 5.0), traits.wearing_necktie)
+    collar = (0.98, 0.98, 1.0)
+    for side in (-1.0, 1.0):
+        flap = tie.stroke(side * 2.5, 11.9, 2.4, 1.1, tilt=-side * 1.3, taper=0.2)
+        tie.paint(flap, collar)
+    # The blade widens downwards from below the knot.
+    blade = np.abs(tie.u)
+    np.subtract(np.float32(0.6) + (tie.v - np.float32(12.5)) * np.float32(0.3), blade, out=blade)
+    blade = tie.ramp(blade) * tie.ramp(tie.v - np.float32(12.6))
+    tie.paint(blade, geometry.tie)
+    tie.paint(tie.ellipse(0.0, 12.2, 1.35, 1.05), geometry.tie * np.float32(0.8))
+
+
+def _draw_head(canvas: Canvas, traits: Traits) -> None:
+    geometry = canvas.geometry
+    for side in (-1.0, 1.0):
+        ear = canvas.window((side * geometry.head_width, 0.2, 1.8, 2.4), ~traits.long_hair)
+        ear.paint(ear.ellipse(side * (geometry.head_width + 0.2), 0.2, 1.25, 1.9), geometry.shade)
+        ear.paint(ear.ellipse(side * (geometry.head_width + 0.2), 0.1, 0.8, 1.3), geometry.skin, 0.7)
+    head = canvas.window((0.0, 0.0, 10.0, 11.0))
+    mask = head.head()
+    head.paint(mask, geometry.shade)
+    # A wide soft ellipse towards the light makes the head round.
+    light_u, light_v = geometry.light_x * 1.4, geometry.light_y * 1.4 - 0.4
+    lit = head.ellipse(light_u, light_v, geometry.head_width, geometry.chin - 0.4, soft=3.5)
+    lit *= mask
+    head.paint(lit, geometry.skin)
+    glow = head.ellipse(geometry.light_x * 3.0, geometry.light_y * 3.0 - 3.5, 3.6, 3.2, soft=4.0)
+    head.paint(glow, (1.0, 0.97, 0.92), either(traits.bald, 0.34, 0.13))
+
+
+def _draw_skin_marks(canvas: Canvas, traits: Traits) -> None:
+    geometry = canvas.geometry
+    for side in (-1.0, 1.0):
+        cheek = canvas.window((side * 4.7, 3.1, 3.0, 2.6), traits.rosy_cheeks)
+        cheek.paint(cheek.ellipse(side * 4.7, 3.1, 2.1, 1.8, soft=1.6), (0.96, 0.30, 0.36), 0.66)
+    old = geometry.wrinkles > 0
+    folds = mix(geometry.shade, (0.28, 0.14, 0.10), 0.5)
+    for side in (-1.0, 1.0):
+        bag = canvas.window((side * geometry.eye_gap, 1.7, 2.2, 1.4), old)
+        mask = bag.stroke(side * geometry.eye_gap, geometry.eye_v + 2.6, 1.7, 0.5, bend=-0.5)
+        bag.paint(mask, folds, geometry.wrinkles)
+        fold = canvas.window((side * 3.7, 4.4, 1.6, 2.4), old)
+        # From beside the nose down to beside the mouth.
+        line = np.abs(fold.u * np.float32(side) - (np.float32(2.6) + (fold.v - np.float32(2.6)) * np.float32(0.42)))
+        line = fold.ramp(np.float32(0.5) - line) * fold.ramp(np.float32(1.9) - np.abs(fold.v - np.float32(4.4)))
+        fold.paint(line, folds, geometry.wrinkles)
+    for height in (-5.0, -6.5):
+        brow = canvas.window((0.0, height, 4.6, 1.2), old)
+        brow.paint(brow.stroke(0.0, height, 3.9, 0.38, bend=0.4), folds, geometry.wrinkles * 0.7)
+
+
+def _draw_beard(canvas: Canvas, traits: Traits) -> None:
+    geometry = canvas.geometry
+    beard = canvas.window((0.0, 6.0, geometry.jaw_width + 2.5, 6.0), traits.beard)
+    line = beard.v - beard.of(geometry.beard_line)
+    line += beard.u * beard.u * np.float32(0.11)
+    mask = beard.ramp(line)
+    mask *= beard.head(grow=0.5)
+    # Not above the ears.
+    mask *= beard.ramp(beard.v - np.float32(0.3))
+    beard.paint(mask, geometry.whiskers, 0.94)
+    mustache = canvas.window((0.0, 5.0, 4.4, 2.4), traits.mustache)
+    mask = mustache.stroke(0.0, geometry.mouth_v - 1.55, 3.5, 1.0, bend=0.9, taper=0.55)
+    mustache.paint(mask, geometry.whiskers, 0.95)
+
+
+def _draw_nose(canvas: Canvas, traits: Traits) -> None:
+    geometry = canvas.geometry
+    nose = canvas.window((0.0, geometry.nose_v - 1.0, 4.0, 4.4))
+    wide = geometry.nose_width
+    tone = mix(geometry.shade, (0.78, 0.22, 0.18), either(traits.big_nose, 0.6, 0.12))
+    nose.paint(nose.ellipse(-geometry.light_x * 0.5, geometry.nose_v - 1.9, wide * 0.5, 2.3, soft=1.6), tone, 0.45)
+    nose.paint(nose.ellipse(0.0, geometry.nose_v + 0.15, wide, wide * 0.62 + 0.15), tone, 0.95)
+    nose.paint(nose.ellipse(0.0, geometry.nose_v - 0.25, wide * 0.72, wide * 0.46 + 0.1, soft=1.4), geometry.skin, 0.9)
+    gleam = nose.ellipse(geometry.light_x * 0.4, geometry.nose_v - 0.5, 0.5, 0.5, soft=1.4)
+    nose.paint(gleam, (1.0, 0.98, 0.95), 0.45)
+
+
+def _draw_eyes(canvas: Canvas, traits: Traits) -> None:
+    geometry = canvas.geometry
+    wide, high, middle = geometry.eye_width, geometry.eye_height, geometry.eye_v
+    for side in (-1.0, 1.0):
+        centre = side * geometry.eye_gap
+        lid = canvas.window((centre, middle - 0.9, 3.4, 2.4), traits.heavy_makeup)
+        shadow = lid.ellipse(centre + side * 0.25, middle - 0.75, wide + 0.75, high * 0.5 + 1.0)
+        lid.paint(shadow, geometry.eyeshadow, 0.85)
+        eye = canvas.window((centre, middle, wide + 0.8, high + 1.0))
+        rim = eye.ellipse(centre, middle - 0.28, wide + 0.3, high + 0.25)
+        eye.paint(rim, (0.12, 0.07, 0.07), either(traits.male, 0.5, 0.8))
+        white = eye.ellipse(centre, middle, wide, high)
+        eye.paint(white, (0.98, 0.98, 0.97))
+        across = centre + geometry.gaze
+        eye.paint(eye.ellipse(across, middle, 1.05, 1.15) * white, geometry.iris)
+        eye.paint(eye.ellipse(across, middle, 0.45, 0.5) * white, (0.03, 0.02, 0.03), 0.9)
+        eye.paint(eye.ellipse(across + 0.4, middle - 0.45, 0.36, 0.36) * white, (1.0, 1.0, 1.0), 0.9)
+        lash = canvas.window((centre + side * 0.3, middle, 3.0, high + 1.2), traits.heavy_makeup)
+        mask = lash.stroke(
+            centre + side * 0.3, middle - high * 0.95, wide + 0.5, 0.42, bend=high * 0.6, tilt=-side * 0.3
+        )
+        lash.paint(mask, (0.05, 0.03, 0.06), 0.9)
+
+
+def _draw_eyebrows(canvas: Canvas, _: Traits) -> None:
+    geometry = canvas.geometry
+    for side in (-1.0, 1.0):
+        centre = side * geometry.eye_gap
+        brow = canvas.window((centre, geometry.brow_v, 3.0, 2.2))
+        lift = np.maximum(geometry.brow_weight - 0.4, 0.0) * 0.3
+        height, tilt = geometry.brow_v - lift, -side * geometry.brow_tilt
+        mask = brow.stroke(centre, height, 2.1, geometry.brow_weight, bend=0.5, tilt=tilt, taper=0.4)
+        brow.paint(mask, geometry.brow, 0.92)
+
+
+def _mouth_shape(window: Window, half_width: Float32Array) -> tuple[Float32Array, Float32Array, Float32Array]:
+    """Return half the mouth's width, its fullness (1 in the middle, 0 at the corners), and pixels' distances below."""
+    geometry = window.canvas.geometry
+    half = window.of(half_width)
+    x = window.u / half
+    x *= x
+    # The line of the mouth; its corners go up with a smile.
+    line = window.of(geometry.mouth_v) - (x - np.float32(0.4)) * window.of(geometry.mouth_bend)
+    return half, np.maximum(np.float32(1.0) - x, np.float32(0.0)), window.v - line
+
+
+def _draw_mouth(canvas: Canvas, traits: Traits) -> None:
+    geometry = canvas.geometry
+    box = (0.0, geometry.mouth_v + 0.5, geometry.mouth_width + 0.8, 4.2)
+    mouth = canvas.window(box)
+    half, rise, below = _mouth_shape(mouth, geometry.mouth_width)
+    gap, weight = mouth.of(geometry.mouth_gap), mouth.of(geometry.lip_weight)
+    corner = np.float32(0.25)
+    upper = below + rise * (np.float32(0.35) * gap + weight)
+    upper += corner
+    lower = rise * (gap + weight * np.float32(1.25)) + corner
+    lower -= below
+    ends = mouth.ramp(half - np.abs(mouth.u))
+    lips = mouth.ramp(np.minimum(upper, lower)) * ends
+    mouth.paint(lips, geometry.lips)
+    # Closed lips show the line between them, or the teeth of a grin.
+    closed = ~traits.mouth_slightly_open
+    smile = traits.smiling.astype(np.float32)
+    seam = mouth.ramp(np.float32(0.3) + rise * mouth.of(0.22 * smile) - np.abs(below)) * ends
+    mouth.paint(seam, geometry.lips * np.float32(0.45), 0.85 * (closed & ~traits.smiling))
+    mouth.paint(seam, _TEETH, 0.95 * (closed & traits.smiling))
+    inner = canvas.window(box, traits.mouth_slightly_open)
+    half, rise, below = _mouth_shape(inner, geometry.mouth_width - 0.35)
+    gap = inner.of(geometry.mouth_gap)
+    throat = inner.ramp(np.minimum(below + rise * gap * np.float32(0.35), rise * gap - below))
+    throat *= inner.ramp(half - np.abs(inner.u))
+    inner.paint(throat, (0.22, 0.02, 0.05))
+    teeth = inner.ramp(rise * gap * np.float32(0.08) - below) * throat
+    inner.paint(teeth, _TEETH, smile)
+
+
+def _draw_hair_in_front(canvas: Canvas, traits: Traits) -> None:
+    geometry = canvas.geometry
+    width = geometry.head_width + geometry.hair_volume
+    shine = mix(geometry.hair, (1.0, 0.97, 0.90), 0.30)
+    top = canvas.window((0.0, -5.0, width + 1.0, 8.5), ~traits.bald)
+    dome = top.ellipse(0.0, -2.2, width, 7.4 + geometry.hair_volume)
+    # Parted hair runs down from the parting; bangs end in a wavy fringe.
+    away = top.u - top.of(either(traits.bangs, 0.0, geometry.parting))
+    line = away * away
+    line *= top.of(geometry.hairline_bend)
+    line += top.of(geometry.hairline)
+    wave = np.sin(top.u * np.float32(2.0) + top.of(geometry.wave_phase))
+    wave *= top.of(either(traits.bangs, 0.4, 0.12))
+    line += wave
+    line -= top.v
+    dome *= top.ramp(line)
+    # Sideburns end at the ears.
+    dome *= top.ramp(np.float32(1.2) - top.v)
+    top.paint(dome, geometry.hair)
+    gleam = top.ellipse(geometry.light_x * 3.0, -7.8, 3.6, 1.3, soft=2.0)
+    gleam *= dome
+    top.paint(gleam, shine, 0.8)
+    for side in (-1.0, 1.0):
+        lock_u = side * (geometry.head_width + 0.6)
+        lock = canvas.window((lock_u, 4.0, 3.6, 12.0), traits.long_hair)
+        mask = lock.ellipse(lock_u, geometry.lock_length - 4.0, 1.7, 8.5)
+        lock.paint(mask, geometry.hair)
+        lock.paint(lock.ellipse(lock_u - 0.3, 2.0, 0.6, 4.0, soft=1.5), shine, 0.5)
+        fringe = canvas.window((side * geometry.head_width, -0.5, 1.6, 2.8), traits.bald & ~traits.young)
+        fringe.paint(fringe.ellipse(side * (geometry.head_width + 0.1), -0.9, 1.1, 2.3), geometry.hair, 0.95)
+
+
+def _draw_glasses(canvas: Canvas, traits: Traits) -> None:
+    geometry = canvas.geometry
+    frame_v = geometry.eye_v + 0.15
+    for squares in (False, True):
+        worn = traits.eyeglasses & (geometry.square_frames == squares)
+        for side in (-1.0, 1.0):
+            centre = side * (geometry.eye_gap + 0.1)
+            lens = canvas.window((centre, frame_v, 3.4, 3.2), worn)
+            lens.paint(lens.ellipse(centre, frame_v, 2.7, 2.4, square=squares), (0.10, 0.12, 0.16), geometry.tint)
+            lens.paint(lens.ellipse(centre - 0.9, frame_v - 0.9, 0.7, 0.5, soft=1.3), (1.0, 1.0, 1.0), 0.35)
+            ring = lens.ellipse(centre, frame_v, 2.75, 2.45, square=squares, ring=0.44)
+            lens.paint(ring, geometry.frames)
+    bar = canvas.window((0.0, frame_v, 9.0, 1.2), traits.eyeglasses)
+    across = np.abs(bar.u)
+    away = np.abs(across - bar.of(geometry.eye_gap + 0.1))
+    arms = bar.ramp(np.float32(0.36) - np.abs(bar.v - bar.of(frame_v - 0.4)))
+    arms *= bar.ramp(away - np.float32(2.7))
+    arms *= bar.ramp(bar.of(geometry.head_width + 0.3) - across)
+    bar.paint(arms, geometry.frames)
+
+
+def _draw_hat(canvas: Canvas, traits: Traits) -> None:
+    geometry = canvas.geometry
+    width = geometry.head_width + np.maximum(geometry.hair_volume * 0.6, 0.5)
+    shadow = geometry.hat * np.float32(0.7)
+    light = mix(geometry.hat, (1.0, 1.0, 1.0), 0.3)
+    beanie = canvas.window((0.0, -8.5, width + 2.0, 8.0), traits.wearing_hat & geometry.beanie)
+    dome = beanie.ellipse(0.0, -4.6, width + 0.2, 8.2)
+    dome *= beanie.ramp(np.float32(-4.6) - beanie.v)
+    beanie.paint(dome, geometry.hat)
+    gleam = beanie.ellipse(geometry.light_x * 3.5, -9.2, 3.2, 2.2, soft=2.5) * dome
+    beanie.paint(gleam, light, 0.8)
+    fold = beanie.ellipse(0.0, -5.4, width + 0.7, 1.6, square=True)
+    beanie.paint(fold, geometry.ribbon)
+    beanie.paint(beanie.ellipse(0.0, -13.0, 1.8, 1.6), geometry.ribbon)
+    brim = canvas.window((0.0, -8.5, width + 6.5, 6.5), traits.wearing_hat & ~geometry.beanie)
+    crown = brim.ellipse(0.0, -8.4, width - 0.5, 5.0, square=True)
+    brim.paint(crown, geometry.hat)
+    gleam = brim.ellipse(geometry.light_x * 3.5, -10.5, 3.2, 2.2, soft=2.5) * crown
+    brim.paint(gleam, light, 0.8)
+    band = brim.ramp(np.float32(1.0) - np.abs(brim.v + np.float32(6.9))) * crown
+    brim.paint(band, geometry.ribbon)
+    brim.paint(brim.ellipse(0.0, -5.0, width + 3.6, 1.35), shadow)
+    brim.paint(brim.ellipse(0.0, -5.3, width + 3.4, 1.0), geometry.hat)
+
+
+def _draw_earrings(canvas: Canvas, traits: Traits) -> None:
+    geometry = canvas.geometry
+    for side in (-1.0, 1.0):
+        centre = side * (geometry.head_width + 0.7)
+        drop = canvas.window((centre, 3.8, 2.0, 2.6), traits.wearing_earrings & ~geometry.hoops)
+        drop.paint(drop.ellipse(centre, 3.8, 1.55, 2.05), (0.15, 0.10, 0.12), 0.45)
+        drop.paint(drop.ellipse(centre, 3.8, 1.25, 1.75), geometry.jewel)
+        drop.paint(drop.ellipse(centre - 0.3, 3.2, 0.4, 0.4), (1.0, 1.0, 1.0), 0.8)
+        hoop = canvas.window((centre, 3.9, 2.4, 2.8), traits.wearing_earrings & geometry.hoops)
+        hoop.paint(hoop.ellipse(centre, 3.9, 1.45, 1.75, ring=0.85), (0.15, 0.10, 0.12), 0.35)
+        hoop.paint(hoop.ellipse(centre, 3.9, 1.45, 1.75, ring=0.62), geometry.jewel)
+
+
+# from back to front
+_LAYERS: tuple[Callable[[Canvas, Traits], None], ...] = (
+    _draw_background, _draw_hair_behind, _draw_body, _draw_head, _draw_skin_marks, _draw_beard, _draw_nose, _draw_mouth,
+    _draw_eyes, _draw_eyebrows, _draw_hair_in_front, _draw_glasses, _draw_hat, _draw_earrings,
+)  # fmt: skip
+
+
+def draw_faces(canvas: Canvas, traits: Traits) -> None:
+    """Draw faces of the canvas's geometry and the given traits."""
+    for draw in _LAYERS:
+        draw(canvas, traits)

@@ -1,0 +1,126 @@
+"""Fitted feature maps as torch modules, for a student used without its data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import singledispatch
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pate._network_settings import restored_network, without_weights
+from pate._runs import Json
+from pate._settings import path_of, plain
+from pate._validation import expect
+from pate.data._records import ArrayFeatures, FeatureMap
+from pate.data.features._backbone import FrozenBackbone
+from pate.data.features._picture_transforms import PictureTransforms
+from pate.data.features._public_pca import PublicPCA
+
+
+class MapModule(NamedTuple):
+    """A fitted feature map that needs nothing but torch.
+
+    Attributes:
+        settings: class path and arguments of the module, which is made for the shape of a raw record.
+        module: maps raw records ``[B, ...]`` as the map does, but for rounding.
+    """
+
+    settings: Json | str
+    module: nn.Module
+
+
+@singledispatch
+def as_module(features: FeatureMap, shape: tuple[int, ...]) -> MapModule:
+    """Return a fitted map as a module.
+
+    A map of one's own is added by ``@as_module.register``: a function of the map and the shape of a raw record.
+
+    Args:
+        features: the map.
+        shape: shape of a raw record.
+
+    Raises:
+        ValueError: if nothing says how a map of this class is a module.
+    """
+    kind = f"{type(features).__module__}.{type(features).__qualname__}"
+    raise ValueError(f"Expected a feature map that as_module knows (as_module.register adds one), got {kind}")
+
+
+class Projection(nn.Module):
+    """The linear map of `PublicPCA`.
+
+    Sums are taken in double precision, so that it differs from the map by the rounding of the map's own sums alone.
+
+    Args:
+        input_shape: shape of a raw record.
+        num_components: number of components.
+    """
+
+    mean: Tensor
+    weights: Tensor
+
+    def __init__(self, input_shape: Sequence[int], num_components: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(prod(input_shape)))
+        self.register_buffer("weights", torch.zeros(prod(input_shape), num_components))
+
+    def forward(self, records: Tensor) -> Tensor:
+        """Return components ``[B, num_components]`` of records ``[B, ...]``."""
+        centred = (records.flatten(1) - self.mean).double()
+        return (centred @ self.weights.double()).float()
+
+
+@as_module.register
+def _of_pca(features: PublicPCA, shape: tuple[int, ...]) -> MapModule:
+    assert features._mean is not None, "fit comes before as_module"
+    module = Projection(shape, features.num_components)
+    module.mean.copy_(torch.from_numpy(features._mean))
+    module.weights.copy_(torch.from_numpy(features._weights))
+    return MapModule(
+        {"class_path": path_of(Projection), "init_args": {"num_components": features.num_components}}, module
+    )
+
+
+@as_module.register
+def _of_backbone(features: FrozenBackbone, shape: tuple[int, ...]) -> MapModule:
+    network = features._network
+    assert network is not None, "fit comes before as_module"
+    return MapModule(without_weights(plain(features._make), network), network)
+
+
+class Transforms(nn.Module):
+    """The transforms of `PictureTransforms`, on a batch of pictures at a time.
+
+    Args:
+        input_shape: shape of a picture.
+        transforms: applied one after the other.
+    """
+
+    def __init__(self, input_shape: Sequence[int], transforms: list[nn.Module]) -> None:
+        super().__init__()
+        self.transforms = nn.Sequential(*transforms)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Return pictures ``[B, ...]`` of pictures ``[B, channels, height, width]``."""
+        changed: Tensor = self.transforms(pictures)
+        return changed
+
+
+@as_module.register
+def _of_transforms(features: PictureTransforms, shape: tuple[int, ...]) -> MapModule:
+    settings = {"class_path": path_of(Transforms), "init_args": {"transforms": plain(features.transforms)}}
+    module = restored_network(settings, shape, trust=True)
+    module.load_state_dict(Transforms(shape, features.transforms).state_dict())
+    # a transform may have state beyond its attributes, and may not take several pictures at once
+    pictures = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
+    expected = features.transform(ArrayFeatures(pictures.numpy()))[np.arange(2)]
+    with torch.no_grad():
+        transformed = module(pictures)
+    same = transformed.shape == expected.shape and np.allclose(transformed.numpy(), expected, atol=1e-6)
+    names = [type(transform).__name__ for transform in features.transforms]
+    expect(same, "transforms that can be rebuilt from their attributes, and that take batches", transforms=names)
+    return MapModule(settings, module)

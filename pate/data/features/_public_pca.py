@@ -1,0 +1,89 @@
+"""Principal components of the public samples."""
+
+from __future__ import annotations
+
+import hashlib
+from math import prod
+
+import numpy as np
+
+from pate._typing import Float32Array, FloatArray
+from pate._validation import expect, expect_count
+from pate.data._records import FeatureMap, Features, blocks_of
+
+_ROWS = 4096
+_fitted: dict[tuple[bytes, int], Float32Array] = {}  # the last components, by what they are of
+# public samples that take less are held in memory while the map is fitted
+_HELD_BYTES = 1 << 28
+
+
+class PublicPCA(FeatureMap):
+    """Whitened principal components of the public samples: a short description that weak teachers can learn from.
+
+    It is fitted on public samples in blocks, of which none is held longer than it is needed. The matrix of their
+    covariances is: ``F`` features take ``8 F^2`` bytes, 1.2 GB for pictures of 64 pixels.
+
+    Args:
+        num_components: number of components, less than the numbers of features and of public samples.
+    """
+
+    def __init__(self, num_components: int) -> None:
+        expect_count(1, num_components=num_components)
+        self.num_components = num_components
+        self._mean: Float32Array | None = None
+        self._weights: Float32Array = np.empty(0, dtype=np.float32)
+
+    def fit(self, public: Features) -> PublicPCA:
+        """Fit on public features ``[N, ...]``, flattened."""
+        if self._mean is None:
+            limit = min(public.shape[0], prod(public.shape[1:]))
+            expect(self.num_components < limit, f"num_components < {limit}", num_components=self.num_components)
+            self._mean, covariance = _moments(public)
+            # the stages of one process fit the same samples again and again
+            key = (hashlib.blake2b(np.ascontiguousarray(covariance).data, digest_size=32).digest(), self.num_components)
+            if key not in _fitted:
+                _fitted.clear()
+                _fitted[key] = _whitening(covariance, self.num_components)
+            self._weights = _fitted[key]
+        return self
+
+    def transform(self, features: Features) -> Float32Array:
+        """Map features ``[N, ...]`` to ``[N, num_components]``, each row by itself."""
+        assert self._mean is not None, "fit comes before transform"
+        mapped = np.empty((features.shape[0], self.num_components), dtype=np.float32)
+        # in a product of many rows, rounding depends on a row's position and on their number, so that a record that
+        # comes or goes would affect its neighbors: one row at a time, always from the same place in memory
+        row = np.empty_like(self._mean)
+        row_bytes = 4 * len(self._mean)
+        for index in blocks_of(features, range(len(mapped)), block_bytes=min(_ROWS * row_bytes, _HELD_BYTES)):
+            for place, values in zip(index, features[index].reshape(len(index), -1), strict=True):
+                np.subtract(values, self._mean, out=row)
+                mapped[place] = row @ self._weights
+        return mapped
+
+
+def _whitening(covariance: FloatArray, num_components: int) -> Float32Array:
+    """Return the scaled components ``[F, num_components]``, widest first."""
+    values, vectors = np.linalg.eigh(covariance)
+    top = np.argsort(values)[::-1][:num_components]
+    scaled: Float32Array = (vectors[:, top] / np.sqrt(np.maximum(values[top], 1e-12))).astype(np.float32)
+    return scaled
+
+
+def _moments(public: Features) -> tuple[Float32Array, FloatArray]:
+    """Return the mean ``[F]`` and the covariances ``[F, F]`` of features ``[N, ...]``, flattened."""
+    num, width = public.shape[0], prod(public.shape[1:])
+    blocks = list(blocks_of(public, range(num), block_bytes=_HELD_BYTES))
+    if len(blocks) == 1:
+        flat = public[blocks[0]].reshape(num, width)
+        mean: Float32Array = flat.mean(axis=0)
+        return mean, np.cov(flat - mean, rowvar=False)
+    total = np.zeros(width)
+    for index in blocks:
+        total += public[index].reshape(len(index), width).sum(axis=0, dtype=np.float64)
+    mean = (total / num).astype(np.float32)
+    products = np.zeros((width, width))
+    for index in blocks:
+        centered = (public[index].reshape(len(index), width) - mean).astype(np.float64)
+        products += centered.T @ centered
+    return mean, products / (num - 1)

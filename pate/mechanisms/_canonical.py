@@ -1,0 +1,311 @@
+"""The canonical mechanism: a choice among all subsets of size k, at the cost of a single choice for any k.
+
+Shekelyan & Loukides (2022). The utility of a subset is
+``gamma * (its smallest score) - (1 - gamma) * (the largest score left out)``. With ranks from 1, all subsets
+with the same head h (ranks 1..h are in, h + 1 is out) and tail t (t is in, all beyond are out) have the same
+utility; there are ``binom(t - h - 2, k - h - 1)`` of them, and the top-k itself. So a class (h, t) is drawn
+first, and then a uniform member of it.
+
+The two losses differ in the top-k alone. The best score outside it is that of rank k + 1, and with this score, as the
+formula says, the top-k is credited with its lead over the next item: the loss "lead" is ours. The paper takes the score
+of rank k for it (Algorithm 1, Lemma A.23), so that no loss is below 0 at ``gamma = 1/2``: the loss "published".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pate._typing import FloatArray, IntArray
+from pate._validation import expect
+from pate.accounting._events import Event
+from pate.accounting._relation import NeighboringRelation
+from pate.mechanisms._base import TopKMechanism, choice_event
+from pate.mechanisms._canonical_law import ClassProbabilities, log_counts, log_factorials
+from pate.mechanisms._noise import expect_noise
+from pate.mechanisms._permute_flip import first_accepted, first_head, first_heads
+from pate.mechanisms._ranking import REACH, ROWS, Rows, as_rows, distances, expect_within, rank
+
+Sampler = tuple[Callable[[], tuple[tuple[int, int], float] | None], float]
+CanonicalNoise = Literal["gumbel", "exponential"]
+CanonicalLoss = Literal["lead", "published"]
+
+_TABLE = 1 << 16  # largest table of classes that is evaluated in full for every row of a batch
+_LOG_LARGEST = 600.0  # logarithm of the largest number of subsets that the table may hold
+_GRID = 13  # points of the first envelope
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanonicalMechanism(TopKMechanism):
+    """Choose one subset among all subsets of size k; it is released in ascending order of index.
+
+    Gumbel noise: with probability proportional to ``exp(u / scale)`` for the utility
+    ``u(S) = gamma min_S x - (1 - gamma) max_{not S} x``. Exponential noise: by permute-and-flip over all subsets with
+    the same utility.
+
+    The mechanism is that of Shekelyan & Loukides (2022), whose loss gives the top-k no credit for its lead over the
+    next item: with ``loss="published"`` the last term of u(S) is the larger of ``max_{not S} x`` and the k-th largest
+    score. That changes the utility of the top-k alone, and for the worse: at the same cost it is less likely, unless
+    ``gamma = 1``, where both are one. ``loss="lead"`` is ours.
+
+    Privacy: for any k, gamma and loss a single choice of ``w / scale``, bounded range with Gumbel noise and pure DP
+    with exponential noise; ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD. All scores move within
+    a window of width w, and with them the smallest score of a subset, the largest left out, and the k-th largest. So
+    the utilities of all subsets move together within ``gamma`` times that window minus ``1 - gamma`` times it, which
+    has width w (the argument of Shekelyan & Loukides (2022), which holds for both losses).
+
+    Args:
+        k: size of the subset, 1..d-1.
+        scale: scale of the noise, in votes.
+        gamma: weight of the smallest score chosen, in [0, 1]; 1 takes O(d) time after sorting.
+        noise: ``gumbel`` or ``exponential``.
+        loss: ``lead`` (ours) or ``published``.
+
+    Raises:
+        ValueError: on ``k < 1``, ``scale <= 0``, ``gamma`` outside [0, 1], an unknown noise or an unknown loss.
+    """
+
+    spare: ClassVar[int] = 1
+
+    gamma: float = 0.5
+    noise: CanonicalNoise = "gumbel"
+    loss: CanonicalLoss = "lead"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(0 <= self.gamma <= 1, "0 <= gamma <= 1", gamma=self.gamma)
+        expect_noise(CanonicalNoise, noise=self.noise)
+        expect(self.loss in get_args(CanonicalLoss), f"a loss among {get_args(CanonicalLoss)}", loss=self.loss)
+
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
+        chosen = np.empty((len(rows), self.k), dtype=np.int64)
+        table = _subset_table(rows.shape[1], self.k) if len(rows) > 1 else None
+        for start in range(0, len(rows), ROWS):
+            order, below = self._ranked(rows[start : start + ROWS])
+            if table is None:
+                ranks = np.stack([self._draw_row(row, generator) for row in below])
+                chosen[start : start + ROWS] = np.take_along_axis(order, ranks, axis=1)
+            else:
+                chosen[start : start + ROWS] = self._draw_batch(order, below, table, generator)
+        chosen.sort(axis=1)
+        return chosen
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        """Describe a single choice, for any k and gamma."""
+        return choice_event(relation, eta=self.window(relation) / self.scale, noise=self.noise)
+
+    def class_probabilities(self, scores: ArrayLike) -> ClassProbabilities:
+        """Return the exact law of the class that is drawn with Gumbel noise from one row of scores ``[d]``.
+
+        Raises:
+            ValueError: on scores that are not one row of more than k finite numbers, or with exponential noise.
+        """
+        rows, single = as_rows(scores)
+        expect(single, "one row of scores of shape [d]", shape=rows.shape)
+        expect_within(rows.shape[1], spare=self.spare, k=self.k)
+        expect(self.noise == "gumbel", "Gumbel noise", noise=self.noise)
+        below = self._ranked(rows)[1]
+        return ClassProbabilities(self._head_terms(below)[0], self._tail_terms(below)[0])
+
+    def _ranked(self, rows: Rows) -> tuple[IntArray, FloatArray]:
+        """Return the items of each rank, and how far below the k-th largest score theirs are, both ``[B, d]``.
+
+        Scores enter by their distances from those of ranks k and k + 1 alone.
+        """
+        order, scores = rank(rows)
+        return order, distances(scores, scores[:, self.k - 1 : self.k], reach=REACH * self.scale)
+
+    def _tail_terms(self, below: FloatArray) -> FloatArray:
+        """Return the log weights ``[.., d - k]`` that tails k + 1..d add to a class, relative to the top-k."""
+        return (below[..., self.k - 1 : self.k] - below[..., self.k :]) / self.scale * self.gamma
+
+    def _head_terms(self, below: FloatArray) -> FloatArray:
+        """Return the log weights ``[.., k]`` that heads 0..k-1 add to a class, relative to the top-k."""
+        outside = below[..., self._outside : self._outside + 1]
+        return (below[..., : self.k] - outside) / self.scale * (1 - self.gamma)
+
+    @property
+    def _outside(self) -> int:
+        """The rank, from 0, of the score that counts as the best one outside the top-k."""
+        return self.k if self.loss == "lead" else self.k - 1
+
+    def _draw_batch(
+        self, order: IntArray, below: FloatArray, table: FloatArray, generator: np.random.Generator
+    ) -> IntArray:
+        """Draw one subset per row, all classes evaluated; the top-k has mass 1 and every subset at most that."""
+        k = self.k
+        heads = np.exp(self._head_terms(below))
+        tails = np.exp(self._tail_terms(below))
+        masses = (heads @ table) * tails
+        np.cumsum(masses, axis=1, out=masses)
+        total = masses[:, -1] + 1
+
+        def propose(at: IntArray) -> tuple[IntArray, FloatArray]:
+            """Draw a class for each row: columns tail and head, tail -1 for the top-k."""
+            drawn = np.full((at.size, 2), -1)
+            chance = np.ones(at.size)
+            mass = generator.random(at.size) * total[at] - 1  # the top-k comes first
+            others = np.flatnonzero(mass >= 0)
+            if others.size:
+                rows = at[others]
+                tail, head = _locate(rows, mass[others], masses, heads, table, generator)
+                drawn[others] = np.column_stack((tail, head))
+                chance[others] = tails[rows, tail] * heads[rows, head]
+            return drawn, chance
+
+        all_rows = np.arange(len(below))
+        classes = propose(all_rows)[0] if self.noise == "gumbel" else first_heads(np.log(total), propose, generator)
+        chosen = order[:, :k].copy()
+        rows = np.flatnonzero(classes[:, 0] >= 0)
+        if rows.size:
+            tail, head = classes[rows].T
+            ranks = _members(head, tail + k, k, generator)
+            chosen[rows] = np.take_along_axis(order[rows], ranks, axis=1)
+        return chosen
+
+    def _draw_row(self, below: FloatArray, generator: np.random.Generator) -> IntArray:
+        """Draw one subset as ranks from 0, ``[k]``."""
+        k = self.k
+        propose, log_total = (self._tail_sampler if self.gamma == 1 else self._class_sampler)(below, generator)
+        permute_and_flip = self.noise == "exponential"
+        head, tail = first_head(log_total, propose, generator) if permute_and_flip else first_accepted(propose)
+        if tail < k:
+            return np.arange(k)
+        # 0..head-1, some of head+1..tail-1, and tail; with gamma = 1 the rank after the head is not kept out
+        first = 0 if head < 0 else head + 1
+        body = generator.choice(tail - first, size=k - 1 - max(head, 0), replace=False, shuffle=False) + first
+        return np.concatenate((np.arange(max(head, 0)), body, [tail]))
+
+    def _tail_sampler(self, below: FloatArray, generator: np.random.Generator) -> Sampler:
+        """Propose candidates for gamma = 1, where the last member alone counts.
+
+        There are ``binom(t - 1, k - 1)`` subsets for each tail t in k..d.
+        """
+        k, scale = self.k, self.scale
+        factorial = log_factorials(below.size)
+        log_masses = (below[k - 1] - below[k - 1 :]) / scale
+        log_masses += factorial[k - 1 :] - factorial[: below.size - k + 1] - factorial[k - 1]
+        largest = float(log_masses.max())
+        cumulative = np.cumsum(np.exp(log_masses - largest))
+        total = float(cumulative[-1])
+
+        def propose() -> tuple[tuple[int, int], float]:
+            place = int(np.searchsorted(cumulative, generator.random() * total, side="right"))
+            place = min(place, cumulative.size - 1)
+            return (-1, k - 1 + place), math.exp(float(below[k - 1] - below[k - 1 + place]) / scale)
+
+        return propose, largest + math.log(total)
+
+    def _class_sampler(self, below: FloatArray, generator: np.random.Generator) -> Sampler:
+        """Propose candidates from an envelope of the masses of the tails, in O(d + 15 k).
+
+        Summed over heads, the mass of tail t is the exponential of a term of t plus
+        ``g(t) = logsumexp over h of row(h) + log (t-h-2)! - log (t-2)!``. Each summand is the exponential of
+        minus a sum of h logarithms of ``t - 2 - i``, so g is convex, and a chord between two of its points lies
+        above it.
+        """
+        k, scale, gamma, outside = self.k, self.scale, self.gamma, self._outside
+        num_items = below.size
+        factorial = log_factorials(num_items)
+        heads = np.arange(k)
+        head_terms = self._head_terms(below) - factorial[k - 1 - heads]
+        tails = np.arange(k + 1, num_items + 1)
+        tail_terms = self._tail_terms(below) - factorial[tails - k - 1] + factorial[tails - 2]
+
+        def coupling(at: IntArray) -> FloatArray:
+            terms = head_terms + factorial[at[:, None] - 2 - heads]
+            largest = terms.max(axis=1)
+            summed: FloatArray = np.log(np.exp(terms - largest[:, None]).sum(axis=1)) + largest
+            return summed - factorial[at - 2]
+
+        reach = num_items - k
+        # tails at growing distances from the top-k, as g is steepest next to it
+        grid = np.unique(np.rint(np.geomspace(1, reach, min(_GRID, reach))).astype(np.int64)) + k
+        values = coupling(grid)
+        for _ in range(8):
+            chord = np.interp(tails, grid, values)
+            log_masses = tail_terms + chord
+            largest = max(0.0, float(log_masses.max()))  # the top-k has log mass 0
+            cumulative = np.cumsum(np.exp(log_masses - largest))
+            # halve the stretches that matter and whose chord lies well above the curve
+            ends = cumulative[grid - k - 1]
+            middle = (grid[1:] + grid[:-1]) // 2
+            split = (np.diff(ends) > 0.02 * cumulative[-1]) & (middle > grid[:-1])
+            if not split.any():
+                break
+            middle = middle[split]
+            exact_values = coupling(middle)
+            if not (chord[middle - k - 1] - exact_values > 0.1).any():
+                break
+            grid = np.concatenate((grid, middle))
+            order = np.argsort(grid)
+            grid, values = grid[order], np.concatenate((values, exact_values))[order]
+        below_top = float(cumulative[-1])
+        top = math.exp(-largest)
+
+        def propose() -> tuple[tuple[int, int], float] | None:
+            mass = generator.random() * (below_top + top)
+            if mass >= below_top:
+                return (k, k - 1), 1.0
+            place = min(int(np.searchsorted(cumulative, mass, side="right")), cumulative.size - 1)
+            # the sum over heads is computed for this tail alone, and its excess over the chord thinned out
+            tail = k + 1 + place
+            terms = head_terms + factorial[tail - 2 - heads]
+            cumulative_heads = np.cumsum(np.exp(terms - terms.max()))
+            exact = math.log(cumulative_heads[-1]) + float(terms.max()) - float(factorial[tail - 2])
+            if generator.standard_exponential() < float(chord[place]) - exact:
+                return None
+            head = int(np.searchsorted(cumulative_heads, generator.random() * cumulative_heads[-1], side="right"))
+            head = min(head, k - 1)
+            loss = gamma * (below[tail - 1] - below[k - 1]) + (1 - gamma) * (below[outside] - below[head])
+            return (head, tail - 1), math.exp(-float(loss) / scale)
+
+        return propose, largest + math.log(below_top + top)
+
+
+@lru_cache(maxsize=16)
+def _subset_table(num_items: int, k: int) -> FloatArray | None:
+    if k * (num_items - k) > _TABLE:
+        return None
+    counts = log_counts(num_items, k)
+    if float(counts.max()) > _LOG_LARGEST:
+        return None
+    table = np.rint(np.exp(counts)) if float(counts.max()) < 30 else np.exp(counts)
+    table.setflags(write=False)
+    return table
+
+
+def _locate(
+    rows: IntArray,
+    mass: FloatArray,
+    cumulative: FloatArray,
+    heads: FloatArray,
+    table: FloatArray,
+    generator: np.random.Generator,
+) -> tuple[IntArray, IntArray]:
+    """Find the column at which the cumulative mass of a row passes ``mass``, and draw a head given it."""
+    # rounding may put the mass at the very end, which counts as the last column that holds any
+    mass = np.minimum(mass, np.nextafter(cumulative[rows, -1], 0))
+    tail = np.argmax(cumulative[rows] > mass[:, None], axis=1)
+    cumulative_heads = np.cumsum(heads[rows] * table.T[tail], axis=1)
+    head = np.argmax(cumulative_heads > (generator.random(rows.size) * cumulative_heads[:, -1])[:, None], axis=1)
+    return tail, head
+
+
+def _members(head: IntArray, tail: IntArray, k: int, generator: np.random.Generator) -> IntArray:
+    """Draw a uniform member of each class, ranks from 0 ``[n, k]``; ``tail`` is the rank of the last member."""
+    chosen = np.empty((head.size, k), dtype=np.int64)
+    chosen[:, -1] = tail
+    for place in range(k - 1):
+        # Floyd's sampling of the ranks between head and tail: a rank drawn twice gives way to the last one allowed
+        last = tail - k + place + 1
+        drawn = generator.integers(head + 1, np.maximum(last, head + 1), endpoint=True)
+        repeated = (chosen[:, :place] == drawn[:, None]).any(axis=1)
+        chosen[:, place] = np.where(place < head, place, np.where(repeated, last, drawn))
+    return chosen

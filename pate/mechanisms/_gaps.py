@@ -1,0 +1,209 @@
+"""Gaps between sorted counts, and the private choice of a wide one (Zhu & Wang (2022), Algorithm 1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pate._typing import IntArray
+from pate._validation import expect, expect_count, expect_positive
+from pate.accounting._events import Event, GaussianNoisyMaxEvent
+from pate.accounting._relation import NeighboringRelation
+from pate.mechanisms._base import Checks, ScoreMechanism, choice_event
+from pate.mechanisms._noise import draw, expect_noise, log_survival
+from pate.mechanisms._ranking import REACH, Rows, as_rows, below_rank, expect_within, sort_ascending
+
+GapNoise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
+
+
+class SortedCounts(NamedTuple):
+    """Counts in descending order, ties broken by label index, with the gaps between them."""
+
+    order: IntArray
+    """Label indices, ``[C]`` or ``[B, C]``: ``order[..., j]`` is the label of rank j."""
+    gaps: Rows
+    """``[C + 1]`` or ``[B, C + 1]``: ``gaps[..., k]`` is the gap below the k largest counts, with the public sentinels
+    ``upper`` before the first and 0 after the last; int64, or float64 of real scores.
+    """
+
+
+def sort_counts(counts: ArrayLike, *, upper: float, whole: bool = True) -> SortedCounts:
+    """Sort counts, or other scores, and take the gaps between those of neighboring ranks.
+
+    Args:
+        counts: ``[C]`` or ``[B, C]`` integers in ``[0, upper]``, or real numbers there.
+        upper: the largest possible count, which is the public number of teachers, below 2^53; of other scores a public
+            bound that holds for all of them, whatever the data.
+        whole: whether all but integers are refused.
+
+    Raises:
+        ValueError: on counts of another shape, kind or range, or ``upper`` that is not a positive integer (a positive
+            number, of real scores).
+    """
+    rows, single = as_counts(counts, upper, whole=whole)
+    ranked = sort_rows(rows, upper)
+    return SortedCounts(ranked.order[0], ranked.gaps[0]) if single else ranked
+
+
+def _expect_rank(**ranks: int | None) -> None:
+    expect_count(1, **{name: rank for name, rank in ranks.items() if rank is not None})
+
+
+def _expect_below_infinity(**regularizers: Sequence[float] | None) -> None:
+    for name, values in regularizers.items():
+        if values is not None:
+            kept = tuple(float(value) for value in values)
+            expect(all(value < math.inf for value in kept), f"a {name} below infinity", **{name: kept})
+
+
+@dataclass(frozen=True, kw_only=True)
+class GapChoice(ScoreMechanism[IntArray]):
+    """Choose a rank k by report-noisy-max on the gaps of `sort_counts` (Zhu & Wang (2022), Algorithm 1).
+
+    Privacy: sorted scores, whole or real, move within the window in which the scores do, so a gap moves by its width at
+    most in either direction: within a window ``w`` of 2 votes (or sensitivities) under ADD_REMOVE_TEACHER and 4 under
+    REPLACE_RECORD. Gumbel noise: one bounded-range choice of ``w / scale``. Gaussian noise: the
+    `GaussianNoisyMaxEvent` of `num_candidates` noisy gaps. Any other noise: pure DP of ``w / scale``.
+
+    Args:
+        num_labels: the number of labels C.
+        scale: scale of the noise (its standard deviation for ``gaussian``), in votes.
+        sensitivity: the most by which one score (not a gap) changes between neighbors, 1 for votes.
+        noise: ``gumbel``, ``exponential``, ``laplace``, ``logistic``, ``half_logistic`` or ``gaussian``.
+        allow_empty: whether k may be 0 or C, at the public sentinels. Otherwise it lies in 1..C-1.
+        regularizer: public numbers ``[C + 1]`` added to the gaps, kept as a tuple; minus infinity rules a k out.
+        kbar: largest k, for an unknown domain: counts of rank beyond ``kbar + 1`` have no influence.
+
+    Raises:
+        ValueError: on ``scale <= 0``, ``sensitivity <= 0``, an unknown noise, ``kbar`` outside 1..C, a regulariser that
+            is not of shape ``[C + 1]``, is NaN or plus infinity or rules out every k, or fewer than two labels without
+            the sentinels.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
+    checks: ClassVar[Checks] = {
+        "noise": partial(expect_noise, GapNoise),
+        "kbar": _expect_rank,
+        "regularizer": _expect_below_infinity,
+    }
+
+    num_labels: int
+    scale: float
+    noise: GapNoise = "gumbel"
+    allow_empty: bool = True
+    regularizer: tuple[float, ...] | None = None
+    kbar: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_count(1, num_labels=self.num_labels)
+        has_candidates = self.allow_empty or self.num_labels > 1
+        expect(has_candidates, "at least two labels without the empty and the full set", num_labels=self.num_labels)
+        if self.kbar is not None:
+            expect_within(self.num_labels, kbar=self.kbar)
+        if self.regularizer is not None:
+            values = np.asarray(self.regularizer, dtype=np.float64)
+            num_gaps = self.num_labels + 1
+            expect(values.shape == (num_gaps,), f"a regularizer of {num_gaps} numbers", shape=values.shape)
+            regularizer = tuple(values.tolist())
+            allowed = values[self._candidates][values[self._candidates] > -np.inf]
+            expect(allowed.size, "a regularizer that allows some k", regularizer=regularizer)
+            # numbers farther apart would round away the noise of a gap that makes up for them
+            spread, widest = float(np.ptp(allowed)), REACH * self.scale
+            expect(spread <= widest, f"a regularizer whose numbers lie within {widest:g} (2^32 scales)", spread=spread)
+            object.__setattr__(self, "regularizer", regularizer)
+
+    @property
+    def num_candidates(self) -> int:
+        """The number of ranks to choose from."""
+        return len(range(self.num_labels + 1)[self._candidates])
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        """Choose a rank by gaps ``[C + 1]`` or ``[B, C + 1]``; return it as int64 ``[]`` or ``[B]``.
+
+        Raises:
+            ValueError: on gaps that are not finite numbers, or not C + 1 of them.
+        """
+        rows, single = as_rows(scores)
+        expect(rows.shape[1] == self.num_labels + 1, f"{self.num_labels + 1} gaps", num_gaps=rows.shape[1])
+        size = (len(rows), self.num_candidates)
+        noisy = generator.standard_normal(size) if self.noise == "gaussian" else draw(self.noise, generator, size)
+        noisy *= self.scale
+        reach = REACH * self.scale
+        if self.regularizer is not None:
+            preferred = np.array(self.regularizer[self._candidates])
+            noisy += preferred - preferred.max()
+            reach *= 2  # the farthest that a regulariser can make up for, and as far again
+        noisy -= below_rank(rows[:, self._candidates], 1, reach=reach)
+        chosen: IntArray = np.argmax(noisy, axis=1) + self._candidates.start
+        return chosen[0] if single else chosen
+
+    def probability(self, lead: float) -> float:
+        """Return the probability that a gap is chosen which is ``lead`` votes wider than all others, these being equal.
+
+        Exact with Gumbel and exponential noise, and by quadrature with any other. A regulariser is left out.
+        """
+        others, ahead = self.num_candidates - 1, lead / self.scale
+        if self.noise == "gumbel":
+            return 1 / (1 + others * math.exp(-min(ahead, 700.0)))
+        if self.noise == "exponential" and lead >= 0:
+            # the integral of (1 - z u)^others over u in 0..1, with z = exp(-ahead)
+            z = math.exp(-min(ahead, 700.0))
+            return -math.expm1((others + 1) * math.log1p(-z)) / ((others + 1) * z) if z < 1 else 1 / (others + 1)
+        cells = np.linspace(-40.0, 40.0, 16_001)
+        # given the noise of that gap, the others stay behind with the same chance each
+        mass, middle = -np.diff(np.exp(log_survival(cells, self.noise))), (cells[1:] + cells[:-1]) / 2
+        return float(mass @ (-np.expm1(log_survival(middle + ahead, self.noise))) ** others)
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        """Describe the choice of one rank."""
+        window = 2 * self.window(relation)
+        if self.noise == "gaussian":
+            return GaussianNoisyMaxEvent(
+                neighboring_relation=relation, noise_multiplier=self.scale / window, num_candidates=self.num_candidates
+            )
+        return choice_event(relation, eta=window / self.scale, noise=self.noise)
+
+    @property
+    def _candidates(self) -> slice:
+        first, last = (0, self.num_labels) if self.allow_empty else (1, self.num_labels - 1)
+        return slice(first, min(last, self.kbar or last) + 1)
+
+
+def as_counts(counts: ArrayLike, upper: float, *, whole: bool = True) -> tuple[Rows, bool]:
+    """Return counts, int64, or other scores, float64, as ``[B, C]``, and whether they were given as one row ``[C]``.
+
+    Raises:
+        ValueError: unless they are integers (numbers, if they need not be ``whole``) of shape ``[C]`` or ``[B, C]`` in
+            ``[0, upper]``, ``0 < upper < 2^53``.
+    """
+    rows, single = as_rows(counts)
+    if whole:
+        expect(rows.dtype.kind in "iu", "integer counts", dtype=str(rows.dtype))
+        expect_count(1, upper=upper)
+    else:
+        expect_positive(upper=upper)
+    expect(upper < 2**53, "upper < 2^53", upper=upper)
+    if rows.size:
+        low, high = rows.min().item(), rows.max().item()
+        expect(low >= 0 and high <= upper, f"counts in 0..{upper}", minimum=low, maximum=high)
+    return rows.astype(np.int64 if whole else np.float64, copy=False), single
+
+
+def sort_rows(rows: Rows, upper: float) -> SortedCounts:
+    """Sort counts or scores ``[B, C]`` that are known to lie in ``[0, upper]``."""
+    padded = np.empty((len(rows), rows.shape[1] + 2), dtype=rows.dtype)
+    if rows.dtype.kind == "f":
+        # not as distances below the bound, which would round them
+        order, padded[:, 1:-1] = sort_ascending(-rows, largest=None)
+        padded[:, 0], padded[:, -1] = -upper, 0
+    else:
+        order, padded[:, 1:-1] = sort_ascending(int(upper) - rows, largest=int(upper))
+        padded[:, 0], padded[:, -1] = 0, upper
+    return SortedCounts(order, padded[:, 1:] - padded[:, :-1])

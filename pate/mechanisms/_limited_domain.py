@@ -1,0 +1,214 @@
+"""Top-k from a limited domain: only the largest counts are read (Durfee & Rogers (2019), Algorithm 1)."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pate._typing import BoolArray, IntArray
+from pate._validation import expect, expect_count, expect_open_unit
+from pate.accounting._events import ComposedEvent, Event, FailureEvent
+from pate.accounting._relation import NeighboringRelation
+from pate.mechanisms._base import Checks, ScoreMechanism, choice_event
+from pate.mechanisms._noise import gumbel
+from pate.mechanisms._ranking import (
+    REACH,
+    ROWS,
+    Ranked,
+    Rows,
+    as_rows,
+    distances,
+    expect_within,
+    largest_in_order,
+    rank,
+)
+
+
+class Listed(NamedTuple):
+    """At most k items."""
+
+    items: IntArray
+    """``[k]`` or ``[B, k]``: indices of the listed items, then -1."""
+    listed: BoolArray
+    """Same shape: which places hold an item."""
+
+    @classmethod
+    def of(cls, items: IntArray) -> Listed:
+        """Return the list of ``items``, -1 where a place holds none."""
+        return cls(items, items >= 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DomainMechanism(ScoreMechanism[Listed]):
+    """List at most k of the kbar largest items, with a threshold that is set for one relation.
+
+    The cost is known under both: a threshold for a narrower window fails more often, one for a wider window less often.
+
+    Args:
+        k: largest length of the list, 1..kbar.
+        kbar: size of the domain, 1..d-1.
+        delta: probability that something is listed that a neighbor could not list, in (0, 1).
+        relation: the relation that the threshold is set for.
+
+    Raises:
+        ValueError: on noise or a ``sensitivity`` that is not positive, ``k`` or ``kbar`` below 1, ``k > kbar``,
+            ``delta`` outside (0, 1) or an unknown relation.
+    """
+
+    checks: ClassVar[Checks] = {
+        "delta": expect_open_unit,
+        "kbar": partial(expect_count, 1),
+        "k": partial(expect_count, 1),
+    }
+
+    k: int
+    kbar: int
+    delta: float
+    relation: NeighboringRelation
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "relation", NeighboringRelation(self.relation))
+        expect_within(self.kbar, k=self.k)
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> Listed:
+        """Choose from ``scores`` ``[d]`` or ``[B, d]``.
+
+        Raises:
+            ValueError: on scores that are not finite numbers, or not more than kbar.
+        """
+        rows, single = self._rows(scores)
+        items = np.empty((len(rows), self.k), dtype=np.int64)
+        for start in range(0, len(rows), ROWS):
+            part = slice(start, start + ROWS)
+            items[part] = self._items(rank(rows[part]), generator)
+        return Listed.of(items[0] if single else items)
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        """Describe the cost of one row, under the relation that the threshold is set for or under the other."""
+        return ComposedEvent(events=(*self._parts(relation), self._failure_event(relation)))
+
+    def failure(self, relation: NeighboringRelation) -> float:
+        """Return the probability under ``relation`` that something is listed that a neighbor could not list."""
+        if relation is self.relation:
+            return self.delta
+        wider = self.window(relation) - self.window(self.relation)
+        return min(max(self._failure(wider), math.ulp(0.0)), math.nextafter(1, 0))
+
+    def _failure_event(self, relation: NeighboringRelation) -> Event:
+        """Describe the failure: a window wider by v lets the threshold fail ``exp(v / scale)`` times as often at most.
+
+        The tails of Gumbel and Laplace noise, and of sums of the latter, are bounded so by their largest scale.
+        """
+        step = self.window(relation) / self._threshold_scale
+        delta = self.failure(relation)
+        return FailureEvent(neighboring_relation=relation, delta=delta, tail="exponential", step=step)
+
+    def _rows(self, scores: ArrayLike) -> tuple[Rows, bool]:
+        rows, single = as_rows(scores)
+        expect_within(rows.shape[1], spare=1, kbar=self.kbar)
+        return rows, single
+
+    @property
+    @abstractmethod
+    def _threshold_scale(self) -> float:
+        """The largest scale of the noise that decides whether a threshold is exceeded."""
+
+    @abstractmethod
+    def _items(self, ranked: Ranked, generator: np.random.Generator) -> IntArray:
+        """Choose from ranked scores ``[n, d]``; return indices ``[n, k]``, -1 where a place stays empty."""
+
+    @abstractmethod
+    def _parts(self, relation: NeighboringRelation) -> tuple[Event, ...]:
+        """Describe the cost of one row apart from the probability of failure."""
+
+    @abstractmethod
+    def _failure(self, wider: float) -> float:
+        """Return the probability of failure under a relation whose window is ``wider`` by that (of either sign)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitedDomain(DomainMechanism):
+    """Peel at most k of the kbar largest items with Gumbel noise, until a noisy threshold comes first.
+
+    Only the ``kbar + 1`` largest scores have any influence.
+
+    The threshold has the score ``h_(kbar+1) + w + scale log(kbar / delta)``, ``w`` the window: the sensitivity under
+    ADD_REMOVE_TEACHER, and twice that under REPLACE_RECORD. The paper has counts and ``w = 1``; the proof holds for
+    real scores and any w. Items are listed in the order of choice.
+
+    Privacy: k bounded-range choices of ``w / scale``, except with probability ``delta``. Sorted scores move within the
+    window of the scores. So an item that a neighbor has not in its domain scores at most ``h_(kbar+1) + w``, and comes
+    before the threshold with probability ``delta / kbar`` at most; ties may be broken in any way. Items that enter the
+    domain of a neighbor can be paired with those that leave it so that each pair moves within the window, as the
+    threshold does, and the choices among the paired are k bounded ranges apart. If every such item is counted as the
+    end of the list, that is still so, and a list is at most ``1 + delta`` times as likely as before. Under the other
+    relation, whose window is wider by v (of either sign), the threshold is that of ``delta exp(v / scale)``.
+
+    Args:
+        k: largest length of the list, 1..kbar.
+        kbar: size of the domain, 1..d-1.
+        delta: probability that an item is listed that a neighbor could not list.
+        relation: decides the threshold.
+        scale: scale of the Gumbel noise, in the unit of the scores (votes).
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
+
+    scale: float
+
+    def choose_unknown(self, counts: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        """Choose among items of which nothing is public: an item exists where somebody counts for it, and only there.
+
+        Privacy: that of a call. Think of all items that there could be, of count 0 where nobody counts for them, and of
+        ``kbar + 1`` blanks more, of count 0 whatever the data: their counts are at most a sensitivity away from those
+        of a neighbor, too. Where items of count 0 come after the blanks, none of them is ever among the ``kbar + 1``
+        largest, so that a call on the items that exist and the blanks is a call on all. Blanks are left out of the
+        list that it returns, which is a function of that list. The length of the list is therefore paid for, and
+        however few items exist, one that a neighbor could not name is named with probability `failure` at most.
+
+        Args:
+            counts: ``[n]`` of the items that exist, n >= 0; items of count 0 are never chosen.
+            generator: noise.
+
+        Returns:
+            Indices ``[m]``, m <= k, of the items in the order of choice.
+
+        Raises:
+            ValueError: on counts below 0, or that are not finite numbers ``[n]``.
+        """
+        scores = np.asarray(counts)
+        # what stands in them is PRIVATE, and no message repeats it
+        valid = scores.ndim == 1 and scores.dtype.kind in "iuf" and np.isfinite(scores).all() and (scores >= 0).all()
+        expect(valid, "finite counts >= 0 of shape [n]", counts="others")
+        existing = np.flatnonzero(scores)
+        blanks = np.zeros(self.kbar + 1, dtype=scores.dtype)
+        items = self(np.concatenate((scores[existing], blanks)), generator=generator).items
+        return existing[items[(items >= 0) & (items < existing.size)]]
+
+    def _items(self, ranked: Ranked, generator: np.random.Generator) -> IntArray:
+        order, scores = ranked
+        noise = self.scale * gumbel(generator, (len(scores), self.kbar + 1))
+        ranks = largest_in_order(scores[:, : self.kbar], noise[:, : self.kbar], self.k, self.scale)
+        # the list is cut near its end, if anywhere: from there distances are told from the threshold's
+        below = distances(scores[:, : self.kbar + 1], scores[:, self.k - 1 : self.k], reach=REACH * self.scale)
+        below[:, self.kbar] -= self.window(self.relation) + self.scale * math.log(self.kbar / self.delta)
+        noisy = below - noise
+        before = np.take_along_axis(noisy, ranks, axis=1) < noisy[:, self.kbar :]
+        return np.where(before, np.take_along_axis(order, ranks, axis=1), -1)
+
+    def _parts(self, relation: NeighboringRelation) -> tuple[Event, ...]:
+        return (choice_event(relation, eta=self.window(relation) / self.scale, noise="gumbel", count=self.k),)
+
+    def _failure(self, wider: float) -> float:
+        return math.exp(min(math.log(self.delta) + wider / self.scale, 0.0))
+
+    @property
+    def _threshold_scale(self) -> float:
+        return self.scale

@@ -1,0 +1,125 @@
+"""Add noise to every score once and report the largest.
+
+Shekelyan & Loukides (2022), "Differentially private top-k selection via canonical Lipschitz mechanism".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pate._typing import IntArray
+from pate._validation import expect_count, expect_positive
+from pate.accounting._events import Event, PureDPEvent
+from pate.accounting._relation import NeighboringRelation
+from pate.mechanisms._base import Checks, ScoreMechanism, TopKMechanism, choice_event
+from pate.mechanisms._noise import Noise, draw, expect_noise
+from pate.mechanisms._ranking import REACH, ROWS, Rows, below_rank
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyTopK(TopKMechanism):
+    """Release the SET of the k largest of ``scores + scale * noise``, the noise drawn once, as ascending indices.
+
+    Given the noise of the items left out, each member must exceed a threshold that moves by at most the count window
+    ``w`` relative to it, so the probability of that changes by a factor of at most ``exp(w / scale)``. The order of the
+    noisy scores is not released: this proof is for the set.
+
+    Privacy: with Gumbel noise, k bounded-range choices of ``w / scale`` (the set of `GumbelPeeling`); with any other
+    noise, pure DP of ``k w / scale`` (Shekelyan & Loukides (2022)). ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2
+    under REPLACE_RECORD.
+
+    Args:
+        k: size of the set, 1..d.
+        scale: scale of the noise, in votes.
+        noise: ``gumbel``, ``exponential``, ``laplace``, ``logistic`` or ``half_logistic``.
+    """
+
+    checks: ClassVar[Checks] = {"noise": partial(expect_noise, Noise)}
+
+    noise: Noise = "gumbel"
+
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
+        chosen = np.empty((len(rows), self.k), dtype=np.int64)
+        for start in range(0, len(rows), ROWS):
+            part = rows[start : start + ROWS]
+            lost = draw(self.noise, generator, part.shape)
+            lost *= -self.scale
+            lost += below_rank(part, self.k, reach=REACH * self.scale)
+            if self.k == 1:
+                chosen[start : start + ROWS, 0] = np.argmin(lost, axis=1)
+            else:
+                chosen[start : start + ROWS] = np.argpartition(lost, self.k - 1, axis=1)[:, : self.k]
+        chosen.sort(axis=1)
+        return chosen
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        """Describe k bounded-range choices, or one pure guarantee for the whole set."""
+        eta = self.window(relation) / self.scale
+        if self.noise == "gumbel":
+            return choice_event(relation, eta=eta, noise=self.noise, count=self.k)
+        return PureDPEvent(neighboring_relation=relation, epsilon=self.k * eta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyMax(ScoreMechanism[IntArray]):
+    """Release the index of the largest of ``scores + scale * noise``.
+
+    With Gumbel noise this is the exponential mechanism, which chooses an item with probability proportional to
+    ``exp(score / scale)`` (McSherry & Talwar (2007)); with exponential noise permute-and-flip (McKenna & Sheldon
+    (2020); Ding et al. (2021)); with Laplace noise report-noisy-max (Dwork & Roth (2014), Claim 3.9).
+
+    Privacy: one choice of ``w / scale``, bounded range with Gumbel noise and pure DP with any other. ``w`` is 1 vote
+    under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
+
+    Args:
+        scale: scale of the noise, in votes.
+        noise: one of those of `NoisyTopK`.
+
+    Raises:
+        ValueError: on ``scale <= 0`` or an unknown noise.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
+
+    scale: float
+    checks: ClassVar[Checks] = {"noise": partial(expect_noise, Noise)}
+
+    noise: Noise = "gumbel"
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        """Choose from ``scores`` ``[d]`` or ``[B, d]``; return one index per row, int64 ``[]`` or ``[B]``.
+
+        Raises:
+            ValueError: on scores that are not finite numbers.
+        """
+        return self._set_of_one(scores, generator=generator)[..., 0]
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        """Describe one choice."""
+        return self._set_of_one.event(relation)
+
+    @property
+    def _set_of_one(self) -> NoisyTopK:
+        return NoisyTopK(k=1, scale=self.scale, noise=self.noise, sensitivity=self.sensitivity)
+
+
+def scale_for_epsilon(epsilon: float, *, window: float, draws: int = 1) -> float:
+    """Return the noise scale ``draws * window / epsilon`` at which a selection is pure ``epsilon``-DP.
+
+    Args:
+        epsilon: the guarantee, above 0.
+        window: width of the window within which scores move, in votes: the count window, or
+            `pate.mechanisms._joint.joint_window` for the joint mechanism.
+        draws: k for the one-shot and peeling mechanisms, 1 for the canonical and the joint mechanism.
+
+    Raises:
+        ValueError: on a number that is not positive.
+    """
+    expect_positive(epsilon=epsilon, window=window)
+    expect_count(1, draws=draws)
+    return draws * window / epsilon

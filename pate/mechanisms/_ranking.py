@@ -1,0 +1,186 @@
+"""Preparation of scores for all mechanisms: checks, ranks, exact distances, and noise that no magnitude drowns."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pate._typing import FloatArray, IntArray
+from pate._validation import expect
+
+Rows: TypeAlias = NDArray[np.number]
+"""Scores of any integer or floating-point type."""
+
+ROWS = 1024  # rows worked on at once, so that the intermediate arrays stay in cache
+
+
+REACH = 2.0**32
+"""Scales of noise at which distances end. Noise in float64 spans less than 2^10 scales, and never bridges them."""
+NEAR = 2.0**20
+"""Scales of noise up to which distances from any score will do: they and their noise are rounded by 2^-33 scales."""
+
+
+class Ranked(NamedTuple):
+    """Scores in descending order, ties broken by index."""
+
+    order: IntArray
+    """``[B, d]``: ``order[:, j]`` is the index of the item of rank j."""
+    scores: Rows
+    """``[B, d]``, descending: the scores as they were given, to the last digit."""
+
+
+def as_rows(scores: ArrayLike) -> tuple[Rows, bool]:
+    """Return scores as ``[B, d]``, and whether they were given as one row ``[d]``.
+
+    Raises:
+        ValueError: unless they are finite real numbers of shape ``[d]`` or ``[B, d]``, ``d > 0``, whose spread is
+            finite too.
+    """
+    rows = np.asarray(scores)
+    expect(rows.ndim in (1, 2) and rows.shape[-1] > 0, "scores of shape [d] or [batch, d]", shape=rows.shape)
+    expect(rows.dtype.kind in "iuf", "integer or float scores", dtype=str(rows.dtype))
+    if rows.dtype.kind == "f":
+        rows = rows.astype(np.float64, copy=False)
+        if rows.size:
+            # the sum is not finite if any score is not, and finite scores must not overflow in their difference
+            with np.errstate(over="ignore", invalid="ignore"):
+                low, high = rows.min(), rows.max()
+                expect(np.isfinite(high - low), "finite scores", minimum=float(low), maximum=float(high))
+    return (rows[None] if rows.ndim == 1 else rows), rows.ndim == 1
+
+
+def expect_within(num_items: int, *, spare: int = 0, **values: int) -> None:
+    """Raise ``ValueError`` unless each of ``values`` leaves at least ``spare`` of ``num_items`` items out."""
+    for name, value in values.items():
+        expect(value <= num_items - spare, f"{name} <= {num_items - spare} for {num_items} items", **{name: value})
+
+
+def distances(rows: Rows, reference: Rows, *, reach: float = math.inf) -> FloatArray:
+    """Return by how much scores ``[.., d]`` lie below ``reference``, clipped at ``reach`` on both sides, float64.
+
+    This is the one place where scores become floats. They are subtracted first, integers as integers, so that unsigned
+    ones do not wrap, large ones keep their last digits, and only the distance itself is rounded, by 2^-53 of it.
+
+    Where the reference is the score of some public rank, all distances move within the window of the scores, and the
+    clipped ones too, because no distance moves by more than the window in either direction, and a clip is monotone and
+    never moves a number farther than it was moved.
+
+    Args:
+        rows: scores of any integer or floating-point type.
+        reference: scores of that type, of a shape that broadcasts against ``rows``.
+        reach: the largest distance, `REACH` scales of the noise that is added to it.
+    """
+    if rows.dtype.kind == "f":
+        exact: FloatArray = np.subtract(reference, rows, dtype=np.float64)
+    elif rows.dtype.itemsize < 8:
+        exact = (reference.astype(np.int64) - rows).astype(np.float64)
+    elif _spread(rows, reference) < 2**63:
+        exact = (reference - rows).view(np.int64).astype(np.float64)
+    else:
+        # modulo 2^64 a difference is right even where it overflows, and its sign is known
+        below, above = reference - rows, rows - reference
+        exact = np.where(reference >= rows, below.view(np.uint64), -above.view(np.uint64).astype(np.float64))
+    return exact if reach == math.inf else np.clip(exact, -reach, reach)
+
+
+def _spread(*scores: Rows) -> int:
+    """Return the largest difference between any two of integers."""
+    ends = [(int(each.min().item()), int(each.max().item())) for each in scores if each.size] or [(0, 0)]
+    return max(high for _, high in ends) - min(low for low, _ in ends)
+
+
+def below_rank(rows: Rows, k: int, *, reach: float = math.inf) -> FloatArray:
+    """Return the `distances` of scores ``[B, d]`` from the k-th largest of their row."""
+    if k == 1:
+        return distances(rows, rows.max(axis=1, keepdims=True), reach=reach)
+    place = rows.shape[1] - k
+    return distances(rows, np.partition(rows, place, axis=1)[:, place : place + 1], reach=reach)
+
+
+def are_near(rows: Rows, scale: float) -> bool:
+    """Whether all scores of a batch lie within `NEAR` scales of one another."""
+    return not rows.size or rows.max().item() - rows.min().item() <= NEAR * scale
+
+
+def rank(rows: Rows) -> Ranked:
+    """Sort each row in descending order, ties broken by index."""
+    if rows.dtype.kind == "f":
+        order = sort_ascending(-rows, largest=None)[0]
+    else:
+        # modulo 2^64 a difference from the largest is right even where it overflows a signed integer
+        wide = np.int64 if rows.dtype.itemsize < 8 else np.uint64
+        below: Rows = rows.max(axis=1, keepdims=True).astype(wide) - rows.astype(wide)
+        order = sort_ascending(below, largest=int(below.max(initial=0)))[0]
+    return Ranked(order, np.take_along_axis(rows, order, axis=1))
+
+
+def sort_ascending(values: Rows, *, largest: int | None) -> tuple[IntArray, Rows]:
+    """Sort each row, ties by index: the indices and the sorted values, ``[B, d]`` each.
+
+    Integers in ``0..largest`` are sorted together with their indices, as one key per entry.
+    """
+    num_items = values.shape[1]
+    bits = max(1, (num_items - 1).bit_length())
+    end = math.inf if largest is None else (largest + 1) << bits
+    if end >= 2**63:
+        order: IntArray = np.argsort(values, axis=1, kind="stable").astype(np.int64, copy=False)
+        return order, np.take_along_axis(values, order, axis=1)
+    keys: NDArray[np.signedinteger] = values.astype(np.int32 if end < 2**31 else np.int64)
+    # a Python int as the other operand keeps the keys as narrow as they are
+    keys <<= bits
+    keys |= np.arange(num_items, dtype=keys.dtype)
+    keys.sort(axis=1)
+    return (keys & ((1 << bits) - 1)).astype(np.int64), keys >> bits
+
+
+def largest_in_order(rows: Rows, noise: FloatArray, k: int, scale: float) -> IntArray:
+    """Return the indices ``[B, k]`` of the k largest of scores plus noise, both ``[B, d]``, in order.
+
+    Which they are is found by distances from the k-th largest score, near which all is decided. Where some of them lie
+    far above it, beyond all noise, their order is that of the sums without any rounding.
+
+    Args:
+        rows: scores.
+        noise: what is added to each, of a law of that ``scale``.
+        k: how many are chosen.
+        scale: scale of the noise, in the unit of the scores.
+    """
+    lost = below_rank(rows, k, reach=REACH * scale) - noise
+    chosen = k_smallest(lost, k)
+    for row in np.flatnonzero(np.take_along_axis(lost, chosen[:, :1], axis=1)[:, 0] < -NEAR * scale):
+        sums = {place: _sum(rows[row, place], noise[row, place]) for place in chosen[row].tolist()}
+        chosen[row] = sorted(sums, key=sums.__getitem__, reverse=True)
+    return chosen
+
+
+def with_noise(rows: Rows, noise: FloatArray) -> FloatArray:
+    """Return scores plus noise, float64 of their shape, each sum rounded once.
+
+    So what is released is a function of the exact sum, where an integer above 2^53 that is rounded first would move by
+    more than it does.
+    """
+    if rows.dtype.kind == "f" or not rows.size or max(rows.max().item(), -rows.min().item()) <= 2**53:
+        return rows.astype(np.float64) + noise
+    sums = [float(_sum(*pair)) for pair in zip(rows.ravel(), noise.ravel(), strict=True)]
+    return np.array(sums).reshape(rows.shape)
+
+
+def _sum(score: Any, noise: np.float64) -> Fraction:
+    value: int | float = score.item()
+    return Fraction(value) + Fraction(noise.item())
+
+
+def k_smallest(values: FloatArray, k: int) -> IntArray:
+    """Return the indices of the k smallest of each row in ascending order of value, ``[B, k]``."""
+    if k == 1:
+        best: IntArray = np.argmin(values, axis=1)[:, None]
+        return best
+    if k < values.shape[1]:
+        part = np.argpartition(values, k - 1, axis=1)[:, :k]
+        order = np.argsort(np.take_along_axis(values, part, axis=1), axis=1)
+        return np.take_along_axis(part, order, axis=1)
+    return np.argsort(values, axis=1)

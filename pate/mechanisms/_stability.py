@@ -1,0 +1,230 @@
+"""Tests of whether a gap proves that the set above it is the same on every neighbor (Zhu & Wang (2022))."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr, ndtri
+
+from pate._typing import BoolArray, FloatArray
+from pate._validation import expect, expect_count, expect_open_unit, expect_positive
+from pate.accounting._events import (
+    ComposedEvent,
+    Event,
+    FailureEvent,
+    GaussianThresholdEvent,
+    PureDPEvent,
+    StabilityTestEvent,
+)
+from pate.accounting._relation import NeighboringRelation
+from pate.mechanisms._base import Checks, Mechanism
+from pate.mechanisms._noise import draw
+
+TestedBy = Literal["gaussian", "laplace"]
+"""Noise of a test of a gap: that of `StabilityTest` or that of `LaplaceStabilityTest`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _GapTest(Mechanism[BoolArray]):
+    """Pass iff ``max(shift, q) + noise - t > shift`` for a gap q, ``t`` the ``1 - delta_test`` quantile of the noise.
+
+    The cost is known under both relations, for whichever the ``shift`` is set.
+    """
+
+    checks: ClassVar[Checks] = {"delta_test": expect_open_unit}
+
+    delta_test: float
+    shift: float
+    sensitivity: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_positive(sensitivity=self.sensitivity, shift=self.shift)
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> BoolArray:
+        """Test gaps of any shape, one for each query, in votes; return booleans of that shape.
+
+        Raises:
+            ValueError: on gaps that are not finite.
+        """
+        gaps = np.asarray(scores, dtype=np.float64)
+        expect(np.isfinite(gaps).all(), "finite gaps", gaps="others")
+        self._expect_priced(gaps)  # gaps are PRIVATE, and no message repeats them
+        lead = np.maximum(gaps - self.shift, 0)
+        return lead + self._noise(generator, lead.shape) > self._quantile
+
+    def probability(self, gaps: ArrayLike) -> FloatArray:
+        """Return the probability that each of ``gaps``, of any shape and in votes, passes."""
+        return self._exceeds(self._quantile - np.maximum(np.asarray(gaps, dtype=np.float64) - self.shift, 0))
+
+    def _expect_priced(self, gaps: FloatArray) -> None:
+        """Raise ``ValueError`` on gaps that the event does not pay for."""
+
+    @abstractmethod
+    def _noise(self, generator: np.random.Generator, size: tuple[int, ...]) -> FloatArray:
+        """Draw noise, in votes."""
+
+    @abstractmethod
+    def _exceeds(self, votes: FloatArray) -> FloatArray:
+        """Return the probability that the noise exceeds ``votes``."""
+
+    @property
+    @abstractmethod
+    def _quantile(self) -> float:
+        """Quantile ``1 - delta_test`` of the noise, in votes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StabilityTest(_GapTest):
+    """Test gaps with Gaussian noise (Zhu & Wang (2022), Algorithm 2, with the exact normal quantile).
+
+    Passes iff ``max(shift, q) + N(0, sigma^2) - z sigma > shift`` for a gap q, with ``z = Phi^-1(1 - delta_test)``.
+
+    Privacy: for the outcome together with the exact set above the gap, `StabilityTestEvent` of whole scores. Of real
+    scores a `GaussianThresholdEvent` of ``sigma`` over the window ``w``, and a `FailureEvent`: where the set is the
+    same on both neighbors, what is told is whether ``max(shift, q)``, a statistic of sensitivity w, exceeds a threshold
+    with its noise; where it is not, both gaps are w at most, and pass with the probability of failure at most.
+
+    Args:
+        delta_test: probability that an unstable set passes, in (0, 1).
+        shift: the largest gap at which a neighbor may hold another set, in votes: 1 under ADD_REMOVE_TEACHER and 2
+            under REPLACE_RECORD, for a gap between two counts, times the sensitivity of other scores.
+        sensitivity: the most by which one score (not a gap) changes between neighbors, 1 for votes.
+        num_teachers: the nominal number of teachers, which is the largest possible gap; more generally the largest
+            value of the narrower of two neighbors' gaps. Of other scores a public bound on them.
+        sigma: standard deviation of the noise, in votes.
+        window: the number of votes by which the tested number moves between neighbors; None for a gap between two
+            scores, which moves by one or two sensitivities, as the relation says.
+        whole: whether gaps are multiples of one half, as those of whole scores are. Others are refused, as is a
+            sensitivity that is no whole number. If not, the cost covers all real numbers.
+
+    Raises:
+        ValueError: on ``sigma <= 0``, ``delta_test`` outside (0, 1), a ``shift``, ``num_teachers``, ``window`` or
+            ``sensitivity`` that is not positive, or no integer though ``whole``, or both a window and a sensitivity.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma",)
+
+    num_teachers: float
+    sigma: float
+    window: float | None = None
+    whole: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(
+            self.window is None or self.sensitivity == 1,
+            "a window or a sensitivity, not both",
+            window=self.window,
+            sensitivity=self.sensitivity,
+        )
+        numbers = {"shift": self.shift, "num_teachers": self.num_teachers}
+        numbers |= {} if self.window is None else {"window": self.window}
+        if self.whole:
+            expect_count(1, **numbers)
+            expect(float(self.sensitivity).is_integer(), "a whole sensitivity", sensitivity=self.sensitivity)
+        else:
+            expect_positive(**numbers)
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        """Describe one test together with the exact set that it releases."""
+        window = relation.count_window * self.sensitivity if self.window is None else self.window
+        if self.whole:
+            return StabilityTestEvent(
+                neighboring_relation=relation,
+                sigma=self.sigma,
+                delta_test=self.delta_test,
+                shift=int(self.shift),
+                num_teachers=int(self.num_teachers),
+                window=None if self.window is None and self.sensitivity == 1 else int(window),
+            )
+        delta = max(self.delta_test, float(self.probability(window)))
+        return ComposedEvent(
+            events=(
+                GaussianThresholdEvent(neighboring_relation=relation, noise_multiplier=self.sigma / window),
+                FailureEvent(
+                    neighboring_relation=relation,
+                    delta=min(delta, math.nextafter(1, 0)),
+                    tail="normal",
+                    step=window / self.sigma,
+                ),
+            )
+        )
+
+    def _expect_priced(self, gaps: FloatArray) -> None:
+        if self.whole:
+            expect((2 * gaps % 1 == 0).all(), "gaps in whole or half votes", gaps="others")
+        # the narrower gap of two neighbors is num_teachers at most
+        most = self.num_teachers + (self.window or 0)
+        expect(gaps.max(initial=0) <= most, f"gaps of at most {most} votes", gaps="larger ones")
+
+    def _noise(self, generator: np.random.Generator, size: tuple[int, ...]) -> FloatArray:
+        return self.sigma * np.asarray(generator.standard_normal(size))
+
+    def _exceeds(self, votes: FloatArray) -> FloatArray:
+        return np.asarray(ndtr(-votes / self.sigma), dtype=np.float64)
+
+    @property
+    def _quantile(self) -> float:
+        return -self.sigma * float(ndtri(self.delta_test))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaplaceStabilityTest(_GapTest):
+    """Test gaps with Laplace noise (Zhu & Wang (2022), Algorithm 5, with the exact quantile, on ``max(shift, q)``).
+
+    Privacy: pure DP of ``w / scale``, with ``w`` the window by which a gap moves, one sensitivity under
+    ADD_REMOVE_TEACHER and two under REPLACE_RECORD, except with a certain probability: ``delta_test``, or the
+    probability of passing a gap of w if a test with a smaller ``shift`` is accounted under another relation. This
+    covers the outcome together with the exact set above the gap, of whole scores and of real ones.
+
+    Parameters beside the scale are those of `StabilityTest`.
+
+    Args:
+        scale: scale of the noise, in votes.
+
+    Raises:
+        ValueError: on ``scale <= 0``, ``delta_test`` outside (0, 1), ``shift <= 0`` or ``sensitivity <= 0``.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
+
+    scale: float
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        """Describe one test together with the exact set that it releases."""
+        window = relation.count_window * self.sensitivity
+        threshold = self._standard_quantile - max(0, window - self.shift) / self.scale
+        delta = math.exp(-threshold) / 2 if threshold > 0 else 1 - math.exp(threshold) / 2
+        return ComposedEvent(
+            events=(
+                PureDPEvent(neighboring_relation=relation, epsilon=window / self.scale),
+                FailureEvent(
+                    neighboring_relation=relation,
+                    delta=min(delta, math.nextafter(1, 0)),
+                    tail="exponential",
+                    step=window / self.scale,
+                ),
+            )
+        )
+
+    def _noise(self, generator: np.random.Generator, size: tuple[int, ...]) -> FloatArray:
+        return self.scale * draw("laplace", generator, size)
+
+    def _exceeds(self, votes: FloatArray) -> FloatArray:
+        tail = np.exp(-np.abs(votes) / self.scale) / 2
+        return np.where(votes > 0, tail, 1 - tail)
+
+    @property
+    def _quantile(self) -> float:
+        return self.scale * self._standard_quantile
+
+    @property
+    def _standard_quantile(self) -> float:
+        delta = self.delta_test
+        return -math.log(2 * delta) if delta < 0.5 else math.log(2 * (1 - delta))

@@ -1,0 +1,303 @@
+"""Top-k by stability: a gap between sorted counts is chosen privately, then the set above it is tested and released.
+
+Zhu & Wang (2022), "Adaptive Private-K-Selection with Adaptive K and Application to Multi-label PATE".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pate._typing import BoolArray, FloatArray, IntArray
+from pate._validation import expect, expect_count, expect_open_unit
+from pate.accounting._events import BoundedRangeEvent, ComposedEvent, Event, RepeatedEvent
+from pate.accounting._relation import NeighboringRelation
+from pate.mechanisms._base import Checks, Released_co, ScoreMechanism
+from pate.mechanisms._gaps import GapChoice, GapNoise, SortedCounts, as_counts, sort_rows
+from pate.mechanisms._noise import expect_noise, gumbel
+from pate.mechanisms._ranking import REACH, ROWS, Rows, distances
+from pate.mechanisms._stability import LaplaceStabilityTest, StabilityTest, TestedBy
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TestedGap(ScoreMechanism[Released_co]):
+    """The choice of a rank by its gap, followed by the test of that gap; `StableTopKMechanism` has its parameters."""
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test")
+    checks: ClassVar[Checks] = {
+        "delta_test": expect_open_unit,
+        "noise": GapChoice.checks["noise"],
+        "test_noise": partial(expect_noise, TestedBy),
+    }
+
+    num_teachers: float
+    num_labels: int
+    scale_gap: float
+    sigma_test: float
+    delta_test: float
+    shift: float
+    whole: bool = True
+    allow_empty: bool = True
+    noise: GapNoise = "gumbel"
+    test_noise: TestedBy = "gaussian"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.choice, self.test  # both check their parameters
+        if not self.whole:
+            # gaps of real scores are rounded to 2^-53 of the bound, by which they move more than the event knows
+            scale = min(getattr(self, name) for name in self.noise_parameters)
+            expect(
+                self.num_teachers <= 2**32 * scale, f"num_teachers <= {2**32 * scale}", num_teachers=self.num_teachers
+            )
+
+    @cached_property
+    def choice(self) -> GapChoice:
+        """The choice of a rank."""
+        return GapChoice(
+            num_labels=self.num_labels,
+            scale=self.scale_gap,
+            sensitivity=self.sensitivity,
+            noise=self.noise,
+            allow_empty=self.allow_empty,
+            regularizer=self._preference,
+            kbar=self._largest_rank,
+        )
+
+    @property
+    def _preference(self) -> tuple[float, ...] | None:
+        """Public numbers ``[C + 1]`` added to the gaps."""
+        return None
+
+    @property
+    def _largest_rank(self) -> int | None:
+        """The largest rank that may be chosen, where counts beyond it must have no influence."""
+        return None
+
+    @cached_property
+    def test(self) -> StabilityTest | LaplaceStabilityTest:
+        """The test of the gap below that rank."""
+        if self.test_noise == "laplace":
+            return LaplaceStabilityTest(
+                scale=self.sigma_test, delta_test=self.delta_test, shift=self.shift, sensitivity=self.sensitivity
+            )
+        return StabilityTest(
+            num_teachers=self.num_teachers,
+            sigma=self.sigma_test,
+            delta_test=self.delta_test,
+            shift=self.shift,
+            sensitivity=self.sensitivity,
+            whole=self.whole,
+        )
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        """Describe the choice of a gap, then its test (Zhu & Wang (2022), Theorem 11), for one row of counts."""
+        return ComposedEvent(events=(self.choice.event(relation), self.test.event(relation)))
+
+    def _rows(self, counts: ArrayLike) -> tuple[Rows, bool]:
+        rows, single = as_counts(counts, self.num_teachers, whole=self.whole)
+        expect(rows.shape[1] == self.num_labels, f"counts of {self.num_labels} labels", num_labels=rows.shape[1])
+        return rows, single
+
+    def _ranked(self, rows: Rows, generator: np.random.Generator) -> tuple[SortedCounts, IntArray, BoolArray]:
+        """Return sorted counts, the rank chosen ``[n]`` and whether it passed ``[n]``."""
+        ranked = sort_rows(rows, self.num_teachers)
+        rank = self.choice(ranked.gaps, generator=generator)
+        gap = np.take_along_axis(ranked.gaps, rank[:, None], axis=1)[:, 0]
+        return ranked, rank, self.test(gap, generator=generator)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
+    """Choose k by the widest noisy gap, then release the exact set of the k largest counts if that gap is stable.
+
+    Privacy: a `GapChoice` composed with a `StabilityTest` or a `LaplaceStabilityTest` (the composition of Zhu & Wang
+    (2022), Theorem 11, at the curves of both parts: what the theorem makes of a curve is not used).
+
+    Args:
+        num_teachers: the nominal number of teachers, which is the largest possible count; of other scores a public
+            bound on them, within which they all lie, whatever the data.
+        num_labels: the number of labels C.
+        scale_gap: scale of the noise of the choice (its standard deviation for ``gaussian``), in votes.
+        sigma_test: standard deviation of the noise of the test, or its scale if that is ``laplace``, in votes.
+        delta_test: probability that an unstable set passes the test.
+        shift: what the test protects, in votes: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD; times the
+            sensitivity of other scores.
+        sensitivity: the most by which one score changes between neighbors, 1 for votes.
+        whole: whether scores and their sensitivity are whole numbers, as counts are. Others are refused; if not, the
+            cost covers all real numbers.
+        allow_empty: whether k may be 0 or C.
+        noise: noise of the choice, one of those of `GapChoice`.
+        test_noise: noise of the test, ``gaussian`` or ``laplace``.
+        regularizer: public numbers ``[C + 1]`` added to the gaps, in votes; minus infinity rules a k out.
+        kbar: largest k, for an unknown domain: counts of rank beyond ``kbar + 1`` have no influence.
+
+    Raises:
+        ValueError: on a scale or deviation that is not positive, ``delta_test`` outside (0, 1), a ``shift`` or
+            ``sensitivity`` that is not positive, or no integer though ``whole``, more than 2^32 scales of noise within
+            ``num_teachers`` if not, an unknown noise, a regulariser or ``kbar`` that `GapChoice` refuses, or one label
+            without the empty and the full set.
+    """
+
+    checks: ClassVar[Checks] = {name: GapChoice.checks[name] for name in ("regularizer", "kbar")}
+
+    regularizer: tuple[float, ...] | None = None
+    kbar: int | None = None
+
+    @property
+    def _preference(self) -> tuple[float, ...] | None:
+        return self.regularizer
+
+    @property
+    def _largest_rank(self) -> int | None:
+        return self.kbar
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> tuple[BoolArray, BoolArray]:
+        """Release sets of labels by scores ``[C]`` or ``[B, C]`` in ``[0, num_teachers]``, integers if ``whole``.
+
+        Returns:
+            The members, booleans of the shape of the counts, all False in a row that failed; and whether the test
+            passed, booleans ``[]`` or ``[B]``.
+
+        Raises:
+            ValueError: on counts of another shape, kind or range.
+        """
+        rows, single = self._rows(scores)
+        members = np.zeros(rows.shape, dtype=np.bool_)
+        released = np.zeros(len(rows), dtype=np.bool_)
+        ranks = np.arange(self.num_labels)
+        # Gaussian noise is drawn for the whole batch at once: drawn by parts, seeded releases would change
+        step = max(1, len(rows)) if self.noise == "gaussian" else ROWS
+        for start in range(0, len(rows), step):
+            part = slice(start, start + step)
+            ranked, k, passed = self._ranked(rows[part], generator)
+            np.put_along_axis(members[part], ranked.order, (ranks < k[:, None]) & passed[:, None], axis=1)
+            released[part] = passed
+        return (members[0], released[0]) if single else (members, released)
+
+
+def _expect_pull(**pulls: float) -> None:
+    for name, pull in pulls.items():
+        expect(math.isfinite(pull) and pull >= 0, f"{name} >= 0", **{name: pull})
+
+
+class FixedTopK(NamedTuple):
+    """What a `FixedTopKMechanism` releases."""
+
+    members: BoolArray
+    """``[C]`` or ``[B, C]``: the set of k labels; all False in a row that failed the test, unless there is a fallback.
+    """
+    released: BoolArray
+    """``[]`` or ``[B]``: whether the test passed, and so which branch was taken."""
+    rounds: IntArray
+    """``[]`` or ``[B]``: number of rounds of peeling; in a row that failed, k with a fallback and 0 without. It is a
+    function of the chosen rank and of the test, for which the event of both pays.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedTopKMechanism(_TestedGap[FixedTopK]):
+    """Release a set of exactly k labels, most of it by a stable gap near k (Zhu & Wang (2022), Algorithm 3).
+
+    A rank j is chosen by the gaps less ``pull * abs(j - k)`` and tested as in `StableTopKMechanism`. If it passes and j
+    is below k, the missing labels are peeled from the rest; if j is above k, the surplus is peeled off or the k are
+    peeled from the j largest, whichever takes fewer rounds. A row that fails releases nothing, or with ``fallback`` the
+    k labels that k rounds of peeling choose among all (line 5 of the algorithm; a round is an exponential mechanism).
+
+    Privacy: a `GapChoice` composed with a test of it, then one bounded-range choice for every round of peeling, k at
+    most, by adaptive composition: what was chosen and whether it passed, which the first two pay for, say how many
+    rounds there are, and of what. A choice has the range ``w / scale_peel``; ``w`` is 1 vote (or sensitivity) under
+    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD. With ``peel_by_root``, r rounds have noise of
+    ``scale_peel sqrt(r / k)``, so that they cost about what k rounds do and never more: the curve of an eta-bounded
+    range is ``eta^2 max_c of the integral of T(x) l(eta (x - c)) dx / (alpha - 1)``, with a fixed triangle T and the
+    logistic density l, which falls with the distance from 0; so it falls against ``eta^2`` as eta grows.
+
+    Parameters beside these are those of `StableTopKMechanism`, but for ``regularizer`` and ``kbar``.
+
+    Args:
+        k: size of the set, 1..C.
+        pull: public preference for ranks near k, in votes per rank, at least 0.
+        scale_peel: scale of the Gumbel noise of the peeling, in votes.
+        fallback: whether rows that fail the test release k labels by peeling.
+        peel_by_root: whether fewer rounds of peeling have less noise, by the root of their number over k.
+
+    Raises:
+        ValueError: on noise that is not positive, ``delta_test`` outside (0, 1), a ``shift`` or ``sensitivity`` that is
+            not positive, or no integer though ``whole``, more than 2^32 scales of noise within ``num_teachers`` if not,
+            ``k`` outside 1..C, ``pull < 0``, an unknown noise, or one label without the empty and the full set.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test", "scale_peel")
+    checks: ClassVar[Checks] = {"k": partial(expect_count, 1), "pull": _expect_pull}
+
+    k: int
+    pull: float
+    scale_peel: float
+    fallback: bool = False
+    peel_by_root: bool = False
+
+    def __post_init__(self) -> None:
+        expect(self.k <= self.num_labels, f"k <= {self.num_labels} for {self.num_labels} labels", k=self.k)
+        super().__post_init__()
+
+    @property
+    def _preference(self) -> tuple[float, ...]:
+        return tuple(-self.pull * abs(j - self.k) for j in range(self.num_labels + 1))
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> FixedTopK:
+        """Release sets of k labels by scores ``[C]`` or ``[B, C]`` in ``[0, num_teachers]``, integers if ``whole``.
+
+        Raises:
+            ValueError: on counts of another shape, kind or range.
+        """
+        rows, single = self._rows(scores)
+        (order, gaps), j, passed = self._ranked(rows, generator)
+        k, ranks = self.k, np.arange(self.num_labels)
+        answered = passed
+        if self.fallback:
+            # from no label on, k are peeled
+            j, answered = np.where(passed, j, 0), np.ones_like(passed)
+        surplus = j - k
+        drop = (surplus > 0) & (surplus <= k)
+        rounds = np.where(surplus > k, k, np.abs(surplus)) * answered
+        # the k smallest keys are released: distances below the k-th largest count, noisy where something is peeled
+        inside = ranks < j[:, None]
+        descending = -np.cumsum(np.where(ranks == 0, 0, gaps[:, :-1]), axis=1)
+        below = distances(descending, descending[:, k - 1 : k], reach=REACH * self.scale_peel)
+        noise = self._scale_of(rounds[:, None]) * gumbel(generator, rows.shape)
+        keys = below + np.where(drop[:, None], noise, -noise)
+        keys[inside & (surplus <= 0)[:, None]] = -np.inf
+        keys[~inside & (surplus > 0)[:, None]] = np.inf
+        chosen = np.argpartition(keys, k - 1, axis=1)[:, :k]
+        members = np.zeros(rows.shape, dtype=np.bool_)
+        np.put_along_axis(members, np.take_along_axis(order, chosen, axis=1), answered[:, None], axis=1)
+        return FixedTopK(members[0], passed[0], rounds[0]) if single else FixedTopK(members, passed, rounds)
+
+    def event(self, relation: NeighboringRelation, rounds: int | None = None) -> Event:
+        """Describe the choice, the test and ``rounds`` rounds of peeling, for one row of counts.
+
+        Reserve the event of k rounds (None), the dearest of all; the actual `FixedTopK.rounds` may be settled after the
+        release.
+
+        Raises:
+            ValueError: on ``rounds`` outside 0..k.
+        """
+        rounds = self.k if rounds is None else rounds
+        expect_count(0, rounds=rounds)
+        expect(rounds <= self.k, f"rounds <= k = {self.k}", rounds=rounds)
+        stable = super().event(relation)
+        if rounds == 0:
+            return stable
+        eta = self.window(relation) / float(self._scale_of(np.asarray(rounds)))
+        round_of_peeling = BoundedRangeEvent(neighboring_relation=relation, eta=eta)
+        return ComposedEvent(events=(stable, RepeatedEvent(event=round_of_peeling, count=rounds)))
+
+    def _scale_of(self, rounds: IntArray) -> FloatArray:
+        """Return the scale of the noise of so many rounds of peeling, in votes."""
+        share = np.sqrt(rounds / self.k) if self.peel_by_root else np.ones(rounds.shape)
+        return self.scale_peel * share

@@ -1,0 +1,46 @@
+"""Networks of other packages by name, with settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from torch import Tensor, nn
+
+from pate._validation import expect
+
+
+class Factory(nn.Module):
+    """A network that a function of another package makes, such as ``torchvision.models.resnet18``.
+
+    The function is given ``num_classes``, the number of labels, and the settings.
+
+    Args:
+        input_shape: shape of one sample's features; the function is not told.
+        num_labels: number of labels.
+        name: path of the function, such as ``timm.create_model``.
+        settings: further arguments of the function by name, such as ``{model_name: resnet18, in_chans: 1}``.
+
+    Attributes:
+        path_argument: which argument names what is imported and called.
+    """
+
+    path_argument = "name"
+
+    def __init__(
+        self, input_shape: Sequence[int], num_labels: int, name: str, settings: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__()
+        module, _, function = name.rpartition(".")
+        expect(module, "the path of a function, such as torchvision.models.resnet18", name=name)
+        try:
+            make = getattr(import_module(module), function)
+        except (ImportError, AttributeError) as error:
+            raise ValueError(f"Expected a function that can be imported, got name={name!r} ({error})") from None
+        self.body = make(num_classes=num_labels, **(settings or {}))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return logits ``[B, C]`` of features ``[B, ...]``."""
+        logits: Tensor = self.body(features)
+        return logits

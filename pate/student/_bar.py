@@ -1,0 +1,90 @@
+"""The one bar of a student's training or evaluation, in place of Lightning's one for each epoch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.callbacks import ProgressBar
+
+from pate._progress import stage_bar
+
+
+class StageBar(ProgressBar):
+    """A bar over all steps of a training, or over all batches of an evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bar: Any = None
+        self._shown = True
+
+    def disable(self) -> None:
+        """Show nothing from now on, as Lightning asks of all processes but one."""
+        self._shown = False
+
+    def enable(self) -> None:
+        """Show the bar from now on."""
+        self._shown = True
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin with the steps that a checkpoint had done."""
+        self._begin("student fit", trainer.estimated_stepping_batches, initial=trainer.global_step)
+
+    def on_train_batch_end(self, trainer: Trainer, *rest: Any) -> None:
+        """Advance by the steps of a batch."""
+        if self._bar is not None:
+            self._bar.update(trainer.global_step - self._bar.n)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Name the epoch, and the loss on held-out samples if there are any."""
+        if self._bar is not None:
+            losses = {name: value for name, value in trainer.callback_metrics.items() if name == "val_loss"}
+            words = [f"epoch {trainer.current_epoch + 1}", *(f"{name} {value:.4f}" for name, value in losses.items())]
+            self._bar.set_postfix_str(", ".join(words), refresh=False)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """End the bar, which is full where training stopped early, too."""
+        if self._bar is not None:
+            self._bar.total = self._bar.n
+        self._end()
+
+    # validation during training has no bar of its own
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin a bar, unless training has one."""
+        if trainer.state.fn == "validate":
+            self._begin("student validate", sum(trainer.num_val_batches))
+
+    def on_validation_batch_end(self, trainer: Trainer, *rest: Any) -> None:
+        """Advance by a batch, unless training has the bar."""
+        if trainer.state.fn == "validate":
+            self._step()
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """End the bar, unless it is that of training."""
+        if trainer.state.fn == "validate":
+            self._end()
+
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin a bar."""
+        self._begin("student test", sum(trainer.num_test_batches))
+
+    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin a bar."""
+        self._begin("student predict", sum(trainer.num_predict_batches))
+
+    def _begin(self, name: str, total: float, *, initial: int = 0) -> None:
+        if self._shown:
+            self._bar = stage_bar(int(total) if math.isfinite(total) else None, name, unit="step", initial=initial)
+
+    def _step(self, *rest: Any, **more: Any) -> None:
+        if self._bar is not None:
+            self._bar.update()
+
+    def _end(self, *rest: Any, **more: Any) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    on_test_batch_end = on_predict_batch_end = _step
+    on_test_end = on_predict_end = on_exception = _end

@@ -1,0 +1,223 @@
+"""The data of a student: public samples with their released labels, and the test set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from pate._data_file import load_data
+from pate._linear import LinearStudent, constant_logits, recovered
+from pate._runs import LABEL, Run
+from pate._runs.released import ReleasedLabels
+from pate._typing import BoolArray, Float32Array, IntArray, StrArray
+from pate._validation import expect, expect_count
+from pate._votes import rows_of
+from pate.data._records import Features, Role
+
+Labels = Literal["released", "truth"]
+
+
+class StudentData(pl.LightningDataModule):
+    """The public samples of a run with their released labels, split for training and validation, and the test set.
+
+    Args:
+        run: the run's folder, in which ``pate label`` is finished.
+        batch_size: samples per batch.
+        val_fraction: share of the labelled samples held out for validation. A closed-form student holds out none.
+        labels: ``released`` for the released labels; ``truth`` for the true labels of the same queries, from which the
+            reference student learns: everything computed from these is PRIVATE.
+        num_workers: worker processes of the loaders.
+        seed: seed of the split and of the order of the samples.
+        soft: whether to learn from noisy counts in place of labels, if the aggregator released them: as shares of the
+            teachers, which may lie below 0 or above 1. Answers of a linear model are clipped to [0, 1].
+        unlabelled: number of unlabelled samples shown with each labelled one, drawn anew every epoch from the rest of
+            the public pool and from the queries that were not answered. A student with ``pseudo_confidence`` learns
+            from them.
+        predict_on: ``test`` or ``public``, the samples for which ``pate student predict`` writes predictions.
+
+    Attributes:
+        noise_std: standard deviation of the noise in the targets; 0 if they are answers of a linear model, None if they
+            are labels.
+        constants: ``C`` logits of the constant answer that all targets support.
+
+    Raises:
+        ValueError: if a number is outside its range, the labels are missing, or there is nothing to learn from.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        batch_size: int = 32,
+        val_fraction: float = 0.1,
+        labels: Labels = "released",
+        num_workers: int = 0,
+        seed: int = 0,
+        soft: bool = True,
+        unlabelled: int = 0,
+        predict_on: Literal["test", "public"] = "test",
+    ) -> None:
+        super().__init__()
+        expect_count(1, batch_size=batch_size)
+        expect_count(0, num_workers=num_workers, seed=seed, unlabelled=unlabelled)
+        expect(0 <= val_fraction < 1, "0 <= val_fraction < 1", val_fraction=val_fraction)
+        self.run = Run(Path(run))
+        self.run.require(LABEL)
+        self.batch_size, self.num_workers, self.seed = batch_size, num_workers, seed
+        self.source = load_data(self.run)
+        self.input_shape = self.source.input_shape
+        self.label_names = self.source.label_names
+        released = ReleasedLabels.load(self.run)
+        names = released.label_names
+        expect(names == self.label_names, f"released labels named {', '.join(self.label_names)}", label_names=names)
+        public = self.source.records(Role.PUBLIC)
+        rows = rows_of(released.ids, public.ids)
+        if labels == "truth":
+            targets, mask = public.labels[rows].astype(np.float32), np.ones(released.mask.shape, dtype=np.bool_)
+            self.noise_std = None
+        else:
+            targets, mask = targets_of(released, soft=soft), released.mask
+            self.noise_std = noise_of(released, soft=soft)
+            answered = released.answered
+            rows, targets, mask = rows[answered], targets[answered], mask[answered]
+        expect(len(rows) > 0, "released labels of at least one query", answered=len(rows))
+        self.constants = tuple(constant_logits(targets, mask, noise_std=self.noise_std).tolist())
+        others = np.setdiff1d(np.arange(len(public)), rows) if unlabelled else np.zeros(0, dtype=np.int64)
+        enough = not unlabelled or others.size > 0
+        expect(enough, "public samples without labels for --data.unlabelled", samples=others.size)
+        self._unlabelled, self._others = unlabelled, others
+        self._labelled = _Samples(public.features, rows, targets, mask)
+        self._linear = (public.features, rows, released) if self.noise_std == 0 else None
+        self._role = Role(predict_on)
+        self.hold_out(val_fraction)
+
+    def hold_out(self, val_fraction: float) -> None:
+        """Split the labelled samples anew: ``val_fraction`` of them for validation, the others for training."""
+        samples, others = self._labelled, self._others
+        order = np.random.default_rng(self.seed).permutation(len(samples))
+        self.num_held_out = int(val_fraction * len(samples))
+        held_out, training = np.split(order, [self.num_held_out])
+        self._val = samples.only(held_out)
+        self._train = samples.only(training).with_blank(others)
+        self._order = _Shuffle(len(training), self.seed, others=others.size, extra=self._unlabelled * len(training))
+
+    def recovered(self) -> LinearStudent | None:
+        """Return the linear model whose answers were released, or None if no such answers were."""
+        if self._linear is None:
+            return None
+        features, rows, released = self._linear
+        assert released.noisy_counts is not None
+        answered = released.answered
+        answers, decisions = released.noisy_counts[answered] / released.num_teachers, released.labels[answered]
+        return recovered(features[rows], answers, decisions)
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Return the labelled samples, every epoch in a new order that depends on the seed and the epoch alone."""
+        return self._loader(self._train, sampler=self._order)
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        """Return the labelled samples held out for validation."""
+        return self._loader(self._val)
+
+    def test_dataloader(self) -> DataLoader[Any]:
+        """Return the test set with its true labels."""
+        return self._truth(Role.TEST)
+
+    def predict_dataloader(self) -> DataLoader[Any]:
+        """Return the samples of ``predict_on``."""
+        return self._truth(self._role)
+
+    @property
+    def predict_ids(self) -> StrArray:
+        """The ids of the samples of `predict_dataloader`, in its order."""
+        return self.source.records(self._role).ids
+
+    def _truth(self, role: Role) -> DataLoader[Any]:
+        records = self.source.records(role)
+        mask = np.ones(records.labels.shape, dtype=np.bool_)
+        return self._loader(_Samples(records.features, np.arange(len(records)), records.labels, mask))
+
+    def _loader(self, samples: Dataset[Any], sampler: Sampler[int] | None = None) -> DataLoader[Any]:
+        size = self.batch_size if sampler is not None else max(self.batch_size, 256)
+        return DataLoader(samples, batch_size=size, sampler=sampler, num_workers=self.num_workers)
+
+
+def targets_of(released: ReleasedLabels, *, soft: bool = True) -> Float32Array:
+    """Return the targets of a student, ``[Q, C]``: shares of the teachers if there are noisy counts, else labels.
+
+    The noise in a share has mean 0, so that a loss linear in its target is right on average (see `Student`). Answers of
+    a linear model have no such noise, and are clipped to [0, 1].
+    """
+    if soft and released.noisy_counts is not None:
+        shares = released.noisy_counts / released.num_teachers
+        return np.asarray(shares.clip(0, 1) if released.noise_std == 0 else shares, dtype=np.float32)
+    return released.labels.astype(np.float32)
+
+
+def noise_of(released: ReleasedLabels, *, soft: bool = True) -> float | None:
+    """Return the deviation of the noise in the targets of `targets_of`: 0 for linear answers, None for labels."""
+    if not soft or released.noisy_counts is None or released.noise_std is None:
+        return None
+    return released.noise_std / released.num_teachers
+
+
+class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
+    def __init__(self, features: Features, rows: IntArray, labels: NDArray[Any], mask: BoolArray) -> None:
+        self._features, self._rows, self._labels, self._mask = features, rows, labels, mask
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def only(self, chosen: IntArray) -> _Samples:
+        """Return the ``chosen`` samples."""
+        return _Samples(self._features, self._rows[chosen], self._labels[chosen], self._mask[chosen])
+
+    def with_blank(self, rows: IntArray) -> _Samples:
+        """Return these samples followed by unlabelled ones of further ``rows``."""
+        blank = np.zeros((len(rows), self._labels.shape[1]))
+        return _Samples(
+            self._features,
+            np.concatenate((self._rows, rows)),
+            np.concatenate((self._labels, blank)),
+            np.concatenate((self._mask, blank > 0)),
+        )
+
+    def __getitem__(self, item: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        features, labels, mask = self.__getitems__([item])[0]
+        return features, labels, mask
+
+    def __getitems__(self, items: list[int]) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        features = torch.from_numpy(np.ascontiguousarray(self._features[self._rows[items]]))
+        labels = torch.from_numpy(self._labels[items].astype(np.float32))
+        mask = torch.from_numpy(self._mask[items].astype(np.float32))
+        return list(zip(features, labels, mask, strict=True))
+
+
+class _Shuffle(Sampler[int]):
+    """A new order of ``size`` samples every epoch, mixed with ``extra`` ones drawn from the ``others`` after them.
+
+    Lightning sets the epoch.
+    """
+
+    def __init__(self, size: int, seed: int, *, others: int = 0, extra: int = 0) -> None:
+        self._size, self._seed, self._epoch = size, seed, 0
+        self._others, self._extra = others, extra
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return self._size + self._extra
+
+    def __iter__(self) -> Any:
+        generator = np.random.default_rng([self._seed, self._epoch])
+        order = generator.permutation(self._size)
+        if self._extra:
+            drawn = self._size + generator.integers(self._others, size=self._extra)
+            order = generator.permutation(np.concatenate((order, drawn)))
+        return iter(order.tolist())

@@ -1,0 +1,101 @@
+"""A carried student as a program of torch or ONNX, with its scaling, feature map, gate and cut inside."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from pate._runs.files import naming_output, replacing
+from pate._validation import expect
+from pate.student._carried import CarriedStudent
+
+ExportFormat = Literal["torch.export", "onnx"]
+
+METADATA = "pate.json"
+"""Name of the metadata: an extra file of a torch program, a property of an ONNX model."""
+
+_OUTPUTS = ("probabilities", "labels")
+_SUFFIXES: dict[str, str] = {"torch.export": ".pt2", "onnx": ".onnx"}
+_NEEDED = ("onnx", "onnxscript")
+
+
+def export_student(student: CarriedStudent, output: Path, *, format: ExportFormat) -> None:
+    """Write a student as a program that needs neither ``pate`` nor the class of its network.
+
+    Its input is called as `CarriedStudent.input` says: ``pictures``, uint8 ``[N, 3, size, size]`` that are cut and
+    resized already, or ``features``, float32 ``[N, ...]``; N is any number. Its outputs are ``probabilities``, float32
+    ``[N, C]``, and ``labels``, bool ``[N, C]``. The metadata `METADATA` say so, with the names of the labels and the
+    privacy statement.
+
+    Args:
+        student: the student, on the processor.
+        output: the file.
+        format: ``torch.export``, for ``torch.export.load``; or ``onnx``, which needs the extra ``onnx``.
+
+    Raises:
+        ValueError: in one line, if the packages are missing, the output ends otherwise than its format does, or the
+            network cannot be exported.
+    """
+    suffix = _SUFFIXES[format]
+    expect(output.suffix == suffix, f"an output of format {format} that ends in {suffix}", output=str(output))
+    missing = [name for name in _NEEDED if format == "onnx" and find_spec(name) is None]
+    expect(not missing, "the packages of the extra onnx (pip install 'pate[onnx]')", missing=missing)
+    taken = student.input
+    # torch might specialise a program traced on one sample to batches of one
+    example = torch.zeros(2, *taken.shape, dtype=torch.uint8 if taken.kind == "pictures" else torch.float32)
+    any_number = ({0: torch.export.Dim("N")},)
+    try:
+        with _quiet():
+            program = torch.export.export(student.module, (example,), dynamic_shapes=any_number, strict=False)
+    # torch raises errors of many classes and any length on what it cannot export
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"Expected a network that torch.export takes, got {type(error).__name__}: {reason}") from None
+    metadata = describe_program(student)
+    if format == "torch.export":
+        with naming_output(output), replacing(output) as file:
+            torch.export.save(program, file, extra_files={METADATA: metadata})
+        return
+    with _quiet():
+        converted = torch.onnx.export(
+            program, dynamo=True, input_names=[taken.kind], output_names=list(_OUTPUTS), verbose=False
+        )
+    assert converted is not None
+    converted.model.metadata_props[METADATA] = metadata
+    content = converted.model_proto.SerializeToString()
+    with naming_output(output), replacing(output) as file:
+        file.write(content)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence what torch logs and prints while it traces a network."""
+    logging.disable(logging.WARNING)
+    try:
+        with redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def describe_program(student: CarriedStudent) -> str:
+    """Return the metadata of an exported student, as JSON."""
+    metadata = {
+        "pate": student.settings["pate"],
+        "input": {"name": student.input.kind} | student.input.to_dict(),
+        "outputs": {
+            "probabilities": "float32 [N, C]",
+            "labels": f"bool [N, C], probabilities above {student.settings['cut']}",
+        },
+        "label_names": list(student.label_names),
+        "privacy": student.describe(),
+    }
+    return json.dumps(metadata, indent=2)

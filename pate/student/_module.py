@@ -1,0 +1,263 @@
+"""The student as a LightningModule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.core.optimizer import LightningOptimizer
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from pate._linear import LinearStudent, departures
+from pate._networks import make_network
+from pate._validation import expect, expect_open_unit, expect_positive
+from pate.data._augmentation import augmented, expect_pictures
+from pate.student._answers import gated
+from pate.student._closed_form import Batch, as_layer, linear_layer, solve
+from pate.student._data import StudentData
+from pate.student._metrics import make_metrics, report, summarise
+
+
+class Student(pl.LightningModule):
+    """A multi-label classifier trained on released labels.
+
+    A network that is one linear layer is not trained step by step: it becomes the student of `pate._linear.fit_linear`,
+    which learns from all released queries at once, in one epoch, and needs no optimizer, weight decay or validation.
+    Where answers of a linear model were released, it is that model (`pate._linear.recovered`).
+
+    Any other network is trained by descent. Its answers to held-out samples are compared with the constant answer that
+    the release supports: as many labels are decided by the network as are together better than it
+    (`pate._linear.departures`); all others are decided by the constant answer, and ranked by the network. Without
+    held-out samples nothing is compared.
+
+    A batch is ``(features [B, ...], targets [B, C], mask [B, C])``; entries outside the mask do not enter the loss. The
+    loss ``log(1 + exp(z)) - y z`` of a logit z is linear in its target y. A target is a label, or a share of the
+    teachers with Gaussian noise, which may lie below 0 and above 1: the noise has mean 0, and so has its part in the
+    loss and in its gradient, in training and in validation. ``val_loss`` compares models without a private label. The
+    effect of the noise shrinks with the number of samples, and weight decay limits it.
+
+    A student can learn from entries that were not released, too: with ``pseudo_confidence``, a running average of the
+    network labels those of which it is certain.
+
+    Args:
+        network: makes the network for an input shape and a number of labels.
+        optimizer: makes the optimizer of the parameters.
+        scheduler: makes a learning-rate scheduler, stepped every epoch; None for a constant rate.
+        input_shape: shape of one sample's features, linked from the data.
+        label_names: names of the labels, linked from the data.
+        seed: seed of the initial weights and of randomness in training, such as dropout.
+        augment: transforms of pictures while the student trains by descent, such as those of
+            ``torchvision.transforms.v2``, applied to each picture by itself.
+        pseudo_confidence: lowest probability, of a label or of its absence, at which the running average labels an
+            entry that was not released; None for no such labels. ``data.unlabelled`` adds samples without any label.
+        average_decay: share of the running average kept at each step.
+        pseudo_weight: weight of these labels in the loss.
+        fit: ``closed_form`` or ``descent``; by default the closed form wherever the network is one linear layer and
+            ``pseudo_confidence`` is not set.
+        noise_std: standard deviation of the noise in the targets, linked from the data; 0 for answers of a linear
+            model, None for labels.
+        constants: logits of the constant answer for each label, linked from the data; None to compare with none.
+
+    Attributes:
+        departs: ``[C]``, which labels the network decides, in every checkpoint; the others stay on the side of
+            ``constant_logits``.
+        closed_form: whether the student is the closed-form one.
+
+    Raises:
+        ValueError: on a confidence outside [1/2, 1), a decay outside (0, 1) or a weight that is not positive, or if
+            the closed form is requested for a network other than one linear layer, or with pseudo-labels.
+    """
+
+    constant_logits: Tensor
+    departs: Tensor
+
+    def __init__(
+        self,
+        network: Callable[[tuple[int, ...], int], nn.Module],
+        optimizer: Callable[[Any], Optimizer] = torch.optim.AdamW,
+        scheduler: Callable[[Optimizer], LRScheduler] | None = None,
+        input_shape: tuple[int, ...] = (),
+        label_names: tuple[str, ...] = (),
+        seed: int = 0,
+        pseudo_confidence: float | None = None,
+        average_decay: float = 0.99,
+        pseudo_weight: float = 1.0,
+        fit: Literal["closed_form", "descent"] | None = None,
+        noise_std: float | None = None,
+        constants: Sequence[float] | None = None,
+        augment: list[nn.Module] | None = None,
+    ) -> None:
+        super().__init__()
+        expect_open_unit(average_decay=average_decay)
+        expect_positive(pseudo_weight=pseudo_weight)
+        if pseudo_confidence is not None:
+            within = 0.5 <= pseudo_confidence < 1
+            expect(within, "0.5 <= pseudo_confidence < 1", pseudo_confidence=pseudo_confidence)
+        self.save_hyperparameters(ignore=["network", "optimizer", "scheduler", "augment"])
+        self.label_names = tuple(label_names)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.network = make_network(network, tuple(input_shape), len(self.label_names))
+        self.average: AveragedModel | None = None
+        if pseudo_confidence is not None:
+            self.average = AveragedModel(
+                self.network,
+                multi_avg_fn=get_ema_multi_avg_fn(average_decay),  # type: ignore[no-untyped-call]
+            )
+        self._confidence, self._pseudo_weight = pseudo_confidence, pseudo_weight
+        solvable = linear_layer(self.network) is not None and pseudo_confidence is None
+        remedy = "fit=descent, or one linear layer without pseudo_confidence"
+        expect(solvable or fit != "closed_form", remedy, network=type(self.network).__name__, fit=fit)
+        self.closed_form = solvable if fit is None else fit == "closed_form"
+        expect_pictures(augment, input_shape)
+        expect(not (augment and self.closed_form), "fit=descent for a student that augments its pictures", fit=fit)
+        self._augment = augment
+        self.automatic_optimization = not self.closed_form
+        self._noise_std, self._collected = noise_std, list[Batch]()
+        self._recovered: LinearStudent | None = None
+        self._compares = constants is not None
+        constant_logits = torch.zeros(len(self.label_names)) if constants is None else torch.tensor(constants)
+        self.register_buffer("constant_logits", constant_logits)
+        self.register_buffer("departs", torch.ones(len(self.label_names), dtype=torch.bool))
+        self._make_optimizer = optimizer
+        self._make_scheduler = scheduler
+        self._seed = seed
+        self.val_metrics = make_metrics(len(self.label_names))
+        self.test_metrics = make_metrics(len(self.label_names))
+        self.test_report: dict[str, Any] = {}
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return logits ``[B, C]``: the network's, kept on the constant answer's side where a label does not depart."""
+        return gated(self.network(features), self.departs, self.constant_logits)
+
+    def setup(self, stage: str) -> None:
+        """Let the closed form see all released queries."""
+        if self.closed_form and stage == "fit":
+            expect(self.trainer.world_size == 1, "trainer.devices=1, or fit=descent", devices=self.trainer.world_size)
+            data = getattr(self.trainer, "datamodule", None)
+            if isinstance(data, StudentData):
+                data.hold_out(0.0)
+                self._recovered = data.recovered()
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor | None:
+        """Return the masked mean loss; None in closed form."""
+        if self.closed_form:
+            self._closed_form_step(batch)
+            return None
+        features, targets, mask = batch
+        if self._augment:
+            features = augmented(features, self._augment, self._seed, self.global_step)
+        logits: Tensor = self.network(features)
+        loss = masked_loss(logits, targets, mask)
+        self.log("train_loss", loss, prog_bar=True, on_step=False, on_epoch=True)
+        return loss if self.average is None else loss + self._pseudo_weight * self._pseudo_loss(batch, logits)
+
+    def _closed_form_step(self, batch: Batch) -> None:
+        """Collect a batch; after the last one of the epoch, move to the solution for all of them and stop."""
+        self._collected.append(batch)
+        if not self.trainer.is_last_batch:
+            return
+        features, targets, mask = (torch.cat(parts) for parts in zip(*self._collected, strict=True))
+        self._collected.clear()
+        exact = self._recovered
+        solution = solve((features, targets, mask), self._noise_std) if exact is None else as_layer(exact)
+        layer, optimizer = linear_layer(self.network), self.optimizers()
+        assert layer is not None
+        assert isinstance(optimizer, LightningOptimizer)
+        # one step of length 1 along the difference, so that loops, loggers and checkpoints see ordinary training
+        layer.weight.grad = layer.weight.detach() - solution.weight.to(layer.weight)
+        layer.bias.grad = layer.bias.detach() - solution.bias.to(layer.bias)
+        optimizer.step()
+        self.log("train_loss", masked_loss(self.network(features), targets, mask), on_step=False, on_epoch=True)
+        self.departs.copy_(solution.departs)
+        self.constant_logits.copy_(solution.constants)
+        self.trainer.should_stop = True
+
+    def _pseudo_loss(self, batch: Batch, logits: Tensor) -> Tensor:
+        """Return the loss on unreleased entries of which the running average is certain, against its labels."""
+        features, _, mask = batch
+        assert self.average is not None and self._confidence is not None
+        with torch.no_grad():
+            guess = self.average(features).sigmoid()
+        sure = (torch.maximum(guess, 1 - guess) >= self._confidence).to(logits.dtype)
+        return masked_loss(logits, (guess > 0.5).to(logits.dtype), sure * (1 - mask))
+
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
+        """Update the running average."""
+        if self.average is not None:
+            self.average.update_parameters(self.network)
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Seed the network's randomness by the step, so that a resumed training equals an uninterrupted one."""
+        torch.manual_seed(self._seed * 1_000_003 + self.global_step)
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """Evaluate the network on held-out released labels, and compare it with the constant answer."""
+        features, targets, mask = batch
+        logits: Tensor = self.network(features)
+        if self._compares:
+            differs = (logits > 0).to(targets.dtype) - (self.constant_logits > 0).to(targets.dtype)
+            terms = (differs * (2 * targets - 1) * mask).double()
+            self._gains += terms.sum(dim=0)
+            self._squares += terms.square().sum(dim=0)
+        # weighted, so that an epoch's loss is the mean over all released entries
+        self.log("val_loss", masked_loss(logits, targets, mask), prog_bar=True, batch_size=int(mask.sum().clamp(min=1)))
+        # the metrics need labels, which noisy shares are not
+        labelled = mask.all(dim=1) & ((targets == 0) | (targets == 1)).all(dim=1)
+        if labelled.any():
+            self.val_metrics.update(logits[labelled].sigmoid(), targets[labelled].long())
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the metrics on held-out released labels, and decide which labels depart from the constant answer."""
+        if self._compares and self.trainer.state.fn == "fit" and not self.trainer.sanity_checking:
+            gains, squares = (self.trainer.strategy.reduce(t, reduce_op="sum") for t in (self._gains, self._squares))
+            self.departs.copy_(torch.from_numpy(departures(gains.cpu().numpy(), squares.cpu().numpy())))
+        if next(iter(self.val_metrics.values())).update_called:
+            self.log_dict({f"val_{name}": value for name, value in summarise(self.val_metrics.compute()).items()})
+        self.val_metrics.reset()
+
+    def on_validation_epoch_start(self) -> None:
+        """Reset the comparison with the constant answer."""
+        self._gains = torch.zeros(len(self.label_names), dtype=torch.float64, device=self.device)
+        self._squares = torch.zeros_like(self._gains)
+
+    def test_step(self, batch: Batch, batch_idx: int) -> None:
+        """Evaluate against the true labels."""
+        features, labels, _ = batch
+        self.test_metrics.update(self(features).sigmoid(), labels.long())
+
+    def on_test_epoch_end(self) -> None:
+        """Log the summary, and keep the metrics of each label in ``test_report``."""
+        values = self.test_metrics.compute()
+        self.log_dict({f"test_{name}": value for name, value in summarise(values).items()})
+        self.test_report = report(values, self.label_names)
+        self.test_metrics.reset()
+
+    def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Return probabilities ``[B, C]``."""
+        probabilities: Tensor = self(batch[0]).sigmoid()
+        return probabilities
+
+    def configure_optimizers(self) -> Any:
+        """Make the optimizer, and the scheduler if there is one."""
+        if self.closed_form:
+            return torch.optim.SGD(self.network.parameters(), lr=1.0)
+        optimizer = self._make_optimizer(self.network.parameters())
+        if self._make_scheduler is None:
+            return optimizer
+        return [optimizer], [self._make_scheduler(optimizer)]
+
+
+def masked_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    """Return the mean of ``log(1 + exp(z)) - y z`` over the entries of the mask, all ``[B, C]``; 0 if it is empty.
+
+    Targets are labels, or noisy shares of any size.
+    """
+    losses: Tensor = (softplus(logits) - targets * logits) * mask
+    return losses.sum() / mask.sum().clamp(min=1)

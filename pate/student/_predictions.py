@@ -1,0 +1,170 @@
+"""Predictions of a carried student for files: a folder of pictures or an archive, to a table or an archive."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from tqdm import tqdm
+
+from pate._runs.files import naming_output, read_arrays, replacing, write_arrays
+from pate._typing import Float32Array, UInt8Array
+from pate._validation import expect, expect_count
+from pate.data._arrays import OPTIONAL
+from pate.data._checks import as_text
+from pate.data._images import FORMATS
+from pate.student._carried import CarriedStudent
+from pate.student._samples import InputFormat
+
+Unreadable = Literal["refuse", "skip"]
+
+_FORMATS = (".csv", ".npz")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some samples of a folder or an archive.
+
+    Attributes:
+        ids: their file names, relative to the folder, or the ids of the archive.
+        samples: ``[B, ...]``, as the student takes them.
+        done: number of samples of the source up to the end of this batch, skipped ones included.
+    """
+
+    ids: list[str]
+    samples: NDArray[Any]
+    done: int
+
+
+def predict_files(
+    student: CarriedStudent,
+    source: Path,
+    output: Path,
+    *,
+    unreadable: Unreadable = "refuse",
+    probabilities: bool = False,
+    batch_size: int = 256,
+) -> tuple[int, list[str]]:
+    """Write a student's answers for the samples of ``source`` to ``output``, completely or not at all.
+
+    Pictures are read and answered batch by batch; only one batch is held in memory.
+
+    Args:
+        student: the student.
+        source: a folder of pictures, those in its folders too; or an ``.npz`` with ``X`` ``[N, ...]`` and optionally
+            ``ids`` ``[N]``.
+        output: ``.csv`` with a line of headings, ``id`` and the names of the labels; or ``.npz`` with ``ids``,
+            ``label_names``, ``probabilities`` and ``labels``.
+        unreadable: whether a picture that cannot be read is an error or is skipped.
+        probabilities: whether the table holds probabilities in place of 0 and 1.
+        batch_size: samples at a time.
+
+    Returns:
+        The number of samples that were answered, and one line for each picture that was skipped.
+
+    Raises:
+        ValueError: in one line, if the source, a sample of it or the output cannot be used.
+    """
+    expect_count(1, batch_size=batch_size)
+    expect(output.suffix in _FORMATS, "an output that ends in .csv or .npz", output=str(output))
+    skipped: list[str] = []
+    if source.is_dir():
+        expect(student.input.kind == "pictures", "an .npz of features, as the student takes", source=str(source))
+        paths = pictures_in(source)
+        total, batches = len(paths), _read_pictures(paths, source, student.input, batch_size, unreadable, skipped)
+    else:
+        samples, ids = _read_archive(source)
+        total, batches = len(ids), _rows(samples, ids, batch_size)
+    write = _write_table if output.suffix == ".csv" else _write_archive
+    with naming_output(output), tqdm(total=total, desc="predictions", disable=None) as bar:
+
+        def answered() -> Iterator[tuple[list[str], Float32Array, UInt8Array]]:
+            for batch in batches:
+                yield batch.ids, *student.answer(batch.samples, batch_size=batch_size)
+                bar.update(batch.done - bar.n)
+
+        return write(output, student.label_names, answered(), probabilities), skipped
+
+
+def pictures_in(folder: Path) -> list[Path]:
+    """Return the files in a folder and below it that have the suffix of a picture, sorted."""
+    suffixes = {suffix for suffix, kind in Image.registered_extensions().items() if kind in FORMATS}
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in suffixes and path.is_file())
+    expect(paths, f"pictures in {folder}", pictures=0)
+    return paths
+
+
+def _read_pictures(
+    paths: list[Path], folder: Path, taken: InputFormat, batch_size: int, unreadable: Unreadable, skipped: list[str]
+) -> Iterator[Batch]:
+    """Yield pictures that can be read, and note in ``skipped`` why others cannot."""
+
+    def read(path: Path) -> UInt8Array | ValueError:
+        try:
+            return taken.read(path)
+        except ValueError as error:
+            return error
+
+    with ThreadPoolExecutor() as pool:
+        for start in range(0, len(paths), batch_size):
+            chosen = paths[start : start + batch_size]
+            names, pictures = [], []
+            for path, picture in zip(chosen, pool.map(read, chosen), strict=True):
+                if isinstance(picture, ValueError):
+                    if unreadable == "refuse":
+                        raise ValueError(f"{picture}; --unreadable=skip leaves such files out") from None
+                    skipped.append(str(picture))
+                else:
+                    names.append(path.relative_to(folder).as_posix())
+                    pictures.append(picture)
+            if pictures:
+                yield Batch(names, np.stack(pictures), start + len(chosen))
+    expect(len(skipped) < len(paths), f"a readable picture in {folder}", unreadable=len(skipped))
+
+
+def _read_archive(path: Path) -> tuple[NDArray[Any], list[str]]:
+    arrays = read_arrays(path, ("X",), ("Y", *OPTIONAL), what="a folder of pictures or an .npz with X [N, ...]")
+    samples = arrays["X"]
+    expect(samples.ndim > 0 and len(samples) > 0, f"samples in X of {path}", shape=list(samples.shape))
+    ids = as_text(arrays["ids"]).tolist() if "ids" in arrays else [str(row) for row in range(len(samples))]
+    expect(len(ids) == len(samples), f"as many ids as samples in {path}", ids=len(ids), samples=len(samples))
+    return samples, ids
+
+
+def _rows(samples: NDArray[Any], ids: list[str], batch_size: int) -> Iterator[Batch]:
+    for start in range(0, len(ids), batch_size):
+        rows = slice(start, start + batch_size)
+        yield Batch(ids[rows], samples[rows], min(start + batch_size, len(ids)))
+
+
+_Answers = Iterator[tuple[list[str], Float32Array, UInt8Array]]
+_Write = Callable[[Path, tuple[str, ...], _Answers, bool], int]
+
+
+def _write_table(output: Path, names: tuple[str, ...], answers: _Answers, probabilities: bool) -> int:
+    num = 0
+    with replacing(output, "w") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["id", *names])
+        for ids, batch_probabilities, labels in answers:
+            rows = labels.tolist()
+            if probabilities:
+                rows = [[f"{value:.6f}" for value in row] for row in batch_probabilities.tolist()]
+            table.writerows([name, *row] for name, row in zip(ids, rows, strict=True))
+            num += len(ids)
+    return num
+
+
+def _write_archive(output: Path, names: tuple[str, ...], answers: _Answers, probabilities: bool) -> int:
+    batch_ids, batch_probabilities, batch_labels = zip(*answers, strict=True)
+    ids = np.concatenate(batch_ids)
+    tables = {"probabilities": np.concatenate(batch_probabilities), "labels": np.concatenate(batch_labels)}
+    write_arrays(output, ids=ids, label_names=np.array(names), **tables)
+    return len(ids)

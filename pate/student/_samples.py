@@ -1,0 +1,119 @@
+"""Samples that a student takes: pictures of any size or arrays of features, and how they become its input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from pate._runs import Json
+from pate._typing import Float32Array, UInt8Array
+from pate._validation import expect
+from pate.data._images import ImageFiles, read_image, squared
+from pate.data._records import Features
+
+Samples: TypeAlias = NDArray[Any] | Tensor | Sequence[Any]
+"""Samples as an array ``[N, ...]``, or a list of pictures, of their paths, or of arrays of features."""
+
+
+@dataclass(frozen=True)
+class InputFormat:
+    """What a student was trained on.
+
+    Attributes:
+        kind: ``pictures``, or ``features`` of any other kind.
+        shape: shape of one sample: of a picture ``(3, size, size)``.
+    """
+
+    kind: Literal["pictures", "features"]
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, raw: Features) -> Self:
+        """Return the format of the raw features of a source."""
+        return cls("pictures" if isinstance(raw, ImageFiles) else "features", tuple(raw.shape[1:]))
+
+    @classmethod
+    def from_dict(cls, content: Json) -> Self:
+        """Return the format that `to_dict` described."""
+        return cls(content["kind"], tuple(content["shape"]))
+
+    def to_dict(self) -> Json:
+        """Return the format as plain data, with what a reader has to know of the numbers."""
+        if self.kind == "pictures":
+            means = "red, green, blue; the central square of a picture, resized bilinearly; 255 is white"
+            return {"kind": self.kind, "shape": list(self.shape), "dtype": "uint8", "range": [0, 255], "means": means}
+        return {"kind": self.kind, "shape": list(self.shape), "dtype": "float32", "range": None, "means": "as trained"}
+
+    @property
+    def size(self) -> int:
+        """Height and width of a picture, in pixels."""
+        return self.shape[-1]
+
+    def read(self, path: Path) -> UInt8Array:
+        """Return the picture in a file as uint8 ``[3, size, size]``. Raises ``ValueError`` if it is not readable."""
+        return read_image(path, self.size)
+
+    def batch(self, samples: Samples) -> NDArray[Any]:
+        """Return samples as the student takes them: uint8 pictures, or float32, ``[N, *shape]``.
+
+        Args:
+            samples: ``[N, *shape]``. Pictures are uint8 or floats in [0, 1]; or uint8 ``[N, height, width, 3]`` of any
+                size; or a list of PIL pictures, of paths, or of single arrays ``[height, width, 3]`` of any sizes.
+
+        Raises:
+            ValueError: in one line, if they are of another shape, not finite, or not readable.
+        """
+        if isinstance(samples, Tensor):
+            samples = samples.detach().cpu().numpy()
+        if self.kind == "pictures":
+            return self._pictures(samples)
+        features = _numbers(samples)
+        self._expect_shape(features)
+        others = int((~np.isfinite(features)).sum())
+        expect(not others, "finite features", numbers_that_are_not=others)
+        return features
+
+    def _pictures(self, samples: NDArray[Any] | Sequence[Any]) -> NDArray[Any]:
+        if not isinstance(samples, np.ndarray):
+            pictures = [self._picture(sample) for sample in samples]
+            return np.stack(pictures) if pictures else np.empty((0, *self.shape), dtype=np.uint8)
+        if samples.dtype == np.uint8:
+            if samples.ndim == 4 and samples.shape[1:] != self.shape and samples.shape[-1] == 3:
+                return self._pictures([*samples])
+            self._expect_shape(samples)
+            return samples
+        pixels = _numbers(samples)
+        self._expect_shape(pixels)
+        low, high = (float(pixels.min()), float(pixels.max())) if pixels.size else (0.0, 0.0)
+        expect(low >= 0 and high <= 1, "uint8 pictures, or floats in [0, 1]", minimum=low, maximum=high)
+        return pixels
+
+    def _picture(self, picture: Any) -> UInt8Array:
+        if isinstance(picture, str | Path):
+            return self.read(Path(picture))
+        if isinstance(picture, Image.Image):
+            return squared(picture.convert("RGB"), self.size)
+        array = np.asarray(picture)
+        if array.dtype == np.uint8 and array.shape == self.shape:
+            return array
+        is_picture = array.dtype == np.uint8 and array.ndim == 3 and array.shape[-1] == 3
+        expect(is_picture, "PIL pictures, paths or uint8 [height, width, 3]", shape=array.shape, dtype=str(array.dtype))
+        return squared(Image.fromarray(array), self.size)
+
+    def _expect_shape(self, samples: NDArray[Any]) -> None:
+        required = f"{self.kind} of shape [N, {', '.join(map(str, self.shape))}]"
+        expect(samples.shape[1:] == self.shape and samples.ndim > 0, required, shape=list(samples.shape))
+
+
+def _numbers(samples: NDArray[Any] | Sequence[Any]) -> Float32Array:
+    try:
+        return np.asarray(samples, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"Expected an array of numbers, got {type(samples).__name__} ({error})") from None

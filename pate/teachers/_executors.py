@@ -1,0 +1,168 @@
+"""Runs jobs on chunks of teachers: in this process, on local workers, or on Ray.
+
+The work on each chunk writes a file, and a chunk whose file exists is not done again. If a worker is lost, its chunk
+resumes from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import platform
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from joblib import Parallel, delayed
+from joblib.externals.loky.process_executor import BrokenProcessPool
+
+from pate.teachers._jobs import ChunkJob, Execution, Progress, Report, forget_steps, steps_writer
+
+if TYPE_CHECKING:
+    from ray import ObjectRef
+
+# how often in a row all workers may be lost without finishing a single chunk
+_PATIENCE = 3
+# from glibc's malloc.h; only blocks larger than this are returned to the system
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_KEPT_BYTES = 1 << 30
+
+
+def run_jobs(job: ChunkJob, chunks: Sequence[range], execution: Execution, report: Report) -> None:
+    """Do ``job`` for every chunk that is not done yet.
+
+    Args:
+        job: the job.
+        chunks: the teachers of each chunk.
+        execution: where the job runs.
+        report: called with the number of steps as they are done, including those of chunks done before.
+
+    Raises:
+        RuntimeError: if workers are lost again and again.
+        ValueError: if Ray is asked for and not installed, or if the job raises it.
+    """
+    missing = [teachers for teachers in chunks if not job.is_done(teachers)]
+    report(job.num_steps * (len(chunks) - len(missing)))
+    forget_steps(job, missing)  # of a command that was killed
+    if execution.kind == "serial":
+        _set_up_process(execution.threads)
+        for teachers in missing:
+            job.only(teachers).work(teachers, report)
+        return
+    with Progress(report, job, missing) as progress:
+        run = _run_on_loky if execution.kind == "loky" else _run_on_ray
+        run(job, missing, execution, progress)
+
+
+def _run_on_loky(job: ChunkJob, missing: list[range], execution: Execution, progress: Progress) -> None:
+    lost = 0
+    while missing:
+        pool = Parallel(
+            n_jobs=execution.workers,
+            backend="loky",
+            return_as="generator_unordered",
+            batch_size=1,
+            pre_dispatch="2*n_jobs",
+            max_nbytes="1M" if job.public else None,
+        )
+        calls = (delayed(_work)(job.only(teachers), teachers, execution.threads, os.getpid()) for teachers in missing)
+        try:
+            with warnings.catch_warnings():
+                # loky replaces workers whose memory grew; the jobs are not lost
+                warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")
+                for teachers in pool(calls):
+                    progress.finish(teachers)
+        except BrokenProcessPool:
+            unfinished = [teachers for teachers in missing if not job.is_done(teachers)]
+            for teachers in missing:
+                if teachers not in unfinished:
+                    progress.finish(teachers)
+            lost = 0 if len(unfinished) < len(missing) else lost + 1
+            if lost == _PATIENCE:
+                first = unfinished[0]
+                raise RuntimeError(
+                    f"Workers were killed {_PATIENCE} times in a row without finishing a chunk; out of memory?"
+                    f" {len(unfinished)} chunks are left, the first of them teachers {first.start} to {first.stop - 1}."
+                    " Fewer --workers or a smaller --chunk_size takes less memory"
+                ) from None
+            missing = unfinished
+        else:
+            return
+
+
+def _run_on_ray(job: ChunkJob, missing: list[range], execution: Execution, progress: Progress) -> None:
+    try:
+        import ray
+    except ImportError:
+        raise ValueError("Expected the package ray for executor='ray', got none: pip install 'pate[ray]'") from None
+    if started := not ray.is_initialized():
+        terminate = signal.getsignal(signal.SIGTERM)
+        ray.init(
+            num_cpus=None if os.environ.get("RAY_ADDRESS") else execution.workers * execution.threads,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            runtime_env={
+                "env_vars": {"OMP_NUM_THREADS": str(execution.threads), "PYTHONPATH": os.pathsep.join(sys.path)}
+            },
+        )
+        if terminate is not None and threading.current_thread() is threading.main_thread():
+            # Ray has replaced our handler by one that prints a trace and may abort the process
+            signal.signal(signal.SIGTERM, terminate)
+    try:
+        # the work of a lost worker is submitted again; an error of the job itself is not
+        work = ray.remote(num_cpus=execution.threads, num_gpus=execution.gpus, max_retries=_PATIENCE)(_work)
+        stored: ObjectRef[ChunkJob] | None = None
+
+        def sent(teachers: range) -> ChunkJob | ObjectRef[ChunkJob]:
+            nonlocal stored
+            part = job.only(teachers)
+            if part is not job:
+                return part
+            # data common to all chunks are stored once
+            stored = ray.put(job) if stored is None else stored
+            return stored
+
+        cpus: float = ray.cluster_resources().get("CPU", 1)  # type: ignore[no-untyped-call, unused-ignore]
+        slots = 2 * max(execution.workers, int(cpus // execution.threads))
+        waiting = list(reversed(missing))
+        running: list[ObjectRef[range]] = []
+        while waiting or running:
+            while waiting and len(running) < slots:
+                teachers = waiting.pop()
+                running.append(work.remote(sent(teachers), teachers, execution.threads, None))
+            finished, running = ray.wait(running)
+            for teachers in ray.get(finished):
+                progress.finish(teachers)
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _work(job: ChunkJob, teachers: range, threads: int, parent: int | None) -> range:
+    _set_up_process(threads)
+    write = steps_writer(job.steps_file(teachers))
+
+    def report(steps: int) -> None:
+        # without its parent a worker would race with the next command for the same files
+        if parent is not None and os.getppid() != parent:
+            os._exit(1)
+        write(steps)
+
+    job.work(teachers, report)
+    return teachers
+
+
+def _set_up_process(threads: int) -> None:
+    torch.set_num_threads(threads)
+    if platform.libc_ver()[0] == "glibc":
+        # memory returned to the system after each step is zeroed again, page by page, at the next: a fifth of the
+        # time of a convolutional network
+        libc = ctypes.CDLL(None)
+        for parameter in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
+            libc.mallopt(parameter, _KEPT_BYTES)

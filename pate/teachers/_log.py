@@ -1,0 +1,48 @@
+"""Logs of trained teachers: a table with a line per teacher, and loss curves. PRIVATE."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from shutil import rmtree
+
+import numpy as np
+from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
+
+from pate._typing import Float32Array
+from pate.teachers._partitions import PartitionedRecords
+from pate.teachers._plan import CurveFormat, TeacherPlan
+from pate.teachers._saved import SavedChunk, chunk_file
+
+
+def read_losses(plan: TeacherPlan, folder: Path) -> Float32Array:
+    """Return the loss curves of all teachers, ``[points, num_teachers]``."""
+    files = [chunk_file(folder, teachers) for teachers in plan.chunks()]
+    return np.concatenate([SavedChunk.read(file).losses.numpy() for file in files], axis=1)
+
+
+def teachers_table(data: PartitionedRecords, final_losses: Float32Array) -> str:
+    """Return a CSV table: number of records, labels with both classes, final loss and kind of votes of each teacher."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["teacher", "records", "labels_of_both_classes", "final_loss", "votes"])
+    for (teacher, rows), loss in zip(data.rows.items(), final_losses, strict=True):
+        labels = data.records.labels[rows]
+        both = int((labels.min(axis=0) != labels.max(axis=0)).sum()) if len(rows) else 0
+        votes = "trained" if len(rows) and np.isfinite(loss) else "constant"
+        table.writerow([teacher, len(rows), both, f"{loss:.6g}", votes])
+    return text.getvalue()
+
+
+def log_curves(losses: Float32Array, num_steps: int, folder: Path, kind: CurveFormat) -> None:
+    """Log the spread over teachers of losses ``[points, num_teachers]``, at the last step of each span of steps."""
+    rmtree(folder, ignore_errors=True)
+    logger = (TensorBoardLogger if kind == "tensorboard" else CSVLogger)(folder, name="", version="")
+    shares = {"min": 0.0, "q10": 0.1, "median": 0.5, "q90": 0.9, "max": 1.0}
+    for point, row in enumerate(losses, 1):
+        finite = row[np.isfinite(row)]
+        spread = np.quantile(finite, list(shares.values())) if finite.size else [np.nan] * len(shares)
+        metrics = {"teachers_of_finite_loss": finite.size, **dict(zip(shares, map(float, spread), strict=True))}
+        logger.log_metrics(metrics, step=-(-point * num_steps // len(losses)))
+    logger.finalize("success")

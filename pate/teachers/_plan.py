@@ -1,0 +1,114 @@
+"""How teachers are trained: the content of `teachers.yaml`, without Lightning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from pate._networks import expect_factory
+from pate._validation import expect, expect_count, expect_positive
+from pate.teachers._losses import EntryLoss
+
+NetworkFactory = Callable[[tuple[int, ...], int], nn.Module]
+"""Makes a network for an input shape (without the batch) and a number of labels."""
+# jsonargparse takes an optimizer's class for a factory of one argument of any type alone
+OptimizerFactory = Callable[[Any], Optimizer]
+"""Makes an optimizer of given parameters. It must work entry by entry, as SGD, Adam and AdamW do."""
+SchedulerFactory = Callable[[Optimizer], LRScheduler]
+"""Makes a learning-rate schedule for an optimizer, stepped once per optimizer step."""
+Unit = Literal["record", "group"]
+Precision = Literal["32-true", "bf16-mixed"]
+CurveFormat = Literal["csv", "tensorboard"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherPlan:
+    """How every teacher is trained. These settings are public and do not depend on the partitions.
+
+    The seed is no secret: privacy does not rest on it.
+
+    Args:
+        network: makes a teacher's network for an input shape and a number of labels.
+        num_teachers: number of teachers, at least 2.
+        num_steps: optimizer steps of every teacher, a public constant.
+        batch_size: records per step.
+        optimizer: makes a teacher's optimizer, which must work entry by entry (SGD, Adam, AdamW ...).
+        unit: what privacy protects, a ``record`` or a ``group`` of records such as those of one person.
+        chunk_size: number of teachers trained at once, halved until they fit into memory; ``auto`` measures which
+            number is fastest and keeps it.
+        checkpoint_steps: steps between the checkpoints from which a killed chunk continues.
+        positive_weight_power: 0 to 1; larger values give rare positive labels more weight, within each partition.
+        loss: the loss of a label: ``BinaryCrossEntropy`` (default), ``FocalLoss`` or ``AsymmetricLoss``.
+        scheduler: makes the learning-rate schedule, stepped once per optimizer step; it must not depend on a loss.
+        clip_norm: largest norm of a teacher's gradient.
+        augment: transforms of pictures while teachers train, such as those of ``torchvision.transforms.v2``, applied to
+            each picture by itself; what they draw depends on (seed, teacher, step) alone.
+        seed: seed of initial weights, batch orders and dropout.
+        accelerator: Lightning's accelerator.
+        precision: ``32-true``, or ``bf16-mixed`` if the device is fast with it. ``16-mixed`` is not offered: its
+            gradient scaler would let stacked teachers influence each other.
+    """
+
+    network: NetworkFactory
+    num_teachers: int
+    num_steps: int
+    batch_size: int
+    optimizer: OptimizerFactory = torch.optim.AdamW
+    unit: Unit = "record"
+    chunk_size: int | Literal["auto"] = 1
+    checkpoint_steps: int = 1000
+    positive_weight_power: float = 0.0
+    loss: EntryLoss | None = None
+    scheduler: SchedulerFactory | None = None
+    clip_norm: float | None = None
+    augment: list[nn.Module] | None = None
+    seed: int = 0
+    accelerator: str = "auto"
+    precision: Precision = "32-true"
+
+    def __post_init__(self) -> None:
+        expect_factory(self.network)
+        expect_count(2, num_teachers=self.num_teachers)
+        expect_count(1, num_steps=self.num_steps, batch_size=self.batch_size, checkpoint_steps=self.checkpoint_steps)
+        expect_count(0, seed=self.seed)
+        for name, value, choices in (("unit", self.unit, Unit), ("precision", self.precision, Precision)):
+            expect(value in get_args(choices), f"{name} in {', '.join(get_args(choices))}", **{name: value})
+        power = self.positive_weight_power
+        expect(0 <= power <= 1, "0 <= positive_weight_power <= 1", positive_weight_power=power)
+        if self.clip_norm is not None:
+            expect_positive(clip_norm=self.clip_norm)
+        if self.chunk_size != "auto":
+            expect_count(1, chunk_size=self.chunk_size)
+            if self.chunk_size > 1:
+                check_entrywise(self.optimizer)
+
+    def chunks(self) -> list[range]:
+        """Return the numbers of the teachers of each chunk. Raises ``ValueError`` while the size is ``auto``."""
+        size = self.chunk_size
+        if size == "auto":
+            raise ValueError("Expected a chunk_size that was chosen, as `choose_size` does, got chunk_size='auto'")
+        return [range(start, min(start + size, self.num_teachers)) for start in range(0, self.num_teachers, size)]
+
+
+def check_entrywise(make_optimizer: OptimizerFactory) -> None:
+    """Raise ``ValueError`` if one teacher's weights would depend on another's gradients through the optimizer.
+
+    LBFGS, Adafactor and others that look at whole tensors would let stacked teachers influence each other.
+    """
+    results = []
+    # not a multiple: Adafactor would cancel it
+    for power in (1, 2):
+        weights = torch.nn.Parameter(torch.linspace(-1, 1, 18).view(2, 3, 3))
+        optimizer = make_optimizer([weights])
+        for _ in range(4):
+            weights.grad = torch.linspace(-2, 1, 18).view(2, 3, 3).clone()
+            weights.grad[0] **= power
+            optimizer.step(lambda: torch.tensor(0.0))  # type: ignore[arg-type, return-value, unused-ignore]
+        results.append(weights.detach()[1])
+    expect(torch.equal(*results), "an optimizer that works entry by entry", optimizer=type(optimizer).__name__)

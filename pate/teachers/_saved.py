@@ -1,0 +1,86 @@
+"""The file of a trained chunk, and its checkpoint. PRIVATE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from pickle import UnpicklingError
+
+import torch
+from torch import Tensor
+
+from pate._runs import replacing
+from pate._validation import expect
+
+CHUNK_SIZE = "chunk_size.json"
+"""File in the teachers' folder with the final chunk size, after `auto` and the memory guard."""
+ORIGIN = "made_from"
+"""Key in files and checkpoints of chunks: the digest of the key, the plan and the data that they were made from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedChunk:
+    """The stored content of a trained chunk.
+
+    Attributes:
+        made_from: digest of the key, the plan and the data.
+        state: weights and buffers of the teachers, by name.
+        sizes: ``[chunk]`` integers, the number of records of each teacher.
+        losses: ``[points, chunk]`` float32, the loss curves.
+    """
+
+    made_from: str
+    state: dict[str, Tensor]
+    sizes: Tensor
+    losses: Tensor
+
+    def write(self, path: Path) -> None:
+        """Write the file, whole or not at all."""
+        with replacing(path) as file:
+            content = {ORIGIN: self.made_from, "state": self.state, "sizes": self.sizes, "losses": self.losses}
+            torch.save(content, file)
+
+    @classmethod
+    def read(cls, path: Path) -> SavedChunk:
+        """Read a chunk's file; large arrays are read when they are used.
+
+        Raises ``ValueError`` if it cannot be read.
+        """
+        content = _load(path)
+        state, sizes, losses = content.get("state"), content.get("sizes"), content.get("losses")
+        complete = isinstance(state, dict) and isinstance(sizes, Tensor) and isinstance(losses, Tensor)
+        expect(complete, f"the weights of a chunk of teachers in {path}", keys=sorted(map(str, content)))
+        assert isinstance(state, dict) and isinstance(sizes, Tensor) and isinstance(losses, Tensor)
+        return cls(made_from=str(content.get(ORIGIN, "")), state=state, sizes=sizes, losses=losses)
+
+
+def chunk_file(folder: Path, teachers: range) -> Path:
+    """Return the file of a chunk's weights. Its existence means that the chunk is done."""
+    return folder / f"teachers_{teachers.start:05d}.pt"
+
+
+def read_origin(path: Path) -> str:
+    """Return the ``made_from`` of a chunk's file or checkpoint, empty if it has none.
+
+    Raises ``ValueError`` if it cannot be read.
+    """
+    return str(_load(path).get(ORIGIN, ""))
+
+
+def foreign_files(folder: Path, made_from: str) -> list[str]:
+    """Return the names of chunks' files and checkpoints in ``folder`` that were not made from ``made_from``."""
+    files = sorted([*folder.glob("teachers_*.pt"), *folder.glob("teachers_*.ckpt")])
+    return [path.name for path in files if read_origin(path) != made_from]
+
+
+def _load(path: Path) -> dict[str, object]:
+    try:
+        content: dict[str, object] = torch.load(path, weights_only=True, map_location="cpu", mmap=True)
+    # the exception that torch raises depends on where the file is truncated
+    except (RuntimeError, OSError, EOFError, ValueError, KeyError, UnpicklingError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"Expected a chunk of teachers in {path}, got a damaged file ({reason[:80]}):"
+            " delete it, and `pate teachers fit` makes it again"
+        ) from None
+    return content

@@ -1,0 +1,585 @@
+"""The contract of aggregators: a release follows its law, and the law costs no more than the events say.
+
+A subclass provides the aggregator, and the exact law of one query by its plain definition. All ballots of a few
+teachers on a few labels are enumerated, `aggregate` is run on each of them and compared with the law, and the laws of
+all neighbors are compared: a teacher votes differently, or takes no part and casts a row of zeros, among the same
+nominal number of teachers. An outcome is ``(*labels, *mask, tier)``, with tier 0 if the release has none.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import kstest
+
+from pate._planning.proposals import forms, proposals, title
+from pate._typing import IntArray
+from pate._votes import Panel, Votes
+from pate.accounting._calibration import Target, epsilon_of
+from pate.accounting._cost import Cost
+from pate.accounting._events import Event, GaussianEvent
+from pate.accounting._relation import NeighboringRelation
+from pate.aggregators import Aggregator, Outlook, Release
+from pate.testing._contract import (
+    Contract,
+    assert_drawn_by_law,
+    assert_gaussian,
+    assert_noise_matters,
+    assert_paid,
+    assert_refused,
+    assert_tight,
+)
+from pate.testing._laws import ORDERS, RELATIONS, beyond_gaussian, chi_square_p_value, renyi_divergence, unpaid_loss
+
+Array = NDArray[Any]
+Outcome = tuple[int, ...]
+Law = Mapping[Outcome, float]
+Ballots = tuple[tuple[int, ...], ...]
+Grid = Sequence[Ballots]
+_Checked = Callable[[], "AggregatorContract"]
+
+
+class AggregatorContract(Contract):
+    """Inherit, fill in, and name the class ``Test...``."""
+
+    num_labels = 2
+    num_teachers = 4
+    draws = 20_000
+    least_draws = 300
+    """Number of queries with each of all ballots, at least."""
+    single_draws = 100
+    grid: Grid = (
+        ((1, 1), (1, 1), (1, 1), (1, 0)),
+        ((0, 0), (0, 0), (1, 0), (0, 0)),
+        ((1, 0), (0, 1), (1, 0), (0, 1)),
+    )
+    predictions: tuple[float, ...] | None = None
+    features: tuple[float, ...] | None = None
+    """Public features of every query, for an aggregator that needs them."""
+    loose_because = ""
+    """Why no pair of neighbors comes within 10% of the event's curve; empty if one does, at some order."""
+
+    @abstractmethod
+    def make(self, relation: NeighboringRelation) -> Aggregator:
+        """Return the aggregator, run for ``relation``."""
+
+    @abstractmethod
+    def law(self, votes: Votes, relation: NeighboringRelation) -> Law:
+        """Return the probability of each outcome of one query, by the plain definition."""
+
+    @abstractmethod
+    def malformed(self) -> list[dict[str, Any]]:
+        """Return parameters that the aggregator must refuse."""
+
+    # what every subclass inherits
+
+    def test_release_follows_the_law(self) -> None:
+        """Frequencies of a batch agree with the enumerated law, by enough draws to tell a fifth less noise."""
+        aggregator = self.make(RELATIONS[0])
+        assert_drawn_by_law(min(self._p_values(aggregator, RELATIONS[0], self.draws)), aggregator)
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_release_follows_the_law_on_all_ballots(self, relation: NeighboringRelation) -> None:
+        """The laws that are compared between neighbors are those of the code, on all ballots."""
+        laws = _laws(self._contract(), relation)
+        ballots = np.array([votes_of_law for votes_of_law, _ in laws.values()])
+        draws = max(self.least_draws, self.draws // len(laws))
+        votes = self._with_public(Votes.from_ballots(np.repeat(ballots, draws, axis=0)))
+        drawn = self.drawn(self.make(relation), votes, np.random.default_rng(len(laws)))
+        p_values = []
+        for start, (_, law) in zip(range(0, len(drawn), draws), laws.values(), strict=True):
+            p_values.append(p_value_of(drawn[start : start + draws], law))
+        assert_drawn_by_law(len(p_values) * min(p_values), self.make(relation))
+
+    def test_one_query_at_a_time_follows_the_law(self) -> None:
+        """Queries answered one by one follow the same law as a batch."""
+        aggregator = self.make(RELATIONS[0])
+        assert_drawn_by_law(min(self._p_values(aggregator, RELATIONS[0], self.single_draws, single=True)), aggregator)
+
+    def test_queries_of_a_batch_are_independent(self) -> None:
+        """What is released of a query follows from its own votes, and from noise that no other query has."""
+        aggregator, pairs = self.make(RELATIONS[0]), self.draws // 2
+        votes = self._with_public(Votes.from_ballots(np.tile([self.grid[0], self.grid[-1]], (pairs, 1, 1))))
+        drawn = outcomes_of(aggregator, votes, np.random.default_rng(pairs)).reshape(pairs, -1)
+        first, second = (self.law(self.votes(ballots), RELATIONS[0]) for ballots in (self.grid[0], self.grid[-1]))
+        p_value = p_value_of(drawn, {(*a, *b): first[a] * second[b] for a in first for b in second}, rare=5)
+        assert p_value > 1e-4, f"Expected independent queries in a batch, got p = {p_value:.1e}"
+
+    def test_a_fifth_less_noise_is_caught(self) -> None:
+        """The test of frequencies rejects 80% of the noise."""
+        aggregator = self.make(RELATIONS[0]).scaled(0.8)
+        assert_noise_matters(min(self._p_values(aggregator, RELATIONS[0], self.draws)), aggregator)
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_divergence_between_all_neighbors_is_within_the_curve(self, relation: NeighboringRelation) -> None:
+        """No pair of neighbors exceeds the event's Renyi curve."""
+        event = self.event(relation, relation)
+        assert_paid(self.worst_divergence(relation, relation), event.cost(ORDERS).rdp, event)
+
+    @pytest.mark.parametrize("made_for", RELATIONS)
+    def test_divergence_under_the_other_relation_is_within_its_curve(self, made_for: NeighboringRelation) -> None:
+        """The event stated under the other relation bounds that relation's neighbors too."""
+        (other,) = set(RELATIONS) - {made_for}
+        event = self.event(made_for, other)
+        assert_paid(self.worst_divergence(made_for, other), event.cost(ORDERS).rdp, event)
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_two_teachers_of_one_unit_are_within_its_curve(self, relation: NeighboringRelation) -> None:
+        """The event of a unit that reaches two teachers bounds all pairs of ballots in which two teachers changed."""
+        event = self.event(relation, relation).reaching(2)
+        assert_paid(_worst_divergence(self._contract(), relation, relation, 2), event.cost(ORDERS).rdp, event)
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_curve_is_tight_unless_explained(self, relation: NeighboringRelation) -> None:
+        """Some pair of neighbors comes within 10% of the curve, exactly if `loose_because` is empty."""
+        rdp = self.event(relation, relation).cost(ORDERS).rdp
+        assert_tight(self.worst_divergence(relation, relation), rdp, self.loose_because)
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_an_event_of_twice_the_noise_is_refuted(self, relation: NeighboringRelation) -> None:
+        """The enumeration would notice an event that claims far too little."""
+        if self.loose_because:
+            pytest.skip(self.loose_because)
+        claimed = self.make(relation).scaled(2.0).event(self.panel)
+        assert (self.worst_divergence(relation, relation) > claimed.cost(ORDERS).rdp * 1.01).any()
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_event_states_the_relation(self, relation: NeighboringRelation) -> None:
+        """Events carry the relation that they were asked for, and the aggregator's own by default."""
+        aggregator = self.make(relation)
+        assert aggregator.event(self.panel) == self.event(relation, relation)
+        assert aggregator.events(self.panel) == {stated: self.event(relation, stated) for stated in RELATIONS}
+        for stated in RELATIONS:
+            assert self.event(relation, stated).neighboring_relation is stated
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_realised_cost_is_at_most_what_is_reserved(self, relation: NeighboringRelation) -> None:
+        """No tier costs more than the reserved event, and the dearest tier costs as much."""
+        aggregator = self.make(relation)
+        tiers = {outcome[-1] for ballots in self.grid for outcome in self.law(self.votes(ballots), relation)}
+        for stated in RELATIONS:
+            reserved = aggregator.event(self.panel, stated).cost(ORDERS)
+            paid = [aggregator.event(self.panel, stated, tier).cost(ORDERS) for tier in sorted(tiers)]
+            assert all((cost.rdp <= reserved.rdp * (1 + 1e-12)).all() for cost in paid)
+            assert all(cost.delta0 <= reserved.delta0 * (1 + 1e-9) for cost in paid)
+            assert any(np.allclose(cost.rdp, reserved.rdp) for cost in paid)
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    @pytest.mark.parametrize("made_for", RELATIONS)
+    def test_realised_costs_hold_between_all_neighbors(
+        self, made_for: NeighboringRelation, relation: NeighboringRelation
+    ) -> None:
+        """What a ledger's filter rests on: given what was paid for each outcome, nothing more is told on average."""
+        unpaid = self.unpaid(made_for, relation, lambda tier: tier)
+        assert unpaid <= 1e-9, f"Expected each tier to pay for what it tells, got {unpaid:.3g} too little"
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    @pytest.mark.parametrize("made_for", RELATIONS)
+    def test_realised_gaussians_cover_all_neighbors(
+        self, made_for: NeighboringRelation, relation: NeighboringRelation
+    ) -> None:
+        """A Gaussian filter holds too, where events have a ``mu``: one adversary who spends what is left is refuted."""
+        first, second, charged = self._charged(made_for, relation, lambda tier: tier)
+        mu_squared, delta0 = (np.array([getattr(cost, name) for cost in charged]) for name in ("mu_squared", "delta0"))
+        assert_gaussian(beyond_gaussian(first, second, mu_squared, delta0), self.event(made_for, relation))
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_more_noise_never_costs_more(self, relation: NeighboringRelation) -> None:
+        """Twice the noise lowers the curve at some order and raises it at none."""
+        less, more = (
+            aggregator.event(self.panel).cost(ORDERS)
+            for aggregator in (self.make(relation), self.make(relation).scaled(2.0))
+        )
+        assert (more.rdp <= less.rdp).all() and (more.rdp < less.rdp).any()
+
+    def test_calibrated_noise_meets_a_target_and_hardly_more(self) -> None:
+        """Calibration meets the target, and 0.2% less noise would miss it."""
+        aggregator, relation = self.make(RELATIONS[0]), RELATIONS[1]
+        delta0 = aggregator.event(self.panel, relation).cost(ORDERS).delta0
+        target = Target(epsilon=1.5, delta=(1 + 3 * delta0) / 4, num_queries=1, neighboring_relation=relation)
+        calibrated = aggregator.calibrated(target, self.panel, tolerance=1e-3, orders=ORDERS)
+        assert calibrated is not None and type(calibrated) is type(aggregator)
+        factors = np.divide(list(calibrated.noise.values()), list(aggregator.noise.values()))
+        np.testing.assert_allclose(factors, factors[0])
+        less = calibrated.scaled(1 - 2e-3)
+        spent = [
+            epsilon_of(candidate.event(self.panel, relation), count=1, delta=target.delta, orders=ORDERS)
+            for candidate in (calibrated, less)
+        ]
+        assert spent[0] <= 1.5 < spent[1]
+
+    def test_charges_are_those_of_the_release(self) -> None:
+        """Charges count each query once, by its tier."""
+        aggregator, release = self.make(RELATIONS[0]), self._release(50, seed=0)
+        charges = aggregator.charges(release, self.panel)
+        assert sum(count for _, count in charges) == len(release.labels)
+        tiers = [None] if release.tiers is None else sorted(set(release.tiers.tolist()))
+        assert [events for events, _ in charges] == [aggregator.events(self.panel, tier) for tier in tiers]
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_proposals_can_be_run(self, relation: NeighboringRelation) -> None:
+        """Proposals and their other forms label the votes for which they were made, under the relation asked for."""
+        votes = self._repeated(self.grid[0], 3)
+        outlook = Outlook.of(votes, delta=1e-3, relation=relation)
+        for proposal in proposals(type(self.make(relation)), outlook):
+            others = list(forms(proposal, outlook).values())
+            assert proposal not in others and all(others.count(form) == 1 for form in others)
+            for aggregator in (proposal, *others):
+                predicted_votes = replace(votes, predictions=np.full(votes.counts.shape, 0.5))
+                assert aggregator.neighboring_relation is relation
+                assert aggregator.event(self.panel).neighboring_relation is relation
+                assert _needs(aggregator) <= _needs(proposal), f"{title(aggregator)} needs more than {title(proposal)}"
+                assert len(aggregator.aggregate(predicted_votes, generator=np.random.default_rng(0)).labels) == 3
+
+    def test_what_is_not_released_is_blank(self) -> None:
+        """Labels and values are zero wherever the mask is False."""
+        release = self._release(500, seed=0)
+        shape = (500 * len(self.grid), self.num_labels)
+        assert release.labels.shape == release.mask.shape == shape
+        assert release.labels.dtype == np.uint8 and release.mask.dtype == np.bool_
+        assert set(np.unique(release.labels)) <= {0, 1}
+        assert not release.labels[~release.mask].any()
+        if release.noisy_counts is not None:
+            assert release.noisy_counts.shape == shape and release.noise_std is not None and release.noise_std > 0
+            assert not release.noisy_counts[~release.mask].any()
+
+    def test_one_seed_gives_one_release(self) -> None:
+        """Equal seeds give equal releases, and different seeds different ones."""
+        first, again, other = self._release(200, seed=5), self._release(200, seed=5), self._release(200, seed=6)
+        assert _plain(first) == _plain(again)
+        assert _plain(first) != _plain(other)
+
+    def test_no_queries_no_labels(self) -> None:
+        """A batch of no queries gives arrays of no rows."""
+        votes = self.votes(self.grid[0])[np.zeros(0, dtype=np.int64)]
+        release = self.make(RELATIONS[0]).aggregate(votes, generator=np.random.default_rng(0))
+        assert release.labels.shape == release.mask.shape == (0, self.num_labels)
+
+    def test_bad_parameters_raise_in_one_line(self) -> None:
+        """Malformed parameters and panels raise `ValueError` with a one-line message."""
+        aggregator = self.make(RELATIONS[0])
+        noise = [{name: bad} for name in aggregator.noise_parameters for bad in (0.0, -5.0, float("nan"), True)]
+        for change in [*noise, *self.malformed(), {"neighboring_relation": "swap"}]:
+            assert_refused(partial(replace, aggregator, **change), change, r"[^\n]*")
+        for num_teachers, num_labels in ((1, 3), (9, 0)):
+            with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
+                aggregator.event(Panel(num_teachers, num_labels))
+
+    def test_noise_has_no_default(self) -> None:
+        """Every noise parameter has to be given."""
+        aggregator = self.make(RELATIONS[0])
+        assert aggregator.noise
+        assert set(aggregator.noise_parameters) <= set(aggregator.required)
+
+    def test_votes_that_lack_what_is_needed_are_refused(self) -> None:
+        """Votes without ballots, predictions or features are refused exactly if the aggregator needs them."""
+        aggregator, complete = self.make(RELATIONS[0]), self.votes(self.grid[0])
+        generator = np.random.default_rng(0)
+        for name in ("ballots", "predictions", "features"):
+            missing: dict[str, Any] = {name: None}
+            incomplete = replace(complete, **missing)
+            if getattr(aggregator, f"needs_{name}"):
+                with pytest.raises(ValueError, match=r"^Expected votes with [^\n]*$"):
+                    aggregator.aggregate(incomplete, generator=generator)
+            else:
+                assert len(aggregator.aggregate(incomplete, generator=generator).labels) == 1
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_no_label_is_answered_more_often_than_admitted(self, relation: NeighboringRelation) -> None:
+        """Of all votes of the panel, none has a label answered more often than `Aggregator.most_answered` admits."""
+        first, last = self.num_labels, 2 * self.num_labels
+        admitted = self.make(relation).most_answered(self.panel)
+        for ballots, law in _laws(self._contract(), relation).values():
+            answered = sum(p * np.array(outcome[first:last]) for outcome, p in law.items())
+            assert np.max(answered) <= admitted + 1e-6, f"Expected at most {admitted}, got {answered} for {ballots}"
+
+    # helpers
+
+    def drawn(self, aggregator: Aggregator, votes: Votes, generator: np.random.Generator) -> IntArray:
+        """Return outcomes ``[Q, 2 C + 1]`` that follow the law of one query each."""
+        return outcomes_of(aggregator, votes, generator)
+
+    def votes(self, ballots: Ballots) -> Votes:
+        """Return the votes on one query."""
+        return self._with_public(Votes.from_ballots(np.array(ballots)[None]))
+
+    def event(self, made_for: NeighboringRelation, relation: NeighboringRelation) -> Event:
+        """Return the event under ``relation`` of the aggregator that is run for ``made_for``."""
+        return self.make(made_for).event(self.panel, relation)
+
+    @property
+    def panel(self) -> Panel:
+        """The numbers of teachers and labels."""
+        return Panel(self.num_teachers, self.num_labels)
+
+    def worst_divergence(self, made_for: NeighboringRelation, relation: NeighboringRelation) -> Array:
+        """Return the largest divergence over all pairs of neighbors, ``[ORDERS]``."""
+        return _worst_divergence(self._contract(), made_for, relation)
+
+    def unpaid(
+        self, made_for: NeighboringRelation, relation: NeighboringRelation, charged: Callable[[int], int]
+    ) -> float:
+        """Return by how much outcomes reveal more than is paid if each tier is charged as the tier ``charged`` returns.
+
+        It is the largest `unpaid_loss` over orders and pairs of neighbors, with the curve and the delta0 that each
+        outcome is charged; at most 0 if enough is paid.
+        """
+        first, second, charged_for = self._charged(made_for, relation, charged)
+        rdp, delta0 = (np.array([getattr(cost, name) for cost in charged_for]) for name in ("rdp", "delta0"))
+        return float(unpaid_loss(first, second, rdp, delta0).max())
+
+    def _charged(
+        self, made_for: NeighboringRelation, relation: NeighboringRelation, charged: Callable[[int], int]
+    ) -> tuple[Array, Array, list[Cost]]:
+        """Return the laws of all pairs of neighbors, ``[N, M]`` each, and what each of their M outcomes is charged."""
+        first, second, outcomes, _ = _pairs(self._contract(), made_for, relation)
+        aggregator = self.make(made_for)
+        tiers = {outcome[-1] for outcome in outcomes}
+        costs = {tier: aggregator.event(self.panel, relation, charged(tier)).cost(ORDERS) for tier in tiers}
+        return first, second, [costs[outcome[-1]] for outcome in outcomes]
+
+    def _contract(self) -> _Checked:
+        return type(self)
+
+    def _with_public(self, votes: Votes) -> Votes:
+        predictions, features = (
+            None if values is None else np.tile(np.asarray(values, dtype=np.float64), (votes.num_queries, 1))
+            for values in (self.predictions, self.features)
+        )
+        return replace(votes, predictions=predictions, features=features)
+
+    def _release(self, draws: int, seed: int) -> Release:
+        rows = np.concatenate([self._repeated(ballots, draws).ballots for ballots in self.grid])
+        votes = self._with_public(Votes.from_ballots(rows))
+        return self.make(RELATIONS[0]).aggregate(votes, generator=np.random.default_rng(seed))
+
+    def _repeated(self, ballots: Ballots, draws: int) -> Votes:
+        return self.votes(ballots)[np.zeros(draws, dtype=np.int64)]
+
+    def _p_values(
+        self, aggregator: Aggregator, relation: NeighboringRelation, draws: int, *, single: bool = False
+    ) -> list[float]:
+        p_values = []
+        for seed, ballots in enumerate(self.grid):
+            generator = np.random.default_rng([seed, draws])
+            if single:
+                one = self.votes(ballots)
+                drawn = np.concatenate([outcomes_of(aggregator, one, generator) for _ in range(draws)])
+            else:
+                drawn = self.drawn(aggregator, self._repeated(ballots, draws), generator)
+            p_values.append(p_value_of(drawn, self.law(self.votes(ballots), relation)))
+        return p_values
+
+
+class SoftReleaseContract(Contract):
+    """What an aggregator with soft values must show besides: the noise is Gaussian, and as large as its event says."""
+
+    num_labels = 3
+    num_teachers = 4
+    guesses: Sequence[tuple[float, ...] | None] = (None,)
+    """Predictions to test with, including the worst for the sensitivity."""
+
+    @abstractmethod
+    def make(self, relation: NeighboringRelation) -> Aggregator:
+        """Return the aggregator, run for ``relation``."""
+
+    @abstractmethod
+    def mean(self, votes: Votes) -> Array:
+        """Return the values of one query without noise, ``[C]``."""
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_noise_is_gaussian_of_the_stated_deviation(self, relation: NeighboringRelation) -> None:
+        """Residuals divided by the stated standard deviation are standard normal."""
+        aggregator = self.make(relation)
+        assert self._ks(aggregator, aggregator) > 1e-4
+
+    def test_a_fifth_less_noise_is_refuted(self) -> None:
+        """The test of residuals rejects 80% of the noise."""
+        aggregator = self.make(RELATIONS[0])
+        assert self._ks(aggregator.scaled(0.8), aggregator) < 1e-6
+
+    def test_noise_is_independent_between_labels_and_queries(self) -> None:
+        """Residuals of different labels and of successive queries are uncorrelated."""
+        noise = self._noise(self.make(RELATIONS[0]), 20_000)
+        lagged = np.column_stack((noise[:-1], noise[1:]))
+        correlation = np.corrcoef(lagged.T) - np.eye(lagged.shape[1])
+        assert np.abs(correlation).max() < 0.05
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_sensitivity_is_that_of_the_event(self, relation: NeighboringRelation) -> None:
+        """The event charges exactly the largest move of the mean between neighbors.
+
+        The means are releases of `aggregate` with next to no noise, on all ballots.
+        """
+        aggregator = self.make(relation)
+        event = aggregator.event(Panel(self.num_teachers, self.num_labels))
+        assert isinstance(event, GaussianEvent)
+        pairs = neighbors(Panel(self.num_teachers, self.num_labels), relation)
+        rows = {ballots: row for row, ballots in enumerate({member for pair in pairs for member in pair})}
+        first, second = np.array([(rows[a], rows[b]) for a, b in pairs]).T
+        moves = 0.0
+        for guess in self.guesses:
+            votes = Votes.from_ballots(np.array(list(rows)))
+            votes = replace(votes, predictions=None if guess is None else np.tile(guess, (len(rows), 1)))
+            bare = aggregator.scaled(1e-9).aggregate(votes, generator=np.random.default_rng(0)).noisy_counts
+            assert bare is not None
+            means = [self.mean(votes[row : row + 1]) for row in range(len(rows))]
+            np.testing.assert_allclose(bare, means, atol=1e-6)
+            moves = max(moves, float(np.linalg.norm(bare[first] - bare[second], axis=1).max()))
+        noise_std = self._release(aggregator, 1).noise_std
+        assert noise_std is not None
+        assert moves == pytest.approx(noise_std / event.noise_multiplier, rel=1e-6)
+
+    def test_values_lie_on_a_public_grid(self) -> None:
+        """Values are multiples of a power of two that depends on the noise alone."""
+        aggregator = self.make(RELATIONS[0])
+        release = self._release(aggregator, 2_000)
+        assert release.noisy_counts is not None and release.noise_std is not None
+        grid = 2.0 ** np.ceil(np.log2(release.noise_std / 2**20))
+        # counts themselves lie on the grid too
+        assert (release.noisy_counts / grid == np.rint(release.noisy_counts / grid)).all()
+
+    def test_labels_follow_from_the_values(self) -> None:
+        """Hard labels are a function of the released values, so they cost nothing more."""
+        release = self._release(self.make(RELATIONS[0]), 2_000)
+        assert release.noisy_counts is not None
+        lowest_given = release.noisy_counts[release.labels == 1].min(initial=np.inf)
+        highest_denied = release.noisy_counts[release.labels == 0].max(initial=-np.inf)
+        assert highest_denied <= lowest_given
+
+    def _ks(self, aggregator: Aggregator, claimed: Aggregator) -> float:
+        noise = self._noise(aggregator, 5_000)
+        return float(kstest(noise.ravel() / (self._release(claimed, 1).noise_std or np.nan), "norm").pvalue)
+
+    def _noise(self, aggregator: Aggregator, draws: int) -> Array:
+        release = self._release(aggregator, draws)
+        assert release.noisy_counts is not None
+        return np.asarray(release.noisy_counts - self.mean(_votes(self._ballots(), self.guesses[0])))
+
+    def _ballots(self) -> Ballots:
+        return tuple(tuple(int(j <= t) for j in range(self.num_labels)) for t in range(self.num_teachers))
+
+    def _release(self, aggregator: Aggregator, draws: int) -> Release:
+        votes = _votes(self._ballots(), self.guesses[0])[np.zeros(draws, dtype=np.int64)]
+        return aggregator.aggregate(votes, generator=np.random.default_rng(draws))
+
+
+def neighbors(panel: Panel, relation: NeighboringRelation) -> list[tuple[Ballots, Ballots]]:
+    """Return all ordered pairs of neighboring ballots ``[T, C]``; teachers are alike, so each set is listed once.
+
+    A teacher that takes no part casts a row of zeros; the number of teachers is the same on both sides.
+    """
+    absent = (0,) * panel.num_labels
+    kinds = list(itertools.product((0, 1), repeat=panel.num_labels))
+    pairs = []
+    for others in itertools.combinations_with_replacement(kinds, panel.num_teachers - 1):
+        if relation is NeighboringRelation.REPLACE_RECORD:
+            pairs += [((*others, a), (*others, b)) for a, b in itertools.permutations(kinds, 2)]
+        else:
+            moves = [(a, absent) for a in kinds if a != absent]
+            pairs += [((*others, a), (*others, b)) for pair in moves for a, b in (pair, pair[::-1])]
+    return pairs
+
+
+def _visible_part(contract: _Checked) -> Callable[[Ballots], Ballots]:
+    """Return a function to what the law may depend on of the ballots, which is never the order of the teachers."""
+    if contract().make(RELATIONS[0]).needs_ballots:
+        return lambda ballots: tuple(sorted(ballots))
+    return lambda ballots: (tuple(map(sum, zip(*ballots, strict=True))),)
+
+
+@cache
+def _laws(contract: _Checked, made_for: NeighboringRelation) -> dict[Ballots, tuple[Ballots, Law]]:
+    """Return ballots whose visible parts differ, with their law, by that part."""
+    aggregator, visible = contract(), _visible_part(contract)
+    kinds = itertools.product((0, 1), repeat=aggregator.num_labels)
+    listed = itertools.combinations_with_replacement(kinds, aggregator.num_teachers)
+    representatives = {visible(ballots): ballots for ballots in listed}
+    return {
+        key: (ballots, aggregator.law(aggregator.votes(ballots), made_for)) for key, ballots in representatives.items()
+    }
+
+
+@cache
+def _pairs(
+    contract: _Checked, made_for: NeighboringRelation, relation: NeighboringRelation, teachers: int = 1
+) -> tuple[Array, Array, list[Outcome], float]:
+    """Return the different laws of all pairs of neighbors, ``[N, M]`` each, their M outcomes, and delta0.
+
+    Of one teacher that changed or, with ``teachers=2``, of two.
+    """
+    aggregator, visible, laws = contract(), _visible_part(contract), _laws(contract, made_for)
+    pairs = {(visible(a), visible(b)) for a, b in neighbors(aggregator.panel, relation)}
+    outcomes = sorted({outcome for _, law in laws.values() for outcome in law})
+    table = np.array([[law.get(outcome, 0.0) for outcome in outcomes] for _, law in laws.values()])
+    rows = {ballots: row for row, ballots in enumerate(laws)}
+    # many ballots have one law
+    distinct, which = np.unique(table.round(15), axis=0, return_inverse=True)
+    law_of = which.reshape(-1)
+    near = np.zeros((len(laws), len(laws)), dtype=np.int64)
+    near[tuple(np.array([(rows[a], rows[b]) for a, b in pairs]).T)] = 1
+    starts, stops = np.nonzero(np.linalg.matrix_power(near + np.eye(len(laws), dtype=np.int64), teachers))
+    ends = np.unique(np.stack([law_of[starts], law_of[stops]], axis=1), axis=0)
+    first, second = ends[ends[:, 0] != ends[:, 1]].T
+    delta0 = aggregator.event(made_for, relation).reaching(teachers).cost(ORDERS).delta0
+    return distinct[first], distinct[second], outcomes, delta0
+
+
+@cache
+def _worst_divergence(
+    contract: _Checked, made_for: NeighboringRelation, relation: NeighboringRelation, teachers: int = 1
+) -> Array:
+    first, second, _, delta0 = _pairs(contract, made_for, relation, teachers)
+    worst: Array = renyi_divergence(first, second, delta0).max(axis=0)
+    return worst
+
+
+def p_value_of(drawn: IntArray, law: Law, *, rare: float = 0.0) -> float:
+    """Return the p-value of a chi-square test of outcomes ``[n, m]`` against a law; one that it does not know fails."""
+    valid = sum(law.values()) == pytest.approx(1, abs=1e-6) and min(law.values()) >= 0
+    assert valid, f"Expected a law whose probabilities add up to 1, got {dict(law)}"
+    codes = drawn @ (int(drawn.max()) + 2) ** np.arange(drawn.shape[1])
+    _, rows, counts = np.unique(codes, return_index=True, return_counts=True)
+    observed_counts = {
+        tuple(outcome): count for outcome, count in zip(drawn[rows].tolist(), counts.tolist(), strict=True)
+    }
+    unknown = sorted(set(observed_counts) - set(law))
+    assert not unknown, f"Expected a law with all outcomes (*labels, *mask, tier) that are drawn, got {unknown[:3]}"
+    observed = np.array([observed_counts.get(outcome, 0) for outcome in law])
+    return chi_square_p_value(observed, np.array(list(law.values())) * len(drawn), rare=rare)
+
+
+def _votes(ballots: Ballots, predictions: tuple[float, ...] | None = None) -> Votes:
+    votes = Votes.from_ballots(np.array(ballots)[None])
+    return replace(votes, predictions=None if predictions is None else np.array([predictions]))
+
+
+def outcomes_of(aggregator: Aggregator, votes: Votes, generator: np.random.Generator) -> IntArray:
+    """Return the outcomes ``[Q, 2 C + 1]`` of one call of `aggregate`, whose release is what it should be."""
+    release = aggregator.aggregate(votes, generator=generator)
+    assert isinstance(release, Release), f"Expected a Release, got {type(release).__name__}"
+    labels, mask, _, _, tiers = release
+    shapes, wanted = {labels.shape, mask.shape}, votes.counts.shape
+    assert shapes == {wanted}, f"Expected labels and mask of shape [Q, C] = {wanted}, got {shapes}"
+    typed = labels.dtype == np.uint8 and mask.dtype == np.bool_
+    assert typed, f"Expected labels of uint8 and a mask of bool, got {labels.dtype} and {mask.dtype}"
+    tiers_or_zero = np.zeros(len(labels), dtype=np.int64) if tiers is None else tiers
+    return np.column_stack((labels, mask, tiers_or_zero)).astype(np.int64)
+
+
+def _needs(aggregator: Aggregator) -> set[str]:
+    """Return what an aggregator needs of votes beside their counts."""
+    names = ("needs_ballots", "needs_predictions", "needs_features", "needs_voters")
+    return {name for name in names if getattr(aggregator, name)}
+
+
+def _plain(release: Release) -> list[Any]:
+    return [part.tolist() if isinstance(part, np.ndarray) else part for part in release]

@@ -1,0 +1,122 @@
+"""The contract of aggregators that answer the queries of a batch together, such as with one clip for all of them.
+
+The law of one query says little of them: what a teacher tells of all queries is what a whole batch costs. So there is
+the law of a batch too. Draws of batches of two queries are compared with it, and the laws of all neighbors on two
+queries with twice the event, in place of the independence of queries.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pytest
+
+from pate._typing import FloatArray, IntArray
+from pate._votes import Panel, Votes
+from pate.accounting._relation import NeighboringRelation
+from pate.aggregators import Aggregator
+from pate.aggregators._base import ballots_of
+from pate.testing._aggregators import AggregatorContract, Ballots, Grid, Law, neighbors, outcomes_of, p_value_of
+from pate.testing._contract import assert_paid
+from pate.testing._laws import ORDERS, RELATIONS, renyi_divergence
+
+_Checked = Callable[[], "BatchContract"]
+
+
+class BatchContract(AggregatorContract):
+    """Inherit in place of `AggregatorContract` where the answer to a query depends on the others of its batch."""
+
+    num_teachers = 3
+    draws = 1_500
+    least_draws = 100
+    single_draws = 100
+    grid: Grid = (((1, 1), (1, 1), (1, 0)), ((0, 0), (1, 0), (0, 0)), ((1, 0), (0, 1), (1, 0)))
+
+    @abstractmethod
+    def joint_law(self, votes: Votes, relation: NeighboringRelation) -> Law:
+        """Return the probability of each outcome of a batch: those of its queries, one after another.
+
+        By the plain definition, for any number of queries.
+        """
+
+    def law(self, votes: Votes, relation: NeighboringRelation) -> Law:
+        """Return that of a batch of one query."""
+        return self.joint_law(votes, relation)
+
+    def drawn(self, aggregator: Aggregator, votes: Votes, generator: np.random.Generator) -> IntArray:
+        """Return outcomes of batches of one query each."""
+        ballots, outcomes = ballots_of(votes), []
+        # what is public is the same for all of them
+        starts = np.flatnonzero(np.append(True, (ballots[1:] != ballots[:-1]).any(axis=(1, 2))))
+        for start, end in itertools.pairwise((*starts.tolist(), len(ballots))):
+            query = votes[start : start + 1]
+            outcomes += [outcomes_of(aggregator, query, generator) for _ in range(start, end)]
+        return np.concatenate(outcomes)
+
+    def test_queries_of_a_batch_are_independent(self) -> None:
+        """They are not: two of them follow their joint law."""
+        p_values = [self._of_pairs(self.make(relation), relation) for relation in RELATIONS]
+        assert min(p_values) > 1e-4, f"Expected batches that follow their joint law, got p = {min(p_values):.1e}"
+
+    def test_a_fifth_less_noise_is_caught_in_a_batch(self) -> None:
+        """The test of joint frequencies rejects 80% of the noise."""
+        assert self._of_pairs(self.make(RELATIONS[0]).scaled(0.8), RELATIONS[0]) < 1e-6
+
+    @pytest.mark.parametrize("made_for", RELATIONS)
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_a_batch_costs_no_more_than_its_queries(
+        self, made_for: NeighboringRelation, relation: NeighboringRelation
+    ) -> None:
+        """No neighbors on two queries exceed two events, under either relation."""
+        event = self.event(made_for, relation)
+        assert_paid(_worst_of_pairs(self._contract(), made_for, relation), 2 * event.cost(ORDERS).rdp, event)
+
+    def pair(self, first: Ballots, second: Ballots) -> Votes:
+        """Return the votes on two queries."""
+        return self._with_public(Votes.from_ballots(np.array((first, second))))
+
+    def _of_pairs(self, aggregator: Aggregator, relation: NeighboringRelation) -> float:
+        votes, generator = self.pair(self.grid[0], self.grid[-1]), np.random.default_rng(self.draws)
+        drawn = [outcomes_of(aggregator, votes, generator).ravel() for _ in range(self.draws)]
+        return p_value_of(np.array(drawn), self.joint_law(votes, relation), rare=5)
+
+    def _contract(self) -> _Checked:
+        return type(self)
+
+
+@cache
+def _worst_of_pairs(contract: _Checked, made_for: NeighboringRelation, relation: NeighboringRelation) -> FloatArray:
+    """Return the largest divergence between all neighbors on two queries, ``[ORDERS]``."""
+    table, rows = _joint_laws(contract, made_for)
+    checked = contract()
+    pairs = neighbors(Panel(checked.num_teachers, 2 * checked.num_labels), relation)
+    # many ballots have one law
+    _, distinct, which = np.unique(table.round(15), axis=0, return_index=True, return_inverse=True)
+    law_of = which.reshape(-1).tolist()
+    first, second = np.array(
+        list({(law_of[rows[tuple(sorted(a))]], law_of[rows[tuple(sorted(b))]]) for a, b in pairs})
+    ).T
+    # either query may fail
+    delta0 = 1 - (1 - checked.event(made_for, relation).cost(ORDERS).delta0) ** 2
+    worst: FloatArray = renyi_divergence(table[distinct[first]], table[distinct[second]], delta0).max(axis=0)
+    return worst
+
+
+@cache
+def _joint_laws(contract: _Checked, made_for: NeighboringRelation) -> tuple[FloatArray, dict[Ballots, int]]:
+    """Return the laws ``[N, M]`` of all ballots on two queries, and the row of each set of ballots ``[T, 2 C]``."""
+    checked = contract()
+    pairs = neighbors(Panel(checked.num_teachers, 2 * checked.num_labels), NeighboringRelation.REPLACE_RECORD)
+    listed = sorted({tuple(sorted(ballots)) for pair in pairs for ballots in pair})
+    laws = []
+    for ballots in listed:
+        halves = np.array(ballots).reshape(checked.num_teachers, 2, checked.num_labels).swapaxes(0, 1)
+        first, second = (tuple(map(tuple, half)) for half in halves.tolist())
+        laws.append(checked.joint_law(checked.pair(first, second), made_for))
+    outcomes = sorted({outcome for law in laws for outcome in law})
+    table = np.array([[law.get(outcome, 0.0) for outcome in outcomes] for law in laws])
+    return table, {ballots: row for row, ballots in enumerate(listed)}
