@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pate._runs import TEACHERS_VOTE, Json, Run, digest, replacing, voting_stage, write_json
 from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._validation import expect, expect_distinct, expect_known
-from pate._votes import Panel, Votes, teacher_blocks, unpack_ballots
+from pate._votes import Ballots, Panel, Votes, teacher_blocks, unpack_ballots
 
 _MANIFEST = "manifest.json"
 _COUNTS = "_counts_"
@@ -30,6 +30,7 @@ class VoteManifest:
         made_by: hashes of the ``teachers``, the ``data`` and the ``code``.
         chunks: digests of the files of votes, by file name. PRIVATE.
         ids: ids of the samples that were voted on, in the order of the ballots' rows.
+        ballots: what the ballots are, a public constant.
     """
 
     num_teachers: int
@@ -37,6 +38,7 @@ class VoteManifest:
     made_by: Mapping[str, str]
     chunks: Mapping[str, str]
     ids: Sequence[str]
+    ballots: Ballots = "bits"
 
     @property
     def panel(self) -> Panel:
@@ -61,6 +63,8 @@ class VoteManifest:
             for name in ("made_by", "chunks"):
                 texts = isinstance(values[name], dict) and all(isinstance(text, str) for text in values[name].values())
                 expect(texts, f"{name} as texts by name", **{name: type(values[name]).__name__})
+            kinds = get_args(Ballots)
+            expect(values["ballots"] in kinds, f"ballots in {', '.join(kinds)}", ballots=values["ballots"])
             Panel(values["num_teachers"], len(values["label_names"]))
         except ValueError as error:
             raise _damaged(path, error) from None
@@ -138,7 +142,13 @@ class VoteStore:
         return origins
 
     def seal(
-        self, *, ids: Sequence[str], label_names: Sequence[str], num_teachers: int, made_by: Mapping[str, str]
+        self,
+        *,
+        ids: Sequence[str],
+        label_names: Sequence[str],
+        num_teachers: int,
+        made_by: Mapping[str, str],
+        ballots: Ballots = "bits",
     ) -> dict[Path, str]:
         """Write the manifest of the stored chunks.
 
@@ -148,9 +158,14 @@ class VoteStore:
         chunks = {path.with_suffix(".npy").name: str(_read(path).get("digest", "")) for path in self._marks()}
         self._check(chunks)
         path = self.manifest_file
-        VoteManifest(num_teachers=num_teachers, label_names=label_names, made_by=made_by, chunks=chunks, ids=ids).write(
-            path
-        )
+        VoteManifest(
+            num_teachers=num_teachers,
+            label_names=label_names,
+            made_by=made_by,
+            chunks=chunks,
+            ids=ids,
+            ballots=ballots,
+        ).write(path)
         return {self.folder / name: content for name, content in chunks.items()} | {path: digest(path)}
 
     def check(self) -> None:
@@ -182,10 +197,11 @@ class VoteStore:
             ballots: whether to return the ballots ``[Q, T, C]`` too.
 
         Raises:
-            ValueError: if votes are missing, or do not have the shape that the manifest says; or if ballots are asked
-                for where only counts are known.
+            ValueError: if votes are missing, or do not have the shape that the manifest says; if ballots are asked
+                for where only counts are known; or if they are not votes of 0 or 1.
         """
         manifest = self.manifest()
+        expect(manifest.ballots == "bits", "votes of 0 or 1, which can be counted", ballots=manifest.ballots)
         ids, num_teachers = manifest.ids, manifest.num_teachers
         chosen = np.arange(len(ids)) if rows is None else np.asarray(rows)
         counts = np.zeros((len(chosen), manifest.panel.num_labels), dtype=np.int64)

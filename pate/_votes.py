@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,8 @@ from pate._validation import expect, expect_count
 from pate._voters import ScoreVoters, Voters
 
 CountArray = NDArray[np.integer]
+Ballots = Literal["bits", "scores", "moments"]
+"""What ballots are: a vote, 0 or 1, on each label of each public sample; a score in its place; or moments."""
 
 _ENTRIES = 1 << 22  # votes unpacked at once
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from pate._planning.completion import completed, scale_to_target
 from pate._validation import expect, expect_count, expect_open_unit
-from pate._votes import Panel
+from pate._votes import Ballots, Panel
 from pate.accounting._budget import Budget, FilterName
 from pate.accounting._calibration import Target
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator
+from pate.aggregators._score_votes import ScoreVotes
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class LabelSettings:
 
     Args:
         aggregator: the mechanism, by name or path. With a target epsilon it may lack its noise, and None is ``Rounds``
-            of ``ClippedVotes``, which need ballots and features.
+            of ``ClippedVotes``, which need ballots and features; or ``ScoreVotes`` of ballots that are scores or
+            moments.
         delta: the delta of the statement, above what the mechanism's tests cost.
         num_queries: number of public samples to label; None for all that were voted on.
         max_epsilon: the budget of the ledger, at this delta and under the aggregator's relation. A release that would
@@ -78,14 +80,18 @@ class LabelSettings:
         use = f"--predictions, which {name} needs" if needed else f"no --predictions, of which {name} makes no use"
         expect(needed == (self.predictions is not None), use, predictions=self.predictions and str(self.predictions))
 
-    def resolved(self, panel: Panel, size: int) -> LabelSettings:
+    def resolved(self, panel: Panel, size: int, ballots: Ballots = "bits") -> LabelSettings:
         """Return the settings for given votes: the number of queries, and noise that meets the target if there is one.
 
-        They are votes of ``panel`` on ``size`` samples. Repeating it changes nothing. Raises ``ValueError`` if there
-        are fewer samples than queries, no noise meets the target, or the budget is below it.
+        They are votes of ``panel`` on ``size`` samples, by such ballots. Repeating it changes nothing. Raises
+        ``ValueError`` if there are fewer samples than queries, no noise meets the target, the budget is below it, or
+        the aggregator cannot read the ballots.
         """
         number = size if self.num_queries is None else self.num_queries
         expect(number <= size, f"num_queries <= {size}", num_queries=number)
+        if ballots != "bits" and self.aggregator is not None:
+            readable = f"--aggregator ScoreVotes, for ballots that are {ballots}"
+            expect(self.aggregator.needs_voters, readable, aggregator=type(self.aggregator).__name__)
         if self.target_epsilon is None:
             return replace(self, num_queries=number)
         target = Target(
@@ -95,8 +101,14 @@ class LabelSettings:
             neighboring_relation=self._relation,
             max_teachers_per_unit=self.max_teachers_per_unit,
         )
-        aggregator = scale_to_target(completed(self.aggregator, target, panel), target, panel, self.budget)
+        aggregator = scale_to_target(completed(self._chosen(ballots), target, panel), target, panel, self.budget)
         return replace(self, num_queries=number, aggregator=aggregator)
+
+    def _chosen(self, ballots: Ballots) -> Aggregator | None:
+        """Return the aggregator, or the one that is taken without a choice; None for that of votes of 0 or 1."""
+        if self.aggregator is not None or ballots == "bits":
+            return self.aggregator
+        return ScoreVotes.blank()
 
     @property
     def mechanism(self) -> Aggregator:

@@ -91,7 +91,7 @@ class _Labels(Publication):
         # labels that could not be sealed would be paid for and lost
         sealing_key(run)
         manifest = self._store.manifest()
-        self._run, self._settings = run, settings.resolved(manifest.panel, len(manifest.ids))
+        self._run, self._settings = run, settings.resolved(manifest.panel, len(manifest.ids), manifest.ballots)
         self._rows = np.random.default_rng(settings.query_seed).permutation(len(manifest.ids))
         self._rows = self._rows[: self._settings.num_queries]
         self.queries = Queries(

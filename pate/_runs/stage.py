@@ -61,7 +61,7 @@ _INPUTS = {
 }
 """What the inputs of stages are called in errors."""
 
-FORMAT = 3
+FORMAT = 4
 """The version of a run's files, raised when they change: a run of another one is refused."""
 
 METRICS = "metrics.json"

@@ -1,6 +1,7 @@
 """`pate label --aggregator ScoreVotes`: teachers of any finished run are voters, by their votes and public features."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,11 @@ from pate._release.labels import label as label_stage
 from pate._runs import Run
 from pate._runs.released import ReleasedLabels
 from pate._vote_store import finished_votes
-from pate._votes import rows_of
+from pate._votes import Panel, rows_of
 from pate.accounting._calibration import epsilon_of
 from pate.accounting._ledger import read_ledger
 from pate.accounting._relation import NeighboringRelation as Relation
-from pate.aggregators import Rounds, ScoreVotes
+from pate.aggregators import NoisyVotes, Rounds, ScoreVotes
 from pate.aggregators import _score_votes as score_votes
 from pate.data._records import Role
 from pate.student._data import StudentData
@@ -121,3 +122,17 @@ def test_what_cannot_be_released_is_refused_before_it_is_paid(
     with pytest.raises(ValueError, match=f"^[^\n]*{message}[^\n]*$"):
         label_stage(Run(copied, overwrite=True), LabelSettings(aggregator, num_queries=queries, delta=1e-3))
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 1
+
+
+@pytest.mark.parametrize("ballots", ["scores", "moments"])
+def test_ballots_that_are_no_bits_are_read_by_score_votes_alone(ballots: Any) -> None:
+    panel, target = Panel(50, 3), LabelSettings(delta=1e-5, target_epsilon=1.0)
+    assert type(target.resolved(panel, 20).mechanism) is Rounds
+    assert type(target.resolved(panel, 20, ballots).mechanism) is ScoreVotes
+    complete = LabelSettings(ScoreVotes(multiplier_scores=5.0), delta=1e-5)
+    assert complete.resolved(panel, 20, ballots).mechanism is complete.aggregator
+    for other in (LabelSettings(NoisyVotes(sigma_votes=5.0), delta=1e-5), replace(target, aggregator=Rounds.blank())):
+        with pytest.raises(
+            ValueError, match=rf"^Expected --aggregator ScoreVotes, for ballots that are {ballots}, got"
+        ):
+            other.resolved(panel, 20, ballots)

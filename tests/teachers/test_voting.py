@@ -166,7 +166,7 @@ def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
     manifest = VoteManifest(num_teachers=4, label_names=["x", "y"], made_by=made_by, chunks={"a.npy": "5"}, ids=["i"])
     manifest.write(tmp_path / "manifest.json")
     assert list(json.loads((tmp_path / "manifest.json").read_text())) == [
-        *("num_teachers", "label_names", "made_by", "chunks", "ids")
+        *("num_teachers", "label_names", "made_by", "chunks", "ids", "ballots")
     ]
     assert VoteManifest.read(tmp_path / "manifest.json") == manifest
     assert manifest.panel == Panel(4, 2)
@@ -182,14 +182,24 @@ def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
         {"ids": [1]},
         {"made_by": []},
         {"chunks": {"a.npy": 5}},
+        {"ballots": None},
+        {"ballots": "words"},
     ],
 )
 def test_a_damaged_manifest_is_one_line_with_a_way_on(changes: dict[str, Any], tmp_path: Path) -> None:
-    whole = {"num_teachers": 4, "label_names": ["x"], "made_by": {}, "chunks": {}, "ids": ["i"]}
+    whole = {"num_teachers": 4, "label_names": ["x"], "made_by": {}, "chunks": {}, "ids": ["i"], "ballots": "bits"}
     path = tmp_path / "manifest.json"
     path.write_text(json.dumps(whole | changes))
     with pytest.raises(ValueError, match=r"left in .*manifest\.json, got Expected .* --overwrite` makes it again"):
         VoteManifest.read(path)
+
+
+def test_only_votes_of_0_or_1_are_counted(tmp_path: Path) -> None:
+    store = VoteStore(tmp_path)
+    store.seal(ids=["a"], label_names=["x"], num_teachers=2, made_by={}, ballots="scores")
+    assert store.manifest().ballots == "scores"
+    with pytest.raises(ValueError, match=r"^Expected votes of 0 or 1, which can be counted, got ballots='scores'$"):
+        store.load()
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (2, 4, 1), (2, 3, 2)])
