@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from scripts.rivals.moments import (
     moments_event,
     noised_crosses,
     noised_moments,
+    noisy_clip,
     solve_known,
     solve_ridge,
 )
@@ -140,13 +141,16 @@ class Rival:
 
 def rivals_of(arena: Arena, descent: Descent | None) -> list[Rival]:
     """Return the rivals that an arena allows; without ``descent`` those of one release alone."""
-    moments = Moments.of(arena.private)
+    moments = cache(partial(Moments.of, arena.private))
 
     def by_moments(noise: float, generator: np.random.Generator) -> FloatArray:
-        return arena.test @ solve_ridge(noised_moments(moments, noise, generator=generator), noise)
+        clip, rest = noisy_clip(arena.private, noise, generator=generator)
+        return arena.test @ solve_ridge(noised_moments(moments(clip), rest, generator=generator), rest) - 0.5
 
     def by_crosses(noise: float, generator: np.random.Generator) -> FloatArray:
-        return arena.test @ solve_known(noised_crosses(moments, arena.products, noise, generator=generator), noise)
+        clip, rest = noisy_clip(arena.private, noise, generator=generator)
+        noised = noised_crosses(moments(clip), arena.products, rest, generator=generator)
+        return arena.test @ solve_known(noised, rest) - 0.5
 
     found = [
         Rival(name="least squares", event=moments_event, scores=by_moments),
@@ -203,11 +207,11 @@ def _measured(
 
 def _unprotected(arena: Arena, report: Callable[[int], object]) -> Iterator[Score]:
     score = partial(Score, target_epsilon=math.inf, epsilon=math.inf, noise_multiplier=0.0)
-    shares = (arena.private.signs > 0).mean(axis=0)
+    shares = arena.private.labels.mean(axis=0)
     constant = np.broadcast_to(np.where(shares > 0.5, 1.0, -1.0), arena.truth.shape)
     yield score(rival="constant answer, not private", **judged(constant, arena.truth))
-    exact = solve_ridge(Moments.of(arena.private), 1e-9)
-    yield score(rival="least squares, not private", **judged(arena.test @ exact, arena.truth))
+    exact = solve_ridge(Moments.of(arena.private, math.inf), 1e-9)
+    yield score(rival="least squares, not private", **judged(arena.test @ exact - 0.5, arena.truth))
     report(1)
     weights = fit_without_privacy(arena.private)
     yield score(rival="logistic regression, not private", **judged(arena.test @ weights, arena.truth))

@@ -1,4 +1,4 @@
-"""What a protected unit contributes: features of public scale and norm at most 1, labels as signs. PRIVATE."""
+"""What a protected unit contributes: features of public scale and norm at most 1, and labels. PRIVATE."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ class Contributions:
 
     Attributes:
         features: ``[N, F + 1]`` of a `PublicScale`, each row of norm at most 1.
-        signs: ``[N, C]`` in {-1, 1}, the labels.
+        labels: ``[N, C]`` in {0, 1}.
         starts: ``[U]``, the first row of each unit: all rows up to the next start are of one person, or are one record.
     """
 
     features: Float32Array
-    signs: Float32Array
+    labels: Float32Array
     starts: IntArray
 
     @classmethod
@@ -86,8 +86,8 @@ class Contributions:
         expect(len(units) == len(records), "a unit for each record", units=len(units), records=len(records))
         order = np.argsort(units, kind="stable")
         _, starts = np.unique(units[order], return_index=True)
-        signs = records.labels[order].astype(np.float32) * 2 - 1
-        return cls(features=scale(records.features)[order], signs=signs, starts=starts.astype(np.int64))
+        labels = records.labels[order].astype(np.float32)
+        return cls(features=scale(records.features)[order], labels=labels, starts=starts.astype(np.int64))
 
     @property
     def sizes(self) -> IntArray:

@@ -126,7 +126,7 @@ def descend(
     from opacus.optimizers import DPOptimizerFastGradientClipping
     from torch.nn.functional import binary_cross_entropy_with_logits
 
-    units, num_labels = len(private.starts), private.signs.shape[1]
+    units, num_labels = len(private.starts), private.labels.shape[1]
     count = max(1.0, units + generator.normal(scale=_COUNT_NOISE * noise_multiplier))
     rate = learning_rate(
         eigenvalues, settings=settings, num_labels=num_labels, noise_multiplier=noise_multiplier, count=count
@@ -145,7 +145,7 @@ def descend(
         expected_batch_size=settings.sampling_rate * count,
         generator=torch.Generator().manual_seed(int(generator.integers(2**62))),
     )
-    features, labels = torch.from_numpy(private.features), torch.from_numpy(private.signs > 0).float()
+    features, labels = torch.from_numpy(private.features), torch.from_numpy(private.labels)
     shares = torch.from_numpy(private.shares).float()
     total, first = torch.zeros_like(head.weight), settings.num_steps // 2
     with warnings.catch_warnings():

@@ -11,26 +11,51 @@ from pate._typing import FloatArray
 from pate._validation import expect_positive
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
+from pate.aggregators._clipped_votes import MEDIAN_SPARE, noisy_median
 from scripts.rivals.contributions import Contributions
+
+_MEDIAN_SHARE = 0.05  # of the budget, for the clip
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Sums over units: ``products`` ``[F, F]`` of features with features, ``crosses`` ``[F, C]`` with signs, ``count``.
+    """Sums over units: ``products`` ``[F, F]`` of features, ``crosses`` ``[F, C]`` of features with labels, ``count``.
 
-    A unit contributes the mean over its records of ``x x^T`` and ``x z^T``, and 1 to the count.
+    A unit contributes the mean over its records of ``x x^T`` and ``x y^T``, and 1 to the count. Labels ``y`` are in
+    {0, 1}, scaled down to a norm of at most ``clip``: most are 0, so that it is far below ``sqrt(C)``.
     """
 
     products: FloatArray
     crosses: FloatArray
     count: float
+    clip: float
 
     @classmethod
-    def of(cls, private: Contributions) -> Moments:
+    def of(cls, private: Contributions, clip: float) -> Moments:
         """Return the exact moments. PRIVATE."""
-        x = private.features.astype(np.float64)
+        x, y = private.features.astype(np.float64), private.labels.astype(np.float64)
+        y *= np.minimum(1, clip / np.maximum(1, np.linalg.norm(y, axis=1)))[:, None]
         weighted = (x * private.shares[:, None]).T
-        return cls(weighted @ x, weighted @ private.signs, float(len(private.starts)))
+        return cls(weighted @ x, weighted @ y, float(len(private.starts)), clip)
+
+
+def noisy_clip(
+    private: Contributions, noise_multiplier: float, *, generator: np.random.Generator
+) -> tuple[float, float]:
+    """Return a clip for labels, and the noise multiplier that is left for moments: both together cost one of the first.
+
+    The clip is 1.2 times a private median of norms of labels, that of a unit being the mean over its records. Noise in
+    a comparison is drawn for one unit that moves it by one, and the nominal number of units has three digits.
+    """
+    num_labels, sizes = private.labels.shape[1], private.sizes
+    norms = np.add.reduceat(np.linalg.norm(private.labels, axis=1) * private.shares, private.starts)
+    steps = math.ceil(math.log2(num_labels)) if num_labels > 1 else 0
+    sigma = noise_multiplier * math.sqrt(steps / _MEDIAN_SHARE)
+    candidates = np.sqrt(np.arange(1.0, num_labels + 1))
+    nominal = float(f"{len(sizes):.3g}")
+    median = noisy_median(norms, candidates, num_voters=nominal, sigma=sigma, generator=generator)
+    left = 1 - (_MEDIAN_SHARE if steps else 0)
+    return min(MEDIAN_SPARE * median, math.sqrt(num_labels)), noise_multiplier / math.sqrt(left)
 
 
 def moments_event(noise_multiplier: float) -> Event:
@@ -41,26 +66,25 @@ def moments_event(noise_multiplier: float) -> Event:
 def noised_moments(exact: Moments, noise_multiplier: float, *, generator: np.random.Generator) -> Moments:
     """Return products and crosses with Gaussian noise; the count is not looked at.
 
-    With ``m`` the noise multiplier and ``C`` labels, crosses get a standard deviation of ``2 sqrt(C) m``, products
+    With ``m`` the noise multiplier and ``c`` the clip, crosses get a standard deviation of ``2 c m``, products
     ``2 sqrt(2) m`` on the diagonal and ``2 m`` off it, one draw for both places of a pair. Measured in units of that
     noise, altering a unit moves the release by at most ``1 / m``:
 
-    A record is ``(x, z)`` with ``|x| <= 1`` and ``|z|^2 = C``. The products of two records ``x, x'`` differ by
+    A record is ``(x, y)`` with ``|x| <= 1`` and ``|y| <= c``. The products of two records ``x, x'`` differ by
     ``d^2 = |x|^4 + |x'|^4 - 2 (x.x')^2`` in the Frobenius norm, which counts places off the diagonal twice, as do the
     diagonal's ``8 m^2`` over the others' ``4 m^2``. The crosses differ by
-    ``e^2 = C (|x|^2 + |x'|^2) - 2 (x.x') (z.z') <= C (|x|^2 + |x'|^2 + 2 |x.x'|)``. With ``s = |x.x'|``, the sum
-    ``d^2 / 8 + e^2 / (4 C)`` is at most ``1 / 4 + 1 / 2 + (2 s - s^2) / 4 <= 1``. It is 1 for one ``x`` of norm 1 with
-    opposite labels, for which crosses alone would need as much noise: the products come for free. A record that is
-    added or removed moves the release by no more than ``3 / 8`` of ``1 / m^2``. A group contributes a mean of such
-    points, and the distance of two means is at most the largest distance of two points.
+    ``e^2 = |x|^2 |y|^2 + |x'|^2 |y'|^2 - 2 (x.x') (y.y') <= c^2 (|x|^2 + |x'|^2 + 2 |x.x'|)``. With ``s = |x.x'|``, the
+    sum ``d^2 / 8 + e^2 / (4 c^2)`` is at most ``1 / 4 + 1 / 2 + (2 s - s^2) / 4 <= 1``. It is 1 for two opposite ``x``
+    of norm 1 with the same labels of norm ``c``, for which crosses alone would need as much noise: the products come
+    for free. A record that is added or removed moves the release by no more than ``3 / 8`` of ``1 / m^2``. A group
+    contributes a mean of such points, and the distance of two means is at most the largest distance of two points.
     """
     expect_positive(noise_multiplier=noise_multiplier)
     size = exact.products.shape
     upper = np.triu(generator.normal(scale=2 * noise_multiplier, size=size), 1)
     diagonal = np.diag(generator.normal(scale=2 * math.sqrt(2) * noise_multiplier, size=size[0]))
-    return Moments(
-        exact.products + upper + upper.T + diagonal, _noised(exact.crosses, noise_multiplier, generator), math.nan
-    )
+    crosses = _noised(exact, noise_multiplier, generator)
+    return Moments(exact.products + upper + upper.T + diagonal, crosses, math.nan, exact.clip)
 
 
 def noised_crosses(
@@ -68,14 +92,14 @@ def noised_crosses(
 ) -> Moments:
     """Return crosses and the count with Gaussian noise, and products from public features ``[F, F]`` in their mean.
 
-    Crosses get a standard deviation of ``2 sqrt(C) m``, the count ``2 / sqrt(3) m``. Altering a unit moves the crosses
-    by at most ``2 sqrt(C)`` and the count not at all; adding or removing one moves them by ``sqrt(C)`` and 1, which is
-    ``1 / 4 + 3 / 4`` of ``1 / m^2``: the count comes for free.
+    Crosses get a standard deviation of ``2 c m``, ``c`` being the clip, the count ``2 / sqrt(3) m``. Altering a unit
+    moves the crosses by at most ``2 c`` and the count not at all; adding or removing one moves them by ``c`` and 1,
+    which is ``1 / 4 + 3 / 4`` of ``1 / m^2``: the count comes for free.
     """
     expect_positive(noise_multiplier=noise_multiplier)
-    crosses = _noised(exact.crosses, noise_multiplier, generator)
+    crosses = _noised(exact, noise_multiplier, generator)
     count = max(1.0, exact.count + generator.normal(scale=2 / math.sqrt(3) * noise_multiplier))
-    return Moments(public_products * count, crosses, count)
+    return Moments(public_products * count, crosses, count, exact.clip)
 
 
 def solve_ridge(noised: Moments, noise_multiplier: float) -> FloatArray:
@@ -95,17 +119,17 @@ def solve_ridge(noised: Moments, noise_multiplier: float) -> FloatArray:
 def solve_known(noised: Moments, noise_multiplier: float) -> FloatArray:
     """Return weights ``[F, C]`` of least expected error for known products and noise of the crosses alone.
 
-    The prior is normal with equal variance in all directions, as large as it can be if predictions have the variance
-    of signs at most: 1 over the trace of the mean product.
+    The prior is normal with equal variance in all directions, so large that predictions have the mean square
+    of labels of the size of the clip: its square, over the number of labels and the trace of the mean product.
     """
     values, vectors = np.linalg.eigh(noised.products)
     values = np.maximum(values, 0)
-    variance = 4 * noised.crosses.shape[1] * noise_multiplier**2
-    ridge = variance * max(float(values.sum()), 1e-300) / noised.count
+    # the noise's variance over the prior's, from both of which the clip cancels
+    ridge = 4 * noised.crosses.shape[1] * noise_multiplier**2 * max(float(values.sum()), 1e-300) / noised.count
     weights: FloatArray = (vectors * (values / (values**2 + ridge))) @ (vectors.T @ noised.crosses)
     return weights
 
 
-def _noised(crosses: FloatArray, noise_multiplier: float, generator: np.random.Generator) -> FloatArray:
-    scale = 2 * math.sqrt(crosses.shape[1]) * noise_multiplier
-    return crosses + generator.normal(scale=scale, size=crosses.shape)
+def _noised(exact: Moments, noise_multiplier: float, generator: np.random.Generator) -> FloatArray:
+    scale = 2 * exact.clip * noise_multiplier
+    return exact.crosses + generator.normal(scale=scale, size=exact.crosses.shape)

@@ -15,7 +15,7 @@ _RIDGE = 1e-3  # keeps weights finite where a label can be told without error
 
 def fit_without_privacy(private: Contributions) -> FloatArray:
     """Return weights ``[F, C]`` of the least logistic loss over all units, by L-BFGS. PRIVATE."""
-    x, labels = private.features.astype(np.float64), (private.signs > 0).astype(np.float64)
+    x, labels = private.features.astype(np.float64), private.labels.astype(np.float64)
     size = (x.shape[1], labels.shape[1])
     shares = private.shares[:, None]
 

@@ -12,13 +12,13 @@ def arena(num: int = 4000) -> Arena:
     x = generator.normal(size=(num + 1000, 5)) / 3
     x[:, -1] = 0.3
     x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
-    signs = np.where(x @ generator.normal(size=(5, 3)) > 0, 1, -1)
+    labels = x @ generator.normal(size=(5, 3)) > 0
     features = x[:num].astype(np.float32)
     return Arena(
-        private=Contributions(features=features, signs=signs[:num].astype(np.float32), starts=np.arange(num)),
+        private=Contributions(features=features, labels=labels[:num].astype(np.float32), starts=np.arange(num)),
         products=x[num:].T @ x[num:] / 1000,
         test=x[num:],
-        truth=(signs[num:] > 0).astype(np.uint8),
+        truth=labels[num:].astype(np.uint8),
         unit="record",
         teachers=generator.normal(size=(20, 5, 3)),
         raw_test=x[num:],

@@ -20,16 +20,16 @@ def contributions(*sizes: int, seed: int = 0) -> Contributions:
     num = sum(sizes)
     features = generator.normal(size=(num, 3)).astype(np.float32)
     features /= np.maximum(1, np.linalg.norm(features, axis=1, keepdims=True))
-    signs = np.where(generator.random((num, 2)) < 0.3, 1, -1).astype(np.float32)
-    return Contributions(features=features, signs=signs, starts=np.cumsum([0, *sizes[:-1]]).astype(np.int64))
+    labels = (generator.random((num, 2)) < 0.3).astype(np.float32)
+    return Contributions(features=features, labels=labels, starts=np.cumsum([0, *sizes[:-1]]).astype(np.int64))
 
 
 def gradients(private: Contributions, clip: float) -> np.ndarray:
     """The clipped gradient of each unit at zero weights, ``[U, F, C]``."""
     found = []
     for start, size in zip(private.starts, private.sizes, strict=True):
-        x, z = private.features[start : start + size], private.signs[start : start + size]
-        slope = x.T @ (expit(0.0) - (z > 0)) / size
+        x, y = private.features[start : start + size], private.labels[start : start + size]
+        slope = x.T @ (expit(0.0) - y) / size
         found.append(slope * min(1.0, clip * math.sqrt(2) / float(np.linalg.norm(slope))))
     return np.stack(found)
 
@@ -52,7 +52,7 @@ def test_noise_has_the_law_that_is_paid_for() -> None:
     """Features of zeros have no gradient: what moves is noise."""
     pytest.importorskip("opacus")
     private = contributions(*(1,) * 5000)
-    silent = Contributions(features=0 * private.features, signs=private.signs, starts=private.starts)
+    silent = Contributions(features=0 * private.features, labels=private.labels, starts=private.starts)
     settings = Descent(num_steps=1, sampling_rate=0.5, clip=0.25)
     drawn = [descend(silent, ONE, settings, 2.0, generator=np.random.default_rng(seed)) for seed in range(150)]
     rate = learning_rate(ONE, settings=settings, num_labels=2, noise_multiplier=2.0, count=5000)
