@@ -17,9 +17,9 @@ from jsonargparse import ArgumentParser
 
 from pate._data_file import load_data
 from pate._runs import TEACHERS_FIT, Run, write_text
-from pate._typing import FloatArray, StrArray
+from pate._typing import StrArray
 from pate._validation import expect
-from pate.data._records import Features, Records, Role
+from pate.data._records import Records, Role
 from pate.data._source import DataSource
 from scripts.rivals.contest import Arena, Contest, Standings, hold, rivals_of
 from scripts.rivals.contributions import Contributions, PublicScale
@@ -36,14 +36,14 @@ def compare(
 ) -> Standings:
     """Measure what private learning without votes reaches on the private records of a run.
 
-    Least squares on noised moments, logistic regression by DP-SGD and the mean of the teachers' clipped weights, each
-    at the same epsilons, delta and relation (one unit added, removed or altered), beside what is not private. The
-    results are measured on private records without accounting for it: they are PRIVATE, and so is a choice by them.
+    Least squares on noised moments and logistic regression by DP-SGD, each at the same epsilons, delta and relation
+    (one unit added, removed or altered), beside what is not private. The results are measured on private records
+    without accounting for it: they are PRIVATE, and so is a choice by them.
 
     Args:
         contest: the settings common to all rivals.
         descent: the settings of DP-SGD.
-        run: the run. A ``data.yaml`` is enough; weights are averaged if its teachers are fitted and linear.
+        run: the run. A ``data.yaml`` is enough.
         unit: what is protected, a ``record`` or a ``group``; None for that of the run's teachers, or a record.
         output: folder for ``rivals.csv`` and ``rivals.txt``. None for ``private/rivals`` in the run.
 
@@ -58,7 +58,7 @@ def compare(
     protected = unit or place.begun(TEACHERS_FIT).settings.get("unit", "record")
     if not is_installed():
         print(f"{_COMMAND}: {INSTALL}", file=sys.stderr)
-    arena = _arena(place, data, protected, contest)
+    arena = arena_of(data, protected, contest)
     found = hold(arena, rivals_of(arena, descent if is_installed() else None), contest)
     folder = place.private / "rivals" if output is None else Path(output)
     text = table(found)
@@ -70,20 +70,17 @@ def compare(
     return found
 
 
-def _arena(run: Run, data: DataSource, unit: str, contest: Contest) -> Arena:
-    """Return the records of a run, with the weights of its teachers if they protect the same unit and are linear."""
+def arena_of(data: DataSource, unit: str, contest: Contest) -> Arena:
+    """Return the records of a source, for units that are a ``record`` or a ``group``."""
     private, public, test = (data.records(role) for role in (Role.PRIVATE, Role.PUBLIC, Role.TEST))
     scale = PublicScale.of(public.features, standardise=contest.standardise)
     known = scale(public.features).astype(np.float64)
-    teachers = _teachers(run, data, unit)
     return Arena(
         private=Contributions.of(private, scale, _units(private, unit)),
         products=known.T @ known / len(known),
         test=scale(test.features).astype(np.float64),
         truth=test.labels,
         unit=unit,
-        teachers=teachers,
-        raw_test=None if teachers is None else _completed(test.features),
     )
 
 
@@ -93,33 +90,6 @@ def _units(records: Records, unit: str) -> StrArray:
     expect(records.groups is not None, "groups of the private records", unit=unit)
     assert records.groups is not None
     return records.groups
-
-
-def _teachers(run: Run, data: DataSource, unit: str) -> FloatArray | None:
-    """Return the weights of a run's teachers, or None and a line on why there are none to be averaged."""
-    without = f"{_COMMAND}: no mean of weights, because the teachers "
-    if not run.is_finished(TEACHERS_FIT):
-        print(f"{without}of {run.root} are not fitted", file=sys.stderr)
-        return None
-    run.require(TEACHERS_FIT)
-    # torch takes seconds to import
-    from pate._stages.teachers_plan import load_plan
-    from scripts.rivals.linear_teachers import are_linear, linear_weights
-
-    plan = load_plan(run)
-    if plan.unit != unit:
-        print(f"{without}were assigned by {plan.unit}", file=sys.stderr)
-        return None
-    if not are_linear(plan, data.input_shape, data.num_labels):
-        print(f"{without}are not linear", file=sys.stderr)
-        return None
-    return linear_weights(plan, data.input_shape, data.num_labels, run.root / TEACHERS_FIT.outputs[0])
-
-
-def _completed(features: Features) -> FloatArray:
-    values = features[np.arange(features.shape[0])]
-    flat = values.reshape(len(values), -1).astype(np.float64)
-    return np.concatenate((flat, np.ones((len(flat), 1))), axis=1)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -15,7 +15,6 @@ from pate._validation import expect, expect_count, expect_open_unit, expect_posi
 from pate.accounting._calibration import COARSE_ORDERS, Target, calibrate_scale, epsilon_of
 from pate.accounting._events import Event
 from pate.student._average_precision import average_precision
-from scripts.rivals.averaging import averaged, averaging_event
 from scripts.rivals.contributions import Contributions
 from scripts.rivals.descent import Descent, descend
 from scripts.rivals.moments import (
@@ -71,8 +70,6 @@ class Arena:
         test: ``[M, F + 1]``, features of the test records on the same scale.
         truth: ``[M, C]`` in {0, 1}, their labels.
         unit: what is protected, a ``record`` or a ``group``.
-        teachers: ``[T, F + 1, C]``, weights of linear teachers, for features as they are; None without. PRIVATE.
-        raw_test: ``[M, F + 1]``, features of the test records as they are, with a constant 1; None without teachers.
     """
 
     private: Contributions
@@ -80,8 +77,6 @@ class Arena:
     test: FloatArray
     truth: UInt8Array
     unit: str
-    teachers: FloatArray | None = None
-    raw_test: FloatArray | None = None
 
     def __post_init__(self) -> None:
         found = len(self.products) - 1
@@ -164,13 +159,6 @@ def rivals_of(arena: Arena, descent: Descent | None) -> list[Rival]:
             return found
 
         found.append(Rival(name="logistic regression by DP-SGD", event=descent.event, scores=by_descent))
-    if arena.teachers is not None and arena.raw_test is not None:
-        teachers, raw = arena.teachers, arena.raw_test
-
-        def by_averaging(noise: float, generator: np.random.Generator) -> FloatArray:
-            return raw @ averaged(teachers, noise, generator=generator)
-
-        found.append(Rival(name="mean of teachers' weights", event=averaging_event, scores=by_averaging))
     return found
 
 

@@ -20,8 +20,6 @@ def arena(num: int = 4000) -> Arena:
         test=x[num:],
         truth=labels[num:].astype(np.uint8),
         unit="record",
-        teachers=generator.normal(size=(20, 5, 3)),
-        raw_test=x[num:],
     )
 
 
@@ -30,14 +28,12 @@ def test_targets_are_met_and_draws_repeatable() -> None:
     asked, place = Contest(epsilons=(0.01, 5.0), delta=1e-5, seeds=3), arena()
     first, again = (hold(place, rivals_of(place, None), asked).scores for _ in range(2))
     assert first == again
-    assert [score.rival for score in first[::2][:3]] == [rival.name for rival in rivals_of(place, None)]
+    assert [score.rival for score in first[::2][:2]] == [rival.name for rival in rivals_of(place, None)]
     for little, much in (first[:2], first[2:4]):
         assert little.epsilon == pytest.approx(0.01, rel=1e-3)
         assert 0.999 * 5 < much.epsilon <= 5
         assert little.noise_multiplier > 50 * much.noise_multiplier
         assert much.accuracy > 0.9 > little.accuracy
-    # weights of teachers that learnt nothing help nobody
-    assert all(score.accuracy < 0.8 for score in first if score.rival == "mean of teachers' weights")
 
 
 def test_figures_are_what_they_are_called() -> None:
