@@ -9,9 +9,10 @@ does.
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,6 +34,7 @@ _LARGEST = 17  # bits of an entry before that: sums of squares over all directio
 _RESIDUAL = 16  # fractional bits of a residual: sums of products over 2^23 voters are exact
 _MOST = 1 << 23
 _SHORT = 1 - 2.0**-30  # rounding of norms and factors is far less than that
+_SCORE_STEPS = 254  # between scores of 0 and of 1
 _ENTRIES = 1 << 22  # numbers worked on at once
 
 
@@ -261,7 +263,7 @@ class Averages(Voters):
     """Voters of several samples each: a ballot is the mean over them, rounded towards zero."""
 
     def norms(self, question: Question) -> FloatArray:
-        """Return the norms of the ballots of all that have samples."""
+        """Return the norms of the ballots of all that have samples, or scores."""
         return np.array([norm for _, norm in self._ballots(question)])
 
     def clipped_sum(self, question: Question, clip: float) -> FloatArray:
@@ -318,36 +320,27 @@ class ScoreVoters(Averages):
     """Models of any kind, which have said how likely each label of the public samples is.
 
     Attributes:
-        scores: ``[P, T, C]`` uint8, in 255ths, on the samples of the geometry. A teacher with no score above 0 is
-            absent.
+        scores: ``[t, P, C]`` uint8 of some teachers after others, such as files that are mapped into memory, as
+            `encode_scores` returns them on the samples of the geometry. Where a teacher said nothing, nothing is added,
+            after the centring.
     """
 
-    scores: UInt8Array
+    scores: Sequence[UInt8Array]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        shape = (len(self.geometry.samples), self.num_voters, self.num_labels)
-        expect(self.scores.shape == shape, f"scores of shape {list(shape)}", shape=self.scores.shape)
+        shape = (len(self.geometry.samples), self.num_labels)
+        for chunk in self.scores:
+            fits = chunk.ndim == 3 and chunk.shape[1:] == shape and chunk.dtype == np.uint8
+            expect(fits, f"uint8 scores of shape [t, {shape[0]}, {shape[1]}]", shape=chunk.shape, dtype=chunk.dtype)
+        num_teachers = sum(map(len, self.scores))
+        expect(num_teachers == self.num_voters, f"scores of {self.num_voters} teachers", teachers=num_teachers)
 
     @classmethod
-    def of_ballots(cls, ballots: UInt8Array, features: ArrayLike) -> ScoreVoters:
-        """Return teachers who score each label by their votes, 0 or 1, on samples of their own geometry.
-
-        Args:
-            ballots: ``[P, T, C]`` in {0, 1}.
-            features: ``[P, ...]``, the public features of the samples.
-
-        Raises:
-            ValueError: as `Geometry.of` does.
-        """
-        _, num_teachers, num_labels = ballots.shape
-        return cls(
-            geometry=Geometry.of(features),
-            num_voters=num_teachers,
-            expected=num_teachers,
-            num_labels=num_labels,
-            scores=ballots * np.uint8(255),
-        )
+    def of(cls, scores: Sequence[UInt8Array], features: ArrayLike) -> ScoreVoters:
+        """Return teachers with ``scores`` on samples of public features ``[P, ...]``. Raises as `Geometry.of` does."""
+        geometry, number, num_labels = Geometry.of(features), sum(map(len, scores)), scores[0].shape[2]
+        return cls(geometry=geometry, num_voters=number, expected=number, num_labels=num_labels, scores=scores)
 
     @property
     def num_independent(self) -> float:
@@ -357,11 +350,18 @@ class ScoreVoters(Averages):
     def _sums(self, question: Question) -> Iterator[tuple[FloatArray, int]]:
         samples = self.geometry.samples
         basis, ours = question.basis(samples).T, question.predictions(samples)
-        for teacher in range(self.num_voters):
-            scores = self.scores[:, teacher]
-            if scores.any():
-                residuals = np.rint((scores / 255 - ours) * (1 << _RESIDUAL))
-                yield basis @ residuals, len(samples)
+        for scores in itertools.chain.from_iterable(self.scores):
+            residuals = np.rint(((scores - 1.0) / _SCORE_STEPS - ours) * (1 << _RESIDUAL))
+            yield basis @ np.where(scores, residuals, 0), len(samples)
+
+
+def encode_scores(scores: ArrayLike) -> UInt8Array:
+    """Return scores in [0, 1] as uint8, each by itself: 1 .. 255 for steps of 1/254; 0 for NaN, which says nothing.
+
+    A teacher that takes no part is told from one that scores all labels 0, and adds nothing to a sum.
+    """
+    steps = 1 + np.rint(_SCORE_STEPS * np.asarray(scores, dtype=np.float32))
+    return np.where(np.isnan(steps), 0, steps).astype(np.uint8)
 
 
 def expected_voters(num_records: int, num_teachers: int) -> float:

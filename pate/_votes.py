@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate._typing import FloatArray, IntArray, StrArray, UInt8Array
 from pate._validation import expect, expect_count
-from pate._voters import ScoreVoters, Voters
+from pate._voters import ScoreVoters, Voters, encode_scores
 
 CountArray = NDArray[np.integer]
 Ballots = Literal["bits", "scores", "moments"]
@@ -105,7 +105,7 @@ class Votes:
         """
         if self.ballots is None or self.features is None:
             raise ValueError("Expected votes with what each teacher said and with features, got others")
-        return replace(self, voters=ScoreVoters.of_ballots(self.ballots, self.features))
+        return replace(self, voters=ScoreVoters.of((encode_scores(self.ballots.swapaxes(0, 1)),), self.features))
 
     @classmethod
     def from_counts(cls, counts: ArrayLike, num_teachers: int) -> Votes:

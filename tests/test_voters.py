@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 import pate._voters
 from pate._typing import FloatArray, IntArray, UInt8Array
-from pate._voters import Geometry, GroupVoters, Question, RecordVoters, ScoreVoters, Voters, expected_voters
+from pate._voters import (
+    Geometry,
+    GroupVoters,
+    Question,
+    RecordVoters,
+    ScoreVoters,
+    Voters,
+    encode_scores,
+    expected_voters,
+)
 
 NUM_LABELS, NUM_FEATURES = 3, 5
 GENERATOR = np.random.default_rng(0)
@@ -77,12 +86,12 @@ def group_voters(records: Records) -> GroupVoters:
 
 def score_voters(records: Records) -> Voters:
     """Teachers whose scores on the public samples follow from the records of their group; others are absent."""
-    scores = np.zeros((len(PUBLIC), 20, NUM_LABELS), dtype=np.uint8)
+    scores = np.full((20, len(PUBLIC), NUM_LABELS), np.nan)
     for group in np.unique(records.groups):
         own = records.groups == group
         near = np.exp(-((PUBLIC[:, None] - records.features[own]) ** 2).sum(axis=2) / 9)
-        scores[:, group] = np.rint(255 * near @ records.labels[own] / (near.sum(axis=1, keepdims=True) + 0.1))
-    return ScoreVoters(geometry=GEOMETRY, num_voters=20, expected=20, num_labels=NUM_LABELS, scores=scores)
+        scores[group] = near @ records.labels[own] / (near.sum(axis=1, keepdims=True) + 0.1)
+    return ScoreVoters.of((encode_scores(scores[:7]), encode_scores(scores[7:])), PUBLIC)
 
 
 Make = Callable[[Records], Voters]
@@ -146,7 +155,8 @@ def test_sums_are_those_of_the_plain_definition(kind: str) -> None:
         return np.asarray((question.levels + GEOMETRY.linear(features) @ question.slopes).clip(0, 1))
 
     if isinstance(voters, ScoreVoters):
-        left = [s / 255 - said(PUBLIC) for s in voters.scores.swapaxes(0, 1) if s.any()]
+        scores = np.concatenate(voters.scores).astype(np.float64)
+        left = np.where(scores > 0, (scores - 1) / 254 - said(PUBLIC), 0)
         ballots = [basis(PUBLIC).T @ each / len(PUBLIC) for each in left]
     else:
         of = records.groups if isinstance(voters, GroupVoters) else np.arange(60)
@@ -265,12 +275,27 @@ def test_an_absent_teacher_counts_as_nothing_after_the_centring() -> None:
     records, question = Records.drawn(60, generator), question_of(generator)
     voters = score_voters(records)
     assert isinstance(voters, ScoreVoters)
-    scores = voters.scores.copy()
-    scores[:, 4] = 0
-    away = replace(voters, scores=scores)
-    assert len(away.norms(question)) == len(voters.norms(question)) - 1
-    moved = voters.clipped_sum(question, 0.05) - away.clipped_sum(question, 0.05)
-    assert 0.04 < np.linalg.norm(moved) <= 0.05
+    (first, rest), clip = voters.scores, 0.05
+    fourth = np.arange(len(first))[:, None, None] == 4
+    away = replace(voters, scores=(np.where(fourth, np.uint8(0), first), rest))
+    assert voters.norms(question)[4] > clip and away.norms(question)[4] == 0
+    without = replace(voters, num_voters=19, scores=(np.delete(first, 4, axis=0), rest))
+    np.testing.assert_array_equal(away.clipped_sum(question, clip), without.clipped_sum(question, clip))
+    moved = voters.clipped_sum(question, clip) - away.clipped_sum(question, clip)
+    assert 0.04 < np.linalg.norm(moved) <= clip
+    # who denies all labels takes part
+    denies = replace(voters, scores=(np.where(fourth, np.uint8(1), first), rest))
+    alone = denies.clipped_sum(question, clip) - away.clipped_sum(question, clip)
+    assert 0.04 < np.linalg.norm(alone) <= clip and alone[-1].sum() < 0
+
+
+def test_scores_are_steps_and_nothing_is_none_of_them() -> None:
+    scores = np.linspace(0, 1, 1001, dtype=np.float32)
+    steps = encode_scores(scores)
+    assert (steps[0], steps[500], steps[-1]) == (1, 128, 255) and (np.diff(steps.astype(int)) >= 0).all()
+    np.testing.assert_allclose((steps - 1.0) / 254, scores, atol=0.5 / 254 + 1e-6)
+    np.testing.assert_array_equal(encode_scores([[np.nan, 0.0], [1.0, np.nan]]), [[0, 1], [255, 0]])
+    np.testing.assert_array_equal(encode_scores(np.array([0, 1], dtype=np.uint8)), [1, 255])
 
 
 @pytest.mark.parametrize(("records", "teachers"), [(500, 500), (500, 100), (100, 1000)])

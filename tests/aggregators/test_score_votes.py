@@ -13,7 +13,16 @@ from scipy.stats import kstest
 from pate._linear import recovered
 from pate._planning.proposals import proposals
 from pate._typing import FloatArray, UInt8Array
-from pate._voters import Geometry, GroupVoters, Question, RecordVoters, ScoreVoters, Voters, expected_voters
+from pate._voters import (
+    Geometry,
+    GroupVoters,
+    Question,
+    RecordVoters,
+    ScoreVoters,
+    Voters,
+    encode_scores,
+    expected_voters,
+)
 from pate._votes import Panel, Votes
 from pate.accounting._calibration import Target, epsilon_of
 from pate.accounting._events import GaussianEvent
@@ -211,11 +220,11 @@ def test_a_hashed_partition_is_divided_by_the_teachers_that_are_expected() -> No
 def test_scores_of_models_are_learnt() -> None:
     generator = np.random.default_rng(8)
     noisy = PUBLIC[:, None] @ WEIGHTS + LEVELS + generator.normal(size=(300, 150, NUM_LABELS))
-    scores = np.rint(255 * expit(noisy - 2)).astype(np.uint8)
-    voters = ScoreVoters(geometry=GEOMETRY, num_voters=150, expected=150, num_labels=NUM_LABELS, scores=scores)
+    scores = expit(noisy - 2)
+    voters = ScoreVoters.of((encode_scores(scores.swapaxes(0, 1)),), PUBLIC)
     release = make(2.0).aggregate(Votes.from_voters(voters, PUBLIC), generator=generator)
     assert release.noisy_counts is not None
-    shares, mean = release.noisy_counts / 150, scores.mean(axis=1) / 255
+    shares, mean = release.noisy_counts / 150, scores.mean(axis=1)
     assert np.corrcoef(shares.ravel(), mean.ravel())[0, 1] > 0.9
 
 
@@ -279,15 +288,15 @@ def test_a_round_survives_an_audit_by_sampling(kind: type[ScoreVoters], caught: 
     )
 
     def voters(score: int) -> Voters:
-        scores = np.full((20, 30, 1), 148, dtype=np.uint8)
-        scores[:, 0] = score
-        return kind(geometry=geometry, num_voters=30, expected=30, num_labels=1, scores=scores)
+        scores = np.full((30, 20, 1), 148, dtype=np.uint8)
+        scores[0] = score
+        return kind(geometry=geometry, num_voters=30, expected=30, num_labels=1, scores=(scores,))
 
     def sample(asked: Voters, draws: int, noise: np.random.Generator) -> list[Hashable]:
         found: list[Hashable] = []
         for _ in range(draws):
             release = noisy_sum(asked, half, 0.8, noise)
-            along = (release.total[-1, 0] - 29 * (148 / 255 - 0.5)) / release.sigma
+            along = (release.total[-1, 0] - 29 * (147 / 254 - 0.5)) / release.sigma
             found.append((round(release.sigma, 6), int(np.clip(along, -8, 8) // 0.5)))
         return found
 
