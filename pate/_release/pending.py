@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pate._runs import replacing
 from pate._validation import expect
+from pate.mechanisms._noise import KEY_BITS
 
 _TOKEN_BYTES = 16
 
@@ -27,14 +28,12 @@ class PendingRelease:
     Attributes:
         file: where it is kept, mode 0600.
         token: what its reservation in the ledger is found by.
-        key: the key of its noise, 128 bits.
-        counter: where the stream of its noise begins, 256 bits.
+        key: the key of its noise.
     """
 
     file: Path
     token: str
     key: int = field(repr=False)
-    counter: int = field(repr=False)
 
     def write(self) -> None:
         """Write the file, whole and on disk, into a folder of mode 0700; one that is there stays as it is.
@@ -49,7 +48,7 @@ class PendingRelease:
             self.file.parent.chmod(0o700)  # one that was there, too
             with replacing(self.file, "w") as file:
                 os.fchmod(file.fileno(), 0o600)
-                json.dump({"token": self.token, "key": f"{self.key:x}", "counter": f"{self.counter:x}"}, file)
+                json.dump({"token": self.token, "key": f"{self.key:x}"}, file)
             # a reservation must never outlive the only way to find it
             folder = os.open(self.file.parent, os.O_RDONLY)
             try:
@@ -62,19 +61,19 @@ class PendingRelease:
             raise ValueError(f"Expected {wanted} ({error.strerror})") from None
 
 
-def pending_release(folder: Path, asked: str, seed: tuple[int, int]) -> PendingRelease:
+def pending_release(folder: Path, asked: str, key: int) -> PendingRelease:
     """Return the release in ``folder`` that was begun with the digest ``asked``, or else a new one, not yet written.
 
     Args:
         folder: where releases under way are kept.
         asked: a digest of all that its answers follow from but for the noise.
-        seed: key and counter of the noise of a new release; not used if one was begun.
+        key: the key of the noise of a new release; not used if one was begun.
 
     Raises:
         ValueError: if what was begun is damaged.
     """
     file = folder / f"{asked}.json"
-    return _read(file) if file.is_file() else PendingRelease(file, secrets.token_hex(_TOKEN_BYTES), *seed)
+    return _read(file) if file.is_file() else PendingRelease(file, secrets.token_hex(_TOKEN_BYTES), key)
 
 
 def destroy_others(pending: PendingRelease) -> None:
@@ -97,12 +96,12 @@ def destroy(folder: Path, token: str | None) -> None:
 def _read(file: Path) -> PendingRelease:
     try:
         content = json.loads(file.read_text())
-        token, key, counter = content["token"], int(content["key"], 16), int(content["counter"], 16)
+        token, key = content["token"], int(content["key"], 16)
         expect(isinstance(token, str) and token, "a token", token=type(token).__name__)
-        expect(0 <= key < 2**128 and 0 <= counter < 2**256, "a key of 128 bits and a counter of 256", found="others")
+        expect(0 <= key < 2**KEY_BITS, f"a key of {KEY_BITS} bits", key="another")
     except (ValueError, KeyError, TypeError):
         # what is in it is not to be printed, nor its name, a digest of PRIVATE data
         again = "Delete its folder, and the same command makes a new release, which costs again"
         requirement = f"what a command that was killed left. {again}"
         raise ValueError(f"Expected {requirement}, got damaged files in {file.parent}") from None
-    return PendingRelease(file, token, key, counter)
+    return PendingRelease(file, token, key)

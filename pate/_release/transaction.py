@@ -22,7 +22,7 @@ from pate.accounting._history import Entry
 from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement import Statement
-from pate.mechanisms._noise import draw_seed, private_generator, seeded_generator
+from pate.mechanisms._noise import draw_key, private_generator, seeded_generator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +114,8 @@ def release(publication: Publication) -> Statement:
     Raises:
         ValueError: if it cannot be prepared, or the ledger cannot pay for it; nothing is spent then.
     """
-    pending = pending_release(publication.seeds, publication.question(), draw_seed())
-    generator, seed = private_generator((pending.key, pending.counter)), publication.noise_seed
+    pending = pending_release(publication.seeds, publication.question(), draw_key())
+    generator, seed = private_generator(pending.key), publication.noise_seed
     if seed is not None:
         generator = seeded_generator(seed)
     with publication.prepared(pending, generator) as terms:

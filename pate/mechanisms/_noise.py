@@ -6,6 +6,7 @@ import secrets
 from typing import Literal, get_args
 
 import numpy as np
+from randomgen import ChaCha
 from scipy.special import log_expit, log_ndtr
 
 from pate._typing import FloatArray
@@ -15,19 +16,17 @@ Noise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic"]
 """Noise laws F whose survival function is log-Lipschitz: ``log(1 - F)`` changes by at most 1 per unit."""
 
 
-def draw_seed() -> tuple[int, int]:
-    """Return 128 bits of key and 256 bits of counter from the operating system's entropy.
-
-    Philox is counter-based: the probability that generators of two such seeds share a position of a stream is
-    negligible.
-    """
-    return secrets.randbits(128), secrets.randbits(256)
+KEY_BITS = 256
 
 
-def private_generator(seed: tuple[int, int] | None = None) -> np.random.Generator:
-    """Return the generator of a key and a counter that `draw_seed` drew; newly drawn ones if None."""
-    key, counter = draw_seed() if seed is None else seed
-    return np.random.Generator(np.random.Philox(key=key, counter=counter))
+def draw_key() -> int:
+    """Return a key of `KEY_BITS` from the operating system's entropy: no two releases share one."""
+    return secrets.randbits(KEY_BITS)
+
+
+def private_generator(key: int | None = None) -> np.random.Generator:
+    """Return a cryptographic generator: the stream of ChaCha20 (RFC 8439) of a ``key``, a newly drawn one if None."""
+    return np.random.Generator(ChaCha(key=draw_key() if key is None else key, rounds=20))
 
 
 def seeded_generator(seed: int, *, release: int = 0) -> np.random.Generator:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from pate.mechanisms._noise import Noise, draw, draw_seed, gumbel, private_generator, seeded_generator
+from pate.mechanisms._noise import Noise, draw, draw_key, gumbel, private_generator, seeded_generator
 from tests.mechanisms import oracles
 
 
@@ -43,9 +43,23 @@ def test_seed_that_is_refused(seed: int) -> None:
 
 
 def test_a_seed_of_the_system_gives_its_noise_again() -> None:
-    seeds = [draw_seed() for _ in range(4)]
+    seeds = [draw_key() for _ in range(4)]
     assert len(set(seeds)) == 4
     first, again, other = (private_generator(seed).random(8) for seed in (seeds[0], seeds[0], seeds[1]))
     np.testing.assert_array_equal(first, again)
     assert (first != other).all()
-    assert max(key for key, _ in seeds) >> 100 and max(counter for _, counter in seeds) >> 230
+    assert max(seeds) >> 230
+
+
+@pytest.mark.parametrize(
+    ("key", "block", "expected"),
+    [
+        (0, 0, "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7"),
+        (0, 1, "9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed"),
+        (1 << 248, 1, "3aeb5224ecf849929b9d828db1ced4dd832025e8018b8160b82284f3c949aa5a"),
+    ],
+)
+def test_private_noise_is_the_stream_of_chacha20(key: int, block: int, expected: str) -> None:
+    """Appendix A.1 of RFC 8439, the first half of blocks of a nonce of zeros."""
+    words = private_generator(key).integers(2**64, size=8 * block + 4, dtype=np.uint64)[8 * block :]
+    assert words.astype("<u8").tobytes().hex() == expected

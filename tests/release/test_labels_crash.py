@@ -101,7 +101,7 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         nonlocal numbers
         numbers = count(1)
 
-    monkeypatch.setattr("pate._release.transaction.draw_seed", lambda: (next(numbers), 7))
+    monkeypatch.setattr("pate._release.transaction.draw_key", lambda: next(numbers))
     return restart
 
 
@@ -202,7 +202,7 @@ def test_a_seed_is_for_its_owner_alone(copied: Path, monkeypatch: pytest.MonkeyP
     (file,) = seeds(copied)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600 and stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     content = json.loads(file.read_text())
-    assert int(content["key"], 16) < 2**128 and int(content["counter"], 16) < 2**256
+    assert 2**200 < int(content["key"], 16) < 2**256
     assert read_ledger(copied / "ledger.sqlite").entries[-1].token == content["token"]
     assert content["key"].encode() not in (copied / "ledger.sqlite").read_bytes()
 
@@ -247,7 +247,7 @@ def test_other_votes_are_another_question(copied: Path, monkeypatch: pytest.Monk
     assert second != first and len(read_ledger(copied / "ledger.sqlite").entries) == 3
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[]", '{"token": "a", "key": "zz", "counter": "1"}'])
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"token": "a", "key": "zz"}'])
 def test_a_damaged_seed_is_told_and_not_shown(content: str, copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kill(monkeypatch, SAVE, copied)
     (file,) = seeds(copied)

@@ -96,7 +96,7 @@ def unbroken(
         folder = tmp_path_factory.mktemp("unbroken") / "run"
         kind.lay_out(folder, finished)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(transaction, "draw_seed", lambda seed=seed: (seed, 7))
+            patch.setattr(transaction, "draw_key", lambda seed=seed: seed)
             kind.release(folder)
         left.append((folder / kind.file).read_bytes())
     assert left[0] != left[1]
@@ -117,7 +117,7 @@ def test_killed_at_any_step_it_pays_once_and_draws_the_same(
     folder, seeds = tmp_path / "run", count(1)
     kind.lay_out(folder, finished)
     before = (folder / kind.file).read_bytes() if (folder / kind.file).is_file() else None
-    monkeypatch.setattr(transaction, "draw_seed", lambda: (next(seeds), 7))
+    monkeypatch.setattr(transaction, "draw_key", lambda: next(seeds))
     owner: Any = STEPS[step] or kind.publication
     original = getattr(owner, step)
 

@@ -70,7 +70,7 @@ def _student(run: Path) -> str:
 def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pate._release.transaction.draw_seed", lambda: (11, 7))
+    monkeypatch.setattr("pate._release.transaction.draw_key", lambda: 11)
     voting = ScoreVotes(multiplier_scores=5.0)
 
     def release() -> None:
@@ -95,7 +95,7 @@ def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
         with pytest.raises(Killed):
             release()
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 2 and len(sums) == 2
-    monkeypatch.setattr("pate._release.transaction.draw_seed", lambda: (12, 7))  # would be other noise
+    monkeypatch.setattr("pate._release.transaction.draw_key", lambda: 12)  # would be other noise
     monkeypatch.setattr(score_votes, "noisy_sum", keep)
     release()
     entries = read_ledger(copied / "ledger.sqlite").entries
