@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pate import mechanisms as mechanisms
     from pate import testing as testing
     from pate._pipeline import Pipeline, label
+    from pate._planning.gaps import gap_needed
+    from pate._planning.outlook import Outlook
+    from pate._planning.proposals import for_target
     from pate._release.label_settings import LabelSettings
     from pate._runs.released import ReleasedLabels
     from pate._stages.student_steps import StudentPlan
@@ -46,6 +49,7 @@ __all__ = [
     "NamedVotes",
     "NeighboringRelation",
     "NoisyVotes",
+    "Outlook",
     "Panel",
     "Pipeline",
     "RDPAccountant",
@@ -58,6 +62,8 @@ __all__ = [
     "TauVoting",
     "TeacherPlan",
     "Votes",
+    "for_target",
+    "gap_needed",
     "label",
     "load_student",
     "private_generator",
@@ -74,6 +80,9 @@ _ROOMS = (
     "pate._votes",
     "pate._runs.released",
     "pate._pipeline",
+    "pate._planning.outlook",
+    "pate._planning.gaps",
+    "pate._planning.proposals",
     # these import torch
     "pate.student._carried",
     "pate.teachers._plan",

@@ -16,10 +16,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from pate._planning.outlook import Outlook
 from pate._planning.proposals import propose, title
 from pate._votes import Votes
 from pate.accounting import NeighboringRelation
-from pate.aggregators import Aggregator, Outlook
+from pate.aggregators import Aggregator
 
 NUM_QUERIES, NUM_WITH_BALLOTS, NUM_LABELS, NUM_TEACHERS = 50_000, 2_000, 40, 800
 

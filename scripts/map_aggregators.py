@@ -26,11 +26,11 @@ from tqdm import tqdm
 
 from pate._linear import LinearStudent
 from pate._planning.evaluation import judge
+from pate._planning.outlook import Outlook
 from pate._planning.proposals import propose, title
 from pate._planning.simulation import Simulation, simulated
 from pate.accounting._calibration import COARSE_ORDERS, Target
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators import Outlook
 from pate.aggregators._base import features_of
 from pate.aggregators._rounds import student_of
 

@@ -54,6 +54,7 @@ ALLOWED = {
     "testing": {"accounting", "aggregators", "data", "mechanisms", "votes"},
     "planning": {"accounting", "aggregators", "data", "data_file", "linear", "runs", "student", "vote_store", "votes"},
 }
+ALLOWED["planning"] |= {"mechanisms"}
 ALLOWED["testing"] |= {"planning"}
 ALLOWED["reporting"] = {"accounting", "data", "data_file", "runs", "vote_store", "votes"}
 ALLOWED["release"] = set(ALLOWED) - {"models", "networks", "reporting", "student", "teachers", "testing"}
@@ -132,4 +133,6 @@ def test_only_releases_meet_mechanisms_and_noise() -> None:
     """What is PRIVATE becomes public in one room."""
     above = [file for room in ("_stages", "_commands", "_planning") for file in (ROOT / room).rglob("*.py")]
     assert above
-    assert not [file for file in above if "pate.mechanisms" in file.read_text()]
+    # but for the gap at which a mechanism answers, which draws nothing
+    mechanisms = re.compile(r"pate\.mechanisms(?!\._success)")
+    assert not [file for file in above if mechanisms.search(file.read_text())]

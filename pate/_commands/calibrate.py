@@ -11,7 +11,8 @@ import yaml
 
 from pate._commands.parsing import call
 from pate._planning.completion import completed, scale_to_target
-from pate._planning.proposals import gap_needed, title
+from pate._planning.gaps import gap_needed
+from pate._planning.proposals import title
 from pate._settings import path_of
 from pate._validation import expect, expect_open_unit
 from pate._votes import Panel

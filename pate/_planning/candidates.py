@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from pate._planning.outlook import Outlook
 from pate._planning.proposals import all_proposals, forms, preceded, title
-from pate.aggregators import Aggregator, Outlook
+from pate.aggregators import Aggregator
 
 
 class Candidate(NamedTuple):

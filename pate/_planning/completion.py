@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pate._planning.proposals import for_target, proposals
+from pate._planning.outlook import Outlook
+from pate._planning.proposals import for_target, proposals, splits_noise
 from pate._validation import expect
 from pate._votes import Panel
 from pate.accounting._bisection import smallest_where
 from pate.accounting._budget import Budget, affordable
 from pate.accounting._calibration import Target, epsilon_of
 from pate.aggregators._base import Aggregator
-from pate.aggregators._outlook import Outlook
 from pate.aggregators._rounds import Rounds
 
 _EXCESS = 3e-6  # relative; noise that exceeds the least by less is kept as it is
@@ -44,7 +44,7 @@ def completed(aggregator: Aggregator | None, target: Target, panel: Panel, *, an
     expect(lacking in ([], [*cls.noise_parameters]), f"all noise of {cls.__name__} or none of it", missing=words)
     if not missing:
         return aggregator
-    if missing == tuple(lacking) and not hasattr(cls, "for_target"):
+    if missing == tuple(lacking) and not splits_noise(cls):
         filled_in: dict[str, Any] = dict.fromkeys(missing, 1.0)
     else:
         start = _start(aggregator, target, panel, answered)
@@ -55,7 +55,7 @@ def completed(aggregator: Aggregator | None, target: Target, panel: Panel, *, an
 def _start(aggregator: Aggregator, target: Target, panel: Panel, answered: float) -> Aggregator:
     """Return what the class of an aggregator chooses for a target, given some of its settings."""
     cls, missing = type(aggregator), aggregator.missing
-    if hasattr(cls, "for_target"):
+    if splits_noise(cls):
         start = for_target(cls, target, panel, delta_test=getattr(aggregator, "delta_test", None), answered=answered)
         expect(
             start is not None,
@@ -64,13 +64,7 @@ def _start(aggregator: Aggregator, target: Target, panel: Panel, answered: float
         )
         assert start is not None
         return start
-    outlook = Outlook(
-        panel=panel,
-        num_queries=target.num_queries,
-        delta=target.delta,
-        relation=target.neighboring_relation,
-        labels_per_sample=getattr(aggregator, "k", None),
-    )
+    outlook = Outlook.at(target, panel, labels_per_sample=getattr(aggregator, "k", None))
     try:
         proposed = proposals(cls, outlook)
     except ValueError:

@@ -12,6 +12,7 @@ import numpy as np
 from pate._linear import LinearStudent, fit_linear
 from pate._planning.candidates import candidates, families_of
 from pate._planning.comparison import Comparison, Frontier, Point
+from pate._planning.outlook import Outlook
 from pate._planning.proposals import title
 from pate._planning.task import Task
 from pate._progress import stage_bar
@@ -21,7 +22,7 @@ from pate._votes import Panel, Votes
 from pate.accounting._calibration import COARSE_ORDERS, Target, epsilon_of
 from pate.accounting._charges import account
 from pate.accounting._cost import DEFAULT_ORDERS
-from pate.aggregators import Aggregator, Outlook, Release
+from pate.aggregators import Aggregator, Release
 from pate.aggregators._base import features_of
 from pate.aggregators._rounds import student_of
 from pate.student._average_precision import average_precision

@@ -7,8 +7,6 @@ from pate.aggregators._listed import LimitedDomainTopK as LimitedDomainTopK
 from pate.aggregators._listed import TopStableTopK as TopStableTopK
 from pate.aggregators._noisy_votes import NoisyVotes as NoisyVotes
 from pate.aggregators._of_mechanism import MechanismAggregator as MechanismAggregator
-from pate.aggregators._outlook import Gap as Gap
-from pate.aggregators._outlook import Outlook as Outlook
 from pate.aggregators._peeled_votes import PeeledVotes as PeeledVotes
 from pate.aggregators._plugins import load_plugins as load_plugins
 from pate.aggregators._plugins import registered as registered

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
-from inspect import Parameter, get_annotations, signature
+from inspect import get_annotations
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -21,17 +21,6 @@ from pate.accounting._charges import Charge, Events
 from pate.accounting._cost import DEFAULT_ORDERS
 from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
-
-_METHODS = ("event", "aggregate", "charges", "calibrated", "most_answered")
-"""What subclasses override, with the arguments that it is called with."""
-
-_HOOKS = {
-    "proposals": ("outlook",),
-    "variants": ("outlook",),
-    "for_target": ("target", "panel", "delta_test", "answered"),
-    "gap_needed": ("self", "panel", "probability"),
-}
-"""What `pate._planning.proposals` asks of a class that has it, with the arguments that it is called with."""
 
 LEAST_ANSWERED = 0.1
 """The share of queries that some votes at least must have answered, if a release is to be paid for."""
@@ -83,9 +72,6 @@ class Aggregator(ABC):
 
     Args:
         neighboring_relation: the relation that the mechanism is run for.
-
-    Raises:
-        ValueError: where a class is defined whose methods lack an argument that they are called with.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ()
@@ -105,14 +91,6 @@ class Aggregator(ABC):
                 cls.required += (name,)
         if "__post_init__" in vars(cls):
             cls.__post_init__ = _when_complete(cls.__post_init__)  # type: ignore[assignment]
-        arguments = {name: tuple(signature(getattr(Aggregator, name)).parameters) for name in _METHODS} | _HOOKS
-        for name in vars(cls).keys() & arguments.keys():
-            expected, parameters = arguments[name], signature(getattr(cls, name)).parameters
-            takes_all = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
-            # before 0.3 they took num_teachers and num_labels in place of a panel
-            if not takes_all and not set(expected) <= set(parameters):
-                place = f"{cls.__module__}.{cls.__name__}.{name}"
-                raise ValueError(f"Expected {place}({', '.join(expected)}), got {name}({', '.join(parameters)})")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, ballots_of, predictions_of
 from pate.aggregators._noisy_votes import add_gaussian
-from pate.aggregators._outlook import Outlook
 
 _ENTRIES = 1 << 22  # ballot entries worked on at once
 _DOUBLINGS = 4  # candidates for the median between a number and its double
@@ -63,11 +62,6 @@ class ClippedVotes(Aggregator):
     around_predictions: bool = False
 
     @property
-    def marks(self) -> tuple[str, ...]:
-        """Around what ballots are clipped."""
-        return ("around a student" if self.around_predictions else "",)
-
-    @property
     def needs_ballots(self) -> bool:
         """Always true: ballots are clipped one by one."""
         return True
@@ -100,11 +94,6 @@ class ClippedVotes(Aggregator):
         counts = np.where(guess > 0, votes.num_teachers - noisy, noisy)
         labels = (2 * counts > votes.num_teachers).astype(np.uint8)
         return Release(labels, mask, noisy_counts=counts, noise_std=sigma)
-
-    @classmethod
-    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return one around no predictions; in `Rounds`, another around a student follows it."""
-        return (cls.blank(),)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from scipy.special import expit
@@ -17,7 +17,6 @@ from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Release
 from pate.aggregators._of_mechanism import MechanismAggregator
-from pate.aggregators._outlook import Outlook
 from pate.mechanisms._limited_domain import DomainMechanism, LimitedDomain, Listed
 from pate.mechanisms._top_stable import TopStable, chance_to_exceed, unstable_threshold
 
@@ -35,11 +34,6 @@ class _Listing(MechanismAggregator[Lists]):
     k: int
     kbar: int
 
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """The largest number of labels of a set, and the number of labels that it is chosen from."""
-        return (f"k={self.k}", f"kbar={self.kbar}")
-
     def mechanism(self, panel: Panel) -> Lists:
         """Return the mechanism that lists labels. Raises ``ValueError`` unless some are left out of the kbar."""
         expect(self.kbar < panel.num_labels, f"kbar < {panel.num_labels} for {panel.num_labels} labels", kbar=self.kbar)
@@ -52,12 +46,6 @@ class _Listing(MechanismAggregator[Lists]):
         labels = labels[:, :num_labels]
         full = np.asarray(listing.listed.all(axis=1, keepdims=True))
         return Release(labels, (labels > 0) | full, tiers=tiers)
-
-    @classmethod
-    def _domains(cls, outlook: Outlook) -> tuple[tuple[int, int], ...]:
-        """Return k and kbar worth proposing: sets of as many labels as a sample has, from twice as many."""
-        k, most = outlook.k, outlook.panel.num_labels - 1
-        return ((k, min(2 * k, most)),) if k <= most else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,11 +83,6 @@ class LimitedDomainTopK(_Listing[LimitedDomain]):
         """Return the probability that a label is listed if all teachers give kbar labels and no others."""
         ahead = (panel.num_teachers - self.mechanism(panel).window(self.neighboring_relation)) / self.scale_domain
         return float(expit(ahead + math.log(self.delta_domain)))
-
-    @classmethod
-    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return one for sets of as many labels as a sample has, from twice as many, for half of delta."""
-        return tuple(cls.blank(k=k, kbar=kbar, delta_domain=outlook.delta_test) for k, kbar in cls._domains(outlook))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,11 +123,6 @@ class TopStableTopK(_Listing[TopStable]):
     delta_stable: float
     fallback: bool = False
 
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """The sizes of the set and of the domain, and what happens if the test fails."""
-        return (*super().marks, "fallback" * self.fallback)
-
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query for which ``tier`` rounds of peeling were run, 0 or k; k if None."""
         return self.mechanism(panel).event(self.relation_of(relation), tier)
@@ -161,16 +139,3 @@ class TopStableTopK(_Listing[TopStable]):
         threshold = unstable_threshold(self.delta_stable / self.kbar, **scales)
         chance = self.kbar * chance_to_exceed(threshold - widest, **scales)
         return 1.0 if self.fallback else min(1.0, chance)
-
-    @classmethod
-    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return one with a fallback, for sets of as many labels as a sample has, for half of delta."""
-        return tuple(
-            cls.blank(k=k, kbar=kbar, delta_stable=outlook.delta_test, fallback=True)
-            for k, kbar in cls._domains(outlook)
-        )
-
-    @classmethod
-    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
-        """Return one with a fallback and one without."""
-        return {"fallback": (True, False)}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from pate._typing import FloatArray
 from pate._validation import expect_positive
@@ -17,7 +16,6 @@ from pate._votes import Panel, Votes
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release
-from pate.aggregators._outlook import Gap, Outlook
 
 _ROWS = 1024  # rows worked on at once, so that the intermediate arrays stay in cache
 
@@ -74,11 +72,6 @@ class NoisyVotes(Aggregator):
         if self.min_lead != 0:
             expect_positive(min_lead=self.min_lead)
 
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """Whether only labels are released, and by how much they must lead."""
-        return ("" if self.soft else "hard", f"min_lead={self.min_lead:g}" if self.min_lead else "")
-
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query: noise on all counts, where a teacher moves each count by at most one vote."""
         noise_multiplier = self.sigma_votes / math.sqrt(panel.num_labels)
@@ -97,25 +90,7 @@ class NoisyVotes(Aggregator):
             noisy_counts[~mask] = 0.0
         return Release(leading.astype(np.uint8), mask, noisy_counts=noisy_counts, noise_std=self.sigma_votes)
 
-    def gap_needed(self, panel: Panel, *, probability: float) -> Gap:
-        """Return how far a count must lie from half of the teachers for its label to survive the noise."""
-        votes = max(self.min_lead + self.sigma_votes * float(ndtri(probability)), 0.0)
-        tie = panel.num_teachers / 2
-        return Gap(votes, tie, f"A count {votes:.1f} votes away from {tie:g} keeps its label")
-
     def most_answered(self, panel: Panel) -> float:
         """Return the probability that teachers who agree on a label have it given or denied."""
         margins = np.array([panel.num_teachers / 2, -panel.num_teachers / 2])
         return float(ndtr((margins - self.min_lead) / self.sigma_votes).sum())
-
-    @classmethod
-    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return soft and hard labels, and hard ones that lead by a tenth of the teachers."""
-        lead = outlook.panel.num_teachers / 10
-        choices: list[dict[str, Any]] = [{}, {"soft": False}, {"soft": False, "min_lead": lead}]
-        return tuple(cls.blank(**choice) for choice in choices)
-
-    @classmethod
-    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
-        """Return soft and hard labels."""
-        return {"soft": (True, False)}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from pate._validation import expect
 from pate._votes import Panel, Votes
 from pate.aggregators._base import Release
 from pate.aggregators._of_mechanism import MechanismAggregator
-from pate.aggregators._outlook import Outlook
 from pate.mechanisms._peeled_counts import PeeledCounts
 
 
@@ -47,11 +46,6 @@ class PeeledVotes(MechanismAggregator[PeeledCounts]):
     sigma_chosen: float
     soft: bool = False
 
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """The largest number of labels, and whether counts are released."""
-        return (f"k={self.k}", "soft" * self.soft)
-
     def mechanism(self, panel: Panel) -> PeeledCounts:
         """Return the choice of labels, and the count of their votes."""
         expect(self.k <= panel.num_labels, f"k <= {panel.num_labels} for {panel.num_labels} labels", k=self.k)
@@ -68,13 +62,3 @@ class PeeledVotes(MechanismAggregator[PeeledCounts]):
         if self.soft:
             return Release(labels, chosen, noisy, self.sigma_chosen)
         return Release(labels, np.ones_like(chosen))
-
-    @classmethod
-    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return one for up to as many labels as a sample has on average."""
-        return (cls.blank(k=outlook.k),)
-
-    @classmethod
-    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
-        """Return labels, and the counts of the chosen."""
-        return {"soft": (False, True)}

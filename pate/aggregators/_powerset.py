@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,11 @@ from pate._votes import Panel, Votes
 from pate.accounting._events import BoundedRangeEvent, Event
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, ballots_of
-from pate.aggregators._outlook import Gap, Outlook
 from pate.mechanisms._noise import gumbel
 
 Codes = NDArray[np.uint64]
 
-_MOST_LABELS = 64
+MOST_LABELS = 64
 _ENTRIES = 1 << 22  # ballot entries worked on at once
 
 
@@ -70,23 +69,10 @@ class Powerset(Aggregator):
         labels = _decode(chosen, votes.num_labels)
         return Release(labels, np.ones(labels.shape, dtype=np.bool_))
 
-    def gap_needed(self, panel: Panel, *, probability: float) -> Gap:
-        """Return by how many votes a set must lead to be chosen if no other set has a vote."""
-        odds = math.log(2) * panel.num_labels + math.log(probability / (1 - probability))
-        votes = max(self.scale_powerset * odds, 0.0)
-        between = "between the two label sets"
-        meaning = f"A gap of {votes:.1f} votes {between} is what a query needs to be answered, and answered right,"
-        return Gap(votes, panel.num_teachers, meaning)
-
-    @classmethod
-    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return one instance, unless there are too many labels."""
-        return (cls.blank(),) if outlook.panel.num_labels <= _MOST_LABELS else ()
-
 
 def _expect_codes(num_labels: int) -> None:
     """Raise ``ValueError`` unless a set of labels fits into an integer."""
-    expect(num_labels <= _MOST_LABELS, f"num_labels <= {_MOST_LABELS}", num_labels=num_labels)
+    expect(num_labels <= MOST_LABELS, f"num_labels <= {MOST_LABELS}", num_labels=num_labels)
 
 
 def _choose(codes: Codes, num_labels: int, scale: float, generator: np.random.Generator) -> Codes:

@@ -11,12 +11,9 @@ from pate._linear import LinearStudent, fit_linear, recovered
 from pate._typing import FloatArray
 from pate._validation import expect
 from pate._votes import Panel, Votes
-from pate.accounting._calibration import COARSE_ORDERS, Target
 from pate.accounting._events import ComposedEvent, Event
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, features_of
-from pate.aggregators._clipped_votes import ClippedVotes
-from pate.aggregators._outlook import Outlook
 
 _FIRST = 0.25  # share of the budget of the first of two rounds
 
@@ -58,11 +55,6 @@ class Rounds(Aggregator):
             expect(same, f"rounds for {self.neighboring_relation.value}", **{setting: relation.value})
         first = self.rounds[0]
         expect(not first.needs_predictions, "a first round that needs no predictions", rounds_0=type(first).__name__)
-
-    @property
-    def marks(self) -> tuple[Aggregator, ...]:
-        """The rounds."""
-        return self.rounds
 
     @property
     def noise(self) -> dict[str, float]:
@@ -107,42 +99,6 @@ class Rounds(Aggregator):
     def most_answered(self, panel: Panel) -> float:
         """Return the least of the rounds."""
         return min(each.most_answered(panel) for each in self.rounds)
-
-    @classmethod
-    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return the default: two rounds of `ClippedVotes`, the first for a quarter of the budget."""
-        return (
-            cls.before(
-                ClippedVotes(multiplier_clipped=1.0, around_predictions=True, neighboring_relation=outlook.relation),
-                outlook,
-            ),
-        )
-
-    @classmethod
-    def before(cls, last: Aggregator, outlook: Outlook) -> Self:
-        """Return two rounds: `ClippedVotes`, then ``last``, which needs predictions.
-
-        Each has twice the noise at which it alone meets epsilon 1 if it is the first, and that noise over the root of
-        three quarters if it is the last: of mechanisms that compose as Gaussian ones do, the first takes a quarter of
-        any budget. Only the proportions matter.
-
-        Raises:
-            ValueError: if no noise of ``last`` meets epsilon 1 at the delta of ``outlook``.
-        """
-        target = Target(
-            epsilon=1.0,
-            delta=outlook.delta,
-            num_queries=outlook.num_queries,
-            neighboring_relation=outlook.relation,
-        )
-        start = ClippedVotes(multiplier_clipped=1.0, neighboring_relation=outlook.relation)
-        first = start.calibrated(target, outlook.panel, orders=COARSE_ORDERS)
-        final = last.calibrated(target, outlook.panel, orders=COARSE_ORDERS)
-        expect(final is not None, "a last round whose noise can meet a target", last=type(last).__name__)
-        assert first is not None
-        assert final is not None
-        rounds = (first.scaled(_FIRST**-0.5), final.scaled((1 - _FIRST) ** -0.5))
-        return cls(rounds=rounds, neighboring_relation=outlook.relation)
 
 
 def student_of(release: Release, features: FloatArray, num_teachers: int) -> LinearStudent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -19,7 +19,6 @@ from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, features_of, voters_of
 from pate.aggregators._clipped_votes import MEDIAN_ERRORS, MEDIAN_SHARE, MEDIAN_SPARE, noisy_median
 from pate.aggregators._noisy_votes import add_gaussian
-from pate.aggregators._outlook import Outlook
 
 _DOUBLINGS, _CANDIDATES = 4, 48  # for the median: powers of 2^(1/4), down to the 3400th part of the largest norm
 _MEDIAN_SHARE = 0.05  # of the budget, which comparisons with a median take where that is enough
@@ -107,11 +106,6 @@ class ScoreVotes(Aggregator):
             learner.learn(question, total / voters.expected, sigma / voters.expected)
         answers, labels = learner.answers(features)
         return Release(labels.astype(np.uint8), mask, noisy_counts=votes.num_teachers * answers, noise_std=0.0)
-
-    @classmethod
-    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return one of its own."""
-        return (cls.blank(),)
 
 
 class NoisySum(NamedTuple):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import ClassVar, Literal, Self, get_args
 
 import numpy as np
 from scipy.special import ndtr
@@ -15,8 +14,6 @@ from pate._votes import Panel, Votes
 from pate.accounting._events import ComposedEvent, Event, GaussianThresholdEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, predictions_of
-from pate.aggregators._noisy_votes import NoisyVotes
-from pate.aggregators._outlook import Outlook
 
 Over = Literal["mean", "worst"]
 
@@ -37,11 +34,6 @@ class Screen(Aggregator):
         relation, expected = self.answers.neighboring_relation, self.neighboring_relation
         same = relation is expected
         expect(same, f"answers for {expected.value}, as the screen", neighboring_relation=relation.value)
-
-    @property
-    def marks(self) -> tuple[Aggregator, ...]:
-        """The aggregator that answers."""
-        return (self.answers,)
 
     @property
     def noise(self) -> dict[str, float]:
@@ -85,11 +77,6 @@ class Screen(Aggregator):
     def most_answered(self, panel: Panel) -> float:
         """Return what ``answers`` does, where it is asked."""
         return self.answers.most_answered(panel)
-
-    @classmethod
-    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
-        """Return checks of the mean and of the worst label."""
-        return {"over": get_args(Over)}
 
     def _ask(self, votes: Votes, passed: BoolArray, generator: np.random.Generator) -> Release:
         """Pass the queries marked in ``passed`` ``[Q]`` on to ``answers``, and leave the others empty."""
@@ -145,15 +132,6 @@ class ConfidentScreen(Screen):
         passed = ndtr((panel.num_teachers / 2 - self.threshold_confident) / self.sigma_confident)
         return float(passed) * super().most_answered(panel)
 
-    @classmethod
-    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return one before noisy votes, which are asked where the counts are a third of the teachers from a tie."""
-        answers, threshold = (
-            NoisyVotes(sigma_votes=1.0, neighboring_relation=outlook.relation),
-            outlook.panel.num_teachers / 3,
-        )
-        return (cls.blank(answers=answers, threshold_confident=threshold),)
-
 
 @dataclass(frozen=True, kw_only=True)
 class InteractiveScreen(Screen):
@@ -208,12 +186,3 @@ class InteractiveScreen(Screen):
         if release.noisy_counts is not None:
             release.noisy_counts[sure] = votes.num_teachers * predictions[sure]
         return release
-
-    @classmethod
-    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return one before noisy votes, which are asked where an eighth of the teachers contradicts the student."""
-        answers, threshold = (
-            NoisyVotes(sigma_votes=1.0, neighboring_relation=outlook.relation),
-            outlook.panel.num_teachers / 8,
-        )
-        return (cls.blank(answers=answers, threshold_interactive=threshold),)

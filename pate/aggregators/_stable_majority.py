@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from pate._votes import Panel, Votes
 from pate.aggregators._base import Release
 from pate.aggregators._of_mechanism import MechanismAggregator
-from pate.aggregators._outlook import Outlook
 from pate.mechanisms._stability import StabilityTest
 
 _SHIFT = 1  # votes by which one teacher moves a distance from a tie, under either relation
@@ -56,8 +55,3 @@ class StableMajority(MechanismAggregator[StabilityTest]):
     def most_answered(self, panel: Panel) -> float:
         """Return the probability that teachers who agree on all labels pass the test."""
         return float(self.mechanism(panel).probability(panel.num_teachers / 2))
-
-    @classmethod
-    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return one whose tests may take half of delta."""
-        return (cls.blank(delta_majority=outlook.delta_test),)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from pate._validation import expect, expect_open_unit
 from pate._votes import Panel, Votes
-from pate.accounting._calibration import COARSE_ORDERS, Target
 from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Release
 from pate.aggregators._of_mechanism import MechanismAggregator
-from pate.aggregators._outlook import Gap, Outlook
 from pate.mechanisms._gaps import GapNoise
 from pate.mechanisms._stability import TestedBy
 from pate.mechanisms._stable_top_k import FixedTopKMechanism, StableTopKMechanism
-from pate.mechanisms._success import gap_for_answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,91 +67,13 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
         if self.regularizer is not None:
             object.__setattr__(self, "regularizer", tuple(float(value) for value in self.regularizer))
 
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """The laws of the noise unless they are the defaults, and which sets are preferred or ruled out."""
-        return (
-            "" if self.noise_law == "gumbel" else self.noise_law,
-            "" if self.test_law == "gaussian" else f"{self.test_law} test",
-            "" if self.regularizer is None else "regularized",
-            "" if self.kbar is None else f"kbar={self.kbar}",
-        )
-
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries; a query is answered for all its labels or for none."""
         return Release.of_rows(*self.mechanism(votes.panel)(votes.counts, generator=generator))
 
-    def gap_needed(self, panel: Panel, *, probability: float) -> Gap | None:
-        """Return the gap between counts at which a query is answered correctly; None with a regulariser.
-
-        The gap has to win against gaps of 0 above and below each label, and then to pass the test. In real votes, other
-        gaps exceed 0 only by as much as teachers disagree.
-        """
-        if self.regularizer is not None:
-            return None
-        votes = gap_for_answer(self.mechanism(panel), probability=probability)
-        meaning = f"A gap of {votes:.1f} votes between the counts is what a query needs to be answered,"
-        return Gap(votes, panel.num_teachers, f"{meaning} and answered right,")
-
     def most_answered(self, panel: Panel) -> float:
         """Return the probability that the widest gap of all passes its test."""
         return float(self.mechanism(panel).test.probability(panel.num_teachers))
-
-    @classmethod
-    def for_target(
-        cls, target: Target, panel: Panel, *, delta_test: float | None = None, answered: float = 0.9
-    ) -> Self | None:
-        """Return the instance that meets a target, its noise split so that the gap that a query needs is narrowest.
-
-        Args:
-            target: the largest cost of all queries together.
-            panel: the numbers of teachers and labels.
-            delta_test: what each test adds to delta. None for half of the target's delta over all queries.
-            answered: the probability with which a query of the predicted gap is answered.
-
-        Raises:
-            ValueError: if the tests alone cost the target's delta.
-        """
-        test_delta = target.delta / (2 * target.num_queries) if delta_test is None else delta_test
-        expect_open_unit(delta_test=test_delta, answered=answered)
-        largest = target.delta / target.num_queries
-        spent = -math.expm1(target.num_queries * math.log1p(-test_delta))
-        requirement = f"delta_test < {largest:.3g}, so that all tests stay below delta"
-        expect(spent < target.delta, requirement, delta_test=test_delta)
-        equal = cls(
-            scale_gap=1.0, sigma_test=1.0, delta_test=test_delta, neighboring_relation=target.neighboring_relation
-        )
-
-        def gap(log_ratio: float) -> float:
-            # fewer orders err on the private side, which is enough to compare splits
-            unequal = replace(equal, scale_gap=math.exp(log_ratio))
-            calibrated = unequal.calibrated(target, panel, tolerance=1e-3, orders=COARSE_ORDERS)
-            return math.inf if calibrated is None else gap_for_answer(calibrated.mechanism(panel), probability=answered)
-
-        # the gap is flat around its minimum: the ratio of the scales to within a twentieth loses nothing noticeable
-        centre = min(np.arange(-2.0, 2.01, 0.25).tolist(), key=gap)
-        best = min((centre + np.arange(-0.2, 0.21, 0.05)).tolist(), key=gap)
-        return replace(equal, scale_gap=math.exp(best)).calibrated(target, panel)
-
-    @classmethod
-    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return two with equal scales, of Gumbel and of Gaussian noise, whose tests may take half of delta."""
-        gumbel = cls.blank(delta_test=outlook.delta_test)
-        return (gumbel, replace(gumbel, noise_law="gaussian"))
-
-    @classmethod
-    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
-        """Return the laws of both noises, which sets may be given, and a ``kbar``.
-
-        That is twice the number of labels that a sample has, if it is known.
-        """
-        k, most = outlook.labels_per_sample, outlook.panel.num_labels - 1
-        return {
-            "noise_law": get_args(GapNoise),
-            "test_law": get_args(TestedBy),
-            "allow_empty": _both(outlook),
-            "kbar": () if k is None or most < 1 else (min(2 * k, most),),
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,11 +122,6 @@ class FixedStableTopK(MechanismAggregator[FixedTopKMechanism]):
     fallback: bool = False
     peel_by_root: bool = False
 
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """The number of labels of a set, and what happens if the test fails or rounds are few."""
-        return (f"k={self.k}", "fallback" * self.fallback, "by root" * self.peel_by_root)
-
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
         """Describe the cost of one query for which ``tier`` labels are peeled, k if None."""
         return self.mechanism(panel).event(self.relation_of(relation), tier)
@@ -222,23 +134,3 @@ class FixedStableTopK(MechanismAggregator[FixedTopKMechanism]):
     def most_answered(self, panel: Panel) -> float:
         """Return the probability that the widest gap of all passes its test, or 1 with a fallback."""
         return 1.0 if self.fallback else float(self.mechanism(panel).test.probability(panel.num_teachers))
-
-    @classmethod
-    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return two for sets of as many labels as a sample has, without a fallback and with one.
-
-        Their tests may take half of delta.
-        """
-        pull = outlook.panel.num_teachers / 20
-        without = cls.blank(k=outlook.k, pull=pull, delta_test_fixed=outlook.delta_test)
-        return (without, replace(without, fallback=True))
-
-    @classmethod
-    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
-        """Return which sets may be tested, with a fallback and without, and both ways to share noise among rounds."""
-        return {"allow_empty": _both(outlook), "fallback": (False, True), "peel_by_root": (False, True)}
-
-
-def _both(outlook: Outlook) -> tuple[bool, ...]:
-    """Return whether the empty and the full set may be allowed: of one label there are no others."""
-    return (True, False) if outlook.panel.num_labels > 1 else (True,)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, ballots_of, predictions_of
 from pate.aggregators._noisy_votes import add_gaussian
-from pate.aggregators._outlook import Outlook
 
 Norm = Literal["l2", "l1"]
 
@@ -67,15 +65,6 @@ class TauVoting(Aggregator):
         expect(self.norm in get_args(Norm), f"norm among {get_args(Norm)}", norm=self.norm)
 
     @property
-    def marks(self) -> tuple[str, ...]:
-        """Whether only labels are released, how ballots are clipped, and around what."""
-        return (
-            "" if self.soft else "hard",
-            "L1" if self.norm == "l1" else "",
-            "around a student" if self.around_predictions else "",
-        )
-
-    @property
     def needs_ballots(self) -> bool:
         """Always true: ballots are clipped one by one."""
         return True
@@ -123,23 +112,6 @@ class TauVoting(Aggregator):
         if not self.soft:
             return Release(labels, mask)
         return Release(labels, mask, noisy_counts=noisy, noise_std=self.sigma_tau)
-
-    @classmethod
-    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return three that hardly clip a ballot of k labels, or one that differs from a student in k labels."""
-        k, root = outlook.k, math.sqrt(outlook.k)
-        choices: list[dict[str, Any]] = [
-            {"tau": 1.25 * root},
-            {"tau": k, "norm": "l1"},
-            {"tau": root, "around_predictions": True},
-        ]
-        half = outlook.panel.num_teachers / 2
-        return tuple(cls.blank(threshold_tau=half, **choice) for choice in choices)
-
-    @classmethod
-    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
-        """Return soft and hard labels. Another norm would ask for another ``tau``: there are proposals of both."""
-        return {"soft": (True, False)}
 
     def _weights(self, sizes: IntArray) -> FloatArray:
         """Return the factor by which ballots of ``sizes`` labels are scaled down."""

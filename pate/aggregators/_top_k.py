@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeVar, get_args
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -12,29 +12,21 @@ from pate._validation import expect
 from pate._votes import Panel, Votes
 from pate.aggregators._base import Release
 from pate.aggregators._of_mechanism import MechanismAggregator
-from pate.aggregators._outlook import Gap, Outlook
 from pate.mechanisms._base import TopKMechanism
 from pate.mechanisms._canonical import CanonicalLoss, CanonicalMechanism, CanonicalNoise
 from pate.mechanisms._joint import JointMechanism, JointNoise
 from pate.mechanisms._noise import Noise
 from pate.mechanisms._noisy_top_k import NoisyTopK
 from pate.mechanisms._peeling import PermuteAndFlipPeeling
-from pate.mechanisms._success import gap_for_top_k
 
 Sets = TypeVar("Sets", bound=TopKMechanism)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _LabelSets(MechanismAggregator[Sets]):
+class LabelSets(MechanismAggregator[Sets]):
     """Release a set of k labels for every query."""
 
     k: int
-
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """The number of labels of a set, and the noise if it is not Gumbel noise."""
-        law = getattr(self, "noise_law", "gumbel")
-        return (f"k={self.k}", "" if law == "gumbel" else law.replace("_", "-"))
 
     def mechanism(self, panel: Panel) -> Sets:
         """Return the choice of labels ``[Q, k]`` by counts ``[Q, C]``. Raises ``ValueError`` on too few labels."""
@@ -46,23 +38,9 @@ class _LabelSets(MechanismAggregator[Sets]):
         """Label a batch of queries."""
         return Release.of_sets(self.mechanism(votes.panel)(votes.counts, generator=generator), votes.num_labels)
 
-    def gap_needed(self, panel: Panel, *, probability: float) -> Gap:
-        """Return the gap below the k-th count that suffices for the answer to be the k most voted labels."""
-        votes = gap_for_top_k(self.mechanism(panel), probability=probability, num_items=panel.num_labels)
-        meaning = (
-            f"A gap of {votes:.1f} votes between the {self.k} most voted labels and the others is what a query needs"
-        )
-        return Gap(votes, panel.num_teachers, f"{meaning} to be answered as without noise,")
-
-    @classmethod
-    def proposals(cls, outlook: Outlook) -> tuple[Self, ...]:
-        """Return one for sets of as many labels as a sample has, where such sets can be chosen."""
-        served = outlook.k <= outlook.panel.num_labels - cls.kind.spare
-        return (cls.blank(k=outlook.k),) if served else ()
-
 
 @dataclass(frozen=True, kw_only=True)
-class Canonical(_LabelSets[CanonicalMechanism]):
+class Canonical(LabelSets[CanonicalMechanism]):
     """Release one set of k labels, chosen among all of them at the cost of a single choice.
 
     Choose it if every sample has k labels and there are at most 25 in all, or k is most of them: the cost of a query
@@ -92,19 +70,9 @@ class Canonical(_LabelSets[CanonicalMechanism]):
     gamma: float = 0.5
     loss: CanonicalLoss = "lead"
 
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """The number of labels of a set, and the loss unless it is ours."""
-        return (*super().marks, "" if self.loss == "lead" else f"{self.loss} loss")
-
-    @classmethod
-    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
-        """Return both laws of the noise, and both losses."""
-        return {"noise_law": get_args(CanonicalNoise), "loss": get_args(CanonicalLoss)}
-
 
 @dataclass(frozen=True, kw_only=True)
-class Peeling(_LabelSets[NoisyTopK]):
+class Peeling(LabelSets[NoisyTopK]):
     """Release the k labels of the largest noisy counts.
 
     Choose it for a few of many labels: it costs k choices, so that the noise grows with the root of k, but the gap that
@@ -130,14 +98,9 @@ class Peeling(_LabelSets[NoisyTopK]):
     scale_peel: float
     noise_law: Noise = "gumbel"
 
-    @classmethod
-    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
-        """Return all laws of the noise."""
-        return {"noise_law": get_args(Noise)}
-
 
 @dataclass(frozen=True, kw_only=True)
-class Joint(_LabelSets[JointMechanism]):
+class Joint(LabelSets[JointMechanism]):
     """Release the labels of a sequence of k, chosen among all sequences at the cost of a single choice, as a set.
 
     Choose it to compare with the paper: `Canonical` makes a single choice too, on scores that move half as far.
@@ -160,14 +123,9 @@ class Joint(_LabelSets[JointMechanism]):
     noise_law: JointNoise = "gumbel"
     scale_joint: float
 
-    @classmethod
-    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
-        """Return both laws of the noise."""
-        return {"noise_law": get_args(JointNoise)}
-
 
 @dataclass(frozen=True, kw_only=True)
-class PermuteAndFlip(_LabelSets[PermuteAndFlipPeeling]):
+class PermuteAndFlip(LabelSets[PermuteAndFlipPeeling]):
     """Release a set of k labels, one after another by permute-and-flip.
 
     Choose it for a few queries of which a single pure epsilon counts: at the same pure epsilon it errs less often than

@@ -20,6 +20,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import kstest
 
+from pate._planning.outlook import Outlook
 from pate._planning.proposals import forms, proposals, title
 from pate._typing import IntArray
 from pate._votes import Panel, Votes
@@ -27,7 +28,7 @@ from pate.accounting._calibration import Target, epsilon_of
 from pate.accounting._cost import Cost
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators import Aggregator, Outlook, Release
+from pate.aggregators import Aggregator, Release
 from pate.testing._contract import (
     Contract,
     assert_drawn_by_law,

@@ -130,8 +130,8 @@ def measure(data: Data, sizes: Sequence[int], effort: Effort, seeds: int, place:
     with stage_bar(len(sizes) * seeds, data.name, unit="ensemble") as bar:
         stable = {}
         for relation in NeighboringRelation:
-            chosen = StableTopK.for_target(asked(relation), Panel(max(sizes), num_labels))
-            assert chosen is not None
+            chosen = for_target(StableTopK, asked(relation), Panel(max(sizes), num_labels))
+            assert isinstance(chosen, StableTopK)
             stable[relation] = chosen
         for size in sizes:
             panel = Panel(size, num_labels)

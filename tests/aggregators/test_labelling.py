@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from pate import cli
+from pate._planning.outlook import Outlook
 from pate._planning.proposals import propose, title
 from pate._runs import Run
 from pate._runs.released import ReleasedLabels
@@ -20,7 +21,6 @@ from pate._votes import Panel
 from pate.accounting._ledger import read_ledger
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement import Statement
-from pate.aggregators import Outlook
 from pate.aggregators import _plugins as plugins
 
 RELATION = NeighboringRelation.REPLACE_RECORD

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pate._planning.outlook import Outlook
 from pate._planning.proposals import proposals
 from pate._votes import Panel, Votes
 from pate.accounting._events import ComposedEvent, Event, FailureEvent
 from pate.accounting._relation import NeighboringRelation as Relation
-from pate.aggregators import Aggregator, LimitedDomainTopK, Outlook, PermuteAndFlip, TopStableTopK
+from pate.aggregators import Aggregator, LimitedDomainTopK, PermuteAndFlip, TopStableTopK
 from pate.mechanisms._top_stable import TopStable
 from pate.testing._aggregators import AggregatorContract, Grid, Law
 from pate.testing._laws import ORDERS

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pate._planning.gaps import gap_needed
 from pate._votes import Panel, Votes
 from pate.accounting._accountant import RDPAccountant
 from pate.accounting._events import GaussianEvent
@@ -72,9 +73,11 @@ class TestNoisyVotesWithALead(AggregatorContract):
         np.testing.assert_array_equal(some.mask, hard.mask)
 
     def test_a_count_that_leads_by_more_keeps_its_label(self) -> None:
-        plain, led = (NoisyVotes(sigma_votes=10.0, min_lead=lead) for lead in (0.0, 3.0))
-        gaps = [each.gap_needed(Panel(100, 5), probability=0.9).votes for each in (plain, led)]
-        assert gaps[1] == pytest.approx(gaps[0] + 3.0)
+        plain, led = (
+            gap_needed(NoisyVotes(sigma_votes=10.0, min_lead=lead), Panel(100, 5), probability=0.9)
+            for lead in (0.0, 3.0)
+        )
+        assert plain is not None and led is not None and led.votes == pytest.approx(plain.votes + 3.0)
 
 
 @pytest.mark.parametrize("relation", Relation)

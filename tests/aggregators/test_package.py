@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import pate.aggregators
+from pate._planning.outlook import Outlook
 from pate._planning.proposals import propose, title
 from pate._votes import Panel, Votes
-from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators import Aggregator, InteractiveScreen, NoisyVotes, Outlook, Rounds, registered
+from pate.aggregators import Aggregator, InteractiveScreen, NoisyVotes, Rounds, registered
 
 EXPORTED = list(vars(pate.aggregators).values())
 CLASSES = [cls for cls in EXPORTED if inspect.isclass(cls) and issubclass(cls, Aggregator)]
@@ -70,12 +70,3 @@ def test_every_aggregator_is_registered_and_proposes_itself() -> None:
     assert not {type(each).__name__ for each in wide} & {"Canonical", "Powerset"}
     with pytest.raises(ValueError, match=r"k \(--aggregator\.k\), which follows from how many labels"):
         propose(replace(outlook, labels_per_sample=None))
-
-
-def test_a_plugin_that_takes_other_arguments_is_refused_where_it_is_defined() -> None:
-    """Such as one that was written for an earlier version."""
-    message = r"Old.event\(self, panel, relation, tier\), got event\(self, num_teachers, num_labels\)$"
-    with pytest.raises(ValueError, match=r"^Expected tests\.aggregators\.test_package\." + message):
-
-        class Old(Aggregator):
-            def event(self, *, num_teachers: int, num_labels: int) -> Event: ...  # type: ignore[override,empty-body]

@@ -16,7 +16,8 @@ from scipy.special import ndtr
 from pate import cli
 from pate._linear import fit_linear
 from pate._planning.completion import scale_to_target
-from pate._planning.proposals import proposals
+from pate._planning.outlook import Outlook
+from pate._planning.proposals import proposals, two_rounds
 from pate._release.label_inputs import code_of
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label as label_stage
@@ -34,7 +35,6 @@ from pate.aggregators import (
     ConfidentScreen,
     InteractiveScreen,
     NoisyVotes,
-    Outlook,
     Release,
     Rounds,
     TauVoting,
@@ -301,7 +301,7 @@ def test_the_default_spends_a_quarter_before_and_the_rest_after() -> None:
         assert (first / last) ** 2 == pytest.approx(3, rel=1e-4)
         assert epsilon * (1 - 1e-5) < epsilon_of(found.event(PANEL), count=50, delta=1e-5) <= epsilon
     tau = TauVoting(tau=1.0, sigma_tau=1.0, threshold_tau=20.0, around_predictions=True)
-    before = Rounds.before(tau, outlook)
+    before = two_rounds(tau, outlook)
     share = [epsilon_of(each.event(PANEL), count=50, delta=1e-5) for each in before.rounds]
     assert share[0] < share[1]
 

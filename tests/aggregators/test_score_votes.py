@@ -11,6 +11,7 @@ from scipy.special import expit
 from scipy.stats import kstest
 
 from pate._linear import recovered
+from pate._planning.outlook import Outlook
 from pate._planning.proposals import proposals
 from pate._typing import FloatArray, UInt8Array
 from pate._voters import (
@@ -27,7 +28,6 @@ from pate._votes import Panel, Votes
 from pate.accounting._calibration import Target, epsilon_of
 from pate.accounting._events import GaussianEvent
 from pate.accounting._relation import NeighboringRelation as Relation
-from pate.aggregators import Outlook
 from pate.aggregators import _score_votes as score_votes
 from pate.aggregators._score_votes import ScoreVotes, noisy_sum
 from pate.testing._audit import sampled_epsilon

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from pate._planning.proposals import gap_needed
+from pate._planning.gaps import gap_needed
+from pate._planning.proposals import for_target
 from pate._votes import Panel, Votes
 from pate.accounting._calibration import Target, epsilon_of
 from pate.accounting._events import BoundedRangeEvent
@@ -362,7 +363,7 @@ NOISES: tuple[GapNoise, ...] = ("gumbel", "exponential", "laplace", "logistic", 
 def test_predicted_gap_is_answered_as_often_as_predicted(noise_law: GapNoise, test_law: TestedBy) -> None:
     answered = 0.7
     stable = StableTopK(scale_gap=20.0, sigma_test=30.0, delta_test=1e-6, noise_law=noise_law, test_law=test_law)
-    gap = stable.gap_needed(Panel(900, 6), probability=answered)
+    gap = gap_needed(stable, Panel(900, 6), probability=answered)
     assert gap is not None
     top = round(gap.votes)
     # two labels on top, all others without votes; the gaps above the top and between the two are 0
@@ -376,7 +377,7 @@ def test_predicted_gap_is_that_of_the_test_where_the_choice_is_free() -> None:
     stable = StableTopK(
         scale_gap=1e-3, sigma_test=10.0, delta_test=1e-9, neighboring_relation=Relation.ADD_REMOVE_TEACHER
     )
-    found = stable.gap_needed(Panel(100, 5), probability=0.5)
+    found = gap_needed(stable, Panel(100, 5), probability=0.5)
     assert found is not None
     assert found.votes == pytest.approx(1 - 10 * ndtri(1e-9), rel=1e-6)
     assert ndtr((found.votes - 1) / 10 + ndtri(1e-9)) >= 0.5
@@ -385,15 +386,15 @@ def test_predicted_gap_is_that_of_the_test_where_the_choice_is_free() -> None:
 @pytest.mark.slow
 def test_noise_is_split_for_the_narrowest_gap() -> None:
     target, panel = Target(epsilon=4.0, delta=1e-6, num_queries=100), Panel(60, 20)
-    found = StableTopK.for_target(target, panel, delta_test=5e-10, answered=0.5)
-    assert found is not None and found.delta_test == 5e-10
+    found = for_target(StableTopK, target, panel, delta_test=5e-10, answered=0.5)
+    assert isinstance(found, StableTopK) and found.delta_test == 5e-10
     assert epsilon_of(found.event(panel), count=100, delta=1e-6) <= 4.0
     assert epsilon_of(found.scaled(1 - 1e-4).event(panel), count=100, delta=1e-6) > 4.0
     # no other split of the same budget needs a narrower gap
     for ratio in (0.3, 0.8, 3.0):
         other = replace(found, scale_gap=ratio * found.scale_gap).calibrated(target, panel, tolerance=1e-3)
         assert other is not None
-        first, second = (stable.gap_needed(panel, probability=0.5) for stable in (found, other))
+        first, second = (gap_needed(stable, panel, probability=0.5) for stable in (found, other))
         assert first is not None and second is not None and first.votes < second.votes
     with pytest.raises(ValueError, match="Expected delta_test < 1e-08"):
-        StableTopK.for_target(target, panel, delta_test=2e-8)
+        for_target(StableTopK, target, panel, delta_test=2e-8)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pate._planning.gaps import gap_needed
 from pate._planning.proposals import title
 from pate._votes import Panel, Votes
 from pate.accounting._relation import NeighboringRelation as Relation
@@ -181,7 +182,9 @@ class TestJointExponential(TestJointOne):
 def test_the_gap_needed_is_that_of_the_mechanism() -> None:
     panel = Panel(200, 6)
     for aggregator in (Canonical(k=2, scale_canonical=4.0), Peeling(k=2, scale_peel=4.0), Joint(k=2, scale_joint=4.0)):
-        votes, available, meaning = aggregator.gap_needed(panel, probability=0.9)
+        gap = gap_needed(aggregator, panel, probability=0.9)
+        assert gap is not None
+        votes, available, meaning = gap
         assert available == 200 and meaning.startswith(f"A gap of {votes:.1f} votes between the 2 most voted labels")
         counts = np.tile([votes, 0, votes, 0, 0, 0], (4000, 1))
         found = aggregator.mechanism(Panel(9, counts.shape[1]))(counts, generator=seeded_generator(0))
@@ -189,4 +192,4 @@ def test_the_gap_needed_is_that_of_the_mechanism() -> None:
         # the gap of the joint mechanism is a bound
         assert 0.885 < right < (1 if isinstance(aggregator, Joint) else 0.915)
     with pytest.raises(ValueError, match=r"^Expected k <= 2 for 3 labels, got k=3$"):
-        Canonical(k=3, scale_canonical=1.0).gap_needed(Panel(9, 3), probability=0.5)
+        gap_needed(Canonical(k=3, scale_canonical=1.0), Panel(9, 3), probability=0.5)

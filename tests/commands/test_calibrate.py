@@ -2,12 +2,14 @@
 
 import re
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 import yaml
 from jsonargparse import ArgumentParser
 
 from pate import cli
+from pate._planning.gaps import gap_needed
 from pate._votes import Panel
 from pate.accounting._calibration import epsilon_of
 from pate.accounting._relation import NeighboringRelation
@@ -83,11 +85,13 @@ def test_noise_of_a_release_is_what_it_was(capsys: Printed) -> None:
 
 
 def test_gaps_say_what_they_are_of() -> None:
-    noisy = NoisyVotes(sigma_votes=31.5).gap_needed(PANEL, probability=0.9)
+    noisy = gap_needed(NoisyVotes(sigma_votes=31.5), PANEL, probability=0.9)
+    assert noisy is not None
     assert (noisy.meaning, noisy.available) == ("A count 40.4 votes away from 100 keeps its label", 100)
-    sets = Powerset(scale_powerset=16.6).gap_needed(PANEL, probability=0.9)
+    sets = gap_needed(Powerset(scale_powerset=16.6), PANEL, probability=0.9)
+    assert sets is not None
     assert sets.meaning.startswith("A gap of 82.5 votes between the two label sets") and sets.available == 200
-    assert NoisyVotes(sigma_votes=31.5).gap_needed(PANEL, probability=0.4).votes == 0
+    assert gap_needed(NoisyVotes(sigma_votes=31.5), PANEL, probability=0.4) == (0, 100, ANY)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import yaml
 
 from pate import cli
 from pate._planning.completion import scale_to_target
+from pate._planning.outlook import Outlook
 from pate._planning.proposals import proposals
 from pate._runs import Run
 from pate._runs.released import ReleasedLabels
@@ -17,7 +18,7 @@ from pate.accounting._budget import Budget
 from pate.accounting._calibration import Target, epsilon_of
 from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators import Aggregator, NoisyVotes, Outlook, StableMajority, StableTopK, registered
+from pate.aggregators import Aggregator, NoisyVotes, StableMajority, StableTopK, registered
 from tests.conftest import copy_run, recipe
 
 Printed = pytest.CaptureFixture[str]

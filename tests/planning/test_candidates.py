@@ -10,6 +10,7 @@ import pytest
 from pate._planning.candidates import candidates, families_of
 from pate._planning.comparison import Comparison
 from pate._planning.evaluation import frontier
+from pate._planning.outlook import Outlook
 from pate._planning.proposals import forms, proposals, propose, variants
 from pate._planning.simulation import Simulation, simulated
 from pate._votes import Panel
@@ -17,7 +18,6 @@ from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import (
     Aggregator,
     NoisyVotes,
-    Outlook,
     Peeling,
     Rounds,
     StableMajority,
@@ -120,12 +120,6 @@ def test_another_package_says_what_its_forms_are() -> None:
     found = candidates(OUTLOOK, [Outside(sigma_votes=1.0)], variants=True)
     assert [(name, family) for name, family, _ in found] == [("Outside", "Outside"), ("Outside, weight=0.5", "Outside")]
     assert variants(StableMajority, OUTLOOK) == {}
-    with pytest.raises(ValueError, match=r"^Expected [^\n]*Old.variants\(outlook\), got variants\(\)$"):
-
-        class Old(NoisyVotes):
-            @classmethod
-            def variants(cls) -> dict[str, tuple[Any, ...]]:  # type: ignore[override]
-                return {}
 
 
 def test_a_comparison_shows_the_forms() -> None:

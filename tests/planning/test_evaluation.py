@@ -10,6 +10,7 @@ import pytest
 
 from pate._planning.comparison import Comparison
 from pate._planning.evaluation import frontier, label_quality, measure, references
+from pate._planning.outlook import Outlook
 from pate._planning.proposals import preceded
 from pate._planning.simulation import Simulation, simulated
 from pate.accounting._charges import account
@@ -18,7 +19,6 @@ from pate.aggregators import (
     Aggregator,
     InteractiveScreen,
     NoisyVotes,
-    Outlook,
     ScoreVotes,
     StableMajority,
     StableTopK,

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pate._planning.proposals import for_target
 from pate._votes import Panel
 from pate.accounting._calibration import epsilon_of
 from pate.accounting._relation import NeighboringRelation
@@ -55,8 +56,8 @@ def test_votes_are_the_teachers_answers(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("relation", NeighboringRelation)
 def test_all_methods_cost_the_published_epsilon(relation: NeighboringRelation) -> None:
-    stable = StableTopK.for_target(z.asked(relation), Panel(200, 20))
-    assert stable is not None
+    stable = for_target(StableTopK, z.asked(relation), Panel(200, 20))
+    assert isinstance(stable, StableTopK)
     compared = z.methods(Panel(100, 20), stable, relation)
     for each in (each for name, each in compared.items() if name != z.AS_WIDE):
         spent = epsilon_of(each.event(Panel(100, 20), relation), count=NUM_QUERIES, delta=DELTA)

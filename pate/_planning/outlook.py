@@ -1,24 +1,13 @@
-"""What is known before an aggregator is chosen, and how far apart counts must lie for it to answer."""
+"""What is known about votes before an aggregator is chosen for them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from pate._validation import expect, expect_count, expect_open_unit
 from pate._votes import Panel, Votes
+from pate.accounting._calibration import Target
 from pate.accounting._relation import NeighboringRelation
-
-
-class Gap(NamedTuple):
-    """How far apart counts must lie for an aggregator to give the same answer as without noise."""
-
-    votes: float
-    """The gap that a query needs, in votes."""
-    available: float
-    """The largest gap that the teachers can produce, in votes."""
-    meaning: str
-    """The sentence that explains it to a user, without the probability at its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +40,23 @@ class Outlook:
         k = min(max(1, average), max(1, num_labels - 1))
         return cls(
             panel=votes.panel, num_queries=votes.num_queries, delta=delta, relation=relation, labels_per_sample=k
+        )
+
+    @classmethod
+    def at(cls, target: Target, panel: Panel, *, labels_per_sample: int | None = None) -> Outlook:
+        """Describe votes of a panel for a target."""
+        return cls(
+            panel=panel,
+            num_queries=target.num_queries,
+            delta=target.delta,
+            relation=target.neighboring_relation,
+            labels_per_sample=labels_per_sample,
+        )
+
+    def target(self, epsilon: float) -> Target:
+        """Return the target of an ``epsilon`` for all queries."""
+        return Target(
+            epsilon=epsilon, delta=self.delta, num_queries=self.num_queries, neighboring_relation=self.relation
         )
 
     @property
