@@ -1,12 +1,11 @@
 """Multi-label classifiers with a differential-privacy guarantee, by Private Aggregation of Teacher Ensembles.
 
-Most programs need no more than the names below. ``pate.aggregators``, ``pate.mechanisms``, ``pate.accounting`` and
-``pate.data`` hold the others, and ``pate.testing`` the contracts of plug-ins. All are imported on their first use.
+Most programs need no more than the names below; the packages hold the others. All are imported on their first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pate._lazy import lazy_names
 from pate._version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -14,93 +13,40 @@ if TYPE_CHECKING:
     from pate import aggregators as aggregators
     from pate import data as data
     from pate import mechanisms as mechanisms
+    from pate import models as models
+    from pate import student as student
+    from pate import teachers as teachers
     from pate import testing as testing
-    from pate._pipeline import Pipeline, label
-    from pate._planning.gaps import gap_needed
-    from pate._planning.outlook import Outlook
-    from pate._planning.proposals import for_target
-    from pate._release.label_settings import LabelSettings
-    from pate._runs.released import ReleasedLabels
-    from pate._stages.student_steps import StudentPlan
-    from pate._votes import Panel, Votes
-    from pate._votes_file import NamedVotes
-    from pate.accounting import (
-        Budget,
-        Ledger,
-        NeighboringRelation,
-        RDPAccountant,
-        Statement,
-        read_ledger,
-        verify_ledger,
-    )
-    from pate.aggregators import Aggregator, NoisyVotes, Release, Rounds, StableTopK, TauVoting
-    from pate.mechanisms import private_generator
-    from pate.student._carried import CarriedStudent, load_student
-    from pate.teachers._jobs import Execution
-    from pate.teachers._plan import TeacherPlan
-
-__all__ = [
-    "Aggregator",
-    "Budget",
-    "CarriedStudent",
-    "Execution",
-    "LabelSettings",
-    "Ledger",
-    "NamedVotes",
-    "NeighboringRelation",
-    "NoisyVotes",
-    "Outlook",
-    "Panel",
-    "Pipeline",
-    "RDPAccountant",
-    "Release",
-    "ReleasedLabels",
-    "Rounds",
-    "StableTopK",
-    "Statement",
-    "StudentPlan",
-    "TauVoting",
-    "TeacherPlan",
-    "Votes",
-    "for_target",
-    "gap_needed",
-    "label",
-    "load_student",
-    "private_generator",
-    "read_ledger",
-    "verify_ledger",
-]
-
-_PACKAGES = ("accounting", "aggregators", "data", "mechanisms", "testing")
-
-_ROOMS = (
-    "pate.accounting",
-    "pate.aggregators",
-    "pate.mechanisms",
-    "pate._votes",
-    "pate._runs.released",
-    "pate._pipeline",
-    "pate._planning.outlook",
-    "pate._planning.gaps",
-    "pate._planning.proposals",
-    # these import torch
-    "pate.student._carried",
-    "pate.teachers._plan",
-    "pate._stages.student_steps",
-)
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used (PEP 562)."""
-    if name in _PACKAGES:
-        return import_module(f"pate.{name}")
-    if name in __all__:
-        for room in map(import_module, _ROOMS):
-            if hasattr(room, name):
-                globals()[name] = getattr(room, name)
-                return globals()[name]
-    raise AttributeError(f"module 'pate' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_PACKAGES})
+    from pate._pipeline import Pipeline as Pipeline
+    from pate._pipeline import label as label
+    from pate._planning.gaps import Gap as Gap
+    from pate._planning.gaps import gap_needed as gap_needed
+    from pate._planning.outlook import Outlook as Outlook
+    from pate._planning.proposals import for_target as for_target
+    from pate._release.label_settings import LabelSettings as LabelSettings
+    from pate._release.stating import StatedLabels as StatedLabels
+    from pate._runs.released import ReleasedLabels as ReleasedLabels
+    from pate._stages.student_steps import StudentPlan as StudentPlan
+    from pate._votes import Panel as Panel
+    from pate._votes import Votes as Votes
+    from pate._votes_file import NamedVotes as NamedVotes
+    from pate.accounting import Budget as Budget
+    from pate.accounting import Ledger as Ledger
+    from pate.accounting import NeighboringRelation as NeighboringRelation
+    from pate.accounting import RDPAccountant as RDPAccountant
+    from pate.accounting import Statement as Statement
+    from pate.accounting import read_ledger as read_ledger
+    from pate.accounting import verify_ledger as verify_ledger
+    from pate.aggregators import Aggregator as Aggregator
+    from pate.aggregators import NoisyVotes as NoisyVotes
+    from pate.aggregators import Release as Release
+    from pate.aggregators import Rounds as Rounds
+    from pate.aggregators import StableTopK as StableTopK
+    from pate.aggregators import TauVoting as TauVoting
+    from pate.mechanisms import private_generator as private_generator
+    from pate.student import CarriedStudent as CarriedStudent
+    from pate.student import load_student as load_student
+    from pate.teachers import Execution as Execution
+    from pate.teachers import TeacherPlan as TeacherPlan
+else:
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

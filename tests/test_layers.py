@@ -32,7 +32,7 @@ def test_private_mathematics_imports_no_framework() -> None:
 
 
 # what each part may import of the package
-EVERYWHERE = {"progress", "settings", "typing", "validation", "version"}
+EVERYWHERE = {"lazy", "progress", "settings", "typing", "validation", "version"}
 ALLOWED = {
     "accounting": set(),
     "voters": {"linear"},
@@ -136,3 +136,16 @@ def test_only_releases_meet_mechanisms_and_noise() -> None:
     # but for the gap at which a mechanism answers, which draws nothing
     mechanisms = re.compile(r"pate\.mechanisms(?!\._success)")
     assert not [file for file in above if mechanisms.search(file.read_text())]
+
+
+PRIVATE_PATH = re.compile(r"\bpate(\.\w+)*\._[a-z]")
+
+
+def test_what_users_read_names_no_private_path() -> None:
+    """What begins with an underscore may change at any time: nothing that is shown may rest on it."""
+    top = ROOT.parent
+    rooms = [top / "docs", top / "configs", top / "models", ROOT / "_commands" / "templates"]
+    files = [top / "README.md", top / "CONTRIBUTING.md", *(file for room in rooms for file in room.rglob("*.*"))]
+    texts = {file: file.read_text() for file in files if file.suffix in (".md", ".ipynb", ".yaml", ".json", ".py")}
+    assert len(texts) > 60
+    assert [file for file, text in texts.items() if PRIVATE_PATH.search(text)] == []

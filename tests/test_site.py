@@ -1,17 +1,24 @@
 """The pages of docs/ make a site without a warning, and the site loads nothing from elsewhere."""
 
 import logging
+import pydoc
 import re
 import subprocess
 import sys
+from importlib import import_module
+from inspect import getdoc
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from tests import test_door
+from tests.test_layers import PRIVATE_PATH
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-ROOMS = ("pate", "pate.mechanisms", "pate.aggregators", "pate.accounting", "pate.data", "pate.models", "pate.testing")
+PACKAGES = ("pate", *(f"pate.{name}" for name in test_door.PACKAGES), "pate.data.features", "pate.data.faces")
 
 
 @pytest.fixture
@@ -64,17 +71,37 @@ def test_what_leads_nowhere_is_found(page: str, line: str, tmp_path: Path) -> No
         build(tmp_path / "site", docs)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_every_public_name_is_in_the_reference(room: str) -> None:
-    text = (DOCS / "api" / f"{room.removeprefix('pate.')}.md").read_text()
-    own = (ROOT / room.replace(".", "/") / "__init__.py").read_text()
-    listed = re.search(r"^__all__ = \[(.*?)\]", own, flags=re.DOTALL | re.MULTILINE)
-    names = (
-        re.findall(r'"(\w+)"', listed[1]) if listed else re.findall(r" import (\w+) as \1$", own, flags=re.MULTILINE)
-    )
+def documented() -> dict[str, Any]:
+    """Return what the reference shows, by its path."""
+    pages = "".join(page.read_text() for page in (DOCS / "api").glob("*.md"))
+    return {path: pydoc.locate(path) for path in re.findall(r"^::: ([\w.]+)$", pages, flags=re.MULTILINE)}
+
+
+def exported(package: str) -> dict[str, Any]:
+    """Return what a package exports, by name."""
+    module = import_module(package)
+    names = getattr(module, "__all__", [name for name in vars(module) if name[0] != "_"])
+    return {name: getattr(module, name) for name in names if not isinstance(getattr(module, name), ModuleType)}
+
+
+def test_what_is_documented_is_exported() -> None:
+    for path, value in documented().items():
+        package, _, name = path.rpartition(".")
+        assert package in PACKAGES and exported(package).get(name) is value, path
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_what_is_exported_is_documented(package: str) -> None:
+    shown, names = {id(value) for value in documented().values()}, exported(package)
     assert names
-    for name in names:
-        assert re.search(rf"^::: {room}\.{name}$|`{name}`", text, flags=re.MULTILINE), name
+    assert [name for name, value in names.items() if id(value) not in shown] == []
+
+
+def test_the_reference_names_no_private_path() -> None:
+    for path, value in documented().items():
+        public = [member for name, member in vars(value).items() if name[0] != "_"] if isinstance(value, type) else []
+        for text in (getdoc(item) for item in (value, *public)):
+            assert not PRIVATE_PATH.search(text or ""), (path, text)
 
 
 @pytest.mark.slow

@@ -33,8 +33,8 @@ class StudentPlan:
             and needs no optimizer.
         optimizer: makes the optimizer of its parameters; None for AdamW.
         scheduler: makes the learning-rate schedule, stepped every epoch; None for a constant rate.
-        model: further arguments of `pate.student._module.Student`, such as ``{"pseudo_confidence": 0.95}``.
-        data: arguments of `pate.student._data.StudentData`, such as ``{"batch_size": 64}``.
+        model: further arguments of `pate.student.Student`, such as ``{"pseudo_confidence": 0.95}``.
+        data: arguments of `pate.student.StudentData`, such as ``{"batch_size": 64}``.
         trainer: arguments of Lightning's Trainer, such as ``{"max_epochs": 20}``.
     """
 

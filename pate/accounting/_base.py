@@ -13,7 +13,7 @@ The kinds of events are in `pate.accounting._events`. To add one, here or in ano
         def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
             return Cost(laplace_rdp(orders, self.scale), log_survival=0.0)
 
-and one test class that inherits `pate.testing._events.EventContract`. Another package declares the class as an entry
+and one test class that inherits `pate.testing.EventContract`. Another package declares the class as an entry
 point in the group ``pate.events``, under the name of the class, so that its ledgers can be read.
 """
 

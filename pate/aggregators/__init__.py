@@ -1,5 +1,10 @@
 """Aggregator plug-ins: they turn votes into released labels and describe the cost as an event."""
 
+from pate._voters import Geometry as Geometry
+from pate._voters import GroupVoters as GroupVoters
+from pate._voters import RecordVoters as RecordVoters
+from pate._voters import ScoreVoters as ScoreVoters
+from pate._voters import Voters as Voters
 from pate.aggregators._base import Aggregator as Aggregator
 from pate.aggregators._base import Release as Release
 from pate.aggregators._clipped_votes import ClippedVotes as ClippedVotes

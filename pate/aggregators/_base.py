@@ -63,8 +63,8 @@ class Aggregator(ABC):
     Plug-ins are frozen keyword-only dataclasses. Noise parameters have no defaults, and their names differ between
     classes, so that none is carried over silently when the class in a configuration changes.
 
-    A field without a default may be None where a target is to suggest it (`pate._planning.completion.completed`). Until
-    then it is `missing`: fields are not checked against each other, and nothing is stated, scaled or released.
+    A field without a default may be None where a target is to suggest it. Until then it is `missing`: fields are not
+    checked against each other, and nothing is stated, scaled or released.
 
     The number of teachers is nominal: a public constant under both relations, never measured. A teacher that takes no
     part casts a row of zeros. Neighbors under ADD_REMOVE_TEACHER are therefore ballots ``[T, C]`` and the same ballots

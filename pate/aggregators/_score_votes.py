@@ -37,7 +37,7 @@ class ScoreVotes(Aggregator):
     by votes.
 
     A ballot is a voter's mean product of weighed public coordinates and of what its labels, or scores, differ from the
-    student of the rounds before, which is public (`pate._voters`). In each round ballots are clipped in L2 at 1.2 times
+    student of the rounds before, which is public. In each round ballots are clipped in L2 at 1.2 times
     their median norm, found by bisection among powers of ``2^(1/4)``, and added up. What the student explains of public
     samples is added back, so that a round estimates the moments without bias as far as public samples are like private
     ones; rounds are combined by precision. The student is the posterior mean of all rounds under a Gaussian prior,
@@ -46,7 +46,7 @@ class ScoreVotes(Aggregator):
     ridge regression with a penalty of the mean variance would leave.
 
     The release holds answers ``noisy_counts / num_teachers`` that are a linear function of the features, with
-    ``noise_std`` 0, so that `pate._linear.recovered` finds the student itself, and decisions: a label departs from its
+    ``noise_std`` 0, so that a linear student of them is that function itself, and decisions: a label departs from its
     constant answer only if what is gained on public samples is expected to be three posterior standard deviations.
 
     Privacy: an adaptive composition of Gaussian mechanisms (Dong et al. (2022), Corollary 3.3), whose squared inverse

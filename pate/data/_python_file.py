@@ -19,7 +19,7 @@ class PythonFile(DataSource):
 
     Args:
         path: the file.
-        name: the class in it, or a function that returns a source, such as one of `pate.data._datasets`.
+        name: the class in it, or a function that returns a source, such as `pate.data.TorchDatasets`.
         settings: the arguments of either.
         features: a public map of the features; None for that of the source.
     """

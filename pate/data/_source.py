@@ -23,7 +23,7 @@ class DataSource(Described, ABC):
     """One source of records in the three roles of `Role`.
 
     Write a subclass whose arguments are the paths and options of the source, and name it by class path in
-    ``data.yaml``. Only the stages `teachers` read the private records. `pate.testing._sources.SourceContract` tests a
+    ``data.yaml``. Only the stages `teachers` read the private records. `pate.testing.SourceContract` tests a
     subclass.
 
     Args:

@@ -10,6 +10,7 @@ from pate.mechanisms._baselines import one_shot_laplace_scale as one_shot_laplac
 from pate.mechanisms._canonical import CanonicalMechanism as CanonicalMechanism
 from pate.mechanisms._canonical_law import ClassProbabilities as ClassProbabilities
 from pate.mechanisms._gaps import GapChoice as GapChoice
+from pate.mechanisms._gaps import SortedCounts as SortedCounts
 from pate.mechanisms._gaps import sort_counts as sort_counts
 from pate.mechanisms._joint import JointMechanism as JointMechanism
 from pate.mechanisms._joint import joint_window as joint_window
@@ -28,14 +29,17 @@ from pate.mechanisms._peeling import GumbelPeeling as GumbelPeeling
 from pate.mechanisms._peeling import PermuteAndFlipPeeling as PermuteAndFlipPeeling
 from pate.mechanisms._stability import LaplaceStabilityTest as LaplaceStabilityTest
 from pate.mechanisms._stability import StabilityTest as StabilityTest
+from pate.mechanisms._stable_top_k import FixedTopK as FixedTopK
 from pate.mechanisms._stable_top_k import FixedTopKMechanism as FixedTopKMechanism
 from pate.mechanisms._stable_top_k import StableTopKMechanism as StableTopKMechanism
 from pate.mechanisms._success import answer_probability as answer_probability
 from pate.mechanisms._success import gap_for_answer as gap_for_answer
 from pate.mechanisms._success import gap_for_top_k as gap_for_top_k
 from pate.mechanisms._success import top_k_probability as top_k_probability
+from pate.mechanisms._top_stable import Peeled as Peeled
 from pate.mechanisms._top_stable import TopStable as TopStable
 from pate.mechanisms._top_stable import unstable_threshold as unstable_threshold
+from pate.mechanisms._utility import Grade as Grade
 from pate.mechanisms._utility import grade as grade
 from pate.mechanisms._utility import k_relative_error as k_relative_error
 from pate.mechanisms._utility import l1_error as l1_error

@@ -130,7 +130,7 @@ def choice_event(relation: NeighboringRelation, *, eta: float, noise: Noise, cou
     """Describe ``count`` choices of the largest noisy score, whose scores move within ``eta`` times the noise scale.
 
     One choice is ``eta``-bounded range with Gumbel noise (Durfee & Rogers (2019); Dong, Durfee & Rogers (2020)) and
-    ``eta``-pure DP with any other noise of `pate.mechanisms._noise.Noise` (Shekelyan & Loukides (2022)).
+    ``eta``-pure DP with any other law of noise (Shekelyan & Loukides (2022)).
     """
     choice: Event = (
         BoundedRangeEvent(neighboring_relation=relation, eta=eta)

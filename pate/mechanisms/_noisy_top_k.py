@@ -114,7 +114,7 @@ def scale_for_epsilon(epsilon: float, *, window: float, draws: int = 1) -> float
     Args:
         epsilon: the guarantee, above 0.
         window: width of the window within which scores move, in votes: the count window, or
-            `pate.mechanisms._joint.joint_window` for the joint mechanism.
+            `pate.mechanisms.joint_window` for the joint mechanism.
         draws: k for the one-shot and peeling mechanisms, 1 for the canonical and the joint mechanism.
 
     Raises:

@@ -1,1 +1,22 @@
-"""The student: a Lightning module, its data and its metrics."""
+"""The student: a Lightning module, its data and its figures, and a student without its run."""
+
+from typing import TYPE_CHECKING
+
+from pate._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from pate._linear import LinearStudent as LinearStudent
+    from pate._linear import fit_linear as fit_linear
+    from pate.data.features._modules import MapModule as MapModule
+    from pate.data.features._modules import as_module as as_module
+    from pate.student._carried import CarriedStudent as CarriedStudent
+    from pate.student._carried import load_student as load_student
+    from pate.student._data import StudentData as StudentData
+    from pate.student._metrics import AveragePrecision as AveragePrecision
+    from pate.student._metrics import evaluate as evaluate
+    from pate.student._metrics import majority_answer as majority_answer
+    from pate.student._metrics import make_metrics as make_metrics
+    from pate.student._module import Student as Student
+    from pate.student._module import masked_loss as masked_loss
+else:
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

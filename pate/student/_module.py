@@ -27,14 +27,13 @@ from pate.student._metrics import make_metrics, report, summarise
 class Student(pl.LightningModule):
     """A multi-label classifier trained on released labels.
 
-    A network that is one linear layer is not trained step by step: it becomes the student of `pate._linear.fit_linear`,
+    A network that is one linear layer is not trained step by step: it becomes the student of `pate.student.fit_linear`,
     which learns from all released queries at once, in one epoch, and needs no optimizer, weight decay or validation.
-    Where answers of a linear model were released, it is that model (`pate._linear.recovered`).
+    Where answers of a linear model were released, it is that model.
 
     Any other network is trained by descent. Its answers to held-out samples are compared with the constant answer that
-    the release supports: as many labels are decided by the network as are together better than it
-    (`pate._linear.departures`); all others are decided by the constant answer, and ranked by the network. Without
-    held-out samples nothing is compared.
+    the release supports: the network decides as many labels as it is better at together; the constant answer decides
+    all others, and the network ranks them. Without held-out samples nothing is compared.
 
     A batch is ``(features [B, ...], targets [B, C], mask [B, C])``; entries outside the mask do not enter the loss. The
     loss ``log(1 + exp(z)) - y z`` of a logit z is linear in its target y. A target is a label, or a share of the

@@ -1,4 +1,4 @@
-"""Test classes to inherit, with the checks that every mechanism, event, aggregator and source must pass.
+"""Test classes to inherit, with the checks that every mechanism, event, aggregator and source must pass, and audits.
 
     from pate.testing import AggregatorContract
 
@@ -7,41 +7,25 @@
 They run under pytest, which this package needs.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from pate._lazy import lazy_names
+
 if TYPE_CHECKING:
-    from pate.testing._aggregators import AggregatorContract, SoftReleaseContract
-    from pate.testing._batches import BatchContract
-    from pate.testing._events import EventContract
-    from pate.testing._mechanisms import MechanismContract
-    from pate.testing._sources import SourceContract
+    from pate.testing._aggregators import AggregatorContract as AggregatorContract
+    from pate.testing._aggregators import SoftReleaseContract as SoftReleaseContract
+    from pate.testing._audit import Audit as Audit
+    from pate.testing._audit import exact_epsilon as exact_epsilon
+    from pate.testing._audit import sampled_epsilon as sampled_epsilon
+    from pate.testing._batches import BatchContract as BatchContract
+    from pate.testing._events import EventContract as EventContract
+    from pate.testing._mechanisms import MechanismContract as MechanismContract
+    from pate.testing._sources import SourceContract as SourceContract
+else:
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)
 
-_HOME = {
-    "AggregatorContract": "pate.testing._aggregators",
-    "BatchContract": "pate.testing._batches",
-    "EventContract": "pate.testing._events",
-    "MechanismContract": "pate.testing._mechanisms",
-    "SoftReleaseContract": "pate.testing._aggregators",
-    "SourceContract": "pate.testing._sources",
-}
-
-__all__ = [
-    "AggregatorContract",
-    "BatchContract",
-    "EventContract",
-    "MechanismContract",
-    "SoftReleaseContract",
-    "SourceContract",
-]
-
-pytest.register_assert_rewrite(*_HOME.values(), "pate.testing._contract", "pate.testing._laws")
-
-
-def __getattr__(name: str) -> Any:
-    """Import a contract when it is first used, after registering it for pytest's assertion rewriting."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'pate.testing' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+# before any of them is imported
+_REWRITTEN = ("_aggregators", "_batches", "_contract", "_events", "_laws", "_mechanisms", "_sources")
+pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _REWRITTEN))

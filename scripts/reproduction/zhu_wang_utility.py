@@ -307,7 +307,7 @@ def table_2_utility(effort: Effort) -> Finding:
     method = f"""
 The same number of queries (600), epsilon ({PUBLISHED} at delta {DELTA:g}) and teachers ({TEACHERS}) as in the
 paper, on tasks that are at hand: {sizes}. A teacher is a ridge regression on its own records, the student the
-closed form of `pate._linear`, trained on what was released of 600 public samples and judged on the test set.
+closed form of `pate.student.fit_linear`, trained on what was released of 600 public samples and judged on the test set.
 StableTopK, PATE (hard Binary voting) and PATE-tau are calibrated to epsilon {PUBLISHED} under each relation at
 their proven cost; "noise as wide as published" is Gumbel noise of `scale_gap={SCALE_GAP:.0f}`, where the paper
 has normal noise of {SIGMA_GAP:.0f} votes, of the same deviation, with `sigma_test={SIGMA_TEST:.0f}` and
