@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pate._data_file import load_data, read_data
+from pate._data_file import expect_described, load_data, load_ledger, read_data
+from pate._planning.completion import resolved
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label as release_labels
+from pate._release.ledger_file import choose_ledger, expect_ledger
 from pate._release.stating import StatedLabels
-from pate._runs import METRICS, MODEL, REFERENCES, STUDENT, TEACHERS_FIT, Json, Run, first_stage
+from pate._runs import METRICS, MODEL, REFERENCES, STUDENT, TEACHERS_FIT, VOTES_IMPORT, Json, Run, first_stage
 from pate._runs.locks import locked
-from pate._stages.opening import open_run
 from pate._stages.votes_import import VotesFrom, expect_served, import_votes, open_votes_run, votes_from
 from pate._validation import expect
+from pate._vote_store import finished_votes
 from pate._votes_file import NamedVotes
 from pate.data._source import DataSource
 from pate.teachers._jobs import Execution
@@ -124,7 +127,10 @@ class Pipeline:
                 expect_served(settings, run, votes, self.data)
                 import_votes(run, votes, self.data)
             with self._opened() as run:
-                return release_labels(run, settings)
+                store = finished_votes(run)
+                manifest = store.manifest()
+                complete = resolved(settings, manifest.panel, len(manifest.ids), manifest.ballots)
+                return release_labels(run, store, complete)
 
     def _votes_run(self, votes: VotesFrom) -> Run:
         return open_votes_run(self.folder, votes, ledger=self.ledger, overwrite=self.overwrite)
@@ -229,6 +235,32 @@ def label(
     source = votes_from(votes, unit=unit)
     records = None if data is None else read_data(Path(data))
     return Pipeline(run, records, ledger=ledger, overwrite=overwrite).label(settings, source)
+
+
+def open_run(root: Path, data: DataSource | None = None, *, ledger: Path | None = None, overwrite: bool = False) -> Run:
+    """Return the run at ``root`` with its ledger, which is chosen by the stage that brings ``data``. Writes nothing.
+
+    Args:
+        root: the run's folder.
+        data: the source of the records, for the stage that brings them; None for any other.
+        ledger: the ledger that is asked for by the stage that brings data; None for that of the run or of the data.
+        overwrite: whether a stage whose settings changed is done again.
+
+    Raises:
+        ValueError: if the ledger is missing or not that with which the run was begun, or the run has imported votes in
+            place of teachers.
+    """
+    run = Run(root, overwrite=overwrite, ledger=load_ledger(root))
+    if data is None:
+        if run.state(first_stage(run)) is not None:
+            # which ledger counts is said there
+            expect_described(run)
+    else:
+        of_votes = first_stage(run) is VOTES_IMPORT
+        expect(not of_votes, "a run folder of their own for teachers, without imported votes", run=str(run.root))
+        run = replace(run, ledger=choose_ledger(run.root, ledger, data, overwrite=run.overwrite))
+    expect_ledger(run)
+    return run
 
 
 @contextmanager

@@ -54,10 +54,10 @@ ALLOWED = {
     "testing": {"accounting", "aggregators", "data", "mechanisms", "votes"},
     "planning": {"accounting", "aggregators", "data", "data_file", "linear", "runs", "student", "vote_store", "votes"},
 }
-ALLOWED["planning"] |= {"mechanisms"}
+ALLOWED["planning"] |= {"mechanisms", "release"}
 ALLOWED["testing"] |= {"planning"}
 ALLOWED["reporting"] = {"accounting", "data", "data_file", "runs", "vote_store", "votes"}
-ALLOWED["release"] = set(ALLOWED) - {"models", "networks", "reporting", "student", "teachers", "testing"}
+ALLOWED["release"] = set(ALLOWED) - {"models", "networks", "planning", "reporting", "student", "teachers", "testing"}
 ALLOWED["stages"] = set(ALLOWED) - {"reporting", "testing"}
 ALLOWED["pipeline"] = set(ALLOWED) - {"reporting", "testing"}
 ALLOWED["commands"] = set(ALLOWED) - {"testing"}

@@ -11,6 +11,7 @@ from pate._commands.mistakes import CommandParser
 from pate._commands.parsing import ALONE, Preset, make_parser
 from pate._commands.votes import add_votes, parse_with_votes
 from pate._pipeline import Pipeline
+from pate._planning.completion import resolved
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label
 from pate._stages.votes_import import votes_from
@@ -34,11 +35,11 @@ def settings_for(args: Sequence[str], preset: Preset, panel: Panel, size: int) -
         ValueError: in one line, if nothing could be released by them.
     """
     parser = _parser()
-    return _settings(parser.instantiate(parse_with_votes(parser, args, preset))).resolved(panel, size)
+    return resolved(_settings(parser.instantiate(parse_with_votes(parser, args, preset))), panel, size)
 
 
 def _parser() -> CommandParser:
-    parser = make_parser("label", label, skip={"run", "settings"}, settings=LabelSettings)
+    parser = make_parser("label", label, skip={"run", "votes", "settings"}, settings=LabelSettings)
     add_votes(parser)
     return parser
 

@@ -7,16 +7,46 @@ from typing import Any
 
 from pate._planning.outlook import Outlook
 from pate._planning.proposals import for_target, proposals, splits_noise
+from pate._release.label_settings import LabelSettings
 from pate._validation import expect
-from pate._votes import Panel
+from pate._votes import Ballots, Panel
 from pate.accounting._bisection import smallest_where
 from pate.accounting._budget import Budget, affordable
 from pate.accounting._calibration import Target, epsilon_of
 from pate.aggregators._base import Aggregator
 from pate.aggregators._rounds import Rounds
+from pate.aggregators._score_votes import ScoreVotes
 
 _EXCESS = 3e-6  # relative; noise that exceeds the least by less is kept as it is
 _TOLERANCE = 1e-6
+
+
+def resolved(settings: LabelSettings, panel: Panel, size: int, ballots: Ballots = "bits") -> LabelSettings:
+    """Return settings for given votes: the number of queries, and noise that meets the target if there is one.
+
+    They are votes of ``panel`` on ``size`` samples, by such ballots. Repeating it changes nothing. Raises
+    ``ValueError`` if there are fewer samples than queries, no noise meets the target, the budget is below it, or the
+    aggregator cannot read the ballots.
+    """
+    number = size if settings.num_queries is None else settings.num_queries
+    expect(number <= size, f"num_queries <= {size}", num_queries=number)
+    aggregator = settings.aggregator
+    if ballots != "bits" and aggregator is not None:
+        readable = f"--aggregator ScoreVotes, for ballots that are {ballots}"
+        expect(aggregator.needs_voters, readable, aggregator=type(aggregator).__name__)
+    if settings.target_epsilon is None:
+        return replace(settings, num_queries=number)
+    target = Target(
+        epsilon=settings.target_epsilon,
+        delta=settings.delta,
+        num_queries=number,
+        neighboring_relation=settings.relation,
+        max_teachers_per_unit=settings.max_teachers_per_unit,
+    )
+    if aggregator is None and ballots != "bits":
+        aggregator = ScoreVotes.blank()
+    scaled = scale_to_target(completed(aggregator, target, panel), target, panel, settings.budget)
+    return replace(settings, num_queries=number, aggregator=scaled)
 
 
 def completed(aggregator: Aggregator | None, target: Target, panel: Panel, *, answered: float = 0.9) -> Aggregator:

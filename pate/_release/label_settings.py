@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
-from pate._planning.completion import completed, scale_to_target
 from pate._validation import expect, expect_count, expect_open_unit
-from pate._votes import Ballots, Panel
 from pate.accounting._budget import Budget, FilterName
-from pate.accounting._calibration import Target
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator
-from pate.aggregators._score_votes import ScoreVotes
 
 
 @dataclass(frozen=True)
@@ -80,36 +76,6 @@ class LabelSettings:
         use = f"--predictions, which {name} needs" if needed else f"no --predictions, of which {name} makes no use"
         expect(needed == (self.predictions is not None), use, predictions=self.predictions and str(self.predictions))
 
-    def resolved(self, panel: Panel, size: int, ballots: Ballots = "bits") -> LabelSettings:
-        """Return the settings for given votes: the number of queries, and noise that meets the target if there is one.
-
-        They are votes of ``panel`` on ``size`` samples, by such ballots. Repeating it changes nothing. Raises
-        ``ValueError`` if there are fewer samples than queries, no noise meets the target, the budget is below it, or
-        the aggregator cannot read the ballots.
-        """
-        number = size if self.num_queries is None else self.num_queries
-        expect(number <= size, f"num_queries <= {size}", num_queries=number)
-        if ballots != "bits" and self.aggregator is not None:
-            readable = f"--aggregator ScoreVotes, for ballots that are {ballots}"
-            expect(self.aggregator.needs_voters, readable, aggregator=type(self.aggregator).__name__)
-        if self.target_epsilon is None:
-            return replace(self, num_queries=number)
-        target = Target(
-            epsilon=self.target_epsilon,
-            delta=self.delta,
-            num_queries=number,
-            neighboring_relation=self._relation,
-            max_teachers_per_unit=self.max_teachers_per_unit,
-        )
-        aggregator = scale_to_target(completed(self._chosen(ballots), target, panel), target, panel, self.budget)
-        return replace(self, num_queries=number, aggregator=aggregator)
-
-    def _chosen(self, ballots: Ballots) -> Aggregator | None:
-        """Return the aggregator, or the one that is taken without a choice; None for that of votes of 0 or 1."""
-        if self.aggregator is not None or ballots == "bits":
-            return self.aggregator
-        return ScoreVotes.blank()
-
     @property
     def mechanism(self) -> Aggregator:
         """The aggregator. Raises ``ValueError`` if it is yet to be found."""
@@ -118,7 +84,8 @@ class LabelSettings:
         return self.aggregator
 
     @property
-    def _relation(self) -> NeighboringRelation:
+    def relation(self) -> NeighboringRelation:
+        """The relation of the target and of the budget."""
         given = self.aggregator
         return NeighboringRelation.REPLACE_RECORD if given is None else given.neighboring_relation
 
@@ -128,7 +95,7 @@ class LabelSettings:
         return Budget.declared(
             self.max_epsilon,
             delta=self.delta,
-            neighboring_relation=self._relation,
+            neighboring_relation=self.relation,
             max_delta0=self.max_delta0,
             budget_filter=self.budget_filter,
         )

@@ -22,7 +22,7 @@ from pate._runs import LABEL, Run, labels_file
 from pate._runs.released import Queries, ReleasedLabels, sealing_key
 from pate._settings import encode
 from pate._validation import expect
-from pate._vote_store import finished_votes
+from pate._vote_store import VoteStore
 from pate._votes import Votes
 from pate.accounting._budget import BudgetExceededError, affordable
 from pate.accounting._charges import expect_delta_beyond_tests
@@ -31,7 +31,7 @@ from pate.accounting._ledger import Ledger
 from pate.aggregators._base import Aggregator, Release
 
 
-def label(run: Run, settings: LabelSettings) -> StatedLabels:
+def label(run: Run, votes: VoteStore, settings: LabelSettings) -> StatedLabels:
     """Label public samples through a private mechanism, and state what all releases from the private data cost.
 
     The cost is written to the ledger before the noise is drawn. A command that was killed goes on with what it
@@ -40,13 +40,13 @@ def label(run: Run, settings: LabelSettings) -> StatedLabels:
 
     Args:
         run: the run, whose teachers have voted.
-        settings: the queries, the mechanism and the budget.
+        votes: their votes, all of them and unchanged.
+        settings: the queries, the mechanism and the budget, for these votes.
 
     Raises:
-        ValueError: if the votes are missing, the release would exceed the budget, or it cannot be made; nothing is
-            spent then.
+        ValueError: if the release would exceed the budget, or it cannot be made; nothing is spent then.
     """
-    labels = _Labels(run, settings)
+    labels = _Labels(run, votes, settings)
     todo = run.needs(LABEL, labels.inputs)
     released = None if run.overwrite and run.changes(LABEL, labels.inputs) else _find_labels(run, labels.queries)
     statement = None if todo or released is None else stated(run, released)
@@ -86,22 +86,21 @@ class _Labels(Publication):
     renewed = True
     _room: IO[bytes]
 
-    def __init__(self, run: Run, settings: LabelSettings) -> None:
-        self._store = finished_votes(run)
+    def __init__(self, run: Run, votes: VoteStore, settings: LabelSettings) -> None:
         # labels that could not be sealed would be paid for and lost
         sealing_key(run)
-        manifest = self._store.manifest()
-        self._run, self._settings = run, settings.resolved(manifest.panel, len(manifest.ids), manifest.ballots)
+        manifest = votes.manifest()
+        self._run, self._store, self._settings = run, votes, settings
         self._rows = np.random.default_rng(settings.query_seed).permutation(len(manifest.ids))
-        self._rows = self._rows[: self._settings.num_queries]
+        self._rows = self._rows[: settings.num_queries]
         self.queries = Queries(
             ids=np.array(manifest.ids)[self._rows],
             label_names=tuple(manifest.label_names),
             num_teachers=manifest.num_teachers,
             delta=float(settings.delta),
-            aggregator=encode(Aggregator, self._settings.mechanism),
+            aggregator=encode(Aggregator, settings.mechanism),
         )
-        self.inputs = label_inputs(run, self._settings, self._store)
+        self.inputs = label_inputs(run, settings, votes)
         self.noise_seed = settings.noise_seed
         self.file, self.statement_file = labels_file(run), run.root / LABEL.outputs[1]
         self.seeds = run.private / "label"

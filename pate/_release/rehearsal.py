@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from pate._planning.proposals import title
 from pate._typing import BoolArray, FloatArray, IntArray
 from pate._validation import expect
 from pate._voters import RecordVoters, Voters
@@ -41,7 +40,7 @@ def rehearse(
     agreed = f"at least {LEAST_ANSWERED:.0%} of the queries answered where all {panel.num_teachers} teachers agree"
     noise = " and ".join(f"{name}={scale:.4g}" for name, scale in aggregator.noise.items())
     ways = "fewer queries, a larger target_epsilon or delta, a lower threshold or more teachers"
-    less = f"less noise than {noise} of {title(aggregator)} ({ways})"
+    less = f"less noise than {noise} of {type(aggregator).__name__} ({ways})"
     expect(answered >= LEAST_ANSWERED, f"{agreed}, by {less}", answered=float(f"{answered:.2g}"))
     made_up = _made_up(panel)
     for count in (0, 1, len(made_up)):

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from pate._data_file import describe_data, load_ledger
+from pate._planning.completion import resolved
 from pate._release.label_inputs import expect_features
 from pate._release.label_settings import LabelSettings
 from pate._release.ledger_file import Kept, choose_ledger_of, expect_ledger, ledger_setting, note_place, open_ledger
@@ -109,7 +110,7 @@ def expect_served(settings: LabelSettings, run: Run, votes: VotesFrom, data: Dat
     """
     silos = votes.silos
     _expect_no_copies(silos, settings.max_teachers_per_unit)
-    aggregator = settings.resolved(panel_of(silos), len(silos[0].ids)).mechanism
+    aggregator = resolved(settings, panel_of(silos), len(silos[0].ids)).mechanism
     if aggregator.needs_ballots or aggregator.needs_voters:
         expect_no_counts(sum(silo.num_teachers or 0 for silo in silos if silo.ballots is None))
     if aggregator.needs_features and features_in(silos) is None:

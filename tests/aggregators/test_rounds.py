@@ -23,6 +23,7 @@ from pate._release.label_settings import LabelSettings
 from pate._release.labels import label as label_stage
 from pate._runs import Run
 from pate._runs.released import ReleasedLabels
+from pate._vote_store import finished_votes
 from pate._votes import Panel, Votes
 from pate.accounting._budget import Budget
 from pate.accounting._calibration import Target, epsilon_of
@@ -348,7 +349,7 @@ def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
 
     def release(noise_seed: int | None = None) -> None:
         run = Run(copied, overwrite=True)
-        label_stage(run, LabelSettings(rounds, num_queries=60, delta=1e-3, noise_seed=noise_seed))
+        label_stage(run, finished_votes(run), LabelSettings(rounds, num_queries=60, delta=1e-3, noise_seed=noise_seed))
 
     drawn, original, following = [], ClippedVotes.aggregate, resolve(step)
 

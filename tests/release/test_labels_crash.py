@@ -17,6 +17,7 @@ from pate._release.label_settings import LabelSettings
 from pate._release.labels import label as label_stage
 from pate._runs import Run, digest
 from pate._runs.released import ReleasedLabels
+from pate._vote_store import finished_votes
 from pate.accounting._ledger import read_ledger
 from pate.aggregators import ConfidentScreen, NoisyVotes
 from tests.conftest import copy_run
@@ -63,7 +64,7 @@ def resolve(dotted: str) -> Any:
 def release_screened(root: Path, *, noise_seed: int | None = None, screen: ConfidentScreen = SCREEN) -> None:
     """What `pate label --overwrite` calls."""
     run = Run(root, overwrite=True)
-    label_stage(run, LabelSettings(screen, num_queries=60, delta=1e-3, noise_seed=noise_seed))
+    label_stage(run, finished_votes(run), LabelSettings(screen, num_queries=60, delta=1e-3, noise_seed=noise_seed))
 
 
 def name_of(run: Path) -> str:
@@ -225,7 +226,7 @@ def test_a_command_that_is_refused_leaves_the_seed_of_another(copied: Path, monk
     kept = {file: file.read_bytes() for file in seeds(copied)}
     run = Run(copied, overwrite=True)
     with pytest.raises(ValueError, match=r"Expected epsilon <= 0\.001"):
-        label_stage(run, LabelSettings(SCREEN, num_queries=60, delta=1e-3, max_epsilon=0.001))
+        label_stage(run, finished_votes(run), LabelSettings(SCREEN, num_queries=60, delta=1e-3, max_epsilon=0.001))
     assert {file: file.read_bytes() for file in seeds(copied)} == kept
     release_screened(copied)
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
@@ -268,7 +269,7 @@ def test_a_budget_that_the_release_itself_uses_up_lets_it_go_on(copied: Path, mo
 
     def spend() -> None:
         run = Run(copied, overwrite=True)
-        label_stage(run, LabelSettings(SCREEN, num_queries=60, delta=1e-3, max_epsilon=3 * both))
+        label_stage(run, finished_votes(run), LabelSettings(SCREEN, num_queries=60, delta=1e-3, max_epsilon=3 * both))
 
     def cut(*_: object, **__: object) -> None:
         raise Killed

@@ -10,6 +10,7 @@ import pytest
 
 from pate import cli
 from pate._linear import recovered
+from pate._planning.completion import resolved
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label as label_stage
 from pate._runs import Run
@@ -30,6 +31,11 @@ Captured = pytest.CaptureFixture[str]
 
 class Killed(KeyboardInterrupt):
     pass
+
+
+def release_from(root: Path, settings: LabelSettings) -> None:
+    run = Run(root, overwrite=True)
+    label_stage(run, finished_votes(run), settings)
 
 
 def label(run: Path, *words: str) -> int:
@@ -74,7 +80,9 @@ def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
     voting = ScoreVotes(multiplier_scores=5.0)
 
     def release() -> None:
-        label_stage(Run(copied, overwrite=True), LabelSettings(voting, num_queries=60, delta=1e-3))
+        label_stage(
+            Run(copied, overwrite=True), finished_votes(Run(copied)), LabelSettings(voting, num_queries=60, delta=1e-3)
+        )
 
     sums: list[Any] = []
     noisy_sum: Callable[..., Any] = score_votes.noisy_sum
@@ -120,19 +128,23 @@ def test_what_cannot_be_released_is_refused_before_it_is_paid(
     aggregator: Any, queries: int, message: str, copied: Path
 ) -> None:
     with pytest.raises(ValueError, match=f"^[^\n]*{message}[^\n]*$"):
-        label_stage(Run(copied, overwrite=True), LabelSettings(aggregator, num_queries=queries, delta=1e-3))
+        label_stage(
+            Run(copied, overwrite=True),
+            finished_votes(Run(copied)),
+            LabelSettings(aggregator, num_queries=queries, delta=1e-3),
+        )
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 1
 
 
 @pytest.mark.parametrize("ballots", ["scores", "moments"])
 def test_ballots_that_are_no_bits_are_read_by_score_votes_alone(ballots: Any) -> None:
     panel, target = Panel(50, 3), LabelSettings(delta=1e-5, target_epsilon=1.0)
-    assert type(target.resolved(panel, 20).mechanism) is Rounds
-    assert type(target.resolved(panel, 20, ballots).mechanism) is ScoreVotes
+    assert type(resolved(target, panel, 20).mechanism) is Rounds
+    assert type(resolved(target, panel, 20, ballots).mechanism) is ScoreVotes
     complete = LabelSettings(ScoreVotes(multiplier_scores=5.0), delta=1e-5)
-    assert complete.resolved(panel, 20, ballots).mechanism is complete.aggregator
+    assert resolved(complete, panel, 20, ballots).mechanism is complete.aggregator
     for other in (LabelSettings(NoisyVotes(sigma_votes=5.0), delta=1e-5), replace(target, aggregator=Rounds.blank())):
         with pytest.raises(
             ValueError, match=rf"^Expected --aggregator ScoreVotes, for ballots that are {ballots}, got"
         ):
-            other.resolved(panel, 20, ballots)
+            resolved(other, panel, 20, ballots)

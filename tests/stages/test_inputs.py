@@ -19,10 +19,8 @@ import pate
 from models import MLP
 from pate import cli
 from pate._data_file import describe_data
-from pate._release.labels import label as label_stage
 from pate._runs import StageChangedError
 from pate._settings import encode_fields
-from pate._stages.opening import open_run
 from pate.accounting._ledger import read_ledger
 from pate.aggregators import ClippedVotes
 from pate.data import Arrays, PublicPCA
@@ -133,7 +131,7 @@ def test_settings_of_labels(name: str, begun: Path, capsys: pytest.CaptureFixtur
         changed["max_epsilon"] = 900.0
     settings = replace(SETTINGS, **changed)
     with pytest.raises(StageChangedError, match=f"was begun with, got .*{name}"):
-        label_stage(open_run(begun), settings)
+        pate.Pipeline(begun).label(settings)
     assert name in refused(["label", of_file(settings, begun.parent)], begun, capsys)
 
 
