@@ -27,7 +27,7 @@ from pate.teachers._jobs import Execution
 if TYPE_CHECKING:
     from pate._stages.student_steps import StudentPlan
     from pate.student._carried import CarriedStudent
-    from pate.teachers._plan import CurveFormat, TeacherPlan
+    from pate.teachers._plan import CurveFormat, TeacherPlan, Voting
 
 
 class Pipeline:
@@ -87,11 +87,20 @@ class Pipeline:
             run = open_run(self.folder, self.data, ledger=self.ledger, overwrite=self.overwrite)
             fit_teachers(run, self.data, plan, chosen_execution, share=share, logger=logger, dry_run=dry_run)
 
-    def vote(self, execution: Execution | None = None, *, absent: Sequence[int] | None = None) -> None:
+    def vote(
+        self,
+        execution: Execution | None = None,
+        *,
+        votes: Voting | None = None,
+        absent: Sequence[int] | None = None,
+    ) -> None:
         """Let the teachers vote on every public sample. The votes are PRIVATE.
 
         Args:
             execution: where they vote; None for this process.
+            votes: ``bits``, the decisions of the teachers; ``scores``, their probabilities; or ``quantile_bits``, each
+                label for as large a share of the samples as has it among a teacher's own records. None for what was
+                named in an earlier call, or ``bits``.
             absent: numbers, from 0, of teachers that take no part; None for those named in an earlier call, if any.
 
         Raises:
@@ -103,7 +112,8 @@ class Pipeline:
         with self._opened() as run, _own_threads():
             run.require(TEACHERS_FIT)
             plan = load_plan(run)
-            vote_teachers(run, self.data or load_data(run), plan, execution or Execution(), absent=absent)
+            data = self.data or load_data(run)
+            vote_teachers(run, data, plan, execution or Execution(), voting=votes, absent=absent)
 
     def label(self, settings: LabelSettings, votes: VotesFrom | None = None) -> StatedLabels:
         """Release labels of public samples through a private mechanism, and state what all releases so far cost.

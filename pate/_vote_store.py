@@ -1,4 +1,4 @@
-"""Votes on disk: packed ballots or counts of chunks of teachers, and a manifest that describes them."""
+"""Votes on disk: packed ballots, scores or counts of chunks of teachers, and a manifest that describes them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class VoteManifest:
 
 @dataclass(frozen=True)
 class VoteStore:
-    """Votes on disk: one ``.npy`` of packed ballots per chunk, and a `VoteManifest`.
+    """Votes on disk: one ``.npy`` of packed ballots, or of scores, per chunk, and a `VoteManifest`.
 
     Beside each ``votes_00000.npy`` lies ``votes_00000.json`` with what it was made from and a digest of its content;
     the manifest holds all digests. Where only the counts of teachers are known, as of 20 from number 10 on, they lie in
@@ -83,7 +83,7 @@ class VoteStore:
     folder: Path
 
     def chunk_file(self, teachers: range) -> Path:
-        """Return the file of a chunk's packed votes, ``[chunk, Q, ceil(C / 8)]`` uint8."""
+        """Return the file of a chunk's uint8 votes: packed ``[chunk, Q, ceil(C / 8)]``, or scores ``[chunk, Q, C]``."""
         return self.folder / f"votes_{teachers.start:05d}.npy"
 
     @property
@@ -96,9 +96,9 @@ class VoteStore:
         path = self.chunk_file(teachers)
         return path.is_file() and path.with_suffix(".json").is_file()
 
-    def save_chunk(self, teachers: range, packed: UInt8Array, *, made_from: str = "") -> None:
-        """Write the packed votes of a chunk, and beside them a record of what they were made from."""
-        self._save(self.chunk_file(teachers), packed, made_from)
+    def save_chunk(self, teachers: range, votes: UInt8Array, *, made_from: str = "") -> None:
+        """Write the votes of a chunk, and beside them a record of what they were made from."""
+        self._save(self.chunk_file(teachers), votes, made_from)
 
     def save_counts(self, teachers: range, counts: IntArray, *, made_from: str = "") -> None:
         """Write the counts ``[Q, C]`` of teachers whose ballots are not known, and a record as `save_chunk` does."""
@@ -112,8 +112,8 @@ class VoteStore:
             np.save(file, features)
         return {path: digest(path)}
 
-    def features(self, rows: IntArray) -> FloatArray | None:
-        """Return the features ``[Q, F]`` of some samples; None if none came with the votes."""
+    def features(self, rows: IntArray | slice = slice(None)) -> FloatArray | None:
+        """Return the features ``[Q, F]`` of some samples, or of all; None if none came with the votes."""
         path = self._features_file
         return np.array(np.load(path, mmap_mode="r")[rows]) if path.is_file() else None
 
@@ -207,7 +207,7 @@ class VoteStore:
         counts = np.zeros((len(chosen), manifest.panel.num_labels), dtype=np.int64)
         loaded = np.empty((len(chosen), num_teachers if ballots else 0, counts.shape[1]), dtype=np.uint8)
         num_loaded = 0
-        for path in sorted(self.folder.glob("votes_*.npy"), key=_first_teacher):
+        for path in self._files():
             if (behind := _teachers_behind(path)) is not None:
                 expect_no_counts(behind if ballots else 0)
                 expect(
@@ -218,10 +218,7 @@ class VoteStore:
                 counts += _counts_in(path, (len(ids), counts.shape[1]), behind)[chosen]
                 num_loaded += behind
                 continue
-            packed = np.load(path, mmap_mode="r")
-            width = -(-counts.shape[1] // 8)
-            fits = packed.dtype == np.uint8 and packed.ndim == 3 and packed.shape[1:] == (len(ids), width)
-            expect(fits, f"votes on {len(ids)} samples, {width} bytes each, in {path.name}", shape=packed.shape)
+            packed = _mapped(path, (len(ids), -(-counts.shape[1] // 8)))
             total = num_loaded + len(packed)
             expect(total <= num_teachers, f"votes of {num_teachers} teachers", teachers=total)
             for block in teacher_blocks(len(packed), counts.size):
@@ -233,6 +230,21 @@ class VoteStore:
         expect(num_loaded == num_teachers, f"votes of {num_teachers} teachers", teachers=num_loaded)
         votes = Votes(counts=counts, num_teachers=num_teachers, ballots=loaded if ballots else None)
         return votes, [ids[row] for row in chosen]
+
+    def scores(self) -> tuple[UInt8Array, ...]:
+        """Return the scores ``[t, N, C]`` of all teachers in their order, in files that are mapped into memory.
+
+        Raises ``ValueError`` if scores are missing, or do not have the shape that the manifest says.
+        """
+        manifest = self.manifest()
+        num_samples, panel = len(manifest.ids), manifest.panel
+        chunks = tuple(_mapped(path, (num_samples, panel.num_labels)) for path in self._files())
+        num_loaded = sum(map(len, chunks))
+        expect(num_loaded == panel.num_teachers, f"votes of {panel.num_teachers} teachers", teachers=num_loaded)
+        return chunks
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob("votes_*.npy"), key=_first_teacher)
 
 
 def expect_no_counts(teachers: int) -> None:
@@ -269,6 +281,14 @@ def _teachers_behind(path: Path) -> int | None:
     """Return of how many teachers a file holds counts; None if it holds ballots."""
     _, counts, number = path.stem.partition(_COUNTS)
     return int(number) if counts else None
+
+
+def _mapped(path: Path, shape: tuple[int, int]) -> UInt8Array:
+    """Return what a file says of each teacher, on samples and in bytes of a ``shape``."""
+    votes: UInt8Array = np.load(path, mmap_mode="r")
+    fits = votes.dtype == np.uint8 and votes.ndim == 3 and votes.shape[1:] == shape
+    expect(fits, f"votes on {shape[0]} samples, {shape[1]} bytes each, in {path.name}", shape=votes.shape)
+    return votes
 
 
 def _counts_in(path: Path, shape: tuple[int, int], num_teachers: int) -> IntArray:

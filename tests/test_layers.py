@@ -49,7 +49,7 @@ ALLOWED = {
     "network_settings": {"networks", "runs"},
     "data": {"network_settings", "runs"},
     "data_file": {"data", "runs"},
-    "teachers": {"data", "networks", "runs", "vote_store", "votes"},
+    "teachers": {"data", "networks", "runs", "vote_store", "voters", "votes"},
     "student": {"accounting", "data", "data_file", "networks", "linear", "network_settings", "runs", "votes"},
     "testing": {"accounting", "aggregators", "data", "mechanisms", "votes"},
     "planning": {"accounting", "aggregators", "data", "data_file", "linear", "runs", "student", "vote_store", "votes"},

@@ -15,7 +15,7 @@ from jsonargparse import ArgumentParser, Namespace
 from pate._commands.parsing import ALONE, Preset, add_data, add_run, new_parser, parse, with_saved_data
 from pate._pipeline import Pipeline
 from pate.teachers._jobs import Execution
-from pate.teachers._plan import CurveFormat, TeacherPlan
+from pate.teachers._plan import CurveFormat, TeacherPlan, Voting
 
 Settings = TypeVar("Settings", TeacherPlan, Execution)
 
@@ -34,11 +34,19 @@ def vote(args: Sequence[str], preset: Preset = ALONE) -> None:
     """Run `pate teachers vote`."""
     parser = new_parser(
         "teachers vote",
-        "Let the teachers vote on every public sample; each teacher's votes are kept bit-packed.\n\nThe number of"
+        "Let the teachers vote on every public sample; each teacher's votes are kept.\n\nThe number of"
         " teachers is a public constant: an absent teacher, such as a silo that stays away, casts no vote but is still"
         " counted.",
     )
     parser.add_class_arguments(Execution, as_group=False)
+    parser.add_argument(
+        "--votes",
+        type=Voting | None,
+        default=None,
+        help="``bits``, the decisions of the teachers, which every aggregator reads; ``scores``, their probabilities,"
+        " for ScoreVotes; or ``quantile_bits``, each label for as large a share of the samples as has it among a"
+        " teacher's own records. By default as before, or ``bits``.",
+    )
     parser.add_argument(
         "--absent",
         type=list[int] | None,
@@ -49,7 +57,7 @@ def vote(args: Sequence[str], preset: Preset = ALONE) -> None:
     add_run(parser)
     parsed = parse(parser, args, preset)
     pipeline = Pipeline(parsed.run, overwrite=parsed.overwrite)
-    pipeline.vote(_made(Execution, parsed), absent=parsed.absent)
+    pipeline.vote(_made(Execution, parsed), votes=parsed.votes, absent=parsed.absent)
 
 
 def _fit_parser() -> ArgumentParser:

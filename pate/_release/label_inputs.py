@@ -18,6 +18,7 @@ from pate._settings import encode_fields
 from pate._typing import FloatArray, IntArray, StrArray
 from pate._validation import expect
 from pate._vote_store import VoteStore
+from pate._voters import ScoreVoters
 from pate._votes import Votes, rows_of
 from pate.aggregators._base import Aggregator
 from pate.data._checks import as_text
@@ -42,7 +43,12 @@ def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> Inputs:
 
 def load_votes(run: Run, settings: LabelSettings, store: VoteStore, rows: IntArray, queries: Queries) -> Votes:
     """Return the votes on the queries, in the rows ``rows`` ``[Q]`` of the store, with what the aggregator needs."""
-    aggregator = settings.mechanism
+    aggregator, manifest = settings.mechanism, store.manifest()
+    if manifest.ballots == "scores":
+        public = store.features()
+        if public is None:
+            public = read_features(run, np.array(manifest.ids), manifest.made_by)
+        return Votes.from_voters(ScoreVoters.of(store.scores(), public), public[rows])
     # before features, which do not help an aggregator that lacks ballots
     votes, _ = store.load(rows=rows, ballots=aggregator.needs_ballots or aggregator.needs_voters)
     predictions = features = None
@@ -51,7 +57,7 @@ def load_votes(run: Run, settings: LabelSettings, store: VoteStore, rows: IntArr
     if aggregator.needs_features:
         features = store.features(rows)
         if features is None:
-            features = read_features(run, queries.ids, store.manifest().made_by)
+            features = read_features(run, queries.ids, manifest.made_by)
     votes = replace(votes, predictions=predictions, features=features)
     return votes.with_voters() if aggregator.needs_voters else votes
 

@@ -55,6 +55,9 @@ def _votes(run: Run, released: Released | None) -> Iterator[Block]:
     if not run.is_finished(voting_stage(run)):
         return
     store = finished_votes(run)
+    if store.manifest().ballots != "bits":
+        yield Text(f"Ballots that are {store.manifest().ballots}: there are no votes to count.")
+        return
     ids = np.array(store.manifest().ids)
     rows = None if released is None else rows_of(released.labels.ids, ids)
     votes, _ = store.load(rows=rows)

@@ -19,22 +19,29 @@ from pate.data._source import DataSource
 from pate.teachers._devices import root_device
 from pate.teachers._executors import run_jobs
 from pate.teachers._jobs import Execution
-from pate.teachers._plan import TeacherPlan
+from pate.teachers._plan import TeacherPlan, Voting
 from pate.teachers._saved import chunk_file
 from pate.teachers._training import load_chunk
 from pate.teachers._voting import VoteJob, cast_votes
 
 
 def vote_teachers(
-    run: Run, data: DataSource, plan: TeacherPlan, execution: Execution, *, absent: Sequence[int] | None = None
+    run: Run,
+    data: DataSource,
+    plan: TeacherPlan,
+    execution: Execution,
+    *,
+    voting: Voting | None = None,
+    absent: Sequence[int] | None = None,
 ) -> None:
-    """Let the teachers vote on every public sample; each teacher's votes are kept bit-packed.
+    """Let the teachers vote on every public sample; each teacher's votes are kept.
 
     Args:
         run: the run's folder.
         data: the source of the samples.
         plan: how the teachers were trained.
         execution: where the teachers vote.
+        voting: how they vote; None for how they did in an earlier call, or ``bits``.
         absent: numbers, from 0, of the teachers that take no part: their ballots are rows of zeros, and they still
             count among the teachers, whose number is a public constant. Like the votes, this list is PRIVATE. None for
             those of an earlier call, if any.
@@ -42,8 +49,10 @@ def vote_teachers(
     Raises:
         ValueError: if teachers, records or earlier votes are not those of this run.
     """
+    before = run.begun(TEACHERS_VOTE).settings
+    voting = before.get("votes", "bits") if voting is None else voting
     if absent is None:
-        absent = run.begun(TEACHERS_VOTE).settings.get("absent")
+        absent = before.get("absent")
     away = sorted(map(int, absent or []))
     right = len(set(away)) == len(away) and all(0 <= teacher < plan.num_teachers for teacher in away)
     expect(right, f"absent teachers in 0..{plan.num_teachers - 1}, each once", absent=absent)
@@ -60,9 +69,9 @@ def vote_teachers(
     store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
     # votes remain valid when only the code around them changes
     inputs = {name: made_by[name] for name in ("teachers", "data")}
-    made_from = digest(json.dumps([inputs, away], sort_keys=True))
+    made_from = digest(json.dumps([inputs, away, voting], sort_keys=True))
     foreign = [name for name, found in store.origins().items() if found != made_from]
-    if not run.begin(TEACHERS_VOTE, Inputs({"absent": away}, inputs), foreign=foreign):
+    if not run.begin(TEACHERS_VOTE, Inputs({"votes": voting, "absent": away}, inputs), foreign=foreign):
         return
     public = data.records(Role.PUBLIC)
     job = VoteJob(
@@ -71,28 +80,36 @@ def vote_teachers(
         samples=public.features,
         num_labels=data.num_labels,
         store=store,
+        voting=voting,
         absent=tuple(away),
         made_from=made_from,
     )
     with stage_bar(len(chunks), "votes", unit="chunk") as bar:
         run_jobs(job, chunks, execution, bar.update)
     left = store.seal(
-        ids=public.ids.tolist(), label_names=data.label_names, num_teachers=plan.num_teachers, made_by=made_by
+        ids=public.ids.tolist(),
+        label_names=data.label_names,
+        num_teachers=plan.num_teachers,
+        made_by=made_by,
+        ballots="scores" if voting == "scores" else "bits",
     )
     run.finish(TEACHERS_VOTE, left)
 
 
 def count_votes(run: Run, data: DataSource, plan: TeacherPlan, role: Role) -> IntArray:
-    """Return the vote counts ``[N, C]`` of the teachers that took part, on the records of a role. PRIVATE."""
-    records = data.records(role)
-    away = run.begun(TEACHERS_VOTE).settings.get("absent") or []
+    """Return the vote counts ``[N, C]`` of the teachers that took part, on the records of a role. PRIVATE.
+
+    Of teachers that voted by scores their decisions are counted.
+    """
+    records, settings = data.records(role), run.begun(TEACHERS_VOTE).settings
+    away, voting = settings.get("absent") or [], settings.get("votes", "bits")
     folder, device = run.root / TEACHERS_FIT.outputs[0], root_device(plan.accelerator)
     counts: IntArray = np.zeros(records.labels.shape, dtype=np.int64)
     chunks = plan.chunks()
     with stage_bar(len(chunks), f"votes on {role.value}", unit="chunk") as bar:
         for teachers in chunks:
             chunk = load_chunk(plan, teachers, data.input_shape, data.num_labels, folder).to(device)
-            packed = cast_votes(chunk, records.features)
+            packed = cast_votes(chunk, records.features, "bits" if voting == "scores" else voting)
             packed[np.isin(teachers, away)] = 0
             counts += unpack_ballots(packed, data.num_labels).sum(axis=0, dtype=np.int64)
             bar.update()

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pate._networks import make_network
-from pate._typing import BoolArray, Float32Array, FloatArray, UInt8Array
+from pate._typing import Float32Array, FloatArray, UInt8Array
 from pate._validation import expect
 from pate.teachers._losses import BinaryCrossEntropy
 from pate.teachers._plan import TeacherPlan
@@ -48,7 +48,8 @@ class TeacherChunk(pl.LightningModule):
             stacked.
         plan: how they are trained: optimizer, loss, schedule, clipping and number of steps.
         positive_weights: ``[chunk, C]`` float32 weights of positive labels in the loss, each from its own partition.
-        has_records: ``[chunk]`` booleans; a teacher without records is not trained.
+        label_shares: ``[chunk, C]`` float32, of each teacher's own records; NaN for one without records, which is not
+            trained.
         seed: seed of what is random in the networks while they train, such as dropout.
 
     Attributes:
@@ -58,6 +59,7 @@ class TeacherChunk(pl.LightningModule):
     losses: Tensor
     positive_weights: Tensor
     has_records: Tensor
+    label_shares: Tensor
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class TeacherChunk(pl.LightningModule):
         plan: TeacherPlan,
         *,
         positive_weights: Float32Array,
-        has_records: BoolArray,
+        label_shares: Float32Array,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -76,7 +78,8 @@ class TeacherChunk(pl.LightningModule):
         losses = torch.full((min(plan.num_steps, _POINTS), self.chunk), torch.nan)
         self.register_buffer("losses", losses, persistent=False)
         self.register_buffer("positive_weights", torch.from_numpy(positive_weights)[:, None], persistent=False)
-        self.register_buffer("has_records", torch.from_numpy(has_records.astype(np.float32)), persistent=False)
+        self.register_buffer("label_shares", torch.from_numpy(label_shares), persistent=False)
+        self.register_buffer("has_records", self.label_shares.isfinite().all(1).float(), persistent=False)
         if self.chunk == 1:
             self.network = networks[0]
             return
@@ -179,6 +182,12 @@ def positive_weights(labels: UInt8Array, power: float) -> Float32Array:
     share = (labels.sum(axis=0, dtype=np.float64) + 1) / (len(labels) + 2)
     weights: FloatArray = ((1 - share) / share) ** power
     return weights.astype(np.float32)
+
+
+def label_shares(labels: UInt8Array) -> Float32Array:
+    """Return the share of records with each label, ``[C]``, among one partition's labels ``[n, C]``; NaN of none."""
+    shares: FloatArray = labels.sum(axis=0, dtype=np.float64) / (len(labels) or np.nan)
+    return shares.astype(np.float32)
 
 
 def _buffer_name(name: str) -> str:

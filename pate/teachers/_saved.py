@@ -25,20 +25,20 @@ class SavedChunk:
     Attributes:
         made_from: digest of the key, the plan and the data.
         state: weights and buffers of the teachers, by name.
-        sizes: ``[chunk]`` integers, the number of records of each teacher.
+        label_shares: ``[chunk, C]``, of each teacher's own records; NaN without records.
         losses: ``[points, chunk]`` float32, the loss curves.
     """
 
     made_from: str
     state: dict[str, Tensor]
-    sizes: Tensor
+    label_shares: Tensor
     losses: Tensor
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""
         with replacing(path) as file:
-            content = {ORIGIN: self.made_from, "state": self.state, "sizes": self.sizes, "losses": self.losses}
-            torch.save(content, file)
+            content = {"state": self.state, "label_shares": self.label_shares, "losses": self.losses}
+            torch.save({ORIGIN: self.made_from, **content}, file)
 
     @classmethod
     def read(cls, path: Path) -> SavedChunk:
@@ -47,11 +47,11 @@ class SavedChunk:
         Raises ``ValueError`` if it cannot be read.
         """
         content = _load(path)
-        state, sizes, losses = content.get("state"), content.get("sizes"), content.get("losses")
-        complete = isinstance(state, dict) and isinstance(sizes, Tensor) and isinstance(losses, Tensor)
+        state, shares, losses = content.get("state"), content.get("label_shares"), content.get("losses")
+        complete = isinstance(state, dict) and isinstance(shares, Tensor) and isinstance(losses, Tensor)
         expect(complete, f"the weights of a chunk of teachers in {path}", keys=sorted(map(str, content)))
-        assert isinstance(state, dict) and isinstance(sizes, Tensor) and isinstance(losses, Tensor)
-        return cls(made_from=str(content.get(ORIGIN, "")), state=state, sizes=sizes, losses=losses)
+        assert isinstance(state, dict) and isinstance(shares, Tensor) and isinstance(losses, Tensor)
+        return cls(made_from=str(content.get(ORIGIN, "")), state=state, label_shares=shares, losses=losses)
 
 
 def chunk_file(folder: Path, teachers: range) -> Path:

@@ -139,7 +139,7 @@ def _trial_chunk(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, siz
         make_networks(plan, shape, num_labels, teachers=range(size)),
         plan,
         positive_weights=np.ones((size, num_labels), dtype=np.float32),
-        has_records=np.ones(size, dtype=np.bool_),
+        label_shares=np.ones((size, num_labels), dtype=np.float32),
     )
     return chunk.train()
 

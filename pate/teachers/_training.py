@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
-from torch import Tensor, tensor
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from pate._validation import expect
-from pate.teachers._chunk import TeacherChunk, make_networks, positive_weights
+from pate.teachers._chunk import TeacherChunk, label_shares, make_networks, positive_weights
 from pate.teachers._devices import make_trainer, quiet
 from pate.teachers._jobs import ChunkJob, Report
 from pate.teachers._partitions import ChunkBatches, PartitionedRecords
@@ -98,7 +98,7 @@ class TrainJob(ChunkJob):
         SavedChunk(
             made_from=self.made_from,
             state={name: value.cpu() for name, value in module.state_dict().items()},
-            sizes=tensor([len(self.data.rows[teacher]) for teacher in teachers]),
+            label_shares=module.label_shares.cpu(),
             losses=module.losses.cpu(),
         ).write(target)
         checkpoint.unlink(missing_ok=True)
@@ -112,7 +112,7 @@ def make_chunk(plan: TeacherPlan, teachers: range, data: PartitionedRecords) -> 
         make_networks(plan, shape, num_labels, teachers=teachers),
         plan,
         positive_weights=np.stack([positive_weights(y, plan.positive_weight_power) for y in labels]),
-        has_records=np.array([len(y) > 0 for y in labels]),
+        label_shares=np.stack([label_shares(y) for y in labels]),
         seed=int(np.random.SeedSequence([plan.seed, teachers.start]).generate_state(1)[0]),
     )
 
@@ -122,12 +122,13 @@ def load_chunk(
 ) -> TeacherChunk:
     """Load the trained teachers of a chunk. Raises ``ValueError`` if its file cannot be read or holds others."""
     saved = SavedChunk.read(chunk_file(folder, teachers))
-    expect(len(saved.sizes) == len(teachers), f"{len(teachers)} teachers in a chunk", teachers=len(saved.sizes))
+    shares = saved.label_shares.numpy()
+    expect(len(shares) == len(teachers), f"{len(teachers)} teachers in a chunk", teachers=len(shares))
     module = TeacherChunk(
         make_networks(plan, shape, num_labels, teachers=teachers),
         plan,
         positive_weights=np.ones((len(teachers), num_labels), dtype=np.float32),
-        has_records=(saved.sizes > 0).numpy(),
+        label_shares=shares,
     )
     module.load_state_dict(saved.state)
     return module.eval()

@@ -9,20 +9,21 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from pate._typing import UInt8Array
+from pate._typing import BoolArray, Float32Array, UInt8Array
 from pate._vote_store import VoteStore
+from pate._voters import encode_scores
 from pate._votes import pack_ballots
 from pate.data._records import Features
 from pate.teachers._chunk import TeacherChunk
 from pate.teachers._devices import root_device
 from pate.teachers._jobs import ChunkJob, Report
-from pate.teachers._plan import TeacherPlan
+from pate.teachers._plan import TeacherPlan, Voting
 from pate.teachers._training import load_chunk
 
 
 @dataclass(frozen=True, kw_only=True)
 class VoteJob(ChunkJob):
-    """Lets the teachers of a chunk vote on all samples, and stores their packed votes.
+    """Lets the teachers of a chunk vote on all samples, and stores their votes.
 
     Attributes:
         plan: how the teachers were trained.
@@ -30,6 +31,7 @@ class VoteJob(ChunkJob):
         samples: features of the public samples, ``[Q, ...]``.
         num_labels: number of labels of a sample.
         store: where the votes are stored.
+        voting: how they vote.
         absent: numbers of the teachers that cast no vote: their rows are zeros. PRIVATE.
         made_from: a digest of the teachers, the samples and the absent teachers, stored beside the votes.
     """
@@ -41,6 +43,7 @@ class VoteJob(ChunkJob):
     samples: Features
     num_labels: int
     store: VoteStore
+    voting: Voting = "bits"
     absent: tuple[int, ...] = ()
     made_from: str = ""
 
@@ -57,25 +60,50 @@ class VoteJob(ChunkJob):
         """Cast and store the votes of the chunk of ``teachers``. Raises ``ValueError`` like `load_chunk`."""
         shape = tuple(self.samples.shape[1:])
         chunk = load_chunk(self.plan, teachers, shape, self.num_labels, self.teachers_folder)
-        packed = cast_votes(chunk.to(root_device(self.plan.accelerator)), self.samples)
-        packed[np.isin(teachers, self.absent)] = 0
-        self.store.save_chunk(teachers, packed, made_from=self.made_from)
+        votes = cast_votes(chunk.to(root_device(self.plan.accelerator)), self.samples, self.voting)
+        votes[np.isin(teachers, self.absent)] = 0
+        self.store.save_chunk(teachers, votes, made_from=self.made_from)
         report(1)
 
 
 @torch.no_grad()
-def cast_votes(chunk: TeacherChunk, features: Features, *, batch_size: int = 256) -> UInt8Array:
-    """Return the packed votes of a chunk's teachers, ``[chunk, Q, ceil(C / 8)]``.
+def cast_votes(
+    chunk: TeacherChunk, features: Features, voting: Voting = "bits", *, batch_size: int = 256
+) -> UInt8Array:
+    """Return the votes of a chunk's teachers: packed ``[chunk, Q, ceil(C / 8)]``, or scores ``[chunk, Q, C]``.
 
-    A teacher gives a label if its logit is above zero. A teacher without records, or whose weights are not finite,
-    gives no label at all: a public rule, not an error.
+    With ``bits`` a teacher gives a label if its logit is above zero; ``scores`` are its probabilities, as
+    `encode_scores` returns them. With ``quantile_bits`` it gives a label to the samples of its largest logits, and to
+    such a share of them as has the label among its own records; for these, the logits of the chunk are held at once.
+
+    A teacher without records, or whose weights are not finite, gives no label or score at all: a public rule, not an
+    error.
     """
     chunk.eval()
     trained = chunk.is_trained()[:, None, None]
-    packed = []
+    parts = []
     for start in range(0, features.shape[0], batch_size):
         index = np.arange(start, min(start + batch_size, features.shape[0]))
         logits: torch.Tensor = chunk(torch.from_numpy(features[index]).to(chunk.device)[None])
-        yes = (logits > 0) & trained
-        packed.append(pack_ballots(yes.cpu().numpy()))
-    return np.concatenate(packed, axis=1)
+        if voting == "bits":
+            parts.append(pack_ballots(((logits > 0) & trained).cpu().numpy()))
+        elif voting == "scores":
+            parts.append(encode_scores(torch.where(trained, logits, torch.nan).sigmoid().cpu().numpy()))
+        else:
+            parts.append(logits.cpu().numpy())
+    votes = np.concatenate(parts, axis=1)
+    if voting != "quantile_bits":
+        return votes
+    shares = torch.where(trained[:, 0], chunk.label_shares, 0).cpu().numpy()
+    return np.stack([pack_ballots(best(*own)) for own in zip(votes, shares, strict=True)])
+
+
+def best(logits: Float32Array, shares: Float32Array) -> BoolArray:
+    """Return which samples have the largest of one teacher's ``logits`` ``[Q, C]``, ``shares`` ``[C]`` of them all.
+
+    Of equal logits the first are taken, in the public order of the samples.
+    """
+    taken = np.arange(len(logits))[:, None] < np.rint(shares * len(logits))
+    chosen = np.empty(logits.shape, dtype=np.bool_)
+    np.put_along_axis(chosen, np.argsort(-logits, axis=0, kind="stable"), taken, axis=0)
+    return chosen

@@ -206,7 +206,7 @@ def states(root: Path) -> list[dict[str, torch.Tensor]]:
     found = []
     for path in sorted((root / "private" / "teachers").glob("*.pt")):
         chunk = torch.load(path, weights_only=True)
-        for place in range(len(chunk["sizes"])):
+        for place in range(len(chunk["label_shares"])):
             found.append({name: value[place] for name, value in chunk["state"].items()})
     return found
 

@@ -208,7 +208,7 @@ def test_a_scheduler_that_looks_at_losses() -> None:
         make_networks(settings, (6,), 4, teachers=range(2)),
         settings,
         positive_weights=np.ones((2, 4), dtype=np.float32),
-        has_records=np.ones(2, dtype=np.bool_),
+        label_shares=np.ones((2, 4), dtype=np.float32),
     )
     with pytest.raises(ValueError, match="looks at no loss"):
         chunk.configure_optimizers()

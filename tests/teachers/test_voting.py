@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit
 
 from models import Linear
+from pate._typing import FloatArray, UInt8Array
 from pate._vote_store import VoteManifest, VoteStore
 from pate._votes import Panel, pack_ballots
 from pate.data._records import ArrayFeatures
 from pate.teachers._training import load_chunk
-from pate.teachers._voting import VoteJob, cast_votes
-from tests.teachers.test_training import partitions, plan, records, train
+from pate.teachers._voting import VoteJob, best, cast_votes
+from tests.teachers.test_training import State, partitions, plan, records, train
 
 
 def test_votes_come_back_as_they_went(tmp_path: Path) -> None:
@@ -78,8 +80,7 @@ def test_votes_are_each_teacher_s_on_each_sample(batch_size: int, tmp_path: Path
         load_chunk(settings, range(4), (6,), 4, tmp_path), ArrayFeatures(features), batch_size=batch_size
     )
     found = np.unpackbits(packed, axis=-1, count=4)
-    weights, biases = (state[f"1.{name}"].double().numpy() for name in ("weight", "bias"))
-    logits = np.einsum("tcd,nd->tnc", weights, features.astype(np.float64)) + biases[:, None]
+    logits = logits_of(state, features)
     sure = np.abs(logits) > 1e-4
     expected = (logits > 0) & (np.arange(4) != 2)[:, None, None]
     assert sure.mean() > 0.99 and (found == expected)[sure].all()
@@ -100,6 +101,66 @@ def test_a_logit_of_zero_says_no(tmp_path: Path) -> None:
         assert found.shape == (4, 3, 4) and (found == said).all(), level
 
 
+def logits_of(state: State, features: FloatArray) -> FloatArray:
+    weights, biases = (state[f"1.{name}"].double().numpy() for name in ("weight", "bias"))
+    return np.asarray(np.einsum("tcd,nd->tnc", weights, features.astype(np.float64)) + biases[:, None])
+
+
+@pytest.mark.parametrize("chunk_size", [pytest.param(1, marks=pytest.mark.slow), 4])
+def test_scores_are_probabilities_and_nothing_is_said_without_records(chunk_size: int, tmp_path: Path) -> None:
+    settings = plan(network=Linear, chunk_size=chunk_size)
+    state = train(settings, records(), partitions([30, 30, 0, 30]), tmp_path)
+    features = np.asarray(records(num=120).features)
+    scores = np.concatenate(
+        [
+            cast_votes(load_chunk(settings, chunk, (6,), 4, tmp_path), ArrayFeatures(features), "scores", batch_size=50)
+            for chunk in settings.chunks()
+        ]
+    )
+    assert scores.dtype == np.uint8 and (scores[2] == 0).all()
+    present = [0, 1, 3]
+    np.testing.assert_allclose(
+        (scores[present] - 1.0) / 254, expit(logits_of(state, features))[present], atol=0.5 / 254 + 1e-5
+    )
+
+
+@pytest.mark.parametrize("chunk_size", [pytest.param(1, marks=pytest.mark.slow), 4])
+def test_quantile_bits_are_as_many_as_a_teacher_s_own_records_say(chunk_size: int, tmp_path: Path) -> None:
+    """Its best samples, in its own share; what another teacher's records say moves none of them."""
+    settings = plan(network=Linear, chunk_size=chunk_size)
+    features = np.asarray(records(num=120).features)
+
+    def votes(labels: UInt8Array, folder: Path) -> tuple[UInt8Array, FloatArray]:
+        state = train(settings, records(Y=labels), partitions([30, 30, 0, 30]), folder)
+        packed = [
+            cast_votes(load_chunk(settings, chunk, (6,), 4, folder), ArrayFeatures(features), "quantile_bits")
+            for chunk in settings.chunks()
+        ]
+        return np.unpackbits(np.concatenate(packed), axis=-1, count=4), logits_of(state, features)
+
+    labels = records().labels.copy()
+    labels[:30, 2] = 0
+    before, logits = votes(labels, tmp_path / "before")
+    for teacher, own in enumerate(partitions([30, 30, 0, 30])):
+        taken = np.rint(120 * labels[own].mean(axis=0)).astype(int) if len(own) else np.zeros(4, dtype=int)
+        assert before[teacher].sum(axis=0).tolist() == taken.tolist()
+        for label, number in enumerate(taken.tolist()):
+            best = set(np.argsort(-logits[teacher, :, label])[:number].tolist())
+            assert len(best ^ set(np.flatnonzero(before[teacher, :, label]).tolist())) <= 2  # near ties of float32
+    assert not before[0, :, 2].any() and before[1, :, 2].any()
+    labels[35] ^= 1
+    after, _ = votes(labels, tmp_path / "after")
+    assert (after != before).any(axis=(1, 2)).tolist() == [False, True, False, False]
+
+
+def test_of_equal_logits_the_first_samples_are_taken() -> None:
+    taken = best(np.array([[1, 0], [1, 0], [2, 0], [1, 0]], dtype=np.float32), np.array([0.5, 0.25], dtype=np.float32))
+    assert taken.T.tolist() == [[True, False, True, False], [True, False, False, False]]
+    logits = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
+    shares = np.array([0.0, 1 / 3, 1.0], dtype=np.float32)
+    assert best(logits, shares).sum(axis=0).tolist() == [0, 3, 9]
+
+
 def test_absent_teachers_cast_no_vote(tmp_path: Path) -> None:
     settings = plan()
     train(settings, records(), partitions([30, 30, 30, 30]), tmp_path)
@@ -112,6 +173,8 @@ def test_absent_teachers_cast_no_vote(tmp_path: Path) -> None:
     present = np.load(store.chunk_file(range(4)))
     assert everybody.any(axis=(1, 2)).all()
     assert (present[[1, 3]] == 0).all() and (present[[0, 2]] == everybody[[0, 2]]).all()
+    replace(everyone, voting="scores", absent=(1,)).work(range(4), lambda steps: None)
+    assert np.load(store.chunk_file(range(4))).all(axis=(1, 2)).tolist() == [True, False, True, True]
 
 
 def test_no_count_of_many_teachers_wraps(tmp_path: Path) -> None:
@@ -159,6 +222,25 @@ def test_the_ballots_of_chosen_samples_alone_are_read(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert votes.ballots is not None and votes.ballots.shape == (40, 400, 320)
     assert peak < 40e6
+
+
+def test_scores_come_back_as_they_went_and_are_not_counted(tmp_path: Path) -> None:
+    scores = np.random.default_rng(2).integers(0, 256, size=(5, 3, 2)).astype(np.uint8)
+    store = VoteStore(tmp_path)
+    for teachers in (range(99_999, 100_002), range(2)):  # by their first teacher, not by name
+        store.save_chunk(teachers, scores[2:] if len(teachers) == 3 else scores[:2])
+    sealed: dict[str, Any] = {"ids": list("abc"), "label_names": ["x", "y"], "made_by": {}, "ballots": "scores"}
+    store.seal(num_teachers=5, **sealed)
+    assert all(isinstance(chunk, np.memmap) for chunk in store.scores())
+    np.testing.assert_array_equal(np.concatenate(store.scores()), scores)
+    with pytest.raises(ValueError, match=r"^Expected votes of 0 or 1[^\n]* got ballots='scores'$"):
+        store.load()
+    store.seal(num_teachers=6, **sealed)
+    with pytest.raises(ValueError, match=r"^Expected votes of 6 teachers, got teachers=5$"):
+        store.scores()
+    store.seal(num_teachers=5, **sealed | {"label_names": ["x"]})
+    with pytest.raises(ValueError, match=r"^Expected votes on 3 samples, 1 bytes each, in votes_00000.npy"):
+        store.scores()
 
 
 def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
