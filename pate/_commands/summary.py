@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pate._runs import LABEL, METRICS, REFERENCES, STUDENT, Json, Run
 
 _ROWS = {
-    "all_majority": "all-majority answer",
+    "all_majority": "best constant answer",
     "released_constant": "constant answer released",
     "student": "private student",
     "teacher_majority": "noiseless teacher majority",
@@ -30,13 +31,12 @@ def describe_run(run: Run) -> str:
         if path.is_file():
             figures_of |= json.loads(path.read_text())
     private = [name for name in ("teacher_majority", "true_label_student") if name in figures_of]
-    width = max(len(title) for title in _ROWS.values()) + 2
-    columns = [name for name, value in figures_of.get("student", {}).items() if isinstance(value, float)]
-    lines = ["Test set" + " " * (width - 8) + "".join(f"{name:>19}" for name in columns)]
-    for name, title in _ROWS.items():
-        if name in figures_of:
-            figures = "".join(f"{figures_of[name][metric]:>19.3f}" for metric in columns)
-            lines.append(f"{title + (' *' if name in private else ''):<{width}}{figures}")
+    chosen = figures_of.pop("optimize")
+    lines = _table(f"Test set, cut for {chosen}", figures_of, private)
+    for purpose in figures_of["student"]["at_cut"]:
+        if purpose != chosen:
+            cut = {name: figures["at_cut"][purpose] for name, figures in figures_of.items() if name in _ROWS}
+            lines += ["", *_table(f"The same, cut for {purpose}", cut, private)]
     if private:
         lines.append("* PRIVATE: computed without privacy, for comparison only")
     if "true_label_student" in figures_of:
@@ -58,6 +58,18 @@ def describe_run(run: Run) -> str:
     counts = json.loads((run.root / LABEL.outputs[1]).read_text())["ledger"]["counts"]
     places.append(f"{'ledger:':<19}{_from_here(run.ledger_path)} ({_LEDGERS[counts]})")
     return "\n".join([*lines, "", statement.rstrip(), "", *places, f"{'PRIVATE files:':<19}{run.private}"]) + "\n"
+
+
+def _table(title: str, figures_of: Mapping[str, Json], private: Sequence[str]) -> list[str]:
+    """Return a head and a row for each of the `_ROWS`, with the student's figures."""
+    width = max(map(len, [title, *_ROWS.values()])) + 2
+    columns = [name for name, value in figures_of.get("student", {}).items() if isinstance(value, float)]
+    lines = [f"{title:<{width}}" + "".join(f"{name:>19}" for name in columns)]
+    for name, row in _ROWS.items():
+        if name in figures_of:
+            figures = "".join(f"{figures_of[name][metric]:>19.3f}" for metric in columns)
+            lines.append(f"{row + (' *' if name in private else ''):<{width}}{figures}")
+    return lines
 
 
 def _from_here(path: Path) -> Path:

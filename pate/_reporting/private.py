@@ -12,7 +12,7 @@ import numpy as np
 from pate._reporting.charts import histogram, line_chart
 from pate._reporting.findings import Findings, Released, read_frontier, read_log
 from pate._reporting.page import Block, Figure, Figures, Listing, Section, Table, Text, barred, barred_share, shown
-from pate._reporting.sections import frontier_blocks, summary_table
+from pate._reporting.sections import frontier_blocks, summary_blocks
 from pate._runs import METRICS, REFERENCES, TEACHERS_FIT, Json, Run, voting_stage
 from pate._typing import FloatArray
 from pate._vote_store import finished_votes
@@ -97,7 +97,7 @@ def _references(findings: Findings) -> Iterator[Block]:
     if findings.learned is not None:
         metrics = findings.learned.metrics | metrics
     yield Text("References for the student on the test records, computed without privacy.")
-    yield summary_table(metrics, _TITLES)
+    yield from summary_blocks(metrics, _TITLES)
     per_label = {title: metrics[name]["per_label"] for name, title in _TITLES.items() if name in metrics}
     names = next(iter(per_label.values()))
     rows = [(name, *(barred(labels.get(name, {}).get("f1")) for labels in per_label.values())) for name in names]

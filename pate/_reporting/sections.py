@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,7 @@ SUMMARY = {
 _TITLES = {
     "student": "student",
     "released_constant": "constant answer released",
-    "all_majority": "all-majority answer",
+    "all_majority": "best constant answer",
 }
 _PER_LABEL = {"f1": "F1", "average_precision": "AP", "recall": "recall", "specificity": "specificity"}
 _COVERS = (
@@ -235,18 +235,31 @@ def _student(findings: Findings, labels: ReleasedLabels) -> Section:
             " private records: the statement does not protect them."
         )
     )
-    blocks.append(summary_table(learned.metrics, _TITLES))
+    blocks += summary_blocks(learned.metrics, _TITLES)
     return Section("student", title, tuple(blocks))
 
 
-def summary_table(metrics: Json, titles: Mapping[str, str]) -> Table:
-    """Return a table of the figures over all labels, a row for each name in ``titles`` that ``metrics`` has."""
-    rows = [
-        (title, *(shown(metrics[name].get(figure)) for figure in SUMMARY))
-        for name, title in titles.items()
-        if name in metrics
-    ]
-    return Table(("", *SUMMARY.values()), tuple(rows), strong=0)
+def summary_blocks(metrics: Json, titles: Mapping[str, str]) -> Iterator[Block]:
+    """Yield the figures over all labels, a row for each name in ``titles`` that ``metrics`` has, by what cuts serve.
+
+    Args:
+        metrics: the content of ``metrics.json``.
+        titles: what the rows are called.
+    """
+    chosen: str = metrics["optimize"]
+    figures_of = {title: metrics[name] for name, title in titles.items() if name in metrics}
+
+    def table(figures: Mapping[str, Json], columns: Iterable[str]) -> Table:
+        rows = [(title, *(shown(values.get(column)) for column in columns)) for title, values in figures.items()]
+        return Table(("", *(SUMMARY[column] for column in columns)), tuple(rows), strong=0)
+
+    yield Text(f"By cuts that serve {SUMMARY[chosen]}, as was chosen:")
+    yield table(figures_of, SUMMARY)
+    purposes = next(iter(figures_of.values()))["at_cut"]
+    for purpose in purposes:
+        if purpose != chosen:
+            yield Text(f"By cuts that serve {SUMMARY[purpose]}:")
+            yield table({title: values["at_cut"][purpose] for title, values in figures_of.items()}, purposes)
 
 
 def _labels(findings: Findings, labels: ReleasedLabels) -> Section:

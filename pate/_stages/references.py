@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from pate._data_file import load_data, public_digest
 from pate._runs import (
     LABEL,
@@ -20,7 +18,9 @@ from pate._runs import (
 from pate._runs.released import require_student
 from pate._stages.student import student_of_truth
 from pate._stages.teachers_vote import count_votes
+from pate._vote_store import finished_votes
 from pate.data._records import Role
+from pate.student._decisions import cuts_of
 from pate.student._metrics import evaluate
 from pate.teachers._plan import TeacherPlan
 
@@ -52,12 +52,19 @@ def make_references(run: Run, plan: TeacherPlan) -> None:
     parts.trainer.fit(parts.model, datamodule=parts.datamodule)
     parts.trainer.test(parts.model, datamodule=parts.datamodule, ckpt_path=parts.trained(), verbose=False)
     counts = count_votes(run, data, plan, Role.TEST)
-    majority = torch.from_numpy(2 * counts > plan.num_teachers)
-    truth = torch.from_numpy(data.records(Role.TEST).labels)
+    votes, _ = finished_votes(run).load()
+    majority = evaluate(
+        counts / plan.num_teachers,
+        data.records(Role.TEST).labels,
+        data.label_names,
+        cuts=cuts_of(votes.counts / votes.num_teachers),
+        optimize=parts.model.optimize,
+    )
     report = {
         "PRIVATE": "computed without privacy; not to be published",
+        "optimize": parts.model.optimize,
         "true_label_student": parts.model.test_report,
-        "teacher_majority": evaluate(majority, truth, data.label_names),
+        "teacher_majority": majority,
     }
     write_json(folder / METRICS, report)
     run.finish(REFERENCES)

@@ -42,7 +42,8 @@ from pate.student._bar import StageBar
 from pate.student._carry import Trained, carry
 from pate.student._curves import Curves
 from pate.student._data import StudentData
-from pate.student._metrics import evaluate, majority_answer
+from pate.student._decisions import PURPOSES, Purpose
+from pate.student._metrics import evaluate_constant
 from pate.student._module import Student
 
 _LAST, _BEST = "last", "best"  # checkpoints: to go on from, and of the lowest loss on held-out samples
@@ -61,7 +62,7 @@ _KNOWN = (
 )
 _TALKATIVE = ("pytorch_lightning.utilities.rank_zero", "lightning_fabric.utilities.seed")
 _LOSS = "val_loss"
-_SETTINGS = ("seed_everything", "trainer", "model", "data")
+_SETTINGS = ("seed_everything", "trainer", "model", "data", "optimize")
 
 
 class StudentCLI(LightningCLI):
@@ -114,6 +115,13 @@ class StudentCLI(LightningCLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the options of the run, and link arguments of the model to the data."""
         parser.add_argument("--run", type=Path, required=True, help="folder of the run")
+        parser.add_argument(
+            "--optimize",
+            type=Purpose,
+            default="accuracy",
+            help="the figure that decisions serve: cuts for F1 are chosen by public samples, at no cost",
+        )
+        parser.link_arguments("optimize", "model.optimize")
         parser.add_argument("--overwrite", action="store_true", help="train again if the settings changed")
         if self._asked not in (None, "fit"):
             # the run has them
@@ -155,7 +163,10 @@ class StudentCLI(LightningCLI):
         callbacks: list[Callback] = []
         if trainer["enable_progress_bar"] is not False and not _one_of(ProgressBar, trainer["callbacks"]):
             callbacks.append(StageBar())
-        compared = not self.model.closed_form and self.datamodule.num_held_out > 0 and trainer["limit_val_batches"] != 0
+        closed, optimize, held_out = self.model.closed_form, self.model.optimize, self.datamodule.num_held_out
+        compared = not closed and held_out > 0 and trainer["limit_val_batches"] != 0
+        needed = f"held-out samples to choose cuts for {optimize} by, --data.val_fraction > 0"
+        expect(closed or compared or optimize == "accuracy", needed, held_out=held_out)
         if trainer["enable_checkpointing"] is not False:
             callbacks.append(ModelCheckpoint(self.folder, filename=_LAST, enable_version_counter=False))
         if compared and trainer["enable_checkpointing"] is not False:
@@ -208,6 +219,8 @@ class StudentCLI(LightningCLI):
                 departs=model.departs,
                 constant_logits=model.constant_logits,
                 label_names=model.label_names,
+                optimize=model.optimize,
+                cuts=model.cuts[PURPOSES.index(model.optimize)],
             )
             statement, text = (self.run.root / output for output in LABEL.outputs[1:])
             carry(folder, trained, self.datamodule.source, statement=statement, text=text)
@@ -224,21 +237,27 @@ class StudentCLI(LightningCLI):
     def test(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Evaluate the student on the test set, and write ``metrics.json``."""
         self.trainer.test(model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs)
-        truth, names = torch.from_numpy(self.datamodule.source.records(Role.TEST).labels), model.label_names
-        figures = {
-            "student": model.test_report,
-            "released_constant": evaluate(model.constant_logits.cpu().sigmoid().expand(truth.shape), truth, names),
-            "all_majority": evaluate(majority_answer(truth), truth, names),
+        truth = self.datamodule.source.records(Role.TEST).labels
+        constants = {
+            "released_constant": model.constant_logits.cpu().sigmoid().numpy(),
+            "all_majority": truth.mean(axis=0),
+        }
+        figures = {"optimize": model.optimize, "student": model.test_report} | {
+            name: evaluate_constant(shares, truth, model.label_names, optimize=model.optimize)
+            for name, shares in constants.items()
         }
         write_json(self.folder / METRICS, figures)
 
-    def predict(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
-        """Write ``predictions.npz``: probabilities for the samples of ``--data.predict_on``."""
+    def predict(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
+        """Write ``predictions.npz``: probabilities and labels for the samples of ``--data.predict_on``."""
         answers = self.trainer.predict(model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs)
+        probabilities = torch.cat([batch for batch in answers or [] if isinstance(batch, torch.Tensor)])
+        labels = probabilities > model.cuts[PURPOSES.index(model.optimize)].to(probabilities)
         write_arrays(
             self.folder / "predictions.npz",
             ids=self.datamodule.predict_ids,
-            probabilities=torch.cat([batch for batch in answers or [] if isinstance(batch, torch.Tensor)]).numpy(),
+            probabilities=probabilities.numpy(),
+            labels=labels.to(torch.uint8).numpy(),
             label_names=np.array(self.datamodule.label_names),
         )
 

@@ -19,6 +19,7 @@ from pate._networks import expect_factory
 from pate._runs import METRICS, STUDENT, Json, Run
 from pate._runs.released import require_student
 from pate._settings import encode, plain
+from pate.student._decisions import Purpose
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,7 @@ class StudentPlan:
         model: further arguments of `pate.student.Student`, such as ``{"pseudo_confidence": 0.95}``.
         data: arguments of `pate.student.StudentData`, such as ``{"batch_size": 64}``.
         trainer: arguments of Lightning's Trainer, such as ``{"max_epochs": 20}``.
+        optimize: the figure that decisions serve. Cuts for F1 are chosen by public samples, at no cost.
     """
 
     network: Callable[[tuple[int, ...], int], nn.Module]
@@ -44,6 +46,7 @@ class StudentPlan:
     model: Mapping[str, Any] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
     trainer: Mapping[str, Any] = field(default_factory=dict)
+    optimize: Purpose = "accuracy"
 
     def configuration(self) -> Json:
         """Return the plan as ``student.yaml`` says it.
@@ -57,7 +60,8 @@ class StudentPlan:
             model["optimizer"] = encode(Callable[[Any], Optimizer], self.optimizer)
         if self.scheduler is not None:
             model["scheduler"] = encode(Callable[[Optimizer], LRScheduler], self.scheduler)
-        return {"model": model, "data": plain(self.data), "trainer": plain(self.trainer)}
+        parts = {"data": plain(self.data), "trainer": plain(self.trainer)}
+        return {"model": model, **parts, "optimize": self.optimize}
 
 
 def fit_student(run: Run, plan: StudentPlan) -> None:

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from pate.student._carried import CarriedStudent as CarriedStudent
     from pate.student._carried import load_student as load_student
     from pate.student._data import StudentData as StudentData
-    from pate.student._metrics import AveragePrecision as AveragePrecision
+    from pate.student._decisions import agreement as agreement
+    from pate.student._decisions import cuts_of as cuts_of
     from pate.student._metrics import evaluate as evaluate
-    from pate.student._metrics import majority_answer as majority_answer
-    from pate.student._metrics import make_metrics as make_metrics
+    from pate.student._metrics import evaluate_constant as evaluate_constant
     from pate.student._module import Student as Student
     from pate.student._module import masked_loss as masked_loss
 else:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from pate._linear import LEAST, SHARPNESS
-
-CUT = 0.5
-"""A label is given where its probability is above this."""
 
 _WHITE = 255
 
@@ -30,25 +29,25 @@ def gated(logits: Tensor, departs: Tensor, constants: Tensor) -> Tensor:
 
 
 class Answers(nn.Module):
-    """A student as one module from raw samples to answers: with its feature map, its gate and its cut.
+    """A student as one module from raw samples to answers: with its feature map, its gate and its cuts.
 
     Args:
         features: the map from raw samples to what the network sees; None if it sees the samples.
         network: from features ``[B, ...]`` to logits ``[B, C]``.
-        num_labels: number of labels.
-        cut: a label is given where its probability is above this.
+        cuts: ``[C]``; a label is given where its probability is above its cut.
     """
 
+    cuts: Tensor
     departs: Tensor
     constant_logits: Tensor
 
-    def __init__(self, features: nn.Module | None, network: nn.Module, *, num_labels: int, cut: float = CUT) -> None:
+    def __init__(self, features: nn.Module | None, network: nn.Module, *, cuts: Sequence[float]) -> None:
         super().__init__()
         self.features = nn.Identity() if features is None else features
         self.network = network
-        self.cut = cut
-        self.register_buffer("departs", torch.ones(num_labels, dtype=torch.bool))
-        self.register_buffer("constant_logits", torch.zeros(num_labels))
+        self.register_buffer("cuts", torch.tensor(cuts, dtype=torch.float32), persistent=False)
+        self.register_buffer("departs", torch.ones(len(cuts), dtype=torch.bool))
+        self.register_buffer("constant_logits", torch.zeros(len(cuts)))
 
     def forward(self, samples: Tensor) -> tuple[Tensor, Tensor]:
         """Return probabilities and labels, float32 and bool ``[B, C]``.
@@ -60,4 +59,4 @@ class Answers(nn.Module):
             samples = samples.float() / _WHITE
         logits = gated(self.network(self.features(samples)), self.departs, self.constant_logits)
         probabilities = logits.sigmoid()
-        return probabilities, probabilities > self.cut
+        return probabilities, probabilities > self.cuts

@@ -20,12 +20,13 @@ from pate._typing import Float32Array, UInt8Array
 from pate._validation import expect, expect_count, expect_distinct, expect_known
 from pate.accounting._statement import Statement
 from pate.student._answers import Answers
+from pate.student._decisions import PURPOSES
 from pate.student._samples import InputFormat, Samples
 
 SETTINGS, WEIGHTS, STATEMENT, STATEMENT_TEXT = "model.json", "model.safetensors", "privacy.json", "privacy.txt"
 """The files of a carried student."""
 
-FORMAT = 1
+FORMAT = 2
 """The version of the folder's format, which is raised when an older ``pate`` could not read it."""
 
 _BATCH = 256
@@ -114,7 +115,7 @@ def load_student(folder: Path | str, *, device: str = "cpu", trust: bool = False
     mapped = settings["features"]
     features = None if mapped is None else restored_network(mapped, taken.shape, trust=trust)
     network = restored_network(settings["network"], tuple(settings["network_input"]), len(names), trust=trust)
-    module = Answers(features, network, num_labels=len(names), cut=settings["cut"])
+    module = Answers(features, network, cuts=settings["cuts"])
     try:
         module.load_state_dict(_read_weights(root / WEIGHTS))
     except RuntimeError as error:
@@ -154,6 +155,8 @@ def _read_settings(root: Path) -> Json:
     wrong = [name for name, right in _KEYS.items() if not right(content[name])]
     expect(not wrong, f"settings of a student in {path}", wrong=wrong)
     expect_distinct(f"label names of {path}", content["label_names"])
+    num_cuts, num_labels = len(content["cuts"]), len(content["label_names"])
+    expect(num_cuts == num_labels, f"a cut for each of {num_labels} labels in {path}", cuts=num_cuts)
     return content
 
 
@@ -173,7 +176,8 @@ _KEYS: dict[str, Callable[[Any], bool]] = {
     "network": _is_network,
     "network_input": _is_shape,
     "label_names": lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
-    "cut": lambda value: type(value) in (int, float) and 0 <= value <= 1,
+    "optimize": lambda value: value in PURPOSES,
+    "cuts": lambda value: isinstance(value, list) and all(type(cut) is float and 0 <= cut <= 1 for cut in value),
 }
 """The required keys of ``model.json``, and a check of each value."""
 

@@ -17,8 +17,9 @@ from pate._version import __version__
 from pate.data._records import Role
 from pate.data._source import DataSource
 from pate.data.features._modules import as_module
-from pate.student._answers import CUT, Answers
+from pate.student._answers import Answers
 from pate.student._carried import FORMAT, SETTINGS, STATEMENT, STATEMENT_TEXT, WEIGHTS
+from pate.student._decisions import Purpose
 from pate.student._samples import InputFormat
 
 
@@ -32,6 +33,8 @@ class Trained:
         departs: ``[C]``, whether the network decides a label.
         constant_logits: ``[C]``, the logits of the constant answer.
         label_names: names of the ``C`` labels.
+        optimize: the figure that decisions serve.
+        cuts: ``[C]``, the probabilities above which labels are given.
     """
 
     network: nn.Module
@@ -39,6 +42,8 @@ class Trained:
     departs: Tensor
     constant_logits: Tensor
     label_names: tuple[str, ...]
+    optimize: Purpose
+    cuts: Tensor
 
 
 def carry(folder: Path, trained: Trained, source: DataSource, *, statement: Path, text: Path) -> None:
@@ -59,12 +64,13 @@ def carry(folder: Path, trained: Trained, source: DataSource, *, statement: Path
     """
     raw = InputFormat.of(source.load(Role.PUBLIC).features)
     mapped = None if source.feature_map is None else as_module(source.feature_map, raw.shape)
-    names, departs = trained.label_names, trained.departs.cpu()
-    module = Answers(None if mapped is None else mapped.module, trained.network, num_labels=len(names))
+    names, departs, cuts = trained.label_names, trained.departs.cpu(), trained.cuts.tolist()
+    module = Answers(None if mapped is None else mapped.module, trained.network, cuts=cuts)
     state = module.state_dict() | {"departs": departs, "constant_logits": trained.constant_logits.cpu()}
     others = [name for name, value in state.items() if not isinstance(value, Tensor)]
     expect(not others, "a network whose state is tensors alone", others=others[:3])
-    constant = (trained.constant_logits.cpu().sigmoid() > CUT).tolist()
+    # a gate keeps probabilities on one side of one half, which decides where the cut is not on that side
+    above = (trained.constant_logits.cpu() > 0).tolist()
     settings = {
         "format": FORMAT,
         "pate": __version__,
@@ -73,11 +79,12 @@ def carry(folder: Path, trained: Trained, source: DataSource, *, statement: Path
         "network": without_weights(trained.settings, trained.network),
         "network_input": list(source.input_shape),
         "label_names": list(names),
-        "cut": CUT,
+        "optimize": trained.optimize,
+        "cuts": cuts,
         "constant_decisions": {
-            name: decision
-            for name, decision, departing in zip(names, constant, departs.tolist(), strict=True)
-            if not departing
+            name: given
+            for name, given, cut, departing in zip(names, above, cuts, departs.tolist(), strict=True)
+            if not departing and (cut <= 0.5 if given else cut >= 0.5)
         },
     }
     # tensors that share memory, as tied layers do, have bytes of their own in the file

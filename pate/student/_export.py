@@ -1,4 +1,4 @@
-"""A carried student as a program of torch or ONNX, with its scaling, feature map, gate and cut inside."""
+"""A carried student as a program of torch or ONNX, with its scaling, feature map, gate and cuts inside."""
 
 from __future__ import annotations
 
@@ -93,8 +93,9 @@ def describe_program(student: CarriedStudent) -> str:
         "input": {"name": student.input.kind} | student.input.to_dict(),
         "outputs": {
             "probabilities": "float32 [N, C]",
-            "labels": f"bool [N, C], probabilities above {student.settings['cut']}",
+            "labels": "bool [N, C], probabilities above the cuts",
         },
+        "cuts": student.settings["cuts"],
         "label_names": list(student.label_names),
         "privacy": student.describe(),
     }

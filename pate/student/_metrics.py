@@ -4,83 +4,83 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
+import numpy as np
+from numpy.typing import ArrayLike
 from torch import Tensor
-from torchmetrics import Metric, MetricCollection
-from torchmetrics.classification import MultilabelAccuracy, MultilabelF1Score, MultilabelRecall, MultilabelSpecificity
+from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
-from pate.student._answers import CUT
+from pate._typing import FloatArray, UInt8Array
 from pate.student._average_precision import average_precision
+from pate.student._decisions import PURPOSES, Purpose, agreement, cuts_of
 
-PER_LABEL = ("f1", "recall", "specificity", "average_precision")
 
-
-class AveragePrecision(Metric):
-    """The exact `average_precision` ``[C]`` over all batches, whose scores are kept until it is computed."""
+class Predictions(Metric):
+    """All predictions and the truth, each ``[N, C]`` on the processor, of all batches and processes."""
 
     full_state_update = False
-    scores: list[Tensor]
+    probabilities: list[Tensor]
     truth: list[Tensor]
 
     def __init__(self) -> None:
         super().__init__()
-        self.add_state("scores", default=[], dist_reduce_fx="cat")
+        self.add_state("probabilities", default=[], dist_reduce_fx="cat")
         self.add_state("truth", default=[], dist_reduce_fx="cat")
 
-    def update(self, scores: Tensor, truth: Tensor) -> None:
+    def update(self, probabilities: Tensor, truth: Tensor) -> None:
         """Add a batch ``[B, C]``."""
-        self.scores.append(scores.detach())
+        self.probabilities.append(probabilities.detach())
         self.truth.append(truth.detach().bool())
 
-    def compute(self) -> Tensor:
-        """Return the average precision of each label."""
-        scores, truth = dim_zero_cat(self.scores), dim_zero_cat(self.truth)
-        return torch.from_numpy(average_precision(scores.cpu().numpy(), truth.cpu().numpy()))
+    def compute(self) -> tuple[Tensor, Tensor]:
+        """Return what was added."""
+        return dim_zero_cat(self.probabilities).cpu(), dim_zero_cat(self.truth).cpu()
 
 
-def make_metrics(num_labels: int) -> MetricCollection:
-    """Return the metrics for ``num_labels`` labels, to be updated with probabilities and truth, ``[B, C]`` each."""
-    # torchmetrics can count a single label, but its check of arguments refuses it
-    arguments: dict[str, Any] = {"threshold": CUT, "validate_args": num_labels > 1}
-    metrics: dict[str, Metric | MetricCollection] = {
-        "macro_f1": MultilabelF1Score(num_labels, average="macro", **arguments),
-        "micro_f1": MultilabelF1Score(num_labels, average="micro", **arguments),
-        "accuracy": MultilabelAccuracy(num_labels, average="micro", **arguments),
-        "f1": MultilabelF1Score(num_labels, average="none", **arguments),
-        "recall": MultilabelRecall(num_labels, average="none", **arguments),
-        "specificity": MultilabelSpecificity(num_labels, average="none", **arguments),
-        "average_precision": AveragePrecision(),
+def evaluate(
+    probabilities: ArrayLike, truth: ArrayLike, label_names: tuple[str, ...], *, cuts: FloatArray, optimize: Purpose
+) -> dict[str, Any]:
+    """Return the figures of predictions on samples with known labels.
+
+    Args:
+        probabilities: ``[N, C]``.
+        truth: ``[N, C]`` in {0, 1}.
+        label_names: names of the ``C`` labels.
+        cuts: ``[3, C]`` of `cuts_of`.
+        optimize: which of them decides.
+
+    Returns:
+        ``macro_f1``, ``micro_f1``, ``mAP``, ``balanced_accuracy`` and ``accuracy`` over all labels; under ``at_cut``
+        the figures `PURPOSES` of the decisions that serve each of them; under ``per_label`` those of each label.
+    """
+    scores, right = np.asarray(probabilities), np.asarray(truth) > 0
+    at_cut = {purpose: agreement(scores > row, right) for purpose, row in zip(PURPOSES, cuts, strict=True)}
+    given = scores > cuts[PURPOSES.index(optimize)]
+    hits, num_given, num_right = (given & right).sum(axis=0), given.sum(axis=0), right.sum(axis=0)
+    per_label = {
+        "f1": 2 * hits / np.maximum(num_given + num_right, 1),
+        "recall": hits / np.maximum(num_right, 1),
+        "specificity": (~given & ~right).sum(axis=0) / np.maximum((~right).sum(axis=0), 1),
+        "average_precision": average_precision(scores, right),
     }
-    return MetricCollection(metrics, compute_groups=False)
-
-
-def summarise(values: dict[str, Tensor]) -> dict[str, float]:
-    """Return each metric over all labels from the values that `make_metrics` computed."""
-    balanced = (values["recall"] + values["specificity"]) / 2
+    chosen = at_cut[optimize]
     return {
-        "macro_f1": float(values["macro_f1"]),
-        "micro_f1": float(values["micro_f1"]),
-        "mAP": float(values["average_precision"].mean()),
-        "balanced_accuracy": float(balanced.mean()),
-        "accuracy": float(values["accuracy"]),
+        "macro_f1": chosen["macro_f1"],
+        "micro_f1": chosen["micro_f1"],
+        "mAP": float(per_label["average_precision"].mean()),
+        "balanced_accuracy": float((per_label["recall"] + per_label["specificity"]).mean() / 2),
+        "accuracy": chosen["accuracy"],
+        "at_cut": at_cut,
+        "per_label": {
+            name: {figure: float(values[j]) for figure, values in per_label.items()}
+            for j, name in enumerate(label_names)
+        },
     }
 
 
-def report(values: dict[str, Tensor], label_names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the result of `summarise` and, under ``per_label``, the metrics `PER_LABEL` of each label."""
-    columns = {metric: values[metric].reshape(-1) for metric in PER_LABEL}  # torchmetrics gives one label no axis
-    table = {name: {metric: float(columns[metric][j]) for metric in PER_LABEL} for j, name in enumerate(label_names)}
-    return summarise(values) | {"per_label": table}
-
-
-def evaluate(probabilities: Tensor, truth: Tensor, label_names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the `report` on predictions ``[N, C]``, probabilities or 0/1, against the truth ``[N, C]``."""
-    metrics = make_metrics(len(label_names))
-    metrics.update(probabilities.float(), truth.long())
-    return report(metrics.compute(), label_names)
-
-
-def majority_answer(truth: Tensor) -> Tensor:
-    """Return the all-majority answer for truth ``[N, C]``: each label's more common value, the same for all samples."""
-    return (truth.float().mean(0) > 0.5).to(torch.float32).expand(truth.shape[0], -1)
+def evaluate_constant(
+    shares: ArrayLike, truth: UInt8Array, label_names: tuple[str, ...], *, optimize: Purpose
+) -> dict[str, Any]:
+    """Return the figures of one answer to all samples, by cuts of its own probabilities ``shares`` ``[C]``."""
+    probabilities = np.broadcast_to(np.asarray(shares), truth.shape)
+    return evaluate(probabilities, truth, label_names, cuts=cuts_of(probabilities[:1]), optimize=optimize)

@@ -21,7 +21,8 @@ from pate.data._augmentation import augmented, expect_pictures
 from pate.student._answers import gated
 from pate.student._closed_form import Batch, as_layer, linear_layer, solve
 from pate.student._data import StudentData
-from pate.student._metrics import make_metrics, report, summarise
+from pate.student._decisions import PURPOSES, Purpose, cuts_of
+from pate.student._metrics import Predictions, evaluate
 
 
 class Student(pl.LightningModule):
@@ -34,6 +35,10 @@ class Student(pl.LightningModule):
     Any other network is trained by descent. Its answers to held-out samples are compared with the constant answer that
     the release supports: the network decides as many labels as it is better at together; the constant answer decides
     all others, and the network ranks them. Without held-out samples nothing is compared.
+
+    A label is given where its probability is above its cut, of which there is one for each figure that decisions can
+    serve (`pate.student._decisions.cuts_of`): from the student's probabilities of the samples that a closed form learns
+    from, or of those held out from descent, of which there must be some. They cost nothing.
 
     A batch is ``(features [B, ...], targets [B, C], mask [B, C])``; entries outside the mask do not enter the loss. The
     loss ``log(1 + exp(z)) - y z`` of a logit z is linear in its target y. A target is a label, or a share of the
@@ -62,8 +67,10 @@ class Student(pl.LightningModule):
         noise_std: standard deviation of the noise in the targets, linked from the data; 0 for answers of a linear
             model, None for labels.
         constants: logits of the constant answer for each label, linked from the data; None to compare with none.
+        optimize: the figure that decisions serve.
 
     Attributes:
+        cuts: ``[3, C]``, for each of `PURPOSES` the probability above which a label is given, in every checkpoint.
         departs: ``[C]``, which labels the network decides, in every checkpoint; the others stay on the side of
             ``constant_logits``.
         closed_form: whether the student is the closed-form one.
@@ -75,6 +82,7 @@ class Student(pl.LightningModule):
 
     constant_logits: Tensor
     departs: Tensor
+    cuts: Tensor
 
     def __init__(
         self,
@@ -91,6 +99,7 @@ class Student(pl.LightningModule):
         noise_std: float | None = None,
         constants: Sequence[float] | None = None,
         augment: list[nn.Module] | None = None,
+        optimize: Purpose = "accuracy",
     ) -> None:
         super().__init__()
         expect_open_unit(average_decay=average_decay)
@@ -124,11 +133,13 @@ class Student(pl.LightningModule):
         constant_logits = torch.zeros(len(self.label_names)) if constants is None else torch.tensor(constants)
         self.register_buffer("constant_logits", constant_logits)
         self.register_buffer("departs", torch.ones(len(self.label_names), dtype=torch.bool))
+        self.register_buffer("cuts", torch.full((len(PURPOSES), len(self.label_names)), 0.5))
+        self.optimize = optimize
         self._make_optimizer = optimizer
         self._make_scheduler = scheduler
         self._seed = seed
-        self.val_metrics = make_metrics(len(self.label_names))
-        self.test_metrics = make_metrics(len(self.label_names))
+        self.val_predictions, self.test_predictions = Predictions(), Predictions()
+        self._held_out = list[Tensor]()
         self.test_report: dict[str, Any] = {}
 
     def forward(self, features: Tensor) -> Tensor:
@@ -176,7 +187,13 @@ class Student(pl.LightningModule):
         self.log("train_loss", masked_loss(self.network(features), targets, mask), on_step=False, on_epoch=True)
         self.departs.copy_(solution.departs)
         self.constant_logits.copy_(solution.constants)
+        self._cut(self.network(features))
         self.trainer.should_stop = True
+
+    def _cut(self, logits: Tensor) -> None:
+        """Choose the cuts by the network's logits ``[N, C]`` of public samples."""
+        probabilities = gated(logits.detach(), self.departs, self.constant_logits).sigmoid()
+        self.cuts.copy_(torch.from_numpy(cuts_of(probabilities.cpu().numpy())))
 
     def _pseudo_loss(self, batch: Batch, logits: Tensor) -> Tensor:
         """Return the loss on unreleased entries of which the running average is certain, against its labels."""
@@ -210,33 +227,47 @@ class Student(pl.LightningModule):
         # the metrics need labels, which noisy shares are not
         labelled = mask.all(dim=1) & ((targets == 0) | (targets == 1)).all(dim=1)
         if labelled.any():
-            self.val_metrics.update(logits[labelled].sigmoid(), targets[labelled].long())
+            self.val_predictions.update(logits[labelled].sigmoid(), targets[labelled])
+        self._held_out.append(logits)
 
     def on_validation_epoch_end(self) -> None:
-        """Log the metrics on held-out released labels, and decide which labels depart from the constant answer."""
-        if self._compares and self.trainer.state.fn == "fit" and not self.trainer.sanity_checking:
-            gains, squares = (self.trainer.strategy.reduce(t, reduce_op="sum") for t in (self._gains, self._squares))
-            self.departs.copy_(torch.from_numpy(departures(gains.cpu().numpy(), squares.cpu().numpy())))
-        if next(iter(self.val_metrics.values())).update_called:
-            self.log_dict({f"val_{name}": value for name, value in summarise(self.val_metrics.compute()).items()})
-        self.val_metrics.reset()
+        """Log the metrics on held-out released labels, and decide what departs from the constant answer, and cuts."""
+        if self.trainer.state.fn == "fit" and not self.trainer.sanity_checking:
+            if self._compares:
+                reduce = self.trainer.strategy.reduce
+                gains, squares = (reduce(total, reduce_op="sum") for total in (self._gains, self._squares))
+                self.departs.copy_(torch.from_numpy(departures(gains.cpu().numpy(), squares.cpu().numpy())))
+            if self._held_out:
+                gathered: Any = self.all_gather(torch.cat(self._held_out))
+                self._cut(gathered.reshape(-1, len(self.label_names)))
+        if self.val_predictions.update_called:
+            self._log("val", self._evaluated(self.val_predictions))
+        self.val_predictions.reset()
 
     def on_validation_epoch_start(self) -> None:
         """Reset the comparison with the constant answer."""
+        self._held_out.clear()
         self._gains = torch.zeros(len(self.label_names), dtype=torch.float64, device=self.device)
         self._squares = torch.zeros_like(self._gains)
 
     def test_step(self, batch: Batch, batch_idx: int) -> None:
         """Evaluate against the true labels."""
         features, labels, _ = batch
-        self.test_metrics.update(self(features).sigmoid(), labels.long())
+        self.test_predictions.update(self(features).sigmoid(), labels)
 
     def on_test_epoch_end(self) -> None:
         """Log the summary, and keep the metrics of each label in ``test_report``."""
-        values = self.test_metrics.compute()
-        self.log_dict({f"test_{name}": value for name, value in summarise(values).items()})
-        self.test_report = report(values, self.label_names)
-        self.test_metrics.reset()
+        self.test_report = self._evaluated(self.test_predictions)
+        self._log("test", self.test_report)
+        self.test_predictions.reset()
+
+    def _evaluated(self, predictions: Predictions) -> dict[str, Any]:
+        probabilities, truth = (part.numpy() for part in predictions.compute())
+        cuts = self.cuts.cpu().double().numpy()
+        return evaluate(probabilities, truth, self.label_names, cuts=cuts, optimize=self.optimize)
+
+    def _log(self, prefix: str, figures: dict[str, Any]) -> None:
+        self.log_dict({f"{prefix}_{name}": value for name, value in figures.items() if isinstance(value, float)})
 
     def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return probabilities ``[B, C]``."""

@@ -22,12 +22,16 @@ import models
 import pate
 from pate import cli
 from pate._network_settings import restored_network
+from pate._runs import Run
 from pate._runs.files import replacing_folder
+from pate._runs.released import ReleasedLabels
+from pate._votes import rows_of
 from pate.data import Arrays, CelebA, DataSource, FeatureMap, FrozenBackbone, PictureTransforms, PublicPCA, Role
 from pate.data._records import Features
 from pate.data.features._modules import MapModule, as_module
 from pate.student._carried import load_student
 from pate.student._carry import Trained, carry
+from pate.student._decisions import PURPOSES, Purpose, agreement, cuts_of
 from pate.student._export import export_student
 from pate.student._module import Student
 from tests.conftest import make_arrays
@@ -108,6 +112,8 @@ def carried(
         departs=student.departs,
         constant_logits=student.constant_logits,
         label_names=student.label_names,
+        optimize=student.optimize,
+        cuts=student.cuts[PURPOSES.index(student.optimize)],
     )
     carry(folder / "model", trained, source, statement=statement, text=text)
     return pate.load_student(folder / "model", trust=trust)
@@ -170,18 +176,51 @@ def test_nothing_private_leaves(finished: Path) -> None:
     }
     said = json.loads((folder / "model.json").read_text())
     assert said == {
-        "format": 1,
+        "format": 2,
         "pate": pate.__version__,
         "input": {"kind": "features", "shape": [6], "dtype": "float32", "range": None, "means": "as trained"},
         "features": None,
         "network": {"class_path": "pate.models.Linear"},
         "network_input": [6],
         "label_names": ["a", "b", "c", "d"],
-        "cut": 0.5,
+        "optimize": "accuracy",
+        "cuts": [0.5, 0.5, 0.5, 0.5],
         "constant_decisions": {},
     }
     weights = load_file(folder / "model.safetensors")
     assert set(weights) == {"departs", "constant_logits", "network.1.weight", "network.1.bias"}
+
+
+@pytest.mark.parametrize("optimize", ["macro_f1", "micro_f1"])
+def test_a_student_decides_for_what_it_was_optimized(optimize: Purpose, copied: Path) -> None:
+    """As in its run: by cuts of what it says of public samples. Probabilities are those of any other purpose."""
+    folder = copied / "public" / "student"
+    before = json.loads((folder / "metrics.json").read_text())
+    with np.load(folder / "predictions.npz") as left:
+        probabilities = left["probabilities"]
+    words = ["--run", str(copied), "--overwrite", "--optimize", optimize]
+    assert cli.main(["student", "fit", "--config", str(copied / "public" / "student_fit.yaml"), *words]) == 0
+    for command in ("test", "predict"):
+        assert cli.main(["student", command, "--run", str(copied)]) == 0
+    with np.load(folder / "predictions.npz") as left:
+        labels = left["labels"]
+        assert (left["probabilities"] == probabilities).all()
+    assert (labels != (probabilities > 0.5)).any()
+    arrays = make_arrays()
+    away = pate.load_student(folder / "model")
+    answers, decisions = away.answer(arrays["X"][arrays["split"] == 2])
+    assert (answers == probabilities).all() and (decisions == labels).all()
+    released = ReleasedLabels.load(Run(copied))
+    learned_from = rows_of(released.ids[released.answered], arrays["ids"])
+    cuts = cuts_of(away.predict_proba(arrays["X"][learned_from]))
+    np.testing.assert_allclose(away.settings["cuts"], cuts[PURPOSES.index(optimize)], rtol=1e-6)
+    figures = json.loads((folder / "metrics.json").read_text())
+    truth = arrays["Y"][arrays["split"] == 2] > 0
+    for name in ("student", "released_constant", "all_majority"):
+        assert figures[name]["at_cut"] == before[name]["at_cut"] and figures[name]["mAP"] == before[name]["mAP"]
+        assert figures[name][optimize] == figures[name]["at_cut"][optimize][optimize]
+        assert before[name]["accuracy"] == before[name]["at_cut"]["accuracy"]["accuracy"]
+    assert figures["student"]["at_cut"][optimize] == agreement(labels > 0, truth)
 
 
 def test_the_same_bytes_again(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -346,15 +385,17 @@ def broken(folder: Path, what: str) -> None:
     elif what == "layers":
         said["network"] = {"class_path": "pate.models.MLP", "init_args": {"hidden": [7]}}
     elif what == "format":
-        said["format"] = 2
+        said["format"] = 1
     elif what == "part":
-        del said["cut"]
+        del said["cuts"]
     elif what == "key":
         said["feature"] = None
     elif what == "shape":
         said["network_input"] = [[6]]
     elif what == "threshold":
-        said["cut"] = {"class_path": "os.getcwd"}
+        said["cuts"] = {"class_path": "os.getcwd"}
+    elif what == "number":
+        del said["cuts"][0]
     elif what == "labels":
         said["label_names"] = ["a", "a", "b", "c"]
     elif what == "weights":
@@ -370,11 +411,12 @@ def broken(folder: Path, what: str) -> None:
         ("class", r"the network gone_package.Network to be found here \(install its package.*missing='gone_package"),
         ("settings", "a network pate.models.Linear that takes the settings it was saved with, got .*depth"),
         ("layers", "the layers that .*model.safetensors has weights of, got .*Missing key"),
-        ("format", "a student of format 1, which this version of pate reads, got format=2"),
-        ("part", r"cut in .*model.json, got missing=\['cut'\]"),
+        ("format", "a student of format 2, which this version of pate reads, got format=1"),
+        ("part", r"cuts in .*model.json, got missing=\['cuts'\]"),
         ("key", r"keys of .*model.json among input, .*, got feature; did you mean features\?"),
         ("shape", r"settings of a student in .*model.json, got wrong=\['network_input'\]"),
-        ("threshold", r"settings of a student in .*model.json, got wrong=\['cut'\]"),
+        ("threshold", r"settings of a student in .*model.json, got wrong=\['cuts'\]"),
+        ("number", "a cut for each of 4 labels in .*model.json, got cuts=3"),
         ("labels", r"label names of .*model.json that occur once, got twice=\['a'\]"),
         ("weights", "Expected weights in .*model.safetensors"),
         ("statement", "`pate student fit` leaves in public/student of a run, got missing='.*privacy.txt'"),

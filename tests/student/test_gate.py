@@ -15,6 +15,7 @@ from pate import cli
 from pate._linear import constant_logits
 from pate._runs import Run
 from pate._stages.student import StudentCLI
+from pate.student._decisions import cuts_of
 from pate.student._module import Student
 from tests.conftest import copy_run
 
@@ -96,6 +97,24 @@ def test_what_departs_is_in_the_checkpoint() -> None:
     again = Student(MLP, input_shape=(5,), label_names=("a", "b"))
     again.load_state_dict(state)
     assert torch.equal(again(torch.from_numpy(features)), found(torch.from_numpy(features)))
+
+
+def test_cuts_of_a_network_are_those_of_held_out_samples() -> None:
+    generator = np.random.default_rng(0)
+    features = generator.standard_normal((300, 5)).astype(np.float32)
+    found = trained(features, (generator.random((300, 3)) < [0.1, 0.2, 0.6]).astype(float), epochs=2)
+    with torch.no_grad():
+        held_out, learned_from = (found.eval()(torch.from_numpy(part)).sigmoid() for part in np.split(features, [100]))
+    np.testing.assert_allclose(found.state_dict()["cuts"], cuts_of(held_out), rtol=1e-6)
+    assert np.abs(cuts_of(learned_from) - cuts_of(held_out)).max() > 1e-4
+
+
+def test_without_held_out_samples_there_is_nothing_to_cut_by(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = fit_words(copied, "--model.network=models.MLP", "--data.val_fraction=0", "--overwrite")
+    assert cli.main([*words, "--optimize=macro_f1"]) == 2
+    said = capsys.readouterr().err
+    assert "Expected held-out samples to choose cuts for macro_f1 by, --data.val_fraction > 0, got held_out=0" in said
+    assert cli.main(["student", "test", "--run", str(copied)]) == 0
 
 
 MLP_WORDS = ("--model.network=models.MLP", "--data.val_fraction=0.3", "--data.batch_size=32", "--trainer.max_epochs=60")

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-import torch
 
-from pate.student._metrics import evaluate, majority_answer
+from pate.student._decisions import PURPOSES
+from pate.student._metrics import evaluate, evaluate_constant
 
 NAMES = ("a", "b", "c")
 
@@ -29,34 +29,43 @@ def test_figures_are_those_computed_by_hand(num_labels: int) -> None:
     generator = np.random.default_rng(0)
     truth = (generator.random((300, num_labels)) < [0.1, 0.5, 0.8][:num_labels]).astype(np.int64)
     probabilities = 0.3 * truth + 0.7 * generator.random(truth.shape)
-    found = evaluate(torch.from_numpy(probabilities), torch.from_numpy(truth), NAMES[:num_labels])
-    for name, value in by_hand((probabilities > 0.5).astype(np.int64), truth).items():
-        assert found[name] == pytest.approx(value, abs=1e-6), name
+    cuts = np.array([[0.5], [0.3], [0.6]]) + np.linspace(0, 0.1, num_labels)
+    for optimize, row in zip(PURPOSES, cuts, strict=True):
+        found = evaluate(probabilities, truth, NAMES[:num_labels], cuts=cuts, optimize=optimize)
+        expected = by_hand((probabilities > row).astype(np.int64), truth)
+        for name, value in expected.items():
+            assert found[name] == pytest.approx(value, abs=1e-6), name
+        for other in PURPOSES:
+            again = evaluate(probabilities, truth, NAMES[:num_labels], cuts=cuts, optimize=other)
+            assert again["at_cut"][optimize] == pytest.approx({name: expected[name] for name in PURPOSES})
+            assert again["mAP"] == found["mAP"]
     assert set(found["per_label"]) == set(NAMES[:num_labels])
     assert found["per_label"]["a"]["f1"] <= found["per_label"][NAMES[num_labels - 1]]["f1"]
 
 
 def test_average_precision_of_a_perfect_and_a_blind_ranking() -> None:
-    truth = torch.tensor([[1, 0, 0]] * 20 + [[0, 1, 1]] * 60)
-    perfect = evaluate(truth.float() * 0.8 + 0.1, truth, NAMES)
-    blind = evaluate(torch.full((80, 3), 0.3), truth, NAMES)
+    truth = np.array([[1, 0, 0]] * 20 + [[0, 1, 1]] * 60, dtype=np.uint8)
+    perfect = evaluate(truth * 0.8 + 0.1, truth, NAMES, cuts=np.full((3, 3), 0.5), optimize="accuracy")
+    blind = evaluate_constant(np.full(3, 0.3), truth, NAMES, optimize="accuracy")
     assert perfect["mAP"] == pytest.approx(1, abs=1e-6)
     assert blind["mAP"] == pytest.approx((20 + 60 + 60) / 240, abs=1e-6)
 
 
 def test_a_rare_label_weighs_as_much_as_a_common_one() -> None:
-    truth = torch.zeros(100, 2, dtype=torch.long)
+    truth = np.zeros((100, 2), dtype=np.uint8)
     truth[:2, 0] = 1
     truth[:90, 1] = 1
-    answer = majority_answer(truth)
-    assert answer.tolist() == [[0, 1]] * 100
-    found = evaluate(answer, truth, ("rare", "common"))
+    found = evaluate_constant(truth.mean(axis=0), truth, ("rare", "common"), optimize="accuracy")
     assert found["accuracy"] == pytest.approx(0.94)
     assert found["balanced_accuracy"] == pytest.approx(0.5)
     assert found["macro_f1"] < 0.5 < found["micro_f1"]
+    # the best constant answers for F1 give every label, and the labels whose share is above half of what that reaches
+    assert found["at_cut"]["macro_f1"]["macro_f1"] == pytest.approx((0.04 / 1.02 + 1.8 / 1.9) / 2)
+    assert found["at_cut"]["micro_f1"]["micro_f1"] == pytest.approx(180 / 192)
 
 
 def test_labels_without_positives_are_zeros_not_nan() -> None:
-    truth = torch.zeros(10, 3, dtype=torch.long)
-    found = evaluate(torch.full((10, 3), 0.1), truth, NAMES)
-    assert all(np.isfinite(found[name]) for name in ("macro_f1", "micro_f1", "mAP", "balanced_accuracy"))
+    truth = np.zeros((10, 3), dtype=np.uint8)
+    for shares in (np.full(3, 0.1), np.zeros(3)):
+        found = evaluate_constant(shares, truth, NAMES, optimize="macro_f1")
+        assert all(np.isfinite(found[name]) for name in ("macro_f1", "micro_f1", "mAP", "balanced_accuracy"))

@@ -1,0 +1,60 @@
+"""Which probability suffices for a label: cuts that serve accuracy, macro-F1 or micro-F1, and figures of decisions."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pate._typing import BoolArray, FloatArray
+
+Purpose = Literal["accuracy", "macro_f1", "micro_f1"]
+"""A figure that decisions can serve."""
+
+PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
+"""The rows of `cuts_of`."""
+
+
+def cuts_of(probabilities: ArrayLike) -> FloatArray:
+    """Return cuts ``[3, C]``, a row for each of `PURPOSES`: a label is given where its probability is above its cut.
+
+    The cut for accuracy is one half. To give a label to the samples S of all has an expected F1, as a ratio of
+    expectations, of ``2 sum_S p / (|S| + sum p)``. Let F be its maximum: then ``sum_S (2 p - F) <= F sum p`` for every
+    S, with equality for the best. The left side is largest where S holds the samples of ``p > F / 2``: the cut is half
+    of the largest F1 (Lipton, Elkan & Naryanaswamy (2014)). For macro-F1 the sums run over the samples of
+    one label; for micro-F1 over all pairs of a sample and a label, so that all labels have one cut.
+
+    Args:
+        probabilities: ``[N, C]``, of public samples.
+    """
+    found = np.asarray(probabilities, dtype=np.float64)
+    return np.stack(
+        (
+            np.full(found.shape[1], 0.5),
+            _largest_f1(found) / 2,
+            np.broadcast_to(_largest_f1(found.reshape(-1, 1)) / 2, found.shape[1]),
+        )
+    )
+
+
+def _largest_f1(probabilities: FloatArray) -> FloatArray:
+    """Return the largest expected F1 ``[C]`` of any decisions on samples with ``probabilities`` ``[N, C]``."""
+    falling = -np.sort(-probabilities, axis=0)
+    given = np.arange(1, len(falling) + 1)[:, None]
+    f1 = 2 * np.cumsum(falling, axis=0) / (given + falling.sum(axis=0))
+    largest: FloatArray = f1.max(axis=0, initial=0.0)
+    return largest
+
+
+def agreement(given: BoolArray, truth: BoolArray) -> dict[str, float]:
+    """Return the figures `PURPOSES` of decisions against the truth, both ``[N, C]``.
+
+    The F1 of a label that is neither given nor true is 0.
+    """
+    hits, either = (given & truth).sum(axis=0), given.sum(axis=0) + truth.sum(axis=0)
+    return {
+        "accuracy": float((given == truth).mean()),
+        "macro_f1": float((2 * hits / np.maximum(either, 1)).mean()),
+        "micro_f1": float(2 * hits.sum() / max(either.sum(), 1)),
+    }
