@@ -171,9 +171,9 @@ class HistogramFiles:
     sensitivity: float | None = None
 
     def __post_init__(self) -> None:
-        one = (self.pairs is None) != (self.counts is None)
+        exactly_one = (self.pairs is None) != (self.counts is None)
         texts = {name: None if value is None else str(value) for name, value in vars(self).items()}
-        expect(one, "either --pairs or --counts", pairs=texts["pairs"], counts=texts["counts"])
+        expect(exactly_one, "either --pairs or --counts", pairs=texts["pairs"], counts=texts["counts"])
         if self.pairs is not None:
             expect(self.sensitivity is None, "--max_each with --pairs", sensitivity=self.sensitivity)
         else:

@@ -378,5 +378,5 @@ def _directions(keyed: _Keyed) -> Directions:
 
 def flat(features: ArrayLike) -> FloatArray:
     """Return features ``[N, ...]`` as ``[N, F]`` float64."""
-    found = np.asarray(features, dtype=np.float64)
-    return found.reshape(len(found), math.prod(found.shape[1:]))
+    values = np.asarray(features, dtype=np.float64)
+    return values.reshape(len(values), math.prod(values.shape[1:]))

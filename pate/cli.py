@@ -80,15 +80,15 @@ def _run(words: list[str]) -> int:
         return _help(words)
     module, function, _ = _COMMANDS[name]
     # class paths in configurations name networks and plug-ins relative to the working directory
-    if (here := os.getcwd()) not in sys.path:
-        sys.path.insert(0, here)
+    if (folder := os.getcwd()) not in sys.path:
+        sys.path.insert(0, folder)
     try:
         with _terminable():
             from pate._runs.locks import release_locks
 
             try:
-                given = (words[len(name.split()) :], *([_COMMANDS] if name == "completion" else []))
-                getattr(import_module(f"pate._commands.{module}"), function)(*given)
+                arguments = (words[len(name.split()) :], *([_COMMANDS] if name == "completion" else []))
+                getattr(import_module(f"pate._commands.{module}"), function)(*arguments)
             finally:
                 release_locks()
     except (Exception, KeyboardInterrupt, SystemExit) as stop:
@@ -126,12 +126,12 @@ def _interrupt_behind(stop: BaseException | None) -> KeyboardInterrupt | None:
 @contextmanager
 def _terminable() -> Iterator[None]:
     """Let the first SIGTERM end what runs inside; further ones do not disturb the cleanup."""
-    asked = False
+    requested = False
 
     def terminate(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if not asked:
-            asked = True
+        nonlocal requested
+        if not requested:
+            requested = True
             raise _TerminatedError
 
     # a program that calls `main` in a thread handles signals itself
@@ -145,15 +145,15 @@ def _terminable() -> Iterator[None]:
 
 def _help(words: list[str]) -> int:
     """Print the commands, or only those of a stage if its name is given."""
-    asked = [word for word in words if word not in ("-h", "--help")]
-    shown = {name: entry for name, entry in _COMMANDS.items() if name.split()[: len(asked)] == asked}
+    stage = [word for word in words if word not in ("-h", "--help")]
+    shown = {name: entry for name, entry in _COMMANDS.items() if name.split()[: len(stage)] == stage}
     if not shown:
         from difflib import get_close_matches
 
-        close = get_close_matches(" ".join(asked[:2]), _COMMANDS, n=1)
+        close = get_close_matches(" ".join(stage[:2]), _COMMANDS, n=1)
         meant = f"; did you mean {close[0]}?" if close else ""
         print(
-            f"pate: unknown command: {' '.join(asked[:2])}{meant} (`pate --help` lists what there is)", file=sys.stderr
+            f"pate: unknown command: {' '.join(stage[:2])}{meant} (`pate --help` lists what there is)", file=sys.stderr
         )
         return 2
     text = [

@@ -110,7 +110,7 @@ def _written(value: Any) -> Any:
     if isinstance(value, Aggregator):
         return _settings(value)
     if isinstance(value, tuple):
-        return [_written(each) for each in value]
+        return [_written(item) for item in value]
     return value.name if isinstance(value, Enum) else value
 
 

@@ -75,7 +75,7 @@ def recipe_files(folder: Path, kind: str, data: Path | None = None) -> dict[str,
 
 def _quoted(text: str) -> str:
     """Return a path as YAML reads it, in quotes only where it needs them."""
-    plain = all(each.isalnum() or each in "/._-" for each in text)
+    plain = all(character.isalnum() or character in "/._-" for character in text)
     return text if plain else json.dumps(text, ensure_ascii=False)
 
 

@@ -79,7 +79,7 @@ def _verified(statement: Statement, path: Path, ledger: Path, released: Path | N
     text = path.with_suffix(".txt")
     if text.is_file():
         same = text.read_text(encoding="utf-8") == statement.text
-        expect(same, f"the words of the statement in {text}", found="others")
+        expect(same, f"the words of the statement in {text}", words="others")
     return since
 
 

@@ -69,14 +69,14 @@ def unknown_option(args: Iterable[str], options: Iterable[str]) -> str | None:
 
     Settings of what an option names, ``--aggregator.k`` of ``--aggregator``, are options too.
     """
-    known = set(options)
-    groups = {option.rpartition(".")[0] for option in known if not option.endswith(".help")}
+    valid = set(options)
+    groups = {option.rpartition(".")[0] for option in valid if not option.endswith(".help")}
     for word in args:
         name = word.partition("=")[0].removesuffix("+")
-        if not re.fullmatch(r"--[A-Za-z][\w.]*", name) or name in known:
+        if not re.fullmatch(r"--[A-Za-z][\w.]*", name) or name in valid:
             continue
         above = [name[: dot.start()] for dot in re.finditer(r"\.", name)]
-        if not any(outer in known and outer not in groups for outer in above):
+        if not any(outer in valid and outer not in groups for outer in above):
             return name
     return None
 
@@ -90,10 +90,10 @@ def _class_meant(message: str, words: Iterable[str]) -> str:
             continue
         if module:
             members = getattr(sys.modules.get(module), "__dict__", {})
-            known = {key for key, member in members.items() if isinstance(member, type)}
+            classes = {key for key, member in members.items() if isinstance(member, type)}
         else:
-            known = {kind.__name__ for base in (Aggregator, DataSource, FeatureMap) for kind in _subclasses(base)}
-        if name not in known and (close := did_you_mean(name, known)):
+            classes = {kind.__name__ for base in (Aggregator, DataSource, FeatureMap) for kind in _subclasses(base)}
+        if name not in classes and (close := did_you_mean(name, classes)):
             return close
     return ""
 

@@ -108,7 +108,7 @@ def _parser(name: str, function: Callable[..., Any], skip: set[str | int], *kind
 
 
 def _add_parameters(parser: CommandParser, owner: Callable[..., Any], *, skip: set[str | int]) -> None:
-    if any("Aggregator" in str(each.annotation) for each in signature(owner).parameters.values()):
+    if any("Aggregator" in str(parameter.annotation) for parameter in signature(owner).parameters.values()):
         load_plugins()  # so that plug-ins of other packages have short names, too
     if isinstance(owner, type):
         parser.add_class_arguments(owner, as_group=False, skip=skip)

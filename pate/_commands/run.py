@@ -139,7 +139,7 @@ def _files(content: Json) -> list[str]:
         ]
     data = {name: content.pop(name) for name in ("data", "ledger")}
     parts = {"data": data, "teachers": content}
-    return [f"# {part}.yaml\n" + yaml.safe_dump(each, sort_keys=False) for part, each in parts.items()]
+    return [f"# {part}.yaml\n" + yaml.safe_dump(settings, sort_keys=False) for part, settings in parts.items()]
 
 
 def _parser() -> CommandParser:

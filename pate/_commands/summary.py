@@ -74,5 +74,5 @@ def _table(title: str, figures_of: Mapping[str, Json], private: Sequence[str]) -
 
 def _from_here(path: Path) -> Path:
     """Return a path relative to the working directory if it lies within."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
+    folder = Path.cwd()
+    return path.relative_to(folder) if path.is_relative_to(folder) else path

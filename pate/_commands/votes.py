@@ -56,5 +56,5 @@ def parse_with_votes(parser: ArgumentParser, args: Sequence[str], preset: Preset
     if parsed.votes is not None:
         return parse(parser, args, with_saved_data(args, preset))
     votes_options = [f"--{name}" for name in _OPTIONS if parsed.get(name) is not None]
-    expect(not votes_options, "--votes with options that are for votes from elsewhere", given=votes_options)
+    expect(not votes_options, "--votes with options that are for votes from elsewhere", options=votes_options)
     return parsed

@@ -34,14 +34,14 @@ def candidates(
     """
     if aggregators is None:
         aggregators = all_proposals(outlook)
-    compared = [_candidate(each, outlook) for each in aggregators]
+    compared = [_candidate(aggregator, outlook) for aggregator in aggregators]
     if not variants:
         return compared
     seen_aggregators = [candidate.aggregator for candidate in compared]
     with_forms: list[Candidate] = []
-    for each, candidate in zip(aggregators, compared, strict=True):
+    for aggregator, candidate in zip(aggregators, compared, strict=True):
         with_forms.append(candidate)
-        for changed, form in forms(each, replace(outlook, relation=each.neighboring_relation)).items():
+        for changed, form in forms(aggregator, replace(outlook, relation=aggregator.neighboring_relation)).items():
             variant = _candidate(form, outlook)
             if variant.aggregator not in seen_aggregators:
                 seen_aggregators.append(variant.aggregator)

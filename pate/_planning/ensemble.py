@@ -72,9 +72,9 @@ def ensemble_votes(world: World, learner: Learner, *, num_teachers: int, records
     # the threshold is learnt like a weight, which is not shrunk
     errors = generator.standard_normal((num_features + 1, simulated, num_labels), dtype=np.float32)
     errors -= (1 - math.sqrt(simulated / num_teachers)) * errors.mean(axis=1, keepdims=True)
-    kept = learner.kept(world.spectrum, records)
+    shrinkage = learner.shrinkage(world.spectrum, records)
     truth = learner.signal * world.directions[:, None]
-    weights = (kept[:, None, None] * (truth + width * errors[:-1])).astype(np.float32)
+    weights = (shrinkage[:, None, None] * (truth + width * errors[:-1])).astype(np.float32)
     needed = (world.thresholds + width * errors[-1]).astype(np.float32)
     extents = (world.public.astype(np.float32) @ weights.reshape(num_features, -1)).reshape(-1, simulated, num_labels)
     ballots = (extents > needed).view(np.uint8)

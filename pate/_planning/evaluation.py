@@ -39,7 +39,7 @@ def measure(task: Task, aggregator: Aggregator, epsilon: float, comparison: Comp
         return None
     calibrated, allowed = met
     drawn = [_figures_of(task, calibrated, allowed, comparison, seed) for seed in range(comparison.seeds)]
-    medians = {name: float(np.median([each[name] for each in drawn])) for name in drawn[0]}
+    medians = {name: float(np.median([figures[name] for figures in drawn])) for name in drawn[0]}
     return Point(
         aggregator=title(aggregator),
         target_epsilon=epsilon,

@@ -39,21 +39,21 @@ class Learner:
     noise: float
     ridge: float
 
-    def kept(self, spectrum: FloatArray, records: float) -> FloatArray:
+    def shrinkage(self, spectrum: FloatArray, records: float) -> FloatArray:
         """Return the factors ``[F]`` by which teachers shrink the weight of each direction."""
         return np.asarray(spectrum / (spectrum + self.ridge / records))
 
     def accuracy(self, facts: Facts, records: float) -> float:
         """Return the share of labels that one teacher of so many records gets right on new samples."""
         spectrum, far = facts.spectrum, ndtri(1 - facts.densities)[:, None]
-        kept = self.kept(spectrum, records)
-        own_variance = self.signal**2 * float(kept**2 @ spectrum)
-        shared = self.signal**2 * float(kept @ spectrum)
+        shrinkage = self.shrinkage(spectrum, records)
+        own_variance = self.signal**2 * float(shrinkage**2 @ spectrum)
+        shared = self.signal**2 * float(shrinkage @ spectrum)
         nodes, weights = _quadrature()
         mean = math.sqrt(own_variance) * nodes
         unexplained = math.sqrt(max(1 - shared**2 / own_variance, 1e-12))
         true = ndtr((shared / own_variance * mean - far) / unexplained)
-        blur = math.sqrt(self.noise / records * (1 + float(kept @ kept)))
+        blur = math.sqrt(self.noise / records * (1 + float(shrinkage @ shrinkage)))
         given_label = ndtr((mean - far) / blur)
         right = true * given_label + (1 - true) * (1 - given_label)
         return float((right @ weights).mean())
@@ -79,7 +79,7 @@ def fit_learner(facts: Facts) -> Learner:
 
     shifts = ((0, 0, 0), (-1, 0, -2), (2, 0, 1))
     fits = [least_squares(misses, start + np.array(shift), max_nfev=60) for shift in shifts]
-    learner = _learner(min(fits, key=lambda each: float(each.cost)).x)
+    learner = _learner(min(fits, key=lambda fit: float(fit.cost)).x)
     for records, aim in curve.items():
         reached = learner.accuracy(facts, records)
         near = f"a learning curve that a linear teacher can follow (curve: {records} records)"

@@ -62,8 +62,8 @@ class Outlook:
     @property
     def k(self) -> int:
         """The number of labels that a set should have. Raises ``ValueError`` if it is unknown."""
-        known = "k (--aggregator.k), which follows from how many labels a sample has"
-        expect(self.labels_per_sample is not None, known, k=None)
+        requirement = "k (--aggregator.k), which follows from how many labels a sample has"
+        expect(self.labels_per_sample is not None, requirement, k=None)
         assert self.labels_per_sample is not None
         return self.labels_per_sample
 

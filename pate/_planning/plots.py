@@ -143,7 +143,11 @@ def _limits(frontier: Frontier, measured: str) -> tuple[float, float]:
 
 
 def draw_epsilons(
-    path: Path, events: Mapping[NeighboringRelation, Event], own: NeighboringRelation, num_queries: int, delta: float
+    path: Path,
+    events: Mapping[NeighboringRelation, Event],
+    configured: NeighboringRelation,
+    num_queries: int,
+    delta: float,
 ) -> None:
     """Plot epsilon against the number of queries under both relations, by two conversions."""
     from matplotlib.figure import Figure
@@ -157,8 +161,8 @@ def draw_epsilons(
                 epsilon_of(event, count=count, delta=delta, conversion=conversion)  # type: ignore[arg-type]
                 for count in counts.tolist()
             ]
-            name = f"{relation.value}{' (own)' if relation is own else ''}, {conversion}"
-            colour = "tab:blue" if relation is own else "tab:orange"
+            name = f"{relation.value}{' (configured)' if relation is configured else ''}, {conversion}"
+            colour = "tab:blue" if relation is configured else "tab:orange"
             axes.plot(counts, epsilons, style, color=colour, label=name)
     axes.set(xlabel="queries", ylabel=f"epsilon at delta = {delta:g}", xlim=(0, None), ylim=(0, None))
     axes.grid(alpha=0.3)

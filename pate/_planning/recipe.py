@@ -42,10 +42,10 @@ def _head() -> str:
     return f"{columns}{'accuracy':>17}{'macro-F1':>20}"
 
 
-def _line(trial: Trial, taken: bool) -> str:
+def _line(trial: Trial, recommended: bool) -> str:
     accuracy, f1 = (_figure(*_spread(trial, by)) for by in ("accuracy", "macro_f1"))
     columns = f"{trial.num_teachers:>10}{trial.records:>17.1f}{trial.teacher_accuracy:>14.4f}   {trial.aggregator:<14}"
-    return f"{columns}{accuracy:>17}{f1:>20}{'  <- take' if taken else ''}"
+    return f"{columns}{accuracy:>17}{f1:>20}{'  <- take' if recommended else ''}"
 
 
 def _figure(mean: float, error: float | None) -> str:
@@ -121,7 +121,7 @@ def draw_sweep(path: Path, result: SweepResult) -> None:
         for i, epsilon in enumerate(epsilons):
             colour = colours(0.85 * i / max(1, len(epsilons) - 1))
             for name, style in (("Rounds", "-"), ("ClippedVotes", ":")):
-                shown = [each for each in result.trials if each.epsilon == epsilon and each.aggregator == name]
+                shown = [trial for trial in result.trials if trial.epsilon == epsilon and trial.aggregator == name]
                 means, errors = zip(*(_spread(trial, by) for trial in shown), strict=True)
                 label = f"epsilon {epsilon:g}" + ("" if name == "Rounds" else ", one round")
                 axes.errorbar(

@@ -62,7 +62,7 @@ class Sweep:
         expect(self.by in ("accuracy", "macro_f1"), "by in accuracy, macro_f1", by=self.by)
         if self.num_teachers is not None:
             expect(self.num_teachers, "at least one number of teachers", num_teachers=self.num_teachers)
-            expect_count(2, **{f"num_teachers[{i}]": each for i, each in enumerate(self.num_teachers)})
+            expect_count(2, **{f"num_teachers[{i}]": size for i, size in enumerate(self.num_teachers)})
         if self.num_queries is not None:
             expect_count(2, num_queries=self.num_queries)
         object.__setattr__(self, "epsilons", tuple(sorted(self.epsilons)))

@@ -21,8 +21,8 @@ def table(frontier: Frontier) -> str:
         figures = "".join(f"{getattr(point, name):>18.4f}" for name in comparison.figures)
         lines.append(f"{point.aggregator:<{width}}{point.epsilon:>9.3f}{point.realised_epsilon:>10.3f}{figures}")
     lines.append("")
-    for name, found in frontier.references.items():
-        figures = "".join(f"{found[each]:>18.4f}" for each in comparison.figures)
+    for name, reference in frontier.references.items():
+        figures = "".join(f"{reference[figure]:>18.4f}" for figure in comparison.figures)
         lines.append(f"{name:<{width}}{'':>9}{'':>10}{figures}")
     for measured in STUDENT_FIGURES if comparison.student else ("label_accuracy",):
         lines += ["", f"Best by {measured}:"]

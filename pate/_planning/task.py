@@ -71,9 +71,12 @@ def load_task(root: Path, comparison: Comparison, aggregators: Sequence[Aggregat
     rows = drawn_rows(len(manifest.ids), comparison.num_queries, seed=comparison.query_seed)
     # a round of clipped ballots and its student come before what needs predictions
     ballots = aggregators is None or any(
-        each.needs_ballots or each.needs_voters or each.needs_predictions for each in aggregators
+        aggregator.needs_ballots or aggregator.needs_voters or aggregator.needs_predictions
+        for aggregator in aggregators
     )
-    features = aggregators is None or any(each.needs_features or each.needs_predictions for each in aggregators)
+    features = aggregators is None or any(
+        aggregator.needs_features or aggregator.needs_predictions for aggregator in aggregators
+    )
     votes, ids = store.load(rows=rows, ballots=ballots)
     test_features, test_labels = np.zeros((0, 1)), np.zeros((0, len(names)), dtype=np.uint8)
     brought = store.features(rows)

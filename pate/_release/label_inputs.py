@@ -79,9 +79,9 @@ def code_of(aggregator: Aggregator) -> Iterator[Path]:
         yield Path(file)
     for field in fields(aggregator):
         value = getattr(aggregator, field.name)
-        for each in value if isinstance(value, tuple) else (value,):
-            if isinstance(each, Aggregator):
-                yield from code_of(each)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Aggregator):
+                yield from code_of(item)
 
 
 def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -> FloatArray:
@@ -92,8 +92,8 @@ def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -
     """
     expect_predictions(path)
     arrays = read_arrays(path, ("ids", "probabilities", "label_names"), ("labels",))
-    found = [str(name) for name in arrays["label_names"]]
-    expect(found == list(label_names), f"--predictions of the labels {', '.join(label_names)}", label_names=found)
+    names = [str(name) for name in arrays["label_names"]]
+    expect(names == list(label_names), f"--predictions of the labels {', '.join(label_names)}", label_names=names)
     return np.asarray(arrays["probabilities"][rows_of(wanted, as_text(arrays["ids"]))], dtype=np.float64)
 
 
@@ -117,7 +117,7 @@ def read_features(run: Run, wanted: StrArray, made_by: Mapping[str, str]) -> Flo
     # votes from elsewhere name samples by their ids, which were compared with those of the records
     if first_stage(run) is not VOTES_IMPORT:
         same = data.fingerprint(Role.PUBLIC) == made_by.get("data")
-        expect(same, f"the public records that the teachers of {run.root} voted on", found="others")
+        expect(same, f"the public records that the teachers of {run.root} voted on", records="others")
     public = data.records(Role.PUBLIC)
     rows = public.features[rows_of(wanted, public.ids)]
     return np.asarray(rows, dtype=np.float64).reshape(len(wanted), -1)

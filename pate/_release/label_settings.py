@@ -86,8 +86,8 @@ class LabelSettings:
     @property
     def relation(self) -> NeighboringRelation:
         """The relation of the target and of the budget."""
-        given = self.aggregator
-        return NeighboringRelation.REPLACE_RECORD if given is None else given.neighboring_relation
+        aggregator = self.aggregator
+        return NeighboringRelation.REPLACE_RECORD if aggregator is None else aggregator.neighboring_relation
 
     @property
     def budget(self) -> Budget | None:

@@ -66,9 +66,13 @@ def _find_labels(run: Run, queries: Queries) -> ReleasedLabels | None:
         if not labels_file(run).is_file() and not run.is_finished(LABEL):
             return None
         released = ReleasedLabels.load(run)
-        others = released.differences(queries)
-        known = begun is not None and begun.release == released.release
-        expect(known and not others, f"labels in {labels_file(run)} that this command left", others=others or "all")
+        changed = released.differences(queries)
+        same_release = begun is not None and begun.release == released.release
+        expect(
+            same_release and not changed,
+            f"labels in {labels_file(run)} that this command left",
+            changed=changed or "all",
+        )
     except ValueError as error:
         if run.overwrite:
             return None

@@ -17,7 +17,7 @@ from pate.data._source import DataSource, located
 
 
 @dataclass(frozen=True)
-class Kept:
+class PrivateSource:
     """Something private whose releases a ledger counts.
 
     Attributes:
@@ -31,7 +31,7 @@ class Kept:
     same: Callable[[Json], bool]
 
 
-def choose_ledger(root: Path, asked: Path | None, data: DataSource, *, overwrite: bool = False) -> Path | None:
+def choose_ledger(root: Path, requested: Path | None, data: DataSource, *, overwrite: bool = False) -> Path | None:
     """Return the absolute path of the ledger of the run at ``root``; None for the run's own. Writes nothing.
 
     A run keeps the ledger with which it was begun. A new run takes the one asked for, or else the file beside the data,
@@ -39,7 +39,7 @@ def choose_ledger(root: Path, asked: Path | None, data: DataSource, *, overwrite
 
     Args:
         root: the run's folder.
-        asked: the ledger that the user names, or None.
+        requested: the ledger that the user names, or None.
         data: the source of the records.
         overwrite: whether the run's teachers are trained again.
 
@@ -51,31 +51,35 @@ def choose_ledger(root: Path, asked: Path | None, data: DataSource, *, overwrite
     def same_records(inputs: Json) -> bool:
         return bool(inputs.get(Role.PRIVATE.value) == data.fingerprint(Role.PRIVATE))
 
-    kept = Kept("private records", data.ledger_path, same_records)
-    return choose_ledger_of(root, asked, kept, overwrite=overwrite)
+    source = PrivateSource("private records", data.ledger_path, same_records)
+    return choose_ledger_of(root, requested, source, overwrite=overwrite)
 
 
-def choose_ledger_of(root: Path, asked: Path | None, kept: Kept, *, overwrite: bool = False) -> Path | None:
-    """Return the ledger of the run at ``root``, as `choose_ledger` does, for whatever is ``kept`` private."""
-    own = root / "ledger.sqlite"
+def choose_ledger_of(
+    root: Path, requested: Path | None, source: PrivateSource, *, overwrite: bool = False
+) -> Path | None:
+    """Return the ledger of the run at ``root``, as `choose_ledger` does, for whatever private ``source`` it has."""
+    ledger_of_run = root / "ledger.sqlite"
     begun, recorded = (root / "data.yaml").is_file(), load_ledger(root)
-    same = asked is None or located(asked).resolve() == (recorded or own).resolve()
+    same = requested is None or located(requested).resolve() == (recorded or ledger_of_run).resolve()
     if begun and (same or not overwrite):
         expect(
-            same, f"--ledger left out, or the ledger that {root} was begun with, {recorded or own}", ledger=str(asked)
+            same,
+            f"--ledger left out, or the ledger that {root} was begun with, {recorded or ledger_of_run}",
+            ledger=str(requested),
         )
         run = Run(root)
         state = run.state(first_stage(run))
-        if overwrite and state is not None and _usable(kept) != recorded:
+        if overwrite and state is not None and _usable(source) != recorded:
             # releases from others belong into another ledger as well
             expect(
-                kept.same(dict(state.begun.digests)),
-                f"the {kept.what} that {root} was begun with, whose releases {recorded or own} counts. Choose"
-                " another run folder with --run, or name the ledger of these by --ledger",
-                found="others",
+                source.same(dict(state.begun.digests)),
+                f"the {source.what} that {root} was begun with, whose releases {recorded or ledger_of_run} counts."
+                " Choose another run folder with --run, or name the ledger of these by --ledger",
+                inputs="others",
             )
         return recorded
-    return _usable(kept) if asked is None else located(asked).absolute()
+    return _usable(source) if requested is None else located(requested).absolute()
 
 
 def ledger_setting(run: Run) -> str | None:
@@ -91,10 +95,10 @@ def ledger_setting(run: Run) -> str | None:
     return None if run.ledger is None else str(run.ledger)
 
 
-def _usable(kept: Kept) -> Path | None:
-    if kept.ledger is None:
+def _usable(source: PrivateSource) -> Path | None:
+    if source.ledger is None:
         return None
-    beside = kept.ledger.absolute()
+    beside = source.ledger.absolute()
     if beside.exists():
         # a ledger that cannot be reached never leads to a new budget
         writable = _may_write(beside) and _may_write(beside.parent)
@@ -132,10 +136,10 @@ def expect_ledger(run: Run) -> None:
     first = first_stage(run)
     # a run that was begun with the ledger of its data does not switch to one of its own
     shared = run.begun(first).settings.get("ledger") is not None
-    made = run.is_finished(first) and load_ledger(run.root) == run.ledger
-    known = (spent or shared) if run.ledger is None else made
+    finished = run.is_finished(first) and load_ledger(run.root) == run.ledger
+    expected = (spent or shared) if run.ledger is None else finished
     moved = f"if it was moved, name its place by `ledger:` in {run.data_config}"
-    expect(not known, f"the ledger of {run.root} where it was; {moved}", missing=str(path))
+    expect(not expected, f"the ledger of {run.root} where it was; {moved}", missing=str(path))
 
 
 def note_place(run: Run, beside: Path | None) -> None:

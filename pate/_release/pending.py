@@ -61,18 +61,18 @@ class PendingRelease:
             raise ValueError(f"Expected {wanted} ({error.strerror})") from None
 
 
-def pending_release(folder: Path, asked: str, key: int) -> PendingRelease:
-    """Return the release in ``folder`` that was begun with the digest ``asked``, or else a new one, not yet written.
+def pending_release(folder: Path, question: str, key: int) -> PendingRelease:
+    """Return the release in ``folder`` that was begun with the digest ``question``, or else a new one, not yet written.
 
     Args:
         folder: where releases under way are kept.
-        asked: a digest of all that its answers follow from but for the noise.
+        question: a digest of all that its answers follow from but for the noise.
         key: the key of the noise of a new release; not used if one was begun.
 
     Raises:
         ValueError: if what was begun is damaged.
     """
-    file = folder / f"{asked}.json"
+    file = folder / f"{question}.json"
     return _read(file) if file.is_file() else PendingRelease(file, secrets.token_hex(_TOKEN_BYTES), key)
 
 

@@ -57,16 +57,16 @@ def rehearse(
             features=None if features is None else np.resize(features, (count, features.shape[1])),
             voters=None if voters is None else _stand_ins(voters, 2 * made_up > panel.num_teachers),
         )
-        found = aggregator.aggregate(votes, generator=np.random.Generator(np.random.Philox(key=0)))
+        release = aggregator.aggregate(votes, generator=np.random.Generator(np.random.Philox(key=0)))
         shapes = {
             name: np.shape(array)
             for name in ("labels", "mask", "noisy_counts")
-            if (array := getattr(found, name)) is not None
+            if (array := getattr(release, name)) is not None
         }
         expect(set(shapes.values()) == {shape}, f"a release of {count} queries and {panel.num_labels} labels", **shapes)
-        if found.tiers is not None:
-            expect(found.tiers.shape == (count,), f"the tiers of {count} queries", shape=found.tiers.shape)
-        aggregator.charges(found, panel)
+        if release.tiers is not None:
+            expect(release.tiers.shape == (count,), f"the tiers of {count} queries", shape=release.tiers.shape)
+        aggregator.charges(release, panel)
 
 
 def _stand_ins(voters: Voters, labels: BoolArray) -> RecordVoters:
@@ -87,5 +87,5 @@ def _made_up(panel: Panel) -> IntArray:
     most, half, labels = panel.num_teachers, panel.num_teachers // 2, np.arange(panel.num_labels)
     equal = [np.full_like(labels, count) for count in (0, most, half)]
     near_ties, stairs = half - labels % 2, np.maximum(half - labels, 0)
-    beside = [np.where(labels == 0, most, np.where(labels == labels[-1], 0, each)) for each in (near_ties, stairs)]
+    beside = [np.where(labels == 0, most, np.where(labels == labels[-1], 0, counts)) for counts in (near_ties, stairs)]
     return np.array([*equal, near_ties, stairs, *beside])

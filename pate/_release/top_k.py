@@ -81,8 +81,8 @@ class _TopK(Publication):
             path = getattr(source, name)
             expect(path is None or path.is_file(), f"a file of {name}", path=str(path))
         # what is in the files counts, not by which path they were named
-        given = vars(source) | {name: path is not None for name, path in vars(source).items() if name in _FILES}
-        facts = {name: str(value) for name, value in (given | vars(self._settings)).items()}
+        source_facts = vars(source) | {name: path is not None for name, path in vars(source).items() if name in _FILES}
+        facts = {name: str(value) for name, value in (source_facts | vars(self._settings)).items()}
         facts["output"] = str(self.file.resolve())
         return digest(json.dumps([facts, code_version(), np.__version__], sort_keys=True), *source.files)
 
@@ -113,16 +113,16 @@ class _TopK(Publication):
         """
         places = (self.file, self.statement_file, self.statement_file.with_suffix(".txt"))
         existing = [path for path in places if path.exists()]
-        own = False
+        same_release = False
         if existing and pending.file.is_file() and self._ledger.is_file():
             book = read_ledger(self._ledger)
             with suppress(OSError, ValueError, KeyError, TypeError):
-                left = json.loads(self.statement_file.read_text(encoding="utf-8"))
-                head = Head(left["ledger"]["rows"], left["ledger"]["digest"])
+                statement = json.loads(self.statement_file.read_text(encoding="utf-8"))
+                head = Head(statement["ledger"]["rows"], statement["ledger"]["digest"])
                 number = next((entry.release for entry in book.entries if entry.token == pending.token), None)
-                own = number is not None and number == left["release"] and book.follows(head)
+                same_release = number is not None and number == statement["release"] and book.follows(head)
         there = ", ".join(map(str, existing))
-        expect(own or not existing, "another output, because every release is paid for", existing=there)
+        expect(same_release or not existing, "another output, because every release is paid for", existing=there)
 
     def draw(self, release: int, generator: np.random.Generator) -> None:
         items, ordered = _chosen(self._mechanism, self._histogram, generator), self._settings.ordered
@@ -167,8 +167,8 @@ def _chosen(
     if not isinstance(mechanism, LimitedDomain):
         chosen = mechanism(histogram.scores, generator=generator)
     elif histogram.public:
-        found = mechanism(histogram.scores, generator=generator)
-        chosen = found.items[found.listed]
+        selection = mechanism(histogram.scores, generator=generator)
+        chosen = selection.items[selection.listed]
     else:
         chosen = mechanism.choose_unknown(histogram.scores, generator=generator)
     return [histogram.items[i] for i in chosen.tolist()]

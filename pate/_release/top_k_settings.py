@@ -80,10 +80,10 @@ class TopKSettings:
         for name, kinds in (("mechanism", Choice), ("neighbors", Neighbors)):
             value = getattr(self, name)
             expect(value in get_args(kinds), f"a {name} among {', '.join(get_args(kinds))}", **{name: value})
-        one = (self.target_epsilon is None) != (self.scale is None)
-        expect(one, "either target_epsilon or scale", target_epsilon=self.target_epsilon, scale=self.scale)
-        given = {name: getattr(self, name) for name in ("target_epsilon", "scale") if getattr(self, name) is not None}
-        expect_positive(**given)
+        exactly_one = (self.target_epsilon is None) != (self.scale is None)
+        expect(exactly_one, "either target_epsilon or scale", target_epsilon=self.target_epsilon, scale=self.scale)
+        noise = {name: getattr(self, name) for name in ("target_epsilon", "scale") if getattr(self, name) is not None}
+        expect_positive(**noise)
         if self.noise_seed is not None:
             expect_count(0, noise_seed=self.noise_seed)
         if self.mechanism == "limited_domain":
@@ -152,14 +152,14 @@ class TopKSettings:
                 target that no noise meets.
         """
         self.expect_list(public=histogram.public)
-        made = self._limited(histogram) if self.mechanism == "limited_domain" else self._among_all(histogram)
+        mechanism_of = self._limited(histogram) if self.mechanism == "limited_domain" else self._among_all(histogram)
         if self.scale is not None:
-            return made(self.scale)
+            return mechanism_of(self.scale)
         assert self.target_epsilon is not None
         target = Target(
             epsilon=self.target_epsilon, delta=self.delta, num_queries=1, neighboring_relation=self.relation
         )
-        return made(calibrate_scale(lambda scale: made(scale).event(self.relation), target))
+        return mechanism_of(calibrate_scale(lambda scale: mechanism_of(scale).event(self.relation), target))
 
     def _among_all(self, histogram: Histogram) -> Callable[[float], TopKMechanism]:
         """Return the choice among all public items for a scale of its noise."""

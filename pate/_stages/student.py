@@ -286,8 +286,8 @@ class StudentCLI(LightningCLI):
                 require_student(self.run)
             return self.trained()
         path = self._checkpoint(_LAST) if checkpoint == _LAST else Path(str(checkpoint))
-        found = path is not None and path.is_file()
-        expect(found, f"a checkpoint of the run: {_BEST}, {_LAST} or the path of one", ckpt_path=checkpoint)
+        exists = path is not None and path.is_file()
+        expect(exists, f"a checkpoint of the run: {_BEST}, {_LAST} or the path of one", ckpt_path=checkpoint)
         assert path is not None
         _read(path)  # raises in one line where Lightning would not
         return path
@@ -324,7 +324,9 @@ def _kept_until_trained(run: Run, inputs: Inputs) -> Iterator[None]:
 
 def _one_of(kind: type[Callback], callbacks: Any) -> bool:
     """Return whether one of the callbacks that are asked for, if any are, is of a kind."""
-    return any(isinstance(each, kind) for each in (callbacks if isinstance(callbacks, list | tuple) else [callbacks]))
+    return any(
+        isinstance(callback, kind) for callback in (callbacks if isinstance(callbacks, list | tuple) else [callbacks])
+    )
 
 
 def _read(checkpoint: Path) -> Json:

@@ -59,7 +59,7 @@ def vote_teachers(
     run.require(TEACHERS_FIT)
     trained = run.begun(TEACHERS_FIT).digests
     changed = [f"other {name} records" for name, now in training_inputs(data).items() if trained.get(name) != now]
-    expect(not changed, f"the data that `teachers fit` of {run.root} was begun with", found=changed)
+    expect(not changed, f"the data that `teachers fit` of {run.root} was begun with", changed=changed)
     data.expect_distinct()
     # workers may start in another folder
     folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
@@ -70,7 +70,7 @@ def vote_teachers(
     # votes remain valid when only the code around them changes
     inputs = {name: made_by[name] for name in ("teachers", "data")}
     made_from = digest(json.dumps([inputs, away, voting], sort_keys=True))
-    foreign = [name for name, found in store.origins().items() if found != made_from]
+    foreign = [name for name, origin in store.origins().items() if origin != made_from]
     if not run.begin(TEACHERS_VOTE, Inputs({"votes": voting, "absent": away}, inputs), foreign=foreign):
         return
     public = data.records(Role.PUBLIC)
@@ -86,14 +86,14 @@ def vote_teachers(
     )
     with stage_bar(len(chunks), "votes", unit="chunk") as bar:
         run_jobs(job, chunks, execution, bar.update)
-    left = store.seal(
+    vote_files = store.seal(
         ids=public.ids.tolist(),
         label_names=data.label_names,
         num_teachers=plan.num_teachers,
         made_by=made_by,
         ballots="scores" if voting == "scores" else "bits",
     )
-    run.finish(TEACHERS_VOTE, left)
+    run.finish(TEACHERS_VOTE, vote_files)
 
 
 def count_votes(run: Run, data: DataSource, plan: TeacherPlan, role: Role) -> IntArray:

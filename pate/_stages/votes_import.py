@@ -14,7 +14,14 @@ from pate._data_file import describe_data, load_ledger
 from pate._planning.completion import resolved
 from pate._release.label_inputs import expect_features
 from pate._release.label_settings import LabelSettings
-from pate._release.ledger_file import Kept, choose_ledger_of, expect_ledger, ledger_setting, note_place, open_ledger
+from pate._release.ledger_file import (
+    PrivateSource,
+    choose_ledger_of,
+    expect_ledger,
+    ledger_setting,
+    note_place,
+    open_ledger,
+)
 from pate._runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Inputs, Json, Run, digest, made_key, read_key
 from pate._validation import expect
 from pate._vote_store import VoteStore, expect_no_counts
@@ -89,8 +96,8 @@ def open_votes_run(root: Path, votes: VotesFrom, *, ledger: Path | None = None, 
         key = read_key(run)
         return key is not None and inputs.get("votes") == votes.fingerprint(key)
 
-    kept = Kept("votes", votes.ledger_path, same_votes)
-    run = replace(run, ledger=choose_ledger_of(root, ledger, kept, overwrite=overwrite))
+    source = PrivateSource("votes", votes.ledger_path, same_votes)
+    run = replace(run, ledger=choose_ledger_of(root, ledger, source, overwrite=overwrite))
     expect_ledger(run)
     return run
 
@@ -184,16 +191,20 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
 def expect_of_data(votes: NamedVotes, data: DataSource) -> None:
     """Raise ``ValueError`` unless votes are on public records of ``data`` and on its labels."""
     names = data.label_names
-    expect(votes.label_names == names, f"votes on the labels of the data, {', '.join(names)}", found=votes.label_names)
+    expect(
+        votes.label_names == names,
+        f"votes on the labels of the data, {', '.join(names)}",
+        label_names=votes.label_names,
+    )
     unknown = np.setdiff1d(votes.ids, data.load(Role.PUBLIC).ids)
     expect(unknown.size == 0, "votes on ids of the public records", unknown=unknown[:3].tolist())
 
 
 def _import_settings(run: Run, votes: VotesFrom, data: DataSource | None) -> Json:
     """Return the settings of an import: what is not asked for is as it was before."""
-    begun = {"unit": "record", "data": None} | dict(run.begun(VOTES_IMPORT).settings)
-    unit = begun["unit"] if votes.unit is None else votes.unit
-    described = begun["data"] if data is None else describe_data(data)
+    recorded = {"unit": "record", "data": None} | dict(run.begun(VOTES_IMPORT).settings)
+    unit = recorded["unit"] if votes.unit is None else votes.unit
+    described = recorded["data"] if data is None else describe_data(data)
     return {"unit": unit, "data": described, "ledger": ledger_setting(run)}
 
 

@@ -189,7 +189,7 @@ class History:
     def fold(self, text: str, digest: str) -> list[tuple[str, int]]:
         """Process the next row and return the changes to the sums. Raises, and changes nothing, if it is malformed."""
         body, end = _DECODER.raw_decode(text)
-        expect(end == len(text), "one JSON object", found=text[end : end + 20])
+        expect(end == len(text), "one JSON object", remainder=text[end : end + 20])
         kind = body["kind"]
         expect(kind in _KINDS, f"a row among {', '.join(_KINDS)}", kind=kind)
         changes: list[tuple[str, int]] = []

@@ -75,7 +75,7 @@ def opened(path: Path, *, writable: bool) -> Iterator[sqlite3.Connection]:
         # the header shows it before any row is read
         marks = tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
         # an empty file, which SQLite takes for a new database, has no marks
-        expect(marks == (_APPLICATION, _VERSION), f"a ledger of version {_VERSION} at {path}", found=marks)
+        expect(marks == (_APPLICATION, _VERSION), f"a ledger of version {_VERSION} at {path}", marks=marks)
         (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
         expect(journal == "delete", f"a ledger with PRAGMA journal_mode = delete at {path}", journal_mode=journal)
         yield connection
@@ -107,17 +107,17 @@ def expect_writable(path: Path) -> None:
 def expect_intact(connection: sqlite3.Connection, path: Path) -> None:
     """Raise ``ValueError`` unless the pages of the file fit together."""
     (state,) = connection.execute("PRAGMA quick_check").fetchone()
-    expect(state == "ok", "an intact ledger", path=str(path), found=state)
+    expect(state == "ok", "an intact ledger", path=str(path), state=state)
 
 
 def expect_final(connection: sqlite3.Connection, path: Path) -> None:
     """Raise ``ValueError`` unless the whole file is intact and its rows can be neither changed nor deleted."""
     (state,) = connection.execute("PRAGMA integrity_check").fetchone()
-    expect(state == "ok", "an intact ledger", path=str(path), found=state)
+    expect(state == "ok", "an intact ledger", path=str(path), state=state)
     statements = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE name <> 'sqlite_sequence'")}
     # another trigger could drop rows while they are added
     expect(
-        statements == {_TABLE, *_FINAL}, f"a ledger whose rows are final at {path}", found=sorted(map(str, statements))
+        statements == {_TABLE, *_FINAL}, f"a ledger whose rows are final at {path}", schema=sorted(map(str, statements))
     )
 
 
@@ -132,15 +132,17 @@ def rows_after(connection: sqlite3.Connection, head: Head, path: Path) -> Iterat
         block, last = _some_rows(connection, number)
         if number:
             continues = bool(block) and (block[0][0], block[0][2]) == (number, previous)
-            expect(continues, f"a ledger at {path} that continues row {number}", found="another history")
+            expect(continues, f"a ledger at {path} that continues row {number}", history="another")
         for row, text, digest in block[1 if number else 0 :]:
             number, previous = number + 1, chained(previous, str(text))
             follows = row == number and digest == previous
-            expect(follows, "an intact ledger", path=str(path), found=f"row {row} does not follow from those before it")
+            expect(
+                follows, "an intact ledger", path=str(path), damage=f"row {row} does not follow from those before it"
+            )
             yield text, digest
         if len(block) < _ROWS:
             break
-    expect(last == number, f"an intact ledger of {last} rows", path=str(path), found=f"{number} rows")
+    expect(last == number, f"an intact ledger of {last} rows", path=str(path), rows=number)
 
 
 def _some_rows(connection: sqlite3.Connection, number: int) -> tuple[list[tuple[int, str, str]], int]:

@@ -193,18 +193,20 @@ def _content(book: Book, head: Head, release: Any) -> dict[str, Any]:
     relations = list(NeighboringRelation)
     return {
         "kind": kind,
-        "private": not any(each.seeded for each in book.entries),
+        "private": not any(entry.seeded for entry in book.entries),
         "release": entry.release,
         "guarantees": {
-            each.value: _guarantee(book, each, delta, teachers) | {"neighbors": WORDS[kind].neighbors(each, published)}
-            for each in relations
+            relation.value: _guarantee(book, relation, delta, teachers)
+            | {"neighbors": WORDS[kind].neighbors(relation, published)}
+            for relation in relations
         },
         "this_release": {
-            each.value: _figures([(entry.events, entry.count)], each, delta, teachers) for each in relations
+            relation.value: _figures([(entry.events, entry.count)], relation, delta, teachers) for relation in relations
         },
-        "costs": {each.value: _figures(book.charges(), each, delta, teachers) for each in relations},
+        "costs": {relation.value: _figures(book.charges(), relation, delta, teachers) for relation in relations},
         "reach": [
-            {"teachers": m} | {each.value: _figures(reserved, each, delta, m)["epsilon"] for each in relations}
+            {"teachers": m}
+            | {relation.value: _figures(reserved, relation, delta, m)["epsilon"] for relation in relations}
             for m in sorted({*REACHED, teachers})
         ],
         "conversion": CONVERSION,
@@ -214,7 +216,7 @@ def _content(book: Book, head: Head, release: Any) -> dict[str, Any]:
         "num_queries": entry.count,
         **published,
         "ledger": {**head._asdict(), "counts": ledger},
-        "releases": [each.to_dict() for each in book.entries],
+        "releases": [entry.to_dict() for entry in book.entries],
     }
 
 
@@ -238,7 +240,9 @@ def _expect_coherent(book: Book, head: Head) -> None:
     """Raise ``ValueError`` unless the releases that a statement lists could be those of a ledger."""
     rows, releases = head.rows, len(book.entries)
     expect(type(rows) is int and rows >= releases, f"a row for each of {releases} releases", rows=rows)
-    expect([entry.release for entry in book.entries] == [*range(1, releases + 1)], "releases from 1 on", found="others")
+    expect(
+        [entry.release for entry in book.entries] == [*range(1, releases + 1)], "releases from 1 on", releases="others"
+    )
     budget, bounds = book.budget, book.filter
     expect((budget is None) == (bounds is None), "a budget and its filter", filter=bounds)
     after, most = book.declared_after, 0 if budget is None else releases - 1

@@ -38,8 +38,8 @@ class MechanismAggregator(Aggregator, Generic[Bound]):
             for argument in get_args(base):
                 if isinstance(argument, type):
                     cls.kind = argument
-        ours = {theirs: name for name, theirs in cls.names.items()}
-        cls.noise_parameters = tuple(ours.get(name, name) for name in cls.kind.noise_parameters)
+        fields_by_name = {name_in_mechanism: name for name, name_in_mechanism in cls.names.items()}
+        cls.noise_parameters = tuple(fields_by_name.get(name, name) for name in cls.kind.noise_parameters)
         super().__init_subclass__(**options)
 
     def __post_init__(self) -> None:

@@ -57,7 +57,7 @@ def load_plugins() -> dict[str, type[Aggregator]]:
             cls = entry.load()
         except (ImportError, AttributeError) as error:
             raise ValueError(f"Expected an Aggregator {place}, got {entry.value}: {error}") from None
-        expect(isinstance(cls, type) and issubclass(cls, Aggregator), f"an Aggregator {place}", found=cls)
+        expect(isinstance(cls, type) and issubclass(cls, Aggregator), f"an Aggregator {place}", object=cls)
         # classes go by their own names in settings
         expect(entry.name == cls.__name__, f"the name of the class, {cls.__name__}, {place}", name=entry.name)
         namesake = aggregators.setdefault(entry.name, cls)

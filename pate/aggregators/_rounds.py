@@ -60,13 +60,13 @@ class Rounds(Aggregator):
     def noise(self) -> dict[str, float]:
         """All scales of noise by round and name."""
         return {
-            f"rounds[{i}].{name}": scale for i, each in enumerate(self.rounds) for name, scale in each.noise.items()
+            f"rounds[{i}].{name}": scale for i, part in enumerate(self.rounds) for name, scale in part.noise.items()
         }
 
     @property
     def needs_ballots(self) -> bool:
         """Whether a round does."""
-        return any(each.needs_ballots for each in self.rounds)
+        return any(part.needs_ballots for part in self.rounds)
 
     @property
     def needs_features(self) -> bool:
@@ -82,7 +82,7 @@ class Rounds(Aggregator):
 
     def scaled(self, factor: float) -> Self:
         """Return the same rounds with ``factor`` times the noise of each."""
-        return replace(self, rounds=tuple(each.scaled(factor) for each in self.rounds))
+        return replace(self, rounds=tuple(part.scaled(factor) for part in self.rounds))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries."""
@@ -98,7 +98,7 @@ class Rounds(Aggregator):
 
     def most_answered(self, panel: Panel) -> float:
         """Return the least of the rounds."""
-        return min(each.most_answered(panel) for each in self.rounds)
+        return min(part.most_answered(panel) for part in self.rounds)
 
 
 def student_of(release: Release, features: FloatArray, num_teachers: int) -> LinearStudent:

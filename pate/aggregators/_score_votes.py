@@ -203,10 +203,10 @@ class Learner:
         drawn = self._levels * (1 - self._levels) / self._num_independent / variances[:, None]
         noise = 1 / self._precision[:, None] + drawn
         estimates = self._weighted / self._precision[:, None]
-        kept, self._evidence = _kept(estimates, noise)
-        self._slopes, self._errors = estimates * kept, kept * noise
+        shrinkage, self._evidence = _shrinkage(estimates, noise)
+        self._slopes, self._errors = estimates * shrinkage, shrinkage * noise
         # a direction's share for what is kept there, beside that of the first round: the rest goes to the constant
-        wanted = kept.mean(axis=1) + self._ridge
+        wanted = shrinkage.mean(axis=1) + self._ridge
         self._shares = wanted / wanted.sum()
         self._constant = float(np.clip(wanted.sum() ** -0.5, *_CONSTANT))
 
@@ -228,7 +228,7 @@ class Learner:
         return above, departures(gains, squares) & enough & evident & differ.any(axis=0)
 
 
-def _kept(estimates: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _shrinkage(estimates: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return by what estimates ``[R, C]`` with ``noise`` variances are shrunk, and what speaks for slopes ``[C]``.
 
     A label's slopes have a Gaussian prior, whose variance is the most likely one, among ratios to the least noise,

@@ -77,7 +77,7 @@ class Arrays(DataSource):
             arrays["split"] = split_by_hash(arrays.get("group", arrays["ids"]), *self._fractions, source=source)
         split = arrays["split"]
         unknown = sorted(set(np.unique(split).tolist()) - {0, 1, 2})
-        expect(not unknown, f"split in 0 (private), 1 (public), 2 (test) in {source}", others=unknown)
+        expect(not unknown, f"split in 0 (private), 1 (public), 2 (test) in {source}", split=unknown)
         sizes = {name: len(arrays[name]) for name in ("X", "ids", "group", "split") if name in arrays}
         expect(set(sizes.values()) == {num}, f"{num} rows in every array of {source}", **sizes)
         expect(split.ndim == 1, f"split of shape [N] in {source}", shape=split.shape)

@@ -83,7 +83,7 @@ class CelebA(DataSource):
             if role.isdigit():  # the csv has a line of headings
                 roles[name] = int(role)
         unknown = sorted(set(roles.values()) - {0, 1, 2})
-        expect(not unknown, f"partitions 0, 1 or 2 in {path.name}", others=unknown)
+        expect(not unknown, f"partitions 0, 1 or 2 in {path.name}", partitions=unknown)
         return roles
 
     @cached_property

@@ -40,8 +40,8 @@ class Mechanism(ABC, Generic[Released_co]):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        own = (vars(base).get("checks", {}) for base in reversed(cls.__mro__))
-        cls.checks = {field: check for checks in own for field, check in checks.items()}
+        inherited = (vars(base).get("checks", {}) for base in reversed(cls.__mro__))
+        cls.checks = {field: check for checks in inherited for field, check in checks.items()}
 
     def __post_init__(self) -> None:
         expect_positive(**{name: getattr(self, name) for name in self.noise_parameters})

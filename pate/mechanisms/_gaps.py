@@ -58,8 +58,8 @@ def _expect_rank(**ranks: int | None) -> None:
 def _expect_below_infinity(**regularizers: Sequence[float] | None) -> None:
     for name, values in regularizers.items():
         if values is not None:
-            kept = tuple(float(value) for value in values)
-            expect(all(value < math.inf for value in kept), f"a {name} below infinity", **{name: kept})
+            numbers = tuple(float(value) for value in values)
+            expect(all(value < math.inf for value in numbers), f"a {name} below infinity", **{name: numbers})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -89,7 +89,7 @@ def distances(rows: Rows, reference: Rows, *, reach: float = math.inf) -> FloatA
 
 def _spread(*scores: Rows) -> int:
     """Return the largest difference between any two of integers."""
-    ends = [(int(each.min().item()), int(each.max().item())) for each in scores if each.size] or [(0, 0)]
+    ends = [(int(rows.min().item()), int(rows.max().item())) for rows in scores if rows.size] or [(0, 0)]
     return max(high for _, high in ends) - min(low for low, _ in ends)
 
 

@@ -111,9 +111,9 @@ def load_student(folder: Path | str, *, device: str = "cpu", trust: bool = False
     settings = _read_settings(root)
     statement = Statement.read(_file(root / STATEMENT))
     _file(root / STATEMENT_TEXT)
-    taken, names = InputFormat.from_dict(settings["input"]), tuple(settings["label_names"])
+    input_format, names = InputFormat.from_dict(settings["input"]), tuple(settings["label_names"])
     mapped = settings["features"]
-    features = None if mapped is None else restored_network(mapped, taken.shape, trust=trust)
+    features = None if mapped is None else restored_network(mapped, input_format.shape, trust=trust)
     network = restored_network(settings["network"], tuple(settings["network_input"]), len(names), trust=trust)
     module = Answers(features, network, cuts=settings["cuts"])
     try:
@@ -127,7 +127,7 @@ def load_student(folder: Path | str, *, device: str = "cpu", trust: bool = False
     # torch reports a missing device in several ways
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"Expected a device of this machine, got device={device!r} ({error})") from None
-    return CarriedStudent(names, taken, statement, settings, module, place)
+    return CarriedStudent(names, input_format, statement, settings, module, place)
 
 
 def _file(path: Path) -> Path:

@@ -48,9 +48,11 @@ def export_student(student: CarriedStudent, output: Path, *, format: ExportForma
     expect(output.suffix == suffix, f"an output of format {format} that ends in {suffix}", output=str(output))
     missing = [name for name in _NEEDED if format == "onnx" and find_spec(name) is None]
     expect(not missing, "the packages of the extra onnx (pip install 'pate[onnx]')", missing=missing)
-    taken = student.input
+    input_format = student.input
     # torch might specialise a program traced on one sample to batches of one
-    example = torch.zeros(2, *taken.shape, dtype=torch.uint8 if taken.kind == "pictures" else torch.float32)
+    example = torch.zeros(
+        2, *input_format.shape, dtype=torch.uint8 if input_format.kind == "pictures" else torch.float32
+    )
     any_number = ({0: torch.export.Dim("N")},)
     try:
         with _quiet():
@@ -66,7 +68,7 @@ def export_student(student: CarriedStudent, output: Path, *, format: ExportForma
         return
     with _quiet():
         converted = torch.onnx.export(
-            program, dynamo=True, input_names=[taken.kind], output_names=list(_OUTPUTS), verbose=False
+            program, dynamo=True, input_names=[input_format.kind], output_names=list(_OUTPUTS), verbose=False
         )
     assert converted is not None
     converted.model.metadata_props[METADATA] = metadata

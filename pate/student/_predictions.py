@@ -102,13 +102,18 @@ def pictures_in(folder: Path) -> list[Path]:
 
 
 def _read_pictures(
-    paths: list[Path], folder: Path, taken: InputFormat, batch_size: int, unreadable: Unreadable, skipped: list[str]
+    paths: list[Path],
+    folder: Path,
+    input_format: InputFormat,
+    batch_size: int,
+    unreadable: Unreadable,
+    skipped: list[str],
 ) -> Iterator[Batch]:
     """Yield pictures that can be read, and note in ``skipped`` why others cannot."""
 
     def read(path: Path) -> UInt8Array | ValueError:
         try:
-            return taken.read(path)
+            return input_format.read(path)
         except ValueError as error:
             return error
 

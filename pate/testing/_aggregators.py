@@ -195,11 +195,11 @@ class AggregatorContract(Contract):
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_more_noise_never_costs_more(self, relation: NeighboringRelation) -> None:
         """Twice the noise lowers the curve at some order and raises it at none."""
-        less, more = (
+        costlier, cheaper = (
             aggregator.event(self.panel).cost(ORDERS)
             for aggregator in (self.make(relation), self.make(relation).scaled(2.0))
         )
-        assert (more.rdp <= less.rdp).all() and (more.rdp < less.rdp).any()
+        assert (cheaper.rdp <= costlier.rdp).all() and (cheaper.rdp < costlier.rdp).any()
 
     def test_calibrated_noise_meets_a_target_and_hardly_more(self) -> None:
         """Calibration meets the target, and 0.2% less noise would miss it."""

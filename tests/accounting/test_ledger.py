@@ -737,7 +737,7 @@ def test_a_ledger_that_was_put_back_or_exchanged_is_noticed_by_who_had_it_open(p
     for content in (old, other.path.read_bytes()):
         path.write_bytes(content)
         for use in (lambda: reserve(ledger, gaussian(600), 1), lambda: ledger.settle(1), ledger.entries, ledger.book):
-            with pytest.raises(ValueError, match=r"^Expected a ledger at [^\n]* that continues row 82, got found="):
+            with pytest.raises(ValueError, match=r"^Expected a ledger at [^\n]* that continues row 82, got history="):
                 use()
         assert path.read_bytes() == content
 

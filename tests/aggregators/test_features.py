@@ -133,7 +133,7 @@ def test_data_that_are_gone_or_others_spend_nothing(
     with np.load(data_of(copied)) as data:
         arrays = dict(data)
     name(place)
-    for message in ("moved.npz", f"Expected the public records that the teachers of {copied} voted on, got found="):
+    for message in ("moved.npz", f"Expected the public records that the teachers of {copied} voted on, got records="):
         assert cli.main(relabel(copied)) == 2
         error = capsys.readouterr().err
         assert message in error and len(error.splitlines()) == 1

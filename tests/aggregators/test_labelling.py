@@ -192,7 +192,7 @@ def test_an_outsider_is_calibrated_and_compared_by_name(
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("Stranger = json:loads", "an Aggregator at the entry point Stranger of pate.aggregators, got found="),
+        ("Stranger = json:loads", "an Aggregator at the entry point Stranger of pate.aggregators, got object="),
         ("Stranger = json:Stranger", "an Aggregator at the entry point Stranger of pate.aggregators, got json:"),
         ("Stranger = nowhere_to_be_found:Stranger", "an Aggregator at the entry point Stranger of pate.aggregators"),
         ("Stranger = pate.aggregators:StableTopK", "the name of the class, StableTopK, at the entry point Stranger"),

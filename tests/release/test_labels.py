@@ -224,7 +224,7 @@ def test_old_labels_put_back_are_told(copied: Path, tmp_path: Path, capsys: pyte
     assert json.loads((copied / LABEL.state).read_text())["release"] == state["release"] + 1
     (copied / "public" / "labels.npz").write_bytes(old)
     assert cli.main(["label", *config]) == 2
-    assert "that this command left, got others='all'" in capsys.readouterr().err
+    assert "that this command left, got changed='all'" in capsys.readouterr().err
     assert spent(copied) == 2
 
 
@@ -232,7 +232,7 @@ def test_labels_that_no_state_speaks_of_are_told(copied: Path, capsys: pytest.Ca
     (copied / LABEL.state).unlink()
     assert cli.main(["label", "--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]) == 2
     error = capsys.readouterr().err
-    assert "that this command left, got others='all'" in error and len(error.splitlines()) == 1
+    assert "that this command left, got changed='all'" in error and len(error.splitlines()) == 1
     assert spent(copied) == 1
 
 

@@ -202,8 +202,11 @@ def test_counts_do_not_serve_an_aggregator_that_needs_ballots(place: Path, capsy
         (("--votes=votes.npz", "--num_queries=101"), "num_queries <= 100"),
         (("--votes=votes.npz", "--delta=2"), "0 < delta < 1"),
         (("--votes=$NOWHERE_AT_ALL/votes.npz",), "environment variables"),
-        (("--unit=patient",), "Expected --votes with options that are for votes from elsewhere, got given=['--unit']"),
-        (("--config=recipe/data.yaml",), "given=['--data']"),
+        (
+            ("--unit=patient",),
+            "Expected --votes with options that are for votes from elsewhere, got options=['--unit']",
+        ),
+        (("--config=recipe/data.yaml",), "options=['--data']"),
         ((), "`pate teachers vote` to be finished"),
     ],
 )
