@@ -154,7 +154,6 @@ class CompositeEvent(Event):
         """Return the events that it consists of, at least one, each with the number of times it happens."""
 
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
-        """Return the summed cost of its parts on ``orders`` ``[K]``."""
         return total_cost((self,), 1, orders)
 
     def _reaching(self, teachers: int) -> Event:
@@ -175,7 +174,6 @@ class RepeatedEvent(CompositeEvent):
         super().__post_init__()
 
     def parts(self) -> Iterable[tuple[Event, int]]:
-        """Return the event and the number of times it happens."""
         return ((self.event, self.count),)
 
 
@@ -194,7 +192,6 @@ class ComposedEvent(CompositeEvent):
         super().__post_init__()
 
     def parts(self) -> Iterable[tuple[Event, int]]:
-        """Return each event once."""
         return ((event, 1) for event in self.events)
 
 

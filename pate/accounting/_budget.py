@@ -173,7 +173,6 @@ class RenyiFilter(PrivacyFilter):
         return np.array([self.order])
 
     def epsilon(self, budget: Budget, cost: Cost) -> float:
-        """Return the max_epsilon that the budget would need to admit ``cost``, delta0 aside."""
         return budget.max_epsilon + float(cost.rdp[0]) - self.max_rdp
 
     def expect_follows(self, budget: Budget) -> None:
@@ -214,7 +213,6 @@ class GaussianFilter(PrivacyFilter):
         return DEFAULT_ORDERS[:1]
 
     def epsilon(self, budget: Budget, cost: Cost) -> float:
-        """Return the max_epsilon that the budget would need to admit ``cost``, delta0 aside."""
         return gaussian_epsilon(budget.delta - self.max_delta0, math.sqrt(cost.mu_squared))
 
     def expect_follows(self, budget: Budget) -> None:

@@ -68,12 +68,10 @@ class CurveEvent(Event):
         return np.full(arguments[0].shape, np.inf)
 
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
-        """Return what the release costs on ``orders`` ``[K]``."""
         return self.total((self,), np.ones(1), orders)
 
     @classmethod
     def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
-        """Return the cost of many events, ``weights`` ``[N]`` times each."""
         names = cls.parameters()
         parameters = np.stack([_values(events, name) for name in names], axis=1)
         distinct, which = np.unique(parameters, axis=0, return_inverse=True)

@@ -57,26 +57,19 @@ class ClippedVotes(Aggregator):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("multiplier_clipped",)
+    needs_ballots = True
 
     multiplier_clipped: float
     around_predictions: bool = False
 
     @property
-    def needs_ballots(self) -> bool:
-        """Always true: ballots are clipped one by one."""
-        return True
-
-    @property
     def needs_predictions(self) -> bool:
-        """Whether ballots are compared with a student's predictions."""
         return self.around_predictions
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
-        """Describe the cost of one query."""
         return GaussianEvent(neighboring_relation=self.relation_of(relation), noise_multiplier=self.multiplier_clipped)
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries, whose ballots are clipped together."""
         ballots, mask = ballots_of(votes), np.ones(votes.counts.shape, dtype=np.bool_)
         guess = np.zeros(mask.shape, dtype=np.uint8)
         if self.around_predictions:

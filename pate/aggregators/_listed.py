@@ -35,7 +35,6 @@ class _Listing(MechanismAggregator[Lists]):
     kbar: int
 
     def mechanism(self, panel: Panel) -> Lists:
-        """Return the mechanism that lists labels. Raises ``ValueError`` unless some are left out of the kbar."""
         expect(self.kbar < panel.num_labels, f"kbar < {panel.num_labels} for {panel.num_labels} labels", kbar=self.kbar)
         return super().mechanism(panel)
 
@@ -76,7 +75,6 @@ class LimitedDomainTopK(_Listing[LimitedDomain]):
     delta_domain: float
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries."""
         return self._answered(self.mechanism(votes.panel)(votes.counts, generator=generator), votes.num_labels)
 
     def most_answered(self, panel: Panel) -> float:
@@ -128,7 +126,6 @@ class TopStableTopK(_Listing[TopStable]):
         return self.mechanism(panel).event(self.relation_of(relation), tier)
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries."""
         peeled = self.mechanism(votes.panel).peel(votes.counts, generator=generator)
         return self._answered(peeled.listed, votes.num_labels, peeled.rounds)
 

@@ -73,12 +73,10 @@ class NoisyVotes(Aggregator):
             expect_positive(min_lead=self.min_lead)
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
-        """Describe the cost of one query: noise on all counts, where a teacher moves each count by at most one vote."""
         noise_multiplier = self.sigma_votes / math.sqrt(panel.num_labels)
         return GaussianEvent(neighboring_relation=self.relation_of(relation), noise_multiplier=noise_multiplier)
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries, each label by the noisy majority."""
         half = votes.num_teachers / 2
         margins = add_gaussian(votes.counts - half, sigma=self.sigma_votes, generator=generator)
         leading = margins > self.min_lead

@@ -57,7 +57,6 @@ class MechanismAggregator(Aggregator, Generic[Bound]):
         return self._bound(facts)
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
-        """Describe the cost of one query, that of a call of the mechanism."""
         return self.mechanism(panel).event(self.relation_of(relation))
 
     def _bound(self, facts: Mapping[str, Any]) -> Bound:

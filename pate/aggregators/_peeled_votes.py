@@ -47,7 +47,6 @@ class PeeledVotes(MechanismAggregator[PeeledCounts]):
     soft: bool = False
 
     def mechanism(self, panel: Panel) -> PeeledCounts:
-        """Return the choice of labels, and the count of their votes."""
         expect(self.k <= panel.num_labels, f"k <= {panel.num_labels} for {panel.num_labels} labels", k=self.k)
         return super().mechanism(panel)
 

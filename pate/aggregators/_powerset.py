@@ -44,21 +44,15 @@ class Powerset(Aggregator):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_powerset",)
+    needs_ballots = True
 
     scale_powerset: float
 
-    @property
-    def needs_ballots(self) -> bool:
-        """Always true: whole ballots are counted."""
-        return True
-
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
-        """Describe the cost of one query, which does not depend on the number of labels."""
         _expect_codes(panel.num_labels)
         return BoundedRangeEvent(neighboring_relation=self.relation_of(relation), eta=2 / self.scale_powerset)
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries."""
         ballots = ballots_of(votes)
         _expect_codes(votes.num_labels)
         chosen = np.empty(votes.num_queries, dtype=np.uint64)

@@ -58,14 +58,12 @@ class Rounds(Aggregator):
 
     @property
     def noise(self) -> dict[str, float]:
-        """All scales of noise by round and name."""
         return {
             f"rounds[{i}].{name}": scale for i, part in enumerate(self.rounds) for name, scale in part.noise.items()
         }
 
     @property
     def needs_ballots(self) -> bool:
-        """Whether a round does."""
         return any(part.needs_ballots for part in self.rounds)
 
     @property
@@ -81,11 +79,9 @@ class Rounds(Aggregator):
         return ComposedEvent(events=(*events, last.event(panel, resolved, tier)))
 
     def scaled(self, factor: float) -> Self:
-        """Return the same rounds with ``factor`` times the noise of each."""
         return replace(self, rounds=tuple(part.scaled(factor) for part in self.rounds))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries."""
         if self.needs_features:
             features_of(votes)
         first, *following = self.rounds
@@ -97,7 +93,6 @@ class Rounds(Aggregator):
         return release
 
     def most_answered(self, panel: Panel) -> float:
-        """Return the least of the rounds."""
         return min(part.most_answered(panel) for part in self.rounds)
 
 

@@ -37,22 +37,18 @@ class Screen(Aggregator):
 
     @property
     def noise(self) -> dict[str, float]:
-        """All scales of noise by name, those of ``answers`` too."""
         return super().noise | self.answers.noise
 
     @property
     def needs_ballots(self) -> bool:
-        """What ``answers`` needs."""
         return self.answers.needs_ballots
 
     @property
     def needs_predictions(self) -> bool:
-        """What ``answers`` needs."""
         return self.answers.needs_predictions
 
     @property
     def needs_features(self) -> bool:
-        """What ``answers`` needs."""
         return self.answers.needs_features
 
     def screen_event(self, relation: NeighboringRelation) -> Event:
@@ -71,11 +67,9 @@ class Screen(Aggregator):
         return ComposedEvent(events=(self.screen_event(resolved), answer))
 
     def scaled(self, factor: float) -> Self:
-        """Return the same aggregator with ``factor`` times its noise, that of ``answers`` too."""
         return replace(super().scaled(factor), answers=self.answers.scaled(factor))
 
     def most_answered(self, panel: Panel) -> float:
-        """Return what ``answers`` does, where it is asked."""
         return self.answers.most_answered(panel)
 
     def _ask(self, votes: Votes, passed: BoolArray, generator: np.random.Generator) -> Release:
@@ -121,7 +115,6 @@ class ConfidentScreen(Screen):
     threshold_confident: float
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries."""
         distances = np.abs(votes.counts - votes.num_teachers / 2)
         certain = distances.mean(axis=1) if self.over == "mean" else distances.min(axis=1)
         noisy = certain + self.sigma_confident * generator.standard_normal(len(certain))
@@ -159,6 +152,7 @@ class InteractiveScreen(Screen):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_interactive",)
+    needs_predictions = True
 
     sigma_interactive: float
     threshold_interactive: float
@@ -168,13 +162,7 @@ class InteractiveScreen(Screen):
         super().__post_init__()
         expect(0.5 <= self.min_confidence <= 1, "0.5 <= min_confidence <= 1", min_confidence=self.min_confidence)
 
-    @property
-    def needs_predictions(self) -> bool:
-        """Always true: the teachers are compared with a student."""
-        return True
-
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries."""
         predictions = predictions_of(votes)
         distances = np.abs(votes.counts - votes.num_teachers * predictions)
         contradicted = distances.mean(axis=1) if self.over == "mean" else distances.max(axis=1)

@@ -42,12 +42,10 @@ class StableMajority(MechanismAggregator[StabilityTest]):
     delta_majority: float
 
     def mechanism(self, panel: Panel) -> StabilityTest:
-        """Return the test of the least distance from a tie."""
         # the farther of two distances is T / 2 at most, so the nearer one is within the T // 2 gaps of the event
         return replace(super().mechanism(panel), num_teachers=panel.num_teachers // 2, shift=_SHIFT, window=_SHIFT)
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries; a query is answered for all its labels or for none."""
         leads = 2 * votes.counts.astype(np.int64) - votes.num_teachers
         passed = self.mechanism(votes.panel)(np.abs(leads).min(axis=1) / 2, generator=generator)
         return Release.of_rows(leads > 0, passed)

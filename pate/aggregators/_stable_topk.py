@@ -68,7 +68,6 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
             object.__setattr__(self, "regularizer", tuple(float(value) for value in self.regularizer))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries; a query is answered for all its labels or for none."""
         return Release.of_rows(*self.mechanism(votes.panel)(votes.counts, generator=generator))
 
     def most_answered(self, panel: Panel) -> float:
@@ -127,7 +126,6 @@ class FixedStableTopK(MechanismAggregator[FixedTopKMechanism]):
         return self.mechanism(panel).event(self.relation_of(relation), tier)
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries; a query is answered for all its labels or for none."""
         members, passed, rounds = self.mechanism(votes.panel)(votes.counts, generator=generator)
         return Release.of_rows(members, passed | self.fallback, rounds)
 

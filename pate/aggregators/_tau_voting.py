@@ -51,6 +51,7 @@ class TauVoting(Aggregator):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_tau",)
+    needs_ballots = True
 
     tau: float
     sigma_tau: float
@@ -65,17 +66,10 @@ class TauVoting(Aggregator):
         expect(self.norm in get_args(Norm), f"norm among {get_args(Norm)}", norm=self.norm)
 
     @property
-    def needs_ballots(self) -> bool:
-        """Always true: ballots are clipped one by one."""
-        return True
-
-    @property
     def needs_predictions(self) -> bool:
-        """Whether ballots are compared with a student's predictions."""
         return self.around_predictions
 
     def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
-        """Describe the cost of one query."""
         resolved = self.relation_of(relation)
         sensitivity = self.sensitivity(panel.num_labels, resolved)
         return GaussianEvent(neighboring_relation=resolved, noise_multiplier=self.sigma_tau / sensitivity)
@@ -93,7 +87,6 @@ class TauVoting(Aggregator):
         return math.sqrt(float(moved.max()))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries."""
         sums = np.empty(votes.counts.shape)
         ballots = ballots_of(votes)
         guess = (predictions_of(votes) > 0.5).astype(np.uint8) if self.around_predictions else None

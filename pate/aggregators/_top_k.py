@@ -29,13 +29,11 @@ class LabelSets(MechanismAggregator[Sets]):
     k: int
 
     def mechanism(self, panel: Panel) -> Sets:
-        """Return the choice of labels ``[Q, k]`` by counts ``[Q, C]``. Raises ``ValueError`` on too few labels."""
         largest = panel.num_labels - self.kind.spare
         expect(self.k <= largest, f"k <= {largest} for {panel.num_labels} labels", k=self.k)
         return super().mechanism(panel)
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries."""
         return Release.of_sets(self.mechanism(votes.panel)(votes.counts, generator=generator), votes.num_labels)
 
 

@@ -90,7 +90,6 @@ class Arrays(DataSource):
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """Names of the labels."""
         return tuple(str(name) for name in self._arrays["label_names"][self._columns])
 
     @property
@@ -98,7 +97,6 @@ class Arrays(DataSource):
         return select_labels(self._arrays["label_names"].tolist(), self._wanted, source=self.path.name)
 
     def load(self, role: Role) -> Records:
-        """Read the records of a role."""
         arrays = self._arrays
         rows = np.flatnonzero(arrays["split"] == SPLIT_OF_ROLE[role])
         expect(rows.size > 0, f"at least one {role.value} record in {self.path.name}", records=0)
@@ -142,16 +140,13 @@ class CelebAAttributes(DataSource):
 
     @property
     def ledger_path(self) -> Path:
-        """Beside the file: ``data.npz`` has ``data.ledger.sqlite``."""
         return _beside(self.path)
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """Names of the labels."""
         return tuple(self._wanted)
 
     def load(self, role: Role) -> Records:
-        """Read the records of a role."""
         names = as_text(self._table["attr_names"], name="attr_names").tolist()
         columns = select_labels(names, self._wanted, source=self.path.name)
         others = np.setdiff1d(np.arange(len(names)), columns)

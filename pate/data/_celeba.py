@@ -51,7 +51,6 @@ class CelebA(DataSource):
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """Names of the labels."""
         names, _, _ = self._attributes
         return tuple(names[j] for j in select_labels(names, self._wanted, source=self._file(_ATTRIBUTES).name))
 
@@ -92,7 +91,6 @@ class CelebA(DataSource):
         return None if path is None else _pairs(path)
 
     def load(self, role: Role) -> Records:
-        """Read the records of a role; the pictures are read when they are used."""
         names, pictures, values = self._attributes
         table = self._file(_ATTRIBUTES).name
         columns = select_labels(names, self._wanted, source=table)

@@ -78,7 +78,6 @@ class ItemFeatures(Features):
         return (len(self._items), *self._read(0).shape)
 
     def __getitem__(self, index: Any, /) -> Float32Array:
-        """Return the features of items ``index``, float32 ``[..., *shape[1:]]``."""
         index = np.asarray(index)
         values = np.empty((index.size, *self.shape[1:]), dtype=np.float32)
         for place, item in enumerate(index.ravel().tolist()):
@@ -122,16 +121,13 @@ class _Datasets(DataSource):
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """Names of the labels."""
         return self._label_names
 
     @property
     def ledger_path(self) -> Path | None:
-        """The ledger that was named."""
         return self._ledger
 
     def load(self, role: Role) -> Records:
-        """Read the labels and ids of a role; features are read when they are used."""
         if role not in self._loaded:
             self._loaded[role] = self._read(role)
         return self._loaded[role]

@@ -55,15 +55,12 @@ class ImageFiles(Features):
         return pixels.astype(np.float32) / np.float32(255)
 
     def select(self, rows: IntArray) -> ImageFiles:
-        """Return the pictures ``rows`` alone, none of them read yet."""
         return ImageFiles([self.paths[row] for row in rows], self.size)
 
     def once(self) -> ImageFiles:
-        """Return the pictures, none of which is kept when it is read."""
         return ImageFiles(self.paths, self.size, keep=False)
 
     def identity(self) -> str:
-        """Return the names, sizes and modification times of the files."""
         return repr([(path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in self.paths])
 
 

@@ -92,7 +92,6 @@ class PictureTable(DataSource):
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """Names of the labels."""
         return self._table.names
 
     @cached_property
@@ -107,7 +106,6 @@ class PictureTable(DataSource):
         return paths
 
     def load(self, role: Role) -> Records:
-        """Read the records of a role; the pictures are read when they are used."""
         table = self._table
         split = table.split
         if split is None:

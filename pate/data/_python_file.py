@@ -56,20 +56,16 @@ class PythonFile(DataSource):
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """Names of the labels."""
         return self.source.label_names
 
     @property
     def ledger_path(self) -> Path | None:
-        """The ledger that the source names."""
         return self.source.ledger_path
 
     def load(self, role: Role) -> Records:
-        """Read the records of a role."""
         return self.source.load(role)
 
     def fingerprint(self, role: Role) -> str:
-        """Return the source's own fingerprint of the records."""
         return self.source.fingerprint(role)
 
 

@@ -75,11 +75,9 @@ class ArrayFeatures(Features):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``(N, ...)``."""
         return self.values.shape
 
     def __getitem__(self, index: Any, /) -> Float32Array:
-        """Return the rows ``index``."""
         rows: Float32Array = self.values[index]
         return rows
 
@@ -88,7 +86,6 @@ class ArrayFeatures(Features):
         return np.array(self.values, dtype=dtype, copy=copy)
 
     def select(self, rows: IntArray) -> ArrayFeatures:
-        """Return the features of some ``rows``, copied into one block of memory."""
         return ArrayFeatures(np.array(self.values[rows]))
 
 

@@ -36,7 +36,6 @@ class OneShotLaplace(TopKMechanism):
         return one_shot(rows, self.k, self.scale, "laplace", generator)
 
     def event(self, relation: NeighboringRelation) -> Event:
-        """Describe one pure guarantee for the whole list."""
         return PureDPEvent(neighboring_relation=relation, epsilon=self.k * (self.window(relation) / self.scale))
 
 
@@ -93,7 +92,6 @@ class LaplaceCounts(ScoreMechanism[FloatArray]):
         return noisy[0] if single else noisy
 
     def event(self, relation: NeighboringRelation) -> Event:
-        """Describe one pure guarantee for all counts."""
         return PureDPEvent(neighboring_relation=relation, epsilon=self.num_items * self.sensitivity / self.scale)
 
 
@@ -130,5 +128,4 @@ class GammaCounts(ScoreMechanism[FloatArray]):
         return noisy[0] if single else noisy
 
     def event(self, relation: NeighboringRelation) -> Event:
-        """Describe one pure guarantee for all counts."""
         return PureDPEvent(neighboring_relation=relation, epsilon=self.sensitivity / self.scale)

@@ -97,7 +97,6 @@ class CanonicalMechanism(TopKMechanism):
         return chosen
 
     def event(self, relation: NeighboringRelation) -> Event:
-        """Describe a single choice, for any k and gamma."""
         return choice_event(relation, eta=self.window(relation) / self.scale, noise=self.noise)
 
     def class_probabilities(self, scores: ArrayLike) -> ClassProbabilities:

@@ -162,7 +162,6 @@ class GapChoice(ScoreMechanism[IntArray]):
         return float(mass @ (-np.expm1(log_survival(middle + ahead, self.noise))) ** others)
 
     def event(self, relation: NeighboringRelation) -> Event:
-        """Describe the choice of one rank."""
         window = 2 * self.window(relation)
         if self.noise == "gaussian":
             return GaussianNoisyMaxEvent(

@@ -71,7 +71,6 @@ class JointMechanism(TopKMechanism):
         return chosen
 
     def event(self, relation: NeighboringRelation) -> Event:
-        """Describe one choice."""
         window = joint_window(k=self.k, relation=relation) * self.sensitivity
         return choice_event(relation, eta=window / self.scale, noise=self.noise)
 

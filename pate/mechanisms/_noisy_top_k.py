@@ -58,7 +58,6 @@ class NoisyTopK(TopKMechanism):
         return chosen
 
     def event(self, relation: NeighboringRelation) -> Event:
-        """Describe k bounded-range choices, or one pure guarantee for the whole set."""
         eta = self.window(relation) / self.scale
         if self.noise == "gumbel":
             return choice_event(relation, eta=eta, noise=self.noise, count=self.k)
@@ -100,7 +99,6 @@ class NoisyMax(ScoreMechanism[IntArray]):
         return self._set_of_one(scores, generator=generator)[..., 0]
 
     def event(self, relation: NeighboringRelation) -> Event:
-        """Describe one choice."""
         return self._set_of_one.event(relation)
 
     @property

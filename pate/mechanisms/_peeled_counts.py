@@ -80,7 +80,6 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
         return CountedTopK(items[0], noisy[0]) if single else CountedTopK(items, noisy)
 
     def event(self, relation: NeighboringRelation) -> Event:
-        """Describe the choice and the release of the scores."""
         noise = self.sigma / (math.sqrt(self.k) * self.sensitivity)
         counts = GaussianEvent(neighboring_relation=relation, noise_multiplier=noise)
         return ComposedEvent(events=(self.choice.event(relation), counts))

@@ -38,7 +38,6 @@ class GumbelPeeling(TopKMechanism):
         return one_shot(rows, self.k, self.scale, "gumbel", generator)
 
     def event(self, relation: NeighboringRelation) -> Event:
-        """Describe k bounded-range choices."""
         return choice_event(relation, eta=self.window(relation) / self.scale, noise="gumbel", count=self.k)
 
 
@@ -64,7 +63,6 @@ class PermuteAndFlipPeeling(TopKMechanism):
         return chosen
 
     def event(self, relation: NeighboringRelation) -> Event:
-        """Describe k pure choices."""
         return choice_event(relation, eta=self.window(relation) / self.scale, noise="exponential", count=self.k)
 
 
