@@ -34,7 +34,7 @@ _LARGEST = 17  # bits of an entry before that: sums of squares over all directio
 _RESIDUAL = 16  # fractional bits of a residual: sums of products over 2^23 voters are exact
 _MOST = 1 << 23
 _SHORT = 1 - 2.0**-30  # rounding of norms and factors is far less than that
-_SCORE_STEPS = 254  # between scores of 0 and of 1
+SCORE_STEPS = 254  # between scores of 0 and of 1
 _ENTRIES = 1 << 22  # numbers worked on at once
 
 
@@ -351,7 +351,7 @@ class ScoreVoters(Averages):
         samples = self.geometry.samples
         basis, ours = question.basis(samples).T, question.predictions(samples)
         for scores in itertools.chain.from_iterable(self.scores):
-            residuals = np.rint(((scores - 1.0) / _SCORE_STEPS - ours) * (1 << _RESIDUAL))
+            residuals = np.rint(((scores - 1.0) / SCORE_STEPS - ours) * (1 << _RESIDUAL))
             yield basis @ np.where(scores, residuals, 0), len(samples)
 
 
@@ -360,7 +360,7 @@ def encode_scores(scores: ArrayLike) -> UInt8Array:
 
     A teacher that takes no part is told from one that scores all labels 0, and adds nothing to a sum.
     """
-    steps = 1 + np.rint(_SCORE_STEPS * np.asarray(scores, dtype=np.float32))
+    steps = 1 + np.rint(SCORE_STEPS * np.asarray(scores, dtype=np.float32))
     return np.where(np.isnan(steps), 0, steps).astype(np.uint8)
 
 

@@ -15,10 +15,13 @@ from pate._runs import digest, write_arrays
 from pate._runs.files import read_arrays
 from pate._typing import FloatArray, IntArray, StrArray, UInt8Array
 from pate._validation import expect, expect_count, expect_distinct
-from pate._votes import Panel, Votes, pack_ballots
+from pate._voters import encode_scores
+from pate._votes import Ballots, Panel, Votes, pack_ballots
 
-_GIVE = "ballots [N, T, C], or counts [N, C] with num_teachers"
-_NAMES = ("ids", "label_names", "ballots", "counts", "num_teachers", "features")
+ScoreArray = NDArray[np.floating[Any]]
+
+_GIVE = "ballots [N, T, C], scores [N, T, C], or counts [N, C] with num_teachers"
+_NAMES = ("ids", "label_names", "ballots", "scores", "counts", "num_teachers", "features")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,10 +34,11 @@ class NamedVotes:
     Args:
         ids: ``[N]``, the ids of public samples, each once.
         label_names: names of the ``C`` labels, each once.
-        ballots: ``[N, T, C]`` in {0, 1}, the vote of each teacher, or ``[N, C]`` of one teacher; None for counts.
-        counts: ``[N, C]`` integers in ``[0, num_teachers]``, the number of teachers that gave each label; None for
-            ballots, from which they follow.
-        num_teachers: the nominal number of teachers, a public constant; with ballots it may be left out.
+        ballots: ``[N, T, C]`` in {0, 1}, the vote of each teacher, or ``[N, C]`` of one teacher; or instead
+        scores: ``[N, T, C]`` floats in [0, 1], such as the probabilities of each teacher, or ``[N, C]`` of one teacher;
+            NaN all over from a teacher that takes no part. They are kept as float16; or instead
+        counts: ``[N, C]`` integers in ``[0, num_teachers]``, the number of teachers that gave each label.
+        num_teachers: the nominal number of teachers, a public constant; needed with counts alone.
         features: ``[N, F]`` finite public features of the samples, for an aggregator that needs them; None without.
 
     Raises:
@@ -44,38 +48,34 @@ class NamedVotes:
     ids: StrArray
     label_names: tuple[str, ...]
     ballots: UInt8Array | None = None
+    scores: ScoreArray | None = None
     counts: IntArray | None = None
     num_teachers: int | None = None
     features: FloatArray | None = None
 
     def __post_init__(self) -> None:
         ids, names = _texts("ids", self.ids), _texts("label_names", self.label_names)
-        ballots, counts = self.ballots, self.counts
-        expect(
-            (ballots is None) != (counts is None),
-            f"either {_GIVE}",
-            ballots=ballots is not None,
-            counts=counts is not None,
-        )
+        forms: dict[str, Any] = {"ballots": self.ballots, "scores": self.scores, "counts": self.counts}
+        present = [name for name, votes in forms.items() if votes is not None]
+        expect(len(present) == 1, f"either {_GIVE}", present=present)
         order = np.argsort(ids)
         shape = (len(ids), len(names))
-        if ballots is not None:
-            ballots = _checked_ballots(ballots, shape)
-            teachers = ballots.shape[1] if self.num_teachers is None else self.num_teachers
-            expect(
-                teachers == ballots.shape[1], f"num_teachers={ballots.shape[1]}, as in ballots", num_teachers=teachers
-            )
-            ballots = ballots[order]
+        ballots, scores, counts = forms.values()
+        if counts is None:
+            checked = _checked_ballots(ballots, shape) if scores is None else _checked_scores(scores, shape)
+            teachers = checked.shape[1] if self.num_teachers is None else self.num_teachers
+            as_present = f"num_teachers={checked.shape[1]}, as in {present[0]}"
+            expect(teachers == checked.shape[1], as_present, num_teachers=teachers)
+            forms[present[0]] = checked[order]
         else:
-            assert counts is not None
             expect(
                 self.num_teachers is not None, "num_teachers, the public number behind the counts", num_teachers=None
             )
             assert self.num_teachers is not None
             teachers = self.num_teachers
             expect_count(1, num_teachers=teachers)
-            counts = _checked_counts(counts, shape, teachers)[order]
-        canonical = {"ids": ids[order], "label_names": tuple(names.tolist()), "ballots": ballots, "counts": counts}
+            forms["counts"] = _checked_counts(counts, shape, teachers)[order]
+        canonical = {"ids": ids[order], "label_names": tuple(names.tolist()), **forms}
         if self.features is not None:
             canonical["features"] = _checked_features(self.features, len(ids))[order]
         for name, value in (canonical | {"num_teachers": int(teachers)}).items():
@@ -112,16 +112,28 @@ class NamedVotes:
         values = {name: getattr(self, name) for name in _NAMES}
         write_arrays(Path(path), **{name: np.asarray(value) for name, value in values.items() if value is not None})
 
-    def packed(self) -> UInt8Array | None:
-        """Return the ballots as bits by teacher, ``[T, N, ceil(C / 8)]``; None if only counts are known."""
-        return None if self.ballots is None else pack_ballots(self.ballots.transpose(1, 0, 2))
+    @property
+    def form(self) -> Ballots:
+        """What the ballots are: ``scores``, or else ``bits``."""
+        return "bits" if self.scores is None else "scores"
+
+    def stored(self, form: Ballots) -> UInt8Array | None:
+        """Return what each teacher said as a `VoteStore` keeps it; None if only counts are known.
+
+        It is ``[T, N, ceil(C / 8)]`` for ``bits``, and ``[T, N, C]`` for ``scores``, which ballots are too.
+        """
+        votes = self.ballots if self.scores is None else self.scores
+        if votes is None:
+            return None
+        teachers = votes.swapaxes(0, 1)
+        return pack_ballots(teachers) if form == "bits" else np.stack([encode_scores(own) for own in teachers])
 
     def fingerprint(self) -> str:
         """Return a hash of all names, votes and features. PRIVATE."""
-        packed = self.packed()
-        votes = self.counts if packed is None else packed
+        stored = self.stored(self.form)
+        votes = self.counts if stored is None else stored
         assert votes is not None
-        head = json.dumps([self.ids.tolist(), self.label_names, self.num_teachers, packed is None])
+        head = json.dumps([self.ids.tolist(), self.label_names, self.num_teachers, stored is None, self.form])
         features = () if self.features is None else (np.ascontiguousarray(self.features).tobytes(),)
         return digest(head, np.ascontiguousarray(votes).tobytes(), *features)
 
@@ -177,6 +189,11 @@ def panel_of(silos: Sequence[NamedVotes]) -> Panel:
     return Panel(total_teachers(silos), len(silos[0].label_names))
 
 
+def form_of(silos: Sequence[NamedVotes]) -> Ballots:
+    """Return what the ballots of all silos are: ``scores`` if those of some are."""
+    return "scores" if any(silo.form == "scores" for silo in silos) else "bits"
+
+
 def features_in(silos: Sequence[NamedVotes]) -> FloatArray | None:
     """Return the features ``[N, F]`` that some silo brings; None if none does."""
     return next((silo.features for silo in silos if silo.features is not None), None)
@@ -192,17 +209,35 @@ def _texts(name: str, values: ArrayLike) -> StrArray:
     return texts
 
 
-def _checked_ballots(ballots: NDArray[Any], shape: tuple[int, int]) -> UInt8Array:
-    """Return ballots ``[N, T, C]`` as uint8, T = 1 if they are ``[N, C]``."""
-    array = np.asarray(ballots)
+def _by_teacher(name: str, votes: ArrayLike, shape: tuple[int, int]) -> NDArray[Any]:
+    """Return votes ``[N, T, C]``, T = 1 if they are ``[N, C]``."""
+    array = np.asarray(votes)
     array = array[:, None] if array.ndim == 2 else array
     size, labels = shape
     fits = array.ndim == 3 and (array.shape[0], array.shape[2]) == shape and array.shape[1] > 0
-    expect(fits, f"ballots of shape [{size}, T, {labels}], as ids and label_names say", shape=array.shape)
+    expect(fits, f"{name} of shape [{size}, T, {labels}], as ids and label_names say", shape=array.shape)
+    return array
+
+
+def _checked_ballots(ballots: ArrayLike, shape: tuple[int, int]) -> UInt8Array:
+    """Return ballots ``[N, T, C]`` as uint8."""
+    array = _by_teacher("ballots", ballots, shape)
     expect(array.dtype.kind in "buif", "ballots in {0, 1}", dtype=str(array.dtype))
     wrong = array[(array != 0) & (array != 1)]
     expect(wrong.size == 0, "ballots in {0, 1}", values=np.unique(wrong)[:3].tolist())
     return array.astype(np.uint8)
+
+
+def _checked_scores(scores: ArrayLike, shape: tuple[int, int]) -> NDArray[np.float16]:
+    """Return scores ``[N, T, C]`` as float16."""
+    array = _by_teacher("scores", scores, shape)
+    expect(array.dtype.kind == "f", "scores that are floats in [0, 1]", dtype=str(array.dtype))
+    low, high = (float(extreme.reduce(array, axis=None)) for extreme in (np.fmin, np.fmax))  # NaN aside
+    expect(not (low < 0 or high > 1), "scores in [0, 1]", minimum=low, maximum=high)
+    # teacher by teacher, for there may be many
+    absent = [np.isnan(array[:, teacher]).mean() for teacher in range(array.shape[1])]
+    expect(set(absent) <= {0, 1}, "scores in [0, 1], or NaN all over from a teacher that takes no part", values="nan")
+    return array.astype(np.float16)
 
 
 def _checked_features(features: NDArray[Any], size: int) -> FloatArray:

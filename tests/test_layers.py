@@ -45,7 +45,7 @@ ALLOWED = {
     "aggregators": {"accounting", "linear", "mechanisms", "voters", "votes"},
     "runs": {"votes"},
     "vote_store": {"runs", "votes"},
-    "votes_file": {"runs", "votes"},
+    "votes_file": {"runs", "voters", "votes"},
     "network_settings": {"networks", "runs"},
     "data": {"network_settings", "runs"},
     "data_file": {"data", "runs"},

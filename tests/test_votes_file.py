@@ -11,7 +11,7 @@ import pytest
 
 from pate._vote_store import VoteStore
 from pate._votes import Votes
-from pate._votes_file import NamedVotes, expect_joined, read_silos, total_teachers
+from pate._votes_file import NamedVotes, expect_joined, form_of, read_silos, total_teachers
 
 IDS = np.array(["s3", "s1", "s2"])
 NAMES = ("hat", "beard")
@@ -23,6 +23,10 @@ FEATURES = np.array([[3.0, 0.5], [1.0, 0.5], [2.0, 0.5]])
 def named(**changes: Any) -> NamedVotes:
     given: dict[str, Any] = {"ids": IDS, "label_names": NAMES, "ballots": BALLOTS}
     return NamedVotes(**(given | changes))
+
+
+def scored(scores: Any = BALLOTS * 0.8) -> NamedVotes:
+    return named(ballots=None, scores=scores)
 
 
 def test_the_order_of_samples_is_that_of_their_ids() -> None:
@@ -39,7 +43,7 @@ def test_the_order_of_samples_is_that_of_their_ids() -> None:
     assert counts.fingerprint() != votes.fingerprint()
 
 
-@pytest.mark.parametrize("change", ["vote", "name", "id", "count", "teachers", "features", "feature"])
+@pytest.mark.parametrize("change", ["vote", "score", "form", "name", "id", "count", "teachers", "features", "feature"])
 def test_the_fingerprint_is_of_everything(change: str) -> None:
     counts = {"ballots": None, "counts": COUNTS, "num_teachers": 2}
     flipped = BALLOTS.copy()
@@ -48,6 +52,8 @@ def test_the_fingerprint_is_of_everything(change: str) -> None:
     more[0, 0] -= 1
     pairs: dict[str, tuple[NamedVotes, NamedVotes]] = {
         "vote": (named(), named(ballots=flipped)),
+        "score": (scored(), scored(BALLOTS * 0.9)),
+        "form": (named(), scored()),
         "name": (named(), named(label_names=("hat", "bald"))),
         "id": (named(), named(ids=np.array(["s3", "s1", "s9"]))),
         "count": (named(**counts), named(**(counts | {"counts": more}))),
@@ -88,8 +94,22 @@ MALFORMED: list[tuple[dict[str, Any], str]] = [
     ({"ballots": BALLOTS.astype(np.str_)}, "ballots in {0, 1}, got dtype="),
     ({"ballots": BALLOTS - 0.5}, "ballots in {0, 1}, got values=[-0.5, 0.5]"),
     ({"num_teachers": 3}, "num_teachers=2, as in ballots, got num_teachers=3"),
-    ({"counts": COUNTS}, "either ballots [N, T, C], or counts [N, C] with num_teachers"),
-    ({"ballots": None}, "either ballots [N, T, C], or counts [N, C] with num_teachers"),
+    ({"counts": COUNTS}, "either ballots [N, T, C], scores [N, T, C], or counts [N, C] with num_teachers, got present"),
+    ({"scores": BALLOTS * 1.0}, "or counts [N, C] with num_teachers, got present=['ballots', 'scores']"),
+    (
+        {"ballots": None},
+        "either ballots [N, T, C], scores [N, T, C], or counts [N, C] with num_teachers, got present=[]",
+    ),
+    ({"ballots": None, "scores": BALLOTS}, "scores that are floats in [0, 1], got dtype='uint8'"),
+    ({"ballots": None, "scores": BALLOTS * 1.01}, "scores in [0, 1], got minimum=0.0, maximum=1.01"),
+    ({"ballots": None, "scores": BALLOTS - 0.5}, "scores in [0, 1], got minimum=-0.5, maximum=0.5"),
+    ({"ballots": None, "scores": np.where(BALLOTS, -np.inf, 0)}, "scores in [0, 1], got minimum=-inf, maximum=0.0"),
+    ({"ballots": None, "scores": BALLOTS[:2] * 1.0}, "scores of shape [3, T, 2], as ids and label_names say"),
+    (
+        {"ballots": None, "scores": np.where(BALLOTS, np.nan, 0)},
+        "or NaN all over from a teacher that takes no part, got",
+    ),
+    ({"ballots": None, "scores": BALLOTS * 1.0, "num_teachers": 3}, "num_teachers=2, as in scores, got num_teachers=3"),
     ({"ballots": None, "counts": COUNTS}, "num_teachers, the public number behind the counts"),
     ({"ballots": None, "counts": COUNTS, "num_teachers": 1}, "counts in 0..1, got minimum=0, maximum=2"),
     ({"ballots": None, "counts": -COUNTS, "num_teachers": 4}, "counts in 0..4, got minimum=-2, maximum=0"),
@@ -110,8 +130,22 @@ def test_malformed_votes_are_one_line(changes: dict[str, Any], message: str) -> 
     assert message in str(raised.value) and "\n" not in str(raised.value)
 
 
+def test_scores_are_kept_teacher_by_teacher() -> None:
+    scores = BALLOTS * 0.5
+    scores[:, 1] = np.nan
+    votes = scored(scores)
+    stored = votes.stored(votes.form)
+    assert stored is not None
+    np.testing.assert_array_equal(stored[0], 1 + 127 * BALLOTS[[1, 2, 0], 0])
+    assert not stored[1].any()
+    assert scored(scores.astype(np.float16)).fingerprint() == votes.fingerprint()
+    np.testing.assert_array_equal(named().stored("scores"), 1 + 254 * BALLOTS[[1, 2, 0]].swapaxes(0, 1))
+    assert scored(BALLOTS[:, 0] * 1.0).num_teachers == 1
+    assert (form_of([named()]), form_of([named(), votes])) == ("bits", "scores")
+
+
 def test_a_file_comes_back_as_it_was_saved(tmp_path: Path) -> None:
-    for votes in (named(), named(ballots=None, counts=COUNTS, num_teachers=7), named(features=FEATURES)):
+    for votes in (named(), scored(), named(ballots=None, counts=COUNTS, num_teachers=7), named(features=FEATURES)):
         votes.save(tmp_path / "votes.npz")
         found = NamedVotes.read(tmp_path / "votes.npz")
         assert found.fingerprint() == votes.fingerprint()
@@ -211,7 +245,7 @@ def test_one_teacher_in_all_or_no_silo_are_too_few(tmp_path: Path) -> None:
 def store_of(folder: Path) -> VoteStore:
     """Two teachers with ballots, and five of whom only counts are known."""
     store = VoteStore(folder)
-    packed = named().packed()
+    packed = named().stored("bits")
     assert packed is not None
     store.save_chunk(range(2), packed)
     store.save_counts(range(2, 7), COUNTS[[1, 2, 0]])

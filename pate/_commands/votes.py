@@ -21,9 +21,9 @@ def add_votes(parser: ArgumentParser) -> None:
         type=Path | None,
         default=None,
         help="votes that were cast elsewhere, in place of those of `pate teachers vote`: an .npz with ids [N],"
-        " label_names [C], either ballots [N, T, C] or counts [N, C] with num_teachers, and features [N, F] if the"
-        " aggregator needs them, or a folder with one such file for each silo. PRIVATE; copied into the run's private"
-        " folder",
+        " label_names [C], either ballots [N, T, C], scores [N, T, C] or counts [N, C] with num_teachers, and features"
+        " [N, F] if the aggregator needs them, or a folder with one such file for each silo. PRIVATE; copied into the"
+        " run's private folder",
     )
     parser.add_argument(
         "--unit",

@@ -25,7 +25,8 @@ from pate._release.ledger_file import (
 from pate._runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Inputs, Json, Run, digest, made_key, read_key
 from pate._validation import expect
 from pate._vote_store import VoteStore, expect_no_counts
-from pate._votes_file import NamedVotes, expect_joined, features_in, panel_of, read_silos, total_teachers
+from pate._voters import SCORE_STEPS
+from pate._votes_file import NamedVotes, expect_joined, features_in, form_of, panel_of, read_silos, total_teachers
 from pate.data._records import Role
 from pate.data._source import DataSource, located
 
@@ -117,9 +118,9 @@ def expect_served(settings: LabelSettings, run: Run, votes: VotesFrom, data: Dat
     """
     silos = votes.silos
     _expect_no_copies(silos, settings.max_teachers_per_unit)
-    aggregator = resolved(settings, panel_of(silos), len(silos[0].ids)).mechanism
+    aggregator = resolved(settings, panel_of(silos), len(silos[0].ids), form_of(silos)).mechanism
     if aggregator.needs_ballots or aggregator.needs_voters:
-        expect_no_counts(sum(silo.num_teachers or 0 for silo in silos if silo.ballots is None))
+        expect_no_counts(sum(silo.num_teachers or 0 for silo in silos if silo.counts is not None))
     if aggregator.needs_features and features_in(silos) is None:
         expect_features(_import_settings(run, votes, data)["data"], needed_by=type(aggregator).__name__)
 
@@ -128,14 +129,20 @@ def _expect_no_copies(silos: Sequence[NamedVotes], max_teachers_per_unit: int) -
     """Raise ``ValueError`` if more silos have the same counts on all samples than a unit may reach teachers.
 
     A silo that is copied lets each of its records reach as many teachers, be the copy of ballots in another order or of
-    their counts. Silos that answer all samples alike, as one that stays away does, are no copies.
+    their counts; of scores, the sums are compared. Silos that answer all samples alike, as one that stays away does,
+    are no copies.
     """
     silos_by_counts: Counter[tuple[int, bytes]] = Counter()
     for silo in silos:
-        counts = silo.counts if silo.ballots is None else silo.ballots.sum(axis=1, dtype=np.int64)
-        assert counts is not None and silo.num_teachers is not None
-        if (counts != counts[:1]).any():
-            silos_by_counts[silo.num_teachers, counts.astype(np.int64).tobytes()] += 1
+        assert silo.num_teachers is not None
+        scores = silo.stored("scores")
+        if scores is not None:
+            sums = scores.sum(axis=0, dtype=np.int64)
+        else:
+            assert silo.counts is not None
+            sums = silo.num_teachers + SCORE_STEPS * silo.counts
+        if (sums != sums[:1]).any():
+            silos_by_counts[silo.num_teachers, sums.tobytes()] += 1
     copies = max(silos_by_counts.values(), default=1)
     requirement = f"silos that are no copies of each other, or max_teachers_per_unit >= {copies}"
     expect(copies <= max_teachers_per_unit, requirement, max_teachers_per_unit=max_teachers_per_unit)
@@ -166,12 +173,12 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
     _forget_unit(run, inputs)
     if not run.begin(VOTES_IMPORT, inputs):
         return
-    store, first_teacher = VoteStore(run.root.resolve() / VOTES_IMPORT.outputs[0]), 0
+    store, form, first_teacher = VoteStore(run.root.resolve() / VOTES_IMPORT.outputs[0]), form_of(votes.silos), 0
     for silo in votes.silos:
         teachers = range(first_teacher, first_teacher + (silo.num_teachers or 0))
-        packed = silo.packed()
-        if packed is not None:
-            store.save_chunk(teachers, packed)
+        stored = silo.stored(form)
+        if stored is not None:
+            store.save_chunk(teachers, stored)
         else:
             assert silo.counts is not None
             store.save_counts(teachers, silo.counts)
@@ -183,6 +190,7 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
         label_names=votes.silos[0].label_names,
         num_teachers=total_teachers(votes.silos),
         made_by={"votes": inputs.digests["votes"]},
+        ballots=form,
     )
     run.finish(VOTES_IMPORT, vote_files | feature_files)
     note_place(run, votes.ledger_path)

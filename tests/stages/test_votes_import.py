@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,68 @@ def test_silos_with_ballots_serve_every_aggregator(aggregator: tuple[str, ...], 
     for path, run in (("silos", "runs/silos"), ("votes.npz", "runs/whole")):
         assert label(f"--votes={path}", "--noise_seed=4", run=run, aggregator=aggregator) == 0
     assert np.array_equal(released("runs/silos").labels, released("runs/whole").labels)
+
+
+SCORES = ("--aggregator=ScoreVotes", "--aggregator.multiplier_scores=5")
+
+
+def made_scores() -> NamedVotes:
+    """Teachers who are sure of most labels of `made_votes`, with the features of the samples."""
+    votes, arrays = made_votes(), make_arrays()
+    assert votes.ballots is not None
+    scores = np.where(votes.ballots, 0.9, 0.2).astype(np.float32)
+    return NamedVotes(ids=votes.ids, label_names=NAMES, scores=scores, features=arrays["X"][arrays["split"] == 1])
+
+
+def test_scores_of_other_models_become_labels_for_a_target_alone(place: Path, capsys: Captured) -> None:
+    votes = made_scores()
+    votes.save(Path("scores.npz"))
+    error = refused(capsys, "--votes=scores.npz")
+    assert "Expected --aggregator ScoreVotes, for ballots that are scores" in error
+    assert not Path("runs/mine").exists() and spent("scores.ledger.sqlite") == 0
+    target = ("--votes=scores.npz", "--target_epsilon=3000", "--noise_seed=1")
+    for _ in range(2):
+        assert label(*target, aggregator=()) == 0
+        assert spent("scores.ledger.sqlite") == 1
+    assert VoteStore(Path("runs/mine/private/votes")).manifest().ballots == "scores"
+    truth = make_arrays()["Y"][400:500][np.searchsorted(votes.ids, released().ids)]
+    assert released().noise_std == 0 and (released().labels == truth).mean() > 0.8
+    # the same scores in silos, and a silo of them that stays away
+    assert votes.scores is not None
+    for name, own in (("a", slice(0, 12)), ("b", slice(12, 20))):
+        silo = replace(votes, scores=votes.scores[:, own], num_teachers=None)
+        silo.save(Path(f"silos/{name}.npz"))
+    target = ("--votes=silos", *target[1:])
+    assert label(*target, run="runs/silos", aggregator=()) == 0
+    for name in ("ids", "labels", "noisy_counts"):
+        np.testing.assert_array_equal(getattr(released("runs/silos"), name), getattr(released(), name))
+    replace(votes, scores=np.full((100, 8, 4), np.nan), num_teachers=None).save(Path("silos/b.npz"))
+    assert label(*target, "--overwrite", run="runs/silos", aggregator=()) == 0
+    assert released("runs/silos").num_teachers == 20
+    with pytest.raises(AssertionError):
+        np.testing.assert_array_equal(released("runs/silos").noisy_counts, released().noisy_counts)
+
+
+def test_votes_beside_scores_are_scores_and_copies_are_told(place: Path, capsys: Captured) -> None:
+    scores, votes = made_scores(), made_votes()
+    scores.save(Path("silos/a.npz"))
+    part(votes, slice(0, 20), counts=True).save(Path("silos/b.npz"))
+    error = refused(capsys, "--votes=silos", aggregator=SCORES)
+    assert "Expected ballots [N, T, C] of every teacher" in error
+    part(votes, slice(0, 20)).save(Path("silos/b.npz"))
+    assert label("--votes=silos", aggregator=SCORES) == 0
+    chunks = VoteStore(Path("runs/mine/private/votes")).scores()
+    assert set(np.unique(chunks[1]).tolist()) == {1, 255} and len(np.unique(chunks[0])) == 2
+    assert votes.ballots is not None and scores.scores is not None
+    np.testing.assert_array_equal(chunks[1] == 255, votes.ballots.swapaxes(0, 1))
+    replace(scores, scores=scores.scores[:, ::-1]).save(Path("silos/b.npz"))
+    assert "silos that are no copies of each other" in refused(capsys, "--votes=silos", run="runs/b", aggregator=SCORES)
+
+
+def test_scores_without_features_are_refused(place: Path, capsys: Captured) -> None:
+    replace(made_scores(), features=None).save(Path("votes.npz"))
+    assert "features [N, F] in the votes" in refused(capsys, "--votes=votes.npz", aggregator=SCORES)
+    assert label("--votes=votes.npz", "--config=recipe/data.yaml", aggregator=SCORES) == 0
 
 
 def test_counts_do_not_serve_an_aggregator_that_needs_ballots(place: Path, capsys: Captured) -> None:
@@ -409,7 +472,7 @@ def test_a_run_that_is_gone_leaves_its_ledger(place: Path) -> None:
 # Neighbors
 
 
-def world(place: Path, votes: NamedVotes, capsys: Captured) -> dict[str, bytes]:
+def world(place: Path, votes: NamedVotes, capsys: Captured, aggregator: tuple[str, ...] = NOISY) -> dict[str, bytes]:
     """Label the votes in the same place with the same key and noise; return all that is published or printed."""
     shutil.rmtree(place, ignore_errors=True)
     (place / "run" / "private").mkdir(parents=True)
@@ -417,7 +480,7 @@ def world(place: Path, votes: NamedVotes, capsys: Captured) -> dict[str, bytes]:
     votes.save(place / "votes.npz")
     capsys.readouterr()
     words = ("--config=recipe/data.yaml", "--noise_seed=3", "--max_epsilon=50")
-    assert label(f"--votes={place}/votes.npz", *words, run=str(place / "run")) == 0
+    assert label(f"--votes={place}/votes.npz", *words, run=str(place / "run"), aggregator=aggregator) == 0
     out = capsys.readouterr()
     seen = {"out": out.out.encode(), "err": out.err.encode()}
     files = [path for path in (place / "run").rglob("*") if path.is_file() and "private" not in path.parts]
@@ -446,3 +509,18 @@ def test_one_teacher_who_votes_otherwise_changes_only_what_is_released(
     assert released[0] != released[1]
     assert worlds[0] == worlds[1]
     assert {"label.yaml", "privacy.txt", "data.yaml", "out"} <= worlds[0].keys()
+
+
+@pytest.mark.parametrize("scores", [0.0, pytest.param(0.7, marks=pytest.mark.slow), np.nan])
+def test_one_teacher_who_scores_otherwise_changes_only_what_is_released(
+    scores: float, place: Path, capsys: Captured
+) -> None:
+    """It denies all labels, or is sure of them, or takes no part."""
+    before = made_scores()
+    assert before.scores is not None
+    changed = before.scores.copy()
+    changed[:, 3] = scores
+    worlds = [world(place / "here", votes, capsys, SCORES) for votes in (before, replace(before, scores=changed))]
+    released = [one.pop("labels.npz") for one in worlds]
+    assert released[0] != released[1]
+    assert worlds[0] == worlds[1]
