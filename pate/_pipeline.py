@@ -27,7 +27,7 @@ from pate.teachers._jobs import Execution
 if TYPE_CHECKING:
     from pate._stages.student_steps import StudentPlan
     from pate.student._carried import CarriedStudent
-    from pate.teachers._plan import CurveFormat, TeacherPlan, Voting
+    from pate.teachers._plan import ClosedFormPlan, CurveFormat, TeacherPlan, Voting
 
 
 class Pipeline:
@@ -59,7 +59,7 @@ class Pipeline:
 
     def fit_teachers(
         self,
-        plan: TeacherPlan,
+        plan: TeacherPlan | ClosedFormPlan,
         execution: Execution | None = None,
         *,
         share: str | None = None,
@@ -78,14 +78,19 @@ class Pipeline:
         Raises:
             ValueError: in one line, if plan, records or earlier files do not allow it.
         """
+        from pate._stages.closed_form import fit_closed_form
         from pate._stages.teachers_fit import fit_teachers
+        from pate.teachers._plan import ClosedFormPlan
 
         expect(self.data is not None, "the data of a new run, as in Pipeline(folder, data)", data=None)
         assert self.data is not None
         chosen_execution = execution or Execution()
         with nullcontext() if dry_run else locked(self.folder, shared=share is not None), _own_threads():
             run = open_run(self.folder, self.data, ledger=self.ledger, overwrite=self.overwrite)
-            fit_teachers(run, self.data, plan, chosen_execution, share=share, logger=logger, dry_run=dry_run)
+            if isinstance(plan, ClosedFormPlan):
+                fit_closed_form(run, self.data, plan, share=share, dry_run=dry_run)
+            else:
+                fit_teachers(run, self.data, plan, chosen_execution, share=share, logger=logger, dry_run=dry_run)
 
     def vote(
         self,
@@ -106,14 +111,18 @@ class Pipeline:
         Raises:
             ValueError: in one line, if there are no teachers, or the data are others.
         """
+        from pate._stages.closed_form import seal_closed_form
         from pate._stages.teachers_plan import load_plan
         from pate._stages.teachers_vote import vote_teachers
+        from pate.teachers._plan import ClosedFormPlan
 
         with self._opened() as run, _own_threads():
             run.require(TEACHERS_FIT)
-            plan = load_plan(run)
-            data = self.data or load_data(run)
-            vote_teachers(run, data, plan, execution or Execution(), voting=votes, absent=absent)
+            plan, data = load_plan(run), self.data or load_data(run)
+            if isinstance(plan, ClosedFormPlan):
+                seal_closed_form(run, data, plan, votes=votes, absent=absent)
+            else:
+                vote_teachers(run, data, plan, execution or Execution(), voting=votes, absent=absent)
 
     def label(self, settings: LabelSettings, votes: VotesFrom | None = None) -> StatedLabels:
         """Release labels of public samples through a private mechanism, and state what all releases so far cost.
@@ -191,7 +200,8 @@ class Pipeline:
         """Measure, on the test set, what the student is compared with. PRIVATE: for data that may be looked at.
 
         Returns:
-            The figures of ``true_label_student`` and of ``teacher_majority``, computed without privacy.
+            The figures of ``true_label_student``, and of ``teacher_majority`` or, of teachers in closed form,
+            ``noiseless_sums``, computed without privacy.
 
         Raises:
             ValueError: in one line, if a stage is not finished.

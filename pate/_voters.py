@@ -32,7 +32,7 @@ _BASIS = 12  # fractional bits of an entry of the basis, whose norm is about 2
 _WIDEST = 2.0  # the norm to which coordinates are clipped; the mean square is 1
 _LARGEST = 17  # bits of an entry before that: sums of squares over all directions are exact
 _RESIDUAL = 16  # fractional bits of a residual: sums of products over 2^23 voters are exact
-_MOST = 1 << 23
+MOST_VOTERS = 1 << 23
 _SHORT = 1 - 2.0**-30  # rounding of norms and factors is far less than that
 SCORE_STEPS = 254  # between scores of 0 and of 1
 _ENTRIES = 1 << 22  # numbers worked on at once
@@ -104,7 +104,8 @@ class Geometry:
         """Return coordinates that have no rounding error but that of the features and axes themselves."""
         bits = _feature_bits(len(self.centre))
         most = float(1 << bits)
-        steps = np.rint(features / self.step).clip(-most, most) - self.centre
+        # a feature map may make of one record what is no number, which must not be an error
+        steps = np.rint(np.nan_to_num(features / self.step, posinf=most, neginf=-most)).clip(-most, most) - self.centre
         return np.asarray((steps @ self.axes) * (self.step / (1 << bits)))
 
 
@@ -189,7 +190,7 @@ class Voters(ABC):
 
     def __post_init__(self) -> None:
         expect_count(2, num_voters=self.num_voters)
-        expect(self.num_voters <= _MOST, f"num_voters <= {_MOST}", num_voters=self.num_voters)
+        expect(self.num_voters <= MOST_VOTERS, f"num_voters <= {MOST_VOTERS}", num_voters=self.num_voters)
         expect_positive(expected=self.expected)
 
     @property
@@ -296,15 +297,22 @@ class GroupVoters(Averages):
         coordinates: ``[N, R]`` int32, as `Geometry.coordinates` returns them, those of a group one after another.
         labels: ``[N, C]`` in {0, 1}.
         groups: ``[N]``, whose record it is, ascending.
+        num_units: the public nominal number of records, or persons, that all of them have together; None for one each.
     """
 
     coordinates: Int32Array
     labels: UInt8Array
     groups: IntArray
+    num_units: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         expect((np.diff(self.groups) >= 0).all(), "groups in ascending order", groups="others")
+
+    @property
+    def num_independent(self) -> float:
+        """The public number of units, each of them one sample."""
+        return self.expected if self.num_units is None else self.num_units
 
     def _sums(self, question: Question) -> Iterator[tuple[FloatArray, int]]:
         starts = np.flatnonzero(np.diff(self.groups, prepend=-1))
@@ -362,11 +370,6 @@ def encode_scores(scores: ArrayLike) -> UInt8Array:
     """
     steps = 1 + np.rint(SCORE_STEPS * np.asarray(scores, dtype=np.float32))
     return np.where(np.isnan(steps), 0, steps).astype(np.uint8)
-
-
-def expected_voters(num_records: int, num_teachers: int) -> float:
-    """Return how many teachers of a hashed partition are expected to have a record, of public nominal numbers."""
-    return -num_teachers * math.expm1(num_records * math.log1p(-1 / num_teachers))
 
 
 def factors(norms: FloatArray, clip: float) -> FloatArray:

@@ -49,6 +49,7 @@ ALLOWED = {
     "network_settings": {"networks", "runs"},
     "data": {"network_settings", "runs"},
     "data_file": {"data", "runs"},
+    "voter_store": {"data", "runs", "voters"},
     "teachers": {"data", "networks", "runs", "vote_store", "voters", "votes"},
     "student": {"accounting", "data", "data_file", "networks", "linear", "network_settings", "runs", "votes"},
     "testing": {"accounting", "aggregators", "data", "mechanisms", "votes"},

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import pate._voters
 from pate._typing import FloatArray, IntArray, UInt8Array
+from pate._voter_store import expected_voters
 from pate._voters import (
     Geometry,
     GroupVoters,
@@ -20,7 +21,6 @@ from pate._voters import (
     ScoreVoters,
     Voters,
     encode_scores,
-    expected_voters,
 )
 
 NUM_LABELS, NUM_FEATURES = 3, 5

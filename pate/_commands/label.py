@@ -15,7 +15,7 @@ from pate._planning.completion import resolved
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label
 from pate._stages.votes_import import votes_from
-from pate._votes import Panel
+from pate._votes import Ballots, Panel
 
 
 def main(args: Sequence[str], preset: Preset = ALONE) -> None:
@@ -28,14 +28,16 @@ def main(args: Sequence[str], preset: Preset = ALONE) -> None:
     print(pipeline.label(_settings(options), votes).describe(), end="")
 
 
-def settings_for(args: Sequence[str], preset: Preset, panel: Panel, size: int) -> LabelSettings:
+def settings_for(
+    args: Sequence[str], preset: Preset, panel: Panel, size: int, ballots: Ballots = "bits"
+) -> LabelSettings:
     """Return the settings of `pate label`, resolved for votes of ``panel`` on ``size`` samples that are yet to be cast.
 
     Raises:
         ValueError: in one line, if nothing could be released by them.
     """
     parser = _parser()
-    return resolved(_settings(parser.instantiate(parse_with_votes(parser, args, preset))), panel, size)
+    return resolved(_settings(parser.instantiate(parse_with_votes(parser, args, preset))), panel, size, ballots)
 
 
 def _parser() -> CommandParser:

@@ -133,21 +133,26 @@ def with_saved_data(args: Sequence[str], preset: Preset) -> Preset:
 
     Data named there are taken as they are: settings they leave out have their defaults, not the values of the run.
     """
+    named = named_before("data", args, preset) is not None
+    return preset if named else with_saved(args, preset, Path("data.yaml"))
+
+
+def named_before(name: str, args: Sequence[str], preset: Preset) -> Any:
+    """Return what options or else files say of a setting, on which depends how they are parsed; None for nothing."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     early.add_argument("--config", action="append", nargs="?", default=[])
-    early.add_argument("--data", nargs="?", const="")
-    named, _ = early.parse_known_args([*preset.options(), *args])
-    if named.data is not None or any(_has_data(Path(file)) for file in named.config if file is not None):
-        return preset
-    return with_saved(args, preset, Path("data.yaml"))
+    early.add_argument(f"--{name}", dest="named", nargs="?", const="")
+    words, _ = early.parse_known_args([*preset.options(), *args])
+    values = [_content(Path(file)).get(name) for file in words.config if file is not None]
+    return next((value for value in (words.named, *reversed(values)) if value is not None), None)
 
 
-def _has_data(file: Path) -> bool:
+def _content(file: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(file.read_text())
     except (OSError, ValueError, yaml.YAMLError):
-        return False  # the parser says what is wrong with it
-    return isinstance(content, dict) and "data" in content
+        return {}  # the parser says what is wrong with it
+    return content if isinstance(content, dict) else {}
 
 
 def add_data(parser: ArgumentParser) -> None:

@@ -21,7 +21,7 @@ from pate._runs import Json, Run
 from pate._runs.locks import lock_run
 from pate._settings import decode
 from pate._validation import expect
-from pate._votes import Panel
+from pate._votes import Ballots, Panel
 from pate.accounting._charges import expect_delta_beyond_tests
 from pate.data._records import Role
 from pate.data._source import DataSource
@@ -99,7 +99,8 @@ def _expect_served(fit: Json, words: Sequence[str], preset: Preset) -> None:
     data: DataSource = decode(DataSource, fit["data"])
     size, panel = len(data.load(Role.PUBLIC).ids), Panel(fit["num_teachers"], data.num_labels)
     expect(len(data.load(Role.TEST).ids) > 0, "test records, by which the student is judged", test_records=0)
-    settings = settings_for(words, preset, panel, size)
+    ballots: Ballots = "moments" if fit["fit"] == "closed_form" else "bits"
+    settings = settings_for(words, preset, panel, size, ballots)
     charge = settings.mechanism.events(panel), settings.num_queries or size
     expect_delta_beyond_tests([charge], settings.mechanism.neighboring_relation, settings.delta)
 

@@ -13,6 +13,7 @@ _ROWS = {
     "released_constant": "constant answer released",
     "student": "private student",
     "teacher_majority": "noiseless teacher majority",
+    "noiseless_sums": "teachers' sums without noise",
     "true_label_student": "true-label student",
 }
 
@@ -30,7 +31,7 @@ def describe_run(run: Run) -> str:
         path = run.root / stage.outputs[0] / METRICS
         if path.is_file():
             figures_of |= json.loads(path.read_text())
-    private = [name for name in ("teacher_majority", "true_label_student") if name in figures_of]
+    private = [name for name in ("teacher_majority", "noiseless_sums", "true_label_student") if name in figures_of]
     chosen = figures_of.pop("optimize")
     lines = _table(f"Test set, cut for {chosen}", figures_of, private)
     for purpose in figures_of["student"]["at_cut"]:

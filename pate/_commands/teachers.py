@@ -8,24 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from jsonargparse import ArgumentParser, Namespace
 
-from pate._commands.parsing import ALONE, Preset, add_data, add_run, new_parser, parse, with_saved_data
+from pate._commands.parsing import ALONE, Preset, add_data, add_run, named_before, new_parser, parse, with_saved_data
 from pate._pipeline import Pipeline
+from pate._validation import expect
 from pate.teachers._jobs import Execution
-from pate.teachers._plan import CurveFormat, TeacherPlan, Voting
+from pate.teachers._plan import CLOSED_FORM, ClosedFormPlan, CurveFormat, TeacherPlan, Voting
 
-Settings = TypeVar("Settings", TeacherPlan, Execution)
+Settings = TypeVar("Settings", TeacherPlan, ClosedFormPlan, Execution)
 
 
 def fit(args: Sequence[str], preset: Preset = ALONE) -> None:
     """Run `pate teachers fit`."""
-    parser = _fit_parser()
+    in_closed_form = named_before("fit", args, preset) == CLOSED_FORM
+    if in_closed_form:
+        settings, training = ({field.name for field in fields(kind)} for kind in (ClosedFormPlan, TeacherPlan))
+        others = sorted(name for name in training - settings if named_before(name, args, preset) is not None)
+        expect(not others, f"fit: closed_form with {', '.join(sorted(settings))} alone", others=others)
+    parser = _fit_parser(in_closed_form)
     parsed = parse(parser, args, with_saved_data(args, preset))
     options = parser.instantiate(parsed)
     pipeline = Pipeline(options.run, options.data, ledger=options.ledger, overwrite=options.overwrite)
+    if in_closed_form:
+        pipeline.fit_teachers(_made(ClosedFormPlan, options), dry_run=options.dry_run)
+        return
     plan, execution = _made(TeacherPlan, options), _made(Execution, options)
     pipeline.fit_teachers(plan, execution, share=options.share, logger=options.logger, dry_run=options.dry_run)
 
@@ -60,13 +69,39 @@ def vote(args: Sequence[str], preset: Preset = ALONE) -> None:
     pipeline.vote(_made(Execution, parsed), votes=parsed.votes, absent=parsed.absent)
 
 
-def _fit_parser() -> ArgumentParser:
+def _fit_parser(in_closed_form: bool) -> ArgumentParser:
+    """Return the parser of networks that are trained, or of teachers in closed form, who have other settings."""
     parser = new_parser(
         "teachers fit",
         "Train the teachers, each on its own partition of the private data.\n\nIf it is killed and started again, the"
         " stage continues where it stopped, and its result is bit for bit that of an uninterrupted one. Where it runs"
-        " (threads, workers, executor, gpus, share) does not affect the result, and may change in between.",
+        " (threads, workers, executor, gpus, share) does not affect the result, and may change in between. With"
+        " --fit closed_form each record, group or part is a linear teacher for which nothing is trained: that has"
+        " other settings, which --fit closed_form --help lists.",
     )
+    parser.add_argument(
+        "--fit",
+        type=Literal["steps", "closed_form"],
+        default=CLOSED_FORM if in_closed_form else "steps",
+        help="how teachers are made: networks by ``steps`` of training, or linear ones in ``closed_form``",
+    )
+    if in_closed_form:
+        parser.add_class_arguments(ClosedFormPlan, as_group=False)
+    else:
+        _add_training(parser)
+    add_run(parser)
+    add_data(parser)
+    parser.add_argument(
+        "--dry_run",
+        action="store_true",
+        help="print the sizes of partitions (PRIVATE), the memory and time that training will take and where it will"
+        " run; write nothing",
+    )
+    return parser
+
+
+def _add_training(parser: ArgumentParser) -> None:
+    """Add the settings of networks that are trained."""
     parser.add_class_arguments(TeacherPlan, as_group=False)
     parser.add_class_arguments(Execution, as_group=False)
     parser.add_argument(
@@ -83,15 +118,6 @@ def _fit_parser() -> ArgumentParser:
         help="format of the loss curves in the teachers' folder, ``csv`` or ``tensorboard``; loggers that send them"
         " elsewhere are not offered, because they are PRIVATE.",
     )
-    add_run(parser)
-    add_data(parser)
-    parser.add_argument(
-        "--dry_run",
-        action="store_true",
-        help="print the sizes of partitions (PRIVATE), the memory and time that training will take and where it will"
-        " run; write nothing",
-    )
-    return parser
 
 
 def _made(kind: type[Settings], options: Namespace) -> Settings:

@@ -18,6 +18,7 @@ from pate._settings import encode_fields
 from pate._typing import FloatArray, IntArray, StrArray
 from pate._validation import expect
 from pate._vote_store import VoteStore
+from pate._voter_store import fingerprint_of_voters, load_voters
 from pate._voters import ScoreVoters
 from pate._votes import Votes, rows_of
 from pate.aggregators._base import Aggregator
@@ -28,8 +29,14 @@ from pate.data._records import Role
 def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> Inputs:
     """Return all that labels follow from but for the noise. PRIVATE.
 
-    The manifest holds the digests of all votes, which were compared with their files.
+    The manifest holds the digests of all votes, which were compared with their files. Raises ``ValueError`` if moments
+    are not those of the records that it speaks of.
     """
+    manifest = store.manifest()
+    if manifest.ballots == "moments":
+        same = fingerprint_of_voters(run) == manifest.made_by.get("teachers")
+        again = "`pate teachers vote --overwrite` takes those that are there"
+        expect(same, f"the teachers of {run.root} that have voted: {again}", teachers="others")
     digests = {"votes": digest(store.manifest_file)}
     if settings.predictions is not None:
         expect_predictions(settings.predictions)
@@ -44,6 +51,8 @@ def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> Inputs:
 def load_votes(run: Run, settings: LabelSettings, store: VoteStore, rows: IntArray, queries: Queries) -> Votes:
     """Return the votes on the queries, in the rows ``rows`` ``[Q]`` of the store, with what the aggregator needs."""
     aggregator, manifest = settings.mechanism, store.manifest()
+    if manifest.ballots == "moments":
+        return Votes.from_voters(load_voters(run), read_features(run, queries.ids, manifest.made_by))
     if manifest.ballots == "scores":
         public = store.features()
         if public is None:

@@ -22,6 +22,7 @@ _BINS = 20
 _TITLES = {
     "student": "student",
     "teacher_majority": "noiseless teacher majority",
+    "noiseless_sums": "teachers' sums without noise",
     "true_label_student": "true-label student",
 }
 _RIVAL_FIGURES = {"accuracy": "accuracy", "macro_f1": "macro-F1", "mAP": "mAP"}

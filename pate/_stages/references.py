@@ -16,20 +16,21 @@ from pate._runs import (
     write_json,
 )
 from pate._runs.released import require_student
+from pate._stages.closed_form import predicted_without_noise
 from pate._stages.student import student_of_truth
 from pate._stages.teachers_vote import count_votes
-from pate._vote_store import finished_votes
 from pate.data._records import Role
 from pate.student._decisions import cuts_of
 from pate.student._metrics import evaluate
-from pate.teachers._plan import TeacherPlan
+from pate.teachers._plan import ClosedFormPlan, TeacherPlan
 
 
-def make_references(run: Run, plan: TeacherPlan) -> None:
-    """Evaluate, on the test set, a student of the true labels and the noiseless majority of the teachers. PRIVATE.
+def make_references(run: Run, plan: TeacherPlan | ClosedFormPlan) -> None:
+    """Evaluate, on the test set, a student of the true labels and what the teachers say without noise. PRIVATE.
 
     Neither is private: on data that may be looked at, they show the price of privacy. The student of the true labels is
-    trained like the private one, on all samples that were queried.
+    trained like the private one, on all samples that were queried. Teachers say what their majority does; those in
+    closed form what follows from the sums of their moments, neither clipped nor noisy.
 
     Args:
         run: the run, whose student is trained.
@@ -51,20 +52,23 @@ def make_references(run: Run, plan: TeacherPlan) -> None:
     parts = student_of_truth(run, folder)
     parts.trainer.fit(parts.model, datamodule=parts.datamodule)
     parts.trainer.test(parts.model, datamodule=parts.datamodule, ckpt_path=parts.trained(), verbose=False)
-    counts = count_votes(run, data, plan, Role.TEST)
-    votes, _ = finished_votes(run).load()
-    majority = evaluate(
-        counts / plan.num_teachers,
-        data.records(Role.TEST).labels,
-        data.label_names,
-        cuts=cuts_of(votes.counts / votes.num_teachers),
-        optimize=parts.model.optimize,
-    )
+    if isinstance(plan, ClosedFormPlan):
+        reference = "noiseless_sums"
+        answers, public = predicted_without_noise(run, data)
+    else:
+        reference = "teacher_majority"
+        answers, public = (count_votes(run, data, plan, role) / plan.num_teachers for role in (Role.TEST, Role.PUBLIC))
     report = {
         "PRIVATE": "computed without privacy; not to be published",
         "optimize": parts.model.optimize,
         "true_label_student": parts.model.test_report,
-        "teacher_majority": majority,
+        reference: evaluate(
+            answers,
+            data.records(Role.TEST).labels,
+            data.label_names,
+            cuts=cuts_of(public),
+            optimize=parts.model.optimize,
+        ),
     }
     write_json(folder / METRICS, report)
     run.finish(REFERENCES)

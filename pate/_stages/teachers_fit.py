@@ -6,6 +6,8 @@ import secrets
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -23,7 +25,7 @@ from pate.teachers._executors import run_jobs
 from pate.teachers._jobs import Execution, share_of
 from pate.teachers._log import log_curves, read_losses, teachers_table
 from pate.teachers._partitions import PartitionedRecords, units_of
-from pate.teachers._plan import CurveFormat, TeacherPlan
+from pate.teachers._plan import CLOSED_FORM, ClosedFormPlan, CurveFormat, TeacherPlan
 from pate.teachers._saved import CHUNK_SIZE, chunk_file, foreign_files
 from pate.teachers._sizing import choose_size, describe_training
 from pate.teachers._training import TrainJob
@@ -70,7 +72,7 @@ def fit_teachers(
     private = data.records(Role.PRIVATE)
     data.expect_distinct()
     expect_pictures(plan.augment, data.input_shape)
-    units_of(private, plan)  # raises if there are none
+    units_of(private, plan.unit)  # raises if there are none
     if dry_run:
         sizes = PartitionedRecords.by_key(private, plan, read_key(run) or secrets.token_bytes(KEY_BYTES)).sizes
         text = describe_training(
@@ -78,22 +80,11 @@ def fit_teachers(
         )
         print(text, end="")
         return
-    settings = encode_fields(plan) | {"data": describe_data(data)}
-    if run.overwrite or not run.is_finished(TEACHERS_FIT):
-        # a copy of another ledger is refused before the run is begun with it
-        open_ledger(run)
-    key = made_key(run, TEACHERS_FIT)
-    partitioned = PartitionedRecords.by_key(private, plan, key)
-    made_of = Inputs(settings, training_inputs(data) | {"partition": digest(key)})
-    made_from = made_of.digest
-    inputs = replace(made_of, settings={**settings, "ledger": ledger_setting(run)})
-    # workers may start in another folder
-    folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
-    if not run.begin(TEACHERS_FIT, inputs, foreign=foreign_files(folder, made_from)):
+    partition = begin_fit(run, data, plan)
+    if partition is None:
         return
-    folder.mkdir(exist_ok=True)
-    if private.groups is not None and plan.unit == "record":
-        print(_ONE_OF_MANY, file=sys.stderr, flush=True)
+    folder, key, made_from = partition
+    partitioned = PartitionedRecords.by_key(private, plan, key)
 
     def choose() -> Json:
         available = available_bytes(root_device(plan.accelerator)) // execution.workers
@@ -127,7 +118,42 @@ def fit_teachers(
     note_place(run, data.ledger_path)
 
 
-def training_inputs(data: DataSource) -> dict[str, str]:
-    """Return hashes of the teachers' training data: private records, and public ones if a feature map is fitted."""
-    roles = (Role.PRIVATE,) if data.feature_map is None else (Role.PRIVATE, Role.PUBLIC)
+class Beginning(NamedTuple):
+    """What the stage begins with."""
+
+    folder: Path
+    """Where the teachers are kept: an absolute path, because workers may start in another folder."""
+    key: bytes
+    """The key of the partition."""
+    made_from: str
+    """A digest of the key, the plan and the data."""
+
+
+def begin_fit(run: Run, data: DataSource, plan: TeacherPlan | ClosedFormPlan) -> Beginning | None:
+    """Begin the stage, or go on with it; return None if it is finished.
+
+    Raises:
+        ValueError: if it was begun with other settings or records, or its folder holds what others left.
+    """
+    closed_form = {"fit": CLOSED_FORM} if isinstance(plan, ClosedFormPlan) else {}
+    settings = closed_form | encode_fields(plan) | {"data": describe_data(data)}
+    if run.overwrite or not run.is_finished(TEACHERS_FIT):
+        # a copy of another ledger is refused before the run is begun with it
+        open_ledger(run)
+    key = made_key(run, TEACHERS_FIT)
+    made_of = Inputs(settings, training_inputs(data, plan) | {"partition": digest(key)})
+    inputs = replace(made_of, settings={**settings, "ledger": ledger_setting(run)})
+    folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
+    if not run.begin(TEACHERS_FIT, inputs, foreign=foreign_files(folder, made_of.digest)):
+        return None
+    folder.mkdir(exist_ok=True)
+    if plan.unit == "record" and data.records(Role.PRIVATE).groups is not None:
+        print(_ONE_OF_MANY, file=sys.stderr, flush=True)
+    return Beginning(folder, key, made_of.digest)
+
+
+def training_inputs(data: DataSource, plan: TeacherPlan | ClosedFormPlan) -> dict[str, str]:
+    """Return hashes of what teachers are made of: private records, and public ones if anything is fitted on them."""
+    private_alone = data.feature_map is None and isinstance(plan, TeacherPlan)
+    roles = (Role.PRIVATE,) if private_alone else (Role.PRIVATE, Role.PUBLIC)
     return {role.value: data.fingerprint(role) for role in roles}

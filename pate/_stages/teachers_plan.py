@@ -7,16 +7,19 @@ from dataclasses import replace
 
 from pate._runs import TEACHERS_FIT, Run
 from pate._settings import decode_fields
-from pate.teachers._plan import TeacherPlan
+from pate.teachers._plan import CLOSED_FORM, ClosedFormPlan, TeacherPlan
 from pate.teachers._saved import CHUNK_SIZE
 
 
-def load_plan(run: Run) -> TeacherPlan:
+def load_plan(run: Run) -> TeacherPlan | ClosedFormPlan:
     """Return the plan with which the teachers of a run were trained; they are finished.
 
     Raises ``ValueError`` if a class that it names cannot be imported.
     """
     # read from the state, because the file for readers may have been edited
-    plan = decode_fields(TeacherPlan, run.begun(TEACHERS_FIT).settings)
+    settings = run.begun(TEACHERS_FIT).settings
+    if settings.get("fit") == CLOSED_FORM:
+        return decode_fields(ClosedFormPlan, settings)
+    plan = decode_fields(TeacherPlan, settings)
     chosen = json.loads((run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE).read_text())
     return replace(plan, **chosen)

@@ -19,7 +19,7 @@ from pate.data._source import DataSource
 from pate.teachers._devices import root_device
 from pate.teachers._executors import run_jobs
 from pate.teachers._jobs import Execution
-from pate.teachers._plan import TeacherPlan, Voting
+from pate.teachers._plan import ClosedFormPlan, TeacherPlan, Voting
 from pate.teachers._saved import chunk_file
 from pate.teachers._training import load_chunk
 from pate.teachers._voting import VoteJob, cast_votes
@@ -57,10 +57,7 @@ def vote_teachers(
     right = len(set(away)) == len(away) and all(0 <= teacher < plan.num_teachers for teacher in away)
     expect(right, f"absent teachers in 0..{plan.num_teachers - 1}, each once", absent=absent)
     run.require(TEACHERS_FIT)
-    trained = run.begun(TEACHERS_FIT).digests
-    changed = [f"other {name} records" for name, now in training_inputs(data).items() if trained.get(name) != now]
-    expect(not changed, f"the data that `teachers fit` of {run.root} was begun with", changed=changed)
-    data.expect_distinct()
+    expect_same_data(run, data, plan)
     # workers may start in another folder
     folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
     chunks = plan.chunks()
@@ -94,6 +91,14 @@ def vote_teachers(
         ballots="scores" if voting == "scores" else "bits",
     )
     run.finish(TEACHERS_VOTE, vote_files)
+
+
+def expect_same_data(run: Run, data: DataSource, plan: TeacherPlan | ClosedFormPlan) -> None:
+    """Raise ``ValueError`` unless teachers are asked about the data that they were made of."""
+    trained = run.begun(TEACHERS_FIT).digests
+    changed = [f"other {name} records" for name, now in training_inputs(data, plan).items() if trained.get(name) != now]
+    expect(not changed, f"the data that `teachers fit` of {run.root} was begun with", changed=changed)
+    data.expect_distinct()
 
 
 def count_votes(run: Run, data: DataSource, plan: TeacherPlan, role: Role) -> IntArray:

@@ -24,6 +24,7 @@ _DOUBLINGS, _CANDIDATES = 4, 48  # for the median: powers of 2^(1/4), down to th
 _MEDIAN_SHARE = 0.05  # of the budget, which comparisons with a median take where that is enough
 _RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e7, 41)))  # of a slope's prior variance to the least noise
 _CONSTANT = (0.05, 1.0)  # the least and the largest entry that is the same for all samples
+_NOISELESS_ROUNDS = 8
 _SIGNIFICANT = 3.0  # standard deviations: hardly ever worse than a constant, whichever of many labels and releases
 
 
@@ -106,6 +107,17 @@ class ScoreVotes(Aggregator):
             learner.learn(question, total / voters.expected, sigma / voters.expected)
         answers, labels = learner.answers(features)
         return Release(labels.astype(np.uint8), mask, noisy_counts=votes.num_teachers * answers, noise_std=0.0)
+
+
+def learned_without_noise(voters: Voters) -> Learner:
+    """Return the student of sums that are neither clipped nor noisy. PRIVATE, for references alone."""
+    learner = Learner(voters.geometry, voters.num_labels, voters.num_independent)
+    for i in range(_NOISELESS_ROUNDS):
+        question = learner.question()
+        mean = voters.clipped_sum(question, question.largest_norm) / voters.expected
+        # later rounds know better how private records differ from public ones, and count for more
+        learner.learn(question, mean, 1e-9 * 3.0**-i)
+    return learner
 
 
 class NoisySum(NamedTuple):

@@ -14,7 +14,7 @@ from pate._validation import expect
 from pate.data._augmentation import augmented
 from pate.data._partition import partition_records
 from pate.data._records import Records
-from pate.teachers._plan import TeacherPlan
+from pate.teachers._plan import TeacherPlan, Unit
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class PartitionedRecords:
     @classmethod
     def by_key(cls, records: Records, plan: TeacherPlan, key: bytes) -> PartitionedRecords:
         """Assign each record to a teacher by a keyed hash of its unit. Raises like `units_of`."""
-        units = units_of(records, plan)
+        units = units_of(records, plan.unit)
         rows = partition_records(records.ids, units, num_teachers=plan.num_teachers, key=key)
         return cls(records, dict(enumerate(rows)))
 
@@ -54,15 +54,15 @@ class PartitionedRecords:
         return PartitionedRecords(subset, dict(zip(teachers, np.split(np.arange(len(rows)), stops[:-1]), strict=True)))
 
 
-def units_of(records: Records, plan: TeacherPlan) -> StrArray:
+def units_of(records: Records, unit: Unit) -> StrArray:
     """Return the unit ``[N]`` by which each record is assigned: its own id, or its group if groups are protected.
 
     Raises ``ValueError`` if groups are protected and the records have none.
     """
-    if plan.unit == "record":
+    if unit == "record":
         return records.ids
     where = "groups of the private records (`group` in an .npz or a CSV file, identity_CelebA.txt in a folder)"
-    expect(records.groups is not None, where, unit=plan.unit)
+    expect(records.groups is not None, where, unit=unit)
     assert records.groups is not None
     return records.groups
 

@@ -12,7 +12,9 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from pate._networks import expect_factory
+from pate._settings import plain
 from pate._validation import expect, expect_count, expect_positive
+from pate._voters import MOST_VOTERS
 from pate.teachers._losses import EntryLoss
 
 NetworkFactory = Callable[[tuple[int, ...], int], nn.Module]
@@ -27,6 +29,8 @@ Precision = Literal["32-true", "bf16-mixed"]
 CurveFormat = Literal["csv", "tensorboard"]
 Voting = Literal["bits", "scores", "quantile_bits"]
 """How a teacher votes: by decisions, by probabilities, or for as many of its best samples as its own records say."""
+CLOSED_FORM = "closed_form"
+"""What ``fit`` is in ``teachers.yaml`` of a `ClosedFormPlan`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +100,38 @@ class TeacherPlan:
         if size == "auto":
             raise ValueError("Expected a chunk_size that was chosen, as `choose_size` does, got chunk_size='auto'")
         return [range(start, min(start + size, self.num_teachers)) for start in range(0, self.num_teachers, size)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClosedFormPlan:
+    """How private records vote by linear teachers in closed form: nothing is trained, and no teacher is written down.
+
+    These settings are public. The number of records is private: what is public of it is said here, as round as you
+    like, once and for all. A number that is wrong makes answers worse, and costs no privacy.
+
+    Args:
+        num_teachers: number of teachers, at least 2. Unless ``num_units`` is given, each record is a teacher of its own
+            (each group, with ``unit: group``), and this is about how many of them there are.
+        num_units: about how many records (or groups) there are, which a keyed hash then assigns to the teachers. None
+            for a teacher of each.
+        unit: what privacy protects, a ``record`` or a ``group`` of records such as those of one person.
+        network: ``pate.models.Linear``, the only one that there is in closed form, or None.
+    """
+
+    num_teachers: int
+    num_units: int | None = None
+    unit: Unit = "record"
+    network: NetworkFactory | None = None
+
+    def __post_init__(self) -> None:
+        expect_count(2, num_teachers=self.num_teachers)
+        expect(self.num_teachers <= MOST_VOTERS, f"num_teachers <= {MOST_VOTERS}", num_teachers=self.num_teachers)
+        expect(self.unit in get_args(Unit), f"unit in {', '.join(get_args(Unit))}", unit=self.unit)
+        if self.num_units is not None:
+            expect_count(1, num_units=self.num_units)
+        made = None if self.network is None else plain(self.network)
+        linear = made is None or (isinstance(made, dict) and made["class_path"] == "pate.models.Linear")
+        expect(linear, "pate.models.Linear, the network in closed form", network=made)
 
 
 def check_entrywise(make_optimizer: OptimizerFactory) -> None:

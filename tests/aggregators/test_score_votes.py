@@ -14,6 +14,7 @@ from pate._linear import recovered
 from pate._planning.outlook import Outlook
 from pate._planning.proposals import proposals
 from pate._typing import FloatArray, UInt8Array
+from pate._voter_store import expected_voters
 from pate._voters import (
     Geometry,
     GroupVoters,
@@ -22,7 +23,6 @@ from pate._voters import (
     ScoreVoters,
     Voters,
     encode_scores,
-    expected_voters,
 )
 from pate._votes import Panel, Votes
 from pate.accounting._calibration import Target, epsilon_of

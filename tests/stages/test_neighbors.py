@@ -214,7 +214,14 @@ class Seen:
 
 
 def see(
-    place: Path, source: Source, arrays: Arrays, unit: Unit, key: str, more: list[str], start: Callable[..., Any]
+    place: Path,
+    source: Source,
+    arrays: Arrays,
+    unit: Unit,
+    key: str,
+    more: list[str],
+    start: Callable[..., Any],
+    closed_form: str | None = None,
 ) -> Seen:
     """Make a world in ``place``, run the recipe in it, and return what can be seen of it."""
     shutil.rmtree(place, ignore_errors=True)
@@ -223,7 +230,11 @@ def see(
     data = source.write(place / "data", arrays)
     recipe(place / "recipe", Path("unused"), steps=12, chunk_size=5)
     (place / "recipe" / "data.yaml").write_text(yaml.safe_dump({"data": data}))
-    with (place / "recipe" / "teachers.yaml").open("a") as file:
+    teachers = place / "recipe" / "teachers.yaml"
+    if closed_form is not None:
+        teachers.write_text(f"fit: closed_form\n{closed_form}\n")
+        (place / "recipe" / "label.yaml").write_text("delta: 0.001\n")
+    with teachers.open("a") as file:
         file.write(f"unit: {unit}\n")
     (place / "run" / "private").mkdir(parents=True, mode=0o700)
     (place / "run" / "private" / "partition.json").write_text(json.dumps({"key": key}))
@@ -369,18 +380,19 @@ def compare(
     place: Path,
     start: Callable[..., Any],
     more: Sequence[str] = (),
+    closed_form: str | None = None,
 ) -> None:
     source = SOURCES[name]
     arrays = grouped(source.make()) if unit == "group" else source.make()
     key, lonely = key_with_a_lonely_teacher(units_of(arrays, unit)[arrays["split"] == 0])
-    base = see(place, source, arrays, unit, key, [*more], start)
+    base = see(place, source, arrays, unit, key, [*more], start, closed_form)
     assert base.code == 0, base.err
     assert base.labels["mask"].any()
     alike = {}
     for change in changes:
         world = neighbor(source, arrays, unit, change, lonely)
         assert len(world["ids"]) != len(arrays["ids"]) or change in ("flipped", "outlier")
-        alike[change] = expect_same(base, see(place, source, world, unit, key, [*more], start))
+        alike[change] = expect_same(base, see(place, source, world, unit, key, [*more], start, closed_form))
     # the noise is small: some changes are heard, and where none is, all bytes were compared
     assert len(alike) == len(changes)
 
@@ -403,6 +415,15 @@ def test_whole_commands_on_neighboring_data(name: str, unit: Unit, place: Path, 
 def test_whole_commands_that_ask_for_ballots(aggregator: str, unit: Unit, place: Path, start: Start) -> None:
     words = [f"--label.aggregator={aggregator}", "--label.target_epsilon=100"]
     compare("Arrays", unit, CHANGES, place, start, words)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["record", "group"])
+@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("form", ["num_teachers: 60", f"num_teachers: {TEACHERS}\nnum_units: 60"])
+def test_whole_commands_of_teachers_in_closed_form(form: str, name: str, unit: Unit, place: Path, start: Start) -> None:
+    """Each record or group is a teacher, or a part of them: how many there are shows nowhere."""
+    compare(name, unit, CHANGES, place, start, ["--label.target_epsilon=100"], form)
 
 
 SCREEN = [

@@ -1,0 +1,110 @@
+"""Both stages of teachers in closed form, each of a record, a group or a part. All their outputs are PRIVATE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pate._linear import flat, recovered
+from pate._release.ledger_file import note_place
+from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run, code_version, digest
+from pate._stages.teachers_fit import begin_fit
+from pate._stages.teachers_vote import expect_same_data
+from pate._typing import FloatArray, IntArray, StrArray
+from pate._validation import expect
+from pate._vote_store import VoteManifest, VoteStore
+from pate._voter_store import VoterStore, fingerprint_of_voters, load_voters
+from pate._voters import Geometry
+from pate.aggregators._score_votes import learned_without_noise
+from pate.data._partition import assign_teachers
+from pate.data._records import Features, Role
+from pate.data._source import DataSource
+from pate.teachers._partitions import units_of
+from pate.teachers._plan import ClosedFormPlan, Voting
+
+
+def fit_closed_form(
+    run: Run, data: DataSource, plan: ClosedFormPlan, *, share: str | None = None, dry_run: bool = False
+) -> None:
+    """Write down private records as coordinates along the public directions, with their labels.
+
+    Args:
+        run: the run's folder.
+        data: the source of the records.
+        plan: whose records belong to one teacher.
+        share: None; one process does all of it in seconds.
+        dry_run: whether to print what will be written, and write nothing.
+
+    Raises:
+        ValueError: if settings, records or earlier files do not allow it.
+    """
+    expect(share is None, "no share of teachers in closed form, which are there in seconds", share=share)
+    private = data.records(Role.PRIVATE)
+    data.expect_distinct()
+    units = units_of(private, plan.unit)
+    geometry = Geometry.of(_all_of(data.records(Role.PUBLIC).features))
+    if dry_run:
+        size = len(private) * (4 * geometry.num_directions + data.num_labels)
+        print(f"PRIVATE: {len(private)} records along {geometry.num_directions} directions, {size / 1e9:.2g} GB.")
+        return
+    beginning = begin_fit(run, data, plan)
+    if beginning is None:
+        return
+    groups: StrArray | IntArray | None = units if plan.unit == "group" else None
+    if plan.num_units is not None:
+        names = (str(unit) for unit in units)
+        groups = assign_teachers(names, num_teachers=plan.num_teachers, key=beginning.key)
+    run.finish(TEACHERS_FIT, VoterStore(beginning.folder).save(private, geometry, groups))
+    note_place(run, data.ledger_path)
+
+
+def seal_closed_form(
+    run: Run,
+    data: DataSource,
+    plan: ClosedFormPlan,
+    *,
+    votes: Voting | None = None,
+    absent: Sequence[int] | None = None,
+) -> None:
+    """Write the manifest of votes that are moments: `pate label` asks for them, and none of them is written down.
+
+    Args:
+        run: the run's folder.
+        data: the source of the samples.
+        plan: whose records belong to one teacher.
+        votes: None; ballots are moments.
+        absent: None; who takes no part has no records among the private ones.
+
+    Raises:
+        ValueError: if teachers, records or an earlier manifest are not those of this run.
+    """
+    expect(votes is None, "no --votes of teachers in closed form, whose ballots are moments", votes=votes)
+    expect(not absent, "no absent teachers in closed form: leave their records out of the data", absent=absent)
+    made_by = {"teachers": fingerprint_of_voters(run), "data": data.fingerprint(Role.PUBLIC)}
+    expect_same_data(run, data, plan)
+    store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
+    if not run.begin(TEACHERS_VOTE, Inputs(digests=made_by), foreign=[*store.origins()]):
+        return
+    path = store.manifest_file
+    VoteManifest(
+        num_teachers=plan.num_teachers,
+        label_names=data.label_names,
+        made_by=made_by | {"code": code_version()},
+        chunks={},
+        ids=data.records(Role.PUBLIC).ids.tolist(),
+        ballots="moments",
+    ).write(path)
+    run.finish(TEACHERS_VOTE, {path: digest(path)})
+
+
+def predicted_without_noise(run: Run, data: DataSource) -> tuple[FloatArray, FloatArray]:
+    """Return what a student of sums without clip and noise gives test and public records, ``[N, C]`` each. PRIVATE."""
+    public = _all_of(data.records(Role.PUBLIC).features)
+    student = recovered(public, *learned_without_noise(load_voters(run)).answers(public))
+    return student.predict(_all_of(data.records(Role.TEST).features)), student.predict(public)
+
+
+def _all_of(features: Features) -> FloatArray:
+    """Return features as ``[N, F]`` float64."""
+    return flat(features[np.arange(features.shape[0])])

@@ -1,0 +1,98 @@
+"""Private records on disk as voters: their coordinates along public directions, and their labels. PRIVATE."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate._runs import TEACHERS_FIT, Run, digest, replacing, write_arrays
+from pate._runs.files import read_arrays
+from pate._voters import Geometry, GroupVoters, RecordVoters, Voters, blocks
+from pate.data._records import Records
+
+_GEOMETRY = tuple(field.name for field in fields(Geometry))
+
+
+@dataclass(frozen=True)
+class VoterStore:
+    """Voters on disk, as `pate teachers fit` leaves those in closed form.
+
+    ``public.npz`` holds the public directions. ``coordinates.npy`` and ``labels.npy`` have a row for each record, those
+    of a teacher one after another where ``groups.npy`` says whose they are; without it each record is a teacher.
+    """
+
+    folder: Path
+
+    def save(self, records: Records, geometry: Geometry, groups: NDArray[Any] | None) -> dict[Path, str]:
+        """Write records of teachers ``groups`` ``[N]``, any integers or texts; return the files with their digests."""
+        order, arrays = np.arange(len(records)), dict[str, NDArray[Any]](labels=records.labels)
+        if groups is not None:
+            order = np.argsort(groups, kind="stable")
+            arrays = {"labels": records.labels[order], "groups": np.unique(groups[order], return_inverse=True)[1]}
+        (self.folder / "groups.npy").unlink(missing_ok=True)  # of an earlier plan, which was broken off
+        geometry_file, coordinates_file = self.folder / "public.npz", self.folder / "coordinates.npy"
+        write_arrays(geometry_file, **{name: getattr(geometry, name) for name in _GEOMETRY})
+        shape = (len(records), geometry.num_directions)
+        with replacing(coordinates_file) as file:
+            np.lib.format.write_array_header_1_0(file, {"descr": "<i4", "fortran_order": False, "shape": shape})
+            for rows in blocks(len(records), sum(geometry.axes.shape)):
+                file.write(geometry.coordinates(records.features[order[rows]]).astype("<i4").tobytes())
+        files = [geometry_file, coordinates_file]
+        for name, array in arrays.items():
+            files.append(self.folder / f"{name}.npy")
+            with replacing(files[-1]) as file:
+                np.save(file, array)
+        return {path: digest(path) for path in files}
+
+    def load(self, *, num_voters: int, num_units: int | None) -> Voters:
+        """Return the voters; what is known of each record stays on disk.
+
+        Args:
+            num_voters: the nominal number of voters.
+            num_units: the nominal number of records, or persons, that all of them have together; None for one each.
+        """
+        arrays: dict[str, Any] = read_arrays(self.folder / "public.npz", _GEOMETRY)
+        coordinates, labels = (
+            np.load(self.folder / f"{name}.npy", mmap_mode="r") for name in ("coordinates", "labels")
+        )
+        settings: dict[str, Any] = {
+            "geometry": Geometry(**{name: array if array.ndim else array.item() for name, array in arrays.items()}),
+            "num_voters": num_voters,
+            "expected": num_voters if num_units is None else expected_voters(num_units, num_voters),
+            "num_labels": labels.shape[1],
+            "coordinates": coordinates,
+            "labels": labels,
+        }
+        path = self.folder / "groups.npy"
+        if not path.is_file():
+            return RecordVoters(**settings)
+        return GroupVoters(**settings, groups=np.load(path), num_units=num_units)
+
+
+def expected_voters(num_units: int, num_teachers: int) -> float:
+    """Return how many teachers of a hashed partition are expected to have a unit, of public nominal numbers."""
+    return -num_teachers * math.expm1(num_units * math.log1p(-1 / num_teachers))
+
+
+def fingerprint_of_voters(run: Run) -> str:
+    """Return a digest of all that the voters of a run say: files, settings, and what these were made from. PRIVATE.
+
+    Raises ``ValueError`` unless `pate teachers fit` has finished, and left the files as they are.
+    """
+    run.require(TEACHERS_FIT)
+    state = run.state(TEACHERS_FIT)
+    assert state is not None, "it is finished"
+    return digest(state.begun.digest, json.dumps(state.files, sort_keys=True))
+
+
+def load_voters(run: Run) -> Voters:
+    """Return the voters of a run in closed form, as public numbers and private files describe them."""
+    settings = run.begun(TEACHERS_FIT).settings
+    store = VoterStore(run.root / TEACHERS_FIT.outputs[0])
+    return store.load(num_voters=settings["num_teachers"], num_units=settings["num_units"])
