@@ -37,7 +37,7 @@ class Student(pl.LightningModule):
     all others, and the network ranks them. Without held-out samples nothing is compared.
 
     A label is given where its probability is above its cut, of which there is one for each figure that decisions can
-    serve (`pate.student._decisions.cuts_of`): from the student's probabilities of the samples that a closed form learns
+    serve: from the student's probabilities of the samples that a closed form learns
     from, or of those held out from descent, of which there must be some. They cost nothing.
 
     A batch is ``(features [B, ...], targets [B, C], mask [B, C])``; entries outside the mask do not enter the loss. The

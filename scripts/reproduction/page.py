@@ -15,7 +15,7 @@ COMMAND = "python -m scripts.reproduction"
 CLAIMS = "claims.csv"
 """The table of all claims, in the folder of the findings."""
 
-_HEAD = """# Papers, made again
+_HEAD = """# Papers reproduced
 
 Tables, figures and statements of the papers that this package builds on or compares with, made again by `make
 reproduce`, which also writes this page: no number under "here" is typed by hand.
