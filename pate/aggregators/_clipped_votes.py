@@ -14,7 +14,7 @@ from pate._votes import Panel, Votes
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, ballots_of, predictions_of
-from pate.aggregators._noisy_votes import add_gaussian
+from pate.mechanisms._exact_normal import add_gaussian, exceeds
 
 _ENTRIES = 1 << 22  # ballot entries worked on at once
 _DOUBLINGS = 4  # candidates for the median between a number and its double
@@ -150,8 +150,9 @@ def noisy_median(
     low, high = 0, len(candidates) - 1
     while low < high:
         middle = (low + high) // 2
-        below = num_voters - float((sizes > candidates[middle]).sum()) + sigma * generator.standard_normal()
-        low, high = (low, middle) if below > num_voters / 2 else (middle + 1, high)
+        above = (sizes > candidates[middle]).sum()
+        enough = exceeds(-above, -num_voters / 2, sigma=sigma, generator=generator)
+        low, high = (low, middle) if enough else (middle + 1, high)
     return float(candidates[high])
 
 

@@ -7,32 +7,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from pate._typing import FloatArray
 from pate._validation import expect_positive
 from pate._votes import Panel, Votes
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release
-
-_ROWS = 1024  # rows worked on at once, so that the intermediate arrays stay in cache
-
-
-def add_gaussian(values: ArrayLike, *, sigma: float, generator: np.random.Generator) -> FloatArray:
-    """Return ``values`` ``[Q, C]`` with Gaussian noise of ``sigma``, rounded to a grid of ``sigma / 2^20`` at least."""
-    exact = np.asarray(values)
-    grid = 2.0 ** math.ceil(math.log2(sigma) - 20)
-    noisy = np.empty(exact.shape)
-    for start in range(0, len(exact), _ROWS):
-        part = noisy[start : start + _ROWS]
-        generator.standard_normal(out=part)
-        part *= sigma / grid
-        part += exact[start : start + _ROWS] / grid
-        np.rint(part, out=part)
-        part *= grid
-    return noisy
+from pate.mechanisms._exact_normal import add_gaussian
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, features_of, voters_of
 from pate.aggregators._clipped_votes import MEDIAN_ERRORS, MEDIAN_SHARE, MEDIAN_SPARE, noisy_median
-from pate.aggregators._noisy_votes import add_gaussian
+from pate.mechanisms._exact_normal import add_gaussian
 
 _DOUBLINGS, _CANDIDATES = 4, 48  # for the median: powers of 2^(1/4), down to the 3400th part of the largest norm
 _MEDIAN_SHARE = 0.05  # of the budget, which comparisons with a median take where that is enough

@@ -14,6 +14,7 @@ from pate._votes import Panel, Votes
 from pate.accounting._events import ComposedEvent, Event, GaussianThresholdEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, predictions_of
+from pate.mechanisms._exact_normal import exceeds
 
 Over = Literal["mean", "worst"]
 
@@ -116,9 +117,11 @@ class ConfidentScreen(Screen):
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         distances = np.abs(votes.counts - votes.num_teachers / 2)
-        certain = distances.mean(axis=1) if self.over == "mean" else distances.min(axis=1)
-        noisy = certain + self.sigma_confident * generator.standard_normal(len(certain))
-        return self._ask(votes, noisy >= self.threshold_confident, generator)
+        # a mean is compared as a sum, which is exact
+        mean = self.over == "mean"
+        certain, num = (distances.sum(axis=1), distances.shape[1]) if mean else (distances.min(axis=1), 1)
+        sigma, threshold = num * self.sigma_confident, num * self.threshold_confident
+        return self._ask(votes, exceeds(certain, threshold, sigma=sigma, generator=generator), generator)
 
     def most_answered(self, panel: Panel) -> float:
         """Return the probability that teachers who agree on all labels pass the screen, and get an answer."""
@@ -164,10 +167,12 @@ class InteractiveScreen(Screen):
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         predictions = predictions_of(votes)
-        distances = np.abs(votes.counts - votes.num_teachers * predictions)
-        contradicted = distances.mean(axis=1) if self.over == "mean" else distances.max(axis=1)
-        noisy = contradicted + self.sigma_interactive * generator.standard_normal(len(contradicted))
-        passed = noisy >= self.threshold_interactive
+        expected = np.rint(votes.num_teachers * predictions * 2.0**20) / 2**20  # distances and their sums are exact
+        distances = np.abs(votes.counts - expected)
+        mean = self.over == "mean"
+        contradicted, num = (distances.sum(axis=1), distances.shape[1]) if mean else (distances.max(axis=1), 1)
+        sigma, threshold = num * self.sigma_interactive, num * self.threshold_interactive
+        passed = exceeds(contradicted, threshold, sigma=sigma, generator=generator)
         release = self._ask(votes, passed, generator)
         sure = ~passed[:, None] & (np.maximum(predictions, 1 - predictions) >= self.min_confidence)
         release.labels[sure], release.mask[sure] = predictions[sure] > 0.5, True

@@ -14,11 +14,12 @@ from pate._votes import Panel, Votes
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, ballots_of, predictions_of
-from pate.aggregators._noisy_votes import add_gaussian
+from pate.mechanisms._exact_normal import add_gaussian
 
 Norm = Literal["l2", "l1"]
 
 _ENTRIES = 1 << 22  # ballot entries worked on at once
+_BITS = 30  # of the factors by which ballots are scaled: sums over 2^23 teachers are exact in float64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +108,7 @@ class TauVoting(Aggregator):
         return Release(labels, mask, noisy_counts=noisy, noise_std=self.sigma_tau)
 
     def _weights(self, sizes: IntArray) -> FloatArray:
-        """Return the factor by which ballots of ``sizes`` labels are scaled down."""
+        """Return the factor by which ballots of ``sizes`` labels are scaled down, so coarse that sums are exact."""
         norms = np.maximum(sizes, 1) if self.norm == "l1" else np.sqrt(np.maximum(sizes, 1))
-        return np.minimum(1.0, self.tau / norms)
+        factors: FloatArray = np.floor(np.minimum(1.0, self.tau / norms) * 2.0**_BITS) / 2**_BITS
+        return factors

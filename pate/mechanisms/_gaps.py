@@ -16,6 +16,7 @@ from pate._validation import expect, expect_count, expect_positive
 from pate.accounting._events import Event, GaussianNoisyMaxEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Checks, ScoreMechanism, choice_event
+from pate.mechanisms._exact_normal import add_gaussian
 from pate.mechanisms._noise import draw, expect_noise, log_survival
 from pate.mechanisms._ranking import REACH, Rows, as_rows, below_rank, expect_within, sort_ascending
 
@@ -133,14 +134,15 @@ class GapChoice(ScoreMechanism[IntArray]):
         rows, single = as_rows(scores)
         expect(rows.shape[1] == self.num_labels + 1, f"{self.num_labels + 1} gaps", num_gaps=rows.shape[1])
         size = (len(rows), self.num_candidates)
-        noisy = generator.standard_normal(size) if self.noise == "gaussian" else draw(self.noise, generator, size)
-        noisy *= self.scale
+        noisy = np.zeros(size) if self.noise == "gaussian" else self.scale * draw(self.noise, generator, size)
         reach = REACH * self.scale
         if self.regularizer is not None:
             preferred = np.array(self.regularizer[self._candidates])
             noisy += preferred - preferred.max()
             reach *= 2  # the farthest that a regulariser can make up for, and as far again
         noisy -= below_rank(rows[:, self._candidates], 1, reach=reach)
+        if self.noise == "gaussian":
+            noisy = add_gaussian(noisy, sigma=self.scale, generator=generator)
         chosen: IntArray = np.argmax(noisy, axis=1) + self._candidates.start
         return chosen[0] if single else chosen
 

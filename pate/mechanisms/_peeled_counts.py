@@ -15,8 +15,9 @@ from pate._validation import expect, expect_count, expect_positive
 from pate.accounting._events import ComposedEvent, Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Checks, ScoreMechanism
+from pate.mechanisms._exact_normal import add_gaussian
 from pate.mechanisms._peeling import GumbelPeeling
-from pate.mechanisms._ranking import as_rows, with_noise
+from pate.mechanisms._ranking import as_rows
 
 
 class CountedTopK(NamedTuple):
@@ -69,14 +70,7 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
         """
         rows, single = as_rows(scores)
         items = self.choice(rows, generator=generator)
-        noise = self.sigma * generator.standard_normal(items.shape)
-        noisy = with_noise(np.take_along_axis(rows, items, axis=1), noise)
-        # the last bits of a sum of floats would tell its terms apart: no grid finer than sigma / 2^20
-        grid = 2.0 ** math.ceil(math.log2(self.sigma) - 20)
-        with np.errstate(over="ignore"):
-            steps = noisy / grid
-        # where the number of steps overflows, the score itself lies on the grid
-        noisy = np.where(np.isfinite(steps), np.rint(steps) * grid, noisy)
+        noisy = add_gaussian(np.take_along_axis(rows, items, axis=1), sigma=self.sigma, generator=generator)
         return CountedTopK(items[0], noisy[0]) if single else CountedTopK(items, noisy)
 
     def event(self, relation: NeighboringRelation) -> Event:

@@ -23,6 +23,7 @@ from pate.accounting._events import (
 )
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Checks, Mechanism
+from pate.mechanisms._exact_normal import exceeds
 from pate.mechanisms._noise import draw
 
 TestedBy = Literal["gaussian", "laplace"]
@@ -56,7 +57,7 @@ class _GapTest(Mechanism[BoolArray]):
         expect(np.isfinite(gaps).all(), "finite gaps", gaps="others")
         self._expect_priced(gaps)  # gaps are PRIVATE, and no message repeats them
         lead = np.maximum(gaps - self.shift, 0)
-        return lead + self._noise(generator, lead.shape) > self._quantile
+        return self._passes(lead, generator)
 
     def probability(self, gaps: ArrayLike) -> FloatArray:
         """Return the probability that each of ``gaps``, of any shape and in votes, passes."""
@@ -66,8 +67,8 @@ class _GapTest(Mechanism[BoolArray]):
         """Raise ``ValueError`` on gaps that the event does not pay for."""
 
     @abstractmethod
-    def _noise(self, generator: np.random.Generator, size: tuple[int, ...]) -> FloatArray:
-        """Draw noise, in votes."""
+    def _passes(self, lead: FloatArray, generator: np.random.Generator) -> BoolArray:
+        """Return whether each ``lead``, in votes, exceeds the quantile with noise."""
 
     @abstractmethod
     def _exceeds(self, votes: FloatArray) -> FloatArray:
@@ -163,8 +164,8 @@ class StabilityTest(_GapTest):
         most = self.num_teachers + (self.window or 0)
         expect(gaps.max(initial=0) <= most, f"gaps of at most {most} votes", gaps="larger ones")
 
-    def _noise(self, generator: np.random.Generator, size: tuple[int, ...]) -> FloatArray:
-        return self.sigma * np.asarray(generator.standard_normal(size))
+    def _passes(self, lead: FloatArray, generator: np.random.Generator) -> BoolArray:
+        return exceeds(lead, self._quantile, sigma=self.sigma, generator=generator)
 
     def _exceeds(self, votes: FloatArray) -> FloatArray:
         return np.asarray(ndtr(-votes / self.sigma), dtype=np.float64)
@@ -213,8 +214,8 @@ class LaplaceStabilityTest(_GapTest):
             )
         )
 
-    def _noise(self, generator: np.random.Generator, size: tuple[int, ...]) -> FloatArray:
-        return self.scale * draw("laplace", generator, size)
+    def _passes(self, lead: FloatArray, generator: np.random.Generator) -> BoolArray:
+        return lead + self.scale * draw("laplace", generator, lead.shape) > self._quantile
 
     def _exceeds(self, votes: FloatArray) -> FloatArray:
         tail = np.exp(-np.abs(votes) / self.scale) / 2

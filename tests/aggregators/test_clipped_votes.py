@@ -15,7 +15,7 @@ from scipy.stats import kstest
 from pate._votes import Panel, Votes
 from pate.accounting._calibration import epsilon_of
 from pate.accounting._relation import NeighboringRelation as Relation
-from pate.aggregators import Aggregator, ClippedVotes
+from pate.aggregators import Aggregator, ClippedVotes, _clipped_votes
 from pate.aggregators._clipped_votes import Bisection, clipped_sums, factors_of, sizes_of
 from pate.testing import BatchContract
 from pate.testing._aggregators import Ballots, Law, neighbors
@@ -193,26 +193,27 @@ def test_sums_are_the_same_in_any_order_of_teachers() -> None:
 
 
 class Decided:
-    """Noise that decides each comparison in a given way, and counts them."""
+    """Comparisons that are decided in a given way, and counted."""
 
     def __init__(self, below: Sequence[bool]) -> None:
         self.below, self.drawn = below, 0
 
-    def standard_normal(self) -> float:
+    def __call__(self, values: Any, thresholds: Any, *, sigma: float, generator: Any) -> bool:
         self.drawn += 1
-        return 1e9 if self.below[self.drawn - 1] else -1e9
+        return self.below[self.drawn - 1]
 
 
 @pytest.mark.parametrize("most", [*range(1, 40), 64, 100, 1000, 120_000])
-def test_a_search_never_takes_more_steps_than_it_pays(most: int) -> None:
+def test_a_search_never_takes_more_steps_than_it_pays(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     bisection = Bisection(num_teachers=10, most=most)
     candidates, steps = bisection.candidates.tolist(), bisection.num_steps
     assert candidates == sorted(set(candidates)) and candidates[0] == 1 and candidates[-1] == most
     drawn, found = [], set()
     for below in itertools.product((False, True), repeat=steps):
-        noise: Any = Decided(below)
-        found.add(bisection.median(np.ones(10, dtype=np.int64), noise))
-        drawn.append(noise.drawn)
+        decided = Decided(below)
+        monkeypatch.setattr(_clipped_votes, "exceeds", decided)
+        found.add(bisection.median(np.ones(10, dtype=np.int64), np.random.default_rng(0)))
+        drawn.append(decided.drawn)
     assert max(drawn) == steps or most == 1
     assert found == {min(most, math.ceil(1.2 * each)) for each in candidates}
 

@@ -1,0 +1,266 @@
+"""Gaussian noise of the exact law: rounded to a public grid, or compared with a threshold, as if it had all its digits.
+
+The curve ``h(x) = 401 exp(-x^2 / 2)`` over ``x >= 0`` is covered with rectangles of one area, its cells: strips of
+width ``2^-5`` up to 4.25, each piled with cells of height 1, and one cell's area for the tail. A point drawn uniformly
+from the cells, and again until it lies below the curve, has a normal abscissa (rejection sampling, von Neumann (1951)).
+Cells are chosen by 14 bits, the sign by one, and coordinates are lazy: only as many of their binary digits are drawn as
+decide what is asked (Knuth & Yao (1976); Karney (2016)). Three questions are asked, and none is answered by a number
+that was rounded:
+
+1. *Is the point below the curve?* Of 97% of the cells all points are. Elsewhere float64 decides where both sides differ
+   by more than all that its additions and multiplications can err, `_MARGIN`.
+2. *To which multiple of the grid is it rounded?* and 3. *Does it exceed a threshold?* Likewise, unless the answer lies
+   within the error of three operations of a boundary.
+
+What is in doubt, the tail included, is decided by integers and by decimal numbers of as many digits as it takes, whose
+operations and exponential function are rounded correctly.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pate._typing import BoolArray, FloatArray, IntArray
+from pate._validation import expect
+from pate.mechanisms._ranking import with_noise
+
+_HEIGHT = 401  # of the curve at 0, in cells: the largest for which there are at most 2^14 of them
+_STRIPS = 136  # of width 2^-5: the curve is below 2^-4 cells where they end, at 4.25, and more than halves in a quarter
+_CELL_BITS, _OFFSET_BITS = 14, 49  # of a word of 64, after the sign
+_DIGITS = _OFFSET_BITS + 5  # binary digits after the point of what a word says
+_MARGIN = 2.0**-36  # cells: the curve errs by less than 2^-38 (rounding 2^-47 of 401), the other side by 2^-44
+_BLOCK = 1 << 15  # draws worked on at once, so that the intermediate arrays stay in cache
+_GRID_BITS = 20
+_LOW_BITS = 53  # of integers, which float64 has
+
+
+def add_gaussian(values: ArrayLike, *, sigma: float, generator: np.random.Generator) -> FloatArray:
+    """Return ``values`` with Gaussian noise of ``sigma``, rounded to a grid of at least ``sigma / 2^20``.
+
+    The law is exactly that of real numbers, values with normal noise, each of which is rounded to the nearest multiple
+    of a power of two that follows from ``sigma``, and then to float64: what is released is a function of what a
+    Gaussian mechanism releases.
+
+    Args:
+        values: integers of any size, or floating-point numbers, of any shape.
+        sigma: standard deviation of the noise.
+        generator: source of the noise.
+    """
+    exact = np.asarray(values)
+    grid = 2.0 ** math.ceil(math.log2(sigma) - _GRID_BITS)
+    if exact.dtype.kind == "f":
+        with np.errstate(over="ignore", invalid="ignore"):
+            steps = exact / grid
+            part = steps - np.trunc(steps)
+        # where the number of steps overflows, the value itself lies on the grid
+        beyond = np.where(np.isfinite(steps), part, 0.0)
+        on_grid = exact - beyond * grid
+    else:
+        grid = min(grid, 2.0**_LOW_BITS)
+        low = exact & np.asarray(max(int(grid), 1) - 1, dtype=exact.dtype if exact.dtype.itemsize == 8 else np.int64)
+        beyond, on_grid = low / grid, exact - low
+    return with_noise(on_grid, grid * rounded_normal(beyond, sigma / grid, generator))
+
+
+def rounded_normal(offsets: FloatArray, sigma: float, generator: np.random.Generator) -> FloatArray:
+    """Return ``offsets``, of any shape and in (-1, 1), plus normal noise of ``sigma``, rounded to the nearest integers.
+
+    Raises:
+        ValueError: if ``sigma >= 2^49``, where integers would not be exact.
+    """
+    expect(sigma < 2.0**49, "noise of less than 2^49 steps of its grid", sigma=sigma)
+    flat = np.asarray(offsets, dtype=np.float64).ravel()
+    rounded = np.empty(flat.shape)
+    # the noise as a float, its product and the sum err by 2^-53 each, the digits not drawn are 2^-54: 14 sigma 2^-53
+    doubtful = 0.5 - (sigma + 1) * 2.0**-48
+    for start in range(0, flat.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        words, lazy = _normal_words(flat[part].size, generator)
+        moved = words * (sigma * 2.0**-_DIGITS) + flat[part]
+        nearest = np.rint(moved)
+        for place in sorted({*np.flatnonzero(np.abs(moved - nearest) > doubtful).tolist(), *lazy}):
+            noise = lazy.get(place) or _Lazy(int(words[place]), _DIGITS)
+            nearest[place] = noise.rounded(Fraction(flat[start + place]), Fraction(sigma), generator)
+        rounded[part] = nearest
+    return rounded.reshape(np.shape(offsets))
+
+
+def exceeds(values: ArrayLike, thresholds: ArrayLike, *, sigma: float, generator: np.random.Generator) -> BoolArray:
+    """Return whether ``values`` with normal noise of ``sigma`` exceed ``thresholds``, as real numbers.
+
+    Args:
+        values: finite numbers of any shape.
+        thresholds: finite numbers of a shape that broadcasts against it.
+        sigma: standard deviation of the noise.
+        generator: source of the noise.
+    """
+    shape = np.broadcast_shapes(np.shape(values), np.shape(thresholds))
+    given, least = (np.broadcast_to(np.asarray(numbers, np.float64), shape).ravel() for numbers in (values, thresholds))
+    above = np.empty(given.size, dtype=np.bool_)
+    for start in range(0, given.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        words, lazy = _normal_words(given[part].size, generator)
+        lead = words * (sigma * 2.0**-_DIGITS) + (given[part] - least[part])
+        doubtful = ~(np.abs(lead) > (8 * sigma + np.abs(given[part]) + np.abs(least[part])) * 2.0**-50)
+        above[part] = lead > 0
+        for place in sorted({*np.flatnonzero(doubtful).tolist(), *lazy}):
+            noise, at = lazy.get(place) or _Lazy(int(words[place]), _DIGITS), start + place
+            above[at] = noise.exceeds(Fraction(least[at]) - Fraction(given[at]), Fraction(sigma), generator)
+    return above.reshape(shape)
+
+
+@dataclass
+class _Lazy:
+    """A number in ``[digits, digits + 1) / 2^length``; the digits that follow are drawn as they are needed."""
+
+    digits: int
+    length: int
+
+    @property
+    def ends(self) -> tuple[Fraction, Fraction]:
+        """The interval in which it lies."""
+        return Fraction(self.digits, 1 << self.length), Fraction(self.digits + 1, 1 << self.length)
+
+    def extend(self, generator: np.random.Generator) -> None:
+        """Draw 64 more digits."""
+        self.digits, self.length = self.digits << 64 | _word(generator), self.length + 64
+
+    def rounded(self, offset: Fraction, sigma: Fraction, generator: np.random.Generator) -> int:
+        """Return the integer nearest to ``offset`` and ``sigma`` times the number."""
+        while True:
+            low, high = (math.floor(offset + sigma * end + Fraction(1, 2)) for end in self.ends)
+            if low == high:
+                return low
+            self.extend(generator)
+
+    def exceeds(self, threshold: Fraction, sigma: Fraction, generator: np.random.Generator) -> bool:
+        """Return whether ``sigma`` times the number exceeds ``threshold``."""
+        while True:
+            low, high = (sigma * end > threshold for end in self.ends)
+            if low == high:
+                return low
+            self.extend(generator)
+
+    def is_below_curve(self, height: _Lazy, generator: np.random.Generator) -> bool:
+        """Return whether ``height`` is below the curve at the number."""
+        while True:
+            low, high = sorted(abs(end) for end in self.ends)
+            if height.ends[1] <= _curve(high, self.length)[0]:
+                return True
+            if height.ends[0] >= _curve(low, self.length)[1]:
+                return False
+            self.extend(generator)
+            height.extend(generator)
+
+
+def _word(generator: np.random.Generator) -> int:
+    return int(generator.integers(2**64, dtype=np.uint64))
+
+
+def _curve(x: Fraction, length: int) -> tuple[Fraction, Fraction]:
+    """Return bounds on the curve at ``x``, closer to one another than ``2^-length`` of it."""
+    with localcontext() as context:
+        context.prec = length // 3 + 12
+        # quotient, exponential function and product are rounded correctly, by half a unit of the last digit
+        exponent = Decimal(-(x.numerator**2)) / Decimal(2 * x.denominator**2)
+        height = Fraction(_HEIGHT * exponent.exp())
+        error = height * Fraction(4 - exponent) / 10 ** (context.prec - 1)
+    return height - error, height + error
+
+
+class _Cells(NamedTuple):
+    """The cells: those below the curve come first, then those that it may cross, the tail's, and some that are void."""
+
+    num_inside: int
+    num_piled: int
+    """How many there are without the tail's, which is the next."""
+    strips: IntArray
+    """``[2^14]``, where the strip begins: as the first digits of a number."""
+    levels: IntArray
+    """``[num_piled]``, how many cells lie below it."""
+    curve: FloatArray
+    """``[136]``, the curve where the strips begin."""
+
+
+@cache
+def _cells() -> _Cells:
+    curve = [_curve(Fraction(strip, 32), 64) for strip in range(_STRIPS + 1)]
+    inside = np.array([math.floor(low) for low, _ in curve[1:]])
+    piled = np.array([math.ceil(high) for _, high in curve[:-1]])
+    strips, levels = [], []
+    for first, last in ((0 * inside, inside), (inside, piled)):
+        strips.append(np.repeat(np.arange(_STRIPS), last - first))
+        levels.append(np.concatenate([np.arange(*ends) for ends in zip(first, last, strict=True)]))
+    num_piled = int(piled.sum())
+    void = np.zeros(2**_CELL_BITS - num_piled, dtype=np.int64)
+    return _Cells(
+        num_inside=int(inside.sum()),
+        num_piled=num_piled,
+        strips=np.concatenate([*strips, void]) << _OFFSET_BITS,
+        levels=np.concatenate(levels),
+        curve=np.array([float(low) for low, _ in curve[:-1]]),
+    )
+
+
+def _normal_words(num: int, generator: np.random.Generator) -> tuple[IntArray, dict[int, _Lazy]]:
+    """Draw normal numbers: of each the first digits, as `_Lazy` has them, ``2^54`` to a unit; and those with more."""
+    table = _cells()
+    random = generator.integers(-(2**63), 2**63, size=num, dtype=np.int64)
+    cells = random >> _OFFSET_BITS & (1 << _CELL_BITS) - 1
+    sign = random >> 63  # 0 or -1: the complement of digits mirrors the interval in which a number lies
+    words = (random & (1 << _OFFSET_BITS) - 1 | table.strips[cells]) ^ sign
+    lazy: dict[int, _Lazy] = {}
+    others = np.flatnonzero(cells >= table.num_inside)
+    accepted = np.zeros(others.size, dtype=np.bool_)
+    crossed = np.flatnonzero(cells[others] < table.num_piled)
+    places = others[crossed]
+    accepted[crossed], decided = _are_below_curve(words[places], table.levels[cells[places]], generator)
+    lazy.update({int(places[at]): noise for at, noise in decided.items()})
+    for at in np.flatnonzero(cells[others] == table.num_piled):
+        noise, accepted[at] = _tail(int(sign[others[at]]), generator)
+        lazy[int(others[at])] = noise
+    rejected = others[~accepted]
+    if rejected.size:
+        words[rejected], again = _normal_words(rejected.size, generator)
+        kept = {place: noise for place, noise in lazy.items() if place not in set(rejected.tolist())}
+        lazy = kept | {int(rejected[at]): noise for at, noise in again.items()}
+    return words, lazy
+
+
+def _are_below_curve(
+    words: IntArray, levels: IntArray, generator: np.random.Generator
+) -> tuple[BoolArray, dict[int, _Lazy]]:
+    """Return whether points at the abscissas of ``words``, drawn in cells of these levels, lie below the curve."""
+    heights = generator.integers(2**64, size=words.size, dtype=np.uint64)
+    magnitudes = words ^ words >> 63
+    strips = magnitudes >> _OFFSET_BITS
+    beyond = (magnitudes & (1 << _OFFSET_BITS) - 1) * 2.0**-_DIGITS
+    # within a strip the curve falls by exp(-fall), where fall is below 0.134: of the series 11 terms are enough
+    fall = beyond * (strips / 32 + beyond / 2)
+    series = np.ones(words.size)
+    for term in range(11, 0, -1):
+        series = 1 - fall / term * series
+    lead = _cells().curve[strips] * series - (levels + heights * 2.0**-64)
+    below, lazy = lead > 0, {}
+    for at in np.flatnonzero(np.abs(lead) < _MARGIN).tolist():
+        lazy[at] = _Lazy(int(words[at]), _DIGITS)
+        below[at] = lazy[at].is_below_curve(_Lazy(int(levels[at]) << 64 | int(heights[at]), 64), generator)
+    return below, lazy
+
+
+def _tail(sign: int, generator: np.random.Generator) -> tuple[_Lazy, bool]:
+    """Draw a point from rectangles over the tail, of which the i-th is ``2^-(4 + i)`` cells high and a quarter wide."""
+    rectangle = 0
+    while not (word := _word(generator)):
+        rectangle += 64
+    rectangle += 64 - word.bit_length()
+    noise = _Lazy((17 + rectangle << 64 | _word(generator)) ^ sign, 66)
+    return noise, noise.is_below_curve(_Lazy(_word(generator), 68 + rectangle), generator)

@@ -1,0 +1,176 @@
+"""Gaussian noise has the exact law: no decision depends on rounding, and attacks on rounded noise find nothing."""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.integrate import quad
+from scipy.special import ndtr
+from scipy.stats import chisquare, kstest, norm
+
+from pate._typing import FloatArray, IntArray
+from pate.mechanisms import _exact_normal
+from pate.mechanisms._exact_normal import _Lazy, add_gaussian, exceeds, rounded_normal
+from pate.mechanisms._noise import private_generator
+
+OFFSET, SIGMA = 0.3, 2.5
+
+
+def misfit(drawn: FloatArray, *, offset: float = OFFSET, sigma: float = SIGMA) -> float:
+    """Return the p-value of integers under the law of normal numbers that are rounded to them."""
+    ends = np.arange(-math.ceil(4 * sigma), math.ceil(4 * sigma) + 2) - 0.5
+    below = np.concatenate(([0.0], ndtr((ends - offset) / sigma), [1.0]))
+    counts = np.histogram(drawn, np.concatenate(([-np.inf], ends, [np.inf])))[0]
+    return float(chisquare(counts, drawn.size * np.diff(below)).pvalue)
+
+
+def test_rounded_noise_follows_its_law() -> None:
+    drawn = rounded_normal(np.full((800, 500), OFFSET), SIGMA, np.random.default_rng(0))
+    assert misfit(drawn.ravel()) > 1e-3
+    assert misfit(drawn.ravel(), sigma=1.01 * SIGMA) < 1e-4
+    assert misfit(drawn.ravel(), offset=OFFSET + 0.05) < 1e-4
+
+
+def test_noise_on_the_finest_grid_follows_its_law() -> None:
+    drawn = add_gaussian(np.zeros(200_000), sigma=3.0, generator=np.random.default_rng(1))
+    assert np.all(drawn * 2.0**18 % 1 == 0) and len(np.unique(drawn)) > 190_000
+    assert kstest(drawn, norm(scale=3.0).cdf).pvalue > 1e-3
+    assert kstest(drawn, norm(scale=3.06).cdf).pvalue < 1e-3
+
+
+@pytest.mark.slow
+def test_a_hundred_million_draws_follow_the_law() -> None:
+    """Their tail included; a deviation that is wrong by a thousandth and a tail that is cut off are noticed."""
+    generator, sigma, num, blocks = private_generator(3), 37.0, 10**6, 100
+    most = 6 * 37
+    counts = np.zeros(2 * most + 1, dtype=np.int64)
+    for _ in range(blocks):
+        drawn = rounded_normal(np.full(num, OFFSET), sigma, generator).clip(-most, most)
+        counts += np.bincount((drawn + most).astype(np.int64), minlength=2 * most + 1)
+    ends = np.arange(-most, most) + 0.5
+
+    def pvalue(observed: IntArray, deviation: float) -> float:
+        law = np.diff(ndtr(np.concatenate(([-np.inf], (ends - OFFSET) / deviation, [np.inf]))))
+        kept = law * num * blocks > 20  # rare numbers, at both ends, are taken together
+        total = np.append(observed[kept], observed[~kept].sum())
+        return float(chisquare(total, total.sum() * np.append(law[kept], law[~kept].sum())).pvalue)
+
+    assert pvalue(counts, sigma) > 1e-3 > pvalue(counts, 1.001 * sigma)
+    cut = np.where(abs(np.arange(-most, most + 1)) > 4.25 * sigma, 0, counts)
+    assert pvalue(cut, sigma) < 1e-9
+
+
+def test_what_floats_decide_is_what_integers_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left to floats in the second half, and all comes out the same."""
+    values = np.linspace(-3, 3, 20_000)
+
+    def drawn() -> tuple[FloatArray, FloatArray]:
+        generator = np.random.default_rng(5)
+        return add_gaussian(values, sigma=0.7, generator=generator), rounded_normal(values / 4, 1.3, generator)
+
+    expected = drawn()
+    monkeypatch.setattr(_exact_normal, "_MARGIN", math.inf)
+    np.testing.assert_array_equal(drawn(), expected)
+    # the grid is too fine for any decision by floats
+    coarse = rounded_normal(np.zeros(300), 2.0**30, np.random.default_rng(6))
+    fine = rounded_normal(np.zeros(300), 2.0**48, np.random.default_rng(6))
+    np.testing.assert_allclose(fine / 2.0**18, coarse, atol=0.51)
+
+
+@pytest.mark.parametrize("sigma", [1e-3, 2.0])
+def test_comparisons_are_those_of_exact_numbers(sigma: float) -> None:
+    generator = np.random.default_rng(7)
+    values, thresholds = generator.integers(-4, 5, (2, 100_000)) / 2
+    passed = exceeds(values, thresholds, sigma=sigma, generator=generator)
+    chance = ndtr((values - thresholds) / sigma)
+    for lead in np.unique(values - thresholds):
+        drawn = passed[values - thresholds == lead]
+        deviation = math.sqrt(max(chance[values - thresholds == lead][0] * ndtr(-lead / sigma), 1e-300) / drawn.size)
+        assert abs(drawn.mean() - ndtr(lead / sigma)) <= 4.5 * deviation
+
+
+def test_ties_of_floats_are_decided_by_further_digits() -> None:
+    """The threshold lies next to the noise itself: floats cannot tell them apart, further digits can."""
+    words, lazy = _exact_normal._normal_words(2000, np.random.default_rng(8))
+    noise = words * 2.0**-54
+    passed = exceeds(np.zeros(2000), noise, sigma=1.0, generator=np.random.default_rng(8))
+    # a float of more than 53 digits is rounded, and may lie above the number
+    assert not lazy and passed.tolist() == [int(float(word)) <= word for word in words.tolist()]
+    assert 100 < passed.sum() < 1900
+
+
+def test_the_cells_cover_the_curve() -> None:
+    cells = _exact_normal._cells()
+    assert cells.num_piled < 2**14
+    mpmath.mp.dps = 40
+    curve = [401 * mpmath.exp(-((mpmath.mpf(strip) / 32) ** 2) / 2) for strip in range(137)]
+    strips = cells.strips[: cells.num_piled] >> 49
+    levels = cells.levels
+    for strip in range(136):
+        inside = np.sort(levels[: cells.num_inside][strips[: cells.num_inside] == strip])
+        piled = np.sort(levels[strips == strip])
+        np.testing.assert_array_equal(inside, np.arange(len(inside)))
+        np.testing.assert_array_equal(piled, np.arange(len(piled)))
+        assert len(inside) <= curve[strip + 1] and curve[strip] <= len(piled)
+        assert abs(cells.curve[strip] - curve[strip]) < 2**-40
+    # the tail's rectangles are 2^-(4 + i) cells high at 4.25 + i / 4, and the curve falls by more than a half from one
+    # to the next; their areas, a quarter wide where cells are 1 / 32, add up to one cell
+    assert curve[136] < 2.0**-4 and mpmath.exp(-mpmath.mpf(17) / 4 / 4) < 0.5
+    assert sum(Fraction(8, 2 ** (4 + i)) for i in range(60)) == 1 - Fraction(1, 2**60)
+
+
+def test_bounds_on_the_curve_hold() -> None:
+    mpmath.mp.dps = 200
+    for numerator, length in ((1, 4), (3 << 60 | 12345, 62), (7 << 120 | 99, 122), (40 << 300 | 5, 302)):
+        low, high = _exact_normal._curve(Fraction(numerator, 1 << length), length)
+        exact = 401 * mpmath.exp(-((mpmath.mpf(numerator) / 2**length) ** 2) / 2)
+        bounds = [mpmath.mpf(bound.numerator) / bound.denominator for bound in (low, high)]
+        assert bounds[0] < exact < bounds[1] and bounds[1] - bounds[0] < exact * mpmath.mpf(2) ** -length
+
+
+def test_the_tail_follows_its_law() -> None:
+    generator = np.random.default_rng(9)
+    proposed = [_exact_normal._tail(sign, generator) for sign in (0, -1) for _ in range(1000)]
+    drawn = np.array([float(noise.ends[0]) for noise, accepted in proposed if accepted])
+    assert 0.3 < (drawn < 0).mean() < 0.7 and abs(drawn).min() > 4.25
+    share = 401 * 32 * math.sqrt(2 * math.pi) * norm.sf(4.25)  # the tail's area, in cells
+    assert len(drawn) / 2000 == pytest.approx(share, abs=4 * math.sqrt(share / 2000))
+    assert kstest(norm.sf(abs(drawn)) / norm.sf(4.25), "uniform").pvalue > 1e-3
+
+
+def test_a_lazy_number_is_extended_until_it_decides() -> None:
+    generator, close = np.random.default_rng(10), _Lazy(2**53, 54)
+    for number, integer in ((close, {0, 1}), (_Lazy(-(2**53) - 1, 54), {0, -1})):
+        assert number.rounded(Fraction(0), Fraction(1), generator) in integer
+    assert close.length == 54 or close.digits.bit_length() > 54
+    below = [_Lazy(3, 0).is_below_curve(_Lazy(0, 0), generator) for _ in range(1000)]
+    share = quad(lambda x: min(1.0, 401 * math.exp(-(x**2) / 2)), 3, 4)[0]
+    assert np.mean(below) == pytest.approx(share, abs=4 * math.sqrt(share * (1 - share) / 1000))
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64, np.uint64, np.float64])
+@pytest.mark.parametrize("sigma", [0.3, 1e4, 2.0**31])
+def test_noise_knows_nothing_of_the_value_below_the_grid(kind: type, sigma: float) -> None:
+    """The same draws on a value that is moved by whole steps of the grid are moved by as many."""
+    grid = max(2.0 ** math.ceil(math.log2(sigma) - 20), 1.0)
+    values: NDArray[Any] = np.array([0, 3, 1000, 12_345], dtype=kind)
+    moved = values + np.asarray(4 * grid, dtype=kind)
+    first, second = (add_gaussian(v, sigma=sigma, generator=np.random.default_rng(11)) for v in (values, moved))
+    np.testing.assert_array_equal(first + 4 * grid, second)
+    assert np.all(first * 2.0 ** (20 - math.ceil(math.log2(sigma))) % 1 == 0)
+
+
+def test_large_numbers_keep_their_digits() -> None:
+    values = np.array([2**63 + 5, 2**63 + 6], dtype=np.uint64)
+    drawn = add_gaussian(values, sigma=2.0**33, generator=np.random.default_rng(12))
+    assert np.all(abs(drawn - 2.0**63) < 6 * 2.0**33)
+    assert add_gaussian([1e308, -1e308], sigma=1e-5, generator=np.random.default_rng(0)).tolist() == [1e308, -1e308]
+
+
+def test_noise_too_large_for_integers_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^Expected noise of less than 2\^49 steps of its grid, got sigma="):
+        rounded_normal(np.zeros(1), 2.0**49, np.random.default_rng(0))
