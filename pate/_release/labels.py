@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -24,10 +23,8 @@ from pate._settings import encode
 from pate._validation import expect
 from pate._vote_store import VoteStore
 from pate._votes import Votes
-from pate.accounting._budget import BudgetExceededError, affordable
 from pate.accounting._charges import expect_delta_beyond_tests
 from pate.accounting._history import Entry
-from pate.accounting._ledger import Ledger
 from pate.aggregators._base import Aggregator, Release
 
 
@@ -142,11 +139,6 @@ class _Labels(Publication):
             release=release,
             **{name: getattr(answers, name) for name in ("labels", "mask", "noisy_counts", "noise_std", "tiers")},
         ).save(self._room, self._run)
-        self._room.truncate()
-        self._room.flush()
-        os.fsync(self._room.fileno())
-        for statement in LABEL.outputs[:0:-1]:
-            (self._run.root / statement).unlink(missing_ok=True)
         self._run.clear(LABEL)
         # labels are recognised as this command's only by the number that it reserved
         self._run.begin(LABEL, self.inputs, release=release)
@@ -162,22 +154,3 @@ class _Labels(Publication):
             **published_facts(self._run, released, entry.published),
         }
         return Settlement(published=published, realised=realised)
-
-    def explained(self, error: ValueError, ledger: Ledger) -> ValueError:
-        """Say of which ledger the error speaks and, where earlier releases are too much, which runs made them."""
-        earlier = sorted({entry.run for entry in ledger.entries()})
-        if isinstance(error, BudgetExceededError) and earlier:
-            # where the release alone is too much, other data are no way out
-            ways = "ask for less, label other data" if self._is_affordable_alone() else "ask for less"
-            return ValueError(
-                f"{error}. The ledger {ledger.path} counts what runs on these private data released before"
-                f" ({', '.join(earlier)}), deleted ones too: {ways} or, if the records are nobody's, as drawn faces"
-                " are, delete it to begin anew"
-            )
-        return error if str(ledger.path) in str(error) else ValueError(f"{error} ({ledger.path})")
-
-    def _is_affordable_alone(self) -> bool:
-        """Return whether an unused ledger with the same budget would pay for the release."""
-        budget, aggregator = self._settings.budget, self._settings.mechanism
-        cost = aggregator.event(self.queries.panel, aggregator.neighboring_relation).cost()
-        return budget is None or affordable(budget, cost) >= len(self._rows)

@@ -16,7 +16,7 @@ import numpy as np
 
 from pate._release.pending import PendingRelease, destroy, destroy_others, pending_release
 from pate._runs.files import naming_output, write_json, write_text
-from pate.accounting._budget import Budget
+from pate.accounting._budget import Budget, BudgetExceededError, affordable
 from pate.accounting._charges import Charge, Events, expect_delta_beyond_tests
 from pate.accounting._history import Entry
 from pate.accounting._ledger import Ledger, read_ledger
@@ -103,10 +103,6 @@ class Publication(ABC):
     def reveal(self) -> None:  # noqa: B027 (labels need none)
         """Write what must not be seen before its statement."""
 
-    def explained(self, error: ValueError, ledger: Ledger) -> ValueError:
-        """Return the error of a ledger that refuses the release, in words for who asked for it."""
-        return error
-
 
 def release(publication: Publication) -> Statement:
     """Make a release, or go on with one that was killed, and return its statement.
@@ -173,4 +169,19 @@ def _reserve(publication: Publication, terms: Terms, pending: PendingRelease) ->
         # nothing was reserved
         if not begun:
             destroy(publication.seeds, pending.token)
-        raise publication.explained(error, ledger) from None
+        raise _explained(error, terms) from None
+
+
+def _explained(error: ValueError, terms: Terms) -> ValueError:
+    """Say of which ledger the error speaks and, where earlier releases are too much, which runs made them."""
+    path, budget = terms.ledger.path, terms.budget
+    earlier = sorted({entry.run for entry in terms.ledger.entries()})
+    if not (isinstance(error, BudgetExceededError) and earlier):
+        return error if str(path) in str(error) else ValueError(f"{error} ({path})")
+    # where the release alone is too much, other data are no way out
+    alone = budget is None or affordable(budget, terms.events[terms.relation].cost()) >= terms.count
+    ways = "ask for less, take other data" if alone else "ask for less"
+    return ValueError(
+        f"{error}. The ledger {path} counts what runs on these private data released before ({', '.join(earlier)}),"
+        f" deleted ones too: {ways} or, if the records are nobody's, as drawn faces are, delete it to begin anew"
+    )

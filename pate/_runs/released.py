@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -100,7 +101,7 @@ class ReleasedLabels(Queries):
         }
 
     def save(self, file: IO[bytes], run: Run) -> None:
-        """Write an ``.npz`` with a seal that only ``run`` can make.
+        """Write an ``.npz`` with a seal that only ``run`` can make; it is on disk when this returns.
 
         The seal is a hash of all arrays, keyed by the run's partition key. It reveals nothing about votes or records.
 
@@ -127,6 +128,9 @@ class ReleasedLabels(Queries):
             arrays["steps"] = np.asarray(self.tiers)
         named: dict[str, Any] = arrays
         np.savez_compressed(file, **named, seal=np.array(_seal(arrays, sealing_key(run))))
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
 
     @classmethod
     def load(cls, run: Run) -> Self:

@@ -215,9 +215,10 @@ class Run:
         """Delete a stage's outputs and its state; the ledger is never touched.
 
         Each output is first moved aside by one rename, and the state is removed last, so that a process killed in
-        between never leaves outputs without the state that says what they were made from.
+        between never leaves outputs without the state that says what they were made from. What an output is stated by
+        comes after it in the list, and goes before it.
         """
-        for output in stage.outputs:
+        for output in reversed(stage.outputs):
             path = self.root / output
             if path.exists():
                 path.rename(path.with_name(f"{_trash(path)}{secrets.token_hex(8)}"))

@@ -84,7 +84,7 @@ def test_two_runs_without_any_option_share_one_budget(place: Path, capsys: Captu
     error = capsys.readouterr().err.splitlines()[-1]
     assert "Expected delta0 <= 0.0001 with all earlier releases" in error  # 140 tests of 1e-6 each
     assert f"The ledger {place}/data/faces.ledger.sqlite counts" in error and "(one)" in error
-    assert "label other data" in error and "delete it to begin anew" in error
+    assert "take other data" in error and "delete it to begin anew" in error
     entries = read_ledger(place / "data" / "faces.ledger.sqlite").entries
     assert [(entry.run, entry.count) for entry in entries] == [("one", 60)]
     assert label("runs/one", "--num_queries=5") == 0

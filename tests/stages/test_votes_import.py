@@ -143,13 +143,13 @@ def test_all_runs_on_the_votes_share_one_budget(place: Path, capsys: Captured) -
     os.symlink("votes.npz", "linked.npz")
     for path in ("votes.npz", "linked.npz"):
         error = refused(capsys, f"--votes={path}", "--max_epsilon=60", run="runs/two")
-        assert "epsilon <= 60" in error and "(mine)" in error and "label other data" in error
+        assert "epsilon <= 60" in error and "(mine)" in error and "take other data" in error
     # where the release alone is too much, other data are no way out
     error = refused(capsys, "--votes=votes.npz", "--max_epsilon=60", "--num_queries=100", run="runs/two")
-    assert "epsilon <= 60" in error and "label other data" not in error
+    assert "epsilon <= 60" in error and "take other data" not in error
     error = refused(capsys, "--votes=votes.npz", "--max_epsilon=90", "--num_queries=1", run="runs/two")
     assert "the budget of the ledger, max_epsilon=60" in error and "votes.ledger.sqlite" in error
-    assert "label other data" not in error
+    assert "take other data" not in error
     assert label("--votes=votes.npz", "--num_queries=1", run="runs/two") == 0
     assert [entry.run for entry in read_ledger(Path("votes.ledger.sqlite")).entries] == ["mine", "two"]
     # a ledger of one's own choice
