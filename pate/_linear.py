@@ -316,8 +316,10 @@ def link(means: FloatArray, fitted: FloatArray) -> tuple[FloatArray, FloatArray]
         both = (curvature * unit).mean(axis=0)
         by_slope = (curvature * unit**2).mean(axis=0) + 1e-6
         area = np.maximum(by_level * by_slope - both**2, 1e-12)
-        level = level - ((by_slope * missing - both * short) / area).clip(-1, 1)
-        slope = (slope - ((by_level * short - both * missing) / area).clip(-0.5, 0.5)).clip(0, _STEEPEST)
+        before, step = slope, (by_level * short - both * missing) / area
+        slope = (slope - step.clip(-0.5, 0.5)).clip(0, _STEEPEST)
+        # the mean is met whatever the slope may be
+        level = level - ((missing + both * (slope - before)) / by_level).clip(-1, 1)
     return level, np.where(varies, slope / np.where(varies, spread, 1), 0)
 
 

@@ -132,6 +132,18 @@ def test_answers_wider_than_probabilities_have_the_steepest_link() -> None:
     assert np.isfinite(level).all() and steepness * 3 == pytest.approx(6.0)
 
 
+def test_a_label_that_is_told_exactly_is_cut_where_it_begins() -> None:
+    """No slope is as steep as such a label is; the level still has the mean."""
+    sample = np.random.default_rng(0).standard_normal(1000)
+    for start in (-0.5, 0.5, 1.5):
+        labels = (sample > start).astype(float)
+        fitted = (np.polyval(np.polyfit(sample, labels, 1), sample) - labels.mean())[:, None]
+        level, steepness = link(labels.mean(keepdims=True), fitted)
+        answers = expit(level + steepness * fitted)[:, 0]
+        assert answers.mean() == pytest.approx(labels.mean(), abs=1e-6)
+        assert ((answers > 0.5) == labels).mean() > 0.99
+
+
 @pytest.mark.parametrize("above", [False, True])
 def test_logits_on_one_side_keep_their_order(above: bool) -> None:
     logits = np.linspace(-6, 3, 200)[:, None] * (-1 if above else 1)
