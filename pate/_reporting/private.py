@@ -25,7 +25,13 @@ _TITLES = {
     "noiseless_sums": "teachers' sums without noise",
     "true_label_student": "true-label student",
 }
-_RIVAL_FIGURES = {"accuracy": "accuracy", "macro_f1": "macro-F1", "mAP": "mAP"}
+_RIVAL_FIGURES = {
+    "accuracy": "accuracy",
+    "macro_f1": "macro-F1",
+    "mAP": "mAP",
+    "macro_f1_at_its_cut": "macro-F1, cut for it",
+    "micro_f1_at_its_cut": "micro-F1, cut for it",
+}
 _LOSSES = ("max", "q90", "median", "q10", "min")
 
 

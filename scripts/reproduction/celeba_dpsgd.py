@@ -95,10 +95,9 @@ def arena_of(path: Path) -> Arena:
     source = CelebAAttributes(path, labels=LABELS)
     private, public, test = (source.records(role) for role in (Role.PRIVATE, Role.PUBLIC, Role.TEST))
     scale = PublicScale.of(public.features, standardise=False)
-    known = scale(public.features).astype(np.float64)
     return Arena(
         private=Contributions.of(private, scale, private.ids),
-        products=known.T @ known / len(known),
+        public=scale(public.features).astype(np.float64),
         test=scale(test.features).astype(np.float64),
         truth=test.labels,
         unit="record",

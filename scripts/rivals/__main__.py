@@ -74,10 +74,9 @@ def arena_of(data: DataSource, unit: str, contest: Contest) -> Arena:
     """Return the records of a source, for units that are a ``record`` or a ``group``."""
     private, public, test = (data.records(role) for role in (Role.PRIVATE, Role.PUBLIC, Role.TEST))
     scale = PublicScale.of(public.features, standardise=contest.standardise)
-    known = scale(public.features).astype(np.float64)
     return Arena(
         private=Contributions.of(private, scale, _units(private, unit)),
-        products=known.T @ known / len(known),
+        public=scale(public.features).astype(np.float64),
         test=scale(test.features).astype(np.float64),
         truth=test.labels,
         unit=unit,

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 
 import numpy as np
+from scipy.special import expit
 
+from pate._linear import link
 from pate._progress import stage_bar
 from pate._typing import FloatArray, UInt8Array
 from pate._validation import expect, expect_count, expect_open_unit, expect_positive
 from pate.accounting._calibration import COARSE_ORDERS, Target, calibrate_scale, epsilon_of
 from pate.accounting._events import Event
 from pate.student._average_precision import average_precision
+from pate.student._decisions import PURPOSES, agreement, cuts_of
 from scripts.rivals.contributions import Contributions
 from scripts.rivals.descent import Descent, descend
 from scripts.rivals.moments import (
@@ -66,27 +69,37 @@ class Arena:
 
     Attributes:
         private: what the private records contribute. PRIVATE.
-        products: ``[F + 1, F + 1]``, the mean of ``x x^T`` over public records.
+        public: ``[P, F + 1]``, features of the public records.
         test: ``[M, F + 1]``, features of the test records on the same scale.
         truth: ``[M, C]`` in {0, 1}, their labels.
         unit: what is protected, a ``record`` or a ``group``.
     """
 
     private: Contributions
-    products: FloatArray
+    public: FloatArray
     test: FloatArray
     truth: UInt8Array
     unit: str
 
     def __post_init__(self) -> None:
-        found = len(self.products) - 1
+        found = self.public.shape[1] - 1
         mapped = f"at most {_MOST_FEATURES} features: map them by PublicPCA or FrozenBackbone in data.yaml"
         expect(found <= _MOST_FEATURES, mapped, features=found)
+
+    @cached_property
+    def products(self) -> FloatArray:
+        """The mean of ``x x^T`` over public records, ``[F + 1, F + 1]``."""
+        mean: FloatArray = self.public.T @ self.public / len(self.public)
+        return mean
 
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """One rival at one epsilon, on the test set: medians over seeds. An epsilon of infinity means no privacy."""
+    """One rival at one epsilon, on the test set: medians over seeds. An epsilon of infinity means no privacy.
+
+    ``accuracy`` and ``macro_f1`` are of decisions that serve accuracy, as those of a student do unless it is told
+    otherwise; the figures at their cut are of decisions that serve them (`pate.student.cuts_of`).
+    """
 
     rival: str
     target_epsilon: float
@@ -95,6 +108,8 @@ class Score:
     accuracy: float
     macro_f1: float
     mAP: float  # noqa: N815
+    macro_f1_at_its_cut: float
+    micro_f1_at_its_cut: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,12 +141,14 @@ class Rival:
     Attributes:
         name: what tables call it.
         event: what learning costs at a noise multiplier, under REPLACE_RECORD.
-        scores: scores ``[M, C]`` of the test records at a noise multiplier; a label is given above 0.
+        weights: weights ``[F + 1, C]`` learnt at a noise multiplier.
+        logistic: whether ``features @ weights`` are logits; they are shares otherwise.
     """
 
     name: str
     event: Callable[[float], Event]
-    scores: Callable[[float, np.random.Generator], FloatArray]
+    weights: Callable[[float, np.random.Generator], FloatArray]
+    logistic: bool = False
 
 
 def rivals_of(arena: Arena, descent: Descent | None) -> list[Rival]:
@@ -140,25 +157,24 @@ def rivals_of(arena: Arena, descent: Descent | None) -> list[Rival]:
 
     def by_moments(noise: float, generator: np.random.Generator) -> FloatArray:
         clip, rest = noisy_clip(arena.private, noise, generator=generator)
-        return arena.test @ solve_ridge(noised_moments(moments(clip), rest, generator=generator), rest) - 0.5
+        return solve_ridge(noised_moments(moments(clip), rest, generator=generator), rest)
 
     def by_crosses(noise: float, generator: np.random.Generator) -> FloatArray:
         clip, rest = noisy_clip(arena.private, noise, generator=generator)
-        noised = noised_crosses(moments(clip), arena.products, rest, generator=generator)
-        return arena.test @ solve_known(noised, rest) - 0.5
+        return solve_known(noised_crosses(moments(clip), arena.products, rest, generator=generator), rest)
 
     found = [
-        Rival(name="least squares", event=moments_event, scores=by_moments),
-        Rival(name="least squares, public features", event=moments_event, scores=by_crosses),
+        Rival(name="least squares", event=moments_event, weights=by_moments),
+        Rival(name="least squares, public features", event=moments_event, weights=by_crosses),
     ]
     if descent is not None:
         eigenvalues: FloatArray = np.linalg.eigvalsh(arena.products).astype(np.float64)
 
         def by_descent(noise: float, generator: np.random.Generator) -> FloatArray:
-            found: FloatArray = arena.test @ descend(arena.private, eigenvalues, descent, noise, generator=generator)
-            return found
+            return descend(arena.private, eigenvalues, descent, noise, generator=generator)
 
-        found.append(Rival(name="logistic regression by DP-SGD", event=descent.event, scores=by_descent))
+        name = "logistic regression by DP-SGD"
+        found.append(Rival(name=name, event=descent.event, weights=by_descent, logistic=True))
     return found
 
 
@@ -182,7 +198,8 @@ def _measured(
             noise = calibrate_scale(rival.event, target, tolerance=1e-4, orders=COARSE_ORDERS)
             drawn = []
             for seed in range(contest.seeds):
-                drawn.append(judged(rival.scores(noise, np.random.default_rng(seed)), arena.truth))
+                weights = rival.weights(noise, np.random.default_rng(seed))
+                drawn.append(judged(arena, weights, logistic=rival.logistic))
                 report(1)
             yield Score(
                 rival=rival.name,
@@ -195,23 +212,34 @@ def _measured(
 
 def _unprotected(arena: Arena, report: Callable[[int], object]) -> Iterator[Score]:
     score = partial(Score, target_epsilon=math.inf, epsilon=math.inf, noise_multiplier=0.0)
-    shares = arena.private.labels.mean(axis=0)
-    constant = np.broadcast_to(np.where(shares > 0.5, 1.0, -1.0), arena.truth.shape)
-    yield score(rival="constant answer, not private", **judged(constant, arena.truth))
+    constant = arena.private.labels.mean(axis=0, keepdims=True).astype(np.float64)
+    yield score(rival="constant answer, not private", **figures(constant, constant, arena.truth))
     exact = solve_ridge(Moments.of(arena.private, math.inf), 1e-9)
-    yield score(rival="least squares, not private", **judged(arena.test @ exact - 0.5, arena.truth))
+    yield score(rival="least squares, not private", **judged(arena, exact, logistic=False))
     report(1)
     weights = fit_without_privacy(arena.private)
-    yield score(rival="logistic regression, not private", **judged(arena.test @ weights, arena.truth))
+    yield score(rival="logistic regression, not private", **judged(arena, weights, logistic=True))
     report(1)
 
 
-def judged(scores: FloatArray, truth: UInt8Array) -> dict[str, float]:
-    """Return the metrics of scores ``[M, C]``, above 0 for a label, against the truth ``[M, C]``."""
-    given, right = scores > 0, truth > 0
-    either = given.sum(axis=0) + right.sum(axis=0)
+def judged(arena: Arena, weights: FloatArray, *, logistic: bool) -> dict[str, float]:
+    """Return the figures of weights ``[F + 1, C]``: of logits, or of shares, which are linked as a student's are."""
+    public, test = arena.public @ weights, arena.test @ weights
+    if not logistic:
+        means = public.mean(axis=0)
+        level, steepness = link(means, public - means)
+        public, test = level + steepness * (public - means), level + steepness * (test - means)
+    return figures(expit(public), expit(test), arena.truth)
+
+
+def figures(public: FloatArray, test: FloatArray, truth: UInt8Array) -> dict[str, float]:
+    """Return the metrics of probabilities ``[M, C]`` of test records, cut by those of public records ``[P, C]``."""
+    right, given = truth > 0, np.broadcast_to(test, truth.shape)
+    at_cut = {name: agreement(given > row, right) for name, row in zip(PURPOSES, cuts_of(public), strict=True)}
     return {
-        "accuracy": float((given == right).mean()),
-        "macro_f1": float((2 * (given & right).sum(axis=0) / np.maximum(either, 1)).mean()),
-        "mAP": float(average_precision(scores, right).mean()),
+        "accuracy": at_cut["accuracy"]["accuracy"],
+        "macro_f1": at_cut["accuracy"]["macro_f1"],
+        "mAP": float(average_precision(given, right).mean()),
+        "macro_f1_at_its_cut": at_cut["macro_f1"]["macro_f1"],
+        "micro_f1_at_its_cut": at_cut["micro_f1"]["micro_f1"],
     }

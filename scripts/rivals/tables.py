@@ -10,17 +10,23 @@ from pathlib import Path
 from pate._runs import replacing
 from scripts.rivals.contest import Score, Standings
 
-_FIGURES = ("accuracy", "macro_f1", "mAP")
+_FIGURES = {
+    "accuracy": "accuracy",
+    "macro_f1": "macro-F1",
+    "mAP": "mAP",
+    "macro_f1_at_its_cut": "macro-F1, cut for it",
+    "micro_f1_at_its_cut": "micro-F1, cut for it",
+}
 
 
 def table(standings: Standings) -> str:
     """Return all scores as text."""
     width = max(len(score.rival) for score in standings.scores) + 2
-    head = "".join(f"{name:>12}" for name in _FIGURES)
+    head = "".join(f"{title:>{len(title) + 4}}" for title in _FIGURES.values())
     lines = [standings.notice, standings.title, "", f"{'rival':<{width}}{'epsilon':>9}{'noise':>10}{head}"]
     for score in standings.scores:
         noise = f"{score.noise_multiplier:>10.3f}" if math.isfinite(score.epsilon) else f"{'':>10}"
-        figures = "".join(f"{getattr(score, name):>12.4f}" for name in _FIGURES)
+        figures = "".join(f"{getattr(score, name):>{len(title) + 4}.4f}" for name, title in _FIGURES.items())
         lines.append(f"{score.rival:<{width}}{score.epsilon:>9.3f}{noise}{figures}")
     return "\n".join(lines) + "\n"
 

@@ -196,11 +196,13 @@ def test_rivals_are_shown(copied: Path) -> None:
     folder = copied / "private" / "rivals"
     folder.mkdir()
     (folder / "rivals.csv").write_text(
-        "# PRIVATE\nrival,target_epsilon,epsilon,noise_multiplier,accuracy,macro_f1,mAP\n"
-        '"least squares",1.0,0.9999,4.2,0.8291,0.3672,0.5122\n"constant, not private",inf,inf,0.0,0.75,0.12,nan\n'
+        "# PRIVATE\nrival,target_epsilon,epsilon,noise_multiplier,accuracy,macro_f1,mAP,macro_f1_at_its_cut,"
+        "micro_f1_at_its_cut\n"
+        '"least squares",1.0,0.9999,4.2,0.8291,0.3672,0.5122,0.5111,0.6222\n'
+        '"constant, not private",inf,inf,0.0,0.75,0.12,nan,0.2,0.3\n'
     )
     shown = read(copied, "--private").sections["rivals"]
-    for words in ("least squares", "0.829", "0.367", "constant, not private", "1.000"):
+    for words in ("least squares", "0.829", "0.367", "0.511", "0.622", "constant, not private", "1.000"):
         assert words in shown
     assert "rivals" not in read(copied).sections
 

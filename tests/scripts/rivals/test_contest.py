@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
-from scripts.rivals.contest import Arena, Contest, hold, judged, rivals_of
+from pate.student import agreement, cuts_of
+from scripts.rivals.contest import Arena, Contest, figures, hold, rivals_of
 from scripts.rivals.contributions import Contributions
 
 
@@ -16,7 +18,7 @@ def arena(num: int = 4000) -> Arena:
     features = x[:num].astype(np.float32)
     return Arena(
         private=Contributions(features=features, labels=labels[:num].astype(np.float32), starts=np.arange(num)),
-        products=x[num:].T @ x[num:] / 1000,
+        public=x[num:],
         test=x[num:],
         truth=labels[num:].astype(np.uint8),
         unit="record",
@@ -37,12 +39,21 @@ def test_targets_are_met_and_draws_repeatable() -> None:
 
 
 def test_figures_are_what_they_are_called() -> None:
-    scores = np.array([[2.0, -1], [1, 3], [-1, -2], [0.5, -3]])
+    test = expit([[2.0, -1], [1, 3], [-1, -2], [0.5, -3]])
     truth = np.array([[1, 0], [1, 0], [0, 1], [0, 0]], dtype=np.uint8)
-    found = judged(scores, truth)
+    public = np.array([[0.2, 0.04], [0.4, 0.2], [0.0, 0.3]])
+    found = figures(public, test, truth)
     assert found["accuracy"] == 5 / 8
     assert found["macro_f1"] == pytest.approx((2 * 2 / 5 + 0) / 2)
     assert found["mAP"] == pytest.approx((1 + 1 / 3) / 2)
+    # of public records the first label is best given to one, the second to two: F1 of 0.8 / 1.6 and 1 / 2.54
+    given = np.array([[1, 1], [1, 1], [1, 0], [1, 0]])
+    np.testing.assert_array_equal(test > cuts_of(public)[1], given)
+    assert found["macro_f1_at_its_cut"] == pytest.approx((4 / 6 + 0) / 2)
+    assert found["micro_f1_at_its_cut"] == agreement(test > cuts_of(public)[2], truth > 0)["micro_f1"]
+    # a constant is cut by itself
+    constant = figures(public[:1], public[:1], truth)
+    assert constant["macro_f1_at_its_cut"] == pytest.approx((2 * 2 / 6 + 2 / 5) / 2) and constant["macro_f1"] == 0
 
 
 def test_too_many_features_are_refused() -> None:
@@ -50,7 +61,7 @@ def test_too_many_features_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^Expected at most 4096 features: map them by PublicPCA"):
         Arena(
             private=small.private,
-            products=np.broadcast_to(0.0, (4098, 4098)),
+            public=np.broadcast_to(0.0, (1, 4098)),
             test=small.test,
             truth=small.truth,
             unit="record",
