@@ -18,3 +18,4 @@ from pate.data.features import FeatureMap as FeatureMap
 from pate.data.features import FrozenBackbone as FrozenBackbone
 from pate.data.features import PictureTransforms as PictureTransforms
 from pate.data.features import PublicPCA as PublicPCA
+from pate.data.features import PublicScaling as PublicScaling

@@ -105,13 +105,15 @@ class SourceContract(Contract):
     def test_removing_a_record_changes_no_other(self, folder: Path, copy: Path, row: int) -> None:
         """Ids are the records' own, and public and test records do not know which private ones there are.
 
-        Neither in their content nor in their order, nor in how wide their ids are.
+        Neither in their content nor in their order, nor in how wide their ids are, nor through a feature map.
         """
         before, after = self.open(folder), self.open(copy)
         records = before.load(Role.PRIVATE)
+        mapped = before.records(Role.PRIVATE)
         self.remove(copy, row % len(records))
         rest = np.delete(np.arange(len(records)), row)
         expect_same(after.load(Role.PRIVATE), records, rest)
+        expect_same(after.records(Role.PRIVATE), mapped, rest)
         for role in (Role.PUBLIC, Role.TEST):
             expect_same(after.load(role), before.load(role))
             assert after.fingerprint(role) == before.fingerprint(role)

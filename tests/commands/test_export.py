@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import models
 import pate
 from pate import cli
-from pate.data import Arrays, CelebA, DataSource, PublicPCA
+from pate.data import Arrays, CelebA, DataSource, PublicPCA, PublicScaling
 from pate.student import _export as export
 from tests.conftest import make_arrays
 from tests.student.test_carried import carried, student_on
@@ -96,6 +96,16 @@ def test_a_small_cnn(faces: Path, tmp_path: Path) -> None:
 def table(tmp_path: Path) -> Arrays:
     np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
     return Arrays(tmp_path / "data.npz")
+
+
+@pytest.mark.slow
+def test_raw_rows_are_scaled(tmp_path: Path) -> None:
+    arrays = make_arrays()
+    arrays["X"] = (arrays["X"] * np.geomspace(1e-3, 1e6, 6)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]
+    source = Arrays(tmp_path / "data.npz", features=PublicScaling())
+    carried(tmp_path, student_on(source, models.Linear), "pate.models.Linear", source)
+    expect_same(*exported(tmp_path, "scaled"), arrays["X"])
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.data import Arrays, CelebAAttributes, DataSource, PublicPCA, Role
+from pate.data import Arrays, CelebAAttributes, DataSource, PublicPCA, PublicScaling, Role
 from pate.data._checks import as_text
 from pate.testing import SourceContract
 from tests.conftest import Write, make_arrays
@@ -67,6 +67,13 @@ class TestArraysMapped(ArraysContract):
 
     def open(self, folder: Path) -> DataSource:
         return Arrays(folder / "data.npz", features=PublicPCA(num_components=3))
+
+
+class TestArraysScaled(ArraysContract):
+    """In units that follow from public samples."""
+
+    def open(self, folder: Path) -> DataSource:
+        return Arrays(folder / "data.npz", features=PublicScaling())
 
 
 class TestAttributes(ArraysContract):

@@ -72,6 +72,12 @@ def write_projected(folder: Path, arrays: Arrays) -> dict[str, Any]:
     return data
 
 
+def write_scaled(folder: Path, arrays: Arrays) -> dict[str, Any]:
+    data = write_npz(folder, arrays)
+    data["init_args"]["features"] = "PublicScaling"
+    return data
+
+
 def far_features(arrays: Arrays, rows: np.ndarray) -> None:
     arrays["X"][rows] = 1e30
 
@@ -136,6 +142,7 @@ def far_pixels(arrays: Arrays, rows: np.ndarray) -> None:
 SOURCES = {
     "Arrays": Source("Arrays", of_features, write_npz, far_features, 3),
     "Arrays and PublicPCA": Source("Arrays and PublicPCA", of_features, write_projected, far_features, 3),
+    "Arrays and PublicScaling": Source("Arrays and PublicScaling", of_features, write_scaled, far_features, 3),
     "CelebAAttributes": Source("CelebAAttributes", of_attributes, write_table, far_attributes, 3),
     "CelebA": Source("CelebA", of_faces, write_folder, far_pixels, 5),
 }

@@ -26,7 +26,17 @@ from pate._runs import Run
 from pate._runs.files import replacing_folder
 from pate._runs.released import ReleasedLabels
 from pate._votes import rows_of
-from pate.data import Arrays, CelebA, DataSource, FeatureMap, FrozenBackbone, PictureTransforms, PublicPCA, Role
+from pate.data import (
+    Arrays,
+    CelebA,
+    DataSource,
+    FeatureMap,
+    FrozenBackbone,
+    PictureTransforms,
+    PublicPCA,
+    PublicScaling,
+    Role,
+)
 from pate.data._records import Features
 from pate.data.features._modules import MapModule, as_module
 from pate.student._carried import load_student
@@ -264,6 +274,21 @@ def test_pictures_through_components(faces: Path, tmp_path: Path) -> None:
     assert (away.predict_proba(torch.from_numpy(pixels)) == found).all()
     assert np.abs(away.predict_proba(paths, batch_size=7) - found).max() < 1e-6
     assert away.predict([]).shape == (0, len(source.label_names))
+
+
+def test_raw_rows_in_units_of_their_own(tmp_path: Path) -> None:
+    """Those who have the student hand it rows as they come: it scales them as teachers and student saw them."""
+    arrays = make_arrays()
+    arrays["X"] = (arrays["X"] * np.geomspace(1e-3, 1e6, 6) + 1000).astype(np.float32)
+    arrays["X"][500, 2] = 1e30
+    np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]
+    source = Arrays(tmp_path / "data.npz", features=PublicScaling())
+    student = student_on(source, models.Linear)
+    away = carried(tmp_path, student, "pate.models.Linear", source)
+    expected = answers_in_run(student, source)
+    assert (
+        np.abs(away.predict_proba(raw(source)) - expected).max() < 1e-6 and np.ptp(expected[:, 2:], axis=0).min() > 0.05
+    )
 
 
 def test_a_small_cnn(faces: Path, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from pate.data._records import ArrayFeatures, FeatureMap
 from pate.data.features._backbone import FrozenBackbone
 from pate.data.features._picture_transforms import PictureTransforms
 from pate.data.features._public_pca import PublicPCA
+from pate.data.features._public_scaling import PublicScaling
 
 
 class MapModule(NamedTuple):
@@ -83,6 +84,44 @@ def _of_pca(features: PublicPCA, shape: tuple[int, ...]) -> MapModule:
     return MapModule(
         {"class_path": path_of(Projection), "init_args": {"num_components": features.num_components}}, module
     )
+
+
+class Scaling(nn.Module):
+    """The map of `PublicScaling`, in double precision as there.
+
+    Args:
+        input_shape: shape of a raw record.
+    """
+
+    centre: Tensor
+    bounds: Tensor
+    units: Tensor
+    length: Tensor
+
+    def __init__(self, input_shape: Sequence[int]) -> None:
+        super().__init__()
+        self.register_buffer("centre", torch.zeros(tuple(input_shape)))
+        self.register_buffer("bounds", torch.ones(tuple(input_shape), dtype=torch.float64))
+        self.register_buffer("units", torch.ones(tuple(input_shape), dtype=torch.float64))
+        self.register_buffer("length", torch.ones((), dtype=torch.float64))
+
+    def forward(self, records: Tensor) -> Tensor:
+        """Return scaled records ``[B, ...]`` of records ``[B, ...]``."""
+        distances = (records.double() - self.centre).clamp(-self.bounds, self.bounds)
+        departures = (distances / self.units).flatten(1)
+        squares = departures.square().sum(dim=1, keepdim=True)
+        return (departures * (2 / (self.length**2 + squares)).sqrt()).float().reshape(records.shape)
+
+
+@as_module.register
+def _of_scaling(features: PublicScaling, shape: tuple[int, ...]) -> MapModule:
+    assert features._centre is not None, "fit comes before as_module"
+    module = Scaling(shape)
+    module.centre.copy_(torch.from_numpy(features._centre).reshape(shape))
+    module.bounds.copy_(torch.from_numpy(features._bounds).reshape(shape))
+    module.units.copy_(torch.from_numpy(features._units).reshape(shape))
+    module.length.fill_(features._length)
+    return MapModule(path_of(Scaling), module)
 
 
 @as_module.register
