@@ -214,7 +214,7 @@ class HistogramFiles:
 def _rows(path: Path, first: str, second: str) -> Iterator[tuple[str, str]]:
     """Yield two columns of a file with a header, by name."""
     expect(path.suffix == ".csv", f"a .csv with columns {first} and {second}", path=str(path))
-    expect(path.is_file(), "a file that there is", path=str(path))
+    expect(path.is_file(), "an existing file", path=str(path))
     # what stands in a line is PRIVATE, the first one too if it is no header, and no message repeats it
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -229,7 +229,7 @@ def _rows(path: Path, first: str, second: str) -> Iterator[tuple[str, str]]:
                     expect(len(row) == len(names), f"{len(names)} columns in line {reader.line_num}", columns=len(row))
                     yield row[places[0]].strip(), row[places[1]].strip()
     except (csv.Error, UnicodeDecodeError):
-        raise ValueError(f"Expected a .csv in UTF-8 whose quotes are closed, got another in {path}") from None
+        raise ValueError(f"Expected a .csv in UTF-8 whose quotes are closed, got another file at {path}") from None
 
 
 def _number(text: str, path: Path) -> int | float:

@@ -35,12 +35,12 @@ LEAST = 1e-6
 
 @dataclass(frozen=True)
 class LinearStudent:
-    """One linear model per label: ``x @ weights`` is the logit of a label, of which ``departs`` may decide.
+    """One linear model per label: ``x @ weights`` is the logit of a label; ``departs`` says which it may decide.
 
     Attributes:
         weights: ``[F + 1, C]``, the intercepts last; minus infinity where nothing was released.
         departs: ``[C]``, whether the model may decide otherwise than the constant answer. Where it may not, its logits
-            are bent so that they stay on the side of ``constants``, in the same order: they rank, and decide nothing.
+            are bent to the side of ``constants``, in the same order: they rank samples, and decide nothing.
         constants: ``[C]``, the logits of the constant answer.
     """
 
@@ -153,8 +153,8 @@ def fit_linear(
     return LinearStudent(weights, departs, constants)
 
 
-def recovered(features: ArrayLike, answers: ArrayLike, decisions: ArrayLike) -> LinearStudent:
-    """Return the student of which linear answers to public samples were released, and what it decided there.
+def linear_student_of(features: ArrayLike, answers: ArrayLike, decisions: ArrayLike) -> LinearStudent:
+    """Return the linear student whose answers to public samples were released, with its decisions there.
 
     Answers are a linear function of the features; its logistic model of two numbers is that of `link`. A label whose
     decision is the same for all samples is decided by its constant answer; of others the model decides.
@@ -358,7 +358,7 @@ def _logistic(space: Directions, shares: FloatArray) -> tuple[FloatArray, FloatA
 
 
 class _Keyed:
-    """Features that are equal where their digests are, so that what is computed of them can be kept."""
+    """Features that compare by digest, so that what is computed from them can be cached."""
 
     def __init__(self, features: FloatArray) -> None:
         self.features = features

@@ -1,4 +1,4 @@
-"""How a network is made: by a class of the house, or by a factory of others, which is told the number of labels."""
+"""How a network is made: by a class of this package, or by any factory that takes the number of labels."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def expect_count(minimum: int, **values: float) -> None:
 
 
 def expect_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """Raise ``ValueError`` on a name that nobody reads: a misspelt one would be left out without a word.
+    """Raise ``ValueError`` on an unknown name: a misspelt one would otherwise be ignored in silence.
 
     >>> expect_known("keys", ["data"], ["data", "ledger"])
     """
@@ -72,7 +72,7 @@ def expect_distinct(what: str, values: Iterable[Hashable]) -> None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a question that names what is nearest to ``word``, or nothing if nothing is near."""
+    """Return a question that suggests the closest name to ``word``; empty if none is close."""
     listed = sorted(name for name in set(known) if not name.endswith(".help"))
     # an abbreviation is likelier than a misspelling
     close = [name for name in listed if name.startswith(word)][:3] or get_close_matches(word, listed, n=1)

@@ -104,7 +104,7 @@ class Votes:
             ValueError: without ballots or features, or as `Geometry.of` does.
         """
         if self.ballots is None or self.features is None:
-            raise ValueError("Expected votes with what each teacher said and with features, got others")
+            raise ValueError("Expected votes with the ballot of each teacher and with features, got others")
         return replace(self, voters=ScoreVoters.of((encode_scores(self.ballots.swapaxes(0, 1)),), self.features))
 
     @classmethod

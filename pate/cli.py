@@ -152,9 +152,7 @@ def _help(words: list[str]) -> int:
 
         close = get_close_matches(" ".join(stage[:2]), _COMMANDS, n=1)
         meant = f"; did you mean {close[0]}?" if close else ""
-        print(
-            f"pate: unknown command: {' '.join(stage[:2])}{meant} (`pate --help` lists what there is)", file=sys.stderr
-        )
+        print(f"pate: unknown command: {' '.join(stage[:2])}{meant} (`pate --help` lists them)", file=sys.stderr)
         return 2
     text = [
         "usage: pate <command> [options]",

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._linear import recovered
+from pate._linear import linear_student_of
 from pate._typing import BoolArray, FloatArray, IntArray, UInt8Array
 from pate._voters import Geometry, GroupVoters, RecordVoters, Voters
 from pate._votes import Votes
@@ -84,7 +84,7 @@ def measure(task: Task, epsilon: float, seeds: int) -> list[dict[str, float]]:
         start = time.perf_counter()
         release = voting.aggregate(votes, generator=np.random.default_rng(seed))
         assert release.noisy_counts is not None
-        student = recovered(features, release.noisy_counts / voters.num_voters, release.labels)
+        student = linear_student_of(features, release.noisy_counts / voters.num_voters, release.labels)
         seconds = time.perf_counter() - start
         given, truth = student.predict(task.features[test]), task.labels[test] > 0
         constant = float(((task.labels[task.part == PRIVATE].mean(axis=0) > 0.5) == truth).mean())

@@ -142,7 +142,7 @@ def test_what_cannot_be_read_is_not_repeated(tmp_path: Path) -> None:
     for content in (b"user,item\nu,a\nu,caf\xe9\n", b"user,item\nu,a\nu," + 200_000 * b"z", *broken):
         path.write_bytes(content)
         with pytest.raises(
-            ValueError, match=r"^Expected a \.csv in UTF-8 whose[^\n]*, got another in [^\n]*pairs.csv$"
+            ValueError, match=r"^Expected a \.csv in UTF-8 whose[^\n]*, got another file at [^\n]*pairs.csv$"
         ):
             counted(path)
 

@@ -30,7 +30,9 @@ def test_teachers_are_voters_by_their_ballots() -> None:
     assert votes.voters.num_voters == votes.voters.expected == 6
     np.testing.assert_array_equal(votes.voters.geometry.samples, Geometry.of(features).samples)
     for change in ({"ballots": None}, {"features": None}):
-        with pytest.raises(ValueError, match=r"^Expected votes with what each teacher said and with features[^\n]*$"):
+        with pytest.raises(
+            ValueError, match=r"^Expected votes with the ballot of each teacher and with features[^\n]*$"
+        ):
             replace(votes, **change).with_voters()  # type: ignore[arg-type]
 
 

@@ -44,7 +44,7 @@ class CommandParser(ArgumentParser):
         self._words = tuple(args or ())
         options = self.shown._option_string_actions
         if (unknown := unknown_option(self._words, options)) is not None:
-            self.error(f"Expected an option that there is, got {unknown}{did_you_mean(unknown, options)}")
+            self.error(f"Expected a known option, got {unknown}{did_you_mean(unknown, options)}")
         parsed: Namespace = super().parse_args(args, *rest, **settings)
         return parsed
 
@@ -60,12 +60,12 @@ class CommandParser(ArgumentParser):
             super().error(message, ex)
         name = self.shown.prog.replace(" [options]", "")
         sys.stderr.write(f"{name}: {message.strip()}{_class_meant(message, self._words)}")
-        sys.stderr.write(f" (`{name} --help` lists what there is)\n")
+        sys.stderr.write(f" (`{name} --help` lists them)\n")
         self.exit(2)
 
 
 def unknown_option(args: Iterable[str], options: Iterable[str]) -> str | None:
-    """Return the first word of ``args`` that looks like an option and is none of ``options``; None if there is none.
+    """Return the first word of ``args`` that looks like an option but is not in ``options``, or None.
 
     Settings of what an option names, ``--aggregator.k`` of ``--aggregator``, are options too.
     """
@@ -82,7 +82,7 @@ def unknown_option(args: Iterable[str], options: Iterable[str]) -> str | None:
 
 
 def _class_meant(message: str, words: Iterable[str]) -> str:
-    """Return a question that names the class that was meant by a word of the command line which ``message`` repeats."""
+    """Return a question that suggests the class meant by a misspelt word that ``message`` repeats; empty if unclear."""
     for word in words:
         value = word.partition("=")[2] if word.startswith("--") else word
         module, _, name = value.rpartition(".")

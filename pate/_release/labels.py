@@ -73,7 +73,7 @@ def _find_labels(run: Run, queries: Queries) -> ReleasedLabels | None:
     except ValueError as error:
         if run.overwrite:
             return None
-        raise ValueError(f"{error}. With --overwrite others are released, and paid for") from None
+        raise ValueError(f"{error}. With --overwrite new labels are released, and paid for") from None
     return released
 
 

@@ -1,4 +1,4 @@
-"""Labels with their statement: what it says of them, and whether the one on disk says so."""
+"""The statement of released labels: its content, and whether the one on disk still agrees."""
 
 from __future__ import annotations
 

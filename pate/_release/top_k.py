@@ -75,7 +75,7 @@ class _TopK(Publication):
         self.noise_seed = settings.noise_seed
 
     def question(self) -> str:
-        """Return a digest of what is asked for, and of where it is written."""
+        """Return a digest of the request and of the path of its output."""
         source = self._source
         for name in _FILES:
             path = getattr(source, name)

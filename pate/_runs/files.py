@@ -179,7 +179,7 @@ def read_arrays(
     expect(path.is_file(), what, missing=str(path))
     if not is_zipfile(path):
         # numpy would take it for a pickle, and advise to trust it
-        raise ValueError(f"Expected {what} in {path}, got another kind of file, or one that is cut off")
+        raise ValueError(f"Expected {what} in {path}, got another kind of file, or a truncated one")
     try:
         # numpy leaves a file open that it cannot read
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:

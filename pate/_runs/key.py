@@ -32,7 +32,7 @@ def read_key(run: Run) -> bytes | None:
     try:
         key = bytes.fromhex(json.loads(path.read_text())["key"])
     except (ValueError, KeyError, TypeError):
-        raise ValueError(f"Expected a key of hexadecimal digits, got another content of {path}: put it back") from None
+        raise ValueError(f"Expected a key of hexadecimal digits, got something else in {path}. Put it back") from None
     expect(16 <= len(key) <= 64, f"a key of 16 to 64 bytes in {path}", length=len(key))
     return key
 

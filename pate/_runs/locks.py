@@ -57,7 +57,7 @@ def lock_run(root: Path, *, shared: bool = False) -> None:
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise ValueError(f"Expected a run's folder that can be written, got {root} ({error.strerror})") from None
-        print(f"No locks on the disk of {root}: see to it that no two commands write this run.", file=sys.stderr)
+        print(f"The disk of {root} has no locks: make sure that no two commands write to this run.", file=sys.stderr)
         return
     _sign(descriptor)
     _held[key] = _Held(path, descriptor, shared, made_folder)
@@ -94,7 +94,7 @@ def locked_output(output: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise ValueError(f"Expected an output that can be written, got {output} ({error.strerror})") from None
-        print(f"No locks on the disk of {output}: see to it that no two commands write it.", file=sys.stderr)
+        print(f"The disk of {output} has no locks: make sure that no two commands write to it.", file=sys.stderr)
         yield
         return
     _sign(descriptor)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pate._linear import flat, recovered
+from pate._linear import flat, linear_student_of
 from pate._release.ledger_file import note_place
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run, code_version, digest
 from pate._stages.teachers_fit import begin_fit
@@ -101,7 +101,7 @@ def seal_closed_form(
 def predicted_without_noise(run: Run, data: DataSource) -> tuple[FloatArray, FloatArray]:
     """Return what a student of sums without clip and noise gives test and public records, ``[N, C]`` each. PRIVATE."""
     public = _all_of(data.records(Role.PUBLIC).features)
-    student = recovered(public, *learned_without_noise(load_voters(run)).answers(public))
+    student = linear_student_of(public, *learned_without_noise(load_voters(run)).answers(public))
     return student.predict(_all_of(data.records(Role.TEST).features)), student.predict(public)
 
 

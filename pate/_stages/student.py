@@ -323,7 +323,7 @@ def _kept_until_trained(run: Run, inputs: Inputs) -> Iterator[None]:
 
 
 def _one_of(kind: type[Callback], callbacks: Any) -> bool:
-    """Return whether one of the callbacks that are asked for, if any are, is of a kind."""
+    """Return whether any of the requested callbacks is of a kind."""
     return any(
         isinstance(callback, kind) for callback in (callbacks if isinstance(callbacks, list | tuple) else [callbacks])
     )

@@ -209,7 +209,7 @@ def expect_of_data(votes: NamedVotes, data: DataSource) -> None:
 
 
 def _import_settings(run: Run, votes: VotesFrom, data: DataSource | None) -> Json:
-    """Return the settings of an import: what is not asked for is as it was before."""
+    """Return the settings of an import; those not named stay as they were."""
     recorded = {"unit": "record", "data": None} | dict(run.begun(VOTES_IMPORT).settings)
     unit = recorded["unit"] if votes.unit is None else votes.unit
     described = recorded["data"] if data is None else describe_data(data)

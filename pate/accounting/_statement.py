@@ -162,7 +162,7 @@ def expect_same(computed: Any, stated: Any, place: str = "") -> None:
     if isinstance(computed, Mapping):
         expect(isinstance(stated, Mapping), f"{place or 'a statement'} as an object", **{name: stated})
         unknown, missing = sorted(set(stated) - set(computed)), sorted(set(computed) - set(stated))
-        expect(not unknown, f"no other keys{' in ' + place if place else ''} than are known", unknown=unknown)
+        expect(not unknown, f"only known keys{' in ' + place if place else ''}", unknown=unknown)
         expect(not missing, f"all keys{' in ' + place if place else ''}", missing=missing)
         # an epsilon says most of what is wrong
         for key in sorted(computed, key=lambda key: key != "epsilon"):

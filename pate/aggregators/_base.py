@@ -234,7 +234,7 @@ def _when_complete(check: Callable[[Any], None]) -> Callable[[Any], None]:
 def ballots_of(votes: Votes) -> UInt8Array:
     """Return the ballots ``[Q, T, C]`` of votes. Raises ``ValueError`` if they hold counts alone."""
     if votes.ballots is None:
-        raise ValueError("Expected votes with what each teacher said, got counts alone")
+        raise ValueError("Expected votes with the ballot of each teacher, got counts alone")
     return votes.ballots
 
 

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from pate._linear import LinearStudent, fit_linear, recovered
+from pate._linear import LinearStudent, fit_linear, linear_student_of
 from pate._typing import FloatArray
 from pate._validation import expect
 from pate._votes import Panel, Votes
@@ -110,7 +110,7 @@ def student_of(release: Release, features: FloatArray, num_teachers: int) -> Lin
         return fit_linear(features, release.labels, release.mask)
     share = 1 / num_teachers
     if release.noise_std == 0:
-        return recovered(features, release.noisy_counts * share, release.labels)
+        return linear_student_of(features, release.noisy_counts * share, release.labels)
     return fit_linear(features, release.noisy_counts * share, release.mask, noise_std=release.noise_std * share)
 
 

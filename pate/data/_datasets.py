@@ -27,7 +27,7 @@ Key = int | str
 
 
 class Items(Protocol):
-    """A data set whose items are read by number: a map-style one of torch, or one of Hugging Face."""
+    """A data set whose items are read by index: a map-style one of torch, or one of Hugging Face."""
 
     def __len__(self) -> int:
         """The number of items."""
@@ -135,7 +135,7 @@ class _Datasets(DataSource):
     def _read(self, role: Role) -> Records:
         items, keys = self._datasets[role], self._keys
         sized = hasattr(items, "__len__") and hasattr(items, "__getitem__")
-        expect(sized, f"a data set of {role.value} records that are read by number", type=type(items).__name__)
+        expect(sized, f"a data set of {role.value} records that are read by index", type=type(items).__name__)
         expect(len(items) > 0, f"at least one {role.value} record", records=0)
         columns = keys.labels if isinstance(keys.labels, list) else [keys.labels]
         groups = [] if keys.groups is None else [keys.groups]

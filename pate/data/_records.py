@@ -118,7 +118,7 @@ def values_of(features: Features, rows: range) -> Stream:
 
 
 def blocks_of(features: Features, rows: range, *, block_bytes: int | None = None) -> Iterator[IntArray]:
-    """Yield consecutive ``rows`` in blocks whose features take at most ``block_bytes``, 16 MiB unless it is said."""
+    """Yield consecutive ``rows`` in blocks whose features take at most ``block_bytes``, 16 MiB by default."""
     row_bytes = 4 * prod(features.shape[1:])
     step = max(1, (_BLOCK_BYTES if block_bytes is None else block_bytes) // max(row_bytes, 1))
     yield from (np.arange(start, min(start + step, rows.stop)) for start in rows[::step])
@@ -158,7 +158,7 @@ class Records:
 
 
 class FeatureMap(Described, ABC):
-    """A map of features fitted on the public samples alone, so that it tells nothing of private records."""
+    """A map of features fitted on the public samples alone, so that it reveals nothing about private records."""
 
     @abstractmethod
     def fit(self, public: Features) -> FeatureMap:

@@ -164,7 +164,7 @@ class LimitedDomain(DomainMechanism):
     scale: float
 
     def choose_unknown(self, counts: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        """Choose among items of which nothing is public: an item exists where somebody counts for it, and only there.
+        """Choose among items without a public list: only items with a positive count exist.
 
         Privacy: that of a call. Think of all items that there could be, of count 0 where nobody counts for them, and of
         ``kbar + 1`` blanks more, of count 0 whatever the data: their counts are at most a sensitivity away from those

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from pate._data_file import load_data
-from pate._linear import LinearStudent, constant_logits, recovered
+from pate._linear import LinearStudent, constant_logits, linear_student_of
 from pate._runs import LABEL, Run
 from pate._runs.released import ReleasedLabels
 from pate._typing import BoolArray, Float32Array, IntArray, StrArray
@@ -106,7 +106,7 @@ class StudentData(pl.LightningDataModule):
         self._train = samples.only(training).with_blank(others)
         self._order = _Shuffle(len(training), self.seed, others=others.size, extra=self._unlabelled * len(training))
 
-    def recovered(self) -> LinearStudent | None:
+    def released_model(self) -> LinearStudent | None:
         """Return the linear model whose answers were released, or None if no such answers were."""
         if self._linear is None:
             return None
@@ -114,7 +114,7 @@ class StudentData(pl.LightningDataModule):
         assert released.noisy_counts is not None
         answered = released.answered
         answers, decisions = released.noisy_counts[answered] / released.num_teachers, released.labels[answered]
-        return recovered(features[rows], answers, decisions)
+        return linear_student_of(features[rows], answers, decisions)
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Return the labelled samples, every epoch in a new order that depends on the seed and the epoch alone."""

@@ -128,7 +128,7 @@ class Student(pl.LightningModule):
         self._augment = augment
         self.automatic_optimization = not self.closed_form
         self._noise_std, self._collected = noise_std, list[Batch]()
-        self._recovered: LinearStudent | None = None
+        self._released_model: LinearStudent | None = None
         self._compares = constants is not None
         constant_logits = torch.zeros(len(self.label_names)) if constants is None else torch.tensor(constants)
         self.register_buffer("constant_logits", constant_logits)
@@ -153,7 +153,7 @@ class Student(pl.LightningModule):
             data = getattr(self.trainer, "datamodule", None)
             if isinstance(data, StudentData):
                 data.hold_out(0.0)
-                self._recovered = data.recovered()
+                self._released_model = data.released_model()
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor | None:
         """Return the masked mean loss; None in closed form."""
@@ -175,7 +175,7 @@ class Student(pl.LightningModule):
             return
         features, targets, mask = (torch.cat(parts) for parts in zip(*self._collected, strict=True))
         self._collected.clear()
-        exact = self._recovered
+        exact = self._released_model
         solution = solve((features, targets, mask), self._noise_std) if exact is None else as_layer(exact)
         layer, optimizer = linear_layer(self.network), self.optimizers()
         assert layer is not None

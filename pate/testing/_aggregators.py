@@ -83,7 +83,7 @@ class AggregatorContract(Contract):
     # what every subclass inherits
 
     def test_release_follows_the_law(self) -> None:
-        """Frequencies of a batch agree with the enumerated law, by enough draws to tell a fifth less noise."""
+        """Frequencies of a batch agree with the enumerated law, with enough draws to detect a fifth less noise."""
         aggregator = self.make(RELATIONS[0])
         assert_drawn_by_law(min(self._p_values(aggregator, RELATIONS[0], self.draws)), aggregator)
 

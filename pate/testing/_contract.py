@@ -40,7 +40,7 @@ def assert_drawn_by_law(p_value: float, sampler: object) -> None:
 
 
 def assert_noise_matters(p_value: float, sampler: object) -> None:
-    """Assert that draws with a fifth less noise are told from the law."""
+    """Assert that draws with a fifth less noise are found to differ from the law."""
     assert p_value < 1e-6, (
         f"Expected draws of {sampler} with a fifth less noise to differ from the law, got p = {p_value:.1e}:"
         " noise_parameters names all scales of noise, and the grid has rows that noise changes"

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import expit
 from scipy.stats import kstest
 
-from pate._linear import recovered
+from pate._linear import linear_student_of
 from pate._planning.outlook import Outlook
 from pate._planning.proposals import proposals
 from pate._typing import FloatArray, UInt8Array
@@ -159,7 +159,7 @@ def test_with_little_noise_it_learns_what_logistic_labels_say() -> None:
     release = make(0.1).aggregate(Votes.from_voters(voters, PUBLIC), generator=generator)
     assert release.noisy_counts is not None and release.noise_std == 0
     truth = expit(PUBLIC @ WEIGHTS + LEVELS)
-    student = recovered(PUBLIC, release.noisy_counts / 20_000, release.labels)
+    student = linear_student_of(PUBLIC, release.noisy_counts / 20_000, release.labels)
     assert np.abs(student.predict(PUBLIC) - truth).mean() < 0.03
     assert ((release.labels > 0) == (truth > 0.5)).mean() > 0.97
     assert student.departs.tolist() == [True, True, False, False]
@@ -177,7 +177,7 @@ def test_the_student_is_recovered_from_what_is_released() -> None:
     votes = Votes.from_voters(voters_of(2_000, generator), PUBLIC)
     release = make(20.0).aggregate(votes, generator=generator)
     assert release.noisy_counts is not None
-    student = recovered(PUBLIC, release.noisy_counts / 2_000, release.labels)
+    student = linear_student_of(PUBLIC, release.noisy_counts / 2_000, release.labels)
     np.testing.assert_array_equal(student.predict(PUBLIC) > 0.5, release.labels > 0)
     # answers elsewhere are those of the same linear function
     elsewhere, _ = drawn(200, generator)
@@ -186,8 +186,8 @@ def test_the_student_is_recovered_from_what_is_released() -> None:
     again = make(20.0).aggregate(votes, generator=np.random.default_rng(9))
     assert same.noisy_counts is not None and again.noisy_counts is not None
     np.testing.assert_allclose(same.noisy_counts[:300], again.noisy_counts, rtol=1e-9)
-    half = recovered(PUBLIC, again.noisy_counts / 2_000, again.labels)
-    full = recovered(np.concatenate((PUBLIC, elsewhere)), same.noisy_counts / 2_000, same.labels)
+    half = linear_student_of(PUBLIC, again.noisy_counts / 2_000, again.labels)
+    full = linear_student_of(np.concatenate((PUBLIC, elsewhere)), same.noisy_counts / 2_000, same.labels)
     np.testing.assert_allclose(
         np.corrcoef(half.logits(elsewhere)[:, 0], full.logits(elsewhere)[:, 0])[0, 1], 1, atol=1e-9
     )

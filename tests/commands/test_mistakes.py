@@ -36,7 +36,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("label --run x --num_quer=3", "an option that there is, got --num_quer; did you mean --num_queries?"),
+        ("label --run x --num_quer=3", "a known option, got --num_quer; did you mean --num_queries?"),
         ("label --num_quer 3", "did you mean --num_queries?"),
         ("account --num_querys=3", "did you mean --num_queries?"),
         ("run configs/faces --ref", "did you mean --references?"),

@@ -258,7 +258,7 @@ def test_settings_of_all_stages_are_printed(
         (["--label.num_queries"], "Expected a value behind --label.num_queries, got value=None"),
         (["--label.num_queries", "--overwrite"], "got value='--overwrite'"),
         (["--label.=3"], "overrides such as"),
-        (["--refs"], "Expected an option that there is, got --refs"),
+        (["--refs"], "Expected a known option, got --refs"),
     ],
 )
 def test_a_slip_in_the_last_stage_is_told_before_the_first(

@@ -296,7 +296,7 @@ def test_features_that_do_not_fit(sets: list[Tuples]) -> None:
 
 def test_data_sets_that_are_none(sets: list[Tuples], arrays: Arrays) -> None:
     stream = TorchDatasets(iter([]), sets[1], sets[2], NAMES)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="a data set of private records that are read by number"):
+    with pytest.raises(ValueError, match="a data set of private records that are read by index"):
         stream.load(Role.PRIVATE)
     none = {**arrays, "split": np.ones(60)}
     with pytest.raises(ValueError, match="at least one private record"):

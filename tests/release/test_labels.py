@@ -182,7 +182,7 @@ def test_labels_that_are_gone_or_are_not_of_this_command_are_told(
 
     spoil: dict[str, tuple[Callable[[], object], str]] = {
         "gone": (gone, "labels.npz"),
-        "cut": (lambda: path.write_bytes(whole[:500]), "got another kind of file, or one that is cut off"),
+        "cut": (lambda: path.write_bytes(whole[:500]), "got another kind of file, or a truncated one"),
         "empty": (lambda: path.write_bytes(b""), "got another kind of file"),
         "a byte": (lambda: path.write_bytes(whole[:60] + bytes([whole[60] ^ 1]) + whole[61:]), "got a damaged one ("),
         "a label": (lambda: write(labels=1 - arrays["labels"]), "as `pate label` of this run left them"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pate import cli
-from pate._linear import recovered
+from pate._linear import linear_student_of
 from pate._planning.completion import resolved
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label as label_stage
@@ -60,7 +60,9 @@ def test_a_finished_run_is_labelled_by_the_scores_of_its_votes(copied: Path, cap
     assert cli.main(["student", "fit", "--overwrite", "--run", str(copied), "--config", _student(copied)]) == 0
     assert cli.main(["student", "predict", "--run", str(copied)]) == 0
     public = StudentData(copied).source.records(Role.PUBLIC)
-    student = recovered(public.features[rows_of(released.ids, public.ids)], released.noisy_counts / 10, released.labels)
+    student = linear_student_of(
+        public.features[rows_of(released.ids, public.ids)], released.noisy_counts / 10, released.labels
+    )
     with np.load(copied / "public" / "student" / "predictions.npz") as archive:
         np.testing.assert_allclose(archive["probabilities"], student.predict(make_arrays()["X"][500:]), atol=1e-4)
     assert cli.main(["report", str(copied)]) == 0

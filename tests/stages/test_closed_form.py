@@ -262,7 +262,7 @@ def test_a_dry_run_says_what_will_be_written_and_writes_nothing(tmp_path: Path, 
         ("num_teachers: 1", [], "an integer num_teachers >= 2"),
         ("num_teachers: 9000000", [], "num_teachers <= 8388608"),
         ("num_teachers: 5\nnum_units: 0", [], "an integer num_units >= 1"),
-        (RECORDS, ["--share=0/2"], "Expected an option that there is, got --share"),
+        (RECORDS, ["--share=0/2"], "Expected a known option, got --share"),
     ],
 )
 def test_other_settings_are_refused(

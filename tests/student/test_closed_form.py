@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from models import MLP, Linear, SmallCNN
 from pate import cli
-from pate._linear import LinearStudent, constant_logits, fit_linear, recovered
+from pate._linear import LinearStudent, constant_logits, fit_linear, linear_student_of
 from pate._runs import Run, labels_file
 from pate._runs.released import ReleasedLabels
 from pate._votes import rows_of
@@ -117,7 +117,7 @@ def with_linear_answers(root: Path) -> LinearStudent:
     )
     with labels_file(Run(root)).open("wb") as file:
         made.save(file, Run(root))
-    return recovered(features, answers, decisions)
+    return linear_student_of(features, answers, decisions)
 
 
 def test_linear_answers_hold_the_student_itself(copied: Path) -> None:
