@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from pate._typing import UInt8Array
-from pate._validation import expect, expect_count, expect_distinct
-from pate.data._arrays import SPLIT_OF_ROLE
+from pate._validation import expect, expect_distinct
 from pate.data._checks import check_labels, select_labels
-from pate.data._images import ImageFiles, expect_distinct_files
-from pate.data._records import Records, Role
-from pate.data._source import DataSource, located
+from pate.data._images import ImageFiles
+from pate.data._table import PictureFolder, Table
 from pate.data.features import FeatureMap
 
 _ATTRIBUTES = "list_attr_celeba"
 
 
-class CelebA(DataSource):
+class CelebA(PictureFolder):
     """A folder in CelebA's format.
 
     ``img_align_celeba/`` holds the pictures, or a folder of that name in it; ``list_attr_celeba.txt`` the attributes
@@ -37,24 +36,28 @@ class CelebA(DataSource):
     def __init__(
         self, root: Path, *, size: int = 64, labels: list[str] | None = None, features: FeatureMap | None = None
     ) -> None:
-        super().__init__(features=features)
-        expect_count(8, size=size)
-        self.root = located(root)
-        self.size = size
-        self._wanted = labels
+        super().__init__(root, size, labels, features)
 
-    @property
-    def ledger_path(self) -> Path:
-        """``ledger.sqlite`` in the folder."""
-        # links lead to the same records, and so to the same ledger
-        return self.root.resolve() / "ledger.sqlite"
+    def _read_table(self) -> Table:
+        names, pictures, values = self._attributes()
+        roles, identities = self._roles(), self._find("identity_CelebA")
+        _expect_all("a partition", pictures, roles)
+        groups = None
+        if identities is not None:
+            persons = _pairs(identities)
+            _expect_all("an identity", pictures, persons)
+            groups = np.array([persons[picture] for picture in pictures])
+        columns = select_labels(names, self._wanted, source=self._file(_ATTRIBUTES).name)
+        folder = self._folder
+        return Table(
+            features=ImageFiles([folder / picture for picture in pictures], self.size, keep=False),
+            names=[names[column] for column in columns],
+            labels=values[:, columns],
+            ids=np.array(pictures),
+            split=np.array([roles[picture] for picture in pictures]),
+            groups=groups,
+        )
 
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        names, _, _ = self._attributes
-        return tuple(names[j] for j in select_labels(names, self._wanted, source=self._file(_ATTRIBUTES).name))
-
-    @cached_property
     def _attributes(self) -> tuple[list[str], list[str], UInt8Array]:
         """Names of the attributes, names of the pictures, attributes ``[N, A]``."""
         path = self._file(_ATTRIBUTES)
@@ -74,7 +77,6 @@ class CelebA(DataSource):
         expect_distinct(f"pictures of {path.name}", (row[0] for row in rows))
         return names, [row[0] for row in rows], check_labels(values, source=path.name)
 
-    @cached_property
     def _roles(self) -> dict[str, int]:
         path = self._file("list_eval_partition")
         roles: dict[str, int] = {}
@@ -85,44 +87,12 @@ class CelebA(DataSource):
         expect(not unknown, f"partitions 0, 1 or 2 in {path.name}", partitions=unknown)
         return roles
 
-    @cached_property
-    def _identities(self) -> dict[str, str] | None:
-        path = self._find("identity_CelebA")
-        return None if path is None else _pairs(path)
-
-    def load(self, role: Role) -> Records:
-        names, pictures, values = self._attributes
-        table = self._file(_ATTRIBUTES).name
-        columns = select_labels(names, self._wanted, source=table)
-        unplaced = [picture for picture in pictures if picture not in self._roles]
-        expect(not unplaced, "a partition for every picture", missing=unplaced[:3])
-        rows = [i for i, picture in enumerate(pictures) if self._roles[picture] == SPLIT_OF_ROLE[role]]
-        expect(rows, f"at least one {role.value} record in {self.root}", records=0)
-        folder = self._folder
-        present = {path.name for path in folder.iterdir()}
-        absent = [pictures[i] for i in rows if pictures[i] not in present]
-        expect(not absent, f"a picture in {folder} for every row of {table}", missing=absent[:3])
-        ids = [pictures[i] for i in rows]
-        groups = None
-        if self._identities is not None:
-            nameless = [picture for picture in ids if picture not in self._identities]
-            expect(not nameless, "an identity for every picture", missing=nameless[:3])
-            groups = np.array([self._identities[picture] for picture in ids])
-        return Records(
-            features=ImageFiles([folder / picture for picture in ids], self.size),
-            labels=values[rows][:, columns],
-            ids=np.array(ids),
-            groups=groups,
-        )
-
-    @cached_property
+    @property
     def _folder(self) -> Path:
         folder = self.root / "img_align_celeba"
         expect(folder.is_dir(), "a folder of pictures", path=str(folder))
         if (folder / folder.name).is_dir():  # as some archives are packed
             folder /= folder.name
-        _, pictures, _ = self._attributes
-        expect_distinct_files(folder / picture for picture in pictures)
         return folder
 
     def _find(self, name: str) -> Path | None:
@@ -135,6 +105,12 @@ class CelebA(DataSource):
         expect(path is not None, f"{name}.txt in the folder, or {name}.csv", root=str(self.root))
         assert path is not None
         return path
+
+
+def _expect_all(what: str, pictures: list[str], known: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` unless each of ``pictures`` is among ``known``."""
+    missing = [picture for picture in pictures if picture not in known]
+    expect(not missing, f"{what} for every picture", missing=missing[:3])
 
 
 def _pairs(path: Path) -> dict[str, str]:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cached_property
 from pathlib import Path
 from posixpath import normpath
 
 import numpy as np
 
-from pate._typing import IntArray, StrArray, UInt8Array
-from pate._validation import expect, expect_count
-from pate.data._arrays import SPLIT_OF_ROLE, expect_fractions, split_by_hash
+from pate._validation import expect
 from pate.data._checks import select_labels
-from pate.data._images import ImageFiles, expect_distinct_files
-from pate.data._records import Records, Role
-from pate.data._source import DataSource, located
+from pate.data._images import ImageFiles
+from pate.data._records import Role
+from pate.data._source import located
+from pate.data._table import SPLIT_OF_ROLE, PictureFolder, Table, expect_fractions, split_by_hash
 from pate.data.features import FeatureMap
 
 _GROUPS = ("group", "identity")
@@ -26,26 +23,7 @@ _ALIKE = 0.76  # similarity of a misspelt name to the one that was meant
 _LABEL = {"0": 0, "1": 1, "-1": 0}
 
 
-@dataclass(frozen=True)
-class _Table:
-    """The content of a table, a row for each picture.
-
-    Attributes:
-        files: names of the pictures, ``[N]``.
-        names: names of the labels, ``[C]``.
-        labels: ``[N, C]`` in {0, 1}.
-        groups: whose picture each is, ``[N]``; None if the table does not say.
-        split: the role of each, ``[N]``, as in `SPLIT_OF_ROLE`; None if the table does not say.
-    """
-
-    files: StrArray
-    names: tuple[str, ...]
-    labels: UInt8Array
-    groups: StrArray | None
-    split: IntArray | None
-
-
-class PictureTable(DataSource):
+class PictureTable(PictureFolder):
     """A folder of pictures with a CSV file of their labels.
 
     The file has a line of headings and a line for each picture. The column ``file`` names the picture, in the folder or
@@ -75,87 +53,47 @@ class PictureTable(DataSource):
         test_fraction: float = 0.1,
         features: FeatureMap | None = None,
     ) -> None:
-        super().__init__(features=features)
-        expect_count(8, size=size)
+        super().__init__(root, size, labels, features)
         expect_fractions(public_fraction, test_fraction)
-        self.root = located(root)
         self.path = self.root / located(table)
-        self.size = size
-        self._wanted = labels
         self._fractions = public_fraction, test_fraction
 
-    @property
-    def ledger_path(self) -> Path:
-        """``ledger.sqlite`` in the folder of the pictures."""
-        # links lead to the same records, and so to the same ledger
-        return self.root.resolve() / "ledger.sqlite"
+    def _read_table(self) -> Table:
+        path, wanted = self.path, self._wanted or ()
+        head, lines, columns = _columns(path)
+        # `./a.jpg` and `a.jpg` are one picture
+        files = columns["file"] = [name and normpath(name) for name in columns["file"]]
+        _expect_unique(files, lines, path)
+        unnamed = {name: columns[name] for name in head if name not in wanted}
+        _expect_no_misspelling(unnamed, self._wanted is None, path)
+        group = next((name for name in _GROUPS if name in head), None)
+        others = [name for name in head if name not in ("file", "split", group)]
+        expect(others, f"a column of labels in {path}", columns=head)
+        chosen = [others[place] for place in select_labels(others, self._wanted, source=path.name)]
 
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        return self._table.names
+        def numbers(name: str, codes: dict[str, int], what: str) -> list[int]:
+            for line, value in zip(lines, columns[name], strict=True):
+                expect(value in codes, f"{what} in column `{name}` of {path}", line=line, value=value)
+            return [codes[value] for value in columns[name]]
 
-    @cached_property
-    def _table(self) -> _Table:
-        return read_table(self.path, self._wanted)
-
-    @cached_property
-    def _paths(self) -> list[Path]:
-        """The picture of each row, of whatever role."""
-        paths = [self.root / name for name in self._table.files.tolist()]
-        expect_distinct_files(paths)
-        return paths
-
-    def load(self, role: Role) -> Records:
-        table = self._table
-        split = table.split
-        if split is None:
-            groups = table.files if table.groups is None else table.groups
-            split = split_by_hash(groups, *self._fractions, source=str(self.path))
-        rows = np.flatnonzero(split == SPLIT_OF_ROLE[role])
-        expect(rows.size > 0, f"at least one {role.value} record in {self.path}", records=0)
-        paths = [self._paths[row] for row in rows]
-        absent = [str(path) for path in paths if not path.is_file()]
-        expect(not absent, f"the picture that each line of {self.path} names", missing=absent[:3])
-        return Records(
-            features=ImageFiles(paths, self.size),
-            labels=table.labels[rows],
-            ids=table.files[rows],
-            groups=None if table.groups is None else table.groups[rows],
+        labels = np.array([numbers(name, _LABEL, "0 or 1") for name in chosen], dtype=np.uint8)
+        ids, groups = np.array(files), None
+        if group is not None:
+            for line, value in zip(lines, columns[group], strict=True):
+                expect(value, f"a value in column `{group}` of {path}", line=line, value=value)
+            groups = np.array(columns[group])
+        if "split" in head:
+            split = np.array(numbers("split", _SPLIT, "private, public or test"))
+        else:
+            split = split_by_hash(ids if groups is None else groups, *self._fractions, source=str(path))
+        return Table(
+            features=ImageFiles([self.root / name for name in files], self.size, keep=False),
+            names=chosen,
+            labels=np.ascontiguousarray(labels.T),
+            ids=ids,
+            split=split,
+            groups=groups,
         )
-
-
-def read_table(path: Path, wanted: list[str] | None) -> _Table:
-    """Read a CSV file of labels as `PictureTable` describes it.
-
-    Args:
-        path: the file.
-        wanted: names of the labels to read; None for all columns that are not special.
-
-    Raises:
-        ValueError: if it cannot be used; with the number of the line, from 1, where one is wrong.
-    """
-    head, lines, columns = _columns(path)
-    # `./a.jpg` and `a.jpg` are one picture
-    columns["file"] = [name and normpath(name) for name in columns["file"]]
-    _expect_unique(columns["file"], lines, path)
-    _expect_no_misspelling({name: columns[name] for name in head if name not in (wanted or ())}, wanted is None, path)
-    group = next((name for name in _GROUPS if name in head), None)
-    others = [name for name in head if name not in ("file", "split", group)]
-    expect(others, f"a column of labels in {path}", columns=head)
-    chosen = [others[place] for place in select_labels(others, wanted, source=path.name)]
-
-    def numbers(name: str, codes: dict[str, int], what: str) -> list[int]:
-        for line, value in zip(lines, columns[name], strict=True):
-            expect(value in codes, f"{what} in column `{name}` of {path}", line=line, value=value)
-        return [codes[value] for value in columns[name]]
-
-    labels = np.array([numbers(name, _LABEL, "0 or 1") for name in chosen], dtype=np.uint8)
-    split = np.array(numbers("split", _SPLIT, "private, public or test")) if "split" in head else None
-    if group is not None:
-        for line, value in zip(lines, columns[group], strict=True):
-            expect(value, f"a value in column `{group}` of {path}", line=line, value=value)
-    groups = None if group is None else np.array(columns[group])
-    return _Table(np.array(columns["file"]), tuple(chosen), np.ascontiguousarray(labels.T), groups, split)
 
 
 def _columns(path: Path) -> tuple[list[str], list[int], dict[str, list[str]]]:

@@ -86,7 +86,7 @@ class ArrayFeatures(Features):
         return np.array(self.values, dtype=dtype, copy=copy)
 
     def select(self, rows: IntArray) -> ArrayFeatures:
-        return ArrayFeatures(np.array(self.values[rows]))
+        return ArrayFeatures(self.values[rows])
 
 
 class _SelectedFeatures(Features):

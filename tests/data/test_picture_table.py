@@ -174,7 +174,7 @@ def test_a_table_as_spreadsheets_write_it(pictures: Path) -> None:
         ("p05.jpg,1", "p05.jpg,", r"got line=7, value=''"),
         ("p05.jpg,1", "p05.jpg,1,1", r"5 values in each line of .*labels\.csv, got line=7, values=6"),
         ("p05.jpg", "p06.jpg", r"each picture once in .*, got file='p06\.jpg', lines=\(7, 8\)"),
-        ("p05.jpg", "p99.jpg", r"the picture that each line of .*labels\.csv names, got missing=\['.*p99\.jpg'\]"),
+        ("p05.jpg", "p99.jpg", r"a picture for every row of .*labels\.csv, got missing=\['.*p99\.jpg'\]"),
         ("p05.jpg,1,test", "p05.jpg,1,train", r"private, public or test in column `split` .*line=7, value='train'"),
         ("n1\n", "\n", r"column `identity` of .*, got line=5, value=''"),
         ("file", "picture", r"a column `file` in .*, between commas, got columns=\['picture', 'hat'"),

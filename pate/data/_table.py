@@ -1,0 +1,135 @@
+"""Sources that read one table of all records, a row for each."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+
+from pate._typing import IntArray, StrArray, UInt8Array
+from pate._validation import expect, expect_count, expect_open_unit
+from pate.data._images import ImageFiles, expect_distinct_files
+from pate.data._records import FeatureMap, Features, Records, Role
+from pate.data._source import DataSource, located
+
+SPLIT_OF_ROLE = {Role.PRIVATE: 0, Role.PUBLIC: 1, Role.TEST: 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """All records of a source.
+
+    Attributes:
+        features: ``[N, ...]``.
+        names: names of the labels, ``[C]``.
+        labels: ``[N, C]`` in {0, 1}.
+        ids: ``[N]``.
+        split: the role of each, ``[N]``, as in `SPLIT_OF_ROLE`.
+        groups: whose record each is, ``[N]``; None if the table does not say.
+    """
+
+    features: Features
+    names: Sequence[str]
+    labels: UInt8Array
+    ids: StrArray
+    split: IntArray
+    groups: StrArray | None = None
+
+
+class TableSource(DataSource):
+    """A source whose subclasses read a `Table`.
+
+    Args:
+        path: the file of the table, or the folder that holds it.
+        labels: names of the labels to learn; None for all.
+        features: a public map of the features.
+    """
+
+    def __init__(self, path: Path, labels: Sequence[str] | None, features: FeatureMap | None) -> None:
+        super().__init__(features=features)
+        self.path = located(path)
+        self._wanted = labels
+
+    @cached_property
+    def _table(self) -> Table:
+        return self._read_table()
+
+    @abstractmethod
+    def _read_table(self) -> Table: ...
+
+    @property
+    def ledger_path(self) -> Path:
+        """Beside the file: ``data.npz`` has ``data.ledger.sqlite``."""
+        # a link leads to the same records, and so to the same ledger
+        return self.path.resolve().with_suffix(".ledger.sqlite")
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return tuple(self._table.names)
+
+    def load(self, role: Role) -> Records:
+        table = self._table
+        rows = np.flatnonzero(table.split == SPLIT_OF_ROLE[role])
+        expect(rows.size > 0, f"at least one {role.value} record in {self.path}", records=0)
+        return Records(
+            features=table.features.select(rows),
+            labels=table.labels[rows],
+            ids=table.ids[rows],
+            groups=None if table.groups is None else table.groups[rows],
+        )
+
+
+class PictureFolder(TableSource):
+    """A folder of pictures with a table of what is on them.
+
+    Args:
+        root: the folder.
+        size: pictures are cut to their central square and resized to this many pixels.
+        labels: names of the labels to learn; None for all.
+        features: a public map of the pictures.
+    """
+
+    def __init__(self, root: Path, size: int, labels: Sequence[str] | None, features: FeatureMap | None) -> None:
+        super().__init__(root, labels, features)
+        expect_count(8, size=size)
+        self.root, self.size = self.path, size
+
+    @property
+    def ledger_path(self) -> Path:
+        """``ledger.sqlite`` in the folder."""
+        return self.root.resolve() / "ledger.sqlite"
+
+    def load(self, role: Role) -> Records:
+        pictures = self._table.features
+        assert isinstance(pictures, ImageFiles)
+        expect_distinct_files(pictures.paths)
+        records = super().load(role)
+        assert isinstance(records.features, ImageFiles)
+        absent = [str(path) for path in records.features.paths if not path.is_file()]
+        expect(not absent, f"a picture for every row of {self.path}", missing=absent[:3])
+        return records
+
+
+def expect_fractions(public_fraction: float | None, test_fraction: float) -> None:
+    """Raise ``ValueError`` unless these shares leave some records private."""
+    public = {} if public_fraction is None else {"public_fraction": public_fraction}
+    expect_open_unit(**public, test_fraction=test_fraction)
+    total = (public_fraction or 0.0) + test_fraction
+    expect(total < 1, "public_fraction + test_fraction < 1", total=total)
+
+
+def split_by_hash(groups: StrArray, public_fraction: float | None, test_fraction: float, *, source: str) -> IntArray:
+    """Split by a public hash of the group or id, so that no record affects another's role and no group is divided.
+
+    Raises ``ValueError`` unless somebody said which share of ``source`` is public.
+    """
+    needed = f"split in {source}, or public_fraction, the share of records that a hash makes public"
+    expect(public_fraction is not None, needed, public_fraction=None)
+    assert public_fraction is not None
+    places = np.array([crc32(str(group).encode()) / 2**32 for group in groups])
+    return np.where(places < public_fraction, 1, np.where(places < public_fraction + test_fraction, 2, 0))
