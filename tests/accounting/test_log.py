@@ -1,0 +1,230 @@
+"""The file of a ledger: damaged, altered, exchanged or incomplete rows stop every reader."""
+
+import random
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from pate.accounting import _log as log
+from pate.accounting._ledger import Ledger, read_ledger
+from pate.accounting._log import Head
+from pate.accounting._verification import verify_ledger
+from tests.accounting.ledgers import BUDGET, ONE_LINE, bodies, expect_stop, filled, gaussian, reserve
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.01, 0.3, 0.5, 0.9, 0.999])
+def test_a_truncated_ledger_stops(path: Path, keep: float) -> None:
+    filled(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(keep * len(content))])
+    expect_stop(path)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_corrupted_ledger_stops_or_says_the_same(path: Path, seed: int) -> None:
+    book = filled(path).book()
+    content = bytearray(path.read_bytes())
+    chance = random.Random(seed)
+    start = chance.randrange(len(content) - 64)
+    content[start : start + 64] = chance.randbytes(64)
+    path.write_bytes(content)
+    try:
+        found = verify_ledger(path)
+    except ValueError as error:
+        stopped = str(error)
+    else:
+        stopped = ""
+        assert found == book  # unused space, or the file's own statistics
+    assert not stopped or re.match(ONE_LINE, stopped)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database" * 100, b"SQLite format 3\0"])
+def test_another_file_stops(path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    expect_stop(path)
+
+
+def test_another_database_stops(path: Path) -> None:
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE log (row INTEGER, body TEXT, digest TEXT)")
+    expect_stop(path)
+
+
+def test_a_folder_or_a_missing_file_stops(path: Path) -> None:
+    path.mkdir(parents=True)
+    with pytest.raises(ValueError, match=ONE_LINE):
+        Ledger(path)
+    with pytest.raises(ValueError, match="Expected a ledger, got path="):
+        read_ledger(path.parent / "missing")
+    assert not (path.parent / "missing").exists()
+
+
+def test_a_deleted_ledger_is_not_created_again(path: Path) -> None:
+    ledger = filled(path)
+    path.unlink()
+    with pytest.raises(ValueError, match=ONE_LINE):
+        reserve(ledger, gaussian(60), 1)
+    assert not path.exists()
+
+
+def test_a_read_only_ledger_can_be_read_and_no_more(path: Path) -> None:
+    ledger = filled(path)
+    path.chmod(0o444)
+    with pytest.raises(ValueError, match="Expected a writable ledger"):
+        Ledger(path)
+    with pytest.raises(ValueError, match=ONE_LINE):
+        reserve(ledger, gaussian(60), 1)
+    assert len(verify_ledger(path).entries) == 40
+
+
+def tamper(path: Path, statement: str, *values: object) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        for change in ("UPDATE", "DELETE"):
+            connection.execute(f"DROP TRIGGER log_{change}")
+        connection.execute(statement, values)
+        for change in ("UPDATE", "DELETE"):
+            connection.execute(f"CREATE TRIGGER log_{change} BEFORE {change} ON log BEGIN SELECT 1; END")
+        connection.commit()
+
+
+def test_rows_are_final(path: Path) -> None:
+    filled(path)
+    with closing(sqlite3.connect(path)) as connection:
+        for change in ("UPDATE log SET body = '{}'", "DELETE FROM log", "DELETE FROM log WHERE row = 3"):
+            with pytest.raises(sqlite3.IntegrityError, match="a ledger is final"):
+                connection.execute(change)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE log SET body = replace(body, '\"count\": 3', '\"count\": 2')",
+        "DELETE FROM log WHERE row = 3",
+        "UPDATE log SET digest = 'ff' WHERE row = 5",
+        "INSERT INTO log (body, digest) VALUES ('{}', 'ff')",
+        # numbers that the digests do not depend on
+        "UPDATE log SET row = row + 1 WHERE row = (SELECT max(row) FROM log)",
+        "UPDATE log SET row = 0 WHERE row = 1",
+        "UPDATE log SET row = -1 WHERE row = 1",
+    ],
+)
+def test_a_row_that_was_changed_is_noticed(path: Path, statement: str) -> None:
+    filled(path)
+    tamper(path, statement)
+    expect_stop(path)
+
+
+@pytest.mark.slow
+def test_a_ledger_that_was_put_back_or_exchanged_is_noticed_by_who_had_it_open(path: Path) -> None:
+    ledger = filled(path)
+    old = path.read_bytes()
+    reserve(ledger, gaussian(600), 1)
+    path.write_bytes(old)
+    other = Ledger(path.with_name("other"))
+    for i in range(90):
+        reserve(other, gaussian(600 + i), 1)
+    for content in (old, other.path.read_bytes()):
+        path.write_bytes(content)
+        for use in (lambda: reserve(ledger, gaussian(600), 1), lambda: ledger.settle(1), ledger.entries, ledger.book):
+            with pytest.raises(ValueError, match=r"^Expected a ledger at [^\n]* that continues row 82, got history="):
+                use()
+        assert path.read_bytes() == content
+
+
+def test_rows_of_others_are_seen(path: Path) -> None:
+    first, second = Ledger(path), Ledger(path)
+    reserve(first, gaussian(60), 40, BUDGET)
+    with pytest.raises(ValueError, match="can be paid"):
+        reserve(second, gaussian(60), 10**6)
+    assert reserve(second, gaussian(70), 2) == 2
+    first.settle(2, realised=[(gaussian(70), 1)])
+    second.settle(1)
+    assert first.book() == second.book() == verify_ledger(path)
+
+
+def test_rows_that_never_reached_the_file_are_forgotten(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = filled(path)
+    with monkeypatch.context() as patch:
+
+        def full(*_: object) -> Head:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        patch.setattr("pate.accounting._log.append", full)
+        with pytest.raises(ValueError, match="disk is full"):
+            reserve(ledger, gaussian(600), 1)
+    assert len(ledger.entries()) == 40
+    assert reserve(ledger, gaussian(600), 1) == 41
+    verify_ledger(path)
+
+
+@pytest.mark.parametrize("keep", [0, 1, 80])
+def test_rows_missing_at_the_end_are_noticed(path: Path, keep: int) -> None:
+    filled(path)
+    tamper(path, "DELETE FROM log WHERE row > ?", keep)
+    expect_stop(path)
+
+
+@pytest.mark.parametrize("journal", ["WAL", "PERSISTENT WAL"])
+def test_another_journal_stops(path: Path, journal: str) -> None:
+    ledger = filled(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        if journal != "WAL":
+            expect_stop(path)  # while somebody has it open
+    expect_stop(path)
+    with pytest.raises(ValueError, match="Expected a ledger with PRAGMA journal_mode = delete"):
+        reserve(ledger, gaussian(60), 1)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    reserve(ledger, gaussian(6000), 1)
+
+
+def test_rows_that_may_be_changed_are_noticed(path: Path) -> None:
+    filled(path)
+    tamper(path, "UPDATE log SET body = body")
+    with pytest.raises(ValueError, match="Expected a ledger whose rows are final"):
+        verify_ledger(path)
+
+
+def test_a_ledger_that_drops_what_is_added_is_noticed(path: Path) -> None:
+    filled(path)
+    rows = len(bodies(path))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TRIGGER gone BEFORE INSERT ON log BEGIN SELECT RAISE(IGNORE); END")
+        connection.commit()
+    with pytest.raises(ValueError, match="Expected a ledger to which rows can be added"):
+        reserve(Ledger(path), gaussian(600), 1)
+    assert len(bodies(path)) == rows
+    with pytest.raises(ValueError, match="Expected a ledger whose rows are final"):
+        verify_ledger(path)
+
+
+def test_a_reserve_reads_only_what_is_new(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, other = filled(path), Ledger(path)
+    reserve(other, gaussian(6000), 1)
+    read: list[str] = []
+    real = log.chained
+
+    def spy(previous: str, text: str) -> str:
+        read.append(text)
+        return real(previous, text)
+
+    monkeypatch.setattr("pate.accounting._log.chained", spy)
+    reserve(ledger, gaussian(6000), 1)
+    # the row of the other process, and twice its own: folded, and written
+    assert len(read) == 3
+
+
+def test_reading_holds_no_lock(path: Path) -> None:
+    ledger = filled(path)
+    with log.opened(path, writable=False) as connection:
+        rows = log.rows_after(connection, Head(), path)
+        next(rows)
+        reserve(ledger, gaussian(6000), 1)  # while the others are not read yet
+        assert len(list(rows)) == 80
+    assert len(verify_ledger(path).entries) == 41

@@ -1,0 +1,115 @@
+"""Sums of costs: exact, whatever is added and taken back."""
+
+import random
+from dataclasses import FrozenInstanceError
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pate.accounting._charges import parse_events
+from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting._events import RenyiCurveEvent, total_cost
+from pate.accounting._ledger import Ledger
+from pate.accounting._relation import NeighboringRelation
+from pate.accounting._totals import Totals, _terms, as_cost, charge_values
+from pate.accounting._verification import verify_ledger
+from tests.accounting.ledgers import REPLACE, gaussian, name, reserve, stable
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+def test_no_digits_are_lost_to_what_was_taken_back(relation: NeighboringRelation) -> None:
+    """Giant reservations come and go; what stays is what an exact sum says."""
+    chance = random.Random(0)
+    totals, left = Totals(DEFAULT_ORDERS), []
+    small, giant = [name(gaussian(10.0**k)) for k in range(3, 9)], [name(gaussian(10.0**-k)) for k in range(2, 120, 20)]
+    for _ in range(300):
+        charge = (chance.choice(small), chance.choice([1, 3, 2**30 + 1, 2**53 - 1]))
+        large = (chance.choice(giant), chance.choice([1, 2**53]))
+        totals.add(*large)
+        totals.add(*charge)
+        left.append(charge)
+        if chance.random() < 0.5:
+            totals.values()
+        totals.add(large[0], -large[1])
+    values = totals.values()
+    found = as_cost(values, relation)
+    for order in (0, 100, 256):
+        once = {each: Fraction(float(parse_events(each)[relation].cost().rdp[order])) for each in small}
+        exact = sum(once[each] * count for each, count in left)
+        assert abs(Fraction(float(found.rdp[order])) / exact - 1) < Fraction(1, 10**15)
+    for charge in left:
+        totals.add(charge[0], -charge[1])
+    assert not totals.values().any()
+
+
+def test_infinite_costs_come_and_go(path: Path) -> None:
+    wide = {r: RenyiCurveEvent(orders=(1.5, 2.5), rdp=(0.1, 0.2), neighboring_relation=r) for r in gaussian(1)}
+    ledger = Ledger(path)
+    reserve(ledger, gaussian(30), 3)
+    alone = ledger.book().spent(REPLACE)
+    first, second = reserve(ledger, wide, 2), reserve(ledger, wide, 1)
+    for release in (first, second):
+        sums = ledger._history._totals.values()  # what is kept is what is summed anew
+        for relation in NeighboringRelation:
+            kept, anew = as_cost(sums, relation), ledger.book().spent(relation)
+            np.testing.assert_allclose(kept.rdp, anew.rdp, rtol=1e-12)
+            assert np.isinf(kept.rdp).any() and np.isinf(kept.mu_squared)
+        ledger.settle(release, realised=[])
+    ledger.entries()
+    kept = as_cost(ledger._history._totals.values(), REPLACE)
+    np.testing.assert_allclose(kept.rdp, alone.rdp, rtol=1e-14)
+    assert kept.mu_squared == pytest.approx(alone.mu_squared)
+    verify_ledger(path)
+
+
+def test_sums_in_blocks_are_sums_one_by_one() -> None:
+    chance = random.Random(1)
+    names = [name(events) for events in (gaussian(30.0), gaussian(1e-30), stable())]
+    for kinds in (1, 2, 3):
+        changes = [(names[chance.randrange(kinds)], chance.randrange(1, 9)) for _ in range(60)]
+        changes += [(each, -count) for each, count in chance.sample(changes, 40)]
+        block, single = Totals(DEFAULT_ORDERS), Totals(DEFAULT_ORDERS)
+        expected = []
+        for change in changes:
+            single.add(*change)
+            expected.append(single.values())
+        np.testing.assert_allclose(block.add_each(changes), np.stack(expected), rtol=1e-12)
+        np.testing.assert_allclose(block.values(), single.values(), rtol=1e-15)
+
+
+def test_no_digits_are_lost_within_a_block() -> None:
+    """A sum of about 1 that is left where one of 1e13 was taken back."""
+    large, small = name(gaussian(1e-6)), name(gaussian(1.0))
+    sums = Totals(DEFAULT_ORDERS).add_each([(small, 1), (large, 1), (large, -1), (small, 2)])
+    once = charge_values(small, 1, DEFAULT_ORDERS)
+    for total, count in ((sums[0], 1), (sums[2], 1), (sums[3], 3)):
+        np.testing.assert_allclose(total, count * once, rtol=1e-12)
+
+
+def test_what_is_remembered_of_a_curve_cannot_be_changed(path: Path) -> None:
+    for events in (gaussian(60), stable()):
+        for relation in NeighboringRelation:
+            once = events[relation].cost()
+            expected = once.rdp.copy()
+            if once.rdp.flags.writeable:
+                once.rdp[:] = 0.0
+            np.testing.assert_array_equal(events[relation].cost().rdp, expected)
+    test = stable()[REPLACE].events[1]  # type: ignore[attr-defined]
+    total = total_cost((test,))
+    if total.rdp.flags.writeable:
+        total.rdp[:] = 0.0
+    assert test.cost().rdp.min() > 0
+    kept = [DEFAULT_ORDERS, *_terms(name(stable()), DEFAULT_ORDERS.tobytes())[:4]]
+    assert not any(array.flags.writeable for array in kept)
+    ledger = Ledger(path)
+    reserve(ledger, gaussian(60), 1)
+    with pytest.raises(TypeError):
+        ledger.entries()[0].events[REPLACE] = gaussian(6e9)[REPLACE]  # type: ignore[index]
+    with pytest.raises(FrozenInstanceError):
+        ledger.entries()[0].count = 0  # type: ignore[misc]
+    charge_values(name(gaussian(60)), 1, DEFAULT_ORDERS)[:] = 0
+    assert charge_values(name(gaussian(60)), 1, DEFAULT_ORDERS)[0, 0] > 0
+    with pytest.raises(ValueError, match="read-only"):
+        test.cost().rdp[:] = 0.0
