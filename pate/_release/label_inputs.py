@@ -20,10 +20,13 @@ from pate._validation import expect
 from pate._vote_store import VoteStore
 from pate._voter_store import fingerprint_of_voters, load_voters
 from pate._voters import ScoreVoters
-from pate._votes import Votes, rows_of
+from pate._votes import Ballots, Votes, rows_of
 from pate.aggregators._base import Aggregator
 from pate.data._checks import as_text
 from pate.data._records import Role
+
+MOST_SAMPLES = 4_096
+"""Of scores without features: the directions are found in time of their third power."""
 
 
 def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> Inputs:
@@ -43,8 +46,9 @@ def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> Inputs:
         digests["predictions"] = digest(settings.predictions)
     if settings.mechanism.needs_features and not store.has_features():
         described = run.begun(first_stage(run)).settings.get("data")
-        expect_features(described, needed_by=type(settings.mechanism).__name__)
-        digests["public"] = public_digest(load_data(run))
+        expect_features(described, settings.mechanism, manifest.ballots, len(manifest.ids))
+        if described is not None:
+            digests["public"] = public_digest(load_data(run))
     return Inputs(encode_fields(settings), digests)
 
 
@@ -55,7 +59,9 @@ def load_votes(run: Run, settings: LabelSettings, store: VoteStore, rows: IntArr
         return Votes.from_voters(load_voters(run), read_features(run, queries.ids, manifest.made_by))
     if manifest.ballots == "scores":
         public = store.features()
-        if public is None:
+        if public is None and run.begun(first_stage(run)).settings.get("data") is None:
+            public = np.eye(len(manifest.ids))
+        elif public is None:
             public = read_features(run, np.array(manifest.ids), manifest.made_by)
         return Votes.from_voters(ScoreVoters.of(store.scores(), public), public[rows])
     # before features, which do not help an aggregator that lacks ballots
@@ -132,7 +138,14 @@ def read_features(run: Run, wanted: StrArray, made_by: Mapping[str, str]) -> Flo
     return np.asarray(rows, dtype=np.float64).reshape(len(wanted), -1)
 
 
-def expect_features(data: Json | None, *, needed_by: str) -> None:
-    """Raise ``ValueError`` unless votes that bring no features come with the ``data`` of their public records."""
+def expect_features(data: Json | None, aggregator: Aggregator, ballots: Ballots, num_samples: int) -> None:
+    """Raise ``ValueError`` unless votes that bring no features come with the ``data`` of their public records.
+
+    Scores of few samples need none: each sample is then a direction of its own.
+    """
     give = "features [N, F] in the votes, or --config data.yaml with their public records"
-    expect(data is not None, f"{give}, which {needed_by} needs; another --aggregator may need none", features=None)
+    needed = f"{give}, which {type(aggregator).__name__} needs; another --aggregator may need none"
+    if ballots == "scores":
+        needed = f"{give}, or scores of {MOST_SAMPLES} samples at most"
+    few = ballots == "scores" and num_samples <= MOST_SAMPLES
+    expect(few or data is not None, needed, features=None, samples=num_samples)

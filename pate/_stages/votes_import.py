@@ -118,11 +118,12 @@ def expect_served(settings: LabelSettings, run: Run, votes: VotesFrom, data: Dat
     """
     silos = votes.silos
     _expect_no_copies(silos, settings.max_teachers_per_unit)
-    aggregator = resolved(settings, panel_of(silos), len(silos[0].ids), form_of(silos)).mechanism
+    form, num_samples = form_of(silos), len(silos[0].ids)
+    aggregator = resolved(settings, panel_of(silos), num_samples, form).mechanism
     if aggregator.needs_ballots or aggregator.needs_voters:
         expect_no_counts(sum(silo.num_teachers or 0 for silo in silos if silo.counts is not None))
     if aggregator.needs_features and features_in(silos) is None:
-        expect_features(_import_settings(run, votes, data)["data"], needed_by=type(aggregator).__name__)
+        expect_features(_import_settings(run, votes, data)["data"], aggregator, form, num_samples)
 
 
 def _expect_no_copies(silos: Sequence[NamedVotes], max_teachers_per_unit: int) -> None:

@@ -240,10 +240,25 @@ def test_votes_beside_scores_are_scores_and_copies_are_told(place: Path, capsys:
     assert "silos that are no copies of each other" in refused(capsys, "--votes=silos", run="runs/b", aggregator=SCORES)
 
 
-def test_scores_without_features_are_refused(place: Path, capsys: Captured) -> None:
-    replace(made_scores(), features=None).save(Path("votes.npz"))
-    assert "features [N, F] in the votes" in refused(capsys, "--votes=votes.npz", aggregator=SCORES)
-    assert label("--votes=votes.npz", "--config=recipe/data.yaml", aggregator=SCORES) == 0
+def test_scores_of_few_samples_need_no_features(place: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    votes = replace(made_scores(), features=None)
+    votes.save(Path("votes.npz"))
+    with monkeypatch.context() as patch:
+        patch.setattr("pate._release.label_inputs.MOST_SAMPLES", 99)
+        message = (
+            "features [N, F] in the votes, or --config data.yaml with their public records, or scores of 99 samples"
+        )
+        assert message in refused(capsys, "--votes=votes.npz", aggregator=SCORES)
+        assert spent() == 0
+        assert label("--votes=votes.npz", "--config=recipe/data.yaml", run="runs/data", aggregator=SCORES) == 0
+    for _ in range(2):
+        assert label("--votes=votes.npz", "--target_epsilon=20000", "--noise_seed=1", aggregator=()) == 0
+    assert spent() == 2 and votes.scores is not None
+    rows, noisy_counts = np.searchsorted(votes.ids, released().ids), released().noisy_counts
+    assert noisy_counts is not None and released().noise_std == 0
+    shares = votes.scores.astype(np.float64).mean(axis=1)[rows]
+    assert np.corrcoef(shares.ravel(), noisy_counts.ravel())[0, 1] > 0.95
+    assert (released().labels == (shares > 0.5)).mean() > 0.9
 
 
 def test_counts_do_not_serve_an_aggregator_that_needs_ballots(place: Path, capsys: Captured) -> None:
