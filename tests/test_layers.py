@@ -55,7 +55,7 @@ ALLOWED = {
     "testing": {"accounting", "aggregators", "data", "mechanisms", "votes"},
     "planning": {"accounting", "aggregators", "data", "data_file", "linear", "runs", "student", "vote_store", "votes"},
 }
-ALLOWED["planning"] |= {"mechanisms", "release"}
+ALLOWED["planning"] |= {"mechanisms", "release", "voters"}
 ALLOWED["testing"] |= {"planning"}
 ALLOWED["reporting"] = {"accounting", "data", "data_file", "runs", "vote_store", "votes"}
 ALLOWED["release"] = set(ALLOWED) - {"models", "networks", "planning", "reporting", "student", "teachers", "testing"}

@@ -1,9 +1,10 @@
-"""A simulated ensemble: the votes of many teachers, each with its share of the records."""
+"""Simulated ensembles: the votes of many teachers, each with its share of the records, and records as voters."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -12,8 +13,10 @@ from pate._planning.facts import Facts
 from pate._planning.learning import Learner
 from pate._planning.task import Task
 from pate._typing import BoolArray, FloatArray
+from pate._voters import Geometry, GroupVoters, RecordVoters
 from pate._votes import Votes
 
+_FEATURES = 1 << 23  # of the records of simulated voters, at most
 _ENTRIES = 1 << 23  # ballot entries of a simulated ensemble, at most
 _NUM_TEST = 4000
 
@@ -47,9 +50,23 @@ class World:
         directions /= np.linalg.norm(directions, axis=0)
         public = generator.standard_normal((num_queries, facts.num_features))
         test = generator.standard_normal((_NUM_TEST, facts.num_features))
-        unexplained = math.sqrt(1 - learner.signal**2) * generator.standard_normal((_NUM_TEST, facts.num_labels))
-        test_labels = learner.signal * (test @ directions) + unexplained > thresholds
+        test_labels = _labels(test, directions, thresholds, learner, generator)
         return cls(public, test, test_labels, directions, thresholds, spectrum)
+
+    def task(self, votes: Votes) -> Task:
+        """Return the task of votes on the public samples."""
+        return Task(
+            votes=votes,
+            test_features=self.test * self.scale,
+            test_labels=self.test_labels.astype(np.uint8),
+            label_names=tuple(f"label_{j}" for j in range(len(self.thresholds))),
+            private=False,
+        )
+
+    @property
+    def scale(self) -> FloatArray:
+        """``[F]``, the standard deviations of the features that teachers and the student see."""
+        return np.sqrt(self.spectrum * len(self.spectrum))
 
 
 def ensemble_votes(world: World, learner: Learner, *, num_teachers: int, records: float, seed: int) -> Task:
@@ -78,13 +95,38 @@ def ensemble_votes(world: World, learner: Learner, *, num_teachers: int, records
     needed = (world.thresholds + width * errors[-1]).astype(np.float32)
     extents = (world.public.astype(np.float32) @ weights.reshape(num_features, -1)).reshape(-1, simulated, num_labels)
     ballots = (extents > needed).view(np.uint8)
-    scale = np.sqrt(world.spectrum * num_features)
-    features = world.public * scale
-    counts = ballots.sum(axis=1, dtype=np.int64)
-    return Task(
-        votes=Votes(counts=counts, num_teachers=simulated, ballots=ballots, features=features),
-        test_features=world.test * scale,
-        test_labels=world.test_labels.astype(np.uint8),
-        label_names=tuple(f"label_{j}" for j in range(num_labels)),
-        private=False,
-    )
+    features, counts = world.public * world.scale, ballots.sum(axis=1, dtype=np.int64)
+    return world.task(Votes(counts=counts, num_teachers=simulated, ballots=ballots, features=features))
+
+
+def voters_task(world: World, learner: Learner, *, num_teachers: int, records: float, seed: int) -> Task:
+    """Return a task whose teachers are voters in closed form, single records or a few: fewer than there would be."""
+    generator, records_each = np.random.default_rng(seed), max(1, round(records))
+    simulated = max(2, min(num_teachers, _FEATURES // len(world.spectrum) // records_each))
+    features = generator.standard_normal((simulated * records_each, len(world.spectrum)))
+    labels = _labels(features, world.directions, world.thresholds, learner, generator)
+    public = world.public * world.scale
+    geometry = Geometry.of(public)
+    voters: dict[str, Any] = {
+        "geometry": geometry,
+        "num_voters": simulated,
+        "expected": float(simulated),
+        "num_labels": labels.shape[1],
+        "coordinates": geometry.coordinates(features * world.scale),
+        "labels": labels.astype(np.uint8),
+    }
+    groups = np.repeat(np.arange(simulated), records_each)
+    ensemble = RecordVoters(**voters) if records_each == 1 else GroupVoters(groups=groups, **voters)
+    return world.task(Votes.from_voters(ensemble, public))
+
+
+def _labels(
+    features: FloatArray,
+    directions: FloatArray,
+    thresholds: FloatArray,
+    learner: Learner,
+    generator: np.random.Generator,
+) -> BoolArray:
+    """Draw true labels ``[N, C]`` for features ``[N, F]``, of variance 1 along each direction."""
+    unexplained = math.sqrt(1 - learner.signal**2) * generator.standard_normal((len(features), len(thresholds)))
+    return np.asarray(learner.signal * (features @ directions) + unexplained > thresholds)

@@ -82,6 +82,16 @@ class Facts:
         """The largest number of teachers that leaves each a group, and five records, on average."""
         return int(self.num_records / max(self.records_per_group, _FEWEST_RECORDS))
 
+    @property
+    def num_units(self) -> int:
+        """The number of records, or of groups."""
+        return int(self.num_records / self.records_per_group)
+
+    @property
+    def num_voters(self) -> tuple[int, ...]:
+        """The numbers of teachers in closed form: one for each group, or for five records each and for each record."""
+        return (self.num_units,) if self.unit == "group" else (self.num_units // _FEWEST_RECORDS, self.num_units)
+
     def grid(self) -> tuple[int, ...]:
         """Return numbers of teachers, each twice the one before, 50 to 12,800 or as many as the records allow.
 

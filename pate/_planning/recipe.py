@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from pate._planning.sweep import SweepResult, Trial
-from pate._runs import replacing, write_text
+from pate._runs import Json, replacing, write_text
 from pate.accounting._relation import NeighboringRelation
 
 NOTICE = "from public facts and simulated votes alone: nothing private was touched"
@@ -59,15 +59,19 @@ def _spread(trial: Trial, by: str) -> tuple[float, float | None]:
 
 
 def _advice(result: SweepResult, choice: Trial) -> list[str]:
-    rounds = "two rounds" if choice.aggregator == "Rounds" else "one round"
-    queries = result.sweep.queries(result.facts)
-    advice = [f"take {choice.num_teachers} teachers, {choice.aggregator} ({rounds}), {queries} queries"]
+    facts, form = result.facts, "two rounds" if choice.aggregator == "Rounds" else "one round"
+    if choice.in_closed_form:
+        form = f"fit: closed_form, {'each its own' if choice.num_teachers == facts.num_units else 'parts as'} teacher"
+    queries = result.sweep.queries(facts)
+    advice = [f"take {choice.num_teachers} teachers, {choice.aggregator} ({form}), {queries} queries"]
     constant = result.constant[0 if result.sweep.by == "accuracy" else 1]
     if float(choice.figures(result.sweep.by).mean()) <= constant:
         advice.append(
             "no number of teachers is better than the constant answer here: a larger epsilon, or more records"
         )
-    sizes = [trial.num_teachers for trial in result.trials]
+    if choice.in_closed_form:
+        return advice
+    sizes = [trial.num_teachers for trial in result.trials if not trial.in_closed_form]
     if choice.num_teachers in (min(sizes), max(sizes)) and len(set(sizes)) > 1:
         advice.append("this is at an end of what was tried (--num_teachers)")
     return advice
@@ -87,16 +91,18 @@ def write_sweep(path: Path, result: SweepResult) -> None:
 
 def write_recipe(folder: Path, result: SweepResult, choice: Trial) -> None:
     """Write ``teachers.yaml`` and ``label.yaml`` of a choice: linear teachers, and a target in place of noise."""
-    relation = result.sweep.neighboring_relation
-    teachers = {
-        "network": "pate.models.Linear",
-        "num_teachers": choice.num_teachers,
-        "num_steps": _NUM_STEPS,
-        "batch_size": max(1, min(_BATCH_SIZE, round(choice.records))),
-        "optimizer": {"class_path": "torch.optim.AdamW", "init_args": {"lr": 0.02, "weight_decay": 0.01}},
-        "unit": result.facts.unit,
-        "chunk_size": "auto",
-    }
+    relation, facts = result.sweep.neighboring_relation, result.facts
+    teachers: Json = {"network": "pate.models.Linear", "num_teachers": choice.num_teachers, "unit": facts.unit}
+    if choice.in_closed_form:
+        teachers |= {"fit": "closed_form"}
+        teachers |= {} if choice.num_teachers == facts.num_units else {"num_units": facts.num_units}
+    else:
+        teachers |= {
+            "num_steps": _NUM_STEPS,
+            "batch_size": max(1, min(_BATCH_SIZE, round(choice.records))),
+            "optimizer": {"class_path": "torch.optim.AdamW", "init_args": {"lr": 0.02, "weight_decay": 0.01}},
+            "chunk_size": "auto",
+        }
     init_args = {} if relation is NeighboringRelation.REPLACE_RECORD else {"neighboring_relation": relation.name}
     label = {
         "aggregator": {"class_path": choice.aggregator, "init_args": init_args},
@@ -116,14 +122,15 @@ def draw_sweep(path: Path, result: SweepResult) -> None:
 
     figure = Figure(figsize=(10.5, 4.4), layout="constrained")
     epsilons, sizes = result.sweep.epsilons, sorted({trial.num_teachers for trial in result.trials})
+    names = {"Rounds": ("-", ""), "ClippedVotes": (":", ", one round"), "ScoreVotes": ("--", ", closed form")}
     colours = colormaps["viridis"]
     for axes, by, level in zip(figure.subplots(1, 2), ("accuracy", "macro_f1"), result.constant, strict=True):
         for i, epsilon in enumerate(epsilons):
             colour = colours(0.85 * i / max(1, len(epsilons) - 1))
-            for name, style in (("Rounds", "-"), ("ClippedVotes", ":")):
+            for name, (style, suffix) in names.items():
                 shown = [trial for trial in result.trials if trial.epsilon == epsilon and trial.aggregator == name]
                 means, errors = zip(*(_spread(trial, by) for trial in shown), strict=True)
-                label = f"epsilon {epsilon:g}" + ("" if name == "Rounds" else ", one round")
+                label = f"epsilon {epsilon:g}{suffix}"
                 axes.errorbar(
                     [trial.num_teachers for trial in shown], means, yerr=None if None in errors else errors,
                     color=colour, linestyle=style,
@@ -135,7 +142,7 @@ def draw_sweep(path: Path, result: SweepResult) -> None:
             )
         axes.axhline(level, color="black", linestyle="--", linewidth=1, label="constant answer")
         axes.set_xscale("log", base=2)
-        axes.set_xticks(sizes, [str(size) for size in sizes], fontsize="small")
+        axes.set_xticks(sizes, [str(size) for size in sizes], fontsize="small", rotation=45)
         axes.minorticks_off()
         axes.set(xlabel="teachers", title=f"{'macro-F1' if by == 'macro_f1' else by} of the student")
         axes.grid(alpha=0.3)

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 import numpy as np
 
-from pate._planning.ensemble import World, ensemble_votes
+from pate._planning.ensemble import World, ensemble_votes, voters_task
 from pate._planning.evaluation import judge
 from pate._planning.facts import Facts
 from pate._planning.learning import Learner, fit_learner
 from pate._planning.proposals import for_target
+from pate._planning.task import Task
 from pate._progress import stage_bar
 from pate._typing import FloatArray
 from pate._validation import expect, expect_count, expect_open_unit, expect_positive
 from pate._votes import Panel
 from pate.accounting._calibration import Target
 from pate.accounting._relation import NeighboringRelation
-from pate.aggregators import Aggregator, ClippedVotes, Rounds
+from pate.aggregators import Aggregator, ClippedVotes, Rounds, ScoreVotes
 from pate.aggregators._base import features_of
 from pate.aggregators._rounds import student_of
 
-_CANDIDATES: tuple[type[Aggregator], ...] = (Rounds, ClippedVotes)
+_CANDIDATES: tuple[type[Aggregator], ...] = (Rounds, ClippedVotes)  # for networks
+_VOTERS: type[Aggregator] = ScoreVotes  # for teachers in closed form
 _MOST_QUERIES = 3000
 
 
@@ -80,7 +83,7 @@ class Sweep:
         """Return the numbers of teachers, ascending. Raises ``ValueError`` if the records do not suffice."""
         if self.num_teachers is None:
             return facts.grid()
-        most = int(facts.num_records / facts.records_per_group)
+        most = facts.num_units
         expect(max(self.num_teachers) <= most, f"at most {most} teachers, a {facts.unit} each", got=self.num_teachers)
         return tuple(sorted(set(self.num_teachers)))
 
@@ -106,6 +109,11 @@ class Trial:
     aggregator: str
     accuracies: tuple[float, ...]
     macro_f1s: tuple[float, ...]
+
+    @property
+    def in_closed_form(self) -> bool:
+        """Whether the teachers are voters that take no training."""
+        return self.aggregator == _VOTERS.__name__
 
     @property
     def accuracy(self) -> float:
@@ -148,6 +156,8 @@ class SweepResult:
 def fewest_as_good(trials: Sequence[Trial], by: str) -> Trial:
     """Return the trial with the fewest teachers that is as good as the best; among equals, the first aggregator.
 
+    Voters in closed form, which take no training, come before teachers, and the more the better.
+
     A trial is as good if it is worse by at most a standard error of the mean difference over the simulated tasks, which
     are the same for all trials.
     """
@@ -158,7 +168,10 @@ def fewest_as_good(trials: Sequence[Trial], by: str) -> Trial:
         error = float(lost.std(ddof=1)) / math.sqrt(len(lost)) if len(lost) > 1 else 0.0
         return bool(lost.mean() <= error)
 
-    return next(trial for trial in sorted(trials, key=lambda trial: trial.num_teachers) if as_good(trial))
+    def cost(trial: Trial) -> tuple[bool, int]:
+        return (False, -trial.num_teachers) if trial.in_closed_form else (True, trial.num_teachers)
+
+    return next(trial for trial in sorted(trials, key=cost) if as_good(trial))
 
 
 def run_sweep(facts: Facts, sweep: Sweep) -> SweepResult:
@@ -170,20 +183,24 @@ def run_sweep(facts: Facts, sweep: Sweep) -> SweepResult:
     Raises:
         ValueError: on facts or settings that do not fit, or a target that no noise meets.
     """
-    learner, sizes, num_queries = fit_learner(facts), sweep.teachers(facts), sweep.queries(facts)
-    aggregators = {
-        (epsilon, cls): _calibrated(cls, epsilon, facts, sweep) for epsilon in sweep.epsilons for cls in _CANDIDATES
+    learner, num_queries = fit_learner(facts), sweep.queries(facts)
+    ensembles: list[tuple[int, Callable[..., Task], tuple[type[Aggregator], ...]]]
+    ensembles = [(size, ensemble_votes, _CANDIDATES) for size in sweep.teachers(facts)]
+    ensembles += [(size, voters_task, (_VOTERS,)) for size in facts.num_voters]
+    aggregators: dict[tuple[float, type[Aggregator]], Aggregator] = {
+        (epsilon, cls): _calibrated(cls, epsilon, facts, sweep)
+        for epsilon, cls in product(sweep.epsilons, (*_CANDIDATES, _VOTERS))
     }
     figures_by_trial: dict[tuple[float, int, str], list[tuple[float, float]]] = {}
     constants: list[tuple[float, float]] = []
-    with stage_bar(sweep.seeds * len(sizes), "plan", unit="ensemble") as bar:
+    with stage_bar(sweep.seeds * len(ensembles), "plan", unit="ensemble") as bar:
         for seed in range(sweep.seeds):
             world = World.of(facts, learner, num_queries=num_queries, seed=seed)
             constants.append(_constant(world))
-            for size in sizes:
-                task = ensemble_votes(world, learner, num_teachers=size, records=facts.num_records / size, seed=seed)
-                for (epsilon, cls), aggregator in aggregators.items():
-                    quieter = aggregator.scaled(task.votes.num_teachers / size)
+            for size, simulate, classes in ensembles:
+                task = simulate(world, learner, num_teachers=size, records=facts.num_records / size, seed=seed)
+                for epsilon, cls in product(sweep.epsilons, classes):
+                    quieter = aggregators[epsilon, cls].scaled(task.votes.num_teachers / size)
                     release = quieter.aggregate(task.votes, generator=np.random.default_rng(seed))
                     student = student_of(release, features_of(task.votes), task.votes.num_teachers)
                     figures = judge(student, task, cutoff=0.5)

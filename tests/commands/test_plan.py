@@ -28,7 +28,8 @@ def test_a_plan_can_be_carried_out(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "nothing private was touched" in lines[0]
     rows = list(csv.DictReader(lines[1:]))
     assert [(row["num_teachers"], row["aggregator"]) for row in rows] == [
-        (size, name) for size in ("10", "40") for name in ("Rounds", "ClippedVotes")
+        *((size, name) for size in ("10", "40") for name in ("Rounds", "ClippedVotes")),
+        *((size, "ScoreVotes") for size in ("80", "400")),
     ]
     taken = [row for row in rows if row["taken"] == "1"]
     recipe = output / "epsilon_20"
@@ -39,7 +40,7 @@ def test_a_plan_can_be_carried_out(tmp_path: Path, capsys: pytest.CaptureFixture
     data = tmp_path / "data.npz"
     np.savez(data, **make_arrays())  # type: ignore[arg-type]
     fit = ["teachers", "fit", "--data=Arrays", f"--data.path={data}", f"--config={recipe / 'teachers.yaml'}"]
-    assert cli.main([*fit, f"--run={run}", "--num_steps=5", "--chunk_size=20"]) == 0
+    assert teachers["fit"] == "closed_form" and cli.main([*fit, f"--run={run}"]) == 0
     assert cli.main(["teachers", "vote", f"--run={run}"]) == 0
     assert cli.main(["label", f"--config={recipe / 'label.yaml'}", f"--run={run}", "--noise_seed=0"]) == 0
     asked = yaml.safe_load((run / "public" / "label.yaml").read_text())

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from pate._planning import ensemble
-from pate._planning.ensemble import World, ensemble_votes
+from pate._planning.ensemble import World, ensemble_votes, voters_task
 from pate._planning.facts import Facts
 from pate._planning.learning import Learner, fit_learner
+from pate._voters import GroupVoters, RecordVoters
 from pate._votes import Votes
 from pate.aggregators import ClippedVotes
 
@@ -86,3 +87,20 @@ def test_noise_scaled_down_with_the_ensemble_is_as_loud() -> None:
     ]
     # noise lies on a grid of its own
     np.testing.assert_allclose(shares[0], shares[1], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("records", [1.0, 4.6])
+def test_voters_in_closed_form_have_records_of_the_task(records: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ensemble, "_FEATURES", 2000 * FACTS.num_features)
+    learner = Learner(signal=0.8, noise=1.5, ridge=1.0)
+    world = World.of(FACTS, learner, num_queries=60, seed=0)
+    task = voters_task(world, learner, num_teachers=9000, records=records, seed=0)
+    voters = task.votes.voters
+    assert isinstance(voters, RecordVoters if records == 1 else GroupVoters)
+    assert voters.num_voters == voters.expected == task.votes.num_teachers == 2000 // round(records)
+    shares = voters.labels.mean(axis=0)
+    assert len(voters.labels) == voters.num_voters * round(records)
+    # five standard errors of 2,000 records and of all test samples
+    assert np.abs(shares - world.test_labels.mean(axis=0)).max() < 5 * np.sqrt(0.25 / 2000 + 0.25 / 4000)
+    few = voters_task(world, learner, num_teachers=7, records=records, seed=0).votes
+    assert few.num_teachers == 7

@@ -50,6 +50,12 @@ def test_the_first_aggregator_that_is_as_good_is_taken() -> None:
     assert fewest_as_good(accidental, "accuracy").aggregator == "Rounds"
 
 
+def test_voters_in_closed_form_come_first_and_the_more_the_better() -> None:
+    voters = [trial(size, 0.8, aggregator="ScoreVotes") for size in (2000, 10_000)]
+    assert fewest_as_good([trial(50, 0.8), *voters], "accuracy") == voters[1]
+    assert fewest_as_good([trial(50, 0.81), *voters], "accuracy").aggregator == "Rounds"
+
+
 def test_another_figure_may_choose() -> None:
     trials = [trial(50, 0.8, f1=0.1), trial(100, 0.7, f1=0.2)]
     assert fewest_as_good(trials, "accuracy").num_teachers == 50
@@ -68,9 +74,9 @@ def test_noise_does_not_depend_on_the_number_of_teachers(cls: type[Aggregator], 
 @pytest.mark.slow
 def test_too_few_teachers_drown_in_noise() -> None:
     found = run_sweep(FACTS, Sweep(epsilons=(1,), num_teachers=(800, 20), delta=1e-5, seeds=2))
-    assert [each.num_teachers for each in found.trials] == [20, 20, 800, 800]
-    assert found.choice(1.0).num_teachers == 800
-    few, many = found.trials[0], found.choice(1.0)
+    assert [each.num_teachers for each in found.trials] == [20, 20, 800, 800, 4000, 20_000]
+    few, many = found.trials[0], fewest_as_good([each for each in found.trials if not each.in_closed_form], "accuracy")
+    assert many.num_teachers == 800
     assert few.teacher_accuracy > many.teacher_accuracy
     assert many.accuracy > found.constant[0] + 0.02
     assert few.accuracy < many.accuracy
