@@ -151,4 +151,4 @@ def test_print_config_is_what_config_takes(
         assert stopped.value.code == 0
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1]
-    assert ("target_epsilon: 2.0" if part == "label" else "class_path") in printed[0]
+    assert ("target_epsilon: 0.5" if part == "label" else "class_path") in printed[0]

@@ -138,10 +138,14 @@ def test_constraints_pin_what_is_depended_on() -> None:
 
 
 NOISELESS = ["--label.aggregator.init_args.scale_gap=0.1", "--label.aggregator.init_args.sigma_test=0.1"]
-TWELVE = ["--teachers.num_teachers=12", "--teachers.num_steps=5", "--label.target_epsilon=1e5"]
+LOUD = [
+    "--label.target_epsilon=1e5",
+    "--data.init_args.size=12",
+    "--data.init_args.features.init_args.num_components=8",
+]
 SMALL = {
-    "faces": [*TWELVE, "--data.init_args.size=12", "--data.init_args.features.init_args.num_components=8"],
-    "faces_stable_topk": [*TWELVE, "--data.init_args.size=12", "--data.init_args.features.init_args.num_components=8"],
+    "faces": [*LOUD, "--teachers.num_teachers=200"],
+    "faces_stable_topk": [*LOUD, "--teachers.num_teachers=12", "--teachers.num_steps=5"],
     # however five teachers vote on one label, one of its two gaps is three votes, which are stable
     "celeba": [
         *NOISELESS,

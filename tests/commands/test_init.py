@@ -16,10 +16,8 @@ from pate.data import CelebA, Role
 from pate.data._source import DataSource
 from tests.conftest import make_arrays
 
-SMALL = [
-    *("--teachers.num_teachers=10", "--teachers.num_steps=20", "--label.target_epsilon=1e5"),
-    "--student.trainer.enable_progress_bar=false",
-]
+SMALL = ["--label.target_epsilon=1e5", "--student.trainer.enable_progress_bar=false"]
+FEW = ["--teachers.num_teachers=10", "--teachers.num_steps=20"]
 
 
 def write_table(path: Path) -> None:
@@ -42,7 +40,8 @@ def test_a_recipe_that_is_written_runs(
         np.savez(place, **make_arrays())  # type: ignore[arg-type]
     else:
         write_table(place)
-    assert cli.main(["init", str(tmp_path / "recipe"), "--kind", kind, "--data", str(place)]) == 0
+    words = ["init", str(tmp_path / "recipe"), "--kind", kind, "--data", str(place), "--num_records", "400"]
+    assert cli.main(words) == 0
     assert f"pate run {tmp_path / 'recipe'}" in capsys.readouterr().out
     run = tmp_path / "run"
     assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(run), *SMALL]) == 0
@@ -65,7 +64,7 @@ def test_pictures_and_a_table_are_enough(faces: Path, tmp_path: Path, capsys: py
     (folder / "labels.csv").write_text("\n".join(lines))
     assert cli.main(["init", str(tmp_path / "recipe"), "--kind", "folder", "--data", str(folder)]) == 0
     small = ["--data.init_args.size=12", "--data.init_args.features.init_args.num_components=8"]
-    assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL, *small]) == 0
+    assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL, *FEW, *small]) == 0
     assert f"{folder}/ledger.sqlite (of the private data)" in capsys.readouterr().out
 
 
@@ -79,7 +78,7 @@ def test_every_kind_describes_a_source_and_explains_every_setting(kind: str, tmp
             assert max(len(line) for line in text.splitlines()) <= 120
     for settings in ("target_epsilon", "delta", "num_queries", "max_epsilon"):
         assert settings in yaml.safe_load(files["label.yaml"])
-    for setting in ("network", "num_teachers", "num_steps", "unit", "chunk_size"):
+    for setting in set(yaml.safe_load(files["teachers.yaml"])) - {"fit", "batch_size", "optimizer"}:
         before = files["teachers.yaml"].split(f"\n{setting}:")[0].splitlines()[-1]
         assert before.startswith("#"), setting
     if "records.py" in files:
@@ -87,6 +86,32 @@ def test_every_kind_describes_a_source_and_explains_every_setting(kind: str, tmp
         (tmp_path / "recipe" / "records.py").write_text(files["records.py"])
     source = read_data(tmp_path / "data.yaml")
     assert isinstance(source, DataSource)
+
+
+def test_networks_are_a_comment_away(tmp_path: Path) -> None:
+    """What the settings of records that vote for themselves name as comments are those of networks."""
+    text = recipe_files(tmp_path, "npz")["teachers.yaml"].split("# Or networks")[1]
+    lines = [line[2:] for line in text.splitlines() if line.startswith("# ")]
+    written = yaml.safe_load("\n".join(lines[lines.index("network:") :]))
+    (tmp_path / "teachers.yaml").write_text(yaml.safe_dump(written))
+    words = ["teachers", "fit", "--data=Arrays", "--data.path=data.npz", f"--config={tmp_path / 'teachers.yaml'}"]
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([*words, "--run=run", "--print_config"])
+    assert stopped.value.code == 0 and written["network"]["class_path"] == "pate.models.MLP"
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "message"),
+    [
+        ("npz", "1", "an integer num_records >= 2, got num_records=1"),
+        ("folder", "500", "num_records for records that vote for themselves, got kind='folder'"),
+    ],
+)
+def test_a_number_of_records_is_one_of_voters(
+    kind: str, number: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["init", str(tmp_path / "recipe"), "--kind", kind, "--num_records", number]) == 2
+    assert message in capsys.readouterr().err and not (tmp_path / "recipe").exists()
 
 
 def test_a_folder_with_files_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
