@@ -1,0 +1,284 @@
+"""What whole `pate run` with a target epsilon and nothing else reach, beside what else could be done, as Markdown.
+
+    export PATE_DATA=...    # the folder that holds multilabel/
+    python -m scripts.measure_runs                                    # every table of docs/measured.md
+    python -m scripts.measure_runs tmc2007_500:1:8 --ways votes rivals
+    python -m scripts.measure_runs yeast:0.5:1:2:8 corel5k:0.5:1:2:8 --seeds 40 --ways votes
+
+A task is followed by its epsilons, or has those of `TASKS`. Its recipe is what `pate init` writes, the faces' that of
+`configs/faces`; the number of voters, which has to be public, is theirs to three digits. Figures are medians over
+seeds, each of which is a run of its own. They are kept in ``figures.jsonl`` of a task's folder, and not measured again.
+
+Three of five folds of a table are private, one is public, one is the test set. `digits` has 64 principal components of
+10,000 public pictures of MNIST, 50,000 private and 10,000 test pictures; `celeba` predicts 20 attributes from the other
+20 on the usual split, and `celeba_persons` protects persons.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate import cli
+from pate.data import Arrays, CelebA, DataSource
+from pate.data.features import PublicPCA, PublicScaling
+from scripts.rivals.__main__ import arena_of
+from scripts.rivals.contest import Contest, hold, rivals_of
+from scripts.rivals.descent import Descent
+
+TASKS = {
+    "faces": (0.5, 1.0),
+    "celeba": (0.05, 0.1, 0.25, 1.0),
+    "celeba_persons": (0.25, 1.0),
+    "tmc2007_500": (1.0, 8.0),
+    "20ng": (1.0, 2.0),
+    "digits": (0.5, 2.0),
+    "delicious": (2.0,),
+    "corel16k001": (2.0,),
+    "corel5k": (2.0,),
+}
+ENDLESS = 1e5  # the epsilon of the same voters with hardly any noise
+VOTES, WITHOUT, CONSTANT = "**pate**", "the same voters, hardly any noise", "constant answer"
+DESCENT = "logistic regression by DP-SGD"
+WAYS: dict[str, dict[str, tuple[str, ...]]] = {
+    "votes": {VOTES: ()},
+    "bits": {
+        "two rounds of bits, 400 teachers": ("--label.aggregator=Rounds",),
+        "StableTopK, 400 teachers": ("--label.aggregator=StableTopK",),
+    },
+}
+NETWORKS = """
+network: pate.models.Linear
+num_teachers: 400
+num_steps: 150
+batch_size: 100
+optimizer:
+  class_path: torch.optim.AdamW
+  init_args: {lr: 0.02, weight_decay: 0.01}
+chunk_size: 50
+"""
+FIGURES = ("accuracy", "mAP", "macro_f1", "macro_f1_at_its_cut")
+TITLES = ("accuracy", "mAP", "macro-F1", "macro-F1 at its cut")
+PRIVATE, PUBLIC, TEST = range(3)
+ATTRIBUTES = (
+    *("Male", "Heavy_Makeup", "Wearing_Lipstick", "No_Beard", "Young", "Attractive", "Smiling", "High_Cheekbones"),
+    *("Mouth_Slightly_Open", "5_o_Clock_Shadow", "Goatee", "Mustache", "Sideburns", "Gray_Hair", "Chubby"),
+    *("Double_Chin", "Bags_Under_Eyes", "Big_Nose", "Wearing_Earrings", "Wearing_Necklace"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """The `FIGURES` of one way at an epsilon, infinity for no privacy, in the run of a seed or, with -1, as medians."""
+
+    task: str
+    way: str
+    epsilon: float
+    seed: int
+    figures: tuple[float, ...]
+    seconds: float = math.nan
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure what is not measured yet, and print a table for each task."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="*", default=list(TASKS), metavar="TASK[:EPSILON...]")
+    parser.add_argument("--ways", nargs="+", choices=[*WAYS, "rivals"], default=[*WAYS, "rivals"])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--output", type=Path, default=Path("runs/measured"), help="folder for recipes and figures")
+    options = parser.parse_args(arguments)
+    for words in options.tasks:
+        name, *numbers = words.split(":")
+        epsilons = tuple(map(float, numbers)) or TASKS[name]
+        task = Task(name, options.output / name)
+        for way in options.ways:
+            if way == "rivals":
+                measure_rivals(task, epsilons, options.seeds)
+                continue
+            for seed in range(options.seeds):
+                for epsilon in epsilons:
+                    measure_run(task, way, epsilon, seed)
+            if way == "votes":
+                measure_run(task, way, ENDLESS, 0)
+        print(f"\n{name}\n\n{table(task.rows, epsilons)}\n\n{below_constant(task.rows)}", flush=True)
+
+
+class Task:
+    """A task in a folder of its own, which holds its records, its recipe, its runs and its figures.
+
+    Args:
+        name: what it is called.
+        folder: the folder.
+    """
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name, self.folder = name, folder
+        self.is_faces = name == "faces"
+        self.unit = "group" if name == "celeba_persons" else "record"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._figures = folder / "figures.jsonl"
+        self._figures.touch()
+
+    @property
+    def rows(self) -> list[Row]:
+        """What is measured."""
+        return [Row(**json.loads(line)) for line in self._figures.read_text().splitlines()]
+
+    def has(self, way: str, epsilon: float, seed: int) -> bool:
+        """Return whether a row is there."""
+        return any((row.way, row.epsilon, row.seed) == (way, epsilon, seed) for row in self.rows)
+
+    def add(self, row: Row) -> None:
+        """Keep a row."""
+        print(row.task, row.way, f"{row.epsilon:g}", *(f"{value:.4f}" for value in row.figures), file=sys.stderr)
+        with self._figures.open("a") as file:
+            file.write(json.dumps(asdict(row)) + "\n")
+
+    @cached_property
+    def data(self) -> Path:
+        """The records: a folder of faces or a file of arrays."""
+        if self.is_faces:
+            place = self.folder / "faces"
+            call("faces", f"--output={place}", "--num=110000", "--private_fraction=0.91", "--public_fraction=0.045")
+            return place
+        place = self.folder / "records.npz"
+        if not place.exists():
+            np.savez(place, allow_pickle=False, **records_of(self.name, Path(os.environ["PATE_DATA"]) / "multilabel"))
+        return place
+
+    def options(self, way: str, seed: int) -> list[str]:
+        """Return the words of `pate run`: a recipe, a run, and what is public about the records."""
+        run = self.folder / (way if way == "votes" else f"{way}-{seed}")
+        place = [f"--run={run}", f"--ledger={run}.ledger.sqlite", "--overwrite"]
+        if self.is_faces:
+            return ["configs/faces", f"--data.init_args.root={self.data}", *place]
+        recipe = self.folder / "recipe"
+        with np.load(self.data) as arrays:
+            units = arrays["group" if self.unit == "group" else "ids"][arrays["split"] == PRIVATE]
+        if not recipe.exists():
+            nominal = float(f"{len(np.unique(units)):.3g}")
+            call("init", str(recipe), "--kind=npz", f"--data={self.data}", f"--num_records={nominal:.0f}")
+        if way != "votes":
+            trained = self.folder / "networks"
+            shutil.copytree(recipe, trained, dirs_exist_ok=True)
+            (trained / "teachers.yaml").write_text(NETWORKS)
+            recipe = trained
+        return [str(recipe), f"--teachers.unit={self.unit}", *place]
+
+    def source(self) -> DataSource:
+        """Return the records as rivals read them."""
+        if self.is_faces:
+            return CelebA(self.data, size=32, features=PublicPCA(num_components=128))
+        return Arrays(self.data, features=PublicScaling())
+
+
+def call(*words: str) -> None:
+    """Run a command of `pate`, whose output is shown if it fails."""
+    with redirect_stdout(StringIO()) as output:
+        status = cli.main(list(words))
+    if status:
+        raise SystemExit(output.getvalue())
+
+
+def measure_run(task: Task, way: str, epsilon: float, seed: int) -> None:
+    """Add the rows of one run: its student, and the constant answer."""
+    for title, settings in WAYS[way].items():
+        if task.has(title, epsilon, seed):
+            continue
+        start, words = time.perf_counter(), task.options(way, seed)
+        target = f"--label.target_epsilon={epsilon}"
+        seeded = ["--student.trainer.enable_progress_bar=false", f"--label.noise_seed={seed}"]
+        call("run", *words, target, *seeded, *settings)
+        seconds = time.perf_counter() - start
+        run = next(word for word in words if word.startswith("--run=")).removeprefix("--run=")
+        metrics = json.loads((Path(run) / "public" / "student" / "metrics.json").read_text())
+        for name, figures in ((CONSTANT, metrics["all_majority"]), (title, metrics["student"])):
+            if name == title or not task.has(CONSTANT, math.inf, -1):
+                at = (math.inf, -1) if name == CONSTANT else (epsilon, seed)
+                at_cut = figures.get("at_cut", {}).get("macro_f1", figures)["macro_f1"]
+                values = [figures[figure] for figure in FIGURES[:3]]
+                task.add(Row(task.name, name, *at, (*values, at_cut), seconds))
+
+
+def measure_rivals(task: Task, epsilons: Sequence[float], seeds: int) -> None:
+    """Add the rows of all rivals, medians of ``seeds`` draws of their noise, and those of no privacy."""
+    missing = tuple(epsilon for epsilon in epsilons if not task.has(DESCENT, epsilon, -1))
+    if missing:
+        contest = Contest(epsilons=missing, delta=1e-5 if task.is_faces else 1e-6, seeds=seeds)
+        arena = arena_of(task.source(), task.unit, contest)
+        for score in hold(arena, rivals_of(arena, Descent()), contest).scores:
+            if not task.has(score.rival, score.target_epsilon, -1):
+                values = [getattr(score, figure) for figure in FIGURES]
+                task.add(Row(task.name, score.rival, score.target_epsilon, -1, tuple(values)))
+
+
+def table(rows: Sequence[Row], epsilons: Sequence[float]) -> str:
+    """Return Markdown: a row for each way and epsilon, then what is not private."""
+    lines = ["| | epsilon | " + " | ".join(TITLES) + " |", "| --- | ---: |" + " ---: |" * len(TITLES)]
+    for way in dict.fromkeys(row.way for row in rows):
+        for epsilon in (*epsilons, ENDLESS, math.inf):
+            runs = [row for row in rows if (row.way, row.epsilon) == (way, epsilon)]
+            if runs:
+                medians = np.median([row.figures for row in runs], axis=0)
+                shown = f"{epsilon:g}" if epsilon < ENDLESS else ""
+                name = WITHOUT if epsilon == ENDLESS else way
+                lines.append(f"| {name} | {shown} | " + " | ".join(f"{value:.3f}" for value in medians) + " |")
+    return "\n".join(lines)
+
+
+def below_constant(rows: Sequence[Row]) -> str:
+    """Return how many runs of the default are less accurate than the constant answer by more than 0.2 points."""
+    constant = next((row.figures[0] for row in rows if row.way == CONSTANT), math.nan)
+    runs = [row for row in rows if row.way == VOTES and row.epsilon < ENDLESS]
+    less = [constant - row.figures[0] for row in runs if row.figures[0] < constant - 0.002]
+    most = max(less, default=0.0)
+    return f"{len(less)} of {len(runs)} runs are below the constant answer by more than 0.002, at most by {most:.4f}"
+
+
+def records_of(name: str, folder: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a task, as `pate.data.Arrays` reads them, from the folder ``multilabel/``."""
+    if name == "digits":
+        features, labels, split = _digits(np.load(folder / "mnist.npz"))
+        return _arrays(features, labels, split)
+    if name in ("celeba", "celeba_persons"):
+        arrays = np.load(folder / "celeba_attributes.npz")
+        chosen = np.isin(arrays["attr_names"], ATTRIBUTES)
+        found = _arrays(arrays["attr"][:, ~chosen], arrays["attr"][:, chosen], arrays["partition"])
+        return found | {"group": np.char.mod("person %d", arrays["identity"])}
+    arrays = np.load(folder / "mulan" / f"{name}.npz")
+    split = np.array([0, PRIVATE, PRIVATE, PRIVATE, PUBLIC, TEST])[arrays["fold5"]]
+    return _arrays(arrays["x"], arrays["y"], split)
+
+
+def _arrays(features: NDArray[Any], labels: NDArray[Any], split: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    ids = np.char.mod("record %d", np.arange(len(split)))
+    return {"X": features.astype(np.float32), "Y": labels.astype(np.uint8), "ids": ids, "split": split.astype(np.int64)}
+
+
+def _digits(arrays: np.lib.npyio.NpzFile) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    pictures = np.concatenate((arrays["x_train"], arrays["x_test"])).reshape(-1, 784).astype(np.float32) / 255
+    digit = np.concatenate((arrays["y_train"], arrays["y_test"])).astype(np.int64)
+    split = np.repeat([PRIVATE, PUBLIC, TEST], [50_000, 10_000, 10_000])
+    public = pictures[split == PUBLIC]
+    components = np.linalg.eigh(np.cov(public.T))[1][:, ::-1][:, :64]
+    sets = (digit % 2 == 0, np.isin(digit, (2, 3, 5, 7)), np.isin(digit, (0, 6, 8, 9)))
+    return (pictures - public.mean(axis=0)) @ components, np.column_stack((np.eye(10)[digit], *sets)), split
+
+
+if __name__ == "__main__":
+    main()
