@@ -15,7 +15,7 @@ from pate._release.ledger_file import open_ledger
 from pate._release.pending import PendingRelease
 from pate._release.rehearsal import rehearse
 from pate._release.room import room_for_labels
-from pate._release.stating import StatedLabels, published_facts, stated
+from pate._release.stating import StatedLabels, published_facts
 from pate._release.transaction import Publication, Settlement, Terms, release, state
 from pate._runs import LABEL, Run, labels_file
 from pate._runs.released import Queries, ReleasedLabels, sealing_key
@@ -44,12 +44,11 @@ def label(run: Run, votes: VoteStore, settings: LabelSettings) -> StatedLabels:
         ValueError: if the release would exceed the budget, or it cannot be made; nothing is spent then.
     """
     labels = _Labels(run, votes, settings)
-    todo = run.needs(LABEL, labels.inputs)
+    run.needs(LABEL, labels.inputs)  # raises on labels of other settings
     released = None if run.overwrite and run.changes(LABEL, labels.inputs) else _find_labels(run, labels.queries)
-    statement = None if todo or released is None else stated(run, released)
-    if statement is None:
-        statement = release(labels) if released is None else state(labels, open_ledger(run), released.release)
-        run.finish(LABEL)
+    # others may have released since: labels that are there are stated on all that the ledger holds by now
+    statement = release(labels) if released is None else state(labels, open_ledger(run), released.release)
+    run.finish(LABEL)
     return StatedLabels(**vars(ReleasedLabels.load(run)), statement=statement)
 
 

@@ -1,4 +1,4 @@
-"""The statement of released labels: its content, and whether the one on disk still agrees."""
+"""Labels with their statement, and what it says of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from pate._release.ledger_file import open_ledger, releases_counted
-from pate._runs import LABEL, Json, Run, first_stage, labels_file
+from pate._release.ledger_file import releases_counted
+from pate._runs import Json, Run, first_stage, labels_file
 from pate._runs.released import ReleasedLabels
 from pate._version import __version__
 from pate.accounting._statement import Statement, sha256
@@ -52,20 +52,3 @@ def published_facts(run: Run, released: ReleasedLabels, settled: Mapping[str, An
 def _unit(run: Run) -> str:
     """Return the word for what a statement on the run protects."""
     return str(run.begun(first_stage(run)).settings.get("unit", "record"))
-
-
-def stated(run: Run, released: ReleasedLabels) -> Statement | None:
-    """Return the statement of the labels on disk, if that on all that the ledger holds by now is there, or None."""
-    path, text = (run.root / output for output in LABEL.outputs[1:])
-    book, release = open_ledger(run).book(), released.release
-    if not (path.is_file() and text.is_file() and release <= len(book.entries)):
-        return None
-    published = book.entries[release - 1].published
-    if published is None or published.get("unit") != _unit(run):
-        return None
-    statement = Statement.of(book, release)
-    try:
-        same = Statement.read(path) == statement and text.read_text(encoding="utf-8") == statement.text
-    except ValueError:
-        return None
-    return statement if same else None
