@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pate.mechanisms import private_generator as private_generator
     from pate.student import CarriedStudent as CarriedStudent
     from pate.student import load_student as load_student
+    from pate.teachers import ClosedFormPlan as ClosedFormPlan
     from pate.teachers import Execution as Execution
     from pate.teachers import TeacherPlan as TeacherPlan
 else:

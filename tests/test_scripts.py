@@ -100,3 +100,12 @@ def test_score_votes_are_measured_on_tables(
     assert row[:2] == ["| small", "8"] and row[-1] == "0 of 2 |"
     assert accuracy > constant + 0.05
     np.testing.assert_allclose(script.f1_cuts(np.array([[0.9, 0.2], [0.5, 0.1], [0.1, 0.1]])), [0.5, 0.2])
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_the_closed_form_prints_a_row_for_each_way(capsys: pytest.CaptureFixture[str]) -> None:
+    load("bench_closed_form").main(["--teachers", "5", "--records", "40", "--loop", "1"])
+    rows = capsys.readouterr().out.splitlines()
+    assert [row.split("|")[1].strip() for row in rows if row.startswith("|")][2:] == [
+        *("a loop over scikit-learn", "teachers in closed form", "records in closed form")
+    ]

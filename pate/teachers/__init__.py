@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pate.teachers._losses import EntryLoss as EntryLoss
     from pate.teachers._losses import FocalLoss as FocalLoss
     from pate.teachers._partitions import PartitionedRecords as PartitionedRecords
+    from pate.teachers._plan import ClosedFormPlan as ClosedFormPlan
     from pate.teachers._plan import TeacherPlan as TeacherPlan
     from pate.teachers._training import TrainJob as TrainJob
     from pate.teachers._training import load_chunk as load_chunk

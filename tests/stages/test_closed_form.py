@@ -291,4 +291,4 @@ def test_a_recipe_without_an_aggregator_runs_from_records_to_a_report(form: str,
         for name, folder in (("student", "public/student"), ("noiseless_sums", "private/references"))
     }
     assert figures["student"]["accuracy"] > 0.85 and figures["noiseless_sums"]["accuracy"] > 0.9
-    assert cli.main(["report", str(place.root), "--private", "true"]) == 0
+    assert cli.main(["report", str(place.root), "--private"]) == 0
