@@ -26,8 +26,9 @@ from pate.teachers._jobs import Execution
 
 if TYPE_CHECKING:
     from pate._stages.student_steps import StudentPlan
+    from pate._votes import Voting
     from pate.student._carried import CarriedStudent
-    from pate.teachers._plan import ClosedFormPlan, CurveFormat, TeacherPlan, Voting
+    from pate.teachers._plan import ClosedFormPlan, CurveFormat, TeacherPlan
 
 
 class Pipeline:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
+from typing import get_args
 
 import yaml
 
@@ -17,11 +18,11 @@ from pate._commands.parsing import Preset
 from pate._commands.recipes import find_recipe
 from pate._commands.summary import describe_run
 from pate._data_file import load_ledger
-from pate._runs import Json, Run
+from pate._runs import TEACHERS_VOTE, Json, Run
 from pate._runs.locks import lock_run
 from pate._settings import decode
 from pate._validation import expect
-from pate._votes import Ballots, Panel
+from pate._votes import Ballots, Panel, Voting
 from pate.accounting._charges import expect_delta_beyond_tests
 from pate.data._records import Role
 from pate.data._source import DataSource
@@ -48,10 +49,11 @@ class _Step:
     words: tuple[str, ...] = ()
 
 
+_VOTE = _Step("teachers vote", "teachers", "vote")
 _LABEL = _Step("label", "label", "main", ("label",))
 _STEPS = (
     _Step("teachers fit", "teachers", "fit", ("data", "teachers")),
-    _Step("teachers vote", "teachers", "vote"),
+    _VOTE,
     _LABEL,
     _Step("student fit", "student", "fit", ("student",)),
     _Step("student test", "student", "test", words=("--verbose=false",)),
@@ -75,8 +77,12 @@ def main(args: Sequence[str]) -> None:
         return
     # errors in any stage are reported before teachers train for hours and labels are paid for
     fit, *_ = [_settings(step, recipe, overrides, root) for step in _STEPS if step.parts]
-    _expect_served(fit, overrides["label"], _preset(_LABEL, recipe, root))
-    steps = (*_STEPS, _REFERENCES) if parsed.references else _STEPS
+    voting = parsed.votes
+    if voting is None and fit["fit"] != "closed_form":
+        voting = Run(root).begun(TEACHERS_VOTE).settings.get("votes")
+    _expect_served(fit, voting, overrides["label"], _preset(_LABEL, recipe, root))
+    vote = replace(_VOTE, words=(f"--votes={voting}",) if voting else ())
+    steps = [vote if step is _VOTE else step for step in (*_STEPS, *([_REFERENCES] if parsed.references else []))]
     # held through all stages
     lock_run(root)
     for number, step in enumerate(steps, 1):
@@ -86,20 +92,24 @@ def main(args: Sequence[str]) -> None:
     print(describe_run(Run(root, ledger=load_ledger(root))), end="")
 
 
-def _expect_served(fit: Json, words: Sequence[str], preset: Preset) -> None:
+def _expect_served(fit: Json, voting: Voting | None, words: Sequence[str], preset: Preset) -> None:
     """Raise ``ValueError`` if public facts say that a stage after the teachers will be refused.
 
     They are the numbers of public samples and of test records, and the panel that answers queries.
 
     Args:
         fit: the settings of `pate teachers fit`.
+        voting: how the teachers are to vote; None for what they do by default.
         words: the overrides of `pate label`.
         preset: what they are given beside.
     """
     data: DataSource = decode(DataSource, fit["data"])
     size, panel = len(data.load(Role.PUBLIC).ids), Panel(fit["num_teachers"], data.num_labels)
     expect(len(data.load(Role.TEST).ids) > 0, "test records, by which the student is judged", test_records=0)
-    ballots: Ballots = "moments" if fit["fit"] == "closed_form" else "bits"
+    ballots: Ballots = "scores" if voting == "scores" else "bits"
+    if fit["fit"] == "closed_form":
+        expect(voting is None, "no --votes of teachers in closed form, whose ballots are moments", votes=voting)
+        ballots = "moments"
     settings = settings_for(words, preset, panel, size, ballots)
     charge = settings.mechanism.events(panel), settings.num_queries or size
     expect_delta_beyond_tests([charge], settings.mechanism.neighboring_relation, settings.delta)
@@ -156,6 +166,7 @@ def _parser() -> CommandParser:
     parser.add_argument("--run", type=Path, help="folder of the run; by default runs/ and the recipe's name")
     parser.add_argument("--overwrite", action="store_true", help="redo stages whose settings changed")
     parser.add_argument("--ledger", type=Path, help="ledger of the private data, in place of the one beside them")
+    parser.add_argument("--votes", choices=get_args(Voting), help="how networks vote, as in `pate teachers vote`")
     parser.add_argument(
         "--references",
         action="store_true",

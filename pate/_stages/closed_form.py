@@ -16,12 +16,13 @@ from pate._validation import expect
 from pate._vote_store import VoteManifest, VoteStore
 from pate._voter_store import VoterStore, fingerprint_of_voters, load_voters
 from pate._voters import Geometry
+from pate._votes import Voting
 from pate.aggregators._score_votes import learned_without_noise
 from pate.data._partition import assign_teachers
 from pate.data._records import Features, Role
 from pate.data._source import DataSource
 from pate.teachers._partitions import units_of
-from pate.teachers._plan import ClosedFormPlan, Voting
+from pate.teachers._plan import ClosedFormPlan
 
 
 def fit_closed_form(

@@ -13,13 +13,13 @@ from pate._stages.teachers_fit import training_inputs
 from pate._typing import IntArray
 from pate._validation import expect
 from pate._vote_store import VoteStore
-from pate._votes import unpack_ballots
+from pate._votes import Voting, unpack_ballots
 from pate.data._records import Role
 from pate.data._source import DataSource
 from pate.teachers._devices import root_device
 from pate.teachers._executors import run_jobs
 from pate.teachers._jobs import Execution
-from pate.teachers._plan import ClosedFormPlan, TeacherPlan, Voting
+from pate.teachers._plan import ClosedFormPlan, TeacherPlan
 from pate.teachers._saved import chunk_file
 from pate.teachers._training import load_chunk
 from pate.teachers._voting import VoteJob, cast_votes

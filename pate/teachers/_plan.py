@@ -27,8 +27,6 @@ SchedulerFactory = Callable[[Optimizer], LRScheduler]
 Unit = Literal["record", "group"]
 Precision = Literal["32-true", "bf16-mixed"]
 CurveFormat = Literal["csv", "tensorboard"]
-Voting = Literal["bits", "scores", "quantile_bits"]
-"""How a teacher votes: by decisions, by probabilities, or for as many of its best samples as its own records say."""
 CLOSED_FORM = "closed_form"
 """What ``fit`` is in ``teachers.yaml`` of a `ClosedFormPlan`."""
 

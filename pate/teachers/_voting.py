@@ -12,12 +12,12 @@ import torch
 from pate._typing import BoolArray, Float32Array, UInt8Array
 from pate._vote_store import VoteStore
 from pate._voters import encode_scores
-from pate._votes import pack_ballots
+from pate._votes import Voting, pack_ballots
 from pate.data._records import Features
 from pate.teachers._chunk import TeacherChunk
 from pate.teachers._devices import root_device
 from pate.teachers._jobs import ChunkJob, Report
-from pate.teachers._plan import TeacherPlan, Voting
+from pate.teachers._plan import TeacherPlan
 from pate.teachers._training import load_chunk
 
 

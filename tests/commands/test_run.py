@@ -109,6 +109,21 @@ def test_a_changed_setting_is_told_and_refused(copied: Path, capsys: pytest.Capt
     assert everything(copied) == before
 
 
+@pytest.mark.slow
+def test_networks_vote_by_scores_in_a_whole_run(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = recipe(copied.parent / "recipe", copied.parent / "data.npz")
+    np.savez(copied.parent / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    (folder / "label.yaml").write_text("target_epsilon: 50\ndelta: 0.001\n")
+    words = ["run", str(folder), "--run", str(copied), "--ledger", str(copied / "ledger.sqlite"), "--overwrite"]
+    assert cli.main([*words, "--votes=scores"]) == 0
+    assert json.loads((copied / "private" / "votes" / "manifest.json").read_text())["ballots"] == "scores"
+    assert "ScoreVotes" in (copied / "public" / "label.yaml").read_text()
+    # it is said once
+    before = everything(copied / "public")
+    assert cli.main(words) == 0
+    assert everything(copied / "public") == before
+
+
 def test_labelling_again_adds_up(copied: Path) -> None:
     config = ["--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]
     once = json.loads((copied / "public" / "privacy.json").read_text())
@@ -183,6 +198,7 @@ OVERLAP[450] = "r0007"
         bad("too many queries", "num_queries <= 100, got num_queries=101", "--label.num_queries=101"),
         bad("over budget", "epsilon", "--label.max_epsilon=1"),
         bad("unknown stage", "overrides such as", "--labels.num_queries=3"),
+        bad("scores for bits", "--aggregator ScoreVotes, for ballots that are scores", "--votes=scores"),
         bad("unknown label", "unknown", '--data.init_args.labels=["a","q"]'),
     ],
 )
