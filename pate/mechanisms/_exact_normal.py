@@ -87,7 +87,7 @@ def rounded_normal(offsets: FloatArray, sigma: float, generator: np.random.Gener
         moved = words * (sigma * 2.0**-_DIGITS) + flat[part]
         nearest = np.rint(moved)
         for place in sorted({*np.flatnonzero(np.abs(moved - nearest) > doubtful).tolist(), *lazy}):
-            noise = lazy.get(place) or _Lazy(int(words[place]), _DIGITS)
+            noise = lazy.get(place) or Lazy(int(words[place]), _DIGITS)
             nearest[place] = noise.rounded(Fraction(flat[start + place]), Fraction(sigma), generator)
         rounded[part] = nearest
     return rounded.reshape(np.shape(offsets))
@@ -112,13 +112,13 @@ def exceeds(values: ArrayLike, thresholds: ArrayLike, *, sigma: float, generator
         doubtful = ~(np.abs(lead) > (8 * sigma + np.abs(given[part]) + np.abs(least[part])) * 2.0**-50)
         above[part] = lead > 0
         for place in sorted({*np.flatnonzero(doubtful).tolist(), *lazy}):
-            noise, at = lazy.get(place) or _Lazy(int(words[place]), _DIGITS), start + place
+            noise, at = lazy.get(place) or Lazy(int(words[place]), _DIGITS), start + place
             above[at] = noise.exceeds(Fraction(least[at]) - Fraction(given[at]), Fraction(sigma), generator)
     return above.reshape(shape)
 
 
 @dataclass
-class _Lazy:
+class Lazy:
     """A number in ``[digits, digits + 1) / 2^length``; the digits that follow are drawn as they are needed."""
 
     digits: int
@@ -149,7 +149,7 @@ class _Lazy:
                 return low
             self.extend(generator)
 
-    def is_below_curve(self, height: _Lazy, generator: np.random.Generator) -> bool:
+    def is_below_curve(self, height: Lazy, generator: np.random.Generator) -> bool:
         """Return whether ``height`` is below the curve at the number."""
         while True:
             low, high = sorted(abs(end) for end in self.ends)
@@ -210,14 +210,14 @@ def _cells() -> _Cells:
     )
 
 
-def _normal_words(num: int, generator: np.random.Generator) -> tuple[IntArray, dict[int, _Lazy]]:
-    """Draw normal numbers: of each the first digits, as `_Lazy` has them, ``2^54`` to a unit; and those with more."""
+def _normal_words(num: int, generator: np.random.Generator) -> tuple[IntArray, dict[int, Lazy]]:
+    """Draw normal numbers: of each the first digits, as `Lazy` has them, ``2^54`` to a unit; and those with more."""
     table = _cells()
     random = generator.integers(-(2**63), 2**63, size=num, dtype=np.int64)
     cells = random >> _OFFSET_BITS & (1 << _CELL_BITS) - 1
     sign = random >> 63  # 0 or -1: the complement of digits mirrors the interval in which a number lies
     words = (random & (1 << _OFFSET_BITS) - 1 | table.strips[cells]) ^ sign
-    lazy: dict[int, _Lazy] = {}
+    lazy: dict[int, Lazy] = {}
     others = np.flatnonzero(cells >= table.num_inside)
     accepted = np.zeros(others.size, dtype=np.bool_)
     crossed = np.flatnonzero(cells[others] < table.num_piled)
@@ -237,7 +237,7 @@ def _normal_words(num: int, generator: np.random.Generator) -> tuple[IntArray, d
 
 def _are_below_curve(
     words: IntArray, levels: IntArray, generator: np.random.Generator
-) -> tuple[BoolArray, dict[int, _Lazy]]:
+) -> tuple[BoolArray, dict[int, Lazy]]:
     """Return whether points at the abscissas of ``words``, drawn in cells of these levels, lie below the curve."""
     heights = generator.integers(2**64, size=words.size, dtype=np.uint64)
     magnitudes = words ^ words >> 63
@@ -251,16 +251,16 @@ def _are_below_curve(
     lead = _cells().curve[strips] * series - (levels + heights * 2.0**-64)
     below, lazy = lead > 0, {}
     for at in np.flatnonzero(np.abs(lead) < _MARGIN).tolist():
-        lazy[at] = _Lazy(int(words[at]), _DIGITS)
-        below[at] = lazy[at].is_below_curve(_Lazy(int(levels[at]) << 64 | int(heights[at]), 64), generator)
+        lazy[at] = Lazy(int(words[at]), _DIGITS)
+        below[at] = lazy[at].is_below_curve(Lazy(int(levels[at]) << 64 | int(heights[at]), 64), generator)
     return below, lazy
 
 
-def _tail(sign: int, generator: np.random.Generator) -> tuple[_Lazy, bool]:
+def _tail(sign: int, generator: np.random.Generator) -> tuple[Lazy, bool]:
     """Draw a point from rectangles over the tail, of which the i-th is ``2^-(4 + i)`` cells high and a quarter wide."""
     rectangle = 0
     while not (word := _word(generator)):
         rectangle += 64
     rectangle += 64 - word.bit_length()
-    noise = _Lazy((17 + rectangle << 64 | _word(generator)) ^ sign, 66)
-    return noise, noise.is_below_curve(_Lazy(_word(generator), 68 + rectangle), generator)
+    noise = Lazy((17 + rectangle << 64 | _word(generator)) ^ sign, 66)
+    return noise, noise.is_below_curve(Lazy(_word(generator), 68 + rectangle), generator)

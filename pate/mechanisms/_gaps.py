@@ -16,8 +16,9 @@ from pate._validation import expect, expect_count, expect_positive
 from pate.accounting._events import Event, GaussianNoisyMaxEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Checks, ScoreMechanism, choice_event
+from pate.mechanisms._exact_choice import smallest
 from pate.mechanisms._exact_normal import add_gaussian
-from pate.mechanisms._noise import draw, expect_noise, log_survival
+from pate.mechanisms._noise import expect_noise, log_survival
 from pate.mechanisms._ranking import REACH, Rows, as_rows, below_rank, expect_within, sort_ascending
 
 GapNoise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
@@ -133,17 +134,17 @@ class GapChoice(ScoreMechanism[IntArray]):
         """
         rows, single = as_rows(scores)
         expect(rows.shape[1] == self.num_labels + 1, f"{self.num_labels + 1} gaps", num_gaps=rows.shape[1])
-        size = (len(rows), self.num_candidates)
-        noisy = np.zeros(size) if self.noise == "gaussian" else self.scale * draw(self.noise, generator, size)
-        reach = REACH * self.scale
+        reach, disadvantage = REACH * self.scale, 0.0
         if self.regularizer is not None:
             preferred = np.array(self.regularizer[self._candidates])
-            noisy += preferred - preferred.max()
+            disadvantage = preferred.max() - preferred
             reach *= 2  # the farthest that a regulariser can make up for, and as far again
-        noisy -= below_rank(rows[:, self._candidates], 1, reach=reach)
+        below = below_rank(rows[:, self._candidates], 1, reach=reach) + disadvantage
         if self.noise == "gaussian":
-            noisy = add_gaussian(noisy, sigma=self.scale, generator=generator)
-        chosen: IntArray = np.argmax(noisy, axis=1) + self._candidates.start
+            best = np.argmin(add_gaussian(below, sigma=self.scale, generator=generator), axis=1)
+        else:
+            best = smallest(below, 1, noise=self.noise, scale=self.scale, generator=generator)[:, 0]
+        chosen: IntArray = best + self._candidates.start
         return chosen[0] if single else chosen
 
     def probability(self, lead: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from typing import ClassVar, NamedTuple
 
@@ -16,7 +17,7 @@ from pate._validation import expect, expect_count, expect_open_unit
 from pate.accounting._events import ComposedEvent, Event, FailureEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Checks, ScoreMechanism, choice_event
-from pate.mechanisms._noise import gumbel
+from pate.mechanisms._exact_choice import smallest
 from pate.mechanisms._ranking import (
     REACH,
     ROWS,
@@ -25,7 +26,6 @@ from pate.mechanisms._ranking import (
     as_rows,
     distances,
     expect_within,
-    largest_in_order,
     rank,
 )
 
@@ -194,13 +194,15 @@ class LimitedDomain(DomainMechanism):
 
     def _items(self, ranked: Ranked, generator: np.random.Generator) -> IntArray:
         order, scores = ranked
-        noise = self.scale * gumbel(generator, (len(scores), self.kbar + 1))
-        ranks = largest_in_order(scores[:, : self.kbar], noise[:, : self.kbar], self.k, self.scale)
-        # the list is cut near its end, if anywhere: from there distances are told from the threshold's
         below = distances(scores[:, : self.kbar + 1], scores[:, self.k - 1 : self.k], reach=REACH * self.scale)
-        below[:, self.kbar] -= self.window(self.relation) + self.scale * math.log(self.kbar / self.delta)
-        noisy = below - noise
-        before = np.take_along_axis(noisy, ranks, axis=1) < noisy[:, self.kbar :]
+        lift = self.window(self.relation) + self.scale * math.log(self.kbar / self.delta)
+        below[:, self.kbar] -= lift  # the threshold
+
+        def exact(row: int, place: int) -> Fraction:
+            return -Fraction(scores[row, place].item()) - (Fraction(lift) if place == self.kbar else 0)
+
+        ranks = smallest(below, self.k, noise="gumbel", scale=self.scale, generator=generator, exact=exact)
+        before = np.logical_and.accumulate(ranks != self.kbar, axis=1)
         return np.where(before, np.take_along_axis(order, ranks, axis=1), -1)
 
     def _parts(self, relation: NeighboringRelation) -> tuple[Event, ...]:

@@ -1,4 +1,4 @@
-"""Random streams and noise, all in float64: float32 exponentials are exactly zero now and then."""
+"""Random streams, and the laws of noise."""
 
 from __future__ import annotations
 
@@ -87,7 +87,9 @@ def log_survival(values: FloatArray, noise: Noise | Literal["gaussian"]) -> Floa
 
 
 def quantile(tail: FloatArray, noise: Noise) -> FloatArray:
-    """Return the values that noise of scale 1, of any law but Gumbel's, exceeds with probability ``tail``."""
+    """Return the values that noise of scale 1 exceeds with probability ``tail``."""
+    if noise == "gumbel":
+        return np.asarray(-np.log(-np.log1p(-tail)))
     if noise == "exponential":
         return np.asarray(-np.log(tail))
     if noise == "laplace":

@@ -17,7 +17,8 @@ from pate._validation import expect_count, expect_positive
 from pate.accounting._events import Event, PureDPEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Checks, ScoreMechanism, TopKMechanism, choice_event
-from pate.mechanisms._noise import Noise, draw, expect_noise
+from pate.mechanisms._exact_choice import smallest
+from pate.mechanisms._noise import Noise, expect_noise
 from pate.mechanisms._ranking import REACH, ROWS, Rows, below_rank
 
 
@@ -47,13 +48,10 @@ class NoisyTopK(TopKMechanism):
         chosen = np.empty((len(rows), self.k), dtype=np.int64)
         for start in range(0, len(rows), ROWS):
             part = rows[start : start + ROWS]
-            lost = draw(self.noise, generator, part.shape)
-            lost *= -self.scale
-            lost += below_rank(part, self.k, reach=REACH * self.scale)
-            if self.k == 1:
-                chosen[start : start + ROWS, 0] = np.argmin(lost, axis=1)
-            else:
-                chosen[start : start + ROWS] = np.argpartition(lost, self.k - 1, axis=1)[:, : self.k]
+            below = below_rank(part, self.k, reach=REACH * self.scale)
+            chosen[start : start + ROWS] = smallest(
+                below, self.k, noise=self.noise, scale=self.scale, generator=generator
+            )
         chosen.sort(axis=1)
         return chosen
 

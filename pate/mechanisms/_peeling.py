@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -12,9 +13,10 @@ from pate._typing import BoolArray, IntArray
 from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import TopKMechanism, choice_event
-from pate.mechanisms._noise import Noise, draw
+from pate.mechanisms._exact_choice import smallest
+from pate.mechanisms._noise import Noise
 from pate.mechanisms._permute_flip import first_head
-from pate.mechanisms._ranking import REACH, ROWS, Rows, are_near, below_rank, distances, largest_in_order, rank
+from pate.mechanisms._ranking import REACH, ROWS, Rows, are_near, below_rank, distances, rank
 
 _TABLE = 30.0  # items further than this many scales below the best share one envelope
 _MANY_ROWS, _FEW_ITEMS = 4, 1024  # at least so many rows of fewer items than this are peeled together, round by round
@@ -71,7 +73,14 @@ def one_shot(rows: Rows, k: int, scale: float, noise: Noise, generator: np.rando
     chosen = np.empty((len(rows), k), dtype=np.int64)
     for start in range(0, len(rows), ROWS):
         part = rows[start : start + ROWS]
-        chosen[start : start + ROWS] = largest_in_order(part, scale * draw(noise, generator, part.shape), k, scale)
+        chosen[start : start + ROWS] = smallest(
+            below_rank(part, k, reach=REACH * scale),
+            k,
+            noise=noise,
+            scale=scale,
+            generator=generator,
+            exact=lambda row, place, part=part: -Fraction(part[row, place].item()),  # type: ignore[misc]
+        )
     return chosen
 
 

@@ -137,26 +137,6 @@ def sort_ascending(values: Rows, *, largest: int | None) -> tuple[IntArray, Rows
     return (keys & ((1 << bits) - 1)).astype(np.int64), keys >> bits
 
 
-def largest_in_order(rows: Rows, noise: FloatArray, k: int, scale: float) -> IntArray:
-    """Return the indices ``[B, k]`` of the k largest of scores plus noise, both ``[B, d]``, in order.
-
-    Which they are is found by distances from the k-th largest score, near which all is decided. Where some of them lie
-    far above it, beyond all noise, their order is that of the sums without any rounding.
-
-    Args:
-        rows: scores.
-        noise: what is added to each, of a law of that ``scale``.
-        k: how many are chosen.
-        scale: scale of the noise, in the unit of the scores.
-    """
-    lost = below_rank(rows, k, reach=REACH * scale) - noise
-    chosen = k_smallest(lost, k)
-    for row in np.flatnonzero(np.take_along_axis(lost, chosen[:, :1], axis=1)[:, 0] < -NEAR * scale):
-        sums = {place: _sum(rows[row, place], noise[row, place]) for place in chosen[row].tolist()}
-        chosen[row] = sorted(sums, key=sums.__getitem__, reverse=True)
-    return chosen
-
-
 def with_noise(rows: Rows, noise: FloatArray) -> FloatArray:
     """Return scores plus noise, float64 of their shape, each sum rounded once.
 

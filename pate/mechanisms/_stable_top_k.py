@@ -18,8 +18,9 @@ from pate._validation import expect, expect_count, expect_open_unit
 from pate.accounting._events import BoundedRangeEvent, ComposedEvent, Event, RepeatedEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Checks, Released_co, ScoreMechanism
+from pate.mechanisms._exact_choice import smallest
 from pate.mechanisms._gaps import GapChoice, GapNoise, SortedCounts, as_counts, sort_rows
-from pate.mechanisms._noise import expect_noise, gumbel
+from pate.mechanisms._noise import expect_noise
 from pate.mechanisms._ranking import REACH, ROWS, Rows, distances
 from pate.mechanisms._stability import LaplaceStabilityTest, StabilityTest, TestedBy
 
@@ -269,11 +270,10 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
         inside = ranks < j[:, None]
         descending = -np.cumsum(np.where(ranks == 0, 0, gaps[:, :-1]), axis=1)
         below = distances(descending, descending[:, k - 1 : k], reach=REACH * self.scale_peel)
-        noise = self._scale_of(rounds[:, None]) * gumbel(generator, rows.shape)
-        keys = below + np.where(drop[:, None], noise, -noise)
-        keys[inside & (surplus <= 0)[:, None]] = -np.inf
-        keys[~inside & (surplus > 0)[:, None]] = np.inf
-        chosen = np.argpartition(keys, k - 1, axis=1)[:, :k]
+        below[inside & (surplus <= 0)[:, None]] = -np.inf
+        below[~inside & (surplus > 0)[:, None]] = np.inf
+        scale = np.where(drop, -1, 1)[:, None] * self._scale_of(rounds[:, None])
+        chosen = smallest(below, k, noise="gumbel", scale=scale, generator=generator)
         members = np.zeros(rows.shape, dtype=np.bool_)
         np.put_along_axis(members, np.take_along_axis(order, chosen, axis=1), answered[:, None], axis=1)
         return FixedTopK(members[0], passed[0], rounds[0]) if single else FixedTopK(members, passed, rounds)

@@ -14,7 +14,7 @@ from scipy.stats import chisquare, kstest, norm
 
 from pate._typing import FloatArray, IntArray
 from pate.mechanisms import _exact_normal
-from pate.mechanisms._exact_normal import _Lazy, add_gaussian, exceeds, rounded_normal
+from pate.mechanisms._exact_normal import Lazy, add_gaussian, exceeds, rounded_normal
 from pate.mechanisms._noise import private_generator
 
 OFFSET, SIGMA = 0.3, 2.5
@@ -143,11 +143,11 @@ def test_the_tail_follows_its_law() -> None:
 
 
 def test_a_lazy_number_is_extended_until_it_decides() -> None:
-    generator, close = np.random.default_rng(10), _Lazy(2**53, 54)
-    for number, integer in ((close, {0, 1}), (_Lazy(-(2**53) - 1, 54), {0, -1})):
+    generator, close = np.random.default_rng(10), Lazy(2**53, 54)
+    for number, integer in ((close, {0, 1}), (Lazy(-(2**53) - 1, 54), {0, -1})):
         assert number.rounded(Fraction(0), Fraction(1), generator) in integer
     assert close.length == 54 or close.digits.bit_length() > 54
-    below = [_Lazy(3, 0).is_below_curve(_Lazy(0, 0), generator) for _ in range(1000)]
+    below = [Lazy(3, 0).is_below_curve(Lazy(0, 0), generator) for _ in range(1000)]
     share = quad(lambda x: min(1.0, 401 * math.exp(-(x**2) / 2)), 3, 4)[0]
     assert np.mean(below) == pytest.approx(share, abs=4 * math.sqrt(share * (1 - share) / 1000))
 

@@ -1,0 +1,155 @@
+"""Choices by the largest noisy scores, of the exact law: noise has all its digits wherever an order hangs on them.
+
+Noise is a quantile of a uniform number, of which float64 knows 53 binary digits. Where two keys are so close that
+rounding or the digits that follow could change their order, more digits are drawn, and quantiles are bounded by decimal
+numbers whose operations and logarithm are rounded correctly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pate._typing import FloatArray, IntArray
+from pate.mechanisms._exact_normal import Lazy
+from pate.mechanisms._noise import Noise, quantile
+from pate.mechanisms._ranking import NEAR, k_smallest
+
+_Interval: TypeAlias = tuple[Decimal, Decimal]
+
+_DIGITS = 53
+_EXTREME = 2.0**-20  # tails in which the digits that are not drawn move noise by more than 2^-33
+# Elsewhere they move it by 2^-32 at most, for any law; logarithms are taken to err by less than 2^-40 of their value,
+# 2^12 times what numpy promises; and both keys of a pair err.
+_MARGIN = 2.0**-28
+
+
+def smallest(
+    below: FloatArray,
+    k: int,
+    *,
+    noise: Noise,
+    scale: ArrayLike,
+    generator: np.random.Generator,
+    exact: Callable[[int, int], Fraction] | None = None,
+) -> IntArray:
+    """Return the indices ``[B, k]`` of the k smallest of ``below - scale noise``, ascending.
+
+    Args:
+        below: ``[B, d]``, how far scores lie below some rank; minus infinity comes first, infinity last, whatever the
+            noise.
+        k: how many are chosen.
+        noise: the law.
+        scale: its scale, for all rows or ``[B, 1]``; a negative one turns noise round.
+        generator: source of the noise.
+        exact: returns what was clipped and rounded in ``below``, for a row and a place, but for a number that all of
+            the row have in common: what lies far below 0 is ordered by it. None if that order does not matter.
+    """
+    scales = np.broadcast_to(np.asarray(scale, dtype=np.float64), (len(below), 1))
+    tails = generator.random(below.shape)
+    with np.errstate(divide="ignore", invalid="ignore"):  # of tails of 0, which are decided below
+        keys = below - scales * quantile(tails, noise)
+    ends = min(k + 1, below.shape[1])
+    order = k_smallest(keys, ends)
+    ascending = np.take_along_axis(keys, order, axis=1)
+    with np.errstate(invalid="ignore"):  # infinities are in order, or need none
+        margins = _margins(ascending, scales)
+        close = np.diff(ascending, axis=1) <= np.minimum(margins[:, 1:], margins[:, :-1])
+    extreme = np.minimum(tails, 1 - tails) < _EXTREME
+    doubtful = close.any(axis=1) | extreme.any(axis=1)
+    if exact is not None:
+        doubtful |= ascending[:, 0] < -NEAR * np.abs(scales[:, 0])
+    doubtful &= scales[:, 0] != 0
+    for row in np.flatnonzero(doubtful).tolist():
+        certain = np.sort(keys[row, ~extreme[row]])[:k]
+        last = certain[-1] if certain.size == k else np.inf
+        reach = last + _margins(last, scales[row]) if np.isfinite(last) else last
+        places = np.flatnonzero((keys[row] <= reach) | extreme[row])
+        first = places[below[row, places] == -np.inf].tolist()
+        others = places[np.isfinite(below[row, places])].tolist()
+        ordered = _in_order(
+            {at: Fraction(below[row, at]) if exact is None else exact(row, at) for at in others},
+            {at: Lazy(int(tails[row, at] * 2.0**_DIGITS), _DIGITS) for at in others},
+            noise,
+            Fraction(scales[row, 0]),
+            generator,
+        )
+        found = [*first, *ordered, *np.flatnonzero(below[row] == np.inf).tolist()]
+        order[row, :k] = found[:k]
+    return order[:, :k]
+
+
+def _margins(keys: ArrayLike, scales: FloatArray) -> FloatArray:
+    return np.asarray(_MARGIN * np.abs(scales) + 2.0**-50 * np.abs(keys))
+
+
+def _in_order(
+    values: dict[int, Fraction],
+    tails: dict[int, Lazy],
+    noise: Noise,
+    scale: Fraction,
+    generator: np.random.Generator,
+) -> list[int]:
+    """Return the keys of ``values``, by values less ``scale`` times the noise of their tails, ascending."""
+    bounds: dict[int, tuple[Fraction, Fraction]] = {}
+    changed = list(values)
+    while True:
+        for at in changed:
+            low, high = sorted(scale * bound for bound in _quantile_of(tails[at], noise, generator))
+            bounds[at] = values[at] - high, values[at] - low
+        order = sorted(values, key=bounds.__getitem__)
+        close = [(at, after) for at, after in pairwise(order) if bounds[at][1] >= bounds[after][0]]
+        changed = sorted({at for pair in close for at in pair})
+        if not changed:
+            return order
+        for at in changed:
+            tails[at].extend(generator)
+
+
+def _quantile_of(tail: Lazy, noise: Noise, generator: np.random.Generator) -> tuple[Fraction, Fraction]:
+    """Return bounds on the noise that is exceeded with the probability ``tail``, of which more digits may be drawn."""
+    while True:
+        with localcontext() as context:
+            context.prec = tail.length // 3 + 12
+            low, high = (Decimal(end.numerator) / Decimal(end.denominator) for end in tail.ends)
+            bounds = _bounds((low.next_minus(), high.next_plus()), noise)
+            if bounds is not None:
+                return Fraction(bounds[0]), Fraction(bounds[1])
+        tail.extend(generator)
+
+
+def _bounds(tail: _Interval, noise: Noise) -> _Interval | None:
+    """Return bounds on the noise that is exceeded with a probability in ``tail``; None if its ends do not give any."""
+    low, high = tail
+    rest = (1 - high).next_minus(), (1 - low).next_plus()
+    if low <= 0 or rest[0] <= 0:
+        return None
+    if noise == "gumbel":
+        wait = _negative(_log(rest))
+        return _negative(_log(wait)) if wait[0] > 0 else None
+    if noise == "exponential":
+        return _negative(_log(tail))
+    if noise == "laplace":
+        if low < Decimal("0.5") < high:
+            return None
+        if high <= Decimal("0.5"):
+            return _negative(_log(((2 * low).next_minus(), (2 * high).next_plus())))
+        return _log(((2 * rest[0]).next_minus(), (2 * rest[1]).next_plus()))
+    if noise == "half_logistic":
+        rest = (2 - high).next_minus(), (2 - low).next_plus()
+    above, under = _log(rest), _log(tail)
+    return (above[0] - under[1]).next_minus(), (above[1] - under[0]).next_plus()
+
+
+def _log(interval: _Interval) -> _Interval:
+    return interval[0].ln().next_minus(), interval[1].ln().next_plus()
+
+
+def _negative(interval: _Interval) -> _Interval:
+    return -interval[1], -interval[0]

@@ -1,0 +1,96 @@
+"""Choices are those of noise that has all its digits: floats decide nothing that digits could change."""
+
+import math
+from fractions import Fraction
+from typing import Any, get_args
+
+import mpmath
+import numpy as np
+import pytest
+
+from pate._typing import IntArray
+from pate.mechanisms import _exact_choice
+from pate.mechanisms._exact_choice import smallest
+from pate.mechanisms._exact_normal import Lazy
+from pate.mechanisms._noise import Noise, quantile
+from pate.mechanisms._peeling import one_shot
+
+NOISES: tuple[Noise, ...] = get_args(Noise)
+QUANTILES: dict[str, Any] = {
+    "gumbel": lambda t: -mpmath.log(-mpmath.log(1 - t)),
+    "exponential": lambda t: -mpmath.log(t),
+    "laplace": lambda t: -mpmath.log(2 * t) if t < 0.5 else mpmath.log(2 * (1 - t)),
+    "logistic": lambda t: mpmath.log((1 - t) / t),
+    "half_logistic": lambda t: mpmath.log((2 - t) / t),
+}
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_what_floats_decide_is_what_digits_decide(noise: Noise, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left to floats in the second half, and all comes out the same."""
+    below = np.random.default_rng(0).integers(-2, 9, (60, 7)).astype(np.float64)
+    below[:20, 0], below[10:30, 1] = -np.inf, np.inf
+
+    def chosen(k: int) -> IntArray:
+        scale = np.where(np.arange(60) % 3, 2.0, -1.5)[:, None]
+        return smallest(below, k, noise=noise, scale=scale, generator=np.random.default_rng(k))
+
+    expected = [chosen(k) for k in (1, 3, 7)]
+    monkeypatch.setattr(_exact_choice, "_EXTREME", 1.0)
+    for k, order in zip((1, 3, 7), expected, strict=True):
+        np.testing.assert_array_equal(chosen(k), order)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_noise_lies_within_its_bounds_and_floats_err_within_the_margin(noise: Noise) -> None:
+    mpmath.mp.dps = 80
+    generator, slack = np.random.default_rng(1), Fraction(1, 10**22)
+    edge = 2.0**-20 * (1 + generator.random(20))
+    tails = np.concatenate((generator.random(60), edge, 1 - edge))
+    for tail, value in zip(tails.tolist(), quantile(tails, noise).tolist(), strict=True):
+        digits = Lazy(int(tail * 2**53), 53)
+        low, high = _exact_choice._quantile_of(digits, noise, generator)
+        exact = [QUANTILES[noise](mpmath.mpf(end.numerator) / end.denominator) for end in digits.ends]
+        most, least = (Fraction(str(end)) for end in exact)
+        assert least - slack < low < least < most < high < most + slack
+        assert max(abs(value - end) for end in exact) < 2.0**-31
+    for extreme in (Lazy(0, 53), Lazy(2**53 - 1, 53), Lazy(2**52 - 1, 52)):
+        low, high = _exact_choice._quantile_of(extreme, noise, generator)
+        assert low < high and extreme.length > 52
+
+
+class Stuck(np.random.Generator):
+    """A generator of whose uniform numbers the first digits are always the same."""
+
+    tail = 0.5
+
+    def random(self, size: Any) -> Any:  # type: ignore[override]
+        return np.full(size, self.tail)
+
+
+@pytest.mark.parametrize("tail", [0.0, 0.375, 1 - 2.0**-53])
+@pytest.mark.parametrize("noise", ["gumbel", "laplace"])
+def test_noise_that_agrees_in_all_digits_of_a_float_is_told_apart(noise: Noise, tail: float) -> None:
+    """None of equal scores comes first more often, as it would if ties went to the first."""
+    generator = Stuck(np.random.PCG64(2))
+    generator.tail = tail
+    first = smallest(np.zeros((200, 2)), 1, noise=noise, scale=1.0, generator=generator)[:, 0]
+    assert abs(first.mean() - 1 / 2) < 4 * math.sqrt(1 / 4 / 200)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_what_lies_far_apart_is_ordered_by_exact_sums(dtype: Any) -> None:
+    generator = np.random.default_rng(5)
+    scores = generator.integers(0, 3, (200, 6)) + np.array([2**60, 2**60, 0, 0, 2**40, 5])
+    scores = generator.permuted(scores, axis=1).astype(dtype)
+    for k in (1, 3, 6):
+        noise = quantile(np.random.default_rng(k).random(scores.shape), "gumbel")
+        sums = np.vectorize(lambda x, z: Fraction(x) + Fraction(z), otypes=[object])(scores, noise).tolist()
+        expected = [sorted(range(6), key=row.__getitem__, reverse=True)[:k] for row in sums]
+        np.testing.assert_array_equal(one_shot(scores, k, 1.0, "gumbel", np.random.default_rng(k)), expected)
+
+
+def test_no_noise_decides_nothing() -> None:
+    below = np.array([[3.0, 1.0, 2.0, 1.0]])
+    order = smallest(below, 3, noise="gumbel", scale=[[0.0]], generator=np.random.default_rng(0))
+    assert sorted(order[0, :2].tolist()) == [1, 3] and order[0, 2] == 2
