@@ -31,10 +31,11 @@ class VoterStore:
 
     def save(self, records: Records, geometry: Geometry, groups: NDArray[Any] | None) -> dict[Path, str]:
         """Write records of teachers ``groups`` ``[N]``, any integers or texts; return the files with their digests."""
-        order, arrays = np.arange(len(records)), dict[str, NDArray[Any]](labels=records.labels)
+        order, arrays = np.arange(len(records)), dict[str, NDArray[Any]](labels=(records.labels > 0).astype(np.uint8))
         if groups is not None:
             order = np.argsort(groups, kind="stable")
-            arrays = {"labels": records.labels[order], "groups": np.unique(groups[order], return_inverse=True)[1]}
+            arrays = {name: array[order] for name, array in arrays.items()}
+            arrays["groups"] = np.unique(groups[order], return_inverse=True)[1]
         (self.folder / "groups.npy").unlink(missing_ok=True)  # of an earlier plan, which was broken off
         geometry_file, coordinates_file = self.folder / "public.npz", self.folder / "coordinates.npy"
         write_arrays(geometry_file, **{name: getattr(geometry, name) for name in _GEOMETRY})

@@ -253,6 +253,13 @@ def test_coordinates_of_a_row_do_not_depend_on_others() -> None:
     np.testing.assert_allclose(together * GEOMETRY.unit, GEOMETRY.linear(features), atol=1e-4)
     wild = GEOMETRY.coordinates(np.full((1, NUM_FEATURES), 1e30))
     assert np.abs(wild).max() <= 2**20
+    # as what a feature map may make of one record
+    for value in (np.nan, np.inf, -np.inf):
+        spoilt = features[:3].copy()
+        spoilt[1] = value
+        coordinates = GEOMETRY.coordinates(spoilt)
+        assert np.abs(coordinates).max() <= 2**20
+        np.testing.assert_array_equal(coordinates[[0, 2]], together[[0, 2]])
 
 
 def test_directions_are_those_of_public_features() -> None:

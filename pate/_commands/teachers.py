@@ -26,9 +26,9 @@ def fit(args: Sequence[str], preset: Preset = ALONE) -> None:
     """Run `pate teachers fit`."""
     in_closed_form = named_before("fit", args, preset) == CLOSED_FORM
     if in_closed_form:
-        settings, training = ({field.name for field in fields(kind)} for kind in (ClosedFormPlan, TeacherPlan))
-        others = sorted(name for name in training - settings if named_before(name, args, preset) is not None)
-        expect(not others, f"fit: closed_form with {', '.join(sorted(settings))} alone", others=others)
+        closed, training = ({field.name for field in fields(kind)} for kind in (ClosedFormPlan, TeacherPlan))
+        others = sorted(name for name in training - closed if named_before(name, args, preset) is not None)
+        expect(not others, "no settings of training with fit: closed_form", training=others)
     parser = _fit_parser(in_closed_form)
     parsed = parse(parser, args, with_saved_data(args, preset))
     options = parser.instantiate(parsed)
