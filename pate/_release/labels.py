@@ -49,7 +49,7 @@ def label(run: Run, votes: VoteStore, settings: LabelSettings) -> StatedLabels:
     # others may have released since: labels that are there are stated on all that the ledger holds by now
     statement = release(labels) if released is None else state(labels, open_ledger(run), released.release)
     run.finish(LABEL)
-    return StatedLabels(**vars(ReleasedLabels.load(run)), statement=statement)
+    return StatedLabels(**vars(labels.released), statement=statement)
 
 
 def _find_labels(run: Run, queries: Queries) -> ReleasedLabels | None:
@@ -84,6 +84,7 @@ class _Labels(Publication):
     """
 
     renewed = True
+    released: ReleasedLabels
     _room: IO[bytes]
 
     def __init__(self, run: Run, votes: VoteStore, settings: LabelSettings) -> None:
@@ -143,7 +144,8 @@ class _Labels(Publication):
         self._run.begin(LABEL, self.inputs, release=release)
 
     def settlement(self, entry: Entry) -> Settlement:
-        released, aggregator, realised = ReleasedLabels.load(self._run), self._settings.mechanism, None
+        released = self.released = ReleasedLabels.load(self._run)
+        aggregator, realised = self._settings.mechanism, None
         if released.tiers is not None:
             answers = Release(released.labels, released.mask, tiers=released.tiers)
             realised = aggregator.charges(answers, released.panel)
