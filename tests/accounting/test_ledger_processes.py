@@ -47,7 +47,7 @@ for _ in range(rounds):
         print(error)
         break
     generator = private_generator()
-    noise = generator.bit_generator.state["state"]["counter"].tolist()
+    noise = generator.integers(2**63, size=2).tolist()  # tells its stream from every other
     labels = aggregator.aggregate(votes, generator=generator).labels
     beside = folder / f".{release}"
     beside.write_text(json.dumps({"release": release, "noise": noise, "count": batch, "labels": labels.tolist()}))
