@@ -22,7 +22,7 @@ def load_data(run: Run) -> DataSource:
     Raises ``ValueError`` if that file is missing, names no data, or describes other data than those that the run was
     begun with.
     """
-    expect_described(run)
+    expect_data_config(run)
     if first_stage(run) is VOTES_IMPORT:
         described = run.begun(VOTES_IMPORT).settings.get("data") is not None
         give = "the run's public and test records; the same `pate label --votes`, with --config data.yaml, adds them"
@@ -71,10 +71,10 @@ def public_digest(source: DataSource) -> str:
     return digest(json.dumps(features, sort_keys=True), source.fingerprint(Role.PUBLIC))
 
 
-def expect_described(run: Run) -> None:
+def expect_data_config(run: Run) -> None:
     """Raise ``ValueError`` if ``data.yaml`` is missing, damaged, or describes other data than the first stage had."""
     first = first_stage(run)
-    begun, content = run.state(first), _described(run.root)
+    begun, content = run.state(first), _read_data_config(run.root)
     if begun is None:
         expect(content is not None, "a run with a data.yaml", run=str(run.root))
         return
@@ -86,7 +86,7 @@ def expect_described(run: Run) -> None:
     expect(same, expected, changed=str(run.data_config))
 
 
-def read_places(root: Path) -> tuple[DataSource | None, Path]:
+def read_locations(root: Path) -> tuple[DataSource | None, Path]:
     """Return the source of the records that a run's ``data.yaml`` names, or None, and the place of the run's ledger.
 
     Unlike `load_data` it reads nothing private, and so does not know whether the run was begun with these.
@@ -108,11 +108,11 @@ def load_ledger(root: Path) -> Path | None:
 
     Raises ``ValueError`` if that file is damaged.
     """
-    ledger = (_described(root) or {}).get("ledger")
+    ledger = (_read_data_config(root) or {}).get("ledger")
     return Path(ledger) if ledger else None
 
 
-def _described(root: Path) -> Json | None:
+def _read_data_config(root: Path) -> Json | None:
     path = root / "data.yaml"
     if not path.is_file():
         return None

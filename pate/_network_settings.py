@@ -61,14 +61,14 @@ def restored_network(settings: Json | str, *shape: Any, trust: bool = False) -> 
     """
     content: Json = {"class_path": settings} if isinstance(settings, str) else settings
     path = str(content.get("class_path"))
-    foreign = next((name for name in _class_paths(content) if _known(name) is None), None)
+    foreign = next((name for name in _class_paths(content) if _trusted(name) is None), None)
     if foreign is not None:
         ours = "networks and feature maps of pate or torchvision, or trust=True (--trust), with which other code runs"
         expect(trust, ours, class_path=foreign)
         here = "to be found here (install its package, or add its folder to PYTHONPATH)"
         expect(_imported(path) is not None, f"the network {path} {here}", missing=path)
     try:
-        return _made(content, *shape) if foreign is None else _made_by_configuration(settings, *shape)
+        return _constructed(content, *shape) if foreign is None else _made_by_configuration(settings, *shape)
     # settings that do not fit raise whatever the class or torch raises
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
@@ -82,7 +82,7 @@ def _class_paths(settings: Any) -> Iterator[str]:
             path = str(settings["class_path"])
             yield path
             # a factory is given the path of another as an argument
-            named, arguments = getattr(_known(path), "path_argument", None), settings.get("init_args")
+            named, arguments = getattr(_trusted(path), "path_argument", None), settings.get("init_args")
             if named is not None and isinstance(arguments, Mapping):
                 yield str(arguments.get(named))
         settings = list(settings.values())
@@ -91,7 +91,7 @@ def _class_paths(settings: Any) -> Iterator[str]:
             yield from _class_paths(value)
 
 
-def _known(path: str) -> Callable[..., nn.Module] | None:
+def _trusted(path: str) -> Callable[..., nn.Module] | None:
     """Return the module class, or torchvision's function that makes a network, of a path in `_ROOMS`; None for others.
 
     Nothing that the path says is imported or called: it is looked up in a room.
@@ -110,9 +110,9 @@ def _known(path: str) -> Callable[..., nn.Module] | None:
     return member if network and f"{member.__module__}.".startswith(f"{room}.") else None
 
 
-def _made(content: Json, *shape: Any) -> nn.Module:
+def _constructed(content: Json, *shape: Any) -> nn.Module:
     """Return the module of settings that name known classes alone."""
-    make = _known(content["class_path"])
+    make = _trusted(content["class_path"])
     assert make is not None
     parameters = signature(make).parameters
     arguments = {}
@@ -133,7 +133,7 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return [_plain("", item) for item in value]
     if isinstance(value, Mapping):
-        return _made(dict(value)) if "class_path" in value else {key: _plain(key, value[key]) for key in value}
+        return _constructed(dict(value)) if "class_path" in value else {key: _plain(key, value[key]) for key in value}
     return value
 
 

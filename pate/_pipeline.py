@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pate._data_file import expect_described, load_data, load_ledger, read_data
+from pate._data_file import expect_data_config, load_data, load_ledger, read_data
 from pate._planning.completion import resolved
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label as release_labels
@@ -275,7 +275,7 @@ def open_run(root: Path, data: DataSource | None = None, *, ledger: Path | None 
     if data is None:
         if run.state(first_stage(run)) is not None:
             # which ledger counts is said there
-            expect_described(run)
+            expect_data_config(run)
     else:
         of_votes = first_stage(run) is VOTES_IMPORT
         expect(not of_votes, "a run folder of their own for teachers, without imported votes", run=str(run.root))

@@ -208,7 +208,7 @@ class VoteStore:
         loaded = np.empty((len(chosen), num_teachers if ballots else 0, counts.shape[1]), dtype=np.uint8)
         num_loaded = 0
         for path in self._files():
-            if (behind := _teachers_behind(path)) is not None:
+            if (behind := _teachers_counted(path)) is not None:
                 expect_no_counts(behind if ballots else 0)
                 expect(
                     num_loaded + behind <= num_teachers,
@@ -277,7 +277,7 @@ def _first_teacher(path: Path) -> int:
     return int(path.stem.removeprefix("votes_").split(_COUNTS)[0])
 
 
-def _teachers_behind(path: Path) -> int | None:
+def _teachers_counted(path: Path) -> int | None:
     """Return of how many teachers a file holds counts; None if it holds ballots."""
     _, counts, number = path.stem.partition(_COUNTS)
     return int(number) if counts else None

@@ -42,7 +42,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from models import MLP, Linear, ResNet8, ResNet50, SmallCNN
 from pate.data._records import ArrayFeatures, Records
-from pate.teachers._devices import quiet
+from pate.teachers._devices import quiet_lightning
 from pate.teachers._executors import run_jobs
 from pate.teachers._jobs import Execution
 from pate.teachers._partitions import PartitionedRecords
@@ -200,7 +200,7 @@ def one_trainer_each(
     for part in parts:
         features = torch.from_numpy(np.asarray(records.features[part]))
         dataset = TensorDataset(features, torch.from_numpy(records.labels[part]).float())
-        with quiet():
+        with quiet_lightning():
             trainer = pl.Trainer(
                 max_epochs=epochs,
                 devices=1,

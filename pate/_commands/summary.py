@@ -57,7 +57,7 @@ def describe_run(run: Run) -> str:
     }
     places = [f"{name + ':':<19}{run.root / place}" for name, place in files.items()]
     counts = json.loads((run.root / LABEL.outputs[1]).read_text())["ledger"]["counts"]
-    places.append(f"{'ledger:':<19}{_from_here(run.ledger_path)} ({_LEDGERS[counts]})")
+    places.append(f"{'ledger:':<19}{_relative_to_cwd(run.ledger_path)} ({_LEDGERS[counts]})")
     return "\n".join([*lines, "", statement.rstrip(), "", *places, f"{'PRIVATE files:':<19}{run.private}"]) + "\n"
 
 
@@ -73,7 +73,7 @@ def _table(title: str, figures_of: Mapping[str, Json], private: Sequence[str]) -
     return lines
 
 
-def _from_here(path: Path) -> Path:
+def _relative_to_cwd(path: Path) -> Path:
     """Return a path relative to the working directory if it lies within."""
     folder = Path.cwd()
     return path.relative_to(folder) if path.is_relative_to(folder) else path

@@ -150,7 +150,7 @@ def note_place(run: Run, beside: Path | None) -> None:
     run.record(first, replace(state, beside=None if beside is None else str(beside.absolute())))
 
 
-def releases_counted(run: Run) -> str:
+def ledger_scope(run: Run) -> str:
     """Say which releases the ledger of a run counts, as statements have it.
 
     A ledger that the user named is that of the private data only if it lies where theirs does: others may count what

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from pate._release.ledger_file import releases_counted
+from pate._release.ledger_file import ledger_scope
 from pate._runs import Json, Run, first_stage, labels_file
 from pate._runs.released import ReleasedLabels
 from pate._version import __version__
@@ -42,7 +42,7 @@ def published_facts(run: Run, released: ReleasedLabels, settled: Mapping[str, An
     return {
         "kind": "labels",
         "unit": _unit(run),
-        "ledger": settled.get("ledger") or releases_counted(run),
+        "ledger": settled.get("ledger") or ledger_scope(run),
         **{name: value for name, value in released.facts.items() if name not in ("release", "num_queries")},
         "sha256": sha256(labels_file(run)),
         "versions": settled.get("versions", versions),

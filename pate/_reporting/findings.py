@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pate._data_file import read_places
+from pate._data_file import read_locations
 from pate._runs import LABEL, METRICS, STUDENT, Json, Run, labels_file
 from pate._runs.files import read_arrays
 from pate._runs.released import ReleasedLabels
@@ -101,7 +101,7 @@ def read_findings(root: Path) -> Findings:
         ValueError: if ``root`` is no run, a file is damaged, an epsilon of the statement does not follow from its
             events, or the statement is not that of the labels or of the ledger.
     """
-    source, ledger = read_places(root)
+    source, ledger = read_locations(root)
     run = Run(root, ledger=ledger)
     released = _read_released(run, source)
     names = [stage.config for stage in (LABEL, STUDENT)]

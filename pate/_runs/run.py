@@ -86,12 +86,12 @@ class Run:
             )
         if changes or not state.finished:
             return True
-        lost = self.lost(stage)
+        lost = self.missing_outputs(stage)
         # what is left would be used again, and a change in it would go unnoticed later
         damaged = self._damaged(stage, contents=bool(stage.paid or lost))
         bought = sorted(set(lost) & {path.as_posix() for path in stage.paid})
         if (bought or damaged) and not self.overwrite:
-            raise StageChangedError(self._what_is_wrong(stage, [f"{path} missing" for path in bought] + damaged))
+            raise StageChangedError(self._describe_damage(stage, [f"{path} missing" for path in bought] + damaged))
         return bool(lost or damaged)
 
     def begin(self, stage: Stage, inputs: Inputs, *, foreign: Sequence[str] = (), release: int | None = None) -> bool:
@@ -111,7 +111,7 @@ class Run:
             StageChangedError: as `needs` does, and on foreign files.
         """
         if not self.needs(stage, inputs):
-            self._say_where_data_are(stage, inputs)
+            self._write_data_config(stage, inputs)
             return False
         new = self.state(stage) is None and not stage.marked
         damaged = self.overwrite and self._damaged(stage, contents=True)
@@ -131,10 +131,10 @@ class Run:
         write_text(self.root / stage.config, yaml.safe_dump(dict(inputs.settings), sort_keys=False))
         self.record(stage, StageState(inputs, release=release))
         # after the state, which says what the first stage was: data.yaml alone would be that of teachers
-        self._say_where_data_are(stage, inputs)
+        self._write_data_config(stage, inputs)
         return True
 
-    def _say_where_data_are(self, stage: Stage, inputs: Inputs) -> None:
+    def _write_data_config(self, stage: Stage, inputs: Inputs) -> None:
         if stage in (TEACHERS_FIT, VOTES_IMPORT):
             # all later stages read their data and their ledger from it
             source = {"data": inputs.settings.get("data"), "ledger": self.ledger and str(self.ledger)}
@@ -169,9 +169,9 @@ class Run:
         """Raise ``ValueError`` unless ``stage`` is finished and all its files exist unchanged."""
         if not self.is_finished(stage):
             raise ValueError(f"Expected `pate {stage.name}` to be finished in {self.root}: run it first")
-        wrong = [f"{name} missing" for name in self.lost(stage)] or self._damaged(stage, contents=True)
+        wrong = [f"{name} missing" for name in self.missing_outputs(stage)] or self._damaged(stage, contents=True)
         if wrong:
-            raise StageChangedError(self._what_is_wrong(stage, wrong))
+            raise StageChangedError(self._describe_damage(stage, wrong))
 
     def begun(self, stage: Stage) -> Inputs:
         """Return what a stage was begun with; no settings and no digests if it was not."""
@@ -205,7 +205,7 @@ class Run:
         expect(content.get("format") == FORMAT, other, format=content.get("format"))
         return state
 
-    def lost(self, stage: Stage) -> list[str]:
+    def missing_outputs(self, stage: Stage) -> list[str]:
         """Return the outputs of a finished stage that are missing, relative to the run's folder."""
         state = self.state(stage)
         names = [output.as_posix() for output in stage.outputs] + list(state.files if state is not None else ())
@@ -251,7 +251,7 @@ class Run:
                     wrong.append(f"{name} changed since")
         return wrong
 
-    def _what_is_wrong(self, stage: Stage, wrong: Sequence[str]) -> str:
+    def _describe_damage(self, stage: Stage, wrong: Sequence[str]) -> str:
         lost = all(problem.endswith(" missing") for problem in wrong)
         again = f"{'' if lost else 'Delete it, and '}`pate {stage.name}` makes it again"
         if stage.paid:

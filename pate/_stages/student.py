@@ -39,7 +39,7 @@ from pate._settings import canonical
 from pate._validation import expect
 from pate.data._records import Role
 from pate.student._bar import StageBar
-from pate.student._carry import Trained, carry
+from pate.student._carry import Trained, write_student
 from pate.student._curves import Curves
 from pate.student._data import StudentData
 from pate.student._decisions import PURPOSES, Purpose
@@ -191,7 +191,7 @@ class StudentCLI(LightningCLI):
         last_checkpoint = None if self.model.closed_form else self._checkpoint(_LAST)
         start_checkpoint = last_checkpoint if ckpt_path is None else self._named(ckpt_path, finished=False)
         if isinstance(self.trainer.logger, Curves):
-            self.trainer.logger.go_on(0 if start_checkpoint is None else int(_read(start_checkpoint)["global_step"]))
+            self.trainer.logger.resume(0 if start_checkpoint is None else int(_read(start_checkpoint)["global_step"]))
         self.trainer.fit(model, ckpt_path=start_checkpoint, weights_only=True, **kwargs)
         self._carry(model)
         checkpoints = [path for path in map(self._checkpoint, (_LAST, _BEST)) if path is not None]
@@ -223,7 +223,7 @@ class StudentCLI(LightningCLI):
                 cuts=model.cuts[PURPOSES.index(model.optimize)],
             )
             statement, text = (self.run.root / output for output in LABEL.outputs[1:])
-            carry(folder, trained, self.datamodule.source, statement=statement, text=text)
+            write_student(folder, trained, self.datamodule.source, statement=statement, text=text)
         except ValueError as error:
             shutil.rmtree(folder, ignore_errors=True)
             print(f"pate student fit: the student stays in its run, there is no {folder}: {error}", file=sys.stderr)
@@ -303,7 +303,12 @@ def _kept_until_trained(run: Run, inputs: Inputs) -> Iterator[None]:
     Where a process is killed the copy stays, and the same command goes on with the new student.
     """
     backup, places = run.private / "student_before", (STUDENT.outputs[0], STUDENT.config, STUDENT.state)
-    if not backup.exists() and run.is_finished(STUDENT) and not run.lost(STUDENT) and run.needs(STUDENT, inputs):
+    if (
+        not backup.exists()
+        and run.is_finished(STUDENT)
+        and not run.missing_outputs(STUDENT)
+        and run.needs(STUDENT, inputs)
+    ):
         draft = backup.with_name(f".{backup.name}")
         shutil.rmtree(draft, ignore_errors=True)
         shutil.copytree(run.root / places[0], draft / places[0].name)

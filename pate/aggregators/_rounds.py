@@ -89,7 +89,7 @@ class Rounds(Aggregator):
         for aggregator in following:
             predictions = student_of(release, features_of(votes), votes.num_teachers).predict(features_of(votes))
             answers = aggregator.aggregate(replace(votes, predictions=predictions), generator=generator)
-            release = joined(release, answers, votes.num_teachers)
+            release = combined(release, answers, votes.num_teachers)
         return release
 
     def most_answered(self, panel: Panel) -> float:
@@ -114,7 +114,7 @@ def student_of(release: Release, features: FloatArray, num_teachers: int) -> Lin
     return fit_linear(features, release.noisy_counts * share, release.mask, noise_std=release.noise_std * share)
 
 
-def joined(earlier: Release, release: Release, num_teachers: int) -> Release:
+def combined(earlier: Release, release: Release, num_teachers: int) -> Release:
     """Return a release combined with an earlier one of the same queries: counts averaged by their noise.
 
     The later one stands alone unless both have noisy counts of all entries. One of several tiers never has: a screen

@@ -46,7 +46,7 @@ class Trained:
     cuts: Tensor
 
 
-def carry(folder: Path, trained: Trained, source: DataSource, *, statement: Path, text: Path) -> None:
+def write_student(folder: Path, trained: Trained, source: DataSource, *, statement: Path, text: Path) -> None:
     """Write a student into a folder that `pate.load_student` reads, completely or not at all.
 
     The folder holds the weights of feature map and network, their class paths and settings, the shape of the input, the

@@ -23,7 +23,7 @@ class Curves(CSVLogger):
         super().__init__(folder, name="logs", version=0)
 
     @rank_zero_only
-    def go_on(self, step: int) -> None:
+    def resume(self, step: int) -> None:
         """Keep what was logged in the first ``step`` steps; the rest will be logged again."""
         folder = Path(self.log_dir)
         earlier: list[dict[str, Any]] = []

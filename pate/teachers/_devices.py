@@ -47,7 +47,7 @@ def local_rank() -> int:
 
 def root_device(accelerator: str) -> torch.device:
     """Return the device that this process trains on and votes on."""
-    with quiet():
+    with quiet_lightning():
         device: torch.device = make_trainer(accelerator, enable_checkpointing=False).strategy.root_device
     return device
 
@@ -64,7 +64,7 @@ def available_bytes(device: torch.device) -> int:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def quiet_lightning() -> Iterator[None]:
     """Suppress the messages that Lightning prints for every trainer."""
     logger = logging.getLogger("pytorch_lightning")
     rank_zero = logging.getLogger("pytorch_lightning.utilities.rank_zero")

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from pate._validation import expect
 from pate.teachers._chunk import TeacherChunk, label_shares, make_networks, positive_weights
-from pate.teachers._devices import make_trainer, quiet
+from pate.teachers._devices import make_trainer, quiet_lightning
 from pate.teachers._jobs import ChunkJob, Report
 from pate.teachers._partitions import ChunkBatches, PartitionedRecords
 from pate.teachers._plan import TeacherPlan
@@ -83,7 +83,7 @@ class TrainJob(ChunkJob):
                     enable_version_counter=False,
                 )
             )
-        with quiet():
+        with quiet_lightning():
             trainer = make_trainer(
                 plan.accelerator,
                 precision=plan.precision,

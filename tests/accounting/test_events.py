@@ -38,8 +38,8 @@ def softmax(scores: list[float]) -> np.ndarray:
     return np.asarray(scores - np.logaddexp.reduce(scores))
 
 
-def told_to_a_hundredth(mean: float, sd: float) -> np.ndarray:
-    """Log-law of a normal number that is told to a hundredth, within 11."""
+def rounded_to_a_hundredth(mean: float, sd: float) -> np.ndarray:
+    """Log-law of a normal number that is rounded to a hundredth, within 11."""
     edges = (np.arange(-11, 11, 0.01) - mean) / sd
     # either tail from its own side
     low, high = np.where(edges[:-1] < 0, edges[:-1], -edges[1:]), np.where(edges[:-1] < 0, edges[1:], -edges[:-1])
@@ -56,10 +56,10 @@ class TestGaussianEvent(EventContract):
         return GaussianEvent(noise_multiplier=2 * noise, neighboring_relation=relation)
 
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
-        return [(told_to_a_hundredth(0, 1), told_to_a_hundredth(1 / (2 * noise), 1))]
+        return [(rounded_to_a_hundredth(0, 1), rounded_to_a_hundredth(1 / (2 * noise), 1))]
 
     def laws_of_two(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
-        return [(told_to_a_hundredth(0, 1), told_to_a_hundredth(2 / (2 * noise), 1))]
+        return [(rounded_to_a_hundredth(0, 1), rounded_to_a_hundredth(2 / (2 * noise), 1))]
 
     def malformed(self) -> list[dict[str, Any]]:
         return [{"noise_multiplier": bad} for bad in NOT_POSITIVE]

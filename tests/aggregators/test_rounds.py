@@ -41,7 +41,7 @@ from pate.aggregators import (
     TauVoting,
 )
 from pate.aggregators._base import predictions_of
-from pate.aggregators._rounds import joined, student_of
+from pate.aggregators._rounds import combined, student_of
 from pate.testing import AggregatorContract, BatchContract
 from pate.testing._aggregators import Grid, Law
 from tests.aggregators.oracles import counts, gaussian_labels_law
@@ -244,7 +244,7 @@ def test_counts_are_joined_by_their_precision() -> None:
     labels = np.zeros(shape, dtype=np.uint8)
     first = Release(labels, mask, noisy_counts=np.array([[0.0, 8.0], [2.0, 5.0]]), noise_std=2.0)
     second = Release(labels, mask, noisy_counts=np.array([[10.0, 8.0], [4.0, 5.5]]), noise_std=1.0)
-    both = joined(first, second, 10)
+    both = combined(first, second, 10)
     assert both.noisy_counts is not None and both.noise_std == pytest.approx(0.8**0.5)
     np.testing.assert_allclose(both.noisy_counts, [[8.0, 8.0], [3.6, 5.4]])
     np.testing.assert_array_equal(both.labels, [[1, 1], [0, 1]])
@@ -253,8 +253,8 @@ def test_counts_are_joined_by_their_precision() -> None:
         second._replace(mask=np.array([[True, True], [True, False]])),
         second._replace(tiers=np.zeros(2, dtype=np.int64)),
     ):
-        assert joined(first, partial, 10) is partial
-        assert joined(partial, second, 10) is second
+        assert combined(first, partial, 10) is partial
+        assert combined(partial, second, 10) is second
 
 
 def test_a_round_that_leaves_queries_unanswered_teaches_of_those_that_it_answered() -> None:
@@ -338,7 +338,7 @@ class Killed(KeyboardInterrupt):
     pass
 
 
-@pytest.mark.parametrize("step", ["pate.aggregators._rounds.student_of", "pate.aggregators._rounds.joined"])
+@pytest.mark.parametrize("step", ["pate.aggregators._rounds.student_of", "pate.aggregators._rounds.combined"])
 def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
     step: str, copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

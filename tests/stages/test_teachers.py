@@ -263,8 +263,8 @@ def test_a_person_behind_records_is_spoken_of_once(
     [
         ('{"key": ""}', "a key of 16 to 64 bytes in"),
         ('{"key": "01020304"}', "a key of 16 to 64 bytes in"),
-        ('{"key": "a secret"}', "a key of hexadecimal digits, got another content of"),
-        ('{"key": "0102', "a key of hexadecimal digits, got another content of"),
+        ('{"key": "a secret"}', "a key of hexadecimal digits, got something else in"),
+        ('{"key": "0102', "a key of hexadecimal digits, got something else in"),
     ],
 )
 def test_bad_partition_keys(

@@ -422,7 +422,7 @@ class Killed(KeyboardInterrupt):
 
 STEPS: dict[str, tuple[Any, str]] = {
     "key": (Run, "begin"),
-    "data": (Run, "_say_where_data_are"),
+    "data": (Run, "_write_data_config"),
     "chunk": (VoteStore, "save_chunk"),
     "counts": (VoteStore, "save_counts"),
     "manifest": (VoteStore, "seal"),

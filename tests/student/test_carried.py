@@ -40,7 +40,7 @@ from pate.data import (
 from pate.data._records import Features
 from pate.data.features._modules import MapModule, as_module
 from pate.student._carried import load_student
-from pate.student._carry import Trained, carry
+from pate.student._carry import Trained, write_student
 from pate.student._decisions import PURPOSES, Purpose, agreement, cuts_of
 from pate.student._export import export_student
 from pate.student._module import Student
@@ -125,7 +125,7 @@ def carried(
         optimize=student.optimize,
         cuts=student.cuts[PURPOSES.index(student.optimize)],
     )
-    carry(folder / "model", trained, source, statement=statement, text=text)
+    write_student(folder / "model", trained, source, statement=statement, text=text)
     return pate.load_student(folder / "model", trust=trust)
 
 

@@ -27,7 +27,7 @@ from scripts.reproduction.data_dependent import (
     smooth_sensitivity_rdp,
 )
 from tests.accounting import oracles
-from tests.accounting.test_events import NOT_POSITIVE, told_to_a_hundredth
+from tests.accounting.test_events import NOT_POSITIVE, rounded_to_a_hundredth
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 TEACHERS = 60
@@ -202,7 +202,7 @@ class TestSmoothSensitivityEvent(EventContract):
     def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
         # the neighbor's sensitivity, and so its noise, is the smaller by a factor of exp(-beta)
         narrower = np.exp(-self.beta)
-        return [(told_to_a_hundredth(0, 1), told_to_a_hundredth(narrower / (2 * noise), narrower))]
+        return [(rounded_to_a_hundredth(0, 1), rounded_to_a_hundredth(narrower / (2 * noise), narrower))]
 
     def malformed(self) -> list[dict[str, Any]]:
         return [{name: bad} for name in ("beta", "noise_multiplier") for bad in NOT_POSITIVE]
