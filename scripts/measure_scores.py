@@ -23,17 +23,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate._linear import linear_student_of
-from pate._typing import BoolArray, FloatArray, IntArray, UInt8Array
+from pate._typing import IntArray, UInt8Array
 from pate._voters import Geometry, GroupVoters, RecordVoters, Voters
 from pate._votes import Votes
 from pate.accounting._gaussian import largest_mu
 from pate.aggregators._score_votes import ScoreVotes
+from pate.student import agreement, cuts_of
 from pate.student._average_precision import average_precision
 
 DELTA = 1e-6
 MOST_PUBLIC = 8_000
 PRIVATE, PUBLIC, TEST = range(3)
-FIGURES = ("accuracy", "mAP", "macro_f1", "macro_f1 at its cut", "constant", "seconds")
+FIGURES = ("accuracy", "mAP", "macro_f1, cut for it", "micro_f1, cut for it", "constant", "seconds")
 ATTRIBUTES = (
     *("Male", "Heavy_Makeup", "Wearing_Lipstick", "No_Beard", "Young", "Attractive", "Smiling", "High_Cheekbones"),
     *("Mouth_Slightly_Open", "5_o_Clock_Shadow", "Goatee", "Mustache", "Sideburns", "Gray_Hair", "Chubby"),
@@ -87,12 +88,13 @@ def measure(task: Task, epsilon: float, seeds: int) -> list[dict[str, float]]:
         student = linear_student_of(features, release.noisy_counts / voters.num_voters, release.labels)
         seconds = time.perf_counter() - start
         given, truth = student.predict(task.features[test]), task.labels[test] > 0
+        accuracy, macro, micro = cuts_of(student.predict(features))
         constant = float(((task.labels[task.part == PRIVATE].mean(axis=0) > 0.5) == truth).mean())
         values = (
-            float(((given > 0.5) == truth).mean()),
+            agreement(given > accuracy, truth)["accuracy"],
             float(average_precision(given, truth).mean()),
-            macro_f1(given > 0.5, truth),
-            macro_f1(given >= f1_cuts(student.predict(features)), truth),
+            agreement(given > macro, truth)["macro_f1"],
+            agreement(given > micro, truth)["micro_f1"],
             constant,
             seconds,
         )
@@ -126,20 +128,6 @@ def voters_of(task: Task, geometry: Geometry) -> Voters:
         labels=labels,
         groups=groups,
     )
-
-
-def f1_cuts(probabilities: FloatArray) -> FloatArray:
-    """Return the cuts ``[C]`` of the largest expected F1 on samples with ``probabilities`` ``[N, C]``."""
-    falling = -np.sort(-probabilities, axis=0)
-    given = np.arange(1, len(falling) + 1)[:, None]
-    best = np.argmax(np.cumsum(falling, axis=0) / (given + falling.sum(axis=0)), axis=0)
-    return np.asarray(falling[best, np.arange(falling.shape[1])])
-
-
-def macro_f1(given: BoolArray, truth: BoolArray) -> float:
-    """Return the mean over labels of F1, 0 where a label is neither given nor true."""
-    hits = (given & truth).sum(axis=0)
-    return float(np.mean(2 * hits / np.maximum(1, given.sum(axis=0) + truth.sum(axis=0))))
 
 
 def read_task(name: str, folder: Path) -> Task:

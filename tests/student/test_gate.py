@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
+import pate
 from models import MLP
 from pate import cli
 from pate._linear import constant_logits
@@ -126,7 +127,8 @@ def fit_words(root: Path, *more: str) -> list[str]:
 
 @pytest.mark.slow
 def test_the_checkpoint_of_the_lowest_loss_is_kept(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(fit_words(copied, *MLP_WORDS, "--model.optimizer.init_args.lr=0.3", "--overwrite")) == 0
+    words = fit_words(copied, *MLP_WORDS, "--model.optimizer.init_args.lr=0.3", "--optimize=macro_f1", "--overwrite")
+    assert cli.main(words) == 0
     folder = copied / "public" / "student"
     best, last = (torch.load(folder / f"{name}.ckpt", weights_only=True) for name in ("best", "last"))
     assert last["epoch"] == best["epoch"] + 10 < 59  # a patience of ten epochs
@@ -139,6 +141,12 @@ def test_the_checkpoint_of_the_lowest_loss_is_kept(copied: Path, capsys: pytest.
         expected = torch.cat([parts.model.eval()(features) for features in batches]).sigmoid().numpy()
     with np.load(folder / "predictions.npz") as archive:
         np.testing.assert_allclose(archive["probabilities"], expected, atol=1e-6)
+        away = archive["labels"], archive["probabilities"] > pate.load_student(folder / "model").module.cuts.numpy()
+    np.testing.assert_array_equal(*away)
+    np.testing.assert_array_equal(
+        json.loads((folder / "model" / "model.json").read_text())["cuts"], best["state_dict"]["cuts"][1]
+    )
+    assert (best["state_dict"]["cuts"] != last["state_dict"]["cuts"]).any()
 
 
 @pytest.mark.slow
