@@ -239,10 +239,25 @@ def divided_by_their_number(records: Records) -> Voters:
     return Divided(**vars(record_voters(records)))
 
 
-@pytest.mark.parametrize("fault", [unclipped, unrounded, centred_by_all, divided_by_their_number])
+def absent_who_deny(records: Records) -> Voters:
+    voters = score_voters(records)
+    assert isinstance(voters, ScoreVoters)
+    return replace(voters, scores=[np.maximum(chunk, 1) for chunk in voters.scores])
+
+
+def spread_by_all(records: Records) -> Voters:
+    voters = score_voters(records)
+    assert isinstance(voters, ScoreVoters)
+    most = max(chunk.max() for chunk in voters.scores)
+    return replace(voters, scores=[(chunk * (255 / most)).astype(np.uint8) for chunk in voters.scores])
+
+
+@pytest.mark.parametrize(
+    "fault", [unclipped, unrounded, centred_by_all, divided_by_their_number, absent_who_deny, spread_by_all]
+)
 def test_a_fault_is_found(fault: Make) -> None:
     with pytest.raises(AssertionError):
-        assert_alone(fault, by_group=False)
+        assert_alone(fault, by_group=fault in (absent_who_deny, spread_by_all))
 
 
 def test_coordinates_of_a_row_do_not_depend_on_others() -> None:

@@ -14,6 +14,7 @@ from pate._typing import FloatArray, UInt8Array
 from pate._vote_store import VoteManifest, VoteStore
 from pate._votes import Panel, pack_ballots
 from pate.data._records import ArrayFeatures
+from pate.teachers._saved import SavedChunk
 from pate.teachers._training import load_chunk
 from pate.teachers._voting import VoteJob, best, cast_votes
 from tests.teachers.test_training import State, partitions, plan, records, train
@@ -124,23 +125,45 @@ def test_scores_are_probabilities_and_nothing_is_said_without_records(chunk_size
     )
 
 
+def quantile_bits(labels: UInt8Array, folder: Path, chunk_size: int = 4) -> tuple[UInt8Array, FloatArray]:
+    """Return the votes and logits of teachers of 30, 30, 0 and 30 records with ``labels``, on 120 samples."""
+    settings, features = plan(network=Linear, chunk_size=chunk_size), np.asarray(records(num=120).features)
+    state = train(settings, records(Y=labels), partitions([30, 30, 0, 30]), folder)
+    packed = [
+        cast_votes(load_chunk(settings, chunk, (6,), 4, folder), ArrayFeatures(features), "quantile_bits")
+        for chunk in settings.chunks()
+    ]
+    return np.unpackbits(np.concatenate(packed), axis=-1, count=4), logits_of(state, features)
+
+
+def assert_quantile_bits_are_their_own(folder: Path) -> None:
+    """Assert that other labels of a record of the second teacher move its votes and nobody else's."""
+    labels = records().labels.copy()
+    before, _ = quantile_bits(labels, folder / "before")
+    labels[35] ^= 1
+    after, _ = quantile_bits(labels, folder / "after")
+    assert (after != before).any(axis=(1, 2)).tolist() == [False, True, False, False]
+
+
+def test_quantile_bits_follow_from_a_teacher_s_own_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_quantile_bits_are_their_own(tmp_path / "sound")
+    write = SavedChunk.write
+
+    def write_shared(chunk: SavedChunk, path: Path) -> None:
+        """A planted fault: each teacher is told the shares of all."""
+        shared = chunk.label_shares.nanmean(0).expand_as(chunk.label_shares)
+        write(replace(chunk, label_shares=shared.where(chunk.label_shares.isfinite(), torch.nan)), path)
+
+    monkeypatch.setattr(SavedChunk, "write", write_shared)
+    with pytest.raises(AssertionError):
+        assert_quantile_bits_are_their_own(tmp_path / "faulty")
+
+
 @pytest.mark.parametrize("chunk_size", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_quantile_bits_are_as_many_as_a_teacher_s_own_records_say(chunk_size: int, tmp_path: Path) -> None:
-    """Its best samples, in its own share; what another teacher's records say moves none of them."""
-    settings = plan(network=Linear, chunk_size=chunk_size)
-    features = np.asarray(records(num=120).features)
-
-    def votes(labels: UInt8Array, folder: Path) -> tuple[UInt8Array, FloatArray]:
-        state = train(settings, records(Y=labels), partitions([30, 30, 0, 30]), folder)
-        packed = [
-            cast_votes(load_chunk(settings, chunk, (6,), 4, folder), ArrayFeatures(features), "quantile_bits")
-            for chunk in settings.chunks()
-        ]
-        return np.unpackbits(np.concatenate(packed), axis=-1, count=4), logits_of(state, features)
-
     labels = records().labels.copy()
     labels[:30, 2] = 0
-    before, logits = votes(labels, tmp_path / "before")
+    before, logits = quantile_bits(labels, tmp_path, chunk_size)
     for teacher, own in enumerate(partitions([30, 30, 0, 30])):
         taken = np.rint(120 * labels[own].mean(axis=0)).astype(int) if len(own) else np.zeros(4, dtype=int)
         assert before[teacher].sum(axis=0).tolist() == taken.tolist()
@@ -148,9 +171,6 @@ def test_quantile_bits_are_as_many_as_a_teacher_s_own_records_say(chunk_size: in
             best = set(np.argsort(-logits[teacher, :, label])[:number].tolist())
             assert len(best ^ set(np.flatnonzero(before[teacher, :, label]).tolist())) <= 2  # near ties of float32
     assert not before[0, :, 2].any() and before[1, :, 2].any()
-    labels[35] ^= 1
-    after, _ = votes(labels, tmp_path / "after")
-    assert (after != before).any(axis=(1, 2)).tolist() == [False, True, False, False]
 
 
 def test_of_equal_logits_the_first_samples_are_taken() -> None:
