@@ -11,12 +11,12 @@ from pate._runs import LABEL
 from pate._runs.released import ReleasedLabels
 from pate._validation import expect, expect_open_unit
 from pate.accounting._charges import Charge, account
-from pate.accounting._conditions import FIXED_BEFOREHAND, describe_budget
 from pate.accounting._figures import epsilon_text, exact_text
 from pate.accounting._history import Book
 from pate.accounting._ledger import read_ledger
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement import Statement
+from pate.accounting._statement_words import FIXED_BEFOREHAND, describe_budget
 from pate.accounting._verification import verify_ledger
 
 

@@ -28,10 +28,9 @@ from pate._runs import Json
 from pate._runs.released import ReleasedLabels
 from pate.accounting._base import event_from_dict
 from pate.accounting._charges import Charge, account
-from pate.accounting._conditions import FIXED_BEFOREHAND, describe_budget
 from pate.accounting._figures import epsilon_text, exact_text
 from pate.accounting._relation import NeighboringRelation
-from pate.accounting._statement_words import ledger_words
+from pate.accounting._statement_words import FIXED_BEFOREHAND, describe_budget, ledger_words
 
 SUMMARY = {
     "macro_f1": "macro-F1",

@@ -1,4 +1,7 @@
-"""The words of privacy statements: whom they protect, what was published, and how epsilon follows by hand."""
+"""The words of privacy statements: whom they protect, what was published, and how epsilon follows by hand.
+
+So are the words of the conditions on which figures of several releases hold, wherever these are shown.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,12 @@ import numpy as np
 
 from pate.accounting._base import leaves
 from pate.accounting._charges import Charge, cost_of_charges, reaching
-from pate.accounting._conditions import FIXED_BEFOREHAND, describe_keeping
 from pate.accounting._figures import epsilon_text, exact_text
 from pate.accounting._history import Book
 from pate.accounting._relation import NeighboringRelation
+
+FIXED_BEFOREHAND = "no release was chosen by what an earlier one showed"
+"""What a sum of releases needs to be a guarantee without a budget."""
 
 _SAID_BEFORE = ("type", "neighboring_relation")  # of an event, where its parameters are listed
 CONVERSION = (
@@ -74,6 +79,30 @@ def describe(statement: Mapping[str, Any], book: Book) -> str:
     lines += _arithmetic(statement, book)
     versions = ", ".join(f"{name} {version}" for name, version in statement["versions"].items())
     return "\n".join([*lines, "", f"Made with {versions}."]) + "\n"
+
+
+def describe_keeping(declared_after: int) -> str:
+    """Return the sentences that say how a budget is kept which was declared after so many releases."""
+    promise = "no release is made beyond it, whatever earlier ones showed."
+    if declared_after == 0:
+        return promise
+    shown = "release 1" if declared_after == 1 else f"releases 1 .. {declared_after}"
+    return (
+        f"{promise} It was declared after release {declared_after}: it holds if neither that nor its figures followed"
+        f" from what {shown} showed."
+    )
+
+
+def describe_budget(book: Book) -> str | None:
+    """Return the line that says what the budget of a ledger is, how it is kept and what is spent; None without one."""
+    budget, bounds = book.budget, book.filter
+    if budget is None or bounds is None:
+        return None
+    spent = bounds.describe_spent(book.spent(budget.neighboring_relation, bounds.orders))
+    return (
+        f"Budget: epsilon <= {exact_text(budget.max_epsilon)} at delta = {exact_text(budget.delta)} under"
+        f" {budget.neighboring_relation.value.upper()}; {describe_keeping(book.declared_after)} Spent are {spent}."
+    )
 
 
 def ledger_words(statement: Mapping[str, Any]) -> tuple[str, str, str | None]:
