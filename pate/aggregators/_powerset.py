@@ -15,7 +15,6 @@ from pate._votes import Panel, Votes
 from pate.accounting._events import BoundedRangeEvent, Event
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, ballots_of
-from pate.mechanisms._noise import gumbel
 
 Codes = NDArray[np.uint64]
 
@@ -76,7 +75,7 @@ def _choose(codes: Codes, num_labels: int, scale: float, generator: np.random.Ge
     starts = np.flatnonzero(first)
     row = starts // codes.shape[1]
     # rows end where the next begins, so the length of a run never reaches into the next row
-    noisy = np.diff(starts, append=codes.size) + scale * gumbel(generator, starts.size)
+    noisy = np.diff(starts, append=codes.size) + generator.gumbel(scale=scale, size=starts.size)
     distinct_sets = np.bincount(row, minlength=len(codes))
     best = np.maximum.reduceat(noisy, np.cumsum(distinct_sets) - distinct_sets) if len(codes) else np.empty(0)
     chosen = np.empty(len(codes), dtype=np.uint64)
@@ -85,7 +84,7 @@ def _choose(codes: Codes, num_labels: int, scale: float, generator: np.random.Ge
     # the largest of n standard Gumbel draws is one draw more than log n
     with np.errstate(divide="ignore"):
         log_unseen = num_labels * math.log(2) + np.log1p(-distinct_sets / 2.0**num_labels)
-    undecided = np.flatnonzero(scale * (log_unseen + gumbel(generator, len(codes))) > best)
+    undecided = np.flatnonzero(scale * log_unseen + generator.gumbel(scale=scale, size=len(codes)) > best)
     while undecided.size:
         drawn = generator.integers(0, 2**num_labels - 1, size=undecided.size, dtype=np.uint64, endpoint=True)
         chosen[undecided] = drawn

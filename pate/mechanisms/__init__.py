@@ -9,6 +9,8 @@ from pate.mechanisms._baselines import OneShotLaplace as OneShotLaplace
 from pate.mechanisms._baselines import one_shot_laplace_scale as one_shot_laplace_scale
 from pate.mechanisms._canonical import CanonicalMechanism as CanonicalMechanism
 from pate.mechanisms._canonical_law import ClassProbabilities as ClassProbabilities
+from pate.mechanisms._exact_normal import add_gaussian as add_gaussian
+from pate.mechanisms._exact_normal import exceeds as exceeds
 from pate.mechanisms._gaps import GapChoice as GapChoice
 from pate.mechanisms._gaps import SortedCounts as SortedCounts
 from pate.mechanisms._gaps import sort_counts as sort_counts

@@ -14,7 +14,6 @@ from pate._validation import expect, expect_count, expect_open_unit, expect_posi
 from pate.accounting._events import Event, PureDPEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import ScoreMechanism, TopKMechanism
-from pate.mechanisms._noise import draw
 from pate.mechanisms._peeling import one_shot
 from pate.mechanisms._ranking import Rows, as_rows, with_noise
 
@@ -88,7 +87,7 @@ class LaplaceCounts(ScoreMechanism[FloatArray]):
         """
         rows, single = as_rows(scores)
         expect(rows.shape[1] == self.num_items, f"{self.num_items} scores", num_items=rows.shape[1])
-        noisy = with_noise(rows, self.scale * draw("laplace", generator, rows.shape))
+        noisy = with_noise(rows, generator.laplace(scale=self.scale, size=rows.shape))
         return noisy[0] if single else noisy
 
     def event(self, relation: NeighboringRelation) -> Event:

@@ -46,12 +46,14 @@ def smallest(
             noise.
         k: how many are chosen.
         noise: the law.
-        scale: its scale, for all rows or ``[B, 1]``; a negative one turns noise round.
+        scale: its scale, of a shape that broadcasts against ``below``; a negative one turns noise round, and one of a
+            row at most is 0 where others are not.
         generator: source of the noise.
         exact: returns what was clipped and rounded in ``below``, for a row and a place, but for a number that all of
             the row have in common: what lies far below 0 is ordered by it. None if that order does not matter.
     """
-    scales = np.broadcast_to(np.asarray(scale, dtype=np.float64), (len(below), 1))
+    scales = np.atleast_2d(np.asarray(scale, dtype=np.float64))
+    widest = np.broadcast_to(np.abs(scales).max(axis=1, keepdims=True), (len(below), 1))
     tails = generator.random(below.shape)
     with np.errstate(divide="ignore", invalid="ignore"):  # of tails of 0, which are decided below
         keys = below - scales * quantile(tails, noise)
@@ -59,25 +61,26 @@ def smallest(
     order = k_smallest(keys, ends)
     ascending = np.take_along_axis(keys, order, axis=1)
     with np.errstate(invalid="ignore"):  # infinities are in order, or need none
-        margins = _margins(ascending, scales)
+        margins = _margins(ascending, widest)
         close = np.diff(ascending, axis=1) <= np.minimum(margins[:, 1:], margins[:, :-1])
     extreme = np.minimum(tails, 1 - tails) < _EXTREME
     doubtful = close.any(axis=1) | extreme.any(axis=1)
     if exact is not None:
-        doubtful |= ascending[:, 0] < -NEAR * np.abs(scales[:, 0])
-    doubtful &= scales[:, 0] != 0
+        doubtful |= ascending[:, 0] < -NEAR * widest[:, 0]
+    doubtful &= widest[:, 0] > 0
+    scales = np.broadcast_to(scales, below.shape)
     for row in np.flatnonzero(doubtful).tolist():
         certain = np.sort(keys[row, ~extreme[row]])[:k]
         last = certain[-1] if certain.size == k else np.inf
-        reach = last + _margins(last, scales[row]) if np.isfinite(last) else last
+        reach = last + _margins(last, widest[row]) if np.isfinite(last) else last
         places = np.flatnonzero((keys[row] <= reach) | extreme[row])
         first = places[below[row, places] == -np.inf].tolist()
         others = places[np.isfinite(below[row, places])].tolist()
         ordered = _in_order(
             {at: Fraction(below[row, at]) if exact is None else exact(row, at) for at in others},
             {at: Lazy(int(tails[row, at] * 2.0**_DIGITS), _DIGITS) for at in others},
+            {at: Fraction(scales[row, at]) for at in others},
             noise,
-            Fraction(scales[row, 0]),
             generator,
         )
         found = [*first, *ordered, *np.flatnonzero(below[row] == np.inf).tolist()]
@@ -85,23 +88,23 @@ def smallest(
     return order[:, :k]
 
 
-def _margins(keys: ArrayLike, scales: FloatArray) -> FloatArray:
-    return np.asarray(_MARGIN * np.abs(scales) + 2.0**-50 * np.abs(keys))
+def _margins(keys: ArrayLike, widest: FloatArray) -> FloatArray:
+    return np.asarray(_MARGIN * widest + 2.0**-50 * np.abs(keys))
 
 
 def _in_order(
     values: dict[int, Fraction],
     tails: dict[int, Lazy],
+    scales: dict[int, Fraction],
     noise: Noise,
-    scale: Fraction,
     generator: np.random.Generator,
 ) -> list[int]:
-    """Return the keys of ``values``, by values less ``scale`` times the noise of their tails, ascending."""
+    """Return the keys of ``values``, by values less ``scales`` times the noise of their tails, ascending."""
     bounds: dict[int, tuple[Fraction, Fraction]] = {}
     changed = list(values)
     while True:
         for at in changed:
-            low, high = sorted(scale * bound for bound in _quantile_of(tails[at], noise, generator))
+            low, high = sorted(scales[at] * bound for bound in _quantile_of(tails[at], noise, generator))
             bounds[at] = values[at] - high, values[at] - low
         order = sorted(values, key=bounds.__getitem__)
         close = [(at, after) for at, after in pairwise(order) if bounds[at][1] >= bounds[after][0]]

@@ -38,35 +38,10 @@ def seeded_generator(seed: int, *, release: int = 0) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, release])))
 
 
-def gumbel(generator: np.random.Generator, size: int | tuple[int, ...]) -> FloatArray:
-    """Draw standard Gumbel noise, float64.
-
-    It is minus the logarithm of exponential noise, drawn twice as fast as by numpy's own method.
-    """
-    draws = generator.standard_exponential(size)
-    np.maximum(draws, np.finfo(np.float64).tiny, out=draws)  # the ziggurat may return an exact 0 once in 2^53
-    np.log(draws, out=draws)
-    return np.negative(draws, out=draws)
-
-
 def expect_noise(kind: object = Noise, **noises: str) -> None:
     """Raise ``ValueError`` unless each of ``noises`` is one of the names of ``kind``."""
     for name, noise in noises.items():
         expect(noise in get_args(kind), f"a noise among {get_args(kind)}", **{name: noise})
-
-
-def draw(noise: Noise, generator: np.random.Generator, size: int | tuple[int, ...]) -> FloatArray:
-    """Draw noise of scale 1 by name, float64. Raises ``ValueError`` on an unknown name."""
-    expect_noise(noise=noise)
-    if noise == "gumbel":
-        return gumbel(generator, size)
-    if noise == "exponential":
-        return generator.standard_exponential(size)
-    if noise == "laplace":
-        return generator.standard_exponential(size) - generator.standard_exponential(size)
-    # the logarithm of a ratio of exponentials is logistic
-    logistic = gumbel(generator, size) - gumbel(generator, size)
-    return logistic if noise == "logistic" else np.abs(logistic)
 
 
 def log_survival(values: FloatArray, noise: Noise | Literal["gaussian"]) -> FloatArray:

@@ -23,8 +23,8 @@ from pate.accounting._events import (
 )
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Checks, Mechanism
+from pate.mechanisms._exact_choice import smallest
 from pate.mechanisms._exact_normal import exceeds
-from pate.mechanisms._noise import draw
 
 TestedBy = Literal["gaussian", "laplace"]
 """Noise of a test of a gap: that of `StabilityTest` or that of `LaplaceStabilityTest`."""
@@ -215,7 +215,9 @@ class LaplaceStabilityTest(_GapTest):
         )
 
     def _passes(self, lead: FloatArray, generator: np.random.Generator) -> BoolArray:
-        return lead + self.scale * draw("laplace", generator, lead.shape) > self._quantile
+        below = -np.column_stack((lead.ravel(), np.full(lead.size, self._quantile)))
+        first = smallest(below, 1, noise="laplace", scale=[self.scale, 0.0], generator=generator)
+        return np.asarray(first[:, 0] == 0).reshape(lead.shape)
 
     def _exceeds(self, votes: FloatArray) -> FloatArray:
         tail = np.exp(-np.abs(votes) / self.scale) / 2

@@ -15,9 +15,9 @@ from pate.accounting._bisection import smallest_where
 from pate.accounting._events import ComposedEvent, Event, PureDPEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import choice_event
+from pate.mechanisms._exact_choice import smallest
 from pate.mechanisms._limited_domain import DomainMechanism, Listed
-from pate.mechanisms._noise import draw, gumbel
-from pate.mechanisms._ranking import REACH, ROWS, Ranked, distances, k_smallest, rank
+from pate.mechanisms._ranking import REACH, ROWS, Ranked, distances, rank
 
 
 class Peeled(NamedTuple):
@@ -118,17 +118,20 @@ class TopStable(DomainMechanism):
         )
         turns = np.concatenate((np.arange(k, kbar + 1), np.arange(k - 1, 0, -1)))
         gaps = np.maximum(distances(scores[:, turns], scores[:, turns - 1]) - self.window(self.relation), 0)
-        gaps += self.scale_gap * draw("laplace", generator, gaps.shape)
-        over = gaps > threshold + self.scale_threshold * draw("laplace", generator, (len(gaps), 1))
+        # the noisy gaps that come before the noisy threshold
+        scales = [self.scale_gap] * kbar + [self.scale_threshold]
+        bars = np.column_stack((-gaps, np.full(len(gaps), -threshold)))
+        places = np.argsort(smallest(bars, kbar + 1, noise="laplace", scale=scales, generator=generator), axis=1)
+        over = places[:, :-1] < places[:, -1:]
         passed: BoolArray = np.logical_or.reduce(over, axis=1)
         size = turns[np.argmax(over, axis=1)] * passed
-        keys = below[:, :kbar] - self.scale_peel * gumbel(generator, (len(below), kbar))
-        keys[size <= k] = -np.inf  # released as it is
-        keys[np.arange(kbar) >= size[:, None]] = np.inf
-        ranks = np.argsort(keys, axis=1, kind="stable")[:, :k]
+        peeled = below[:, :kbar].copy()
+        peeled[size <= k] = -np.inf  # released as it is
+        peeled[np.arange(kbar) >= size[:, None]] = np.inf
+        ranks = smallest(peeled, k, noise="gumbel", scale=self.scale_peel, generator=generator)
         if self.fallback:
             unanswered = below[~passed]
-            ranks[~passed] = k_smallest(unanswered - self.scale_peel * gumbel(generator, unanswered.shape), k)
+            ranks[~passed] = smallest(unanswered, k, noise="gumbel", scale=self.scale_peel, generator=generator)
             size = np.where(passed, size, k)
         filled = np.arange(k) < size[:, None]
         chosen = np.where(filled, np.take_along_axis(order, ranks, axis=1), np.iinfo(np.int64).max)
