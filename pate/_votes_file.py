@@ -118,7 +118,7 @@ class NamedVotes:
         return "bits" if self.scores is None else "scores"
 
     def stored(self, form: Ballots) -> UInt8Array | None:
-        """Return what each teacher said as a `VoteStore` keeps it; None if only counts are known.
+        """Return the ballot of each teacher as a `VoteStore` keeps it; None if only counts are known.
 
         It is ``[T, N, ceil(C / 8)]`` for ``bits``, and ``[T, N, C]`` for ``scores``, which ballots are too.
         """
@@ -126,7 +126,7 @@ class NamedVotes:
         if votes is None:
             return None
         teachers = votes.swapaxes(0, 1)
-        return pack_ballots(teachers) if form == "bits" else np.stack([encode_scores(own) for own in teachers])
+        return pack_ballots(teachers) if form == "bits" else np.stack([encode_scores(ballots) for ballots in teachers])
 
     def fingerprint(self) -> str:
         """Return a hash of all names, votes and features. PRIVATE."""

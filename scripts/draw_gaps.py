@@ -33,12 +33,12 @@ def gaps(num_labels: int, k: int, target: Target, probability: float) -> tuple[f
         Peeling(k=k, scale_peel=1.0, neighboring_relation=relation),
         Joint(k=k, scale_joint=1.0, neighboring_relation=relation),
     ]
-    found = []
+    gaps_needed = []
     for aggregator in chosen:
         calibrated = aggregator.calibrated(target, panel, tolerance=1e-5)
         assert calibrated is not None, "noise that meets the target"
-        found.append(gap_of(calibrated, num_labels, probability))
-    return tuple(found)
+        gaps_needed.append(gap_of(calibrated, num_labels, probability))
+    return tuple(gaps_needed)
 
 
 def gap_of(aggregator: Aggregator, num_labels: int, probability: float) -> float:
@@ -62,34 +62,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--delta", type=float, default=1e-6)
     parser.add_argument("--queries", type=int, default=600)
     parser.add_argument("--probability", type=float, default=0.9)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     target = Target(
-        epsilon=given.epsilon,
-        delta=given.delta,
-        num_queries=given.queries,
+        epsilon=options.epsilon,
+        delta=options.delta,
+        num_queries=options.queries,
         neighboring_relation=NeighboringRelation.REPLACE_RECORD,
     )
-    figure = Figure(figsize=(5.2 * len(given.labels), 3.8), layout="constrained")
-    for axes, num_labels in zip(np.ravel(figure.subplots(1, len(given.labels))), given.labels, strict=True):
+    figure = Figure(figsize=(5.2 * len(options.labels), 3.8), layout="constrained")
+    for axes, num_labels in zip(np.ravel(figure.subplots(1, len(options.labels))), options.labels, strict=True):
         ks = sorted({int(k) for k in np.unique(np.rint(np.geomspace(1, num_labels - 1, 60)))} | {1, 2, 3})
         ks = list(range(1, num_labels)) if num_labels <= 60 else ks
-        found = np.array([gaps(num_labels, k, target, given.probability) for k in ks])
-        for name, column, style in zip(NAMES, found.T, ("C0-", "C0--", "C1-", "C2:"), strict=True):
+        curves = np.array([gaps(num_labels, k, target, options.probability) for k in ks])
+        for name, column, style in zip(NAMES, curves.T, ("C0-", "C0--", "C1-", "C2:"), strict=True):
             axes.plot(ks, column, style, label=name)
         axes.set(xscale="log", yscale="log", xlabel="k, labels in the set", ylabel="gap needed, votes")
         axes.set_title(f"{num_labels:,} labels")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False)
         # at k = 1 both are one choice of one item
-        smaller = [k for k, row in zip(ks, found, strict=True) if k > 1 and row[0] < row[2]]
+        smaller = [k for k, row in zip(ks, curves, strict=True) if k > 1 and row[0] < row[2]]
         drawn = "" if len(ks) == num_labels - 1 else f", of {len(ks)} that are drawn"
         print(f"{num_labels} labels: canonical needs a smaller gap than peeling at k = {stretches(smaller)}{drawn}")
     figure.suptitle(
-        f"Gap at which the top k are found with probability {given.probability:g}: {given.queries} queries, "
-        f"epsilon {given.epsilon:g}, delta {given.delta:g}, REPLACE_RECORD",
+        f"Gap at which the top k are found with probability {options.probability:g}: {options.queries} queries, "
+        f"epsilon {options.epsilon:g}, delta {options.delta:g}, REPLACE_RECORD",
         fontsize=10,
     )
-    figure.savefig(given.output, dpi=110)
+    figure.savefig(options.output, dpi=110)
 
 
 if __name__ == "__main__":

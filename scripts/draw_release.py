@@ -30,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("run", type=Path, help="folder of the run, on a folder of faces")
     parser.add_argument("output", type=Path, help="the picture")
     parser.add_argument("--faces", type=int, default=8)
-    given = parser.parse_args(arguments)
-    run = Run(given.run)
+    options = parser.parse_args(arguments)
+    run = Run(options.run)
     data, released = load_data(run), ReleasedLabels.load(run)
     assert isinstance(data, CelebA), "a run on a folder of faces"
     public = data.records(Role.PUBLIC)
@@ -40,8 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     release = Release(released.labels, released.mask, released.noisy_counts, released.noise_std)
     given_labels = student_of(release, features, released.num_teachers).predict(features) > 0.5
     names = [name.replace("_", " ") for name in data.label_names]
-    figure = Figure(figsize=(2.1 * given.faces, 2.4), layout="constrained")
-    for i, axes in enumerate(figure.subplots(1, given.faces)):
+    figure = Figure(figsize=(2.1 * options.faces, 2.4), layout="constrained")
+    for i, axes in enumerate(figure.subplots(1, options.faces)):
         axes.imshow(imread(data.root / "img_align_celeba" / released.ids[i]))
         axes.axis("off")
         truth = public.labels[rows[i]] > 0
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lines += [(f"[{name}]", "gray") for j, name in enumerate(names) if truth[j] and not given_labels[i, j]]
         for k, (text, colour) in enumerate(lines):
             axes.text(0.5, -0.1 - 0.11 * k, text, transform=axes.transAxes, ha="center", fontsize=9, color=colour)
-    figure.savefig(given.output, dpi=100, bbox_inches="tight")
+    figure.savefig(options.output, dpi=100, bbox_inches="tight")
 
 
 if __name__ == "__main__":

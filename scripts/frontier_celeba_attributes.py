@@ -27,13 +27,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--num_queries", type=int, default=600)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--cutoffs", type=float, nargs="+", default=[0.5, 0.45])
-    given = parser.parse_args(arguments)
-    for cutoff in given.cutoffs:
-        output = given.run / "private" / f"frontier_{given.num_queries}_{cutoff:g}"
-        asked = Comparison(
-            epsilons=EPSILONS, num_queries=given.num_queries, student=True, cutoff=cutoff, seeds=given.seeds
+    options = parser.parse_args(arguments)
+    for cutoff in options.cutoffs:
+        output = options.run / "private" / f"frontier_{options.num_queries}_{cutoff:g}"
+        comparison = Comparison(
+            epsilons=EPSILONS, num_queries=options.num_queries, student=True, cutoff=cutoff, seeds=options.seeds
         )
-        points = compare(asked, run=given.run, output=output).points
+        points = compare(comparison, run=options.run, output=output).points
         for measured in ("student_accuracy", "student_macro_f1", "student_mAP"):
             print(f"\n{measured}, a label from {cutoff:g} on\n\n{markdown(points, measured)}")
 
@@ -43,8 +43,8 @@ def markdown(points: Sequence[Point], measured: str) -> str:
     lines = ["| aggregator | " + " | ".join(f"{target:g}" for target in EPSILONS) + " |"]
     lines.append("| --- |" + " ---: |" * len(EPSILONS))
     for name in dict.fromkeys(point.aggregator for point in points):
-        found = {point.target_epsilon: getattr(point, measured) for point in points if point.aggregator == name}
-        figures = [found.get(target, math.nan) for target in EPSILONS]
+        by_target = {point.target_epsilon: getattr(point, measured) for point in points if point.aggregator == name}
+        figures = [by_target.get(target, math.nan) for target in EPSILONS]
         lines.append(f"| {name} | " + " | ".join("" if math.isnan(x) else f"{x:.4f}" for x in figures) + " |")
     return "\n".join(lines)
 

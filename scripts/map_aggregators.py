@@ -107,9 +107,9 @@ def rows_at(drawn: Map, num_labels: int, accuracy: float, seed: int) -> Iterator
         weights = np.zeros((features.shape[1] + 1, num_labels))
         weights[-1] = np.where(task.test_labels.mean(axis=0) > 0.5, 1.0, -1.0)
         constant = LinearStudent(weights, departs=np.ones(num_labels, dtype=np.bool_), constants=weights[-1])
-        found = judge(constant, task, cutoff=0.5)
+        figures = judge(constant, task, cutoff=0.5)
         yield Row(
-            **place, epsilon=epsilon, aggregator=CONSTANT, answered=1.0, **{name: found[name] for name in MEASURES}
+            **place, epsilon=epsilon, aggregator=CONSTANT, answered=1.0, **{name: figures[name] for name in MEASURES}
         )
         target = Target(epsilon=epsilon, delta=DELTA, num_queries=drawn.num_queries)
         for aggregator in aggregators:
@@ -117,40 +117,40 @@ def rows_at(drawn: Map, num_labels: int, accuracy: float, seed: int) -> Iterator
             if calibrated is not None:
                 release = calibrated.aggregate(votes, generator=np.random.default_rng(seed))
                 student = student_of(release, features, task.votes.num_teachers)
-                found = judge(student, task, cutoff=0.5)
-                yield _row(place, epsilon, title(aggregator), float(release.mask.mean()), found)
+                figures = judge(student, task, cutoff=0.5)
+                yield _row(place, epsilon, title(aggregator), float(release.mask.mean()), figures)
 
 
-def _row(place: _Place, epsilon: float, aggregator: str, answered: float, found: dict[str, float]) -> Row:
+def _row(place: _Place, epsilon: float, aggregator: str, answered: float, figures: dict[str, float]) -> Row:
     return Row(
         **place,
         epsilon=epsilon,
         aggregator=aggregator,
         answered=answered,
-        student_accuracy=found["student_accuracy"],
-        student_macro_f1=found["student_macro_f1"],
+        student_accuracy=figures["student_accuracy"],
+        student_macro_f1=figures["student_macro_f1"],
     )
 
 
 def measured(drawn: Map, file: Path) -> list[Row]:
     """Return the rows of all places, those of ``file`` first; a place whose rows are all there is not drawn again."""
-    known: list[Row] = []
+    rows: list[Row] = []
     if file.is_file():
         with file.open() as stream:
-            known = [_read(row) for row in csv.DictReader(stream)]
-    done = {(row.num_labels, row.teacher_accuracy, row.seed) for row in known}
+            rows = [_read(row) for row in csv.DictReader(stream)]
+    done = {(row.num_labels, row.teacher_accuracy, row.seed) for row in rows}
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a", newline="") as stream:
         writer = csv.DictWriter(stream, fieldnames=list(Row.__dataclass_fields__))
-        if not known:
+        if not rows:
             writer.writeheader()
-        for place in tqdm([each for each in drawn.places() if each not in done], desc="map", unit="place"):
-            found = list(rows_at(drawn, *place))
+        for place in tqdm([place for place in drawn.places() if place not in done], desc="map", unit="place"):
+            new = list(rows_at(drawn, *place))
             # in one go, so that a place is there whole or not at all
-            writer.writerows([asdict(row) for row in found])
+            writer.writerows([asdict(row) for row in new])
             stream.flush()
-            known += found
-    return known
+            rows += new
+    return rows
 
 
 def _read(row: dict[str, str]) -> Row:
@@ -160,14 +160,16 @@ def _read(row: dict[str, str]) -> Row:
 
 def means(rows: Sequence[Row], measure: str, epsilon: float) -> dict[tuple[int, float], dict[str, float]]:
     """Return for each place by labels and accuracy the mean of a figure by aggregator, the best first."""
-    found: dict[tuple[int, float], dict[str, list[float]]] = {}
+    values: dict[tuple[int, float], dict[str, list[float]]] = {}
     for row in rows:
         if row.epsilon == epsilon:
-            place = found.setdefault((row.num_labels, row.teacher_accuracy), {})
+            place = values.setdefault((row.num_labels, row.teacher_accuracy), {})
             place.setdefault(row.aggregator, []).append(getattr(row, measure))
     return {
-        place: dict(sorted(((name, float(np.mean(each))) for name, each in given.items()), key=lambda x: -x[1]))
-        for place, given in found.items()
+        place: dict(
+            sorted(((name, float(np.mean(draws))) for name, draws in by_aggregator.items()), key=lambda x: -x[1])
+        )
+        for place, by_aggregator in values.items()
     }
 
 
@@ -180,13 +182,13 @@ def markdown(drawn: Map, rows: Sequence[Row]) -> str:
     ]
     for epsilon in drawn.epsilons:
         by_accuracy, by_f1 = (means(rows, measure, epsilon) for measure in MEASURES)
-        for place, found in by_accuracy.items():
-            first, second = next(iter(found)), next(iter(by_f1[place]))
-            stable = (each[place].get("StableTopK") for each in (by_accuracy, by_f1))
+        for place, figures in by_accuracy.items():
+            first, second = next(iter(figures)), next(iter(by_f1[place]))
+            stable = (by_figure[place].get("StableTopK") for by_figure in (by_accuracy, by_f1))
             shown = ["-" if value is None else f"{value:.4f}" for value in stable]
             lines.append(
-                f"| {epsilon:g} | {place[0]} | {place[1]:g} | {first} | {found[first]:.4f} | {shown[0]} |"
-                f" {found[CONSTANT]:.4f} | {second} | {by_f1[place][second]:.4f} | {shown[1]} |"
+                f"| {epsilon:g} | {place[0]} | {place[1]:g} | {first} | {figures[first]:.4f} | {shown[0]} |"
+                f" {figures[CONSTANT]:.4f} | {second} | {by_f1[place][second]:.4f} | {shown[1]} |"
             )
     return "\n".join(lines) + "\n"
 
@@ -194,24 +196,24 @@ def markdown(drawn: Map, rows: Sequence[Row]) -> str:
 def draw(drawn: Map, rows: Sequence[Row], path: Path) -> None:
     """Draw the best aggregator of each place, by accuracy and by macro-F1, and what it is above the constant answer."""
     tables = {(m, e): means(rows, m, e) for m in MEASURES for e in drawn.epsilons}
-    names = sorted({next(iter(found)) for table in tables.values() for found in table.values()})
+    names = sorted({next(iter(figures)) for table in tables.values() for figures in table.values()})
     colours = dict(zip(names, colormaps["tab20"].colors, strict=False))  # type: ignore[attr-defined]
     figure = Figure(figsize=(6.4 * len(drawn.epsilons), 9.0), layout="constrained")
     grid = figure.subplots(len(MEASURES), len(drawn.epsilons), squeeze=False)
     for (measure, epsilon), axes in zip(tables, grid.flat, strict=True):
-        for (num_labels, accuracy), found in tables[measure, epsilon].items():
+        for (num_labels, accuracy), figures in tables[measure, epsilon].items():
             x, y = drawn.accuracies.index(accuracy), drawn.labels.index(num_labels)
-            best = next(iter(found))
+            best = next(iter(figures))
             name = best.replace("Rounds (ClippedVotes, ", "Rounds\n(").replace(
                 "ClippedVotes (around a student))", "the default)"
             )
             axes.add_patch(_square(x, y, colours[best]))
-            said = f"{name}\n{found[best]:.3f}\nconstant {found[CONSTANT]:.3f}"
-            said += f"\nStableTopK {found['StableTopK']:.3f}" if "StableTopK" in found else ""
-            axes.text(x, y, said, ha="center", va="center", fontsize=6.5)
+            text = f"{name}\n{figures[best]:.3f}\nconstant {figures[CONSTANT]:.3f}"
+            text += f"\nStableTopK {figures['StableTopK']:.3f}" if "StableTopK" in figures else ""
+            axes.text(x, y, text, ha="center", va="center", fontsize=6.5)
         axes.set(xlim=(-0.5, len(drawn.accuracies) - 0.5), ylim=(-0.5, len(drawn.labels) - 0.5))
-        axes.set_xticks(range(len(drawn.accuracies)), [f"{each:g}" for each in drawn.accuracies])
-        axes.set_yticks(range(len(drawn.labels)), [str(each) for each in drawn.labels])
+        axes.set_xticks(range(len(drawn.accuracies)), [f"{share:g}" for share in drawn.accuracies])
+        axes.set_yticks(range(len(drawn.labels)), [str(number) for number in drawn.labels])
         shown = measure.replace("student_", "").replace("macro_f1", "macro-F1")
         axes.set(xlabel="share of labels that a teacher gets right", ylabel="labels")
         axes.set_title(f"best student by {shown}, epsilon {epsilon:g}", fontsize=10)
@@ -231,12 +233,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder of the map")
     parser.add_argument("--small", action="store_true", help="few labels, teachers and queries")
     parser.add_argument("--seeds", type=int, default=1, help="draws of votes and noise, whose mean is shown")
-    given = parser.parse_args(arguments)
-    drawn = replace(SMALL if given.small else Map(), seeds=given.seeds)
-    rows = measured(drawn, given.output / "map.csv")
+    options = parser.parse_args(arguments)
+    drawn = replace(SMALL if options.small else Map(), seeds=options.seeds)
+    rows = measured(drawn, options.output / "map.csv")
     text = markdown(drawn, rows)
-    (given.output / "map.md").write_text(text)
-    draw(drawn, rows, given.output / "map.png")
+    (options.output / "map.md").write_text(text)
+    draw(drawn, rows, options.output / "map.png")
     print(text, end="")
 
 

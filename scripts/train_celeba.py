@@ -32,33 +32,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--workers", type=int, default=1, help="processes that train teachers")
     parser.add_argument("--target_epsilon", type=float, default=2.0)
     parser.add_argument("--delta", type=float, default=1e-6)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
 
-    if not given.data.is_dir():
-        given.data = given.data.with_name(f"{given.data.name}_faces_{given.num_faces}")
-        print(f"Faces are drawn for want of CelebA, in {given.data}")
-        write_celeba_folder(given.data, num=given.num_faces, private_fraction=0.8, public_fraction=0.1)
+    if not options.data.is_dir():
+        options.data = options.data.with_name(f"{options.data.name}_faces_{options.num_faces}")
+        print(f"Faces are drawn for want of CelebA, in {options.data}")
+        write_celeba_folder(options.data, num=options.num_faces, private_fraction=0.8, public_fraction=0.1)
 
     # a projection fitted on public pictures makes what a teacher learns simple enough for the few that it sees
-    data = CelebA(given.data, size=given.size, features=PublicPCA(given.num_components))
-    run = pate.Pipeline(given.run, data)
+    data = CelebA(options.data, size=options.size, features=PublicPCA(options.num_components))
+    run = pate.Pipeline(options.run, data)
 
     # any network will do that is made for a shape and a number of labels: partial(SmallCNN, widths=(16, 32)), your own
     plan = pate.TeacherPlan(
         network=Linear,
-        num_teachers=given.num_teachers,
-        num_steps=given.num_steps,
+        num_teachers=options.num_teachers,
+        num_steps=options.num_steps,
         batch_size=32,
         optimizer=partial(torch.optim.AdamW, lr=0.05, weight_decay=2.0),
         positive_weight_power=0.5,
         chunk_size=50,
     )
-    workers = pate.Execution(workers=given.workers)
+    workers = pate.Execution(workers=options.workers)
     run.fit_teachers(plan, workers)
     run.vote(workers)
 
     # the one step that spends privacy; your own mechanism comes first: LabelSettings(pate.StableTopK.blank(), ...)
-    released = run.label(pate.LabelSettings(delta=given.delta, target_epsilon=given.target_epsilon))
+    released = run.label(pate.LabelSettings(delta=options.delta, target_epsilon=options.target_epsilon))
     print(f"\n{released.answered.sum()} of {len(released.ids)} public pictures have labels\n\n{released.describe()}")
 
     # public from here on: as many students as you like
@@ -66,8 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # run.student().predict(["new.jpg"]) labels new pictures
     figures = run.test_student()
     for name, title in (("student", "the student"), ("released_constant", "always the same answer")):
-        found = figures[name]
-        print(f"{title:<24} accuracy {found['accuracy']:.3f}  macro-F1 {found['macro_f1']:.3f}")
+        print(f"{title:<24} accuracy {figures[name]['accuracy']:.3f}  macro-F1 {figures[name]['macro_f1']:.3f}")
 
 
 if __name__ == "__main__":

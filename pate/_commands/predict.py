@@ -11,7 +11,7 @@ from pate.student._carried import load_student
 from pate.student._predictions import Unreadable, predict_files
 
 _SUMMARY = (
-    "Predict the labels of new pictures or arrays with a student that was carried away from its run, offline."
+    "Predict the labels of new pictures or arrays with a student that has left its run, offline."
     " The predictions cost no privacy: they follow from what was released."
 )
 

@@ -72,7 +72,7 @@ REPORT = Path("public/report.html")
 
 
 MODEL = "model"
-"""Name of the folder, in that of the student, that can be carried away."""
+"""Name of the folder, in that of the student, that can leave the run."""
 
 
 @dataclass(frozen=True)

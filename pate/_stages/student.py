@@ -203,7 +203,7 @@ class StudentCLI(LightningCLI):
         return Inputs(self.settings, {"labels": digest(labels_file(self.run)), "public": public})
 
     def _carry(self, model: Student) -> None:
-        """Leave the student as it can be carried away, or say in one line why it cannot. PUBLIC."""
+        """Write the student in the form that can leave the run, or say in one line why there is none. PUBLIC."""
         folder = self.folder / MODEL
         if not self.trainer.is_global_zero:
             return

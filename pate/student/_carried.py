@@ -1,4 +1,4 @@
-"""A student that was carried away: its folder, and predictions from it without the run, offline."""
+"""A student that has left its run: its folder, and predictions from it, offline."""
 
 from __future__ import annotations
 

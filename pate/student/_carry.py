@@ -82,9 +82,9 @@ def write_student(folder: Path, trained: Trained, source: DataSource, *, stateme
         "optimize": trained.optimize,
         "cuts": cuts,
         "constant_decisions": {
-            name: given
-            for name, given, cut, departing in zip(names, above, cuts, departs.tolist(), strict=True)
-            if not departing and (cut <= 0.5 if given else cut >= 0.5)
+            name: positive
+            for name, positive, cut, departing in zip(names, above, cuts, departs.tolist(), strict=True)
+            if not departing and (cut <= 0.5 if positive else cut >= 0.5)
         },
     }
     # tensors that share memory, as tied layers do, have bytes of their own in the file

@@ -28,12 +28,12 @@ def cuts_of(probabilities: ArrayLike) -> FloatArray:
     Args:
         probabilities: ``[N, C]``, of public samples.
     """
-    found = np.asarray(probabilities, dtype=np.float64)
+    values = np.asarray(probabilities, dtype=np.float64)
     return np.stack(
         (
-            np.full(found.shape[1], 0.5),
-            _largest_f1(found) / 2,
-            np.broadcast_to(_largest_f1(found.reshape(-1, 1)) / 2, found.shape[1]),
+            np.full(values.shape[1], 0.5),
+            _largest_f1(values) / 2,
+            np.broadcast_to(_largest_f1(values.reshape(-1, 1)) / 2, values.shape[1]),
         )
     )
 
@@ -41,8 +41,8 @@ def cuts_of(probabilities: ArrayLike) -> FloatArray:
 def _largest_f1(probabilities: FloatArray) -> FloatArray:
     """Return the largest expected F1 ``[C]`` of any decisions on samples with ``probabilities`` ``[N, C]``."""
     falling = -np.sort(-probabilities, axis=0)
-    given = np.arange(1, len(falling) + 1)[:, None]
-    f1 = 2 * np.cumsum(falling, axis=0) / (given + falling.sum(axis=0))
+    numbers = np.arange(1, len(falling) + 1)[:, None]
+    f1 = 2 * np.cumsum(falling, axis=0) / (numbers + falling.sum(axis=0))
     largest: FloatArray = f1.max(axis=0, initial=0.0)
     return largest
 

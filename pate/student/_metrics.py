@@ -55,12 +55,12 @@ def evaluate(
     """
     scores, right = np.asarray(probabilities), np.asarray(truth) > 0
     at_cut = {purpose: agreement(scores > row, right) for purpose, row in zip(PURPOSES, cuts, strict=True)}
-    given = scores > cuts[PURPOSES.index(optimize)]
-    hits, num_given, num_right = (given & right).sum(axis=0), given.sum(axis=0), right.sum(axis=0)
+    decisions = scores > cuts[PURPOSES.index(optimize)]
+    hits, num_given, num_right = (decisions & right).sum(axis=0), decisions.sum(axis=0), right.sum(axis=0)
     per_label = {
         "f1": 2 * hits / np.maximum(num_given + num_right, 1),
         "recall": hits / np.maximum(num_right, 1),
-        "specificity": (~given & ~right).sum(axis=0) / np.maximum((~right).sum(axis=0), 1),
+        "specificity": (~decisions & ~right).sum(axis=0) / np.maximum((~right).sum(axis=0), 1),
         "average_precision": average_precision(scores, right),
     }
     chosen = at_cut[optimize]

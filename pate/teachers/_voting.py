@@ -95,7 +95,7 @@ def cast_votes(
     if voting != "quantile_bits":
         return votes
     shares = torch.where(trained[:, 0], chunk.label_shares, 0).cpu().numpy()
-    return np.stack([pack_ballots(best(*own)) for own in zip(votes, shares, strict=True)])
+    return np.stack([pack_ballots(best(*teacher)) for teacher in zip(votes, shares, strict=True)])
 
 
 def best(logits: Float32Array, shares: Float32Array) -> BoolArray:
