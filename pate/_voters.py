@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -237,25 +238,21 @@ class RecordVoters(Voters):
 
     def norms(self, question: Question) -> FloatArray:
         """Return the norms ``[N]`` of the ballots."""
-        all_norms = np.empty(len(self.labels))
-        for rows, _, _, norms in self._parts(question):
-            all_norms[rows] = norms
-        return all_norms
+        return np.concatenate([np.zeros(0), *(norms for _, _, norms in self._parts(question))])
 
     def clipped_sum(self, question: Question, clip: float) -> FloatArray:
         """Return the sum ``[R + 1, C]`` of the clipped ballots, a multiple of ``2^-28``."""
         total = np.zeros((self.geometry.num_directions + 1, self.num_labels))
-        for _, basis, residuals, norms in self._parts(question):
+        for basis, residuals, norms in self._parts(question):
             total += basis.T @ np.trunc(residuals * factors(norms, clip)[:, None])
         return total / (1 << _BASIS + _RESIDUAL)
 
-    def _parts(self, question: Question) -> Iterator[tuple[slice, FloatArray, FloatArray, FloatArray]]:
+    def _parts(self, question: Question) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
         for rows in blocks(len(self.labels), 2 * self.geometry.num_directions + 2 * self.num_labels):
-            coordinates = np.asarray(self.coordinates[rows])
-            basis = question.basis(coordinates)
-            residuals = question.residuals(coordinates, self.labels[rows].astype(np.float64))
+            coordinates, labels = np.asarray(self.coordinates[rows]), self.labels[rows].astype(np.float64)
+            basis, residuals = question.basis(coordinates), question.residuals(coordinates, labels)
             norms = np.sqrt((basis**2).sum(axis=1)) * np.sqrt((residuals**2).sum(axis=1))
-            yield rows, basis, residuals, norms / (1 << _BASIS + _RESIDUAL)
+            yield basis, residuals, norms / (1 << _BASIS + _RESIDUAL)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -285,7 +282,7 @@ class Averages(Voters):
     def _ballots(self, question: Question) -> Iterator[tuple[FloatArray, float]]:
         for total, samples in self._sums(question):
             ballot = np.trunc(total * (2.0 ** (self._bits - _BASIS - _RESIDUAL) / samples))
-            yield ballot, math.sqrt(float((ballot**2).sum())) / (1 << self._bits)
+            yield ballot, math.sqrt(float(np.vdot(ballot, ballot))) / (1 << self._bits)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -314,12 +311,15 @@ class GroupVoters(Averages):
         return self.expected if self.num_units is None else self.num_units
 
     def _sums(self, question: Question) -> Iterator[tuple[FloatArray, int]]:
-        starts = np.flatnonzero(np.diff(self.groups, prepend=-1))
-        ends = np.append(starts[1:], len(self.groups))
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            coordinates = np.asarray(self.coordinates[start:end])
-            residuals = question.residuals(coordinates, self.labels[start:end].astype(np.float64))
-            yield question.basis(coordinates).T @ residuals, end - start
+        bounds = np.append(np.flatnonzero(np.diff(self.groups, prepend=-1)), len(self.groups))
+        records = -(-len(self.groups) // max(1, len(bounds) - 1))  # of a group, on average
+        for some in blocks(len(bounds) - 1, 2 * records * (self.geometry.num_directions + self.num_labels)):
+            inner = bounds[some.start : some.stop + 1]
+            rows = slice(inner[0], inner[-1])
+            coordinates, labels = np.asarray(self.coordinates[rows]), self.labels[rows].astype(np.float64)
+            basis, residuals = question.basis(coordinates), question.residuals(coordinates, labels)
+            for start, end in pairwise(inner - rows.start):
+                yield basis[start:end].T @ residuals[start:end], end - start
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
