@@ -6,35 +6,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from torch import Tensor
-from torchmetrics import Metric
-from torchmetrics.utilities import dim_zero_cat
 
 from pate._typing import FloatArray, UInt8Array
 from pate.student._average_precision import average_precision
 from pate.student._decisions import PURPOSES, Purpose, agreement, cuts_of
-
-
-class Predictions(Metric):
-    """All predictions and the truth, each ``[N, C]`` on the processor, of all batches and processes."""
-
-    full_state_update = False
-    probabilities: list[Tensor]
-    truth: list[Tensor]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_state("probabilities", default=[], dist_reduce_fx="cat")
-        self.add_state("truth", default=[], dist_reduce_fx="cat")
-
-    def update(self, probabilities: Tensor, truth: Tensor) -> None:
-        """Add a batch ``[B, C]``."""
-        self.probabilities.append(probabilities.detach())
-        self.truth.append(truth.detach().bool())
-
-    def compute(self) -> tuple[Tensor, Tensor]:
-        """Return what was added."""
-        return dim_zero_cat(self.probabilities).cpu(), dim_zero_cat(self.truth).cpu()
 
 
 def evaluate(

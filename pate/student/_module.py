@@ -22,7 +22,7 @@ from pate.student._answers import gated
 from pate.student._closed_form import Batch, as_layer, linear_layer, solve
 from pate.student._data import StudentData
 from pate.student._decisions import PURPOSES, Purpose, cuts_of
-from pate.student._metrics import Predictions, evaluate
+from pate.student._metrics import evaluate
 
 
 class Student(pl.LightningModule):
@@ -138,8 +138,7 @@ class Student(pl.LightningModule):
         self._make_optimizer = optimizer
         self._make_scheduler = scheduler
         self._seed = seed
-        self.val_predictions, self.test_predictions = Predictions(), Predictions()
-        self._held_out = list[Tensor]()
+        self._evaluated = list[Batch]()
         self.test_report: dict[str, Any] = {}
 
     def forward(self, features: Tensor) -> Tensor:
@@ -217,57 +216,51 @@ class Student(pl.LightningModule):
         """Evaluate the network on held-out released labels, and compare it with the constant answer."""
         features, targets, mask = batch
         logits: Tensor = self.network(features)
-        if self._compares:
-            differs = (logits > 0).to(targets.dtype) - (self.constant_logits > 0).to(targets.dtype)
-            terms = (differs * (2 * targets - 1) * mask).double()
-            self._gains += terms.sum(dim=0)
-            self._squares += terms.square().sum(dim=0)
         # weighted, so that an epoch's loss is the mean over all released entries
         self.log("val_loss", masked_loss(logits, targets, mask), prog_bar=True, batch_size=int(mask.sum().clamp(min=1)))
-        # the metrics need labels, which noisy shares are not
-        labelled = mask.all(dim=1) & ((targets == 0) | (targets == 1)).all(dim=1)
-        if labelled.any():
-            self.val_predictions.update(logits[labelled].sigmoid(), targets[labelled])
-        self._held_out.append(logits)
+        self._evaluated.append((logits, targets, mask))
 
     def on_validation_epoch_end(self) -> None:
         """Log the metrics on held-out released labels, and decide what departs from the constant answer, and cuts."""
+        if not self._evaluated:
+            return
+        logits, targets, mask = self._gathered()
         if self.trainer.state.fn == "fit" and not self.trainer.sanity_checking:
             if self._compares:
-                reduce = self.trainer.strategy.reduce
-                gains, squares = (reduce(total, reduce_op="sum") for total in (self._gains, self._squares))
+                differs = (logits > 0).to(targets.dtype) - (self.constant_logits > 0).to(targets.dtype)
+                terms = (differs * (2 * targets - 1) * mask).double()
+                gains, squares = terms.sum(dim=0), terms.square().sum(dim=0)
                 self.departs.copy_(torch.from_numpy(departures(gains.cpu().numpy(), squares.cpu().numpy())))
-            if self._held_out:
-                gathered: Any = self.all_gather(torch.cat(self._held_out))
-                self._cut(gathered.reshape(-1, len(self.label_names)))
-        if self.val_predictions.update_called:
-            self._log("val", self._evaluated(self.val_predictions))
-        self.val_predictions.reset()
-
-    def on_validation_epoch_start(self) -> None:
-        """Reset the comparison with the constant answer."""
-        self._held_out.clear()
-        self._gains = torch.zeros(len(self.label_names), dtype=torch.float64, device=self.device)
-        self._squares = torch.zeros_like(self._gains)
+            self._cut(logits)
+        # the metrics need labels, which noisy shares are not
+        labelled = mask.all(dim=1) & ((targets == 0) | (targets == 1)).all(dim=1)
+        if labelled.any():
+            self._log_figures("val", logits[labelled].sigmoid(), targets[labelled])
 
     def test_step(self, batch: Batch, batch_idx: int) -> None:
         """Evaluate against the true labels."""
-        features, labels, _ = batch
-        self.test_predictions.update(self(features).sigmoid(), labels)
+        features, labels, mask = batch
+        self._evaluated.append((self(features).sigmoid(), labels, mask))
 
     def on_test_epoch_end(self) -> None:
         """Log the summary, and keep the metrics of each label in ``test_report``."""
-        self.test_report = self._evaluated(self.test_predictions)
-        self._log("test", self.test_report)
-        self.test_predictions.reset()
+        probabilities, labels, _ = self._gathered()
+        self.test_report = self._log_figures("test", probabilities, labels)
 
-    def _evaluated(self, predictions: Predictions) -> dict[str, Any]:
-        probabilities, truth = (part.numpy() for part in predictions.compute())
+    def _gathered(self) -> Batch:
+        """Return what an evaluation collected, in all processes, and forget it."""
+        collected = [torch.cat(parts).detach() for parts in zip(*self._evaluated, strict=True)]
+        self._evaluated.clear()
+        gathered: Any = self.all_gather(collected)
+        answers, targets, mask = (part.reshape(-1, len(self.label_names)) for part in gathered)
+        return answers, targets, mask
+
+    def _log_figures(self, prefix: str, probabilities: Tensor, truth: Tensor) -> dict[str, Any]:
         cuts = self.cuts.cpu().double().numpy()
-        return evaluate(probabilities, truth, self.label_names, cuts=cuts, optimize=self.optimize)
-
-    def _log(self, prefix: str, figures: dict[str, Any]) -> None:
+        scores, labels = probabilities.cpu().numpy(), truth.cpu().numpy()
+        figures = evaluate(scores, labels, self.label_names, cuts=cuts, optimize=self.optimize)
         self.log_dict({f"{prefix}_{name}": value for name, value in figures.items() if isinstance(value, float)})
+        return figures
 
     def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return probabilities ``[B, C]``."""

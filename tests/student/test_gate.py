@@ -73,7 +73,8 @@ def test_labels_that_follow_the_features_are_answered_by_the_network() -> None:
     with torch.no_grad():
         assert torch.equal(found(x), found.network(x))
     # what the last epoch's held-out answers say replaces what was found before
-    found._gains, found._squares = -torch.ones(3), torch.full((3,), 0.5)
+    found._evaluated.append((torch.ones(50, 3), torch.full((50, 3), 0.25), torch.ones(50, 3)))
+    found.constant_logits.fill_(-1.0)
     found.trainer.state.fn = "fit"  # type: ignore[assignment]
     found.on_validation_epoch_end()
     assert not found.departs.any()
