@@ -100,7 +100,7 @@ def write_recipe(folder: Path, result: SweepResult, choice: Trial) -> None:
         teachers |= {
             "num_steps": _NUM_STEPS,
             "batch_size": max(1, min(_BATCH_SIZE, round(choice.records))),
-            "optimizer": {"class_path": "torch.optim.AdamW", "init_args": {"lr": 0.02, "weight_decay": 0.01}},
+            "optimizer": {"class_path": "torch.optim.AdamW", "init_args": {"lr": 0.1, "weight_decay": 0.01}},
             "chunk_size": "auto",
         }
     init_args = {} if relation is NeighboringRelation.REPLACE_RECORD else {"neighboring_relation": relation.name}
@@ -111,8 +111,9 @@ def write_recipe(folder: Path, result: SweepResult, choice: Trial) -> None:
         "target_epsilon": choice.epsilon,
     }
     notice = f"# Planned {NOTICE}.\n"
-    for name, content in (("teachers", teachers), ("label", label)):
-        write_text(folder / f"{name}.yaml", notice + yaml.safe_dump(content, sort_keys=False))
+    scale = "# In data.yaml: `features: PublicScaling`, or another map after which rows are about one unit long.\n"
+    for name, heading, content in (("teachers", notice + scale, teachers), ("label", notice, label)):
+        write_text(folder / f"{name}.yaml", heading + yaml.safe_dump(content, sort_keys=False))
 
 
 def draw_sweep(path: Path, result: SweepResult) -> None:
