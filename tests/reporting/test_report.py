@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -111,9 +112,8 @@ def test_nothing_private_is_read(copied: Path, of_votes: Path) -> None:
 def test_nothing_private_is_told(copied: Path) -> None:
     text = report(copied)
     references = json.loads((copied / "private" / "references" / "metrics.json").read_text())
-    own = json.loads((copied / "public" / "student" / "metrics.json").read_text())
-    own.pop("optimize")
-    told = {f"{value:.3f}" for each in own.values() for value in each.values() if isinstance(value, float)}
+    published = (copied / "public" / "student" / "metrics.json").read_text()
+    told = {f"{float(number):.3f}" for number in re.findall(r"\d\.\d+", published)}
     figures = ("macro_f1", "micro_f1", "mAP", "balanced_accuracy", "accuracy")
     names = ("true_label_student", "teacher_majority")
     hidden = {f"{references[name][figure]:.3f}" for name in names for figure in figures} - told
