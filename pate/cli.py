@@ -97,7 +97,7 @@ def _run(words: list[str]) -> int:
         if cause is not None:
             terminated = isinstance(cause, _TerminatedError)
             how = "terminated" if terminated else "interrupted"
-            print(f"pate {name}: {how}; the same command goes on from here", file=sys.stderr)
+            print(f"pate {name}: {how}; the same command resumes from here", file=sys.stderr)
             return 143 if terminated else 130
         if not isinstance(stop, ValueError):
             raise

@@ -19,7 +19,7 @@ from pate._stages.student import StudentCLI
 _DESCRIPTIONS = {
     "fit": "Train a student on the released labels of a run.\n\nA network that is one linear layer, such as"
     " pate.models.Linear, is solved in closed form; any other is trained by descent and kept where the loss on held-out"
-    " released labels is lowest. Training that was killed goes on from its last checkpoint.",
+    " released labels is lowest. Training that was killed resumes from its last checkpoint.",
     "validate": "Evaluate the student of a run on released labels that were held out of its training.\n\nIts network"
     " and all other settings are those of the run.",
     "test": "Evaluate the student of a run on the test set, and write metrics.json beside it.\n\nIts network and all"

@@ -16,22 +16,22 @@ class LabelSettings:
     """The queries to the teachers, the mechanism that answers them, and the budget.
 
     Args:
-        aggregator: the mechanism, by name or path. With a target epsilon it may lack its noise, and None is ``Rounds``
-            of ``ClippedVotes``, which need ballots and features; or ``ScoreVotes`` of ballots that are scores or
-            moments.
+        aggregator: the mechanism, by name or path. With a target epsilon its noise may be left out, or all of it: None
+            is then ``Rounds`` of ``ClippedVotes``, which need ballots and features, or ``ScoreVotes`` where ballots are
+            scores or moments.
         delta: the delta of the statement, above what the mechanism's tests cost.
         num_queries: number of public samples to label; None for all that were voted on.
         max_epsilon: the budget of the ledger, at this delta and under the aggregator's relation. A release that would
             take the total of all releases beyond it is refused before anything is spent. The first one given is final.
         max_delta0: the part of delta that this budget sets aside for failures of tests, those of later releases too.
             None for a tenth, or for what this release would need if it were repeated until the budget is spent.
-        budget_filter: what keeps this budget, ``renyi`` or ``gaussian``. None for the one that admits this release more
-            often.
+        budget_filter: the filter that keeps this budget, ``renyi`` or ``gaussian``. None for the one that allows more
+            releases like this one.
         query_seed: seed of the public order in which samples are taken.
         noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private. None for noise from
             the operating system's entropy.
         target_epsilon: what this release may cost at most, at this delta and under the aggregator's relation: its noise
-            is scaled by the one factor that meets it. None for noise as it is given.
+            is scaled by the one factor that meets it. None to use the noise as given.
         max_teachers_per_unit: how many teachers one unit (a record, a patient) may reach, as one in several silos does.
             The target and the statement's figures are for such units; with more than 1 there is no ``max_epsilon``,
             because ledgers count units that reach one teacher.
@@ -39,8 +39,8 @@ class LabelSettings:
             earlier release, for an aggregator that needs them.
 
     Raises:
-        ValueError: if a number is outside its range, the aggregator lacks something and there is no target, or
-            predictions are missing or of no use to it.
+        ValueError: if a number is outside its range, the aggregator is incomplete and there is no target, or
+            predictions are missing, or given to an aggregator that takes none.
     """
 
     aggregator: Aggregator | None = None

@@ -90,7 +90,7 @@ def test_a_light_command_ends_in_one_line(how: str, tmp_path: Path, start: Start
     assert ended.wait_for(tmp_path, "faces/img_align_celeba")
     end(ended)
     assert ended.wait() == code, ended.err
-    assert ended.err.endswith(f"pate faces: {how}; the same command goes on from here\n")
+    assert ended.err.endswith(f"pate faces: {how}; the same command resumes from here\n")
     assert "Traceback" not in ended.err
 
 
@@ -116,7 +116,7 @@ def test_ended_and_started_again(executor: str, how: str, unbroken: Path, tmp_pa
     while ended.has_processes():
         assert time.monotonic() < deadline, "workers outlive the command"
         time.sleep(0.01)
-    assert ended.err.endswith(f"pate teachers fit: {how}; the same command goes on from here\n")
+    assert ended.err.endswith(f"pate teachers fit: {how}; the same command resumes from here\n")
     assert "Traceback" not in ended.err
     done = list((root / "private" / "teachers").glob("*.pt"))
     assert len(done) < 5, "it was not interrupted in the middle"
@@ -138,7 +138,7 @@ def test_a_student_that_is_terminated_goes_on(unbroken: Path, tmp_path: Path, st
     assert ended.wait_for(root, SIGNS["student fit"])
     terminate(ended)
     assert ended.wait() == 143, ended.err
-    assert ended.err.endswith("pate run: terminated; the same command goes on from here\n")
+    assert ended.err.endswith("pate run: terminated; the same command resumes from here\n")
     assert "Traceback" not in ended.err
     assert not json.loads((root / "private" / "student_fit.json").read_text())["finished"]
     assert start(*words).wait() == 0
