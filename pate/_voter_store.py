@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from pate._runs import TEACHERS_FIT, Run, digest, replacing, write_arrays
 from pate._runs.files import read_arrays
-from pate._voters import Geometry, GroupVoters, RecordVoters, Voters, blocks
+from pate._voters import MOST_VOTERS, Geometry, GroupVoters, RecordVoters, Voters, blocks
 from pate.data._records import Records
 
 _GEOMETRY = tuple(field.name for field in fields(Geometry))
@@ -51,13 +50,8 @@ class VoterStore:
                 np.save(file, array)
         return {path: digest(path) for path in files}
 
-    def load(self, *, num_voters: int, num_units: int | None) -> Voters:
-        """Return the voters; what is known of each record stays on disk.
-
-        Args:
-            num_voters: the nominal number of voters.
-            num_units: the nominal number of records, or persons, that all of them have together; None for one each.
-        """
+    def load(self, *, num_voters: int) -> Voters:
+        """Return the voters, of a nominal number; what is known of each record stays on disk."""
         arrays: dict[str, Any] = read_arrays(self.folder / "public.npz", _GEOMETRY)
         coordinates, labels = (
             np.load(self.folder / f"{name}.npy", mmap_mode="r") for name in ("coordinates", "labels")
@@ -65,7 +59,6 @@ class VoterStore:
         settings: dict[str, Any] = {
             "geometry": Geometry(**{name: array if array.ndim else array.item() for name, array in arrays.items()}),
             "num_voters": num_voters,
-            "expected": num_voters if num_units is None else expected_voters(num_units, num_voters),
             "num_labels": labels.shape[1],
             "coordinates": coordinates,
             "labels": labels,
@@ -73,12 +66,7 @@ class VoterStore:
         path = self.folder / "groups.npy"
         if not path.is_file():
             return RecordVoters(**settings)
-        return GroupVoters(**settings, groups=np.load(path), num_units=num_units)
-
-
-def expected_voters(num_units: int, num_teachers: int) -> float:
-    """Return how many teachers of a hashed partition are expected to have a unit, of public nominal numbers."""
-    return -num_teachers * math.expm1(num_units * math.log1p(-1 / num_teachers))
+        return GroupVoters(**settings, groups=np.load(path))
 
 
 def fingerprint_of_voters(run: Run) -> str:
@@ -96,4 +84,4 @@ def load_voters(run: Run) -> Voters:
     """Return the voters of a run in closed form, as public numbers and private files describe them."""
     settings = run.begun(TEACHERS_FIT).settings
     store = VoterStore(run.root / TEACHERS_FIT.outputs[0])
-    return store.load(num_voters=settings["num_teachers"], num_units=settings["num_units"])
+    return store.load(num_voters=settings["num_teachers"] or MOST_VOTERS)

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate._linear import Directions, flat
 from pate._typing import FloatArray, IntArray, UInt8Array
-from pate._validation import expect, expect_count, expect_positive
+from pate._validation import expect, expect_count
 
 Int32Array = NDArray[np.int32]
 
@@ -178,25 +178,22 @@ class Voters(ABC):
 
     Attributes:
         geometry: the public directions.
-        num_voters: the nominal number of voters, a public constant.
-        expected: the number of them that are expected to say something: a public number, by which sums are divided.
+        num_voters: the nominal number of voters, a public constant, which may be far from how many there are.
         num_labels: the number of labels.
     """
 
     geometry: Geometry
     num_voters: int
-    expected: float
     num_labels: int
 
     def __post_init__(self) -> None:
         expect_count(2, num_voters=self.num_voters)
         expect(self.num_voters <= MOST_VOTERS, f"num_voters <= {MOST_VOTERS}", num_voters=self.num_voters)
-        expect_positive(expected=self.expected)
 
     @property
-    def num_independent(self) -> float:
-        """The public number of independent samples that a mean over all voters is expected to rest on."""
-        return self.expected
+    @abstractmethod
+    def num_private(self) -> int | None:
+        """The number of voters, which one of them who leaves lowers by one; None if the nominal number is theirs."""
 
     def least_norm(self, question: Question) -> float:
         """Return a public norm below which no clip is worth seeking."""
@@ -226,6 +223,11 @@ class RecordVoters(Voters):
 
     coordinates: Int32Array
     labels: UInt8Array
+
+    @property
+    def num_private(self) -> int:
+        """The number of records."""
+        return len(self.labels)
 
     def least_norm(self, question: Question) -> float:
         """Return half of what a public sample with one label more than the student expects would have."""
@@ -293,22 +295,20 @@ class GroupVoters(Averages):
         coordinates: ``[N, R]`` int32, as `Geometry.coordinates` returns them, those of a group one after another.
         labels: ``[N, C]`` in {0, 1}.
         groups: ``[N]``, whose record it is, ascending.
-        num_units: the public nominal number of records, or persons, that all of them have together; None for one each.
     """
 
     coordinates: Int32Array
     labels: UInt8Array
     groups: IntArray
-    num_units: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         expect((np.diff(self.groups) >= 0).all(), "groups in ascending order", groups="others")
 
     @property
-    def num_independent(self) -> float:
-        """The public number of units, each of them one sample."""
-        return self.expected if self.num_units is None else self.num_units
+    def num_private(self) -> int:
+        """The number of groups that have records."""
+        return len(np.unique(self.groups))
 
     def _sums(self, question: Question) -> Iterator[tuple[FloatArray, int]]:
         bounds = np.append(np.flatnonzero(np.diff(self.groups, prepend=-1)), len(self.groups))
@@ -347,12 +347,12 @@ class ScoreVoters(Averages):
     def of(cls, scores: Sequence[UInt8Array], features: ArrayLike) -> ScoreVoters:
         """Return teachers with ``scores`` on samples of public features ``[P, ...]``. Raises as `Geometry.of` does."""
         geometry, number, num_labels = Geometry.of(features), sum(map(len, scores)), scores[0].shape[2]
-        return cls(geometry=geometry, num_voters=number, expected=number, num_labels=num_labels, scores=scores)
+        return cls(geometry=geometry, num_voters=number, num_labels=num_labels, scores=scores)
 
     @property
-    def num_independent(self) -> float:
-        """Infinite: what is learnt is the mean of the models, whatever they rest on."""
-        return math.inf
+    def num_private(self) -> None:
+        """None: who takes part is agreed upon, and those that are absent are few."""
+        return
 
     def _sums(self, question: Question) -> Iterator[tuple[FloatArray, int]]:
         samples = self.geometry.samples

@@ -114,7 +114,6 @@ def voters_of(task: Task, geometry: Geometry) -> Voters:
         return RecordVoters(
             geometry=geometry,
             num_voters=nominal,
-            expected=nominal,
             num_labels=labels.shape[1],
             coordinates=coordinates,
             labels=labels,
@@ -122,7 +121,6 @@ def voters_of(task: Task, geometry: Geometry) -> Voters:
     return GroupVoters(
         geometry=geometry,
         num_voters=nominal,
-        expected=nominal,
         num_labels=labels.shape[1],
         coordinates=coordinates,
         labels=labels,

@@ -1,7 +1,6 @@
 """A voter's ballot moves the clipped sum by what it is, to the last bit, and by no more than its clip."""
 
 import itertools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 
 import pate._voters
 from pate._typing import FloatArray, IntArray, UInt8Array
-from pate._voter_store import expected_voters
 from pate._voters import (
     Geometry,
     GroupVoters,
@@ -65,7 +63,6 @@ def record_voters(records: Records) -> Voters:
     return RecordVoters(
         geometry=GEOMETRY,
         num_voters=60,
-        expected=60,
         num_labels=NUM_LABELS,
         coordinates=GEOMETRY.coordinates(records.features),
         labels=records.labels,
@@ -76,7 +73,6 @@ def group_voters(records: Records) -> GroupVoters:
     return GroupVoters(
         geometry=GEOMETRY,
         num_voters=20,
-        expected=19.5,
         num_labels=NUM_LABELS,
         coordinates=GEOMETRY.coordinates(records.features),
         labels=records.labels,
@@ -114,6 +110,8 @@ def assert_alone(make: Make, by_group: bool) -> None:
         alone = make(records.of(own)).clipped_sum(question, clip)
         np.testing.assert_array_equal(total - without, alone)
         assert np.linalg.norm(alone) <= clip
+        count = make(records).num_private
+        assert make(records.of(~own)).num_private == (None if count is None else count - 1)
         other = replace(records, labels=records.labels ^ own[:, None])
         changed = make(other).clipped_sum(question, clip) - without
         np.testing.assert_array_equal(changed, make(other.of(own)).clipped_sum(question, clip))
@@ -187,7 +185,6 @@ def test_neighbors_move_the_sum_by_twice_the_clip_at_most_and_may_move_it_so_far
         return RecordVoters(
             geometry=GEOMETRY,
             num_voters=3,
-            expected=3,
             num_labels=2,
             coordinates=GEOMETRY.coordinates(np.array([kinds[i][0] for i in chosen]).reshape(-1, NUM_FEATURES)),
             labels=np.array([kinds[i][1] for i in chosen], dtype=np.uint8).reshape(-1, 2),
@@ -320,18 +317,9 @@ def test_scores_are_steps_and_nothing_is_none_of_them() -> None:
     np.testing.assert_array_equal(encode_scores(np.array([0, 1], dtype=np.uint8)), [1, 255])
 
 
-@pytest.mark.parametrize(("records", "teachers"), [(500, 500), (500, 100), (100, 1000)])
-def test_as_many_teachers_of_a_hashed_partition_have_records_as_are_expected(records: int, teachers: int) -> None:
-    generator = np.random.default_rng(7)
-    found = [len(np.unique(generator.integers(0, teachers, records))) for _ in range(200)]
-    error = np.std(found) / math.sqrt(len(found))
-    assert abs(np.mean(found) - expected_voters(records, teachers)) < 4 * error
-    assert abs(np.mean(found) - min(records, teachers)) > 4 * error or teachers == 100
-
-
 def test_voters_that_cannot_be_are_refused() -> None:
     voters = record_voters(Records.drawn(60, np.random.default_rng(8)))
-    changes: list[dict[str, Any]] = [{"num_voters": 1}, {"num_voters": 2**24}, {"expected": 0.0}]
+    changes: list[dict[str, Any]] = [{"num_voters": 1}, {"num_voters": 2**24}]
     for change in changes:
         with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
             replace(voters, **change)

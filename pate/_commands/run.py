@@ -22,6 +22,7 @@ from pate._runs import TEACHERS_VOTE, Json, Run
 from pate._runs.locks import lock_run
 from pate._settings import decode
 from pate._validation import expect
+from pate._voters import MOST_VOTERS
 from pate._votes import Ballots, Panel, Voting
 from pate.accounting._charges import expect_delta_beyond_tests
 from pate.data._records import Role
@@ -104,7 +105,7 @@ def _expect_served(fit: Json, voting: Voting | None, words: Sequence[str], prese
         preset: what they are given beside.
     """
     data: DataSource = decode(DataSource, fit["data"])
-    size, panel = len(data.load(Role.PUBLIC).ids), Panel(fit["num_teachers"], data.num_labels)
+    size, panel = len(data.load(Role.PUBLIC).ids), Panel(fit["num_teachers"] or MOST_VOTERS, data.num_labels)
     expect(len(data.load(Role.TEST).ids) > 0, "test records, by which the student is judged", test_records=0)
     ballots: Ballots = "scores" if voting == "scores" else "bits"
     if fit["fit"] == "closed_form":

@@ -75,7 +75,6 @@ def _stand_ins(voters: Voters, labels: BoolArray) -> RecordVoters:
     return RecordVoters(
         geometry=voters.geometry,
         num_voters=voters.num_voters,
-        expected=voters.expected,
         num_labels=voters.num_labels,
         coordinates=np.resize(samples, (len(labels), samples.shape[1])),
         labels=labels.astype(np.uint8),

@@ -75,7 +75,9 @@ def _summary(findings: Findings) -> str:
     if findings.released is None:
         return "No labels were released yet."
     labels = findings.released.labels
+    number = labels.facts["num_teachers"]
+    teachers = "Many small teachers" if number is None else f"{number:,} teachers"
     return (
-        f"{labels.num_teachers:,} teachers, {len(labels.ids):,} queries on {len(labels.label_names)} labels, through"
+        f"{teachers}, {len(labels.ids):,} queries on {len(labels.label_names)} labels, through"
         f" {labels.aggregator['class_path'].rpartition('.')[2]}."
     )

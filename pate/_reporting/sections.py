@@ -151,13 +151,20 @@ def _state(release: Mapping[str, Any]) -> str:
     return state + (", SEEDED: not private" if release["seeded"] else "")
 
 
+def _teachers(labels: ReleasedLabels) -> Figure:
+    number = labels.facts["num_teachers"]
+    if number is None:
+        return Figure("1", "teacher for each", "their number is private, and was counted with noise")
+    return Figure(f"{number:,}", "teachers", "the nominal number, a public constant")
+
+
 def _answers(labels: ReleasedLabels) -> Section:
     num_queries, answered = len(labels.ids), int(labels.answered.sum())
     shares = labels.mask[labels.answered]
     ones = labels.labels[labels.answered].sum(axis=1)
     figures = [
         Figure(f"{num_queries:,}", "queries", f"public samples, each on {len(labels.label_names)} labels"),
-        Figure(f"{labels.num_teachers:,}", "teachers", "the nominal number, a public constant"),
+        _teachers(labels),
         Figure(f"{answered / num_queries:.1%}", "answered", f"{answered:,} queries"),
     ]
     if answered:

@@ -23,6 +23,7 @@ from pate._runs.run import Run, first_stage, labels_file
 from pate._runs.stage import STUDENT, TEACHERS_FIT
 from pate._typing import BoolArray, FloatArray, IntArray, StrArray, UInt8Array
 from pate._validation import expect
+from pate._voters import MOST_VOTERS
 from pate._votes import Panel
 
 _SEAL = "seal"
@@ -93,7 +94,8 @@ class ReleasedLabels(Queries):
         return {
             "release": self.release,
             "num_queries": len(self.ids),
-            "num_teachers": self.num_teachers,
+            # None where each unit is a teacher: how many there are is private
+            "num_teachers": None if self.num_teachers == MOST_VOTERS else self.num_teachers,
             "num_labels": len(self.label_names),
             "delta": self.delta,
             "aggregator": self.aggregator,

@@ -53,7 +53,7 @@ def fit_closed_form(
     if beginning is None:
         return
     groups: StrArray | IntArray | None = units if plan.unit == "group" else None
-    if plan.num_units is not None:
+    if plan.num_teachers is not None:
         names = (str(unit) for unit in units)
         groups = assign_teachers(names, num_teachers=plan.num_teachers, key=beginning.key)
     run.finish(TEACHERS_FIT, VoterStore(beginning.folder).save(private, geometry, groups))
@@ -89,7 +89,7 @@ def seal_closed_form(
         return
     path = store.manifest_file
     VoteManifest(
-        num_teachers=plan.num_teachers,
+        num_teachers=plan.nominal,
         label_names=data.label_names,
         made_by=made_by | {"code": code_version()},
         chunks={},

@@ -230,9 +230,11 @@ def _neighbors_of_labels(relation: NeighboringRelation, published: Mapping[str, 
 def _published_labels(statement: Mapping[str, Any]) -> list[str]:
     aggregator = statement["aggregator"]
     parameters = ", ".join(f"{name}={value}" for name, value in aggregator["init_args"].items())
+    number = statement["num_teachers"]
+    teachers = f"a teacher for each {statement['unit']}" if number is None else f"{number} teachers"
     return [
         f"{statement['num_answered']} of {statement['num_queries']} queries were answered, each on"
-        f" {statement['num_labels']} labels voted by {statement['num_teachers']} teachers, through",
+        f" {statement['num_labels']} labels voted by {teachers}, through",
         f"    {aggregator['class_path']}({parameters}).",
     ]
 

@@ -21,6 +21,7 @@ from pate.aggregators._clipped_votes import MEDIAN_ERRORS, MEDIAN_SHARE, MEDIAN_
 from pate.mechanisms._exact_normal import add_gaussian
 
 _DOUBLINGS, _CANDIDATES = 4, 48  # for the median: powers of 2^(1/4), down to the 3400th part of the largest norm
+_COUNT_SHARE = 0.02  # of the budget, which the number of voters takes: later rounds hardly depend on it
 _MEDIAN_SHARE = 0.05  # of the budget, which comparisons with a median take where that is enough
 _RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e7, 41)))  # of a slope's prior variance to the least noise
 _CONSTANT = (0.05, 1.0)  # the least and the largest entry that is the same for all samples
@@ -54,8 +55,9 @@ class ScoreVotes(Aggregator):
     multipliers add up to ``num_queries / multiplier_scores^2`` for a batch of any size. Under REPLACE_RECORD one voter
     changes its ballot, which moves a comparison by one and the clipped sum by at most twice the clip; sums are exact.
     Under ADD_REMOVE_TEACHER an absent voter counts as zero after the centring, so that the sum moves by the clip alone;
-    the dearer figure is charged for both. Sums are divided by the number of voters that public numbers lead one to
-    expect, and all else is computed from noisy sums and public features (Dwork & Roth (2014), Proposition 2.1).
+    the dearer figure is charged for both. The number of voters, where it is private, is counted first, with noise: one
+    voter moves it by one. Sums are divided by this count, and all else is computed from noisy sums and public features
+    (Dwork & Roth (2014), Proposition 2.1).
 
     Args:
         multiplier_scores: noise multiplier of one query. That of a release of ``n`` queries is smaller by ``sqrt(n)``.
@@ -99,22 +101,30 @@ class ScoreVotes(Aggregator):
         mask = np.ones(shape, dtype=np.bool_)
         if not mask.size:
             return Release(np.zeros(shape, dtype=np.uint8), mask, noisy_counts=np.zeros(shape), noise_std=0.0)
-        learner = Learner(voters.geometry, voters.num_labels, voters.num_independent)
+        noise_multiplier, left = self.multiplier_scores / math.sqrt(len(mask)), 1.0
+        count = float(voters.num_voters)
+        if voters.num_private is not None:
+            count, left = (
+                noisy_count(voters.num_private, noise_multiplier / math.sqrt(_COUNT_SHARE), generator),
+                1 - _COUNT_SHARE,
+            )
+        learner = Learner(voters.geometry, voters.num_labels, count if left < 1 else math.inf)
         for share in self.rounds:
             question = learner.question()
-            noise_multiplier = self.multiplier_scores / math.sqrt(len(mask) * share)
-            total, sigma = noisy_sum(voters, question, noise_multiplier, generator)
-            learner.learn(question, total / voters.expected, sigma / voters.expected)
+            total, sigma = noisy_sum(voters, question, count, noise_multiplier / math.sqrt(left * share), generator)
+            learner.learn(question, total / count, sigma / count)
         answers, labels = learner.answers(features)
         return Release(labels.astype(np.uint8), mask, noisy_counts=votes.num_teachers * answers, noise_std=0.0)
 
 
 def learned_without_noise(voters: Voters) -> Learner:
     """Return the student of sums that are neither clipped nor noisy. PRIVATE, for references alone."""
-    learner = Learner(voters.geometry, voters.num_labels, voters.num_independent)
+    private = voters.num_private
+    count = float(voters.num_voters if private is None else max(1, private))
+    learner = Learner(voters.geometry, voters.num_labels, math.inf if private is None else count)
     for i in range(_NOISELESS_ROUNDS):
         question = learner.question()
-        mean = voters.clipped_sum(question, question.largest_norm) / voters.expected
+        mean = voters.clipped_sum(question, question.largest_norm) / count
         # later rounds know better how private records differ from public ones, and count for more
         learner.learn(question, mean, 1e-9 * 3.0**-i)
     return learner
@@ -129,22 +139,33 @@ class NoisySum(NamedTuple):
     """The standard deviation of the noise."""
 
 
-def noisy_sum(voters: Voters, question: Question, noise_multiplier: float, generator: np.random.Generator) -> NoisySum:
+def noisy_count(num_private: int, noise_multiplier: float, generator: np.random.Generator) -> float:
+    """Return a noisy number of voters, which one of them moves by one, and at least twice the deviation of its noise.
+
+    A sum is divided by it: if noise may be all that was counted, a smaller number would make much of noise.
+    """
+    noisy = add_gaussian(np.array([float(num_private)]), sigma=noise_multiplier, generator=generator)
+    return max(float(noisy[0]), 2 * noise_multiplier)
+
+
+def noisy_sum(
+    voters: Voters, question: Question, count: float, noise_multiplier: float, generator: np.random.Generator
+) -> NoisySum:
     """Return a noisy sum of clipped ballots: a Gaussian mechanism of the ``noise_multiplier``, the clip included.
 
-    The clip is sought from the least norm that is worth it on. Comparisons take a twentieth of the budget or, so that
-    their noise stays within a sixth of the voters, up to a quarter; if it is then more than a third of them, nothing is
-    clipped.
+    About a ``count`` of voters is expected. The clip is sought from the least norm that is worth it on. Comparisons
+    take a twentieth of the budget or, so that their noise stays within a sixth of the voters, up to a quarter; if it is
+    then more than a third of them, nothing is clipped.
     """
     largest, paid = question.largest_norm, 0.0
     candidates = largest * 2.0 ** (-np.arange(_CANDIDATES)[::-1] / _DOUBLINGS)
     candidates = candidates[np.append(candidates[1:] > voters.least_norm(question), True)]
     steps, clip = math.ceil(math.log2(len(candidates))), largest
     cheap, dear = (noise_multiplier * math.sqrt(steps / share) for share in (_MEDIAN_SHARE, MEDIAN_SHARE))
-    sigma = min(cheap, max(dear, voters.expected / MEDIAN_ERRORS))
-    if steps and sigma <= voters.expected / 3:
+    sigma = min(cheap, max(dear, count / MEDIAN_ERRORS))
+    if steps and sigma <= count / 3:
         norms = voters.norms(question)
-        median = noisy_median(norms, candidates, num_voters=voters.expected, sigma=sigma, generator=generator)
+        median = noisy_median(norms, candidates, num_voters=count, sigma=sigma, generator=generator)
         clip, paid = MEDIAN_SPARE * median, steps * (noise_multiplier / sigma) ** 2
     deviation = 2 * clip * noise_multiplier / math.sqrt(1 - paid)
     total = add_gaussian(voters.clipped_sum(question, clip), sigma=deviation, generator=generator)
@@ -157,7 +178,7 @@ class Learner:
     Args:
         geometry: the public directions.
         num_labels: the number of labels.
-        num_independent: the public number of samples on which a mean over all voters rests.
+        num_independent: about the number of samples on which a mean over all voters rests.
     """
 
     def __init__(self, geometry: Geometry, num_labels: int, num_independent: float) -> None:

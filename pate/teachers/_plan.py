@@ -104,32 +104,31 @@ class TeacherPlan:
 class ClosedFormPlan:
     """How private records vote by linear teachers in closed form: nothing is trained, and no teacher is written down.
 
-    These settings are public. The number of records is private: what is public of it is said here, as round as you
-    like, once and for all. A number that is wrong makes answers worse, and costs no privacy.
+    These settings are public. The number of records is private, and counted with noise when labels are released.
 
     Args:
-        num_teachers: number of teachers, at least 2. Unless ``num_units`` is given, each record is a teacher of its own
-            (each group, with ``unit: group``), and this is about how many of them there are.
-        num_units: about how many records (or groups) there are, which a keyed hash then assigns to the teachers. None
-            for a teacher of each.
+        num_teachers: None for a teacher of each record (of each group, with ``unit: group``); or the number of
+            teachers, at least 2, to which a keyed hash assigns them.
         unit: what privacy protects, a ``record`` or a ``group`` of records such as those of one person.
         network: ``pate.models.Linear``, the only one that there is in closed form, or None.
     """
 
-    num_teachers: int
-    num_units: int | None = None
+    num_teachers: int | None = None
     unit: Unit = "record"
     network: NetworkFactory | None = None
 
     def __post_init__(self) -> None:
-        expect_count(2, num_teachers=self.num_teachers)
-        expect(self.num_teachers <= MOST_VOTERS, f"num_teachers <= {MOST_VOTERS}", num_teachers=self.num_teachers)
+        expect_count(2, num_teachers=self.nominal)
+        expect(self.nominal <= MOST_VOTERS, f"num_teachers <= {MOST_VOTERS}", num_teachers=self.nominal)
         expect(self.unit in get_args(Unit), f"unit in {', '.join(get_args(Unit))}", unit=self.unit)
-        if self.num_units is not None:
-            expect_count(1, num_units=self.num_units)
         made = None if self.network is None else plain(self.network)
         linear = made is None or (isinstance(made, dict) and made["class_path"] == "pate.models.Linear")
         expect(linear, "pate.models.Linear, the network in closed form", network=made)
+
+    @property
+    def nominal(self) -> int:
+        """The nominal number of teachers; `MOST_VOTERS` where each record or group is one."""
+        return MOST_VOTERS if self.num_teachers is None else self.num_teachers
 
 
 def check_entrywise(make_optimizer: OptimizerFactory) -> None:

@@ -65,6 +65,6 @@ def test_released_numbers_are_possible_whatever_the_count(path: str) -> None:
 
 def test_sums_of_scores_are_multiples_of_their_grid() -> None:
     generator = np.random.default_rng(3)
-    release = noisy_sum(voters_of(40, generator), first_question(), 0.7, generator)
+    release = noisy_sum(voters_of(40, generator), first_question(), 40, 0.7, generator)
     grid = 2.0 ** math.ceil(math.log2(release.sigma) - 20)
     assert np.all(release.total / grid % 1 == 0)

@@ -14,7 +14,6 @@ from pate._linear import linear_student_of
 from pate._planning.outlook import Outlook
 from pate._planning.proposals import proposals
 from pate._typing import FloatArray, UInt8Array
-from pate._voter_store import expected_voters
 from pate._voters import (
     Geometry,
     GroupVoters,
@@ -29,7 +28,7 @@ from pate.accounting._calibration import Target, epsilon_of
 from pate.accounting._events import GaussianEvent
 from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import _score_votes as score_votes
-from pate.aggregators._score_votes import ScoreVotes, noisy_sum
+from pate.aggregators._score_votes import ScoreVotes, noisy_count, noisy_sum
 from pate.testing._audit import sampled_epsilon
 
 NUM_LABELS = 4
@@ -52,7 +51,6 @@ def voters_of(num: int, generator: np.random.Generator, **change: Any) -> Record
     return RecordVoters(
         geometry=GEOMETRY,
         num_voters=num,
-        expected=num,
         num_labels=NUM_LABELS,
         coordinates=GEOMETRY.coordinates(features),
         labels=labels,
@@ -87,7 +85,7 @@ def test_a_median_and_its_sum_cost_their_multiplier(
 
     monkeypatch.setattr(score_votes, "noisy_median", find)
     generator = np.random.default_rng(0)
-    release = noisy_sum(voters_of(num_voters, generator), first_question(), multiplier, generator)
+    release = noisy_sum(voters_of(num_voters, generator), first_question(), num_voters, multiplier, generator)
     clip = clips[0] if clips else first_question().largest_norm
     of_median, of_sum = sum(steps / sigma**2 for steps, sigma in searches), (2 * clip / release.sigma) ** 2
     assert of_median + of_sum == pytest.approx(multiplier**-2, rel=1e-12)
@@ -107,7 +105,7 @@ def test_no_clip_is_sought_below_what_a_single_label_says(monkeypatch: pytest.Mo
         return float(candidates[0])
 
     monkeypatch.setattr(score_votes, "noisy_median", find)
-    noisy_sum(voters, first_question(), 0.5, generator)
+    noisy_sum(voters, first_question(), 500, 0.5, generator)
     assert 1 / 2 <= sought[0] <= math.sqrt(5) / 2
 
 
@@ -119,10 +117,15 @@ def test_rounds_cost_what_their_queries_cost(
     multipliers = []
 
     def spend(*given: Any) -> Any:
-        multipliers.append(given[2])
+        multipliers.append(given[3])
         return noisy_sum(*given)
 
+    def count(num_private: int, multiplier: float, noise: np.random.Generator) -> float:
+        multipliers.append(multiplier)
+        return noisy_count(num_private, multiplier, noise)
+
     monkeypatch.setattr(score_votes, "noisy_sum", spend)
+    monkeypatch.setattr(score_votes, "noisy_count", count)
     generator = np.random.default_rng(0)
     voting = ScoreVotes(multiplier_scores=3.0, rounds=rounds)
     votes = Votes.from_voters(voters_of(200, generator), PUBLIC[:queries])
@@ -131,7 +134,21 @@ def test_rounds_cost_what_their_queries_cost(
     event = voting.event(votes.panel)
     assert isinstance(event, GaussianEvent)
     assert sum(m**-2 for m in multipliers) == pytest.approx(queries / event.noise_multiplier**2, rel=1e-12)
+    assert len(multipliers) == 1 + len(rounds)
+    # models that left scores are as many as was agreed upon
+    multipliers.clear()
+    models = ScoreVoters.of((encode_scores(np.full((9, 300, NUM_LABELS), 0.3)),), PUBLIC)
+    voting.aggregate(Votes.from_voters(models, PUBLIC[:queries]), generator=generator)
+    assert sum(m**-2 for m in multipliers) == pytest.approx(queries / event.noise_multiplier**2, rel=1e-12)
     assert len(multipliers) == len(rounds)
+
+
+def test_a_count_has_gaussian_noise_and_is_never_what_noise_alone_may_be() -> None:
+    generator = np.random.default_rng(0)
+    counts = np.array([noisy_count(1000, 5.0, generator) for _ in range(400)])
+    assert kstest((counts - 1000) / 5, "norm").pvalue > 1e-4
+    assert kstest((counts - 1002) / 5, "norm").pvalue < 1e-6
+    assert {noisy_count(3, 50.0, generator) for _ in range(30)} >= {100.0}
 
 
 def test_noise_is_gaussian_of_the_stated_deviation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +156,7 @@ def test_noise_is_gaussian_of_the_stated_deviation(monkeypatch: pytest.MonkeyPat
     voters, question = voters_of(400, generator), first_question()
     monkeypatch.setattr(score_votes, "noisy_median", lambda *_, **__: 1.0)
     bare = voters.clipped_sum(question, 1.2)
-    releases = [noisy_sum(voters, question, 0.7, generator) for _ in range(150)]
+    releases = [noisy_sum(voters, question, 400, 0.7, generator) for _ in range(150)]
     noise = np.ravel([(release.total - bare) / release.sigma for release in releases])
     assert kstest(noise, "norm").pvalue > 1e-4
     assert kstest(noise / 0.8, "norm").pvalue < 1e-6
@@ -149,7 +166,7 @@ def test_a_clip_is_near_the_median_norm() -> None:
     generator = np.random.default_rng(4)
     voters, question = voters_of(1000, generator), first_question()
     median = float(np.median(voters.norms(question)))
-    clips = [noisy_sum(voters, question, 1e-6, generator).sigma / 2e-6 for _ in range(200)]
+    clips = [noisy_sum(voters, question, 1000, 1e-6, generator).sigma / 2e-6 for _ in range(200)]
     assert np.mean([median < clip < 1.8 * median for clip in clips]) > 0.8
 
 
@@ -193,28 +210,28 @@ def test_the_student_is_recovered_from_what_is_released() -> None:
     )
 
 
-def test_a_hashed_partition_is_divided_by_the_teachers_that_are_expected() -> None:
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_hashed_partition_is_divided_by_the_teachers_that_have_records(
+    counted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A third of as many teachers as records have none: dividing by all of them would find a third too few labels."""
     generator = np.random.default_rng(7)
     features, labels = drawn(600, generator)
     groups = np.sort(generator.integers(0, 600, 600))
-    levels = []
-    for expected in (expected_voters(600, 600), 600):
-        voters = GroupVoters(
-            geometry=GEOMETRY,
-            num_voters=600,
-            expected=expected,
-            num_labels=NUM_LABELS,
-            coordinates=GEOMETRY.coordinates(features),
-            labels=labels,
-            groups=groups,
-        )
-        release = make(0.1).aggregate(Votes.from_voters(voters, PUBLIC), generator=generator)
-        assert release.noisy_counts is not None
-        levels.append(release.noisy_counts.mean(axis=0) / 600)
-    truth = labels.mean(axis=0)
-    assert np.abs(levels[0] - truth).max() < 0.06
-    assert np.abs(levels[1] - truth).max() > 0.1
+    voters = GroupVoters(
+        geometry=GEOMETRY,
+        num_voters=600,
+        num_labels=NUM_LABELS,
+        coordinates=GEOMETRY.coordinates(features),
+        labels=labels,
+        groups=groups,
+    )
+    if not counted:
+        monkeypatch.setattr(score_votes, "noisy_count", lambda *_: 600.0)
+    release = make(0.1).aggregate(Votes.from_voters(voters, PUBLIC), generator=generator)
+    assert release.noisy_counts is not None
+    error = np.abs(release.noisy_counts.mean(axis=0) / 600 - labels.mean(axis=0)).max()
+    assert error < 0.06 if counted else error > 0.1
 
 
 def test_scores_of_models_are_learnt() -> None:
@@ -290,12 +307,12 @@ def test_a_round_survives_an_audit_by_sampling(kind: type[ScoreVoters], caught: 
     def voters(score: int) -> Voters:
         scores = np.full((30, 20, 1), 148, dtype=np.uint8)
         scores[0] = score
-        return kind(geometry=geometry, num_voters=30, expected=30, num_labels=1, scores=(scores,))
+        return kind(geometry=geometry, num_voters=30, num_labels=1, scores=(scores,))
 
     def sample(asked: Voters, draws: int, noise: np.random.Generator) -> list[Hashable]:
         found: list[Hashable] = []
         for _ in range(draws):
-            release = noisy_sum(asked, half, 0.8, noise)
+            release = noisy_sum(asked, half, 30, 0.8, noise)
             along = (release.total[-1, 0] - 29 * (147 / 254 - 0.5)) / release.sigma
             found.append((round(release.sigma, 6), int(np.clip(along, -8, 8) // 0.5)))
         return found
