@@ -168,11 +168,8 @@ class Task:
         if self.is_faces:
             return ["configs/faces", f"--data.init_args.root={self.data}", *place]
         recipe = self.folder / "recipe"
-        with np.load(self.data) as arrays:
-            units = arrays["group" if self.unit == "group" else "ids"][arrays["split"] == PRIVATE]
         if not recipe.exists():
-            nominal = float(f"{len(np.unique(units)):.3g}")
-            call("init", str(recipe), "--kind=npz", f"--data={self.data}", f"--num_records={nominal:.0f}")
+            call("init", str(recipe), "--kind=npz", f"--data={self.data}")
         if way != "votes":
             trained = self.folder / "networks"
             shutil.copytree(recipe, trained, dirs_exist_ok=True)

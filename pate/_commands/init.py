@@ -9,10 +9,9 @@ from pathlib import Path
 
 from pate._commands.mistakes import CommandParser
 from pate._runs import write_text
-from pate._validation import expect, expect_count
+from pate._validation import expect
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_NOMINAL = "num_teachers: 10000\n"
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ _KINDS = {
 def main(args: Sequence[str]) -> None:
     """Run `pate init`."""
     parsed = _parser().parse_args(list(args))
-    files = recipe_files(parsed.folder, parsed.kind, parsed.data, parsed.num_records)
+    files = recipe_files(parsed.folder, parsed.kind, parsed.data)
     if parsed.folder.exists():
         expect(parsed.folder.is_dir(), "a new or empty folder", file=str(parsed.folder))
         files_there = sorted(path.name for path in parsed.folder.iterdir())
@@ -54,17 +53,13 @@ def main(args: Sequence[str]) -> None:
     print(f"Read data.yaml first, then: pate run {parsed.folder}")
 
 
-def recipe_files(folder: Path, kind: str, data: Path | None = None, num_records: int | None = None) -> dict[str, str]:
+def recipe_files(folder: Path, kind: str, data: Path | None = None) -> dict[str, str]:
     """Return the texts of a recipe's files by name.
 
     Args:
         folder: the folder that they are for.
         kind: the kind of data, one of those that ``--kind`` offers.
         data: where the data are; None for a place to be filled in.
-        num_records: about how many private records there are, which is public; None for a number to be filled in.
-
-    Raises:
-        ValueError: on a number below 2, or for a kind whose teachers are networks.
     """
     data_kind = _KINDS[kind]
     sources = {
@@ -75,10 +70,6 @@ def recipe_files(folder: Path, kind: str, data: Path | None = None, num_records:
     texts = {name: (_TEMPLATES / template).read_text() for name, template in sources.items()}
     place = data_kind.place if data is None else str(data.absolute())
     filled = texts["data.yaml"].replace("FOLDER/records.py", _quoted(str(folder.absolute() / "records.py")))
-    if num_records is not None:
-        expect_count(2, num_records=num_records)
-        expect(_NOMINAL in texts["teachers.yaml"], "num_records for records that vote for themselves", kind=kind)
-        texts["teachers.yaml"] = texts["teachers.yaml"].replace(_NOMINAL, f"num_teachers: {num_records}\n")
     return texts | {"data.yaml": filled.replace("DATA", _quoted(place))}
 
 
@@ -99,7 +90,4 @@ def _parser() -> CommandParser:
     parser.add_argument("folder", type=Path, help="the recipe's folder, new or empty")
     parser.add_argument("--kind", choices=list(_KINDS), required=True, help=f"what the data are: {kinds}")
     parser.add_argument("--data", type=Path, help="where the data are, to be written into data.yaml")
-    parser.add_argument(
-        "--num_records", type=int, help="about how many private records a table has: a public number, for teachers.yaml"
-    )
     return parser

@@ -110,7 +110,6 @@ def voters_task(world: World, learner: Learner, *, num_teachers: int, records: f
     voters: dict[str, Any] = {
         "geometry": geometry,
         "num_voters": simulated,
-        "expected": float(simulated),
         "num_labels": labels.shape[1],
         "coordinates": geometry.coordinates(features * world.scale),
         "labels": labels.astype(np.uint8),

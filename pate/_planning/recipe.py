@@ -92,11 +92,12 @@ def write_sweep(path: Path, result: SweepResult) -> None:
 def write_recipe(folder: Path, result: SweepResult, choice: Trial) -> None:
     """Write ``teachers.yaml`` and ``label.yaml`` of a choice: linear teachers, and a target in place of noise."""
     relation, facts = result.sweep.neighboring_relation, result.facts
-    teachers: Json = {"network": "pate.models.Linear", "num_teachers": choice.num_teachers, "unit": facts.unit}
+    teachers: Json = {"network": "pate.models.Linear", "unit": facts.unit}
     if choice.in_closed_form:
         teachers |= {"fit": "closed_form"}
-        teachers |= {} if choice.num_teachers == facts.num_units else {"num_units": facts.num_units}
-    else:
+    if not choice.in_closed_form or choice.num_teachers != facts.num_units:
+        teachers |= {"num_teachers": choice.num_teachers}
+    if not choice.in_closed_form:
         teachers |= {
             "num_steps": _NUM_STEPS,
             "batch_size": max(1, min(_BATCH_SIZE, round(choice.records))),

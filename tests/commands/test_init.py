@@ -40,7 +40,7 @@ def test_a_recipe_that_is_written_runs(
         np.savez(place, **make_arrays())  # type: ignore[arg-type]
     else:
         write_table(place)
-    words = ["init", str(tmp_path / "recipe"), "--kind", kind, "--data", str(place), "--num_records", "400"]
+    words = ["init", str(tmp_path / "recipe"), "--kind", kind, "--data", str(place)]
     assert cli.main(words) == 0
     assert f"pate run {tmp_path / 'recipe'}" in capsys.readouterr().out
     run = tmp_path / "run"
@@ -98,20 +98,6 @@ def test_networks_are_a_comment_away(tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as stopped:
         cli.main([*words, "--run=run", "--print_config"])
     assert stopped.value.code == 0 and written["network"]["class_path"] == "pate.models.MLP"
-
-
-@pytest.mark.parametrize(
-    ("kind", "number", "message"),
-    [
-        ("npz", "1", "an integer num_records >= 2, got num_records=1"),
-        ("folder", "500", "num_records for records that vote for themselves, got kind='folder'"),
-    ],
-)
-def test_a_number_of_records_is_one_of_voters(
-    kind: str, number: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["init", str(tmp_path / "recipe"), "--kind", kind, "--num_records", number]) == 2
-    assert message in capsys.readouterr().err and not (tmp_path / "recipe").exists()
 
 
 def test_a_folder_with_files_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,7 +97,7 @@ def test_voters_in_closed_form_have_records_of_the_task(records: float, monkeypa
     task = voters_task(world, learner, num_teachers=9000, records=records, seed=0)
     voters = task.votes.voters
     assert isinstance(voters, RecordVoters if records == 1 else GroupVoters)
-    assert voters.num_voters == voters.expected == task.votes.num_teachers == 2000 // round(records)
+    assert voters.num_voters == voters.num_private == task.votes.num_teachers == 2000 // round(records)
     shares = voters.labels.mean(axis=0)
     assert len(voters.labels) == voters.num_voters * round(records)
     # five standard errors of 2,000 records and of all test samples
