@@ -33,8 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     num_private = options.teachers * options.records
     plans = {
-        "teachers in closed form": pate.ClosedFormPlan(num_teachers=options.teachers, num_units=num_private),
-        "records in closed form": pate.ClosedFormPlan(num_teachers=num_private),
+        "teachers in closed form": pate.ClosedFormPlan(num_teachers=options.teachers),
+        "records in closed form": pate.ClosedFormPlan(),
     }
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)

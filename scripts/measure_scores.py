@@ -9,7 +9,7 @@ A task is followed by its epsilons, at delta 1e-6 under REPLACE_RECORD. Each pri
 `celeba_persons` each person is. Public features alone are used beside the release: nothing is chosen by the test set.
 Three of five folds of a table are private, one is public, one is the test set. `digits` has 64 principal components of
 10,000 public pictures of MNIST, 50,000 private and 10,000 test pictures; `celeba` predicts 20 attributes from the other
-20, on the usual split, with 8,000 public samples. The nominal number of voters is theirs rounded to three digits.
+20, on the usual split, with 8,000 public samples.
 """
 
 import argparse
