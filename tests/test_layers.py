@@ -43,7 +43,7 @@ ALLOWED = {
     "models": set(),
     "mechanisms": {"accounting"},
     "aggregators": {"accounting", "linear", "mechanisms", "voters", "votes"},
-    "runs": {"votes"},
+    "runs": {"voters", "votes"},
     "vote_store": {"runs", "votes"},
     "votes_file": {"runs", "voters", "votes"},
     "network_settings": {"networks", "runs"},
