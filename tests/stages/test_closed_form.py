@@ -294,3 +294,25 @@ def test_a_recipe_without_an_aggregator_runs_from_records_to_a_report(form: str,
     }
     assert figures["student"]["accuracy"] > 0.85 and figures["noiseless_sums"]["accuracy"] > 0.9
     assert cli.main(["report", str(place.root), "--private"]) == 0
+
+
+def test_a_release_that_was_killed_is_another_one_of_other_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same records would be answered with the noise that was begun with; others never are."""
+    place = Place(tmp_path)
+    assert [place.fit(), place.vote()] == [0, 0]
+
+    def kill(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ReleasedLabels, "save", kill)
+        assert place.label("--noise_seed=null") == 130
+    folder = place.root / "private" / "label"
+    assert place.releases == 1 and any(folder.iterdir())
+    place.write(CHANGES["private labels"])
+    assert [place.fit("--overwrite"), place.vote("--overwrite"), place.label("--noise_seed=null")] == [0, 0, 0]
+    entries = read_ledger(tmp_path / "data.ledger.sqlite").entries
+    assert [entry.settled for entry in entries] == [False, True]
+    assert not folder.exists()  # no seed is left to draw from
