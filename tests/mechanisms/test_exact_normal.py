@@ -1,7 +1,9 @@
 """Gaussian noise has the exact law: no decision depends on rounding, and attacks on rounded noise find nothing."""
 
 import math
+import re
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -12,10 +14,13 @@ from scipy.integrate import quad
 from scipy.special import ndtr
 from scipy.stats import chisquare, kstest, norm
 
+import pate
 from pate._typing import FloatArray, IntArray
 from pate.mechanisms import _exact_normal
 from pate.mechanisms._exact_normal import Lazy, add_gaussian, exceeds, rounded_normal
 from pate.mechanisms._noise import private_generator
+
+ROOT = Path(pate.__file__).parent
 
 OFFSET, SIGMA = 0.3, 2.5
 
@@ -169,6 +174,12 @@ def test_large_numbers_keep_their_digits() -> None:
     drawn = add_gaussian(values, sigma=2.0**33, generator=np.random.default_rng(12))
     assert np.all(abs(drawn - 2.0**63) < 6 * 2.0**33)
     assert add_gaussian([1e308, -1e308], sigma=1e-5, generator=np.random.default_rng(0)).tolist() == [1e308, -1e308]
+
+
+def test_nothing_private_draws_another_normal() -> None:
+    rooms = [path for room in ("mechanisms", "aggregators", "_release") for path in (ROOT / room).glob("*.py")]
+    drawing = [path.name for path in rooms if re.search(r"generator\.(standard_)?normal\(", path.read_text())]
+    assert len(rooms) > 30 and drawing == []
 
 
 def test_noise_too_large_for_integers_is_refused() -> None:
