@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -25,7 +26,7 @@ from scripts.rivals.moments import (
     moments_event,
     noised_crosses,
     noised_moments,
-    noisy_clip,
+    noisy_coding,
     solve_known,
     solve_ridge,
 )
@@ -134,6 +135,13 @@ class Standings:
         return f"one {self.unit} added, removed or altered; delta {self.contest.delta:g}"
 
 
+class Learned(NamedTuple):
+    """Weights ``[F + 1, C]``, and what is added to each ``features @ weights``."""
+
+    weights: FloatArray
+    shift: float = 0.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rival:
     """A way to learn privately.
@@ -141,13 +149,13 @@ class Rival:
     Attributes:
         name: what tables call it.
         event: what learning costs at a noise multiplier, under REPLACE_RECORD.
-        weights: weights ``[F + 1, C]`` learnt at a noise multiplier.
-        logistic: whether ``features @ weights`` are logits; they are shares otherwise.
+        learn: what is learnt at a noise multiplier.
+        logistic: whether that gives logits; it gives shares otherwise.
     """
 
     name: str
     event: Callable[[float], Event]
-    weights: Callable[[float, np.random.Generator], FloatArray]
+    learn: Callable[[float, np.random.Generator], Learned]
     logistic: bool = False
 
 
@@ -155,26 +163,28 @@ def rivals_of(arena: Arena, descent: Descent | None) -> list[Rival]:
     """Return the rivals that an arena allows; without ``descent`` those of one release alone."""
     moments = cache(partial(Moments.of, arena.private))
 
-    def by_moments(noise: float, generator: np.random.Generator) -> FloatArray:
-        clip, rest = noisy_clip(arena.private, noise, generator=generator)
-        return solve_ridge(noised_moments(moments(clip), rest, generator=generator), rest)
+    def by_moments(noise: float, generator: np.random.Generator) -> Learned:
+        clip, shift, rest = noisy_coding(arena.private, noise, generator=generator)
+        noised = noised_moments(moments(clip, shift), rest, generator=generator)
+        return Learned(solve_ridge(noised, rest), shift)
 
-    def by_crosses(noise: float, generator: np.random.Generator) -> FloatArray:
-        clip, rest = noisy_clip(arena.private, noise, generator=generator)
-        return solve_known(noised_crosses(moments(clip), arena.products, rest, generator=generator), rest)
+    def by_crosses(noise: float, generator: np.random.Generator) -> Learned:
+        clip, shift, rest = noisy_coding(arena.private, noise, generator=generator)
+        noised = noised_crosses(moments(clip, shift), arena.products, rest, generator=generator)
+        return Learned(solve_known(noised, rest), shift)
 
     found = [
-        Rival(name="least squares", event=moments_event, weights=by_moments),
-        Rival(name="least squares, public features", event=moments_event, weights=by_crosses),
+        Rival(name="least squares", event=moments_event, learn=by_moments),
+        Rival(name="least squares, public features", event=moments_event, learn=by_crosses),
     ]
     if descent is not None:
         eigenvalues: FloatArray = np.linalg.eigvalsh(arena.products).astype(np.float64)
 
-        def by_descent(noise: float, generator: np.random.Generator) -> FloatArray:
-            return descend(arena.private, eigenvalues, descent, noise, generator=generator)
+        def by_descent(noise: float, generator: np.random.Generator) -> Learned:
+            return Learned(descend(arena.private, eigenvalues, descent, noise, generator=generator))
 
         name = "logistic regression by DP-SGD"
-        found.append(Rival(name=name, event=descent.event, weights=by_descent, logistic=True))
+        found.append(Rival(name=name, event=descent.event, learn=by_descent, logistic=True))
     return found
 
 
@@ -198,8 +208,7 @@ def _measured(
             noise = calibrate_scale(rival.event, target, tolerance=1e-4, orders=COARSE_ORDERS)
             drawn = []
             for seed in range(contest.seeds):
-                weights = rival.weights(noise, np.random.default_rng(seed))
-                drawn.append(judged(arena, weights, logistic=rival.logistic))
+                drawn.append(judged(arena, rival.learn(noise, np.random.default_rng(seed)), logistic=rival.logistic))
                 report(1)
             yield Score(
                 rival=rival.name,
@@ -215,16 +224,16 @@ def _unprotected(arena: Arena, report: Callable[[int], object]) -> Iterator[Scor
     constant = arena.private.labels.mean(axis=0, keepdims=True).astype(np.float64)
     yield score(rival="constant answer, not private", **figures(constant, constant, arena.truth))
     exact = solve_ridge(Moments.of(arena.private, math.inf), 1e-9)
-    yield score(rival="least squares, not private", **judged(arena, exact, logistic=False))
+    yield score(rival="least squares, not private", **judged(arena, Learned(exact), logistic=False))
     report(1)
     weights = fit_without_privacy(arena.private)
-    yield score(rival="logistic regression, not private", **judged(arena, weights, logistic=True))
+    yield score(rival="logistic regression, not private", **judged(arena, Learned(weights), logistic=True))
     report(1)
 
 
-def judged(arena: Arena, weights: FloatArray, *, logistic: bool) -> dict[str, float]:
-    """Return the figures of weights ``[F + 1, C]``: of logits, or of shares, which are linked as a student's are."""
-    public, test = arena.public @ weights, arena.test @ weights
+def judged(arena: Arena, learned: Learned, *, logistic: bool) -> dict[str, float]:
+    """Return the figures of what was learnt: of logits, or of shares, which are linked as a student's are."""
+    public, test = (features @ learned.weights + learned.shift for features in (arena.public, arena.test))
     if not logistic:
         means = public.mean(axis=0)
         level, steepness = link(means, public - means)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,30 +23,38 @@ class Moments:
     """Sums over units: ``products`` ``[F, F]`` of features, ``crosses`` ``[F, C]`` of features with labels, ``count``.
 
     A unit contributes the mean over its records of ``x x^T`` and ``x y^T``, and 1 to the count. Labels ``y`` are in
-    {0, 1}, scaled down to a norm of at most ``clip``: most are 0, so that it is far below ``sqrt(C)``.
+    {0, 1}, less a ``shift`` and scaled down to a norm of at most ``clip``.
     """
 
     products: FloatArray
     crosses: FloatArray
     count: float
     clip: float
+    shift: float = 0.0
 
     @classmethod
-    def of(cls, private: Contributions, clip: float) -> Moments:
+    def of(cls, private: Contributions, clip: float, shift: float = 0.0) -> Moments:
         """Return the exact moments. PRIVATE."""
-        x, y = private.features.astype(np.float64), private.labels.astype(np.float64)
-        y *= np.minimum(1, clip / np.maximum(1, np.linalg.norm(y, axis=1)))[:, None]
+        x, y = private.features.astype(np.float64), private.labels.astype(np.float64) - shift
+        y *= np.minimum(1, clip / np.maximum(1e-12, np.linalg.norm(y, axis=1)))[:, None]
         weighted = (x * private.shares[:, None]).T
-        return cls(weighted @ x, weighted @ y, float(len(private.starts)), clip)
+        return cls(weighted @ x, weighted @ y, float(len(private.starts)), clip, shift)
 
 
-def noisy_clip(
-    private: Contributions, noise_multiplier: float, *, generator: np.random.Generator
-) -> tuple[float, float]:
-    """Return a clip for labels, and the noise multiplier that is left for moments: both together cost one of the first.
+class Coding(NamedTuple):
+    """How labels are coded, and the noise multiplier that is left for their moments."""
 
-    The clip is 1.2 times a private median of norms of labels, that of a unit being the mean over its records. Noise in
-    a comparison is drawn for one unit that moves it by one, and the nominal number of units has three digits.
+    clip: float
+    shift: float
+    noise_multiplier: float
+
+
+def noisy_coding(private: Contributions, noise_multiplier: float, *, generator: np.random.Generator) -> Coding:
+    """Return the coding of labels whose clip is least; it and the moments cost one ``noise_multiplier`` together.
+
+    Labels in {0, 1} are clipped at 1.2 times a private median of their norms, that of a unit being the mean over its
+    records. Less one half, all have a norm of ``sqrt(C) / 2``, which is less where labels are dense. Noise in a
+    comparison is drawn for one unit that moves it by one, and the nominal number of units has three digits.
     """
     num_labels, sizes = private.labels.shape[1], private.sizes
     norms = np.add.reduceat(np.linalg.norm(private.labels, axis=1) * private.shares, private.starts)
@@ -53,9 +62,9 @@ def noisy_clip(
     sigma = noise_multiplier * math.sqrt(steps / _MEDIAN_SHARE)
     candidates = np.sqrt(np.arange(1.0, num_labels + 1))
     nominal = float(f"{len(sizes):.3g}")
-    median = noisy_median(norms, candidates, num_voters=nominal, sigma=sigma, generator=generator)
-    left = 1 - (_MEDIAN_SHARE if steps else 0)
-    return min(MEDIAN_SPARE * median, math.sqrt(num_labels)), noise_multiplier / math.sqrt(left)
+    clip = MEDIAN_SPARE * noisy_median(norms, candidates, num_voters=nominal, sigma=sigma, generator=generator)
+    half, left = math.sqrt(num_labels) / 2, noise_multiplier / math.sqrt(1 - (_MEDIAN_SHARE if steps else 0))
+    return Coding(clip, 0.0, left) if clip < half else Coding(half, 0.5, left)
 
 
 def moments_event(noise_multiplier: float) -> Event:
@@ -84,7 +93,7 @@ def noised_moments(exact: Moments, noise_multiplier: float, *, generator: np.ran
     upper = np.triu(generator.normal(scale=2 * noise_multiplier, size=size), 1)
     diagonal = np.diag(generator.normal(scale=2 * math.sqrt(2) * noise_multiplier, size=size[0]))
     crosses = _noised(exact, noise_multiplier, generator)
-    return Moments(exact.products + upper + upper.T + diagonal, crosses, math.nan, exact.clip)
+    return Moments(exact.products + upper + upper.T + diagonal, crosses, math.nan, exact.clip, exact.shift)
 
 
 def noised_crosses(
@@ -99,7 +108,7 @@ def noised_crosses(
     expect_positive(noise_multiplier=noise_multiplier)
     crosses = _noised(exact, noise_multiplier, generator)
     count = max(1.0, exact.count + generator.normal(scale=2 / math.sqrt(3) * noise_multiplier))
-    return Moments(public_products * count, crosses, count, exact.clip)
+    return Moments(public_products * count, crosses, count, exact.clip, exact.shift)
 
 
 def solve_ridge(noised: Moments, noise_multiplier: float) -> FloatArray:

@@ -1,6 +1,7 @@
 """Least squares on noised moments: what one unit moves, by trying all neighbors, and the noise that covers it."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from pate._typing import FloatArray
 from pate.data._records import ArrayFeatures, Records
 from scripts.rivals.contributions import Contributions, PublicScale
-from scripts.rivals.moments import Moments, noised_crosses, noised_moments, noisy_clip, solve_known, solve_ridge
+from scripts.rivals.moments import Moments, noised_crosses, noised_moments, noisy_coding, solve_known, solve_ridge
 
 ANGLES = np.linspace(0, 2 * np.pi, 9)[:-1]
 POINTS = [length * np.array([np.cos(a), np.sin(a)]) for length in (0.0, 0.3, 0.7, 1.0) for a in ANGLES]
@@ -147,15 +148,17 @@ def test_units_are_told_apart_by_name() -> None:
     assert none.shape == nothing.shape == (0, 1)
 
 
-def test_the_clip_of_labels_is_a_median_that_costs_a_twentieth() -> None:
+def test_the_coding_of_labels_is_the_shortest_and_costs_a_twentieth() -> None:
     generator = np.random.default_rng(3)
-    labels = np.repeat(np.tri(8, 8)[[1, 3, 7]], [100, 250, 50], axis=0).astype(np.float32)  # of 2, 4 and 8 labels
+    labels = np.repeat(np.tri(12, 12)[[0, 1, 7]], [100, 250, 50], axis=0).astype(np.float32)  # of 1, 2 and 8 labels
     private = Contributions(features=np.ones((400, 1), dtype=np.float32), labels=labels, starts=np.arange(400))
-    clip, rest = noisy_clip(private, 0.1, generator=generator)
-    assert clip == pytest.approx(1.2 * 2)
+    clip, shift, rest = noisy_coding(private, 0.1, generator=generator)
+    assert clip == pytest.approx(1.2 * math.sqrt(2)) and shift == 0
     assert 1 / rest**2 == pytest.approx(0.95 / 0.1**2)
-    # three comparisons of noise so that they take the rest; a single label is never clipped, and costs nothing
-    deviations = [noisy_clip(private, 40.0, generator=generator)[0] for _ in range(200)]
-    assert len(set(deviations)) > 3
+    dense = Contributions(features=private.features, labels=1 - labels, starts=private.starts)
+    assert noisy_coding(dense, 0.1, generator=generator)[:2] == (math.sqrt(12) / 2, 0.5)
+    assert Moments.of(dense, math.sqrt(12) / 2, 0.5).crosses == pytest.approx((0.5 - labels).sum(axis=0)[None])
+    # comparisons take what is paid for them; a single label has no clip to look for
+    assert len({noisy_coding(private, 40.0, generator=generator).clip for _ in range(200)}) == 3
     single = Contributions(features=private.features, labels=labels[:, :1], starts=private.starts)
-    assert noisy_clip(single, 0.1, generator=generator) == (1.0, 0.1)
+    assert noisy_coding(single, 0.1, generator=generator) == (0.5, 0.5, 0.1)
