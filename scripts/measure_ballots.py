@@ -8,7 +8,7 @@ of its own, which vote in all ways; networks are trained by `pate teachers fit`,
 Labels are those of a target alone: two `Rounds` of bits, or `ScoreVotes` of scores; `ScoreVotes` of bits stand beside
 them. The student is linear, in closed form. Features are divided by the median norm of the public ones.
 
-The tables are those of `measure_scores.py`, with 4,000 public samples at most. `pictures` are the digits as 14 x 14
+The tables are those of `measure_runs.py`, with 4,000 public samples at most. `pictures` are the digits as 14 x 14
 pixels, 20,000 of them private, 3,000 public and 10,000 for the test.
 """
 
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -30,7 +30,7 @@ from pate._pipeline import Pipeline
 from pate._release.label_settings import LabelSettings
 from pate._stages.student_steps import StudentPlan
 from pate._stages.votes_import import votes_from
-from pate._typing import FloatArray
+from pate._typing import Float32Array, FloatArray, IntArray, UInt8Array
 from pate._votes import Voting
 from pate._votes_file import NamedVotes
 from pate.aggregators import ScoreVotes
@@ -38,8 +38,9 @@ from pate.data import Arrays
 from pate.models import MLP, Linear, SmallCNN
 from pate.teachers._plan import NetworkFactory, TeacherPlan
 from pate.teachers._voting import best
-from scripts.measure_scores import DELTA, PRIVATE, PUBLIC, TEST, Task, read_task
+from scripts.measure_runs import PRIVATE, PUBLIC, TEST, records_of
 
+DELTA = 1e-6
 FIGURES = ("accuracy", "mAP", "macro_f1")
 NETWORKS: dict[str, NetworkFactory] = {
     "mlp": partial(MLP, hidden=(32,)),
@@ -54,6 +55,20 @@ MOST = {PRIVATE: 50_000, PUBLIC: 4_000, TEST: 10_000}
 STUDENT = StudentPlan(
     network=Linear, trainer={"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False}
 )
+
+
+class Task(NamedTuple):
+    """A table: features ``[N, F]``, labels ``[N, C]`` and the part ``[N]`` that each record belongs to."""
+
+    features: Float32Array
+    labels: UInt8Array
+    part: IntArray
+
+
+def read_task(name: str, folder: Path) -> Task:
+    """Return a task of the folder ``multilabel/``."""
+    records = records_of(name, folder)
+    return Task(records["X"], records["Y"], records["split"])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

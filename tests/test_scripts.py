@@ -84,7 +84,8 @@ def test_the_picture_of_gaps_says_where_canonical_needs_less(
     assert (tmp_path / "gaps.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_score_votes_are_measured_on_tables(
+@pytest.mark.slow
+def test_whole_runs_are_measured_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     generator = np.random.default_rng(0)
@@ -93,19 +94,17 @@ def test_score_votes_are_measured_on_tables(
     (tmp_path / "multilabel" / "mulan").mkdir(parents=True)
     np.savez(tmp_path / "multilabel" / "mulan" / "small.npz", x=features, y=labels, fold5=np.arange(1500) % 5 + 1)
     monkeypatch.setenv("PATE_DATA", str(tmp_path))
-    script = load("measure_scores")
-    script.main(["small:8", "--seeds", "2"])
-    row = capsys.readouterr().out.splitlines()[-1].split(" | ")
-    accuracy, constant = float(row[2]), float(row[6])
-    assert row[:2] == ["| small", "8"] and row[-1] == "0 of 2 |"
-    assert accuracy > constant + 0.05
-    assert 0.5 < float(row[4]) < 1 and 0.5 < float(row[5]) < 1
-
-
-@pytest.mark.slow
-def test_the_benchmark_of_the_closed_form_prints_a_row_for_each_way(capsys: pytest.CaptureFixture[str]) -> None:
-    load("bench_closed_form").main(["--teachers", "5", "--records", "40", "--loop", "1"])
-    rows = capsys.readouterr().out.splitlines()
-    assert [row.split("|")[1].strip() for row in rows if row.startswith("|")][2:] == [
-        *("a loop over scikit-learn", "teachers in closed form", "records in closed form")
-    ]
+    script = load("measure_runs")
+    words = ["small:8", "--seeds", "2", "--ways", "votes", "rivals", "--output", str(tmp_path / "measured")]
+    script.main(words)
+    first = capsys.readouterr()
+    rows = [line.split(" | ") for line in first.out.splitlines() if line.startswith("| ")][2:]
+    accuracies = {(row[0], row[1]): float(row[2]) for row in rows}
+    constant, ours = accuracies["| constant answer", ""], accuracies["| **pate**", "8"]
+    assert ours > constant + 0.05 and accuracies["| the same voters, hardly any noise", ""] > constant + 0.05
+    assert accuracies["| least squares", "8"] > constant + 0.03
+    assert "0 of 2 runs are below the constant answer" in first.out
+    assert (tmp_path / "measured" / "small" / "recipe" / "teachers.yaml").read_text().count("num_teachers: 900\n") == 1
+    monkeypatch.setattr(script, "call", lambda *words: pytest.fail(f"measured again: {words}"))
+    script.main(words)
+    assert capsys.readouterr().out == first.out
