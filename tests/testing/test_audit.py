@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -210,23 +210,6 @@ def test_sampled_audit_catches_the_sensitivity_of_the_wrong_relation() -> None:
 BATCH = 16
 
 
-class Replayed:
-    """The planted fault: a stream that gives every query of a batch the noise of the first one."""
-
-    def __init__(self, generator: np.random.Generator) -> None:
-        self._generator = generator
-
-    def _repeat(self, draw: Callable[..., np.ndarray], size: int | tuple[int, ...]) -> np.ndarray:
-        rows, *rest = (size,) if isinstance(size, int) else size
-        return np.repeat(draw((rows // BATCH, *rest)), BATCH, axis=0)
-
-    def standard_exponential(self, size: int | tuple[int, ...]) -> np.ndarray:
-        return self._repeat(self._generator.standard_exponential, size)
-
-    def standard_normal(self, size: int | tuple[int, ...]) -> np.ndarray:
-        return self._repeat(self._generator.standard_normal, size)
-
-
 @pytest.mark.slow
 def test_sampled_audit_catches_a_reused_stream() -> None:
     """Queries a vote apart tell a common noise to a vote, and so which of them one record has moved."""
@@ -236,9 +219,14 @@ def test_sampled_audit_catches_a_reused_stream() -> None:
 
     def sampler(fault: bool) -> Callable[[np.ndarray, int, np.random.Generator], list[Hashable]]:
         def sample(counts: np.ndarray, n: int, generator: np.random.Generator) -> list[Hashable]:
-            stream: Any = Replayed(generator) if fault else generator
-            votes = Votes.from_counts(np.tile(counts, (n, 1)), 400)
-            answered = aggregator.aggregate(votes, generator=stream).mask[:, 0].reshape(n, BATCH)
+            seed = int(generator.integers(2**32))
+            columns = []
+            for query in range(BATCH):
+                # the planted fault: all queries of a batch have the noise of the first one
+                stream = np.random.default_rng(seed if fault else seed + query)
+                votes = Votes.from_counts(np.repeat(counts[None, query], n, axis=0), 400)
+                columns.append(aggregator.aggregate(votes, generator=stream).mask[:, 0])
+            answered = np.stack(columns, axis=1)
             # the first query that was answered
             return list(np.where(answered.any(axis=1), answered.argmax(axis=1), BATCH).tolist())
 
