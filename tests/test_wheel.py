@@ -80,7 +80,7 @@ def test_a_new_environment_goes_from_a_recipe_to_predictions_and_a_report(wheel:
     sizes = ["--num=300", "--private_fraction=0.6", "--public_fraction=0.2"]
     outside([command, "faces", "--output", "data/faces", *sizes], tmp_path)
     words = [
-        *("--teachers.num_teachers=12", "--teachers.num_steps=5", "--label.target_epsilon=1e5"),
+        *("--teachers.num_teachers=12", "--label.target_epsilon=1e5"),
         *("--data.init_args.size=12", "--data.init_args.features.init_args.num_components=8"),
         *("--student.trainer.max_epochs=1", "--student.trainer.enable_progress_bar=false"),
     ]
