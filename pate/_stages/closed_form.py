@@ -15,7 +15,7 @@ from pate._typing import FloatArray, IntArray, StrArray
 from pate._validation import expect
 from pate._vote_store import VoteManifest, VoteStore
 from pate._voter_store import VoterStore, fingerprint_of_voters, load_voters
-from pate._voters import Geometry
+from pate._voters import MOST_VOTERS, Geometry
 from pate._votes import Voting
 from pate.aggregators._score_votes import learned_without_noise
 from pate.data._partition import assign_teachers
@@ -42,6 +42,8 @@ def fit_closed_form(
     """
     expect(share is None, "no share of teachers in closed form, which are there in seconds", share=share)
     private = data.records(Role.PRIVATE)
+    if len(private) > MOST_VOTERS:  # how many there are is private
+        raise ValueError(f"Expected at most {MOST_VOTERS} private records, whose sums are exact, got more")
     data.expect_distinct()
     units = units_of(private, plan.unit)
     geometry = Geometry.of(_all_of(data.records(Role.PUBLIC).features))

@@ -39,8 +39,8 @@ class ScoreVotes(Aggregator):
     by votes.
 
     A ballot is a voter's mean product of weighed public coordinates and of what its labels, or scores, differ from the
-    student of the rounds before, which is public. In each round ballots are clipped in L2 at 1.2 times
-    their median norm, found by bisection among powers of ``2^(1/4)``, and added up. What the student explains of public
+    student of the rounds before, which is public. In each round ballots are clipped in L2 at 1.2 times their median
+    norm, found by bisection among powers of ``2^(1/4)``, and added up. What the student explains of public
     samples is added back, so that a round estimates the moments without bias as far as public samples are like private
     ones; rounds are combined by precision. The student is the posterior mean of all rounds under a Gaussian prior,
     whose size is the most likely one of the label and, as one label more, of all labels. The next round gives each
@@ -101,14 +101,12 @@ class ScoreVotes(Aggregator):
         mask = np.ones(shape, dtype=np.bool_)
         if not mask.size:
             return Release(np.zeros(shape, dtype=np.uint8), mask, noisy_counts=np.zeros(shape), noise_std=0.0)
-        noise_multiplier, left = self.multiplier_scores / math.sqrt(len(mask)), 1.0
-        count = float(voters.num_voters)
+        noise_multiplier, count = self.multiplier_scores / math.sqrt(len(mask)), float(voters.num_voters)
+        left, num_independent = 1.0, math.inf  # of models: what is learnt is their mean, whatever they rest on
         if voters.num_private is not None:
-            count, left = (
-                noisy_count(voters.num_private, noise_multiplier / math.sqrt(_COUNT_SHARE), generator),
-                1 - _COUNT_SHARE,
-            )
-        learner = Learner(voters.geometry, voters.num_labels, count if left < 1 else math.inf)
+            count = noisy_count(voters.num_private, noise_multiplier / math.sqrt(_COUNT_SHARE), generator)
+            left, num_independent = 1 - _COUNT_SHARE, count
+        learner = Learner(voters.geometry, voters.num_labels, num_independent)
         for share in self.rounds:
             question = learner.question()
             total, sigma = noisy_sum(voters, question, count, noise_multiplier / math.sqrt(left * share), generator)

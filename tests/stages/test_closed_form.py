@@ -249,6 +249,18 @@ def test_what_cannot_be_released_is_refused_before_it_is_paid(tmp_path: Path, ca
     refused(capsys, "votes of 0 or 1, which can be counted, got ballots='moments'")
 
 
+def test_more_records_than_are_summed_exactly_are_refused_without_their_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    place = Place(tmp_path)
+    monkeypatch.setattr("pate._stages.closed_form.MOST_VOTERS", 399)  # the data have 400
+    assert place.fit() == 2
+    refused(capsys, "Expected at most 399 private records, whose sums are exact, got more")
+    assert not place.root.exists()
+    monkeypatch.setattr("pate._stages.closed_form.MOST_VOTERS", 400)
+    assert place.fit() == 0
+
+
 def test_a_dry_run_says_what_will_be_written_and_writes_nothing(tmp_path: Path, capsys: Captured) -> None:
     place = Place(tmp_path)
     assert place.fit("--dry_run") == 0
