@@ -87,7 +87,8 @@ def _run(words: list[str]) -> int:
             from pate._runs.locks import release_locks
 
             try:
-                arguments = (words[len(name.split()) :], *([_COMMANDS] if name == "completion" else []))
+                options = import_module("pate._commands.recipes").with_shipped_files(words[len(name.split()) :])
+                arguments = (options, *([_COMMANDS] if name == "completion" else []))
                 getattr(import_module(f"pate._commands.{module}"), function)(*arguments)
             finally:
                 release_locks()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pate
@@ -19,13 +20,34 @@ def shipped_recipes() -> dict[str, Path]:
 
 
 def find_recipe(word: Path) -> Path:
-    """Return the folder of a recipe: ``word`` itself, unless it is the name of a shipped one and no recipe itself.
+    """Return the folder of a recipe: ``word`` itself, unless it is no recipe and names a shipped one.
+
+    These are named ``faces`` or ``configs/faces``, as in the checkout.
 
     Raises ``ValueError`` if there is no such folder.
     """
     shipped = shipped_recipes()
-    if str(word) in shipped and not (word / "data.yaml").is_file():
-        return shipped[str(word)]
+    name = word.name if word.parts[:-1] in ((), ("configs",)) else None
+    if name in shipped and not (word / "data.yaml").is_file():
+        return shipped[name]
     requirement = f"a recipe: a folder with data.yaml, such as `pate init` writes, or one of {', '.join(shipped)}"
     expect(word.is_dir(), requirement, recipe=str(word))
     return word
+
+
+def with_shipped_files(words: Sequence[str]) -> list[str]:
+    """Return arguments whose ``--config configs/NAME/FILE`` are shipped files where the folder has none of its own."""
+    chosen: list[str] = []
+    for word in words:
+        option, equals, path = word.partition("=") if word.startswith("--config=") else ("", "", word)
+        is_file = equals or chosen[-1:] == ["--config"]
+        chosen.append(f"{option}{equals}{_shipped_file(path)}" if is_file else word)
+    return chosen
+
+
+def _shipped_file(path: str) -> str:
+    place, name, *file = (*Path(path).parts, "", "")[:3]
+    folder = shipped_recipes().get(name)
+    if place != "configs" or folder is None or Path(path).exists():
+        return path
+    return str(folder.joinpath(*file))

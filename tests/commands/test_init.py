@@ -10,7 +10,7 @@ import yaml
 
 from pate import cli
 from pate._commands.init import _KINDS, recipe_files
-from pate._commands.recipes import find_recipe, shipped_recipes
+from pate._commands.recipes import find_recipe, shipped_recipes, with_shipped_files
 from pate._data_file import describe_data, read_data
 from pate.data import CelebA, Role
 from pate.data._source import DataSource
@@ -117,8 +117,36 @@ def test_shipped_recipes_go_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert find_recipe(Path("faces")) == shipped_recipes()["faces"]  # a folder of pictures, say
     (tmp_path / "faces" / "data.yaml").touch()
     assert find_recipe(Path("faces")) == Path("faces")
+    assert find_recipe(Path("configs/table")) == shipped_recipes()["table"]
+    (tmp_path / "configs" / "table").mkdir(parents=True)
+    (tmp_path / "configs" / "table" / "data.yaml").touch()
+    assert find_recipe(Path("configs/table")) == Path("configs/table")
     with pytest.raises(ValueError, match=r"one of celeba, .*table, got recipe='face'"):
         find_recipe(Path("face"))
+
+
+def test_files_of_shipped_recipes_are_found_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shipped = shipped_recipes()["faces"] / "data.yaml"
+    written = ["--config", "configs/faces/data.yaml", "--config=configs/faces/data.yaml", "--run", "configs/faces"]
+    assert with_shipped_files(written) == ["--config", str(shipped), f"--config={shipped}", "--run", "configs/faces"]
+    for path in ("configs/mine/data.yaml", "faces/data.yaml", "data.yaml", "configs"):
+        assert with_shipped_files([f"--config={path}"]) == [f"--config={path}"]
+    (tmp_path / "configs" / "faces").mkdir(parents=True)
+    (tmp_path / "configs" / "faces" / "data.yaml").touch()
+    assert with_shipped_files(written) == written
+
+
+def test_examples_work_without_a_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = ["--config=configs/table/data.yaml", "--config=configs/table/teachers.yaml"]
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["teachers", "fit", *files, "--run=run", "--print_config"])
+    assert "fit: closed_form" in capsys.readouterr().out
+    assert cli.main(["run", "configs/table", "--print_config"]) == 0
+    assert "# student.yaml" in capsys.readouterr().out
 
 
 @pytest.fixture
