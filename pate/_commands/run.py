@@ -24,7 +24,9 @@ from pate._settings import decode
 from pate._validation import expect
 from pate._voters import MOST_VOTERS
 from pate._votes import Ballots, Panel, Voting
+from pate.accounting._calibration import epsilon_of
 from pate.accounting._charges import expect_delta_beyond_tests
+from pate.accounting._figures import epsilon_text, exact_text
 from pate.data._records import Role
 from pate.data._source import DataSource
 
@@ -81,9 +83,15 @@ def main(args: Sequence[str]) -> None:
     voting = parsed.votes
     if voting is None and fit["fit"] != "closed_form":
         voting = Run(root).begun(TEACHERS_VOTE).settings.get("votes")
-    _expect_served(fit, voting, overrides["label"], _preset(_LABEL, recipe, root))
+    release = _expect_served(fit, voting, overrides["label"], _preset(_LABEL, recipe, root))
     vote = replace(_VOTE, words=(f"--votes={voting}",) if voting else ())
     steps = [vote if step is _VOTE else step for step in (*_STEPS, *([_REFERENCES] if parsed.references else []))]
+    if parsed.dry_run:
+        fit_teachers = steps[0]
+        print(f"[1/{len(steps)}] {fit_teachers.name}", flush=True)
+        _command(fit_teachers)([*_words(fit_teachers, overrides), "--dry_run"], _preset(fit_teachers, recipe, root))
+        print("\n".join([release, f"Run: {root}. Nothing was written, and nothing was spent."]))
+        return
     # held through all stages
     lock_run(root)
     for number, step in enumerate(steps, 1):
@@ -93,8 +101,8 @@ def main(args: Sequence[str]) -> None:
     print(describe_run(Run(root, ledger=load_ledger(root))), end="")
 
 
-def _expect_served(fit: Json, voting: Voting | None, words: Sequence[str], preset: Preset) -> None:
-    """Raise ``ValueError`` if public facts say that a stage after the teachers will be refused.
+def _expect_served(fit: Json, voting: Voting | None, words: Sequence[str], preset: Preset) -> str:
+    """Return what will be released; raise ``ValueError`` if public facts say that a later stage will be refused.
 
     They are the numbers of public samples and of test records, and the panel that answers queries.
 
@@ -113,7 +121,15 @@ def _expect_served(fit: Json, voting: Voting | None, words: Sequence[str], prese
         ballots = "moments"
     settings = settings_for(words, preset, panel, size, ballots)
     charge = settings.mechanism.events(panel), settings.num_queries or size
-    expect_delta_beyond_tests([charge], settings.mechanism.neighboring_relation, settings.delta)
+    expect_delta_beyond_tests([charge], settings.relation, settings.delta)
+    event = settings.mechanism.event(panel, settings.relation).reaching(settings.max_teachers_per_unit)
+    epsilon = epsilon_of(event, count=charge[1], delta=settings.delta)
+    mechanism = settings.mechanism
+    noise = ", ".join(f"{name} = {getattr(mechanism, name):.6g}" for name in mechanism.noise_parameters)
+    return (
+        f"Labels of {charge[1]} public samples by {type(mechanism).__name__} with {noise}:"
+        f"\n    epsilon = {epsilon_text(epsilon)} at delta = {exact_text(settings.delta)}, {settings.relation.name}"
+    )
 
 
 def _command(step: _Step) -> Callable[[Sequence[str], Preset], None]:
@@ -172,6 +188,11 @@ def _parser() -> CommandParser:
         "--references",
         action="store_true",
         help="also measure a student of the true labels and the noiseless majority: PRIVATE, for data that may be seen",
+    )
+    parser.add_argument(
+        "--dry_run",
+        action="store_true",
+        help="check all settings, print what teachers will take (PRIVATE) and labels will cost, and write nothing",
     )
     parser.add_argument("--print_config", action="store_true", help="print the settings of all stages")
     return parser

@@ -27,7 +27,7 @@ from pate.teachers._log import log_curves, read_losses, teachers_table
 from pate.teachers._partitions import PartitionedRecords, units_of
 from pate.teachers._plan import CLOSED_FORM, ClosedFormPlan, CurveFormat, TeacherPlan
 from pate.teachers._saved import CHUNK_SIZE, chunk_file, foreign_files
-from pate.teachers._sizing import choose_size, describe_training
+from pate.teachers._sizing import choose_size, describe_training, disk_bytes, expect_disk
 from pate.teachers._training import TrainJob
 
 _ONE_OF_MANY = (
@@ -98,6 +98,8 @@ def fit_teachers(
     job = TrainJob(plan=sized_plan, data=partitioned, folder=folder, made_from=made_from)
     chunks = sized_plan.chunks()
     shared_chunks = share_of(chunks, share)
+    untrained = sum(len(teachers) for teachers in shared_chunks if not job.is_done(teachers))
+    expect_disk(disk_bytes(plan, data.input_shape, data.num_labels, untrained), folder)
     with stage_bar(len(shared_chunks) * plan.num_steps, "teachers", unit="step") as bar:
         run_jobs(job, shared_chunks, execution, bar.update)
     unfinished = [teachers for teachers in chunks if not job.is_done(teachers)]

@@ -5,14 +5,17 @@ Both are measured on random data of the public shape, so that the choice reveals
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from pate._validation import expect
 from pate.teachers._chunk import TeacherChunk, make_networks
 from pate.teachers._devices import available_bytes, root_device
 from pate.teachers._jobs import Execution, share_of
@@ -109,6 +112,20 @@ def chunk_bytes(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size
     return int((_COPIES * state + sum(saved_bytes.values())) * size / stacked)
 
 
+def disk_bytes(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, num_teachers: int) -> int:
+    """Return the bytes on disk of the weights and buffers of so many teachers."""
+    (network,) = make_networks(plan, shape, num_labels, teachers=range(1))
+    sizes: list[int] = [tensor.numel() * tensor.element_size() for tensor in network.state_dict().values()]
+    return num_teachers * sum(sizes)
+
+
+def expect_disk(needed: int, folder: Path) -> None:
+    """Raise ``ValueError`` if the disk of a folder, or of its nearest parent, has no room for so many bytes."""
+    place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    expect(needed <= free, f"{gigabytes(needed)} GB of free disk for the teachers in {folder}", free_gb=gigabytes(free))
+
+
 def step_seconds(
     plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int, *, device: torch.device, limit: float = 0.4
 ) -> float:
@@ -158,7 +175,7 @@ def describe_training(
     execution: Execution,
     share: str | None,
 ) -> str:
-    """Return how large partitions are (PRIVATE), and the memory, the time and the place of training.
+    """Return how large partitions are (PRIVATE), and the memory, the disk, the time and the place of training.
 
     Args:
         plan: how teachers are trained.
@@ -176,6 +193,7 @@ def describe_training(
     chunk_size = sizing.chunk_size
     plan = replace(plan, chunk_size=chunk_size)
     chunks = share_of(plan.chunks(), share)
+    num_teachers = sum(map(len, chunks))
     step = step_seconds(plan, shape, num_labels, min(chunk_size, plan.num_teachers), device=device)
     seconds = step * plan.num_steps * -(-len(chunks) // execution.workers)
     needed = chunk_bytes(plan, shape, num_labels, chunk_size)
@@ -186,6 +204,7 @@ def describe_training(
         *sizing.messages,
         f"{len(chunks)} chunks of {chunk_size} teachers, {plan.num_steps} steps of {plan.batch_size} records.",
         f"Memory: about {gigabytes(needed)} GB per worker, of {gigabytes(available)} GB that it may take.",
+        f"Disk: about {gigabytes(disk_bytes(plan, shape, num_labels, num_teachers))} GB of teachers.",
         f"Time: about {_duration(seconds)}, of {step * 1e3:.3g} ms per step of a chunk.",
         f"Place: {_place(execution)}, on {device.type}" + (f", share {share}." if share else "."),
     ]

@@ -67,6 +67,18 @@ def test_the_statement_can_be_computed_again(finished: Path) -> None:
     assert epsilon_text(statement["guarantees"]["replace_record"]["epsilon"]) in text
 
 
+def test_a_dry_run_checks_everything_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    folder, before = recipe(tmp_path / "recipe", tmp_path / "data.npz"), everything(tmp_path)
+    words = ["run", str(folder), "--run", str(tmp_path / "run"), "--dry_run"]
+    assert cli.main([*words, "--label.target_epsilon=3"]) == 0
+    out = capsys.readouterr().out
+    assert "PRIVATE: 400 records in 10 partitions" in out and "Disk: about " in out
+    assert "Labels of 80 public samples by StableTopK with scale_gap = " in out and "epsilon = 3.000 at delta" in out
+    assert cli.main([*words, "--label.num_queries=101"]) == 2
+    assert everything(tmp_path) == before and not (tmp_path / "run").exists()
+
+
 @pytest.mark.slow
 def test_a_finished_run_is_skipped(copied: Path, finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = everything(copied)

@@ -1,7 +1,9 @@
 """How many teachers are trained at once is found on random data of the public shape."""
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,15 @@ from torch import nn
 from models import MLP, Linear, SmallCNN
 from pate.teachers import _sizing as sizing
 from pate.teachers._jobs import Execution
-from pate.teachers._sizing import choose_size, chunk_bytes, describe_training, fitting_size, step_seconds
+from pate.teachers._sizing import (
+    choose_size,
+    chunk_bytes,
+    describe_training,
+    disk_bytes,
+    expect_disk,
+    fitting_size,
+    step_seconds,
+)
 from tests.teachers.test_independence import NormedMLP
 from tests.teachers.test_training import plan
 
@@ -96,6 +106,17 @@ def test_linear_heads_are_stacked_and_convolutions_are_not() -> None:
     assert choose_size(pictures, (3, 32, 32), 20).chunk_size == 1
 
 
+def test_the_disk_that_teachers_take_is_there_before_they_train(tmp_path: Path) -> None:
+    settings = plan(network=Linear)
+    assert disk_bytes(settings, (6,), 4, 100) == 100 * (6 * 4 + 4) * 4
+    expect_disk(1000, tmp_path / "new" / "teachers")
+    needed = f"{10**18 / 1e9:.3g}"
+    with pytest.raises(
+        ValueError, match=rf"^Expected {re.escape(needed)} GB of free disk for the teachers in .*, got free_gb="
+    ):
+        expect_disk(10**18, tmp_path / "new" / "teachers")
+
+
 def test_a_dry_run_says_what_will_run_where() -> None:
     text = describe_training(
         plan(num_teachers=10),
@@ -109,5 +130,6 @@ def test_a_dry_run_says_what_will_run_where() -> None:
     assert lines[0] == "PRIVATE: 168 records in 10 partitions of 0 to 100, median 8; 1 without a record."
     assert lines[1] == "1 chunks of 4 teachers, 12 steps of 8 records."
     assert lines[2].startswith("Memory: about ")
-    assert lines[3].startswith("Time: about ")
-    assert lines[4] == "Place: 2 workers by ray, 1 thread(s) each, 0.25 of a GPU each, on cpu, share 1/2."
+    assert lines[3].startswith("Disk: about ")
+    assert lines[4].startswith("Time: about ")
+    assert lines[5] == "Place: 2 workers by ray, 1 thread(s) each, 0.25 of a GPU each, on cpu, share 1/2."
