@@ -7,15 +7,13 @@ from functools import partial
 from pathlib import Path
 
 from pate._commands.parsing import call
-from pate._runs import LABEL
-from pate._runs.released import ReleasedLabels
-from pate._validation import expect, expect_open_unit
+from pate._release.stating import verify_published
+from pate._validation import expect_open_unit
 from pate.accounting._charges import Charge, account
 from pate.accounting._figures import epsilon_text, exact_text
 from pate.accounting._history import Book
 from pate.accounting._ledger import read_ledger
 from pate.accounting._relation import NeighboringRelation
-from pate.accounting._statement import Statement
 from pate.accounting._statement_words import FIXED_BEFOREHAND, describe_budget
 from pate.accounting._verification import verify_ledger
 
@@ -56,31 +54,10 @@ def ledger_verify(*, ledger: Path, statement: Path | None = None, released: Path
     book = verify_ledger(ledger)
     print(f"{ledger}: intact; {len(book.entries)} release(s), and every epsilon follows from the events.")
     if statement is not None:
-        path = Path(statement)
-        since = _verified(Statement.read(path), path, Path(ledger), released)
+        since = verify_published(Path(statement), Path(ledger), released)
         later = f" of its release and those before; {since} more followed" if since else ""
         print(f"{statement}: every epsilon follows from the events{later}.")
     _print_sum(book, _delta_of(book))
-
-
-def _verified(statement: Statement, path: Path, ledger: Path, released: Path | None) -> int:
-    """Verify the statement in ``path`` with all that lies beside it; return how many releases followed it."""
-    if statement.kind == "labels":
-        file = path.with_name(LABEL.outputs[0].name) if released is None else released
-        facts = ReleasedLabels.read(file).facts
-    else:
-        name = path.name.removesuffix(".privacy.json")
-        lists = (path.with_name(f"{name}{suffix}") for suffix in (".csv", ".json"))
-        file = next((list for list in lists if list.is_file()), path.with_name(f"{name}.csv"))
-        file, facts = file if released is None else released, {}
-    since = statement.verify(ledger=ledger, released=file, facts=facts)
-    if statement.kind == "labels":
-        expect(since == 0, "a statement on all releases of the ledger; the same `pate label` makes it", more=since)
-    text = path.with_suffix(".txt")
-    if text.is_file():
-        same = text.read_text(encoding="utf-8") == statement.text
-        expect(same, f"the words of the statement in {text}", words="others")
-    return since
 
 
 def _print_sum(book: Book, delta: float) -> None:

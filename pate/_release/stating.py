@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from pate._release.ledger_file import ledger_scope
-from pate._runs import Json, Run, first_stage, labels_file
+from pate._runs import LABEL, Json, Run, first_stage, labels_file
 from pate._runs.released import ReleasedLabels
+from pate._validation import expect
 from pate._version import __version__
 from pate.accounting._statement import Statement, sha256
 
@@ -47,6 +49,48 @@ def published_facts(run: Run, released: ReleasedLabels, settled: Mapping[str, An
         "sha256": sha256(labels_file(run)),
         "versions": settled.get("versions", versions),
     }
+
+
+def expect_stated(run: Run) -> None:
+    """Raise ``ValueError`` unless labels that are there bear the seal of the run and are those of their statement."""
+    statement = run.root / LABEL.outputs[1]
+    if labels_file(run).is_file():
+        ReleasedLabels.load(run)
+        if statement.is_file():
+            verify_published(statement, run.ledger_path if run.ledger_path.is_file() else None)
+
+
+def verify_published(statement: Path, ledger: Path | None, released: Path | None = None) -> int:
+    """Verify the ``privacy.json`` of labels, or that of a list of ``pate topk``, with all that lies beside it.
+
+    Args:
+        statement: the file.
+        ledger: the file of the ledger; None if only the releases that the statement lists are at hand.
+        released: the released file; None for the one that lies beside the statement.
+
+    Returns:
+        How many releases the ledger has had since the statement on a list.
+
+    Raises:
+        ValueError: in one line, at the first figure that differs, or if a file is missing or damaged; also if the
+            ledger has had releases since the statement on labels.
+    """
+    stated, facts = Statement.read(statement), {}
+    if stated.kind == "labels":
+        file = statement.with_name(LABEL.outputs[0].name) if released is None else released
+        facts = ReleasedLabels.read(file).facts
+    else:
+        name = statement.name.removesuffix(".privacy.json")
+        lists = [statement.with_name(f"{name}{suffix}") for suffix in (".csv", ".json")]
+        file = next((path for path in lists if path.is_file()), lists[0]) if released is None else released
+    since = stated.verify(ledger=ledger, released=file, facts=facts)
+    if stated.kind == "labels":
+        expect(since == 0, "a statement on all releases of the ledger; the same `pate label` makes it", more=since)
+    text = statement.with_suffix(".txt")
+    if text.is_file():
+        same = text.read_text(encoding="utf-8") == stated.text
+        expect(same, f"the words of the statement in {text}", words="others")
+    return since
 
 
 def _unit(run: Run) -> str:

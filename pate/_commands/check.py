@@ -1,0 +1,43 @@
+"""The commands `pate check` and `pate pack`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pate._commands.parsing import new_parser
+from pate._release.packing import pack as write_archive
+from pate._release.run_check import check_run
+
+
+def check(args: Sequence[str]) -> None:
+    """Run `pate check`. Ends with status 1 if there are problems, one in each line."""
+    summary = (
+        "Check that a run is as its commands left it: files and their digests, the seal of its labels, ledger and"
+        " statement, the mode of its private folder, and that nothing private lies among what is published. Says which"
+        " command comes next. Ends with status 1 if anything is wrong, in a line for each."
+    )
+    parser = new_parser("check", summary)
+    parser.add_argument("run", type=Path, help="folder of the run, at whatever stage it is")
+    run: Path = parser.parse_args(list(args)).run
+    result = check_run(run)
+    if result.problems:
+        print("\n".join(f"{run}: {problem}" for problem in result.problems))
+        raise SystemExit(1)
+    print(f"{run}: all is well; finished: {', '.join(result.finished) or 'nothing yet'}")
+    print(f"next: {result.next_command}")
+
+
+def pack(args: Sequence[str]) -> None:
+    """Run `pate pack`."""
+    summary = (
+        "Write what a run publishes, and nothing else, as one zip archive: labels, statement, student, report. The"
+        " same files give the same bytes. Refused if anything in the public folder is private or unexpected."
+    )
+    parser = new_parser("pack", summary)
+    parser.add_argument("run", type=Path, help="folder of the run")
+    parser.add_argument("--output", type=Path | None, default=None, help="the archive; None for public.zip in the run")
+    parsed = parser.parse_args(list(args))
+    output: Path = parsed.output or parsed.run / "public.zip"
+    write_archive(parsed.run, output)
+    print(output)

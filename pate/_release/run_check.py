@@ -1,0 +1,132 @@
+"""Whether a run is as its commands left it, and how it goes on: what `pate check` prints."""
+
+from __future__ import annotations
+
+import shlex
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pate._data_file import expect_data_config, load_ledger
+from pate._release.ledger_file import expect_ledger
+from pate._release.stating import expect_stated
+from pate._runs import (
+    LABEL,
+    METRICS,
+    REFERENCES,
+    REPORT,
+    STUDENT,
+    TEACHERS_FIT,
+    TEACHERS_VOTE,
+    VOTES_IMPORT,
+    Run,
+    Stage,
+    first_stage,
+)
+from pate._runs.published import unpublishable
+from pate._runs.released import require_student
+from pate._validation import expect
+from pate.accounting._verification import verify_ledger
+
+_FIRST_SETTINGS = {
+    TEACHERS_FIT: "--config data.yaml --config teachers.yaml",
+    VOTES_IMPORT: "votes.npz",
+    LABEL: "--target_epsilon 1 --delta 1e-6",
+    STUDENT: "--model.network pate.models.Linear",
+}
+"""Settings to begin a stage with."""
+
+
+@dataclass(frozen=True)
+class RunCheck:
+    """What was found in a run.
+
+    Attributes:
+        finished: the commands whose stages are finished.
+        problems: a line for whatever is not as it should be, with what to do about it.
+        next_command: what takes the run further; None as long as there are problems.
+    """
+
+    finished: tuple[str, ...]
+    problems: tuple[str, ...]
+    next_command: str | None
+
+
+def check_run(root: Path) -> RunCheck:
+    """Compare the files of a run with their digests, its labels with their seal, its statement with the ledger.
+
+    Ledger and statement are computed again from their events. Nothing is written.
+
+    Raises:
+        ValueError: if ``root`` is not the folder of a run.
+    """
+    run, problems = Run(root), list[str]()
+    begun = run.data_config.is_file() or (root / first_stage(run).state).is_file()
+    expect(begun, "the folder of a run, with its data.yaml", path=str(root))
+    with _noting(problems):
+        expect_data_config(run)
+        run = replace(run, ledger=load_ledger(root))
+        expect_ledger(run)
+        if run.ledger_path.exists():
+            verify_ledger(run.ledger_path)
+    for stage in _stages(run):
+        with _noting(problems):
+            _expect_intact(run, stage)
+    with _noting(problems):
+        expect_stated(run)
+    with _noting(problems):
+        _expect_closed(run.private)
+    with _noting(problems):
+        problems.extend(unpublishable(run))
+    if problems:
+        return RunCheck((), tuple(problems), None)
+    finished = tuple(stage.name for stage in _stages(run) if run.is_finished(stage))
+    return RunCheck(finished, (), _next_command(run))
+
+
+@contextmanager
+def _noting(problems: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        problems.append(str(error))
+
+
+def _stages(run: Run) -> tuple[Stage, ...]:
+    voting = (VOTES_IMPORT,) if first_stage(run) is VOTES_IMPORT else (TEACHERS_FIT, TEACHERS_VOTE)
+    return (*voting, LABEL, STUDENT, REFERENCES)
+
+
+def _expect_intact(run: Run, stage: Stage) -> None:
+    """Raise ``ValueError`` unless what a stage left is unchanged and follows from what the stages before it left."""
+    left = [output for output in stage.outputs if (run.root / output).exists()]
+    if run.state(stage) is None and not stage.marked:
+        expect(not left, f"{run.root / stage.state} beside {', '.join(map(str, left))}. Put it back", missing=True)
+    elif stage is STUDENT and run.is_finished(STUDENT):
+        require_student(run)
+    elif run.is_finished(stage):
+        run.require(stage)
+
+
+def _expect_closed(private: Path) -> None:
+    mode = stat.S_IMODE(private.stat().st_mode)
+    closed = f"{private} of mode 0700: chmod 700 {shlex.quote(str(private))}"
+    expect(not mode & 0o077, closed, mode=f"{mode:04o}")
+
+
+def _next_command(run: Run) -> str:
+    """Return the first command that has not been run, or not to its end."""
+    place = shlex.quote(str(run.root))
+    for stage in _stages(run):
+        without_records = stage is STUDENT and run.begun(first_stage(run)).settings.get("data") is None
+        if run.is_finished(stage) or (stage is REFERENCES and run.state(stage) is None) or without_records:
+            continue
+        settings = _FIRST_SETTINGS.get(stage, "")
+        if stage is not VOTES_IMPORT and (run.root / stage.config).is_file():
+            settings = f"--config {shlex.quote(str(run.root / stage.config))}"
+        return " ".join(filter(None, ["pate", stage.name, settings, "--run", place]))
+    if run.is_finished(STUDENT) and not (run.root / STUDENT.outputs[0] / METRICS).is_file():
+        return f"pate student test --run {place}"
+    return f"pate {'pack' if (run.root / REPORT).is_file() else 'report'} {place}"
