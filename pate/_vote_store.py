@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._runs import TEACHERS_VOTE, Json, Run, digest, replacing, voting_stage, write_json
+from pate._runs import TEACHERS_VOTE, VOTES_IMPORT, Json, Run, digest, first_stage, replacing, write_json
 from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._validation import expect, expect_distinct, expect_known
 from pate._votes import Ballots, Panel, Votes, teacher_blocks, unpack_ballots
@@ -255,7 +255,7 @@ def expect_no_counts(teachers: int) -> None:
 
 def finished_votes(run: Run) -> VoteStore:
     """Return the votes of a run. Raises ``ValueError`` unless all of them were cast, or imported, and are unchanged."""
-    run.require(voting_stage(run))
+    run.require(VOTES_IMPORT if first_stage(run) is VOTES_IMPORT else TEACHERS_VOTE)
     return VoteStore(run.root / TEACHERS_VOTE.outputs[0])
 
 

@@ -163,6 +163,16 @@ def teacher_blocks(num_teachers: int, entries: int) -> Iterator[slice]:
         yield slice(start, min(start + step, num_teachers))
 
 
+def drawn_rows(available: int, num_queries: int, *, seed: int) -> IntArray:
+    """Return the first rows ``[Q]`` of samples in the public order of ``seed``.
+
+    Raises ``ValueError`` if there are not enough samples.
+    """
+    expect(num_queries <= available, f"num_queries <= {available}", num_queries=num_queries)
+    rows: IntArray = np.random.default_rng(seed).permutation(available)[:num_queries]
+    return rows
+
+
 def rows_of(wanted: StrArray, ids: StrArray) -> IntArray:
     """Return the rows ``[Q]`` of ``ids`` ``[N]`` that hold ``wanted``. Raises ``ValueError`` if one is missing."""
     order = np.argsort(ids)

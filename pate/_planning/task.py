@@ -11,10 +11,9 @@ import numpy as np
 from pate._data_file import load_data
 from pate._planning.comparison import Comparison
 from pate._runs import Run
-from pate._typing import FloatArray, IntArray, UInt8Array
-from pate._validation import expect
+from pate._typing import FloatArray, UInt8Array
 from pate._vote_store import finished_votes
-from pate._votes import Votes, rows_of
+from pate._votes import Votes, drawn_rows, rows_of
 from pate.aggregators import Aggregator
 from pate.data._records import Role
 
@@ -40,16 +39,6 @@ class Task:
     def drawn(self, num_queries: int, *, seed: int) -> Task:
         """Return the task on the samples that `drawn_rows` takes, and raise as it does."""
         return replace(self, votes=self.votes[drawn_rows(self.votes.num_queries, num_queries, seed=seed)])
-
-
-def drawn_rows(available: int, num_queries: int, *, seed: int) -> IntArray:
-    """Return the first rows ``[Q]`` in the public order of ``seed``, as `pate label` takes them.
-
-    Raises ``ValueError`` if there are not enough samples.
-    """
-    expect(num_queries <= available, f"num_queries <= {available}", num_queries=num_queries)
-    rows: IntArray = np.random.default_rng(seed).permutation(available)[:num_queries]
-    return rows
 
 
 def load_task(root: Path, comparison: Comparison, aggregators: Sequence[Aggregator] | None = None) -> Task:

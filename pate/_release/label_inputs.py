@@ -14,13 +14,13 @@ from pate._release.label_settings import LabelSettings
 from pate._runs import VOTES_IMPORT, Inputs, Json, Run, digest, first_stage
 from pate._runs.files import code_version, read_arrays
 from pate._runs.released import Queries
-from pate._settings import encode_fields
-from pate._typing import FloatArray, IntArray, StrArray
+from pate._settings import encode, encode_fields
+from pate._typing import FloatArray, StrArray
 from pate._validation import expect
-from pate._vote_store import VoteStore
+from pate._vote_store import VoteManifest, VoteStore
 from pate._voter_store import fingerprint_of_voters, load_voters
 from pate._voters import ScoreVoters
-from pate._votes import Ballots, Votes, rows_of
+from pate._votes import Ballots, Votes, drawn_rows, rows_of
 from pate.aggregators._base import Aggregator
 from pate.data._checks import as_text
 from pate.data._records import Role
@@ -52,9 +52,22 @@ def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> Inputs:
     return Inputs(encode_fields(settings), digests)
 
 
-def load_votes(run: Run, settings: LabelSettings, store: VoteStore, rows: IntArray, queries: Queries) -> Votes:
-    """Return the votes on the queries, in the rows ``rows`` ``[Q]`` of the store, with what the aggregator needs."""
+def queries_on(manifest: VoteManifest, settings: LabelSettings) -> Queries:
+    """Return the queries of a release: samples of ``manifest`` in their public order, and what is to answer them."""
+    ids = np.array(manifest.ids)
+    return Queries(
+        ids=ids[drawn_rows(len(ids), settings.num_queries or len(ids), seed=settings.query_seed)],
+        label_names=tuple(manifest.label_names),
+        num_teachers=manifest.num_teachers,
+        delta=float(settings.delta),
+        aggregator=encode(Aggregator, settings.mechanism),
+    )
+
+
+def load_votes(run: Run, settings: LabelSettings, store: VoteStore, queries: Queries) -> Votes:
+    """Return the votes on the queries, with what the aggregator needs."""
     aggregator, manifest = settings.mechanism, store.manifest()
+    rows = rows_of(queries.ids, np.array(manifest.ids))
     if manifest.ballots == "moments":
         return Votes.from_voters(load_voters(run), read_features(run, queries.ids, manifest.made_by))
     if manifest.ballots == "scores":

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from typing import IO
 
 import numpy as np
 
-from pate._release.label_inputs import digest_of, label_inputs, load_votes
+from pate._release.label_inputs import digest_of, label_inputs, load_votes, queries_on
 from pate._release.label_settings import LabelSettings
 from pate._release.ledger_file import open_ledger
 from pate._release.pending import PendingRelease
 from pate._release.rehearsal import rehearse
 from pate._release.room import room_for_labels
-from pate._release.stating import StatedLabels, published_facts
+from pate._release.stating import StatedLabels, settlement_of_labels
 from pate._release.transaction import Publication, Settlement, Terms, release, state
 from pate._runs import LABEL, Run, labels_file
 from pate._runs.released import Queries, ReleasedLabels, sealing_key
-from pate._settings import encode
 from pate._validation import expect
 from pate._vote_store import VoteStore
 from pate._votes import Votes
-from pate.accounting._charges import expect_delta_beyond_tests
 from pate.accounting._history import Entry
-from pate.aggregators._base import Aggregator, Release
 
 
 def label(run: Run, votes: VoteStore, settings: LabelSettings) -> StatedLabels:
@@ -59,16 +55,12 @@ def _find_labels(run: Run, queries: Queries) -> ReleasedLabels | None:
     """
     begun = run.state(LABEL)
     try:
-        if not labels_file(run).is_file() and not run.is_finished(LABEL):
+        if not labels_file(run).is_file() and (begun is None or not begun.finished):
             return None
         released = ReleasedLabels.load(run)
         changed = released.differences(queries)
-        same_release = begun is not None and begun.release == released.release
-        expect(
-            same_release and not changed,
-            f"labels in {labels_file(run)} that this command left",
-            changed=changed or "all",
-        )
+        same = begun is not None and begun.release == released.release and not changed
+        expect(same, f"labels in {labels_file(run)} that this command left", changed=changed or "all")
     except ValueError as error:
         if run.overwrite:
             return None
@@ -85,32 +77,21 @@ class _Labels(Publication):
 
     renewed = True
     released: ReleasedLabels
+    _votes: Votes
     _room: IO[bytes]
 
     def __init__(self, run: Run, votes: VoteStore, settings: LabelSettings) -> None:
-        # labels that could not be sealed would be paid for and lost
-        sealing_key(run)
-        manifest = votes.manifest()
         self._run, self._store, self._settings = run, votes, settings
-        self._rows = np.random.default_rng(settings.query_seed).permutation(len(manifest.ids))
-        self._rows = self._rows[: settings.num_queries]
-        self.queries = Queries(
-            ids=np.array(manifest.ids)[self._rows],
-            label_names=tuple(manifest.label_names),
-            num_teachers=manifest.num_teachers,
-            delta=float(settings.delta),
-            aggregator=encode(Aggregator, settings.mechanism),
-        )
+        # labels that could not be sealed would be paid for and lost
+        self._key = sealing_key(run)
+        self.queries = queries_on(votes.manifest(), settings)
         self.inputs = label_inputs(run, settings, votes)
         self.noise_seed = settings.noise_seed
         self.file, self.statement_file = labels_file(run), run.root / LABEL.outputs[1]
         self.seeds = run.private / "label"
 
-    @cached_property
-    def _votes(self) -> Votes:
-        return load_votes(self._run, self._settings, self._store, self._rows, self.queries)
-
     def question(self) -> str:
+        self._votes = load_votes(self._run, self._settings, self._store, self.queries)
         return digest_of(self._settings.mechanism, self.inputs, self._votes)
 
     @contextmanager
@@ -119,12 +100,11 @@ class _Labels(Publication):
         aggregator, relation = settings.mechanism, settings.mechanism.neighboring_relation
         events, ledger = aggregator.events(panel), open_ledger(self._run)
         rehearse(aggregator, panel, predictions=votes.predictions, features=votes.features, voters=votes.voters)
-        expect_delta_beyond_tests([(events, len(self._rows))], relation, self.queries.delta)
         with room_for_labels(self._run, self.queries) as self._room:
             yield Terms(
                 ledger=ledger,
                 events=events,
-                count=len(self._rows),
+                count=len(self.queries.ids),
                 relation=relation,
                 delta=self.queries.delta,
                 budget=settings.budget,
@@ -134,24 +114,12 @@ class _Labels(Publication):
 
     def draw(self, release: int, generator: np.random.Generator) -> None:
         answers = self._settings.mechanism.aggregate(self._votes, generator=generator)
-        ReleasedLabels(
-            **vars(self.queries),
-            release=release,
-            **{name: getattr(answers, name) for name in ("labels", "mask", "noisy_counts", "noise_std", "tiers")},
-        ).save(self._room, self._run)
+        released = ReleasedLabels(**vars(self.queries), release=release, **answers._asdict())
+        released.save(self._room, self._key)
         self._run.clear(LABEL)
         # labels are recognised as this command's only by the number that it reserved
         self._run.begin(LABEL, self.inputs, release=release)
 
     def settlement(self, entry: Entry) -> Settlement:
-        released = self.released = ReleasedLabels.load(self._run)
-        aggregator, realised = self._settings.mechanism, None
-        if released.tiers is not None:
-            answers = Release(released.labels, released.mask, tiers=released.tiers)
-            realised = aggregator.charges(answers, released.panel)
-        published = {
-            "neighboring_relation": aggregator.neighboring_relation.value,
-            "max_teachers_per_unit": self._settings.max_teachers_per_unit,
-            **published_facts(self._run, released, entry.published),
-        }
-        return Settlement(published=published, realised=realised)
+        self.released = ReleasedLabels.load(self._run)
+        return settlement_of_labels(self._run, self._settings, self.released, entry.published or {})

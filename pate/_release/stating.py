@@ -8,12 +8,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pate._release.label_settings import LabelSettings
 from pate._release.ledger_file import ledger_scope
-from pate._runs import LABEL, Json, Run, first_stage, labels_file
+from pate._release.transaction import Settlement
+from pate._runs import LABEL, Run, first_stage, labels_file
 from pate._runs.released import ReleasedLabels
 from pate._validation import expect
 from pate._version import __version__
 from pate.accounting._statement import Statement, sha256
+from pate.aggregators._base import Release
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,24 +34,33 @@ class StatedLabels(ReleasedLabels):
         return self.statement.text
 
 
-def published_facts(run: Run, released: ReleasedLabels, settled: Mapping[str, Any] | None) -> Json:
-    """Return what is published of labels, by the keys of their statement, apart from the settings of the release.
+def settlement_of_labels(
+    run: Run, settings: LabelSettings, released: ReleasedLabels, settled: Mapping[str, Any]
+) -> Settlement:
+    """Return what came of labels: what is published of them, by the keys of their statement, and what they cost.
 
     Args:
         run: the run.
+        settings: by which they were released.
         released: its labels, as they are on disk.
-        settled: what the ledger has as published, if it was settled before; None if not.
+        settled: what the ledger has as published, if it was settled before; empty if not.
     """
-    settled = settled or {}
+    aggregator, realised = settings.mechanism, None
+    if released.tiers is not None:
+        answers = Release(released.labels, released.mask, tiers=released.tiers)
+        realised = aggregator.charges(answers, released.panel)
     versions = {"pate": __version__} | {name: version(name) for name in ("numpy", "scipy", "torch")}
-    return {
+    published = {
+        "neighboring_relation": aggregator.neighboring_relation.value,
+        "max_teachers_per_unit": settings.max_teachers_per_unit,
         "kind": "labels",
-        "unit": _unit(run),
+        "unit": str(run.begun(first_stage(run)).settings.get("unit", "record")),
         "ledger": settled.get("ledger") or ledger_scope(run),
         **{name: value for name, value in released.facts.items() if name not in ("release", "num_queries")},
         "sha256": sha256(labels_file(run)),
         "versions": settled.get("versions", versions),
     }
+    return Settlement(published=published, realised=realised)
 
 
 def expect_stated(run: Run) -> None:
@@ -91,8 +103,3 @@ def verify_published(statement: Path, ledger: Path | None, released: Path | None
         same = text.read_text(encoding="utf-8") == stated.text
         expect(same, f"the words of the statement in {text}", words="others")
     return since
-
-
-def _unit(run: Run) -> str:
-    """Return the word for what a statement on the run protects."""
-    return str(run.begun(first_stage(run)).settings.get("unit", "record"))

@@ -13,7 +13,7 @@ from pate._reporting.charts import histogram, line_chart
 from pate._reporting.findings import Findings, Released, read_frontier, read_log
 from pate._reporting.page import Block, Figure, Figures, Listing, Section, Table, Text, barred, barred_share, shown
 from pate._reporting.sections import frontier_blocks, summary_blocks
-from pate._runs import METRICS, REFERENCES, TEACHERS_FIT, Json, Run, voting_stage
+from pate._runs import METRICS, REFERENCES, TEACHERS_FIT, TEACHERS_VOTE, VOTES_IMPORT, Json, Run
 from pate._typing import FloatArray
 from pate._vote_store import finished_votes
 from pate._votes import rows_of
@@ -59,7 +59,7 @@ def private_sections(findings: Findings) -> tuple[Section, ...]:
 
 
 def _votes(run: Run, released: Released | None) -> Iterator[Block]:
-    if not run.is_finished(voting_stage(run)):
+    if not (run.is_finished(VOTES_IMPORT) or run.is_finished(TEACHERS_VOTE)):
         return
     store = finished_votes(run)
     if store.manifest().ballots != "bits":

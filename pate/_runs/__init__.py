@@ -10,14 +10,12 @@ from pate._runs.files import write_arrays as write_arrays
 from pate._runs.files import write_json as write_json
 from pate._runs.files import write_text as write_text
 from pate._runs.key import KEY_BYTES as KEY_BYTES
-from pate._runs.key import key_file as key_file
 from pate._runs.key import made_key as made_key
 from pate._runs.key import read_key as read_key
 from pate._runs.run import Run as Run
 from pate._runs.run import StageChangedError as StageChangedError
 from pate._runs.run import first_stage as first_stage
 from pate._runs.run import labels_file as labels_file
-from pate._runs.run import voting_stage as voting_stage
 from pate._runs.stage import LABEL as LABEL
 from pate._runs.stage import METRICS as METRICS
 from pate._runs.stage import MODEL as MODEL

@@ -14,10 +14,8 @@ from pate._validation import expect
 KEY_BYTES = 32
 """Length of the key of the partitions."""
 
-
-def key_file(run: Run) -> Path:
-    """Return the file of the key that a run's partitions depend on."""
-    return run.private / "partition.json"
+KEY_FILE = Path("private/partition.json")
+"""The file of the key that a run's partitions depend on, relative to its folder."""
 
 
 def read_key(run: Run) -> bytes | None:
@@ -26,7 +24,7 @@ def read_key(run: Run) -> bytes | None:
     Raises:
         ValueError: if the file is damaged; the message does not reveal the key.
     """
-    path = key_file(run)
+    path = run.root / KEY_FILE
     if not path.is_file():
         return None
     try:
@@ -47,9 +45,9 @@ def made_key(run: Run, stage: Stage) -> bytes:
         fresh = run.overwrite or run.state(stage) is None
         again = "train all teachers again" if stage is TEACHERS_FIT else "import the votes again"
         lost = f"the key that `{stage.name}` was begun with. Put it back, or {again} with --overwrite"
-        expect(fresh, lost, missing=str(key_file(run)))
+        expect(fresh, lost, missing=str(run.root / KEY_FILE))
         run.private.mkdir(mode=0o700, parents=True, exist_ok=True)
-        make_once(key_file(run), lambda: {"key": secrets.token_hex(KEY_BYTES)})
+        make_once(run.root / KEY_FILE, lambda: {"key": secrets.token_hex(KEY_BYTES)})
         key = read_key(run)
     assert key is not None, "it was made once"
     return key

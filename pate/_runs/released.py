@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate._runs.files import Json, digest, read_arrays
-from pate._runs.key import key_file, read_key
+from pate._runs.key import KEY_FILE, read_key
 from pate._runs.run import Run, first_stage, labels_file
 from pate._runs.stage import STUDENT, TEACHERS_FIT
 from pate._typing import BoolArray, FloatArray, IntArray, StrArray, UInt8Array
@@ -102,17 +102,14 @@ class ReleasedLabels(Queries):
             "num_answered": int(self.answered.sum()),
         }
 
-    def save(self, file: IO[bytes], run: Run) -> None:
-        """Write an ``.npz`` with a seal that only ``run`` can make; it is on disk when this returns.
+    def save(self, file: IO[bytes], key: bytes) -> None:
+        """Write an ``.npz`` with a seal that only their run can make; it is on disk when this returns.
 
         The seal is a hash of all arrays, keyed by the run's partition key. It reveals nothing about votes or records.
 
         Args:
             file: the file, open for writing at its start.
-            run: the run that the labels belong to.
-
-        Raises:
-            ValueError: as `sealing_key` does.
+            key: the `sealing_key` of the run that the labels belong to.
         """
         arrays = {
             "ids": self.ids,
@@ -129,7 +126,7 @@ class ReleasedLabels(Queries):
         if self.tiers is not None:
             arrays["steps"] = np.asarray(self.tiers)
         named: dict[str, Any] = arrays
-        np.savez_compressed(file, **named, seal=np.array(_seal(arrays, sealing_key(run))))
+        np.savez_compressed(file, **named, seal=np.array(_seal(arrays, key)))
         file.truncate()
         file.flush()
         os.fsync(file.fileno())
@@ -184,7 +181,7 @@ def sealing_key(run: Run) -> bytes:
     Raises:
         ValueError: if it is missing, damaged or not the one that the run was begun with.
     """
-    key, path = read_key(run), str(key_file(run))
+    key, path = read_key(run), str(run.root / KEY_FILE)
     expect(key is not None, "the key of the run's partitions. Put it back", missing=path)
     assert key is not None
     first = first_stage(run)

@@ -17,7 +17,6 @@ from pate._runs.stage import (
     LABEL,
     REPORT,
     TEACHERS_FIT,
-    TEACHERS_VOTE,
     VOTES_IMPORT,
     Inputs,
     Stage,
@@ -167,7 +166,8 @@ class Run:
 
     def require(self, stage: Stage) -> None:
         """Raise ``ValueError`` unless ``stage`` is finished and all its files exist unchanged."""
-        if not self.is_finished(stage):
+        state = self.state(stage)
+        if state is None or not state.finished:
             raise ValueError(f"Expected `pate {stage.name}` to be finished in {self.root}: run it first")
         wrong = [f"{name} missing" for name in self.missing_outputs(stage)] or self._damaged(stage, contents=True)
         if wrong:
@@ -267,11 +267,6 @@ def _trash(path: Path) -> str:
 def first_stage(run: Run) -> Stage:
     """Return the stage that a run begins with: the import of its votes, or else the training of its teachers."""
     return VOTES_IMPORT if (run.root / VOTES_IMPORT.state).is_file() else TEACHERS_FIT
-
-
-def voting_stage(run: Run) -> Stage:
-    """Return the stage that leaves the votes of a run."""
-    return VOTES_IMPORT if first_stage(run) is VOTES_IMPORT else TEACHERS_VOTE
 
 
 def labels_file(run: Run) -> Path:

@@ -2,16 +2,19 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 
+import pate
 from pate import cli
-from pate._runs import LABEL, digest
+from pate._runs import LABEL, Run, digest
 from pate._runs.released import ReleasedLabels
 from pate.accounting._ledger import read_ledger
 from pate.accounting._relation import NeighboringRelation
@@ -280,3 +283,29 @@ def test_a_statement_that_is_not_of_these_labels_is_made_again(name: str, conten
     assert label(copied, STABLE) == 0
     assert path.read_bytes() == intact
     assert spent(copied) == paid
+
+
+def test_a_reader_follows_a_run_to_the_written_statement_in_fewer_than_40_functions(copied: Path) -> None:
+    """A function counts once if a run is among its arguments, or among the attributes of one of them."""
+    package, statement = str(Path(pate.__file__).parent), copied / LABEL.outputs[2]
+    followed: set[CodeType] = set()
+    for place in (LABEL.state, *LABEL.outputs):
+        (copied / place).unlink()
+
+    def follow(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(package) and not statement.exists():
+            names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            values = [frame.f_locals.get(name) for name in names]
+            attributes = [value for owner in values for value in getattr(owner, "__dict__", {}).values()]
+            if any(isinstance(value, Run) for value in [*values, *attributes]):
+                followed.add(code)
+
+    before = sys.getprofile()
+    sys.setprofile(follow)
+    try:
+        status = label(copied, STABLE)
+    finally:
+        sys.setprofile(before)
+    assert status == 0 and statement.exists()
+    assert 20 < len(followed) < 40, sorted(code.co_qualname for code in followed)

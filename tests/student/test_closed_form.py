@@ -18,7 +18,7 @@ from models import MLP, Linear, SmallCNN
 from pate import cli
 from pate._linear import LinearStudent, constant_logits, fit_linear, linear_student_of
 from pate._runs import Run, labels_file
-from pate._runs.released import ReleasedLabels
+from pate._runs.released import ReleasedLabels, sealing_key
 from pate._votes import rows_of
 from pate.aggregators._base import Release
 from pate.aggregators._rounds import student_of
@@ -69,7 +69,7 @@ def with_noisy_counts(root: Path, noise_std: float) -> None:
         noise_std=noise_std,
     )
     with labels_file(Run(root)).open("wb") as file:
-        made.save(file, Run(root))
+        made.save(file, sealing_key(Run(root)))
 
 
 def test_a_run_leaves_the_student_of_the_frontier(finished: Path) -> None:
@@ -116,7 +116,7 @@ def with_linear_answers(root: Path) -> LinearStudent:
         noise_std=0.0,
     )
     with labels_file(Run(root)).open("wb") as file:
-        made.save(file, Run(root))
+        made.save(file, sealing_key(Run(root)))
     return linear_student_of(features, answers, decisions)
 
 

@@ -11,7 +11,7 @@ import torch
 
 from models import Linear
 from pate._runs import Run, labels_file
-from pate._runs.released import ReleasedLabels
+from pate._runs.released import ReleasedLabels, sealing_key
 from pate.student._data import StudentData, targets_of
 from pate.student._module import Student, masked_loss
 
@@ -25,7 +25,8 @@ def soft_run(copied: Path) -> Path:
     values = np.where(mask, 5 + 20 * generator.standard_normal(mask.shape), 0)
     labels = ((values > 5) & mask).astype(np.uint8)
     with labels_file(Run(copied)).open("wb") as file:
-        replace(released, mask=mask, labels=labels, noisy_counts=values, noise_std=20.0).save(file, Run(copied))
+        changed = replace(released, mask=mask, labels=labels, noisy_counts=values, noise_std=20.0)
+        changed.save(file, sealing_key(Run(copied)))
     return copied
 
 
