@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -200,6 +201,18 @@ class HistogramFiles:
     def files(self) -> tuple[Path, ...]:
         """All files that are read, that with what users contributed first."""
         return tuple(path for path in (self.pairs, self.counts, self.items) if path is not None)
+
+    def facts(self) -> dict[str, Any]:
+        """Return all that the histogram follows from but for what is in its files, by whichever path they are named.
+
+        Raises ``ValueError`` if one is missing.
+        """
+        facts = dict(vars(self))
+        for name in ("pairs", "counts", "items"):
+            path = facts[name]
+            expect(path is None or path.is_file(), f"a file of {name}", path=str(path))
+            facts[name] = path is not None
+        return facts
 
     def read(self, generator: np.random.Generator) -> Histogram:
         """Return the histogram; ``generator`` draws which items of a user count."""

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from pate._runs import replacing
 from pate._validation import expect
+from pate.accounting._ledger import read_ledger
+from pate.accounting._log import Head
 from pate.mechanisms._noise import KEY_BITS
 
 _TOKEN_BYTES = 16
@@ -59,6 +61,22 @@ class PendingRelease:
             # the name of the file is a digest of PRIVATE data
             wanted = f"a folder for releases under way, got {self.file.parent}"
             raise ValueError(f"Expected {wanted} ({error.strerror})") from None
+
+    def is_stated_by(self, statement_file: Path, ledger: Path) -> bool:
+        """Return whether a statement is of this release, which was killed after it had been written.
+
+        The statement names a row of the ledger, and the release that the ledger holds with this token.
+        """
+        if not (self.file.is_file() and ledger.is_file()):
+            return False
+        book = read_ledger(ledger)
+        number = next((entry.release for entry in book.entries if entry.token == self.token), None)
+        try:
+            statement = json.loads(statement_file.read_text(encoding="utf-8"))
+            head = Head(statement["ledger"]["rows"], statement["ledger"]["digest"])
+            return number is not None and number == statement["release"] and book.follows(head)
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
 
 
 def pending_release(folder: Path, question: str, key: int) -> PendingRelease:

@@ -8,31 +8,24 @@ import io
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import fields
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from pate._histogram import Histogram, HistogramFiles
 from pate._release.pending import PendingRelease
+from pate._release.stating import facts_of_top_k
 from pate._release.top_k_settings import TopKSettings
 from pate._release.transaction import Publication, Settlement, Terms, release
 from pate._runs.files import code_version, digest, write_text
 from pate._runs.locks import locked_output
 from pate._validation import expect
-from pate._version import __version__
 from pate.accounting._history import Entry
-from pate.accounting._ledger import Ledger, read_ledger
-from pate.accounting._log import Head
+from pate.accounting._ledger import Ledger
 from pate.accounting._statement import Statement
 from pate.mechanisms._base import TopKMechanism
 from pate.mechanisms._limited_domain import LimitedDomain
-from pate.mechanisms._success import gap_for_top_k
-
-_FILES = ("pairs", "counts", "items")
-_LIKELY = 0.9  # the probability for which the gap is told
 
 
 def release_top_k(source: HistogramFiles, settings: TopKSettings, *, output: Path, ledger: Path) -> Statement:
@@ -76,15 +69,9 @@ class _TopK(Publication):
 
     def question(self) -> str:
         """Return a digest of the request and of the path of its output."""
-        source = self._source
-        for name in _FILES:
-            path = getattr(source, name)
-            expect(path is None or path.is_file(), f"a file of {name}", path=str(path))
-        # what is in the files counts, not by which path they were named
-        source_facts = vars(source) | {name: path is not None for name, path in vars(source).items() if name in _FILES}
-        facts = {name: str(value) for name, value in (source_facts | vars(self._settings)).items()}
+        facts = {name: str(value) for name, value in (self._source.facts() | vars(self._settings)).items()}
         facts["output"] = str(self.file.resolve())
-        return digest(json.dumps([facts, code_version(), np.__version__], sort_keys=True), *source.files)
+        return digest(json.dumps([facts, code_version(), np.__version__], sort_keys=True), *self._source.files)
 
     @contextmanager
     def prepared(self, pending: PendingRelease, generator: np.random.Generator) -> Iterator[Terms]:
@@ -107,22 +94,11 @@ class _TopK(Publication):
         )
 
     def _expect_new(self, pending: PendingRelease) -> None:
-        """Raise ``ValueError`` if there are outputs, unless they are of this very release, which was killed.
-
-        It writes its statement first, and that names a release and a row of the ledger.
-        """
+        """Raise ``ValueError`` if there are outputs, unless they are of this very release, which was killed."""
         places = (self.file, self.statement_file, self.statement_file.with_suffix(".txt"))
-        existing = [path for path in places if path.exists()]
-        same_release = False
-        if existing and pending.file.is_file() and self._ledger.is_file():
-            book = read_ledger(self._ledger)
-            with suppress(OSError, ValueError, KeyError, TypeError):
-                statement = json.loads(self.statement_file.read_text(encoding="utf-8"))
-                head = Head(statement["ledger"]["rows"], statement["ledger"]["digest"])
-                number = next((entry.release for entry in book.entries if entry.token == pending.token), None)
-                same_release = number is not None and number == statement["release"] and book.follows(head)
-        there = ", ".join(map(str, existing))
-        expect(same_release or not existing, "another output, because every release is paid for", existing=there)
+        existing = ", ".join(str(path) for path in places if path.exists())
+        same_release = existing and pending.is_stated_by(self.statement_file, self._ledger)
+        expect(not existing or same_release, "another output, because every release is paid for", existing=existing)
 
     def draw(self, release: int, generator: np.random.Generator) -> None:
         items, ordered = _chosen(self._mechanism, self._histogram, generator), self._settings.ordered
@@ -133,23 +109,8 @@ class _TopK(Publication):
             self._text = json.dumps({"items": items, "ordered": ordered}, indent=2) + "\n"
 
     def settlement(self, entry: Entry) -> Settlement:
-        settings, mechanism, histogram = self._settings, self._mechanism, self._histogram
-        # of a limited domain the number of items does not matter
-        num_ranks = mechanism.kbar + 1 if isinstance(mechanism, LimitedDomain) else len(histogram.items)
-        gap = gap_for_top_k(mechanism, probability=_LIKELY, num_items=num_ranks)
         beside = self._ledger.resolve() == self._source.ledger_path.resolve()
-        published: dict[str, Any] = {
-            "kind": "topk",
-            "neighboring_relation": settings.relation.value,
-            "delta": settings.delta,
-            "contributions": histogram.bound,
-            "max_teachers_per_unit": 1,
-            "mechanism": {"class": type(mechanism).__name__}
-            | {field.name: getattr(mechanism, field.name) for field in fields(mechanism)},
-            "num_items": len(histogram.items) if histogram.public else None,
-            "ordered": settings.ordered,
-            "gap": {"counts": gap, "probability": _LIKELY},
-            "versions": {"pate": __version__, "numpy": np.__version__},
+        published = facts_of_top_k(self._settings, self._mechanism, self._histogram) | {
             "ledger": "private data" if beside else "named",
             "sha256": hashlib.sha256(self._text.encode()).hexdigest(),
         }
