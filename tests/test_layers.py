@@ -61,6 +61,7 @@ ALLOWED["reporting"] = {"accounting", "data", "data_file", "runs", "vote_store",
 ALLOWED["release"] = set(ALLOWED) - {"models", "networks", "planning", "reporting", "student", "teachers", "testing"}
 ALLOWED["stages"] = set(ALLOWED) - {"reporting", "testing"}
 ALLOWED["pipeline"] = set(ALLOWED) - {"reporting", "testing"}
+ALLOWED["audit"] = set(ALLOWED) - {"testing"}
 ALLOWED["commands"] = set(ALLOWED) - {"testing"}
 ALLOWED["cli"] = {"runs"}
 ALLOWED["__main__"] = {"cli"}
