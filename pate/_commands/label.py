@@ -14,18 +14,24 @@ from pate._pipeline import Pipeline
 from pate._planning.completion import resolved
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label
+from pate._release.stating import StatedLabels
 from pate._stages.votes_import import votes_from
 from pate._votes import Ballots, Panel
 
 
 def main(args: Sequence[str], preset: Preset = ALONE) -> None:
     """Run `pate label`."""
+    print(release(args, preset).describe(), end="")
+
+
+def release(args: Sequence[str], preset: Preset = ALONE) -> StatedLabels:
+    """Release the labels of `pate label`, and print nothing."""
     parser = _parser()
     parsed = parse_with_votes(parser, args, preset)
     options = parser.instantiate(parsed)
     votes = None if options.votes is None else votes_from(options.votes, unit=options.unit)
     pipeline = Pipeline(options.run, options.data, ledger=options.ledger, overwrite=options.overwrite)
-    print(pipeline.label(_settings(options), votes).describe(), end="")
+    return pipeline.label(_settings(options), votes)
 
 
 def settings_for(

@@ -53,7 +53,7 @@ class _Step:
 
 
 _VOTE = _Step("teachers vote", "teachers", "vote")
-_LABEL = _Step("label", "label", "main", ("label",))
+_LABEL = _Step("label", "label", "release", ("label",))  # the statement is printed at the end
 _STEPS = (
     _Step("teachers fit", "teachers", "fit", ("data", "teachers")),
     _VOTE,
@@ -132,9 +132,10 @@ def _expect_served(fit: Json, voting: Voting | None, words: Sequence[str], prese
     )
 
 
-def _command(step: _Step) -> Callable[[Sequence[str], Preset], None]:
-    command: Callable[[Sequence[str], Preset], None]
-    command = getattr(import_module(f"pate._commands.{step.module}"), step.function)
+def _command(step: _Step) -> Callable[[Sequence[str], Preset], object]:
+    command: Callable[[Sequence[str], Preset], object] = getattr(
+        import_module(f"pate._commands.{step.module}"), step.function
+    )
     return command
 
 

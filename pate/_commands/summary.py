@@ -65,12 +65,17 @@ def _table(title: str, figures_of: Mapping[str, Json], private: Sequence[str]) -
     """Return a head and a row for each of the `_ROWS`, with the student's figures."""
     width = max(map(len, [title, *_ROWS.values()])) + 2
     columns = [name for name, value in figures_of.get("student", {}).items() if isinstance(value, float)]
-    lines = [f"{title:<{width}}" + "".join(f"{name:>19}" for name in columns)]
+    lines = [f"{title:<{width}}" + "".join(f"{name:>{_width(name)}}" for name in columns)]
     for name, row in _ROWS.items():
         if name in figures_of:
-            figures = "".join(f"{figures_of[name][metric]:>19.3f}" for metric in columns)
+            figures = "".join(f"{figures_of[name][metric]:>{_width(metric)}.3f}" for metric in columns)
             lines.append(f"{row + (' *' if name in private else ''):<{width}}{figures}")
     return lines
+
+
+def _width(name: str) -> int:
+    """Return the width of the column of a metric: its name, or a figure such as 0.123, after two spaces."""
+    return max(len(name), 5) + 2
 
 
 def _relative_to_cwd(path: Path) -> Path:

@@ -126,6 +126,7 @@ def _headline(statement: Mapping[str, Any]) -> Iterator[str]:
             where, this = f"epsilon at delta = {at} under {name.upper()}", f"{epsilon_text(once['epsilon'])}{other}"
             yield f"{where}: this release {this}; all releases of {whose} {total}:"
         yield f"    neighbors are data sets where {guarantee['neighbors']}."
+    yield "Any outcome is at most exp(epsilon) times as probable as it would be for a neighbor, plus delta."
 
 
 def _conditions(statement: Mapping[str, Any]) -> Iterator[str]:
@@ -228,15 +229,23 @@ def _neighbors_of_labels(relation: NeighboringRelation, published: Mapping[str, 
 
 
 def _published_labels(statement: Mapping[str, Any]) -> list[str]:
-    aggregator = statement["aggregator"]
-    parameters = ", ".join(f"{name}={value}" for name, value in aggregator["init_args"].items())
     number = statement["num_teachers"]
     teachers = f"a teacher for each {statement['unit']}" if number is None else f"{number} teachers"
     return [
         f"{statement['num_answered']} of {statement['num_queries']} queries were answered, each on"
         f" {statement['num_labels']} labels voted by {teachers}, through",
-        f"    {aggregator['class_path']}({parameters}).",
+        *(f"    {line}" for line in f"{_call(statement['aggregator'])}.".splitlines()),
     ]
+
+
+def _call(value: Any) -> str:
+    """Return settings as Python would write them, the objects of a list each on a line of its own."""
+    if isinstance(value, Mapping) and "class_path" in value:
+        arguments = ", ".join(f"{name}={_call(argument)}" for name, argument in value["init_args"].items())
+        return f"{value['class_path']}({arguments})"
+    if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        return "".join(["[", *(f"\n    {_call(item)}," for item in value), "\n]"])
+    return str(value)
 
 
 def _reached_by_unit(statement: Mapping[str, Any]) -> tuple[str, str]:

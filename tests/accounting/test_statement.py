@@ -13,6 +13,7 @@ import mpmath as mp
 import pytest
 from scipy.special import ndtr, ndtri
 
+from pate._settings import encode
 from pate._votes import Panel
 from pate.accounting._budget import Budget, make_filter
 from pate.accounting._charges import account, expect_delta_beyond_tests
@@ -28,7 +29,7 @@ from pate.accounting._figures import epsilon_text, exact_text
 from pate.accounting._ledger import Ledger
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement import REACHED, Statement
-from pate.aggregators import ConfidentScreen, Peeling
+from pate.aggregators import Aggregator, ClippedVotes, ConfidentScreen, Peeling, Rounds
 from tests.accounting import oracles
 from tests.statements import PUBLISHED, edits
 
@@ -490,6 +491,20 @@ def test_the_requested_relation_comes_first(tmp_path: Path, relation: Neighborin
     headline, cost = lines[0], next(line for line in lines if "happened" in line)
     assert relation.value.upper() in headline and other.value.upper() not in headline
     assert 0 < cost.index(relation.value.upper()) < cost.index(other.value.upper())
+
+
+def test_rounds_stand_one_to_a_line_in_words_of_python(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    rounds = [ClippedVotes(multiplier_clipped=8.5), ClippedVotes(multiplier_clipped=4.0, around_predictions=True)]
+    released(ledger, GAUSSIAN, 7, aggregator=encode(Aggregator, Rounds(rounds=tuple(rounds))))
+    lines = [line.strip() for line in statement(ledger).text.splitlines()]
+    first = lines.index("pate.Rounds(neighboring_relation=REPLACE_RECORD, rounds=[")
+    name = "pate.aggregators.ClippedVotes(neighboring_relation=REPLACE_RECORD"
+    assert lines[first + 1 : first + 4] == [
+        f"{name}, multiplier_clipped=8.5, around_predictions=False),",
+        f"{name}, multiplier_clipped=4.0, around_predictions=True),",
+        "]).",
+    ]
 
 
 @pytest.mark.parametrize("counts", ["private data", "named", "run"])

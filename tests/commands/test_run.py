@@ -87,6 +87,8 @@ def test_a_finished_run_is_skipped(copied: Path, finished: Path, capsys: pytest.
     table = capsys.readouterr().out
     for words in ("private student", "true-label student *", "PRIVATE", "epsilon =", "labels.npz", "ledger.sqlite"):
         assert words in table
+    assert table.count("Made with pate") == 1  # one statement, below figures that fit into a terminal
+    assert max(map(len, table[table.index("Test set") : table.index("* PRIVATE:")].splitlines())) <= 100
     after = everything(copied)
     # a copied run has its ledger in another place, which the ledger records and the statement says
     moved = {
