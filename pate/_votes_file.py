@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from pate._runs import digest, write_arrays
 from pate._runs.files import read_arrays
 from pate._typing import FloatArray, IntArray, StrArray, UInt8Array
 from pate._validation import expect, expect_count, expect_distinct
-from pate._voters import encode_scores
+from pate._voters import SCORE_STEPS, encode_scores
 from pate._votes import Ballots, Panel, Votes, pack_ballots
 
 ScoreArray = NDArray[np.floating[Any]]
@@ -138,65 +138,139 @@ class NamedVotes:
         return digest(head, np.ascontiguousarray(votes).tobytes(), *features)
 
 
-def read_silos(path: Path) -> tuple[NamedVotes, ...]:
-    """Return the votes of one file, or of all ``.npz`` files of a folder, one for each silo, by their names' order.
+@dataclass(frozen=True, eq=False)
+class Silo:
+    """What is known of the votes of one silo, which are read again when they are needed. PRIVATE.
 
-    Raises ``ValueError`` in one line, as `expect_joined` does, or if there is no file.
+    Attributes:
+        source: its votes, or the file that holds them.
+        num_teachers: the nominal number of its teachers.
+        form: what its ballots are.
+        counts_alone: whether its ballots are not known.
+        fingerprint: a hash of all names, votes and features.
+        sums: a hash of what its teachers gave together, in steps of scores, which a copy with its teachers in another
+            order has, too; None if they answered all samples alike.
     """
-    files = [path]
-    if path.is_dir():
-        files = sorted(file for file in path.glob("*.npz") if not file.name.startswith("."))
-        expect(files, f"an .npz file of votes for each silo in {path}", files=0)
-    silos = tuple(NamedVotes.read(file) for file in files)
-    expect_joined(silos, names=[str(file) for file in files])
-    return silos
+
+    source: NamedVotes | Path
+    num_teachers: int
+    form: Ballots
+    counts_alone: bool
+    fingerprint: str
+    sums: str | None
+
+    def votes(self) -> NamedVotes:
+        """Return the votes. Raises ``ValueError`` if their file has changed since it was first read."""
+        votes = _read(self.source)
+        same = votes is self.source or votes.fingerprint() == self.fingerprint
+        expect(same, f"the votes that {self.source} held when this command began", votes="others")
+        return votes
 
 
-def expect_joined(silos: Sequence[NamedVotes], *, names: Sequence[str] | None = None) -> None:
-    """Raise ``ValueError`` unless silos voted on the same samples and labels, with two teachers or more in all.
+@dataclass(frozen=True, eq=False)
+class Silos:
+    """Votes of silos on the same samples and labels. Those in files are in memory one at a time. PRIVATE.
 
-    Features that some silos bring are the same.
-
-    Args:
-        silos: the votes of each silo.
-        names: what each silo is called in errors; None for their numbers, from 0.
+    Attributes:
+        ids: ``[N]``, the ids of the samples, sorted.
+        label_names: names of the labels.
+        features: ``[N, F]``, the features that some silo brings; None if none does.
+        members: the silos, in the order in which their teachers are counted.
     """
-    expect(silos, "the votes of at least one silo", silos=0)
-    called = [f"silo {number}" for number in range(len(silos))] if names is None else list(names)
-    first = silos[0]
-    for silo, name in zip(silos[1:], called[1:], strict=True):
-        same = silo.label_names == first.label_names
-        expect(
-            same,
-            f"label_names in {name} as in {called[0]}: {', '.join(first.label_names)}",
-            label_names=silo.label_names,
+
+    ids: StrArray
+    label_names: tuple[str, ...]
+    features: FloatArray | None
+    members: tuple[Silo, ...]
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Return the silo of one file, or those of all ``.npz`` files of a folder, by their names' order.
+
+        Raises ``ValueError`` in one line, as `of` does, or if there is no file.
+        """
+        files = [path]
+        if path.is_dir():
+            files = sorted(file for file in path.glob("*.npz") if not file.name.startswith("."))
+            expect(files, f"an .npz file of votes for each silo in {path}", files=0)
+        return cls.of(files)
+
+    @classmethod
+    def of(cls, sources: Sequence[NamedVotes | Path]) -> Self:
+        """Return the silos that are in memory or in files.
+
+        Raises ``ValueError`` unless they voted on the same samples and labels, with two teachers or more in all, and
+        bring the same features, if any.
+        """
+        expect(sources, "the votes of at least one silo", silos=0)
+        joined: Self | None = None
+        for number, source in enumerate(sources):
+            name = str(source) if isinstance(source, Path) else f"silo {number}"
+            joined = cls._joined(joined, _read(source), source, name)
+        assert joined is not None
+        expect_count(2, num_teachers=joined.num_teachers)
+        return joined
+
+    @classmethod
+    def _joined(cls, before: Self | None, votes: NamedVotes, source: NamedVotes | Path, name: str) -> Self:
+        """Return the silos ``before`` with one more, which errors call ``name``."""
+        assert votes.num_teachers is not None
+        sums = _sums(votes)
+        silo = Silo(
+            source=source,
+            num_teachers=votes.num_teachers,
+            form=votes.form,
+            counts_alone=votes.counts is not None,
+            fingerprint=votes.fingerprint(),
+            sums=digest(sums.tobytes()) if (sums != sums[:1]).any() else None,
         )
-        others = np.setxor1d(silo.ids, first.ids)
-        expect(others.size == 0, f"the same ids in {name} as in {called[0]}", in_one_alone=others[:3].tolist())
-    brought = [(silo.features, name) for silo, name in zip(silos, called, strict=True) if silo.features is not None]
-    for features, name in brought[1:]:
-        expect(np.array_equal(features, brought[0][0]), f"features in {name} as in {brought[0][1]}", features="others")
-    expect_count(2, num_teachers=total_teachers(silos))
+        if before is None:
+            return cls(votes.ids, votes.label_names, votes.features, (silo,))
+        first = before.members[0].source
+        place = str(first) if isinstance(first, Path) else "silo 0"
+        names = ", ".join(before.label_names)
+        same = votes.label_names == before.label_names
+        expect(same, f"label_names in {name} as in {place}: {names}", label_names=votes.label_names)
+        others = np.setxor1d(votes.ids, before.ids)
+        expect(others.size == 0, f"the same ids in {name} as in {place}", in_one_alone=others[:3].tolist())
+        features = before.features
+        if features is None:
+            features = votes.features
+        elif votes.features is not None:
+            same = np.array_equal(votes.features, features)
+            expect(same, f"features in {name} as in those before it", features="others")
+        return replace(before, features=features, members=(*before.members, silo))
+
+    @property
+    def num_teachers(self) -> int:
+        """The nominal number of teachers of all silos."""
+        return sum(silo.num_teachers for silo in self.members)
+
+    @property
+    def panel(self) -> Panel:
+        """The numbers of teachers and labels."""
+        return Panel(self.num_teachers, len(self.label_names))
+
+    @property
+    def form(self) -> Ballots:
+        """What the ballots of all are: ``scores`` if those of some are."""
+        return "scores" if any(silo.form == "scores" for silo in self.members) else "bits"
 
 
-def total_teachers(silos: Sequence[NamedVotes]) -> int:
-    """Return the nominal number of teachers of all silos."""
-    return sum(silo.num_teachers or 0 for silo in silos)
+def _read(source: NamedVotes | Path) -> NamedVotes:
+    return NamedVotes.read(source) if isinstance(source, Path) else source
 
 
-def panel_of(silos: Sequence[NamedVotes]) -> Panel:
-    """Return the numbers of teachers and labels of all silos."""
-    return Panel(total_teachers(silos), len(silos[0].label_names))
-
-
-def form_of(silos: Sequence[NamedVotes]) -> Ballots:
-    """Return what the ballots of all silos are: ``scores`` if those of some are."""
-    return "scores" if any(silo.form == "scores" for silo in silos) else "bits"
-
-
-def features_in(silos: Sequence[NamedVotes]) -> FloatArray | None:
-    """Return the features ``[N, F]`` that some silo brings; None if none does."""
-    return next((silo.features for silo in silos if silo.features is not None), None)
+def _sums(votes: NamedVotes) -> IntArray:
+    """Return what teachers gave together ``[N, C]``, in steps of scores, of which each teacher takes part with one."""
+    if votes.scores is not None:
+        sums = np.zeros(votes.scores[:, 0].shape, dtype=np.int64)
+        for scores in votes.scores.swapaxes(0, 1):
+            sums += encode_scores(scores)
+        return sums
+    counts = votes.counts if votes.ballots is None else votes.ballots.sum(axis=1, dtype=np.int64)
+    assert counts is not None and votes.num_teachers is not None
+    return votes.num_teachers + SCORE_STEPS * counts
 
 
 def _texts(name: str, values: ArrayLike) -> StrArray:
@@ -223,9 +297,11 @@ def _checked_ballots(ballots: ArrayLike, shape: tuple[int, int]) -> UInt8Array:
     """Return ballots ``[N, T, C]`` as uint8."""
     array = _by_teacher("ballots", ballots, shape)
     expect(array.dtype.kind in "buif", "ballots in {0, 1}", dtype=str(array.dtype))
-    wrong = array[(array != 0) & (array != 1)]
-    expect(wrong.size == 0, "ballots in {0, 1}", values=np.unique(wrong)[:3].tolist())
-    return array.astype(np.uint8)
+    # of the many that there may be, no copy in another type
+    if array.dtype.kind == "f" or array.min() < 0 or array.max() > 1:
+        wrong = array[(array != 0) & (array != 1)]
+        expect(wrong.size == 0, "ballots in {0, 1}", values=np.unique(wrong)[:3].tolist())
+    return array.astype(np.uint8, copy=False)
 
 
 def _checked_scores(scores: ArrayLike, shape: tuple[int, int]) -> NDArray[np.float16]:
@@ -237,7 +313,7 @@ def _checked_scores(scores: ArrayLike, shape: tuple[int, int]) -> NDArray[np.flo
     # teacher by teacher, for there may be many
     absent = [np.isnan(array[:, teacher]).mean() for teacher in range(array.shape[1])]
     expect(set(absent) <= {0, 1}, "scores in [0, 1], or NaN all over from a teacher that takes no part", values="nan")
-    return array.astype(np.float16)
+    return array.astype(np.float16, copy=False)
 
 
 def _checked_features(features: NDArray[Any], size: int) -> FloatArray:

@@ -11,7 +11,7 @@ import pytest
 
 from pate._vote_store import VoteStore
 from pate._votes import Votes
-from pate._votes_file import NamedVotes, expect_joined, form_of, read_silos, total_teachers
+from pate._votes_file import NamedVotes, Silos
 
 IDS = np.array(["s3", "s1", "s2"])
 NAMES = ("hat", "beard")
@@ -141,7 +141,7 @@ def test_scores_are_kept_teacher_by_teacher() -> None:
     assert scored(scores.astype(np.float16)).fingerprint() == votes.fingerprint()
     np.testing.assert_array_equal(named().stored("scores"), 1 + 254 * BALLOTS[[1, 2, 0]].swapaxes(0, 1))
     assert scored(BALLOTS[:, 0] * 1.0).num_teachers == 1
-    assert (form_of([named()]), form_of([named(), votes])) == ("bits", "scores")
+    assert (Silos.of([named()]).form, Silos.of([named(), votes]).form) == ("bits", "scores")
 
 
 def test_a_file_comes_back_as_it_was_saved(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_files_that_are_no_votes_are_one_line(damage: Callable[[Path], None], me
     named().save(path)
     damage(path)
     with pytest.raises(ValueError) as raised:
-        read_silos(path)
+        Silos.read(path)
     text = str(raised.value)
     assert message in text and "votes.npz" in text and "\n" not in text
 
@@ -211,9 +211,13 @@ def test_silos_are_joined_by_the_order_of_their_files(tmp_path: Path) -> None:
         silo.save(tmp_path / name)
     (tmp_path / "notes.txt").write_text("no votes")
     (tmp_path / ".a.npz").write_bytes(b"what a file manager left")
-    found = read_silos(tmp_path)
-    assert [silo.fingerprint() for silo in found] == [silo.fingerprint() for silo in (one, other, counted)]
-    assert total_teachers(found) == 7
+    found = Silos.read(tmp_path)
+    assert [silo.fingerprint for silo in found.members] == [silo.fingerprint() for silo in (one, other, counted)]
+    assert [silo.votes().fingerprint() for silo in found.members] == [silo.fingerprint for silo in found.members]
+    assert found.num_teachers == 7
+    other.save(tmp_path / "a.npz")
+    with pytest.raises(ValueError, match=r"^Expected the votes that .*a\.npz held when this command began, got"):
+        found.members[0].votes()
 
 
 @pytest.mark.parametrize(
@@ -221,22 +225,22 @@ def test_silos_are_joined_by_the_order_of_their_files(tmp_path: Path) -> None:
     [
         ({"ids": np.array(["s1", "s2", "s4"])}, "the same ids in silo 1 as in silo 0, got in_one_alone=['s3', 's4']"),
         ({"label_names": ("beard", "hat")}, "label_names in silo 1 as in silo 0: hat, beard"),
-        ({"features": FEATURES + 1}, "features in silo 1 as in silo 0, got features='others'"),
+        ({"features": FEATURES + 1}, "features in silo 1 as in those before it, got features='others'"),
     ],
 )
 def test_silos_that_disagree_are_told(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as raised:
-        expect_joined([named(features=FEATURES), named(**changes)])
+        Silos.of([named(features=FEATURES), named(**changes)])
     assert message in str(raised.value)
 
 
 def test_one_teacher_in_all_or_no_silo_are_too_few(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="an integer num_teachers >= 2, got num_teachers=1"):
-        expect_joined([named(ballots=BALLOTS[:, 0])])
+        Silos.of([named(ballots=BALLOTS[:, 0])])
     with pytest.raises(ValueError, match="votes of at least one silo"):
-        expect_joined([])
+        Silos.of([])
     with pytest.raises(ValueError, match=r"an \.npz file of votes for each silo in .*, got files=0"):
-        read_silos(tmp_path)
+        Silos.read(tmp_path)
 
 
 # Counts on disk

@@ -119,7 +119,7 @@ def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -
         ValueError: if the file, a sample or a label is missing.
     """
     expect_predictions(path)
-    arrays = read_arrays(path, ("ids", "probabilities", "label_names"), ("labels",))
+    arrays = read_arrays(path, ("ids", "probabilities", "label_names"), unread=("labels",))
     names = [str(name) for name in arrays["label_names"]]
     expect(names == list(label_names), f"--predictions of the labels {', '.join(label_names)}", label_names=names)
     return np.asarray(arrays["probabilities"][rows_of(wanted, as_text(arrays["ids"]))], dtype=np.float64)

@@ -191,7 +191,9 @@ def _read_predictions(run: Run, labels: ReleasedLabels) -> dict[int, IntArray]:
     path = run.root / STUDENT.outputs[0] / "predictions.npz"
     if not path.is_file():
         return {}
-    arrays = read_arrays(path, ("ids", "labels", "label_names"), ("probabilities",), what="predictions of a student")
+    arrays = read_arrays(
+        path, ("ids", "labels", "label_names"), unread=("probabilities",), what="predictions of a student"
+    )
     if tuple(arrays["label_names"].tolist()) != labels.label_names:
         return {}
     rows = {str(name): row for row, name in enumerate(arrays["ids"].tolist())}

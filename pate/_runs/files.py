@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import secrets
 import shutil
@@ -13,8 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any
-from zipfile import BadZipFile, is_zipfile
+from zipfile import BadZipFile, ZipFile, ZipInfo, is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,7 +165,12 @@ def make_once(path: Path, make: Callable[[], Json]) -> Json:
 
 
 def read_arrays(
-    path: Path, required: Sequence[str], optional: Sequence[str] = (), *, what: str = "an .npz file of plain arrays"
+    path: Path,
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+    *,
+    unread: Sequence[str] = (),
+    what: str = "an .npz file of plain arrays",
 ) -> dict[str, NDArray[Any]]:
     """Return the arrays of an ``.npz`` file by name.
 
@@ -171,6 +178,7 @@ def read_arrays(
         path: the file.
         required: names of arrays that have to be there.
         optional: names of arrays that may be there; any other would be left out without a word, and is refused.
+        unread: names of arrays that may be there, too, and are not wanted.
         what: what the file is, for errors.
 
     Raises:
@@ -181,16 +189,44 @@ def read_arrays(
         # numpy would take it for a pickle, and advise to trust it
         raise ValueError(f"Expected {what} in {path}, got another kind of file, or a truncated one")
     try:
-        # numpy leaves a file open that it cannot read
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            names = archive.files
-            arrays = {name: archive[name] for name in names if name in {*required, *optional}}
+        with ZipFile(path) as archive:
+            members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+            expect_known(f"arrays of {path}", members, [*required, *optional, *unread])
+            missing = [name for name in required if name not in members]
+            expect(not missing, f"the arrays {', '.join(required)} in {path}", missing=missing)
+            return {name: _array(archive, members[name]) for name in (*required, *optional) if name in members}
     # what is raised depends on where a file ends or was changed
-    except (OSError, ValueError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error) as error:
-        objects = isinstance(error, ValueError) and "allow_pickle" in str(error)
-        problem = "an array of Python objects, which is never read" if objects else f"a damaged one ({error})"
+    except (OSError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error, _DamagedError) as error:
+        problem = error if isinstance(error, _DamagedError) else f"a damaged one ({error})"
         raise ValueError(f"Expected {what} in {path}, got {problem}") from None
-    expect_known(f"arrays of {path}", names, [*required, *optional])
-    missing = [name for name in required if name not in arrays]
-    expect(not missing, f"the arrays {', '.join(required)} in {path}", missing=missing)
-    return arrays
+
+
+class _DamagedError(ValueError):
+    """An array that cannot be what its file says."""
+
+
+def _array(archive: ZipFile, member: ZipInfo) -> NDArray[Any]:
+    """Return an array whose header fits its size, which is compared before anything is inflated."""
+    with archive.open(member) as file:
+        shape, dtype = _header(file)
+        if dtype.hasobject:
+            raise _DamagedError("an array of Python objects, which is never read")
+        if file.tell() + math.prod(shape) * dtype.itemsize != member.file_size:
+            raise _DamagedError(f"a damaged one ({member.filename} of {member.file_size} bytes, shape {shape})")
+    with archive.open(member) as file:
+        array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+    return array
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return the shape and the type of what follows in an ``.npy``."""
+    try:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(file)
+        if min(shape, default=0) < 0:
+            raise ValueError(f"a negative size in {shape}")
+    # numpy evaluates it as Python
+    except (ValueError, TypeError, SyntaxError, TokenError, OverflowError, RecursionError) as error:
+        raise _DamagedError(f"a damaged one ({error})") from None
+    return shape, dtype

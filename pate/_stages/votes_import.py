@@ -25,8 +25,8 @@ from pate._release.ledger_file import (
 from pate._runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Inputs, Json, Run, digest, made_key, read_key
 from pate._validation import expect
 from pate._vote_store import VoteStore, expect_no_counts
-from pate._voters import SCORE_STEPS
-from pate._votes_file import NamedVotes, expect_joined, features_in, form_of, panel_of, read_silos, total_teachers
+from pate._votes import Ballots
+from pate._votes_file import NamedVotes, Silos
 from pate.data._records import Role
 from pate.data._source import DataSource, located
 
@@ -36,20 +36,19 @@ class VotesFrom:
     """Where votes come from, and whom the statement protects.
 
     Attributes:
-        silos: the votes of each silo, in the order in which their teachers are counted.
+        silos: the votes of each silo.
         unit: the word for what reaches one teacher alone, such as ``patient``; None for that of the run, or ``record``.
         path: the file or folder of the votes, beside or in which their ledger lies; None for votes from memory.
 
     Raises:
-        ValueError: if silos disagree, or the unit is no word.
+        ValueError: if the unit is no word.
     """
 
-    silos: Sequence[NamedVotes]
+    silos: Silos
     unit: str | None = None
     path: Path | None = None
 
     def __post_init__(self) -> None:
-        expect_joined(self.silos)
         word = self.unit is None or re.fullmatch(r"\w+", self.unit)
         expect(word, "unit as one word, such as record or patient", unit=self.unit)
 
@@ -64,7 +63,7 @@ class VotesFrom:
 
     def fingerprint(self, key: bytes) -> str:
         """Return a hash of all votes that confirms no guess to those who do not have the ``key`` of the run."""
-        return digest(key, *(silo.fingerprint() for silo in self.silos))
+        return digest(key, *(silo.fingerprint for silo in self.silos.members))
 
 
 def votes_from(votes: NamedVotes | Sequence[NamedVotes] | Path | str, *, unit: str | None = None) -> VotesFrom:
@@ -74,8 +73,8 @@ def votes_from(votes: NamedVotes | Sequence[NamedVotes] | Path | str, *, unit: s
     """
     if isinstance(votes, str | Path):
         path = located(votes)
-        return VotesFrom(silos=read_silos(path), unit=unit, path=path)
-    return VotesFrom(silos=(votes,) if isinstance(votes, NamedVotes) else tuple(votes), unit=unit)
+        return VotesFrom(silos=Silos.read(path), unit=unit, path=path)
+    return VotesFrom(silos=Silos.of((votes,) if isinstance(votes, NamedVotes) else tuple(votes)), unit=unit)
 
 
 def open_votes_run(root: Path, votes: VotesFrom, *, ledger: Path | None = None, overwrite: bool = False) -> Run:
@@ -118,33 +117,23 @@ def expect_served(settings: LabelSettings, run: Run, votes: VotesFrom, data: Dat
     """
     silos = votes.silos
     _expect_no_copies(silos, settings.max_teachers_per_unit)
-    form, num_samples = form_of(silos), len(silos[0].ids)
-    aggregator = resolved(settings, panel_of(silos), num_samples, form).mechanism
+    num_samples = len(silos.ids)
+    aggregator = resolved(settings, silos.panel, num_samples, silos.form).mechanism
     if aggregator.needs_ballots or aggregator.needs_voters:
-        expect_no_counts(sum(silo.num_teachers or 0 for silo in silos if silo.counts is not None))
-    if aggregator.needs_features and features_in(silos) is None:
-        expect_features(_import_settings(run, votes, data)["data"], aggregator, form, num_samples)
+        expect_no_counts(sum(silo.num_teachers for silo in silos.members if silo.counts_alone))
+    if aggregator.needs_features and silos.features is None:
+        expect_features(_import_settings(run, votes, data)["data"], aggregator, silos.form, num_samples)
 
 
-def _expect_no_copies(silos: Sequence[NamedVotes], max_teachers_per_unit: int) -> None:
+def _expect_no_copies(silos: Silos, max_teachers_per_unit: int) -> None:
     """Raise ``ValueError`` if more silos have the same counts on all samples than a unit may reach teachers.
 
     A silo that is copied lets each of its records reach as many teachers, be the copy of ballots in another order or of
     their counts; of scores, the sums are compared. Silos that answer all samples alike, as one that stays away does,
     are no copies.
     """
-    silos_by_counts: Counter[tuple[int, bytes]] = Counter()
-    for silo in silos:
-        assert silo.num_teachers is not None
-        scores = silo.stored("scores")
-        if scores is not None:
-            sums = scores.sum(axis=0, dtype=np.int64)
-        else:
-            assert silo.counts is not None
-            sums = silo.num_teachers + SCORE_STEPS * silo.counts
-        if (sums != sums[:1]).any():
-            silos_by_counts[silo.num_teachers, sums.tobytes()] += 1
-    copies = max(silos_by_counts.values(), default=1)
+    alike = Counter((silo.num_teachers, silo.sums) for silo in silos.members if silo.sums is not None)
+    copies = max(alike.values(), default=1)
     requirement = f"silos that are no copies of each other, or max_teachers_per_unit >= {copies}"
     expect(copies <= max_teachers_per_unit, requirement, max_teachers_per_unit=max_teachers_per_unit)
 
@@ -164,7 +153,7 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
             labels than the public records have, or if the ledger cannot be used.
     """
     if data is not None:
-        expect_of_data(votes.silos[0], data)
+        expect_of_data(votes.silos, data)
     if run.overwrite or not run.is_finished(VOTES_IMPORT):
         # a copy of another ledger is refused before the run is begun with it
         open_ledger(run)
@@ -174,30 +163,34 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
     _forget_unit(run, inputs)
     if not run.begin(VOTES_IMPORT, inputs):
         return
-    store, form, first_teacher = VoteStore(run.root.resolve() / VOTES_IMPORT.outputs[0]), form_of(votes.silos), 0
-    for silo in votes.silos:
-        teachers = range(first_teacher, first_teacher + (silo.num_teachers or 0))
-        stored = silo.stored(form)
-        if stored is not None:
-            store.save_chunk(teachers, stored)
-        else:
-            assert silo.counts is not None
-            store.save_counts(teachers, silo.counts)
+    store, silos, first_teacher = VoteStore(run.root.resolve() / VOTES_IMPORT.outputs[0]), votes.silos, 0
+    for silo in silos.members:
+        teachers = range(first_teacher, first_teacher + silo.num_teachers)
+        _import_silo(store, teachers, silo.votes(), silos.form)
         first_teacher = teachers.stop
-    features = features_in(votes.silos)
-    feature_files = {} if features is None else store.save_features(features)
+    feature_files = {} if silos.features is None else store.save_features(silos.features)
     vote_files = store.seal(
-        ids=votes.silos[0].ids.tolist(),
-        label_names=votes.silos[0].label_names,
-        num_teachers=total_teachers(votes.silos),
+        ids=silos.ids.tolist(),
+        label_names=silos.label_names,
+        num_teachers=silos.num_teachers,
         made_by={"votes": inputs.digests["votes"]},
-        ballots=form,
+        ballots=silos.form,
     )
     run.finish(VOTES_IMPORT, vote_files | feature_files)
     note_place(run, votes.ledger_path)
 
 
-def expect_of_data(votes: NamedVotes, data: DataSource) -> None:
+def _import_silo(store: VoteStore, teachers: range, votes: NamedVotes, form: Ballots) -> None:
+    """Write the votes of one silo, which is let go before the next one is read."""
+    ballots = votes.stored(form)
+    if ballots is not None:
+        store.save_chunk(teachers, ballots)
+    else:
+        assert votes.counts is not None
+        store.save_counts(teachers, votes.counts)
+
+
+def expect_of_data(votes: Silos, data: DataSource) -> None:
     """Raise ``ValueError`` unless votes are on public records of ``data`` and on its labels."""
     names = data.label_names
     expect(

@@ -135,7 +135,9 @@ def _read_pictures(
 
 
 def _read_archive(path: Path) -> tuple[NDArray[Any], list[str]]:
-    arrays = read_arrays(path, ("X",), ("Y", *OPTIONAL), what="a folder of pictures or an .npz with X [N, ...]")
+    arrays = read_arrays(
+        path, ("X",), ("ids",), unread=("Y", *OPTIONAL), what="a folder of pictures or an .npz with X [N, ...]"
+    )
     samples = arrays["X"]
     expect(samples.ndim > 0 and len(samples) > 0, f"samples in X of {path}", shape=list(samples.shape))
     ids = as_text(arrays["ids"]).tolist() if "ids" in arrays else [str(row) for row in range(len(samples))]

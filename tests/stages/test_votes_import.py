@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import yaml
 from pate import cli
 from pate._runs import VOTES_IMPORT, Run
 from pate._runs.released import ReleasedLabels
-from pate._stages.votes_import import VotesFrom, import_votes, open_votes_run
+from pate._stages.votes_import import import_votes, open_votes_run, votes_from
 from pate._vote_store import VoteStore
 from pate._votes_file import NamedVotes
 from pate.accounting._ledger import read_ledger
@@ -182,6 +183,34 @@ def test_silos_with_ballots_serve_every_aggregator(aggregator: tuple[str, ...], 
     for path, run in (("silos", "runs/silos"), ("votes.npz", "runs/whole")):
         assert label(f"--votes={path}", "--noise_seed=4", run=run, aggregator=aggregator) == 0
     assert np.array_equal(released("runs/silos").labels, released("runs/whole").labels)
+
+
+def peak_of_importing(folder: Path, num_silos: int) -> int:
+    """Return the most bytes that are held while silos of 200,000 votes are read and imported."""
+    whole = replace(made_votes(500, seed=2), features=None)
+    for number in range(num_silos):
+        assert whole.ballots is not None
+        np.savez(
+            Path(folder, f"{number:02d}.npz"), ids=whole.ids, label_names=NAMES, ballots=whole.ballots ^ (number & 1)
+        )
+    del whole
+    tracemalloc.start()
+    try:
+        votes = votes_from(folder)
+        import_votes(open_votes_run(folder / "run", votes), votes)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_silos_are_in_memory_one_at_a_time(place: Path) -> None:
+    peaks = []
+    for num_silos in (1, 12):
+        folder = place / f"silos_{num_silos}"
+        folder.mkdir()
+        peaks.append(peak_of_importing(folder, num_silos))
+    assert peaks[1] < 1.2 * peaks[0], peaks
+    assert VoteStore(place / "silos_12/run/private/votes").manifest().num_teachers == 6000
 
 
 SCORES = ("--aggregator=ScoreVotes", "--aggregator.multiplier_scores=5")
@@ -437,7 +466,7 @@ def test_an_import_that_was_killed_goes_on(
 ) -> None:
     whole = made_votes()
     silos = (part(whole, slice(0, 8)), part(whole, slice(8, 20), counts=True))
-    votes = VotesFrom(silos=silos)
+    votes = votes_from(silos)
     owner, name = STEPS[step]
     original: Callable[..., Any] = getattr(owner, name)
 

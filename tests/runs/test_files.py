@@ -1,0 +1,90 @@
+"""Archives are read with care: what is not wanted is not inflated, and what cannot be true is not believed."""
+
+import io
+import tracemalloc
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import numpy as np
+import pytest
+
+from pate._runs.files import read_arrays
+
+
+def peak_of_reading(path: Path, *, unread: tuple[str, ...]) -> int:
+    tracemalloc.start()
+    try:
+        read_arrays(path, ("a",), ("b",), unread=unread)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_arrays_that_are_not_wanted_are_not_inflated(tmp_path: Path) -> None:
+    path = tmp_path / "arrays.npz"
+    np.savez_compressed(path, a=np.arange(3), c=np.zeros(1 << 24, dtype=np.uint8))
+    assert path.stat().st_size < 1 << 16
+    assert peak_of_reading(path, unread=("c",)) < 1 << 19
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"among a, b, got c$"):
+        read_arrays(path, ("a",), ("b",))
+    refused = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert refused < 1 << 19
+    # the measure sees what is inflated
+    np.savez_compressed(path, a=np.arange(3), b=np.zeros(1 << 24, dtype=np.uint8))
+    assert peak_of_reading(path, unread=()) > 1 << 24
+
+
+def npy(header: bytes, content: bytes = b"\0" * 24, version: bytes = b"\x01\x00") -> bytes:
+    return b"\x93NUMPY" + version + len(header).to_bytes(2, "little") + header + content
+
+
+HEADERS = {
+    "many_rows": npy(b"{'descr': '<i8', 'fortran_order': False, 'shape': (1000000000000,)}\n"),
+    "few_rows": npy(b"{'descr': '<i8', 'fortran_order': False, 'shape': (2,)}\n"),
+    "negative": npy(b"{'descr': '<i8', 'fortran_order': False, 'shape': (-3,)}\n"),
+    "no_type": npy(b"{'descr': '<q99', 'fortran_order': False, 'shape': (3,)}\n"),
+    "no_shape": npy(b"{'descr': '<i8', 'fortran_order': False}\n"),
+    "no_python": npy(b"{'descr': '<i8', 'fortran_order': False, 'shape': (3,\n"),
+    "no_text": npy(b"\xff\xfe\n"),
+    "deep": npy(b"(" * 5000 + b"\n"),
+    "objects": npy(b"{'descr': '|O', 'fortran_order': False, 'shape': (3,)}\n"),
+    "version": npy(b"{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}\n", version=b"\x09\x00"),
+    "cut": npy(b"{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}\n")[:40],
+    "empty": b"",
+    "no_magic": b"GIF89a" * 9,
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_a_header_that_cannot_be_true_is_refused(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "arrays.npz"
+    with ZipFile(path, "w", ZIP_DEFLATED) as archive:
+        archive.writestr("a.npy", HEADERS[name])
+    with pytest.raises(ValueError) as raised:
+        read_arrays(path, ("a",))
+    text = str(raised.value)
+    assert text.startswith(f"Expected an .npz file of plain arrays in {path}, got a") and "\n" not in text, text
+
+
+def test_arrays_of_all_kinds_come_back(tmp_path: Path) -> None:
+    arrays = {
+        "a": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "b": np.array(["x", "yz"]),
+        "c": np.array(7),
+        "d": np.zeros((0, 4), dtype=np.uint8),
+        "e": np.array([True]),
+        "f": np.array(["", ""]),
+    }
+    np.savez(tmp_path / "arrays.npz", **arrays)  # type: ignore[arg-type]
+    read = read_arrays(tmp_path / "arrays.npz", tuple(arrays))
+    for name, array in arrays.items():
+        assert read[name].dtype == array.dtype
+        np.testing.assert_array_equal(read[name], array)
+    # in the second version of the format, whose headers may be longer
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, arrays["a"], version=(2, 0))
+    with ZipFile(tmp_path / "longer.npz", "w") as archive:
+        archive.writestr("a.npy", buffer.getvalue())
+    np.testing.assert_array_equal(read_arrays(tmp_path / "longer.npz", ("a",))["a"], arrays["a"])
