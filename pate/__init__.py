@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pate import student as student
     from pate import teachers as teachers
     from pate import testing as testing
+    from pate._estimator import PateClassifier as PateClassifier
     from pate._pipeline import Pipeline as Pipeline
     from pate._pipeline import label as label
     from pate._planning.gaps import Gap as Gap

@@ -23,8 +23,12 @@ MOST_PARAMETERS = 8
 
 # one contract, long because everything that inherits it is shown as much
 LONG_MODULES = {"pate/testing/_aggregators.py"}
-# Lightning's command line takes its options from these constructors
-MANY_PARAMETERS = {"pate/student/_data.py:StudentData.__init__", "pate/student/_module.py:Student.__init__"}
+# Lightning's command line and scikit-learn take settings from these constructors
+MANY_PARAMETERS = {
+    "pate/_estimator.py:PateClassifier.__init__",
+    "pate/student/_data.py:StudentData.__init__",
+    "pate/student/_module.py:Student.__init__",
+}
 
 
 def functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:

@@ -63,6 +63,7 @@ ALLOWED["stages"] = set(ALLOWED) - {"reporting", "testing"}
 ALLOWED["pipeline"] = set(ALLOWED) - {"reporting", "testing"}
 ALLOWED["audit"] = set(ALLOWED) - {"testing"}
 ALLOWED["commands"] = set(ALLOWED) - {"testing"}
+ALLOWED["estimator"] = {"data", "linear", "pipeline", "release", "student", "teachers", "votes", "votes_file"}
 ALLOWED["cli"] = {"runs"}
 ALLOWED["__main__"] = {"cli"}
 

@@ -235,6 +235,7 @@ def _published_labels(statement: Mapping[str, Any]) -> list[str]:
         f"{statement['num_answered']} of {statement['num_queries']} queries were answered, each on"
         f" {statement['num_labels']} labels voted by {teachers}, through",
         *(f"    {line}" for line in f"{_call(statement['aggregator'])}.".splitlines()),
+        "The samples that were asked about are public: nothing protects them.",
     ]
 
 

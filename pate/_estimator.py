@@ -1,0 +1,296 @@
+"""A private classifier with the interface of scikit-learn: the stages of `Pipeline` on arrays in memory."""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pate._linear import LinearStudent, fit_linear, linear_student_of
+from pate._pipeline import Pipeline, label
+from pate._release.label_settings import LabelSettings
+from pate._release.stating import StatedLabels
+from pate._typing import FloatArray, IntArray, UInt8Array
+from pate._validation import expect, expect_count, expect_positive
+from pate._votes import rows_of
+from pate._votes_file import NamedVotes
+from pate.data._arrays import Arrays
+from pate.data._partition import assign_teachers
+from pate.data._records import ArrayFeatures
+from pate.data.features import PublicScaling
+from pate.student._data import noise_of, targets_of
+from pate.teachers._plan import ClosedFormPlan
+from pate.teachers._voting import best
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, clone
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d, validate_data
+except ImportError:
+    raise ImportError("PateClassifier needs scikit-learn 1.6 or later: pip install 'pate[sklearn]'") from None
+
+_DRAWN = 2000  # public samples between bounds
+
+
+class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unused-ignore]
+    """A classifier for scikit-learn that is private towards the records it is fitted on, with its statement.
+
+    ``fit`` is one release. It runs the stages of `Pipeline` in a temporary folder, which is removed when it returns:
+    records vote, or teachers that were trained on parts of them, their votes on public samples are released through a
+    private mechanism, and a linear student learns from what was released. The fitted estimator is the student and the
+    statement, both PUBLIC; it holds nothing else of the private records.
+
+    PATE needs public samples, and never takes them from ``X``: they are an argument of `fit`, or drawn between
+    ``bounds``. Nothing protects them. Nor is anything protected of which a pipeline's earlier steps were fitted to
+    private records: scale by public ones, or leave it to this estimator, which does so by itself. Each fit costs anew:
+    cross-validation and a search over parameters are as many releases, and the choice between them is one more thing
+    that the records decide.
+
+    Args:
+        epsilon: what one fit may cost at most, under REPLACE_RECORD.
+        delta: the chance that this fails; well below one over the number of records.
+        teacher: None for a linear model in closed form, for which nothing is trained (`ScoreVotes`; the best choice
+            for most tables, ``docs/measured.md``); or any classifier of scikit-learn, whose clones are fitted label
+            by label to parts of the records. Those with ``predict_proba`` give each label to their best public
+            samples, to as large a share as has it among their own records; others to those that they predict.
+        n_teachers: the number of teachers, public and at least 2. Required with ``teacher``; in closed form None lets
+            each record (each group) vote for itself.
+        bounds: between which features lie, ``(low, high)``, each a number or one for every feature, known without a
+            look at the records. `fit` without ``X_public`` draws its samples evenly between them.
+        classes: of a target ``y`` ``[N]``, all values that there can be, known without a look at the records. None for
+            0 and 1; ``"from_y"`` takes those that occur in ``y``, and it is then not private which ones do.
+        ledger: a file that counts all releases of the same records, made if it is missing. None for a statement of
+            this fit alone, which other fits to the same records add to.
+        random_state: seeds what is no secret: drawn samples and the teachers' training. Neither noise nor partition.
+        noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private.
+
+    Attributes:
+        statement_: the `Statement` of what was spent; ``statement_.text`` reads well.
+        released_: the `StatedLabels` of the public samples, from which any other student may learn.
+        X_public_: ``[P, F]`` float64, these samples, in the order of ``released_.ids``.
+        classes_: ``[K]``, the classes of ``y``; of labels ``[N, C]``, 0 and 1.
+        n_features_in_: the number of features.
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 2.0,
+        delta: float = 1e-6,
+        teacher: Any = None,
+        n_teachers: int | None = None,
+        bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        classes: ArrayLike | Literal["from_y"] | None = None,
+        ledger: Path | str | None = None,
+        random_state: Any = None,
+        noise_seed: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.teacher = teacher
+        self.n_teachers = n_teachers
+        self.bounds = bounds
+        self.classes = classes
+        self.ledger = ledger
+        self.random_state = random_state
+        self.noise_seed = noise_seed
+
+    def fit(
+        self, X: ArrayLike, Y: ArrayLike, *, X_public: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Self:
+        """Release labels of public samples, and fit the student to them.
+
+        Args:
+            X: ``[N, F]``, the features of the private records.
+            Y: ``[N, C]`` in {0, 1}, their labels; or ``[N]``, the class of each.
+            X_public: ``[P, F]``, samples that anybody may see, at least 2; None to draw them between ``bounds``.
+            groups: ``[N]`` texts or integers, whose record each is, such as a person, who is then what is protected.
+
+        Raises:
+            ValueError: in one line, if anything does not fit; nothing is spent then.
+        """
+        expect_positive(epsilon=self.epsilon)
+        records, targets = validate_data(self, X, Y, multi_output=True, dtype=np.float64)
+        labels = self._labels_of(np.asarray(targets))
+        random = check_random_state(self.random_state)
+        public = self._public_samples(X_public, random)
+        units = np.arange(len(records)) if groups is None else column_or_1d(groups)
+        expect(len(units) == len(records), f"{len(records)} groups, one for each record", groups=len(units))
+        settings = LabelSettings(delta=self.delta, target_epsilon=self.epsilon, noise_seed=self.noise_seed)
+        self._scaling = PublicScaling().fit(ArrayFeatures(public.astype(np.float32)))
+        ids = np.char.mod("public%09d", np.arange(len(public)))
+        with TemporaryDirectory(prefix="pate") as folder:
+            run = Path(folder) / type(self).__name__
+            if self.teacher is None:
+                file = Path(folder) / "records.npz"
+                _save(file, records, labels, public, ids, groups=None if groups is None else units)
+                plan = ClosedFormPlan(num_teachers=self.n_teachers, unit="record" if groups is None else "group")
+                pipeline = Pipeline(run, _OneFit(file, features=PublicScaling()), ledger=self.ledger)
+                pipeline.fit_teachers(plan)
+                pipeline.vote()
+                released = pipeline.label(settings)
+            else:
+                ballots = self._ballots(records, labels, public, units, random)
+                names = [f"label_{j}" for j in range(labels.shape[1])]
+                votes = NamedVotes(ids=ids, label_names=tuple(names), ballots=ballots, features=self._features(public))
+                unit = "record" if groups is None else "group"
+                released = label(votes, settings, run=run, unit=unit, ledger=self.ledger)
+        self.released_, self.statement_ = released, released.statement
+        self.X_public_ = public[rows_of(released.ids, ids)]
+        self._student = _student_of(self._features(self.X_public_), released)
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the labels ``[N, C]`` or classes ``[N]`` of samples ``[N, F]``."""
+        probabilities = self.predict_proba(X)
+        if self._multi_label:
+            return (probabilities > 0.5).astype(np.int64)
+        return np.asarray(self.classes_[probabilities.argmax(axis=1)])
+
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """Return the probabilities ``[N, C]`` of labels, or ``[N, K]`` of classes, of samples ``[N, F]``."""
+        check_is_fitted(self)
+        probabilities = self._student.predict(self._features(validate_data(self, X, reset=False, dtype=np.float64)))
+        if self._multi_label:
+            return probabilities
+        if len(self.classes_) == 2:
+            return np.column_stack((1 - probabilities, probabilities))
+        # a share of nothing, where no class is known to occur, is a share of them all
+        probabilities = np.maximum(probabilities, np.finfo(np.float64).tiny)
+        return np.asarray(probabilities / probabilities.sum(axis=1, keepdims=True))
+
+    def _labels_of(self, Y: NDArray[Any]) -> UInt8Array:
+        """Return labels ``[N, C]``: one for each class of a target ``[N]``, one alone of two classes."""
+        check_classification_targets(Y)
+        self._multi_label = Y.ndim == 2 and (Y.shape[1] > 1 or self.classes is None)
+        if self._multi_label or self.classes is None:
+            self.classes_: NDArray[Any] = np.array([0, 1])
+            if len(np.unique(Y)) > 2 and Y.ndim == 1:
+                raise ValueError("Only binary classification is supported without classes, the public values of y")
+            expect(np.isin(Y, (0, 1)).all(), "labels in {0, 1}, or classes, the public values of y", labels="others")
+            return Y.reshape(len(Y), -1).astype(np.uint8)
+        y = column_or_1d(Y)
+        self.classes_ = np.unique(y if isinstance(self.classes, str) else np.asarray(self.classes))
+        expect(np.isin(y, self.classes_).all(), "y among the classes", classes=self.classes_[:5].tolist())
+        shown = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        return np.asarray(y[:, None] == shown, dtype=np.uint8)
+
+    def _features(self, X: FloatArray) -> FloatArray:
+        return self._scaling.transform(ArrayFeatures(X.astype(np.float32))).astype(np.float64)
+
+    def _public_samples(self, X_public: ArrayLike | None, random: np.random.RandomState) -> FloatArray:
+        if X_public is not None:
+            public: FloatArray = validate_data(self, X_public, reset=False, dtype=np.float64, ensure_min_samples=2)
+            return public
+        needed = "X_public, samples that anybody may see, or bounds between which to draw them"
+        expect(self.bounds is not None, needed, X_public=None)
+        assert self.bounds is not None
+        low, high = (np.broadcast_to(np.asarray(bound, dtype=np.float64), self.n_features_in_) for bound in self.bounds)
+        ordered = np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()
+        expect(ordered, "bounds (low, high), finite and low < high", bounds=self.bounds)
+        return np.asarray(random.uniform(low, high, size=(_DRAWN, self.n_features_in_)))
+
+    def _ballots(
+        self, X: FloatArray, labels: UInt8Array, public: FloatArray, units: NDArray[Any], random: np.random.RandomState
+    ) -> UInt8Array:
+        """Return the ballots ``[P, T, C]`` of teachers, each fitted to the units that a secret key assigns to it.
+
+        The key is drawn for this fit alone, so that the teacher of a record, even of a row number, is independent of
+        all others': of neighbors with a record more or less, every assignment of the others is as likely.
+        """
+        expect(self.n_teachers is not None, "n_teachers, a public number, with a teacher", n_teachers=None)
+        assert self.n_teachers is not None
+        expect_count(2, n_teachers=self.n_teachers)
+        seeds = random.randint(2**31 - 1, size=self.n_teachers).tolist()
+        # a classifier that cannot be fitted at all is found out on labels that mean nothing
+        _fitted(self.teacher, public[:100], np.arange(len(public[:100])) % 2, seeds[0]).predict(public[:1])
+        teachers = assign_teachers(map(str, units), num_teachers=self.n_teachers, key=secrets.token_bytes(32))
+        ballots = np.zeros((len(public), self.n_teachers, labels.shape[1]), dtype=np.uint8)
+        for teacher, seed in enumerate(seeds):
+            rows = np.flatnonzero(teachers == teacher)
+            for column in range(labels.shape[1]) if rows.size else ():
+                ballots[:, teacher, column] = _ballot(self.teacher, X[rows], labels[rows, column], public, seed)
+        return ballots
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.classifier_tags.multi_label = True
+        tags.classifier_tags.multi_class = self.classes is not None
+        tags.classifier_tags.poor_score = True  # how good it is depends on epsilon and the number of records
+        tags.non_deterministic = self.noise_seed is None
+        return tags
+
+
+class _OneFit(Arrays):
+    """Records that exist for one fit: there is no place where they, and their ledger, are found again."""
+
+    @property
+    def ledger_path(self) -> None:  # type: ignore[override]
+        return None
+
+
+def _save(
+    file: Path,
+    X: FloatArray,
+    labels: UInt8Array,
+    public: FloatArray,
+    ids: NDArray[np.str_],
+    *,
+    groups: NDArray[Any] | None,
+) -> None:
+    """Write private records and public samples as `Arrays` reads them, with a test record that nobody asks for.
+
+    Where each record votes for itself, no id matters. A part of them is found by a key that is drawn for this fit
+    alone, so that row numbers will do.
+    """
+    sizes = [len(X), len(public), 1]
+    arrays = {
+        "X": np.concatenate((X, public, public[:1])),
+        "Y": np.concatenate((labels, np.zeros((len(public) + 1, labels.shape[1]), dtype=np.uint8))),
+        "ids": np.concatenate((np.char.mod("private%09d", np.arange(len(X))), ids, ["test"])),
+        "split": np.repeat([0, 1, 2], sizes),
+    }
+    if groups is not None:
+        arrays["group"] = np.concatenate((groups.astype(np.str_), np.full(len(public) + 1, "")))
+    np.savez(file, **arrays)  # type: ignore[arg-type, unused-ignore]
+
+
+def _ballot(classifier: Any, X: FloatArray, labels: UInt8Array, public: FloatArray, seed: int) -> UInt8Array | int:
+    """Return the ballot ``[P]`` of a classifier fitted to one label ``[N]`` of a teacher's records."""
+    if labels.min() == labels.max():
+        return int(labels[0])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a warning would say something of this teacher's records
+            fitted = _fitted(classifier, X, labels, seed)
+            if not hasattr(fitted, "predict_proba"):
+                return np.asarray(fitted.predict(public) == 1, dtype=np.uint8)
+            scores = np.nan_to_num(np.asarray(fitted.predict_proba(public))[:, 1:])
+            return best(scores.astype(np.float32), labels.mean(keepdims=True))[:, 0].astype(np.uint8)
+    except Exception:
+        # nothing that one record can change makes a fit fail: five neighbors of three records are no error
+        return 0
+
+
+def _fitted(classifier: Any, X: FloatArray, labels: IntArray | UInt8Array, seed: int) -> Any:
+    """Return a clone of a classifier, fitted with ``seed`` wherever it draws anything."""
+    copy = clone(classifier)
+    seeded: Sequence[str] = [name for name in copy.get_params() if name.rpartition("__")[2] == "random_state"]
+    return copy.set_params(**dict.fromkeys(seeded, seed)).fit(X, labels)
+
+
+def _student_of(features: FloatArray, released: StatedLabels) -> LinearStudent:
+    """Return the linear student of released labels, whose samples have ``features`` ``[Q, F]``."""
+    answered = released.answered
+    if released.noise_std == 0:
+        assert released.noisy_counts is not None
+        answers = released.noisy_counts[answered] / released.num_teachers
+        return linear_student_of(features[answered], answers, released.labels[answered])
+    return fit_linear(features, targets_of(released), released.mask, noise_std=noise_of(released))
