@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pate._commands.parsing import new_parser
+from pate._reporting.disclosure import write_disclosure
 from pate._reporting.report import write_report
+from pate._validation import expect
 
 
 def main(args: Sequence[str]) -> None:
@@ -22,14 +24,25 @@ def main(args: Sequence[str]) -> None:
         "--output",
         type=Path | None,
         default=None,
-        help="the file; None for public/report.html in the run, or private/report.html with --private",
+        help="the file; None for public/report.html in the run, or private/report.html with --private; with"
+        " --disclosure the folder, None for public/disclosure",
     )
     parser.add_argument(
         "--private",
         action="store_true",
         help="add the teachers' votes, references, frontier, rivals and losses: PRIVATE, not to be published",
     )
+    parser.add_argument(
+        "--disclosure",
+        action="store_true",
+        help="write a folder instead: a model card (README.md) and an entry for the registry of deployments"
+        " (registry.yaml), of public files alone",
+    )
     parser.add_argument("--num_samples", type=int, default=20, help="number of queries shown with their labels")
     parsed = parser.parse_args(list(args))
+    expect(not (parsed.disclosure and parsed.private), "a disclosure without --private", private=parsed.private)
+    if parsed.disclosure:
+        print(write_disclosure(parsed.run, output=parsed.output))
+        return
     path = write_report(parsed.run, output=parsed.output, private=parsed.private, num_samples=parsed.num_samples)
     print(f"{path}{' (PRIVATE: not to be published)' if parsed.private else ''}")

@@ -30,7 +30,7 @@ from pate.accounting._base import event_from_dict
 from pate.accounting._charges import Charge, account
 from pate.accounting._figures import epsilon_text, exact_text
 from pate.accounting._relation import NeighboringRelation
-from pate.accounting._statement_words import FIXED_BEFOREHAND, describe_budget, ledger_words
+from pate.accounting._statement_words import FIXED_BEFOREHAND, by_relation, describe_budget, ledger_words
 
 SUMMARY = {
     "macro_f1": "macro-F1",
@@ -87,14 +87,13 @@ def _statement(released: Released) -> Section:
     blocks: list[Block] = []
     if not today["private"]:
         blocks.append(Text(today.text.partition("\n")[0], "warning"))
-    relation = today["neighboring_relation"]
     figures = [
         Figure(
             f"ε = {epsilon_text(guarantee['epsilon'])}",
             f"at δ = {exact_text(guarantee['delta'])} under {name.upper()}",
             f"Neighbors are data sets where {guarantee['neighbors']}.",
         )
-        for name, guarantee in sorted(today["guarantees"].items(), key=lambda item: item[0] != relation)
+        for name, guarantee in by_relation(today.content, "guarantees")
     ]
     blocks += [Figures(tuple(figures)), Text(_COVERS)]
     later = len(today["releases"]) - len(statement["releases"])

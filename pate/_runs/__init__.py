@@ -16,6 +16,7 @@ from pate._runs.run import Run as Run
 from pate._runs.run import StageChangedError as StageChangedError
 from pate._runs.run import first_stage as first_stage
 from pate._runs.run import labels_file as labels_file
+from pate._runs.stage import DISCLOSURE as DISCLOSURE
 from pate._runs.stage import LABEL as LABEL
 from pate._runs.stage import METRICS as METRICS
 from pate._runs.stage import MODEL as MODEL

@@ -13,6 +13,7 @@ import yaml
 
 from pate._runs.files import digest, write_json, write_text
 from pate._runs.stage import (
+    DISCLOSURE,
     FORMAT,
     LABEL,
     REPORT,
@@ -223,8 +224,9 @@ class Run:
             if path.exists():
                 path.rename(path.with_name(f"{_trash(path)}{secrets.token_hex(8)}"))
         if stage is LABEL:
-            # a page that states less than what other labels cost must not stay beside them
+            # pages that state less than what other labels cost must not stay beside them
             (self.root / REPORT).unlink(missing_ok=True)
+            shutil.rmtree(self.root / DISCLOSURE, ignore_errors=True)
         (self.root / stage.state).unlink(missing_ok=True)
         self._empty_trash(stage)
 

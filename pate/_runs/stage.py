@@ -70,6 +70,8 @@ METRICS = "metrics.json"
 REPORT = Path("public/report.html")
 """The page on a run that may be published, relative to its folder."""
 
+DISCLOSURE = Path("public/disclosure")
+"""The folder of a disclosure, relative to the run's."""
 
 MODEL = "model"
 """Name of the folder, in that of the student, that can leave the run."""

@@ -27,3 +27,17 @@ def exact_text(value: float) -> str:
     ('1e-06', '1.0000004e-06', '8')
     """
     return repr(float(value)).removesuffix(".0")
+
+
+def guess_text(epsilon: float | None, delta: float) -> str:
+    """Return how often whoever tells two neighbors apart is right at most, in percent, where a coin chose between them.
+
+    That is `(e^epsilon + delta) / (e^epsilon + 1)`, rounded up: half the sum of what Kairouz, Oh & Viswanath (2015) say
+    of both errors of a test.
+
+    >>> guess_text(0.0, 0.0), guess_text(1.0, 1e-6), guess_text(None, 1e-6)
+    ('50.0%', '73.2%', '100.0%')
+    """
+    decay = 0.0 if epsilon is None else math.exp(-epsilon)
+    share = min(1.0, (1.0 + delta * decay) / (1.0 + decay))
+    return f"{epsilon_text(100 * share, 1)}%"

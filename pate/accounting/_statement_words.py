@@ -74,8 +74,8 @@ def describe(statement: Mapping[str, Any], book: Book) -> str:
     lines = []
     if not statement["private"]:
         lines += ["NOT PRIVATE: the noise of at least one release was drawn from a fixed seed.", ""]
-    lines += [*_headline(statement), *_conditions(statement), *_happened(statement), *_reach(statement), ""]
-    lines += [*WORDS[statement["kind"]].published(statement), *_ledger(statement), ""]
+    lines += [*_headline(statement), *describe_conditions(statement), *_happened(statement), *_reach(statement), ""]
+    lines += [*WORDS[statement["kind"]].published(statement), *describe_ledger(statement), ""]
     lines += _arithmetic(statement, book)
     versions = ", ".join(f"{name} {version}" for name, version in statement["versions"].items())
     return "\n".join([*lines, "", f"Made with {versions}."]) + "\n"
@@ -110,13 +110,13 @@ def ledger_words(statement: Mapping[str, Any]) -> tuple[str, str, str | None]:
     return _LEDGERS[statement["ledger"]["counts"]]
 
 
-def _by_relation(statement: Mapping[str, Any], part: str) -> list[tuple[str, Any]]:
+def by_relation(statement: Mapping[str, Any], part: str) -> list[tuple[str, Any]]:
     """Return one part of a statement by relation, its own first."""
     return sorted(statement[part].items(), key=lambda item: item[0] != statement["neighboring_relation"])
 
 
 def _headline(statement: Mapping[str, Any]) -> Iterator[str]:
-    for name, guarantee in _by_relation(statement, "guarantees"):
+    for name, guarantee in by_relation(statement, "guarantees"):
         at, total = exact_text(guarantee["delta"]), epsilon_text(guarantee["epsilon"])
         if len(statement["releases"]) == 1:
             yield f"epsilon = {total} at delta = {at} under {name.upper()}:"
@@ -129,8 +129,9 @@ def _headline(statement: Mapping[str, Any]) -> Iterator[str]:
     yield "Any outcome is at most exp(epsilon) times as probable as it would be for a neighbor, plus delta."
 
 
-def _conditions(statement: Mapping[str, Any]) -> Iterator[str]:
-    guarantees = _by_relation(statement, "guarantees")
+def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the sentences that say on what the epsilons of all releases rest."""
+    guarantees = by_relation(statement, "guarantees")
     unkept = [name.upper() for name, guarantee in guarantees if guarantee["fixed_by"] != "budget"]
     for name, guarantee in guarantees:
         if guarantee["fixed_by"] == "budget":
@@ -143,7 +144,7 @@ def _conditions(statement: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _happened(statement: Mapping[str, Any]) -> Iterator[str]:
-    costs = _by_relation(statement, "costs")
+    costs = by_relation(statement, "costs")
     if all(cost["epsilon"] == statement["guarantees"][name]["epsilon"] for name, cost in costs):
         return
     texts = (f"epsilon = {epsilon_text(cost['epsilon'])} under {name.upper()}" for name, cost in costs)
@@ -158,7 +159,7 @@ def _happened(statement: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _reach(statement: Mapping[str, Any]) -> Iterator[str]:
-    names = [name for name, _ in _by_relation(statement, "costs")]
+    names = [name for name, _ in by_relation(statement, "costs")]
     whom, when = WORDS[statement["kind"]].reached(statement)
     yield f"What all releases reserved is, at delta = {exact_text(statement['delta'])}, an epsilon for {whom} of:"
     yield "    m" + "".join(f"{name.upper():>22}" for name in names)
@@ -167,7 +168,8 @@ def _reach(statement: Mapping[str, Any]) -> Iterator[str]:
     yield f"    {when}"
 
 
-def _ledger(statement: Mapping[str, Any]) -> Iterator[str]:
+def describe_ledger(statement: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines that say which releases a statement counts, and which it does not know."""
     releases, (ledger, _, unknown) = statement["releases"], ledger_words(statement)
     queries = sum(release["count"] for release in releases)
     lost = sum(release["count"] for release in releases if not release["settled"])

@@ -1,0 +1,355 @@
+"""What a run discloses to others: a model card, and an entry for the registry of differentially private deployments.
+
+Every sentence follows from the statement, or from other public files, or says that it is the publisher's to write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from pate._reporting.findings import Findings, Learned, Released, read_findings
+from pate._reporting.page import shown
+from pate._reporting.sections import SUMMARY
+from pate._runs import DISCLOSURE
+from pate._runs.files import write_text
+from pate._validation import expect
+from pate.accounting._figures import epsilon_text, exact_text, guess_text
+from pate.accounting._statement_words import by_relation, describe_conditions, describe_ledger
+
+YOURS = "Yours to say:"
+"""Begins what no file of a run can know."""
+
+CARD, ENTRY = "README.md", "registry.yaml"
+"""The files of a disclosure: the model card, and the registry's entry."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a question is answered with: what follows from public files, and what is the publisher's to say."""
+
+    question: str
+    derived: str = ""
+    yours: str = ""
+
+    @property
+    def text(self) -> str:
+        """Both parts, for a field of plain text."""
+        return " ".join(filter(None, [self.derived, self.yours and f"{YOURS} {self.yours}"]))
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """A disclosure before it is written.
+
+    Attributes:
+        name: the run's name.
+        guarantee: the guarantees with their conditions.
+        statement: the privacy statement on all releases of today, as text.
+        plain: answers to the people whose records were used.
+        evaluation: answers to who evaluates the guarantee.
+        entry: the entry of the registry, in plain types.
+    """
+
+    name: str
+    guarantee: tuple[str, ...]
+    statement: str
+    plain: tuple[Answer, ...]
+    evaluation: tuple[Answer, ...]
+    entry: Mapping[str, Any]
+
+    @property
+    def card(self) -> str:
+        """The model card: Markdown below metadata in YAML, in which all that the run brought is escaped."""
+        environment = Environment(
+            loader=FileSystemLoader(Path(__file__).parent),
+            undefined=StrictUndefined,
+            finalize=_escaped,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+        )
+        metadata = {
+            "library_name": "pate",
+            "model_name": self.name,
+            "tags": ["differential-privacy", "multi-label-classification", "pate"],
+        }
+        return environment.get_template("card.md").render(
+            name=self.name,
+            guarantee=self.guarantee,
+            plain=self.plain,
+            evaluation=self.evaluation,
+            block=_block,
+            metadata=Markup(_yaml(metadata).rstrip()),
+            # an indented block has no end that a text could contain
+            statement=Markup("\n".join(f"    {line}" for line in self.statement.splitlines())),
+        )
+
+
+def write_disclosure(root: Path, *, output: Path | None = None) -> Path:
+    """Write the disclosure of the run in ``root`` and return its folder, ``public/disclosure`` unless it is named.
+
+    Raises:
+        ValueError: as `read_findings` does, or if nothing was released, or from a fixed seed.
+    """
+    disclosure = make_disclosure(read_findings(root))
+    folder = root / DISCLOSURE if output is None else output
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / CARD, disclosure.card)
+    write_text(folder / ENTRY, _yaml(_rendered(disclosure.entry)))
+    return folder
+
+
+def make_disclosure(findings: Findings) -> Disclosure:
+    """Return the disclosure of a run. Raises ``ValueError`` if it released nothing, or from a fixed seed."""
+    released = findings.released
+    expect(released is not None, "a run that has released labels", run=findings.run.root.name)
+    assert released is not None
+    today = released.today
+    expect(today["private"], "releases of which none was drawn from a fixed seed", seeded=findings.run.root.name)
+    answers = _Answers(today.content, released, findings.learned)
+    name = findings.run.root.resolve().name
+    return Disclosure(
+        name=name,
+        guarantee=(*answers.guarantee, *describe_conditions(today.content)),
+        statement=today.text,
+        plain=answers.plain(),
+        evaluation=answers.evaluation(),
+        entry=answers.entry(name),
+    )
+
+
+class _Answers:
+    """Sentences that follow from a statement, released labels and a student, each written once.
+
+    Args:
+        statement: the statement as of today, in plain JSON types.
+        released: the labels.
+        learned: the student; None if there is none.
+    """
+
+    def __init__(self, statement: Mapping[str, Any], released: Released, learned: Learned | None) -> None:
+        self.statement, self.labels, self.learned = statement, released.labels, learned
+        unit, teachers = statement["unit"], statement["num_teachers"]
+        voters = f"one teacher for each {unit}" if teachers is None else f"{teachers:,} teachers"
+        made = "A multi-label classifier that learned from" if learned else "Labels for"
+        self.product = (
+            f"{made} {statement['num_answered']:,} public samples, on {statement['num_labels']:,} labels. These were"
+            f" voted by {voters} that private data taught, and released with noise ({statement['num_queries']:,}"
+            " samples were asked about)."
+        )
+        self.guarantee = [
+            f"epsilon = {epsilon_text(guarantee['epsilon'])} at delta = {exact_text(guarantee['delta'])} under"
+            f" {name.upper()}, between data sets where {guarantee['neighbors']}."
+            for name, guarantee in by_relation(statement, "guarantees")
+        ]
+        reach = ", ".join(
+            f"{epsilon_text(row[statement['neighboring_relation']])} for {row['teachers']}"
+            for row in statement["reach"]
+        )
+        self.reach = f"What all releases reserved is, by how many teachers a {unit} reaches, an epsilon of {reach}."
+        self.mechanism = f"{_short(statement['aggregator'])}, with the settings in the statement."
+        self.ledger = " ".join(line.strip() for line in describe_ledger(statement))
+        self.composition = f"epsilon follows from the events of all releases by {statement['conversion']}."
+        self.versions = ", ".join(f"{name} {version}" for name, version in statement["versions"].items())
+
+    def plain(self) -> tuple[Answer, ...]:
+        """Return answers to the people whose records were used."""
+        unit, (name, guarantee) = self.statement["unit"], by_relation(self.statement, "guarantees")[0]
+        most = guess_text(guarantee["epsilon"], guarantee["delta"])
+        return (
+            Answer("What is this, and what is it for?", self.product, "what it is for, and who answers for it."),
+            Answer(
+                "Whose data were used?",
+                f"What is protected is one {unit} at a time.",
+                f"who these people are, how they were asked, and how many {unit}s one person may have.",
+            ),
+            Answer(
+                "What can somebody find out about me?",
+                f"Think of two data sets where {guarantee['neighbors']}. A coin decides which of them is used."
+                f" Somebody who knows both, and sees everything that was published, says which it was: right at most"
+                f" {most} of the time, where guessing blindly is right 50% of the time."
+                f" (This is epsilon = {epsilon_text(guarantee['epsilon'])}, delta = {exact_text(guarantee['delta'])},"
+                f" {name.upper()}.)",
+            ),
+            Answer(
+                "What is not protected?",
+                "What is true of people in general, and could be learned without any one of them. The data themselves,"
+                " where they are kept." + self._unprotected_figures(),
+                "how the data are kept, by whom, and for how long.",
+            ),
+            Answer(
+                "Can a record be taken back?",
+                "Not from what was published: that is covered by the guarantee, with and without the record alike. From"
+                " the data and the teachers it can be removed.",
+                "whom to ask.",
+            ),
+        )
+
+    def evaluation(self) -> tuple[Answer, ...]:
+        """Return answers to who evaluates the guarantee."""
+        return (
+            Answer("Epsilon and delta", " ".join([*self.guarantee, *describe_conditions(self.statement)])),
+            Answer(
+                "Unit of privacy",
+                f"One {self.statement['unit']}. {self.reach}",
+                f"how many {self.statement['unit']}s of one person there are at most.",
+            ),
+            Answer(
+                "Algorithms and their correctness",
+                f"{self.mechanism} Made with {self.versions}. {_sentence(self.composition)} Anybody can"
+                " compute it again from the statement; with the ledger, pate ledger verify does.",
+            ),
+            Answer("Composition and query model", f"{self.ledger} {_NOT_INTERACTIVE}"),
+            Answer("Utility", self._utility(), "for what use this is good enough."),
+            Answer("Bias", self._bias(), "for whom the model errs more often, and how that was measured."),
+            Answer("Trust model", _TRUST, "who that party is."),
+            Answer("Implementation and side channels", _NOISE, "on which machine, and who else used it."),
+            Answer(
+                "Security and access control",
+                "",
+                "who can read the private data, the run's folder private/ and the ledger, and what becomes of them.",
+            ),
+            Answer("Data collection exposure", "", "how the data were collected, and who saw them before."),
+        )
+
+    def entry(self, name: str) -> dict[str, Any]:
+        """Return the registry's entry, in the form of its template of 2026."""
+        statement, own = self.statement, by_relation(self.statement, "guarantees")[0][1]
+        parameters = {key: own[key] for key in ("epsilon", "delta") if own[key] is not None}
+        basic = {
+            "name": name,
+            "data_curators": [_yours(data_curator_name="who", data_curator_type="such as Government or Nonprofit")],
+            "description": self.product,
+            **_yours(intended_use="what it is for"),
+            "data_product_type": "Machine learning model" if self.learned else "Dataset",
+            **_yours(
+                data_product_region="which region the data describe",
+                data_product_sector="such as Healthcare or Education",
+                publication_date=f"when it was published, YYYY-MM-DD; its labels were drawn on {self._day()}",
+            ),
+        }
+        deployment = {
+            "basic": basic,
+            "dp_variant": {
+                "variant_name": "Approximate DP",
+                **_yours(data_domain="which data sets could have been used"),
+                "unprotected_quantities": "The public samples, the names of the labels, the nominal number of teachers"
+                " and the settings of the mechanism, which do not depend on private data."
+                + self._unprotected_figures(),
+            },
+            "privacy_loss": {
+                "privacy_unit": f"{statement['unit']}-level",
+                "privacy_unit_details": f"Two data sets are adjacent where {own['neighbors']}. {self.reach}",
+                "privacy_parameters": parameters,
+                "privacy_parameters_details": " ".join([*self.guarantee, *describe_conditions(statement)]),
+            },
+            "deployment_model": {
+                "model_name": "Central",
+                "model_name_details": _TRUST,
+                **_yours(actors="who holds the data, who draws the noise, and who sees what is published"),
+                "release_type": "One release" if len(statement["releases"]) == 1 else "Many releases",
+                "release_type_details": self.ledger,
+                **_yours(data_source_type="Static or Dynamic"),
+                "access_type": "Non-interactive",
+                "access_type_details": _NOT_INTERACTIVE,
+            },
+            "implementation": {
+                **_yours(preprocessing_and_hyperparameter_tuning="what was chosen by looking at private data"),
+                "mechanisms": f"{self.mechanism} {_NOISE} Made with {self.versions}.",
+                "composition": _sentence(self.composition),
+                "post_processing": "Everything that is computed from the released labels, such as the student.",
+                **_yours(justification="why these parameters"),
+                "utility": self._utility(),
+            },
+            "administrative": {"status": "Draft", "registry_authors": [f"{YOURS} who writes this entry"], "tier": 3},
+        }
+        return {"url_slug": re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "run", "deployment": deployment}
+
+    def _day(self) -> str:
+        return str(self.statement["releases"][self.statement["release"] - 1]["at"])[:10]
+
+    def _unprotected_figures(self) -> str:
+        measured = self.learned is not None and bool(self.learned.metrics)
+        return " The test records on which the student was measured." if measured else ""
+
+    def _utility(self) -> str:
+        statement = self.statement
+        answered = f"{statement['num_answered']:,} of {statement['num_queries']:,} queries were answered."
+        if self.learned is None or not self.learned.metrics:
+            return f"{answered} No student was measured."
+        student, constant = self.learned.metrics["student"], self.learned.metrics["all_majority"]
+        figures = ", ".join(
+            f"{title} {shown(student[name])} ({shown(constant[name])})"
+            for name, title in SUMMARY.items()
+            if name in student and name in constant
+        )
+        number = "the" if self.learned.num_test is None else f"{self.learned.num_test:,}"
+        older = " They are older than the labels." if self.learned.older else ""
+        return f"{answered} On {number} test records the student's figures (the best constant's): {figures}.{older}"
+
+    def _bias(self) -> str:
+        positive = (self.labels.labels * self.labels.mask).sum(axis=0)
+        rare = [name for name, count in zip(self.labels.label_names, positive, strict=True) if not count]
+        if not rare:
+            return f"Each of {len(positive)} labels was released as positive at least once."
+        return f"{len(rare)} of {len(positive)} labels were never released as positive: {', '.join(rare)}."
+
+
+_TRUST = (
+    "One party is trusted: it holds the private data or the votes, draws the noise and keeps the ledger. Whoever sees"
+    " what is published need not be trusted, whatever they know and however many they are."
+)
+_NOT_INTERACTIVE = "Files are published, and nobody can query the private data."
+_NOISE = (
+    "Noise comes from ChaCha20, with a key that the operating system draws for each release. Outside the guarantee are"
+    " time, memory and power of the machine while teachers were trained and noise was drawn. What of the noise is drawn"
+    " exactly and what in float64 is said in the documentation of pate, under Privacy."
+)
+
+
+def _yours(**wishes: str) -> dict[str, str]:
+    """Return fields that are the publisher's to fill in."""
+    return {name: f"{YOURS} {wish}" for name, wish in wishes.items()}
+
+
+def _short(settings: Mapping[str, Any]) -> str:
+    return str(settings["class_path"]).rpartition(".")[2]
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _block(answer: Answer) -> Markup:
+    """Return a question with its answer as Markdown."""
+    parts = [f"### {_escaped(answer.question)}", _escaped(answer.derived)]
+    parts += [f"**{YOURS}** {_escaped(answer.yours)}"] if answer.yours else []
+    return Markup("\n\n".join(filter(None, parts)))
+
+
+def _escaped(value: object) -> str:
+    """Return a text on one line in which Markdown and HTML mean nothing."""
+    if isinstance(value, Markup):
+        return value
+    return re.sub(r"([\\`*_{}\[\]<>#|~$!]|&(?=[#\w])|(?<=:)/)", r"\\\1", " ".join(str(value).split()))
+
+
+def _rendered(value: Any) -> Any:
+    """Return plain data whose texts mean themselves where they are shown as Markdown, as the registry shows them."""
+    if isinstance(value, Mapping):
+        return {name: _rendered(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_rendered(item) for item in value]
+    return _escaped(value) if isinstance(value, str) else value
+
+
+def _yaml(content: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True, width=100)
