@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._typing import UInt8Array
+from pate._typing import IntArray, UInt8Array
 from pate._validation import expect
 from pate._votes import Panel, Votes
 from pate.accounting._events import BoundedRangeEvent, Event
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, ballots_of
+from pate.mechanisms._exact_race import SLACK, Chance, Proposals, cumulative_weights, draw, pick
 
 Codes = NDArray[np.uint64]
 
 MOST_LABELS = 64
-_ENTRIES = 1 << 22  # ballot entries worked on at once
+_ENTRIES = 1 << 20  # ballot entries worked on at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,27 +71,40 @@ def _expect_codes(num_labels: int) -> None:
 
 
 def _choose(codes: Codes, num_labels: int, scale: float, generator: np.random.Generator) -> Codes:
-    """Choose a set for each row of sorted ballots ``[Q, T]``; only sets that got a vote have noise of their own."""
+    """Choose a set for each row of sorted ballots ``[Q, T]``: n votes give a set the weight ``exp(n / scale)``.
+
+    Each set has 1 of that as one of all sets, and those that somebody voted for have the rest beside.
+    """
     first = np.ones(codes.shape, dtype=np.bool_)
     first[:, 1:] = codes[:, 1:] != codes[:, :-1]
     starts = np.flatnonzero(first)
-    row = starts // codes.shape[1]
+    votes = np.zeros(codes.shape, dtype=np.int64)
     # rows end where the next begins, so the length of a run never reaches into the next row
-    noisy = np.diff(starts, append=codes.size) + generator.gumbel(scale=scale, size=starts.size)
-    distinct_sets = np.bincount(row, minlength=len(codes))
-    best = np.maximum.reduceat(noisy, np.cumsum(distinct_sets) - distinct_sets) if len(codes) else np.empty(0)
-    chosen = np.empty(len(codes), dtype=np.uint64)
-    winners = noisy == best[row]
-    chosen[row[winners]] = codes.ravel()[starts[winners]]
-    # the largest of n standard Gumbel draws is one draw more than log n
+    votes.ravel()[starts] = np.diff(starts, append=codes.size)
+    most = votes.max(axis=1, keepdims=True)
     with np.errstate(divide="ignore"):
-        log_unseen = num_labels * math.log(2) + np.log1p(-distinct_sets / 2.0**num_labels)
-    undecided = np.flatnonzero(scale * log_unseen + generator.gumbel(scale=scale, size=len(codes)) > best)
-    while undecided.size:
-        drawn = generator.integers(0, 2**num_labels - 1, size=undecided.size, dtype=np.uint64, endpoint=True)
-        chosen[undecided] = drawn
-        undecided = undecided[(codes[undecided] == drawn[:, None]).any(axis=1)]
-    return chosen
+        extra = (votes - most) / scale + np.log(-np.expm1(-votes / scale))
+    logs = np.column_stack((num_labels * math.log(2) - most / scale, extra))
+    cumulative = cumulative_weights(np.exp(logs))
+    log_rates = np.log(np.exp(logs).sum(axis=1)) + SLACK
+
+    def propose(rows: IntArray) -> Proposals:
+        picked = pick(cumulative[rows], generator)
+        log_chances = logs[rows, picked.places] - log_rates[rows] - picked.log_shares
+
+        def chance(place: int) -> Chance:
+            row, column = rows[place], int(picked.places[place])
+            raised = Fraction(float(log_rates[row])) + Fraction(int(most[row, 0])) / Fraction(scale)
+            if not column:
+                return Chance(2**num_labels / picked.share(place), raised)
+            own = Fraction(int(votes[row, column - 1])) / Fraction(scale)
+            return Chance(1 / picked.share(place), raised - own, raised)
+
+        return Proposals(picked.places[:, None], log_chances, chance)
+
+    columns = draw(log_rates, propose, generator, flip=False)[:, 0]
+    any_set = generator.integers(0, 2**num_labels - 1, size=len(codes), dtype=np.uint64, endpoint=True)
+    return np.where(columns > 0, codes[np.arange(len(codes)), columns - 1], any_set)
 
 
 def _encode(ballots: UInt8Array) -> Codes:

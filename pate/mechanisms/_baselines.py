@@ -14,8 +14,9 @@ from pate._validation import expect, expect_count, expect_open_unit, expect_posi
 from pate.accounting._events import Event, PureDPEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import ScoreMechanism, TopKMechanism
+from pate.mechanisms._exact_cube import add_cube
 from pate.mechanisms._peeling import one_shot
-from pate.mechanisms._ranking import Rows, as_rows, with_noise
+from pate.mechanisms._ranking import Rows, as_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,7 @@ def one_shot_laplace_scale(*, k: int, num_items: int, epsilon: float, delta: flo
 class LaplaceCounts(ScoreMechanism[FloatArray]):
     """Release every score with Laplace noise (Dwork et al. (2006)).
 
-    It returns floating-point numbers: round them to a public grid before releasing them.
+    The law is that of real numbers, rounded to a public grid of at least ``scale / 2^20``.
 
     Privacy: pure DP of ``num_items / scale`` under both relations, because no count moves by more than one vote.
 
@@ -87,7 +88,8 @@ class LaplaceCounts(ScoreMechanism[FloatArray]):
         """
         rows, single = as_rows(scores)
         expect(rows.shape[1] == self.num_items, f"{self.num_items} scores", num_items=rows.shape[1])
-        noisy = with_noise(rows, generator.laplace(scale=self.scale, size=rows.shape))
+        # in one dimension the law of the cube is Laplace's
+        noisy = add_cube(rows.reshape(-1, 1), scale=self.scale, generator=generator).reshape(rows.shape)
         return noisy[0] if single else noisy
 
     def event(self, relation: NeighboringRelation) -> Event:
@@ -99,8 +101,8 @@ class GammaCounts(ScoreMechanism[FloatArray]):
     """Release every score with noise of density proportional to ``exp(-max_i abs(z_i) / scale)``.
 
     The mechanism of Hardt & Talwar (2010) for the largest norm (Steinke & Ullman (2015), Theorem 4.1): a radius from a
-    gamma law of shape d + 1, and a uniform point of the cube. It returns floating-point numbers: round them to a public
-    grid before releasing them.
+    gamma law of shape d + 1, and a uniform point of the cube. The law is that of real numbers, rounded to a public grid
+    of at least ``scale / 2^20``.
 
     Privacy: pure DP of ``1 / scale`` under both relations for any d, because no count moves by more than one vote.
 
@@ -122,8 +124,7 @@ class GammaCounts(ScoreMechanism[FloatArray]):
             ValueError: on scores that are not finite numbers.
         """
         rows, single = as_rows(scores)
-        radius = generator.standard_gamma(rows.shape[1] + 1, size=(len(rows), 1))
-        noisy = with_noise(rows, self.scale * radius * generator.uniform(-1.0, 1.0, rows.shape))
+        noisy = add_cube(rows, scale=self.scale, generator=generator)
         return noisy[0] if single else noisy
 
     def event(self, relation: NeighboringRelation) -> Event:

@@ -14,8 +14,9 @@ of rank k for it (Algorithm 1, Lemma A.23), so that no loss is below 0 at ``gamm
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, Literal, get_args
 
@@ -28,11 +29,11 @@ from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import TopKMechanism, choice_event
 from pate.mechanisms._canonical_law import ClassProbabilities, log_counts, log_factorials
+from pate.mechanisms._exact_race import SLACK, Chance, Proposals, cumulative_weights, draw, pick
 from pate.mechanisms._noise import expect_noise
-from pate.mechanisms._permute_flip import first_accepted, first_head, first_heads
 from pate.mechanisms._ranking import REACH, ROWS, Rows, as_rows, distances, expect_within, rank
 
-Sampler = tuple[Callable[[], tuple[tuple[int, int], float] | None], float]
+Sampler = tuple[Callable[[IntArray], Proposals], float]
 CanonicalNoise = Literal["gumbel", "exponential"]
 CanonicalLoss = Literal["lead", "published"]
 
@@ -139,83 +140,116 @@ class CanonicalMechanism(TopKMechanism):
     ) -> IntArray:
         """Draw one subset per row, all classes evaluated; the top-k has mass 1 and every subset at most that."""
         k = self.k
-        heads = np.exp(self._head_terms(below))
-        tails = np.exp(self._tail_terms(below))
-        masses = (heads @ table) * tails
-        np.cumsum(masses, axis=1, out=masses)
-        total = masses[:, -1] + 1
+        log_heads, log_tails = self._head_terms(below), self._tail_terms(below)
+        heads = np.exp(log_heads)
+        masses = np.column_stack((np.ones(len(below)), (heads @ table) * np.exp(log_tails)))
+        cumulative = cumulative_weights(masses)
+        log_rates = np.log(masses.sum(axis=1)) + SLACK
 
-        def propose(at: IntArray) -> tuple[IntArray, FloatArray]:
-            """Draw a class for each row: columns tail and head, tail -1 for the top-k."""
-            drawn = np.full((at.size, 2), -1)
-            chance = np.ones(at.size)
-            mass = generator.random(at.size) * total[at] - 1  # the top-k comes first
-            others = np.flatnonzero(mass >= 0)
-            if others.size:
-                rows = at[others]
-                tail, head = _locate(rows, mass[others], masses, heads, table, generator)
-                drawn[others] = np.column_stack((tail, head))
-                chance[others] = tails[rows, tail] * heads[rows, head]
-            return drawn, chance
+        def propose(rows: IntArray) -> Proposals:
+            column = pick(cumulative[rows], generator)
+            tail = np.maximum(column.places - 1, 0)
+            head = pick(cumulative_weights(heads[rows] * table.T[tail]), generator)
+            log_weights = log_heads[rows, head.places] + log_tails[rows, tail]
+            log_counts = np.log(table[head.places, tail]) - head.log_shares
+            top = column.places == 0
+            return self._proposals(
+                np.where(top[:, None], [k, k - 1], np.column_stack((head.places, tail + k))),
+                np.where(top, 0.0, log_weights + log_counts) - column.log_shares - log_rates[rows],
+                [below[row] for row in rows],
+                log_rates[rows],
+                lambda place: column.share(place) * (1 if top[place] else head.share(place)),
+                np.where(top, 0.0, -log_weights),
+            )
 
-        all_rows = np.arange(len(below))
-        classes = propose(all_rows)[0] if self.noise == "gumbel" else first_heads(np.log(total), propose, generator)
+        head, tail = draw(log_rates, propose, generator, flip=self.noise == "exponential").T
         chosen = order[:, :k].copy()
-        rows = np.flatnonzero(classes[:, 0] >= 0)
-        if rows.size:
-            tail, head = classes[rows].T
-            ranks = _members(head, tail + k, k, generator)
-            chosen[rows] = np.take_along_axis(order[rows], ranks, axis=1)
+        others = np.flatnonzero(tail >= k)
+        if others.size:
+            ranks = _members(head[others], tail[others], k, generator)
+            chosen[others] = np.take_along_axis(order[others], ranks, axis=1)
         return chosen
+
+    def _proposals(
+        self,
+        classes: IntArray,
+        log_chances: FloatArray,
+        below: Sequence[FloatArray],
+        log_rates: FloatArray,
+        share: Callable[[int], Fraction],
+        losses: FloatArray,
+    ) -> Proposals:
+        """Propose classes ``[n, 2]``, head and rank of the tail from 0; ``share`` is the chance of each."""
+
+        def loss(place: int) -> Fraction:
+            (head, tail), row = classes[place].tolist(), below[place]
+            if tail < self.k:
+                return Fraction(0)
+            gamma, last = Fraction(self.gamma), Fraction(row[self.k - 1])
+            lost = gamma * (Fraction(row[tail]) - last)
+            if self.gamma < 1:
+                lost += (1 - gamma) * (Fraction(row[self._outside]) - Fraction(row[max(head, 0)]))
+            return lost / Fraction(self.scale)
+
+        def chance(place: int) -> Chance:
+            head, tail = classes[place].tolist()
+            first = head + 1
+            count = 1 if tail < self.k else math.comb(tail - first, self.k - 1 - max(head, 0))
+            return Chance(count / share(place), loss(place) + Fraction(float(log_rates[place])))
+
+        return Proposals(classes, log_chances, chance, losses, loss)
 
     def _draw_row(self, below: FloatArray, generator: np.random.Generator) -> IntArray:
         """Draw one subset as ranks from 0, ``[k]``."""
         k = self.k
-        propose, log_total = (self._tail_sampler if self.gamma == 1 else self._class_sampler)(below, generator)
-        permute_and_flip = self.noise == "exponential"
-        head, tail = first_head(log_total, propose, generator) if permute_and_flip else first_accepted(propose)
+        propose, log_rate = (self._tail_sampler if self.gamma == 1 else self._class_sampler)(below, generator)
+        flip = self.noise == "exponential"
+        head, tail = draw(np.array([log_rate]), propose, generator, flip=flip)[0].tolist()
         if tail < k:
             return np.arange(k)
         # 0..head-1, some of head+1..tail-1, and tail; with gamma = 1 the rank after the head is not kept out
-        first = 0 if head < 0 else head + 1
-        body = generator.choice(tail - first, size=k - 1 - max(head, 0), replace=False, shuffle=False) + first
+        body = generator.choice(tail - head - 1, size=k - 1 - max(head, 0), replace=False, shuffle=False) + head + 1
         return np.concatenate((np.arange(max(head, 0)), body, [tail]))
 
     def _tail_sampler(self, below: FloatArray, generator: np.random.Generator) -> Sampler:
-        """Propose candidates for gamma = 1, where the last member alone counts.
+        """Propose classes for gamma = 1, where the last member alone counts.
 
         There are ``binom(t - 1, k - 1)`` subsets for each tail t in k..d.
         """
-        k, scale = self.k, self.scale
+        k = self.k
         factorial = log_factorials(below.size)
-        log_masses = (below[k - 1] - below[k - 1 :]) / scale
-        log_masses += factorial[k - 1 :] - factorial[: below.size - k + 1] - factorial[k - 1]
+        losses = (below[k - 1 :] - below[k - 1]) / self.scale
+        log_masses = factorial[k - 1 :] - factorial[: below.size - k + 1] - factorial[k - 1] - losses
         largest = float(log_masses.max())
-        cumulative = np.cumsum(np.exp(log_masses - largest))
-        total = float(cumulative[-1])
+        masses = np.exp(log_masses - largest)
+        cumulative = cumulative_weights(masses[None])
+        log_rate = largest + math.log(masses.sum()) + SLACK
 
-        def propose() -> tuple[tuple[int, int], float]:
-            place = int(np.searchsorted(cumulative, generator.random() * total, side="right"))
-            place = min(place, cumulative.size - 1)
-            return (-1, k - 1 + place), math.exp(float(below[k - 1] - below[k - 1 + place]) / scale)
+        def propose(rows: IntArray) -> Proposals:
+            picked = pick(cumulative, generator)
+            place = picked.places
+            log_chances = log_masses[place] - picked.log_shares - log_rate
+            classes = np.array([[-1, k - 1 + place[0]]])
+            return self._proposals(classes, log_chances, [below], np.array([log_rate]), picked.share, losses[place])
 
-        return propose, largest + math.log(total)
+        return propose, log_rate
 
     def _class_sampler(self, below: FloatArray, generator: np.random.Generator) -> Sampler:
-        """Propose candidates from an envelope of the masses of the tails, in O(d + 15 k).
+        """Propose classes by bounds on the masses of the tails, in O(d + 15 k).
 
         Summed over heads, the mass of tail t is the exponential of a term of t plus
         ``g(t) = logsumexp over h of row(h) + log (t-h-2)! - log (t-2)!``. Each summand is the exponential of
         minus a sum of h logarithms of ``t - 2 - i``, so g is convex, and a chord between two of its points lies
         above it.
         """
-        k, scale, gamma, outside = self.k, self.scale, self.gamma, self._outside
+        k = self.k
         num_items = below.size
         factorial = log_factorials(num_items)
         heads = np.arange(k)
-        head_terms = self._head_terms(below) - factorial[k - 1 - heads]
+        log_heads, log_tails = self._head_terms(below), self._tail_terms(below)
+        head_terms = log_heads - factorial[k - 1 - heads]
         tails = np.arange(k + 1, num_items + 1)
-        tail_terms = self._tail_terms(below) - factorial[tails - k - 1] + factorial[tails - 2]
+        tail_terms = log_tails - factorial[tails - k - 1] + factorial[tails - 2]
 
         def coupling(at: IntArray) -> FloatArray:
             terms = head_terms + factorial[at[:, None] - 2 - heads]
@@ -231,11 +265,11 @@ class CanonicalMechanism(TopKMechanism):
             chord = np.interp(tails, grid, values)
             log_masses = tail_terms + chord
             largest = max(0.0, float(log_masses.max()))  # the top-k has log mass 0
-            cumulative = np.cumsum(np.exp(log_masses - largest))
+            masses = np.exp(log_masses - largest)
             # halve the stretches that matter and whose chord lies well above the curve
-            ends = cumulative[grid - k - 1]
+            ends = np.cumsum(masses)[grid - k - 1]
             middle = (grid[1:] + grid[:-1]) // 2
-            split = (np.diff(ends) > 0.02 * cumulative[-1]) & (middle > grid[:-1])
+            split = (np.diff(ends) > 0.02 * ends[-1]) & (middle > grid[:-1])
             if not split.any():
                 break
             middle = middle[split]
@@ -245,27 +279,30 @@ class CanonicalMechanism(TopKMechanism):
             grid = np.concatenate((grid, middle))
             order = np.argsort(grid)
             grid, values = grid[order], np.concatenate((values, exact_values))[order]
-        below_top = float(cumulative[-1])
-        top = math.exp(-largest)
+        masses = np.append(math.exp(-largest), masses)
+        cumulative = cumulative_weights(masses[None])
+        log_rate = largest + math.log(masses.sum()) + SLACK
 
-        def propose() -> tuple[tuple[int, int], float] | None:
-            mass = generator.random() * (below_top + top)
-            if mass >= below_top:
-                return (k, k - 1), 1.0
-            place = min(int(np.searchsorted(cumulative, mass, side="right")), cumulative.size - 1)
-            # the sum over heads is computed for this tail alone, and its excess over the chord thinned out
-            tail = k + 1 + place
-            terms = head_terms + factorial[tail - 2 - heads]
-            cumulative_heads = np.cumsum(np.exp(terms - terms.max()))
-            exact = math.log(cumulative_heads[-1]) + float(terms.max()) - float(factorial[tail - 2])
-            if generator.standard_exponential() < float(chord[place]) - exact:
-                return None
-            head = int(np.searchsorted(cumulative_heads, generator.random() * cumulative_heads[-1], side="right"))
-            head = min(head, k - 1)
-            loss = gamma * (below[tail - 1] - below[k - 1]) + (1 - gamma) * (below[outside] - below[head])
-            return (head, tail - 1), math.exp(-float(loss) / scale)
+        def propose(rows: IntArray) -> Proposals:
+            column = pick(cumulative, generator)
+            log_rates = np.array([log_rate])
+            if not column.places[0]:
+                chances, top = -column.log_shares - log_rate, np.array([[k, k - 1]])
+                return self._proposals(top, chances, [below], log_rates, column.share, np.zeros(1))
+            tail = k + column.places
+            terms = head_terms + factorial[tail[0] - 2 - heads]
+            head = pick(cumulative_weights(np.exp(terms - terms.max())[None]), generator)
+            log_masses = terms[head.places] + tail_terms[tail - k - 1] - factorial[tail - 2]
+            return self._proposals(
+                np.column_stack((head.places, tail - 1)),
+                log_masses - head.log_shares - column.log_shares - log_rate,
+                [below],
+                log_rates,
+                lambda place: column.share(place) * head.share(place),
+                -(log_heads[head.places] + log_tails[tail - k - 1]),
+            )
 
-        return propose, largest + math.log(below_top + top)
+        return propose, log_rate
 
 
 @lru_cache(maxsize=16)
@@ -278,23 +315,6 @@ def _subset_table(num_items: int, k: int) -> FloatArray | None:
     table = np.rint(np.exp(counts)) if float(counts.max()) < 30 else np.exp(counts)
     table.setflags(write=False)
     return table
-
-
-def _locate(
-    rows: IntArray,
-    mass: FloatArray,
-    cumulative: FloatArray,
-    heads: FloatArray,
-    table: FloatArray,
-    generator: np.random.Generator,
-) -> tuple[IntArray, IntArray]:
-    """Find the column at which the cumulative mass of a row passes ``mass``, and draw a head given it."""
-    # rounding may put the mass at the very end, which counts as the last column that holds any
-    mass = np.minimum(mass, np.nextafter(cumulative[rows, -1], 0))
-    tail = np.argmax(cumulative[rows] > mass[:, None], axis=1)
-    cumulative_heads = np.cumsum(heads[rows] * table.T[tail], axis=1)
-    head = np.argmax(cumulative_heads > (generator.random(rows.size) * cumulative_heads[:, -1])[:, None], axis=1)
-    return tail, head
 
 
 def _members(head: IntArray, tail: IntArray, k: int, generator: np.random.Generator) -> IntArray:

@@ -21,10 +21,10 @@ from pate.mechanisms._exact_normal import Lazy
 from pate.mechanisms._noise import Noise, quantile
 from pate.mechanisms._ranking import NEAR, k_smallest
 
-_Interval: TypeAlias = tuple[Decimal, Decimal]
+Interval: TypeAlias = tuple[Decimal, Decimal]
 
-_DIGITS = 53
-_EXTREME = 2.0**-20  # tails in which the digits that are not drawn move noise by more than 2^-33
+DIGITS = 53
+EXTREME = 2.0**-20  # tails in which the digits that are not drawn move noise by more than 2^-33
 # Elsewhere they move it by 2^-32 at most, for any law; logarithms are taken to err by less than 2^-40 of their value,
 # 2^12 times what numpy promises; and both keys of a pair err.
 _MARGIN = 2.0**-28
@@ -63,7 +63,7 @@ def smallest(
     with np.errstate(invalid="ignore"):  # infinities are in order, or need none
         margins = _margins(ascending, widest)
         close = np.diff(ascending, axis=1) <= np.minimum(margins[:, 1:], margins[:, :-1])
-    extreme = np.minimum(tails, 1 - tails) < _EXTREME
+    extreme = np.minimum(tails, 1 - tails) < EXTREME
     doubtful = close.any(axis=1) | extreme.any(axis=1)
     if exact is not None:
         doubtful |= ascending[:, 0] < -NEAR * widest[:, 0]
@@ -78,7 +78,7 @@ def smallest(
         others = places[np.isfinite(below[row, places])].tolist()
         ordered = _in_order(
             {at: Fraction(below[row, at]) if exact is None else exact(row, at) for at in others},
-            {at: Lazy(int(tails[row, at] * 2.0**_DIGITS), _DIGITS) for at in others},
+            {at: Lazy(int(tails[row, at] * 2.0**DIGITS), DIGITS) for at in others},
             {at: Fraction(scales[row, at]) for at in others},
             noise,
             generator,
@@ -127,32 +127,32 @@ def _quantile_of(tail: Lazy, noise: Noise, generator: np.random.Generator) -> tu
         tail.extend(generator)
 
 
-def _bounds(tail: _Interval, noise: Noise) -> _Interval | None:
+def _bounds(tail: Interval, noise: Noise) -> Interval | None:
     """Return bounds on the noise that is exceeded with a probability in ``tail``; None if its ends do not give any."""
     low, high = tail
     rest = (1 - high).next_minus(), (1 - low).next_plus()
     if low <= 0 or rest[0] <= 0:
         return None
     if noise == "gumbel":
-        wait = _negative(_log(rest))
-        return _negative(_log(wait)) if wait[0] > 0 else None
+        wait = _negative(log_of(rest))
+        return _negative(log_of(wait)) if wait[0] > 0 else None
     if noise == "exponential":
-        return _negative(_log(tail))
+        return _negative(log_of(tail))
     if noise == "laplace":
         if low < Decimal("0.5") < high:
             return None
         if high <= Decimal("0.5"):
-            return _negative(_log(((2 * low).next_minus(), (2 * high).next_plus())))
-        return _log(((2 * rest[0]).next_minus(), (2 * rest[1]).next_plus()))
+            return _negative(log_of(((2 * low).next_minus(), (2 * high).next_plus())))
+        return log_of(((2 * rest[0]).next_minus(), (2 * rest[1]).next_plus()))
     if noise == "half_logistic":
         rest = (2 - high).next_minus(), (2 - low).next_plus()
-    above, under = _log(rest), _log(tail)
+    above, under = log_of(rest), log_of(tail)
     return (above[0] - under[1]).next_minus(), (above[1] - under[0]).next_plus()
 
 
-def _log(interval: _Interval) -> _Interval:
+def log_of(interval: Interval) -> Interval:
     return interval[0].ln().next_minus(), interval[1].ln().next_plus()
 
 
-def _negative(interval: _Interval) -> _Interval:
+def _negative(interval: Interval) -> Interval:
     return -interval[1], -interval[0]

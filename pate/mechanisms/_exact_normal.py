@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike
 
 from pate._typing import BoolArray, FloatArray, IntArray
 from pate._validation import expect
-from pate.mechanisms._ranking import with_noise
+from pate.mechanisms._ranking import Rows, with_noise
 
 _HEIGHT = 401  # of the curve at 0, in cells: the largest for which there are at most 2^14 of them
 _STRIPS = 136  # of width 2^-5: the curve is below 2^-4 cells where they end, at 4.25, and more than halves in a quarter
@@ -54,20 +54,27 @@ def add_gaussian(values: ArrayLike, *, sigma: float, generator: np.random.Genera
         sigma: standard deviation of the noise.
         generator: source of the noise.
     """
+    on_grid, beyond, grid = split(values, sigma)
+    return with_noise(on_grid, grid * rounded_normal(beyond, sigma / grid, generator))
+
+
+def split(values: ArrayLike, scale: float) -> tuple[Rows, FloatArray, float]:
+    """Return multiples of the grid for noise of ``scale``, what ``values`` have beyond them in its steps, and the grid.
+
+    The grid is a power of two of at least ``scale / 2^20``; nothing is rounded.
+    """
     exact = np.asarray(values)
-    grid = 2.0 ** math.ceil(math.log2(sigma) - _GRID_BITS)
+    grid = 2.0 ** math.ceil(math.log2(scale) - _GRID_BITS)
     if exact.dtype.kind == "f":
         with np.errstate(over="ignore", invalid="ignore"):
             steps = exact / grid
             part = steps - np.trunc(steps)
         # where the number of steps overflows, the value itself lies on the grid
         beyond = np.where(np.isfinite(steps), part, 0.0)
-        on_grid = exact - beyond * grid
-    else:
-        grid = min(grid, 2.0**_LOW_BITS)
-        low = exact & np.asarray(max(int(grid), 1) - 1, dtype=exact.dtype if exact.dtype.itemsize == 8 else np.int64)
-        beyond, on_grid = low / grid, exact - low
-    return with_noise(on_grid, grid * rounded_normal(beyond, sigma / grid, generator))
+        return exact - beyond * grid, beyond, grid
+    grid = min(grid, 2.0**_LOW_BITS)
+    low = exact & np.asarray(max(int(grid), 1) - 1, dtype=exact.dtype if exact.dtype.itemsize == 8 else np.int64)
+    return exact - low, low / grid, grid
 
 
 def rounded_normal(offsets: FloatArray, sigma: float, generator: np.random.Generator) -> FloatArray:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, partial
 from typing import ClassVar, Literal
 
@@ -22,8 +23,8 @@ from pate._validation import expect_count
 from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Checks, TopKMechanism, choice_event
+from pate.mechanisms._exact_race import SLACK, Chance, Picked, Proposals, cumulative_weights, draw, pick
 from pate.mechanisms._noise import expect_noise
-from pate.mechanisms._permute_flip import first_accepted, first_head, first_heads
 from pate.mechanisms._ranking import REACH, Rows, are_near, distances, rank
 
 JointNoise = Literal["gumbel", "exponential"]
@@ -117,7 +118,8 @@ class _Losses:
     def reach(self, limits: FloatArray) -> IntArray:
         """Return ``n_i(v)`` for every v in ``limits``, ``[V, k]``: the number of items that may take place i."""
         if self._below is not None:
-            return np.searchsorted(self._below, self._below[: self.k] + limits[:, None], side="right")
+            # lifted by more than sums and differences are rounded: one sequence too many does no harm
+            return np.searchsorted(self._below, (self._below[: self.k] + limits[:, None]) * (1 + 2.0**-50), "right")
         # by bisection, so that each difference is exact before it is rounded: i + 1 items at least lose nothing
         num_items = self.scores.size
         low = np.tile(np.arange(1, self.k + 1), (limits.size, 1))
@@ -138,15 +140,15 @@ class _Losses:
         return distances(self.scores[ranks], self.scores[: self.k], reach=REACH * self.scale)
 
 
-def _draw_row(scores: Rows, k: int, scale: float, noise: JointNoise, generator: np.random.Generator) -> list[int]:
+def _draw_row(scores: Rows, k: int, scale: float, noise: JointNoise, generator: np.random.Generator) -> IntArray:
     """Draw one sequence as ranks from 0, ``[k]``, given descending scores ``[d]``.
 
     ``N`` is a step function that grows, so on a block of losses its value at the right end bounds it. Blocks
-    are split until one in ten of the candidates from this envelope passes, or until splitting no longer helps.
+    are split until one in ten of the proposals passes, or until splitting no longer helps.
     """
     losses = _Losses(scores, k, scale)
     if losses.furthest == 0:
-        return _sequence(losses.reach(np.zeros(1))[0], generator)
+        return np.array(_sequence(losses.reach(np.zeros(1))[0], generator))
     # blocks that halve towards 0, where exp(-v / scale) has its mass
     edges = np.concatenate(([0.0], losses.furthest * 0.5 ** np.arange(_BLOCKS)[::-1]))
     counts = losses.log_sequences(edges)  # in logarithms, as N exceeds the range of floats
@@ -174,34 +176,53 @@ def _draw_row(scores: Rows, k: int, scale: float, noise: JointNoise, generator: 
         order = np.argsort(np.concatenate((edges, middle)))
         counts = np.concatenate((counts, losses.log_sequences(middle)))[order]
         edges = np.concatenate((edges, middle))[order]
-    cumulative = np.cumsum(masses)
+    cumulative = cumulative_weights(masses[None])
+    log_rates = np.array([float(largest) + math.log(total) + SLACK])
 
-    def propose() -> tuple[list[int], float] | None:
-        block = int(np.searchsorted(cumulative, generator.random() * cumulative[-1], side="right"))
-        block = min(block, cumulative.size - 1)
-        block_start = float(edges[block])
-        if block == edges.size - 1:
-            reach, bound = losses.reach(edges[-1:])[0], 0.0
-        else:
-            # a loss within the block, by the inverse of its exponential distribution
-            width = float(edges[block + 1]) - block_start
-            step = -scale * math.log1p(generator.random() * math.expm1(-width / scale))
-            loss = min(block_start + step, float(edges[block + 1]))
-            reach = losses.reach(np.array([loss]))[0]
-            bound = float(counts[block + 1]) - float(np.log(reach - np.arange(k)).sum())
-        # kept with probability N(loss) / N(right end); roundings may put the logarithm of that above 0
-        if generator.standard_exponential() < bound - 1e-12:
-            return None
-        ranks = _sequence(reach, generator)
-        if noise == "gumbel":
-            return ranks, 1.0
-        # the chance of the coin follows from what this sequence loses, not from the loss that was drawn
-        worst = max(float(losses.of(np.array(ranks)).max()), 0.0)
-        return ranks, math.exp(-worst / scale)
+    def propose(rows: IntArray) -> Proposals:
+        block = pick(cumulative, generator)
+        place = int(block.places[0])
+        reach = losses.reach(edges[place + 1 : place + 2] if place + 1 < edges.size else edges[-1:])
+        ranks = np.array([_sequence(reach[0], generator)])
+        worst = np.maximum(losses.of(ranks).max(axis=1), 0.0)
+        ends = np.append(edges[1:], np.inf)
+        return _proposals(ranks, worst, edges[block.places], ends[block.places], reach, scale, block, log_rates)
 
-    if noise == "exponential":
-        return first_head(float(largest) + math.log(total), propose, generator)
-    return first_accepted(propose)
+    ranks: IntArray = draw(log_rates, propose, generator, flip=noise == "exponential")[0]
+    return ranks
+
+
+def _proposals(
+    ranks: IntArray,
+    losses: FloatArray,
+    starts: FloatArray,
+    ends: FloatArray,
+    reach: IntArray,
+    scale: float,
+    blocks: Picked,
+    log_rates: FloatArray,
+) -> Proposals:
+    """Propose sequences ``[n, k]``, each uniform among those with ranks below ``reach`` ``[n, k]``.
+
+    They are kept as often as a loss drawn from their block ``[starts, ends)`` is no smaller than theirs.
+    """
+    worst = np.maximum(losses, starts)
+    with np.errstate(divide="ignore"):
+        log_widths = np.log(-np.expm1(-np.maximum(ends - worst, 0) / scale)) - worst / scale
+    log_counts = np.log(reach - np.arange(reach.shape[1])).sum(axis=1)
+
+    def loss(place: int) -> Fraction:
+        return Fraction(float(losses[place])) / Fraction(scale)
+
+    def chance(place: int) -> Chance:
+        if not worst[place] < ends[place]:
+            return Chance(Fraction(0), Fraction(0))
+        count = math.prod((reach[place] - np.arange(reach.shape[1])).tolist())
+        low, high, raised = float(worst[place]), float(ends[place]), Fraction(float(log_rates[place]))
+        last = None if high == math.inf else Fraction(high) / Fraction(scale) + raised
+        return Chance(count / blocks.share(place), Fraction(low) / Fraction(scale) + raised, last)
+
+    return Proposals(ranks, log_counts + log_widths - blocks.log_shares - log_rates, chance, losses / scale, loss)
 
 
 def _sequence(reach: IntArray, generator: np.random.Generator) -> list[int]:
@@ -218,95 +239,58 @@ def _sequence(reach: IntArray, generator: np.random.Generator) -> list[int]:
 def _draw_batch(below: IntArray, k: int, scale: float, noise: JointNoise, generator: np.random.Generator) -> IntArray:
     """Draw one sequence per row of sorted integer deficits ``[B, d]`` as ranks, ``[B, k]``.
 
-    With Gumbel noise losses are proposed in blocks; permute-and-flip needs their total mass, so all are tabulated.
     Losses are integers 0..M here, and all of the mass between l and l + 1 belongs to the sequences that lose at most l.
+    Levels of losses are taken in blocks, as if every level of a block had as many sequences as its last one.
     """
     num_rows, num_items = below.shape
-    furthest = int(below.max())
-    first = np.arange(num_rows)[:, None] * (furthest + 1)
-    reach = np.bincount((first + below).ravel(), minlength=num_rows * (furthest + 1)).reshape(num_rows, furthest + 1)
-    np.cumsum(reach, axis=1, out=reach)  # how many deficits are at most l
-    if noise == "gumbel":
-        levels = _draw_levels(below, reach, k, scale, generator)
-        limits = np.minimum(below[:, :k] + levels[:, None], furthest)
-        return _sequence_batch(np.take_along_axis(reach, limits, axis=1), num_items, generator)
-    levels = np.arange(furthest + 1)
-    log_tail = -levels / scale
-    log_step = math.log(-math.expm1(-1 / scale))
-    log_masses = np.tile(log_tail + log_step, (num_rows, 1))
-    log_masses[:, -1] = log_tail[-1]
-    logs = np.log(np.maximum(np.arange(num_items + 1), 1))
-    for i in range(k):
-        at = np.minimum(below[:, i : i + 1] + levels, furthest)
-        at += first
-        log_masses += logs.take(reach.take(at) - i)
-    largest = log_masses.max(axis=1)
-    cumulative = np.exp(log_masses - largest[:, None])
-    np.cumsum(cumulative, axis=1, out=cumulative)
-
-    def propose(rows: IntArray) -> tuple[IntArray, FloatArray]:
-        mass = generator.random(rows.size) * np.nextafter(cumulative[rows, -1], 0)
-        level = np.argmax(cumulative[rows] > mass[:, None], axis=1)
-        limit = np.minimum(below[rows, :k] + level[:, None], furthest)
-        ranks = _sequence_batch(np.take_along_axis(reach[rows], limit, axis=1), num_items, generator)
-        worst = (np.take_along_axis(below[rows], ranks, axis=1) - below[rows, :k]).max(axis=1)
-        return ranks, np.exp(-np.maximum(worst, 0) / scale)
-
-    return first_heads(largest + np.log(cumulative[:, -1]), propose, generator)
-
-
-def _draw_levels(below: IntArray, reach: IntArray, k: int, scale: float, generator: np.random.Generator) -> IntArray:
-    """Draw for each row the level ``[B]`` that bounds the loss of the sequence.
-
-    Levels are proposed in blocks, weighted as if every level of a block had as many sequences as its last level, and
-    accepted in proportion to the number that they really have.
-    """
-    num_rows, width = reach.shape
+    width = int(below.max()) + 1
     first = np.arange(num_rows)[:, None] * width
-    logs = np.log(np.maximum(np.arange(below.shape[1] + 1), 1))
+    reach = np.bincount((first + below).ravel(), minlength=num_rows * width).reshape(num_rows, width)
+    np.cumsum(reach, axis=1, out=reach)  # how many deficits are at most l
+    logs = np.log(np.maximum(np.arange(num_items + 1), 1))
 
-    def log_sequences(rows: IntArray, levels: IntArray) -> FloatArray:
-        total = np.zeros((len(rows), levels.shape[-1]))
+    def log_sequences(levels: IntArray) -> FloatArray:
+        total = np.zeros((num_rows, levels.size))
         for i in range(k):
-            at = np.minimum(below[rows, i : i + 1] + levels, width - 1)
-            at += first[rows]
+            at = np.minimum(below[:, i : i + 1] + levels, width - 1)
+            at += first
             total += logs.take(reach.take(at) - i)
         return total
 
-    all_rows = np.arange(num_rows)
     num_blocks = min(width, _LEVEL_BLOCKS)
     while True:
         edges = np.unique(np.linspace(0, width, num_blocks + 1).astype(np.int64))
-        starts, ends = edges[:-1], edges[1:] - 1
+        starts, levels = edges[:-1], edges[1:] - 1
         # the mass of a block's levels: that of exponential noise between its edges, or beyond the last one
         log_mass = -starts / scale
         log_mass[:-1] += np.log(-np.expm1(-np.diff(starts) / scale))
-        bounds = log_sequences(all_rows, ends[None])
-        weights = bounds + log_mass
-        weights -= weights.max(axis=1, keepdims=True)
-        cumulative = np.cumsum(np.exp(weights), axis=1)
+        bounds = log_sequences(levels)
+        upper = bounds + log_mass
+        largest = upper.max(axis=1, keepdims=True)
+        masses = np.exp(upper - largest)
+        totals = masses.sum(axis=1)
         if num_blocks == width:
             break
         # no level of a block has fewer sequences than its first
-        accepted_mass = np.exp(weights + log_sequences(all_rows, starts[None]) - bounds).sum(axis=1)
-        if (accepted_mass >= (1 - _REJECTED) * cumulative[:, -1]).all():
+        accepted = np.exp(upper - largest + log_sequences(starts) - bounds).sum(axis=1)
+        if (accepted >= (1 - _REJECTED) * totals).all():
             break
         num_blocks = min(width, _PARTS * num_blocks)
-    chosen = np.zeros(num_rows, dtype=np.int64)
-    rows = np.arange(num_rows)
-    while rows.size:
-        mass = generator.random(rows.size) * np.nextafter(cumulative[rows, -1], 0)
-        block = np.argmax(cumulative[rows] > mass[:, None], axis=1)
-        # exponential noise within the block; the last level stands for all that lies beyond
-        length = np.where(block == len(starts) - 1, np.inf, ends[block] + 1 - starts[block])
-        noise = -scale * np.log1p(generator.random(rows.size) * np.expm1(-length / scale))
-        levels = np.minimum(starts[block] + np.minimum(noise, float(width)).astype(np.int64), ends[block])
-        log_share = log_sequences(rows, levels[:, None])[:, 0] - bounds[rows, block]
-        accepted = np.log1p(-generator.random(rows.size)) < log_share
-        accepted |= levels == ends[block]
-        chosen[rows[accepted]] = levels[accepted]
-        rows = rows[~accepted]
-    return chosen
+    cumulative = cumulative_weights(masses)
+    log_rates = largest[:, 0] + np.log(totals) + SLACK
+    ends = np.append(starts[1:].astype(np.float64), np.inf)
+
+    def propose(rows: IntArray) -> Proposals:
+        block = pick(cumulative[rows], generator)
+        limits = np.minimum(below[rows, :k] + levels[block.places][:, None], width - 1)
+        within = np.take_along_axis(reach[rows], limits, axis=1)
+        ranks = _sequence_batch(within, num_items, generator)
+        worst = (np.take_along_axis(below[rows], ranks, axis=1) - below[rows, :k]).max(axis=1)
+        losses = np.maximum(worst, 0).astype(np.float64)
+        begin, end = starts[block.places].astype(np.float64), ends[block.places]
+        return _proposals(ranks, losses, begin, end, within, scale, block, log_rates[rows])
+
+    return draw(log_rates, propose, generator, flip=noise == "exponential")
 
 
 def _sequence_batch(reach: IntArray, num_items: int, generator: np.random.Generator) -> IntArray:

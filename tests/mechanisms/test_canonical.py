@@ -146,7 +146,7 @@ def test_single_rows_of_many_items_follow_the_law(
 ) -> None:
     """Two points of the first envelope make it as loose as it can be."""
     monkeypatch.setattr(canonical, "_GRID", 2)
-    k, scale, draws = 4, 1.5, 1000
+    k, scale, draws = 4, 1.5, 1500
     mechanism = m.CanonicalMechanism(k=k, scale=scale, gamma=gamma, noise=noise, loss=loss)
     generator = m.seeded_generator(0)
     chosen = np.array([mechanism(SCORES, generator=generator) for _ in range(draws)])

@@ -1,11 +1,10 @@
-"""Peeling, and its fast paths beyond the few items of the contract."""
+"""Peeling, beyond the few items of the contract."""
 
 import numpy as np
 import pytest
 
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation, PureDPEvent, RepeatedEvent
-from pate.mechanisms import _peeling as peeling
 from pate.testing import MechanismContract
 from pate.testing._laws import chi_square_p_value
 from tests.mechanisms import oracles
@@ -43,34 +42,16 @@ def test_one_shot_noise_is_peeling_without_its_order() -> None:
     np.testing.assert_array_equal(np.sort(peeled), chosen)
 
 
-@pytest.mark.parametrize(("reach", "k"), [(0.2, 5), pytest.param(30.0, 4, marks=pytest.mark.slow)])
-def test_permute_and_flip_survives_wear_and_far_items(reach: float, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A short reach puts most items under the common envelope."""
-    monkeypatch.setattr(peeling, "_TABLE", reach)
-    listing = oracles.sequences(len(LEVELS), k)
+def test_permute_and_flip_follows_its_law_to_the_last_choice() -> None:
+    listing = oracles.sequences(len(LEVELS), 5)
     law = oracles.peel_law(tuple(LEVELS), listing, oracles.flip_law)
     index = {sequence: i for i, sequence in enumerate(listing)}
-    generator = m.seeded_generator(0)
-    draws = 2000
-    mechanism = m.PermuteAndFlipPeeling(k=k, scale=1.0)
-    observed = np.zeros(len(listing))
-    for _ in range(draws):
-        observed[index[tuple(mechanism(LEVELS, generator=generator).tolist())]] += 1
+    draws = 4000
+    drawn = m.PermuteAndFlipPeeling(k=5, scale=1.0)(np.tile(LEVELS, (draws, 1)), generator=m.seeded_generator(0))
+    observed = np.bincount([index[tuple(row)] for row in drawn.tolist()], minlength=len(listing))
     assert chi_square_p_value(observed, draws * law) > 1e-4
     other = oracles.peel_law(tuple(LEVELS), listing, oracles.softmax)
     assert chi_square_p_value(observed, draws * other) < 1e-9
-
-
-def test_permute_and_flip_has_one_law_row_by_row_and_in_a_batch() -> None:
-    """More items than a batch takes turn by turn, against fewer rows of the same."""
-    scores = np.zeros((300, peeling._FEW_ITEMS), dtype=np.int64)
-    scores[:, :3] = 12, 11, 11
-    mechanism = m.PermuteAndFlipPeeling(k=2, scale=1.0)
-    by_row = mechanism(scores, generator=m.seeded_generator(0))
-    in_batch = mechanism(scores[:, :-1], generator=m.seeded_generator(1))
-    for turn in (0, 1):
-        first, second = (np.bincount(np.minimum(chosen[:, turn], 3), minlength=4) for chosen in (by_row, in_batch))
-        assert (np.abs(first - second) < 5 * np.sqrt(first + second + 1)).all()
 
 
 def test_a_giant_count_does_not_drown_the_noise_of_later_choices() -> None:

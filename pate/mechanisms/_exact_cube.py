@@ -1,0 +1,58 @@
+"""Noise of density ``exp(-max_i abs(z_i) / scale)``, of the exact law: rounded as if it had all its digits.
+
+A radius of the gamma law of shape d + 1, which is the sum of d + 1 exponential numbers, times a uniform point of the
+cube (Hardt & Talwar (2010)). All are functions of uniform numbers, of which floats hold 53 binary digits; where these
+and the logarithm leave a rounding open, further digits are drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import localcontext
+from fractions import Fraction
+
+import numpy as np
+
+from pate._typing import FloatArray
+from pate.mechanisms._exact_choice import DIGITS
+from pate.mechanisms._exact_normal import Lazy, split
+from pate.mechanisms._exact_race import total_wait
+from pate.mechanisms._ranking import Rows, with_noise
+
+
+def add_cube(rows: Rows, *, scale: float, generator: np.random.Generator) -> FloatArray:
+    """Return scores ``[B, d]`` with noise, each row with its own, rounded to a grid of at least ``scale / 2^20``.
+
+    The law is exactly that of real numbers, scores with noise, each of which is rounded to the nearest multiple of a
+    power of two that follows from ``scale``, and then to float64.
+    """
+    on_grid, beyond, grid = split(rows, scale)
+    steps = scale / grid
+    tails, places = generator.random((len(rows), rows.shape[1] + 1)), generator.random(rows.shape)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        radius = -np.log(tails).sum(axis=1, keepdims=True)
+        moved = steps * radius * (2 * places - 1) + beyond
+        nearest = np.rint(moved)
+        # logarithms, as for choices by noisy scores, and the digits that are not drawn
+        error = radius * 2.0**-38 + (2.0**-51 / tails).sum(axis=1, keepdims=True)
+        doubtful = ~(np.abs(moved - nearest) < 0.5 - steps * error - 2.0**-50 * (1 + np.abs(moved)))
+    for row in np.flatnonzero(doubtful.any(axis=1)).tolist():
+        waits = [Lazy(int(tail * 2.0**DIGITS), DIGITS) for tail in tails[row]]
+        for item in np.flatnonzero(doubtful[row]).tolist():
+            place = Lazy(int(places[row, item] * 2.0**DIGITS), DIGITS)
+            nearest[row, item] = _rounded(Fraction(beyond[row, item]), Fraction(steps), waits, place, generator)
+    return with_noise(on_grid, grid * nearest)
+
+
+def _rounded(offset: Fraction, steps: Fraction, waits: list[Lazy], place: Lazy, generator: np.random.Generator) -> int:
+    """Return the integer nearest to ``offset`` and ``steps`` times the sum of waits, at a place in (-1, 1)."""
+    while True:
+        if all(wait.digits for wait in waits):
+            with localcontext(prec=place.length // 3 + 24):
+                radii = [Fraction(bound) for bound in total_wait(waits)]
+            ends = [radius * (2 * end - 1) for radius in radii for end in place.ends]
+            low, high = (math.floor(offset + steps * end + Fraction(1, 2)) for end in (min(ends), max(ends)))
+            if low == high:
+                return low
+        for digits in (*waits, place):
+            digits.extend(generator)

@@ -1,0 +1,244 @@
+"""Draws from laws over more outcomes than can be listed: floats propose, and what is kept is decided exactly.
+
+A proposal is drawn by integer weights, which need only be near the right ones. It is kept with the chance that remains:
+the weight of the outcome by the theorem, over the rate at which it is proposed. Weights by the theorem are integers
+times exponentials of rational numbers, so that chances are bounded by decimal numbers as closely as it takes (rejection
+sampling, von Neumann (1951)); and rates are lifted by more than floats err, so that no chance exceeds 1.
+
+Permute-and-flip visits the outcomes in random order and takes the first whose coin, of chance ``p = exp(-loss)``, shows
+heads (McKenna & Sheldon (2020)). Let each be visited at a time of its own, exponential of rate 1: at time t an outcome
+that was not taken is taken at the rate ``p exp(-t) / (1 - p + p exp(-t))``. Those of all outcomes together are the
+stream of proposals that are kept, of rate p each, thinned with the chance ``1 / (p + (1 - p) exp(t))``. About two
+proposals are needed, however many outcomes there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from pate._typing import BoolArray, FloatArray, IntArray
+from pate.mechanisms._exact_choice import DIGITS, EXTREME, Interval, log_of
+from pate.mechanisms._exact_normal import Lazy
+
+SLACK = 2.0**-10
+"""By what the logarithm of a rate is lifted."""
+_MARGIN = (
+    2.0**-14
+)  # by more than logarithms of chances err: their terms are below 2^25, and err by less than 2^-42 each
+_TIME_MARGIN = 2.0**-28  # as for choices by noisy scores
+_FAR = 13.0  # a uniform number that is below `EXTREME` has a logarithm below -13.8, whatever its digits
+_WEIGHTS = 2.0**50
+
+
+class Chance(NamedTuple):
+    """The chance ``factor (exp(-low) - exp(-high))``, the second term 0 if ``high`` is None."""
+
+    factor: Fraction
+    low: Fraction
+    high: Fraction | None = None
+
+
+class Proposals(NamedTuple):
+    """One proposal for each of n rows."""
+
+    outcomes: IntArray
+    """``[n, m]``"""
+    log_chances: FloatArray
+    """``[n]``: with which they are kept, as floats have them."""
+    chance: Callable[[int], Chance]
+    """Returns the chance of a place in ``0..n-1`` itself."""
+    losses: FloatArray | None = None
+    """``[n]``, of permute-and-flip: how far outcomes lie below the best one, in scales of noise."""
+    loss: Callable[[int], Fraction] | None = None
+    """Returns the loss of a place itself."""
+
+
+def cumulative_weights(masses: FloatArray) -> IntArray:
+    """Return cumulative sums of integers ``[.., n]``, at least 1 each, in proportion to ``masses``."""
+    total = np.maximum(masses.sum(axis=-1, keepdims=True), 1e-300)
+    return np.cumsum((masses / total * _WEIGHTS).astype(np.int64) + 1, axis=-1)
+
+
+class Picked(NamedTuple):
+    """Places drawn by integer weights: they have the probability ``weights / totals``."""
+
+    places: IntArray
+    weights: IntArray
+    totals: IntArray
+
+    @property
+    def log_shares(self) -> FloatArray:
+        """Logarithms of the probabilities."""
+        shares: FloatArray = np.log(self.weights / self.totals)
+        return shares
+
+    def share(self, row: int) -> Fraction:
+        """The probability of what was drawn in a row."""
+        return Fraction(int(self.weights[row]), int(self.totals[row]))
+
+
+def pick(cumulative: IntArray, generator: np.random.Generator) -> Picked:
+    """Draw a place in each row ``[n, m]`` of cumulative weights, ``[n]``."""
+    totals = cumulative[:, -1]
+    marks = generator.integers(totals)[:, None]
+    places = np.argmax(cumulative > marks, axis=1)
+    rows = np.arange(len(cumulative))
+    before = np.where(places > 0, cumulative[rows, places - 1], 0)
+    return Picked(places, cumulative[rows, places] - before, totals)
+
+
+def draw(
+    log_rates: FloatArray, propose: Callable[[IntArray], Proposals], generator: np.random.Generator, *, flip: bool
+) -> IntArray:
+    """Return an outcome for each row, ``[B, m]``: by the exponential mechanism, or by permute-and-flip.
+
+    Args:
+        log_rates: ``[B]``, logarithms of how often a row's proposals are made in a unit of time, before any is refused.
+        propose: returns proposals for rows ``[n]``.
+        generator: source of the randomness.
+        flip: whether to permute and flip.
+
+    Raises:
+        ArithmeticError: if a proposal is made less often than its outcome must be.
+    """
+    rows = np.arange(log_rates.size)
+    times, uncertain = np.zeros(rows.size), np.zeros(rows.size, dtype=np.bool_)
+    waits: list[tuple[IntArray, FloatArray]] = []
+    lazy: dict[int, list[Lazy]] = {}
+    chosen = None
+    while rows.size:
+        proposals = propose(rows)
+        if chosen is None:
+            chosen = np.zeros((rows.size, proposals.outcomes.shape[1]), dtype=np.int64)
+        kept = _are_kept(proposals, generator)
+        if flip:
+            tails = generator.random(rows.size)
+            waits.append((rows, tails))
+            uncertain[rows] |= tails < EXTREME
+            with np.errstate(divide="ignore"):
+                times[rows] -= np.log(tails)
+            places = np.flatnonzero(kept)
+            at = rows[places]
+            scaled, coins = times[at] * np.exp(-log_rates[at]), generator.random(places.size)
+            assert proposals.losses is not None and proposals.loss is not None
+            kept[places], doubtful = _are_taken(proposals.losses[places], scaled, coins, uncertain[at])
+            for i in np.flatnonzero(doubtful).tolist():
+                row, place = int(at[i]), int(places[i])
+                past = lazy.setdefault(row, [])
+                past += [_lazy(drawn[np.searchsorted(of, row)]) for of, drawn in waits[len(past) :]]
+                log_rate = Fraction(float(log_rates[row]))
+                kept[place] = _is_taken(proposals.loss(place), past, log_rate, _lazy(coins[i]), generator)
+        chosen[rows[kept]] = proposals.outcomes[kept]
+        rows = rows[~kept]
+    return np.zeros((0, 0), dtype=np.int64) if chosen is None else chosen
+
+
+def _lazy(uniform: float) -> Lazy:
+    return Lazy(int(uniform * 2.0**DIGITS), DIGITS)
+
+
+def _are_kept(proposals: Proposals, generator: np.random.Generator) -> BoolArray:
+    if (proposals.log_chances >= 0).any():
+        raise ArithmeticError("An outcome is proposed less often than its law demands.")
+    coins = generator.random(len(proposals.log_chances))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        lead = proposals.log_chances - np.log(coins)
+    kept = lead > 0
+    doubtful = ~(np.abs(lead) > _MARGIN) | (coins < EXTREME) & (proposals.log_chances < -_FAR)
+    for place in np.flatnonzero(doubtful).tolist():
+        kept[place] = _happens(proposals.chance(place), _lazy(coins[place]), generator)
+    return kept
+
+
+def _are_taken(
+    losses: FloatArray, times: FloatArray, coins: FloatArray, uncertain: BoolArray
+) -> tuple[BoolArray, BoolArray]:
+    """Return whether the outcomes are taken at these times, and where floats cannot tell."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        needed = np.log1p(-np.expm1(-losses) * np.expm1(times))
+        lead = -np.log(coins) - needed
+        doubtful = ~(np.abs(lead) > _TIME_MARGIN * (1 + needed)) | (coins < EXTREME) & (needed > _FAR)
+    return lead > 0, doubtful | uncertain
+
+
+def _happens(chance: Chance, uniform: Lazy, generator: np.random.Generator) -> bool:
+    """Return whether ``uniform`` is below ``chance``."""
+    while True:
+        with localcontext(Emax=MAX_EMAX, Emin=MIN_EMIN, prec=uniform.length // 3 + 24):
+            low, high = _exponential(chance.low)
+            if chance.high is not None:
+                less, more = _exponential(chance.high)
+                low, high = (low - more).next_minus(), (high - less).next_plus()
+            bounds = _product(_decimals(chance.factor), (max(low, Decimal(0)), high))
+            least, most = _uniform(uniform)
+            if most <= bounds[0]:
+                return True
+            if least >= bounds[1]:
+                return False
+        uniform.extend(generator)
+
+
+def _is_taken(
+    loss: Fraction, waits: list[Lazy], log_rate: Fraction, coin: Lazy, generator: np.random.Generator
+) -> bool:
+    """Return whether ``coin`` is below ``1 / (p + (1 - p) exp(t))`` for the sum t of waits at this rate."""
+    while loss:
+        with localcontext(Emax=MAX_EMAX, Emin=MIN_EMIN, prec=coin.length // 3 + 24):
+            low, high = _product(total_wait(waits), _exponential(log_rate))
+            heads = _exponential(loss)
+            tails = (1 - heads[1]).next_minus(), (1 - heads[0]).next_plus()
+            grown = low.exp().next_minus(), high.exp().next_plus()
+            bounds = _product(_uniform(coin), _sum(heads, _product(tails, grown)))
+            if bounds[1] <= 1:
+                return True
+            if bounds[0] >= 1:
+                return False
+        for digits in (*waits, coin):
+            digits.extend(generator)
+    return True
+
+
+def total_wait(waits: list[Lazy]) -> Interval:
+    """Return bounds on the sum of exponential numbers that are exceeded with these probabilities."""
+    total = Decimal(0), Decimal(0)
+    for wait in waits:
+        total = _sum(total, _wait(wait))
+    return total
+
+
+def _sum(first: Interval, second: Interval) -> Interval:
+    return (first[0] + second[0]).next_minus(), (first[1] + second[1]).next_plus()
+
+
+def _product(first: Interval, second: Interval) -> Interval:
+    """Return bounds on a product of numbers that are not negative, whose lower bounds may be."""
+    low = max(first[0], Decimal(0)) * max(second[0], Decimal(0))
+    return low.next_minus(), (first[1] * second[1]).next_plus()
+
+
+def _exponential(exponent: Fraction) -> Interval:
+    """Return bounds on ``exp(-exponent)``."""
+    low, high = _decimals(exponent)
+    return (-high).exp().next_minus(), (-low).exp().next_plus()
+
+
+def _decimals(number: Fraction) -> Interval:
+    quotient = Decimal(number.numerator) / Decimal(number.denominator)
+    return quotient.next_minus(), quotient.next_plus()
+
+
+def _uniform(digits: Lazy) -> Interval:
+    low, high = digits.ends
+    return _decimals(low)[0], _decimals(high)[1]
+
+
+def _wait(digits: Lazy) -> Interval:
+    """Return bounds on minus the logarithm; the upper one is infinite as long as all digits are 0."""
+    low, high = _uniform(digits)
+    most = Decimal("Infinity") if low <= 0 else -log_of((low, low))[0]
+    return -log_of((high, high))[1], most

@@ -1,0 +1,42 @@
+"""Noise of the cube is rounded as if it had all its digits."""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import kstest, laplace
+
+from pate.mechanisms import _exact_cube as cube
+from pate.mechanisms._exact_cube import add_cube
+from pate.mechanisms._exact_normal import Lazy
+
+
+def test_what_floats_decide_is_what_digits_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(0).integers(-9, 9, (30, 4)) / 3
+
+    def drawn() -> Any:
+        return add_cube(values, scale=0.7, generator=np.random.default_rng(1))
+
+    expected = drawn()
+    monkeypatch.setattr(np, "abs", lambda numbers: numbers * np.nan)  # whatever floats err is too much
+    np.testing.assert_array_equal(drawn(), expected)
+
+
+def test_one_count_has_laplace_noise_on_a_grid() -> None:
+    drawn = add_cube(np.zeros((50_000, 1)), scale=3.0, generator=np.random.default_rng(2)).ravel()
+    assert np.all(drawn * 2.0**18 % 1 == 0)
+    assert kstest(drawn, laplace(scale=3.0).cdf).pvalue > 1e-3
+    assert kstest(drawn, laplace(scale=3.2).cdf).pvalue < 1e-3
+
+
+def test_digits_that_are_open_decide_as_often_as_they_should() -> None:
+    """Half of the places that begin with one digit lie beyond three quarters, where the product is above a half."""
+    generator, draws = np.random.default_rng(3), 200
+    one = int(Fraction("0.36787944117144232159552377016146086744581113103176") * 2**150)  # exp(-1): a radius of 1
+
+    def rounded(offset: Fraction, place: Lazy) -> int:
+        return cube._rounded(offset, Fraction(1), [Lazy(one, 150)], place, generator)
+
+    assert {rounded(Fraction(1, 2), Lazy(0, 2)) for _ in range(20)} == {0}
+    assert abs(np.mean([rounded(Fraction(0), Lazy(1, 1)) for _ in range(draws)]) - 1 / 2) < 4 * (1 / 4 / draws) ** 0.5
