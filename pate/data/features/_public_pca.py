@@ -6,12 +6,15 @@ import hashlib
 from math import prod
 
 import numpy as np
+from scipy.sparse.linalg import eigsh
 
+from pate._progress import stage_bar
 from pate._typing import Float32Array, FloatArray
 from pate._validation import expect, expect_count
 from pate.data._records import FeatureMap, Features, blocks_of
 
 _ROWS = 4096
+_DIRECT = 4096  # larger matrices are decomposed by iteration, in a fraction of the time, which Ctrl-C can end
 _fitted: dict[tuple[bytes, int], Float32Array] = {}  # the last components, by what they are of
 # public samples that take less are held in memory while the map is fitted
 _HELD_BYTES = 1 << 28
@@ -21,7 +24,8 @@ class PublicPCA(FeatureMap):
     """Whitened principal components of the public samples: a short description that weak teachers can learn from.
 
     It is fitted on public samples in blocks, of which none is held longer than it is needed. The matrix of their
-    covariances is: ``F`` features take ``8 F^2`` bytes, 1.2 GB for pictures of 64 pixels.
+    covariances is: ``F`` features take ``8 F^2`` bytes, 1.2 GB for pictures of 64 pixels. Fewer samples than features
+    are all held instead, which takes less: their inner products have the same eigenvalues.
 
     Args:
         num_components: number of components, less than the numbers of features and of public samples.
@@ -36,14 +40,19 @@ class PublicPCA(FeatureMap):
     def fit(self, public: Features) -> PublicPCA:
         """Fit on public features ``[N, ...]``, flattened."""
         if self._mean is None:
-            limit = min(public.shape[0], prod(public.shape[1:]))
-            expect(self.num_components < limit, f"num_components < {limit}", num_components=self.num_components)
-            self._mean, covariance = _moments(public)
-            # the stages of one process fit the same samples again and again
-            key = (hashlib.blake2b(np.ascontiguousarray(covariance).data, digest_size=32).digest(), self.num_components)
-            if key not in _fitted:
-                _fitted.clear()
-                _fitted[key] = _whitening(covariance, self.num_components)
+            num, width = public.shape[0], prod(public.shape[1:])
+            limit = min(num, width)
+            fewer = f"num_components < {limit}, for {num} public samples of {width} features"
+            expect(self.num_components < limit, fewer, num_components=self.num_components)
+            with stage_bar(None, f"components of {num} public samples", unit="sample", shown=limit > _DIRECT):
+                self._mean, moments = _centred(public) if num < width else _moments(public)
+                # the stages of one process fit the same samples again and again
+                digest = hashlib.blake2b(np.ascontiguousarray(moments).data, digest_size=32).digest()
+                key = (digest, self.num_components)
+                if key not in _fitted:
+                    _fitted.clear()
+                    whitening = _whitening_of_few if num < width else _whitening
+                    _fitted[key] = whitening(moments, self.num_components)
             self._weights = _fitted[key]
         return self
 
@@ -64,10 +73,41 @@ class PublicPCA(FeatureMap):
 
 def _whitening(covariance: FloatArray, num_components: int) -> Float32Array:
     """Return the scaled components ``[F, num_components]``, widest first."""
-    values, vectors = np.linalg.eigh(covariance)
-    top = np.argsort(values)[::-1][:num_components]
-    scaled: Float32Array = (vectors[:, top] / np.sqrt(np.maximum(values[top], 1e-12))).astype(np.float32)
+    values, vectors = _widest(covariance, num_components)
+    scaled: Float32Array = (vectors / np.sqrt(np.maximum(values, 1e-12))).astype(np.float32)
     return scaled
+
+
+def _whitening_of_few(centred: FloatArray, num_components: int) -> Float32Array:
+    """Return the scaled components ``[F, num_components]`` of fewer samples ``[N, F]`` than features.
+
+    Where samples are copies of each other there may be fewer directions: further components are 0.
+    """
+    values, vectors = _widest(centred @ centred.T / (len(centred) - 1), num_components)
+    varies = values > 1e-9 * values[0]
+    scales = np.where(varies, values, 1) * np.sqrt(len(centred) - 1)
+    return np.asarray(centred.T @ vectors / scales * varies, dtype=np.float32)
+
+
+def _widest(matrix: FloatArray, number: int) -> tuple[FloatArray, FloatArray]:
+    """Return the largest eigenvalues ``[number]`` of a symmetric ``matrix``, with their vectors as columns."""
+    if len(matrix) > _DIRECT:
+        # the first vector is drawn unless it is given
+        values, vectors = eigsh(matrix, k=number, v0=np.ones(len(matrix)), tol=1e-6)
+    else:
+        values, vectors = np.linalg.eigh(matrix)
+    top = np.argsort(values)[::-1][:number]
+    return values[top], vectors[:, top]
+
+
+def _centred(public: Features) -> tuple[Float32Array, FloatArray]:
+    """Return the mean ``[F]`` of features ``[N, ...]``, and what they differ from it by, ``[N, F]``."""
+    num, width = public.shape[0], prod(public.shape[1:])
+    values = np.empty((num, width))
+    for index in blocks_of(public, range(num), block_bytes=_HELD_BYTES):
+        values[index] = public[index].reshape(len(index), width)
+    mean = values.mean(axis=0).astype(np.float32)
+    return mean, values - mean
 
 
 def _moments(public: Features) -> tuple[Float32Array, FloatArray]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pate.data import ArrayFeatures, Arrays, PublicPCA, Role
+from pate.data.features import _public_pca as public_pca
 from tests.conftest import Write, make_arrays
 
 
@@ -36,3 +37,39 @@ def test_a_record_s_components_depend_on_that_record_alone(size: int) -> None:
     assert np.flatnonzero((mapping.transform(ArrayFeatures(altered)) != whole).any(axis=1)).tolist() == [2000]
     expected = (features - features[:500].mean(axis=0)) @ mapping._weights
     np.testing.assert_allclose(whole, expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_few_samples_have_the_components_of_their_covariances(direct: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    features = np.random.default_rng(1).standard_normal((30, 50)).astype(np.float32)
+    features[20:] = features[:10]  # copies: 19 directions
+    if not direct:
+        monkeypatch.setattr(public_pca, "_DIRECT", 1)
+        monkeypatch.setattr(public_pca, "_fitted", {})
+    mapping = PublicPCA(num_components=25).fit(ArrayFeatures(features))
+    mapped = mapping.transform(ArrayFeatures(features))
+    values, vectors = np.linalg.eigh(np.cov(features, rowvar=False))
+    # a component may point either way
+    expected = (features - features.mean(axis=0)) @ vectors[:, ::-1][:, :19] / np.sqrt(values[::-1][:19])
+    np.testing.assert_allclose(np.abs(mapped[:, :19]), np.abs(expected), atol=1e-3)
+    assert not mapped[:, 19:].any()
+
+
+@pytest.mark.parametrize("shape", [(400, 50), (50, 400)])
+def test_components_found_by_iteration_are_the_same(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    features = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    expected = PublicPCA(num_components=8).fit(ArrayFeatures(features)).transform(ArrayFeatures(features))
+    monkeypatch.setattr(public_pca, "_DIRECT", 1)
+    monkeypatch.setattr(public_pca, "_fitted", {})
+    mapped = PublicPCA(num_components=8).fit(ArrayFeatures(features)).transform(ArrayFeatures(features))
+    np.testing.assert_allclose(np.abs(mapped), np.abs(expected), atol=1e-3)
+
+
+def test_pictures_as_wide_as_recipes_make_them() -> None:
+    """The covariances of 12,288 features would take 1.2 GB, and minutes."""
+    pictures = np.random.default_rng(2).random((80, 3, 64, 64), dtype=np.float32)
+    mapped = PublicPCA(num_components=64).fit(ArrayFeatures(pictures)).transform(ArrayFeatures(pictures))
+    np.testing.assert_allclose(mapped.std(axis=0, ddof=1), 1, atol=1e-3)
+    few = r"^Expected num_components < 60, for 60 public samples of 12288 features, got num_components=64$"
+    with pytest.raises(ValueError, match=few):
+        PublicPCA(num_components=64).fit(ArrayFeatures(pictures[:60]))
