@@ -9,11 +9,12 @@ from pathlib import Path
 from pate._runs.files import digest
 from pate._runs.key import read_key
 from pate._runs.run import Run
-from pate._runs.stage import LABEL, METRICS, MODEL, REPORT, STUDENT
+from pate._runs.stage import DISCLOSURE, LABEL, METRICS, MODEL, REPORT, STUDENT
 
 _STUDENT = STUDENT.outputs[0].as_posix()
 _PUBLISHED = (
     *(path.as_posix() for path in (LABEL.config, STUDENT.config, *LABEL.outputs, REPORT)),
+    *(f"{DISCLOSURE.as_posix()}/{name}" for name in ("README.md", "registry.yaml")),
     *(f"public/frontier/{name}" for name in ("frontier.csv", "frontier.png", "frontier.txt", "variants.png")),
     *(f"{_STUDENT}/{name}" for name in ("*.ckpt", METRICS, "predictions.npz", f"{MODEL}/*", "logs/*")),
 )

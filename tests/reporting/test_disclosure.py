@@ -16,6 +16,8 @@ from scipy.stats import norm
 from pate import cli
 from pate._reporting.disclosure import YOURS, Disclosure, make_disclosure
 from pate._reporting.findings import Findings, read_findings
+from pate._runs import Run
+from pate._runs.published import unpublishable
 from pate.accounting._figures import epsilon_text, exact_text, guess_text
 from pate.accounting._statement import Statement
 from tests.reporting.conftest import NAMES, label_votes
@@ -155,6 +157,11 @@ def test_nothing_private_is_read(of_votes: Path) -> None:
     before = disclose(of_votes)
     shutil.rmtree(of_votes / "private")
     assert disclose(of_votes) == before
+
+
+def test_it_may_be_given_away(of_votes: Path) -> None:
+    disclose(of_votes)
+    assert list(unpublishable(Run(of_votes))) == []
 
 
 def test_other_labels_delete_it(of_votes: Path) -> None:
