@@ -63,7 +63,6 @@ class Pipeline:
         plan: TeacherPlan | ClosedFormPlan,
         execution: Execution | None = None,
         *,
-        share: str | None = None,
         logger: CurveFormat = "csv",
         dry_run: bool = False,
     ) -> None:
@@ -72,7 +71,6 @@ class Pipeline:
         Args:
             plan: how teachers are trained.
             execution: where they are trained, which does not affect them; None for this process.
-            share: ``i/n`` or ``rank`` for one of several processes that train the teachers together.
             logger: the format of the loss curves.
             dry_run: whether sizes, memory and time are printed, and nothing is written.
 
@@ -86,12 +84,12 @@ class Pipeline:
         expect(self.data is not None, "the data of a new run, as in Pipeline(folder, data)", data=None)
         assert self.data is not None
         chosen_execution = execution or Execution()
-        with nullcontext() if dry_run else locked(self.folder, shared=share is not None), _own_threads():
+        with nullcontext() if dry_run else locked(self.folder, shared=chosen_execution.shared), _own_threads():
             run = open_run(self.folder, self.data, ledger=self.ledger, overwrite=self.overwrite)
             if isinstance(plan, ClosedFormPlan):
-                fit_closed_form(run, self.data, plan, share=share, dry_run=dry_run)
+                fit_closed_form(run, self.data, plan, dry_run=dry_run)
             else:
-                fit_teachers(run, self.data, plan, chosen_execution, share=share, logger=logger, dry_run=dry_run)
+                fit_teachers(run, self.data, plan, chosen_execution, logger=logger, dry_run=dry_run)
 
     def vote(
         self,
@@ -117,13 +115,14 @@ class Pipeline:
         from pate._stages.teachers_vote import vote_teachers
         from pate.teachers._plan import ClosedFormPlan
 
-        with self._opened() as run, _own_threads():
+        chosen_execution = execution or Execution()
+        with self._opened(shared=chosen_execution.shared) as run, _own_threads():
             run.require(TEACHERS_FIT)
             plan, data = load_plan(run), self.data or load_data(run)
             if isinstance(plan, ClosedFormPlan):
                 seal_closed_form(run, data, plan, votes=votes, absent=absent)
             else:
-                vote_teachers(run, data, plan, execution or Execution(), voting=votes, absent=absent)
+                vote_teachers(run, data, plan, chosen_execution, voting=votes, absent=absent)
 
     def label(self, settings: LabelSettings, votes: VotesFrom | None = None) -> StatedLabels:
         """Release labels of public samples through a private mechanism, and state what all releases so far cost.
@@ -220,8 +219,8 @@ class Pipeline:
             return figures
 
     @contextmanager
-    def _opened(self) -> Iterator[Run]:
-        with locked(self.folder):
+    def _opened(self, *, shared: bool = False) -> Iterator[Run]:
+        with locked(self.folder, shared=shared):
             yield open_run(self.folder, overwrite=self.overwrite)
 
 

@@ -19,6 +19,8 @@ from pate._runs import TEACHERS_FIT, Run
 from pate.accounting._ledger import read_ledger
 from pate.aggregators import StableTopK
 from pate.data import Arrays
+from pate.teachers._jobs import Report
+from pate.teachers._training import TrainJob
 from tests.commands.test_run import everything
 from tests.conftest import copy_run, make_arrays
 
@@ -115,12 +117,22 @@ def test_it_goes_on_with_the_command(copied: Path, finished: Path) -> None:
 
 @pytest.mark.slow
 def test_teachers_that_were_killed_go_on(finished: Path, made: Path, tmp_path: Path) -> None:
-    """A share of them is what a killed process leaves; who finishes does not matter."""
+    """Who finishes does not matter."""
     root = tmp_path / "run"
     (root / "private").mkdir(parents=True)
     shutil.copy(finished / "private" / "partition.json", root / "private")
     pipeline = pate.Pipeline(root, Arrays(finished.parent / "data.npz"), ledger=tmp_path / "ledger.sqlite")
-    pipeline.fit_teachers(PLAN, share="0/2")
+    work = TrainJob.work
+
+    def first_alone(job: TrainJob, teachers: range, report: Report) -> None:
+        if teachers.start:
+            raise KeyboardInterrupt
+        work(job, teachers, report)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainJob, "work", first_alone)
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.fit_teachers(PLAN)
     assert not Run(root).is_finished(TEACHERS_FIT)
     recipe = finished.parent / "recipe"
     files = [f"--config={recipe}/{part}.yaml" for part in ("data", "teachers")]

@@ -37,7 +37,7 @@ def fit(args: Sequence[str], preset: Preset = ALONE) -> None:
         pipeline.fit_teachers(_made(ClosedFormPlan, options), dry_run=options.dry_run)
         return
     plan, execution = _made(TeacherPlan, options), _made(Execution, options)
-    pipeline.fit_teachers(plan, execution, share=options.share, logger=options.logger, dry_run=options.dry_run)
+    pipeline.fit_teachers(plan, execution, logger=options.logger, dry_run=options.dry_run)
 
 
 def vote(args: Sequence[str], preset: Preset = ALONE) -> None:
@@ -76,7 +76,7 @@ def _fit_parser(in_closed_form: bool) -> ArgumentParser:
         "teachers fit",
         "Train the teachers, each on its own partition of the private data.\n\nIf it is killed and started again, the"
         " stage continues where it stopped, and its result is bit for bit that of an uninterrupted one. Where it runs"
-        " (threads, workers, executor, gpus, share) does not affect the result, and may change in between. With"
+        " (threads, workers, executor, gpus, shared) does not affect the result, and may change in between. With"
         " --fit closed_form each record, group or part is a linear teacher for which nothing is trained: that has"
         " other settings, which --fit closed_form --help lists.",
     )
@@ -105,13 +105,6 @@ def _add_training(parser: ArgumentParser) -> None:
     """Add the settings of networks that are trained."""
     parser.add_class_arguments(TeacherPlan, as_group=False)
     parser.add_class_arguments(Execution, as_group=False)
-    parser.add_argument(
-        "--share",
-        type=str | None,
-        default=None,
-        help="``i/n`` trains every n-th chunk, starting with number i from 0; ``rank`` takes i and n from torchrun or"
-        " SLURM. The process that trains the last chunk finishes the stage.",
-    )
     parser.add_argument(
         "--logger",
         type=CurveFormat,

@@ -1,11 +1,13 @@
-"""Locks of run folders: one command at a time writes a run."""
+"""Locks of run folders: one command at a time writes a run, or several that lease its parts to each other."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import os
+import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,8 +17,16 @@ from textwrap import shorten
 LOCK = ".lock"
 """Name of the file that is in a run's folder while a command works on it; it names the process."""
 
+FINISH = ".finish"
+"""Name of the lease, in a stage's folder, of the one process that finishes what several have worked on."""
+
 _WIDTH = 80
+_POLL_SECONDS = 0.2
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)
+
+
+class _InUseError(ValueError):
+    """Another process holds the lock."""
 
 
 @dataclass
@@ -105,6 +115,44 @@ def locked_output(output: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextmanager
+def lease(path: Path, *, wait: bool = False) -> Iterator[bool]:
+    """Hold the lease ``path``, a file that names this process, until the block ends, and then delete it.
+
+    The operating system ends the lease of a process that dies, and a network file system that of a machine that goes.
+
+    Args:
+        path: the file, whose folder is made if it is missing.
+        wait: whether to wait for another process that holds the lease.
+
+    Yields:
+        Whether this process holds the lease: always, if it waits.
+
+    Raises:
+        ValueError: if the disk has no locks.
+    """
+    path.parent.mkdir(exist_ok=True)
+    descriptor = None
+    while descriptor is None:
+        try:
+            descriptor = _open(path, shared=False)
+        except _InUseError:
+            if not wait:
+                yield False
+                return
+            time.sleep(_POLL_SECONDS)
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                raise ValueError(f"Expected a disk with locks, which leases need, got {path.parent}") from None
+            raise
+    _sign(descriptor)
+    try:
+        yield True
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
 def release_locks() -> None:
     """Release the locks of this process and delete their files."""
     while _held:
@@ -124,7 +172,10 @@ def _release(held: _Held) -> None:
 def _sign(descriptor: int) -> None:
     os.ftruncate(descriptor, 0)
     command = " ".join(["pate", *sys.argv[1:]])
-    os.write(descriptor, f"process {os.getpid()} ({shorten(command, _WIDTH, placeholder=' ...')})".encode())
+    os.write(
+        descriptor,
+        f"process {os.getpid()} on {socket.gethostname()} ({shorten(command, _WIDTH, placeholder=' ...')})".encode(),
+    )
 
 
 def _open(path: Path, *, shared: bool, wanted: str | None = None) -> int:
@@ -147,4 +198,4 @@ def _take(descriptor: int, path: Path, *, shared: bool, wanted: str | None = Non
     except BlockingIOError:
         who = path.read_text() if path.is_file() else ""
         wanted = wanted or f"a run that nobody else is writing, got {path.parent}"
-        raise ValueError(f"Expected {wanted} in use by {who or 'another process'}") from None
+        raise _InUseError(f"Expected {wanted} in use by {who or 'another process'}") from None

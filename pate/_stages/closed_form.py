@@ -25,22 +25,18 @@ from pate.teachers._partitions import units_of
 from pate.teachers._plan import ClosedFormPlan
 
 
-def fit_closed_form(
-    run: Run, data: DataSource, plan: ClosedFormPlan, *, share: str | None = None, dry_run: bool = False
-) -> None:
+def fit_closed_form(run: Run, data: DataSource, plan: ClosedFormPlan, *, dry_run: bool = False) -> None:
     """Write down private records as coordinates along the public directions, with their labels.
 
     Args:
         run: the run's folder.
         data: the source of the records.
         plan: whose records belong to one teacher.
-        share: None; one process does all of it in seconds.
         dry_run: whether to print what will be written, and write nothing.
 
     Raises:
         ValueError: if settings, records or earlier files do not allow it.
     """
-    expect(share is None, "no share of teachers in closed form, which are there in seconds", share=share)
     private = data.records(Role.PRIVATE)
     if len(private) > MOST_VOTERS:  # how many there are is private
         raise ValueError(f"Expected at most {MOST_VOTERS} private records, whose sums are exact, got more")

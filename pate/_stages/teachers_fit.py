@@ -15,6 +15,7 @@ from pate._data_file import describe_data
 from pate._progress import stage_bar
 from pate._release.ledger_file import ledger_setting, note_place, open_ledger
 from pate._runs import KEY_BYTES, TEACHERS_FIT, Inputs, Json, Run, digest, made_key, make_once, read_key, write_text
+from pate._runs.locks import FINISH, lease
 from pate._settings import encode_fields
 from pate._validation import expect
 from pate.data._augmentation import expect_pictures
@@ -22,7 +23,7 @@ from pate.data._records import Role
 from pate.data._source import DataSource
 from pate.teachers._devices import available_bytes, root_device
 from pate.teachers._executors import run_jobs
-from pate.teachers._jobs import Execution, share_of
+from pate.teachers._jobs import Execution
 from pate.teachers._log import log_curves, read_losses, teachers_table
 from pate.teachers._partitions import PartitionedRecords, units_of
 from pate.teachers._plan import CLOSED_FORM, ClosedFormPlan, CurveFormat, TeacherPlan
@@ -42,7 +43,6 @@ def fit_teachers(
     plan: TeacherPlan,
     execution: Execution,
     *,
-    share: str | None = None,
     logger: CurveFormat = "csv",
     dry_run: bool = False,
 ) -> None:
@@ -56,8 +56,6 @@ def fit_teachers(
         data: the source of the records.
         plan: how teachers are trained.
         execution: where chunks are trained.
-        share: the chunks to train, as in `share_of`; None for all. The process that trains the last chunk finishes the
-            stage.
         logger: the format of the loss curves.
         dry_run: whether to print what training will take, and train and write nothing.
 
@@ -66,8 +64,7 @@ def fit_teachers(
     """
     installed = logger != "tensorboard" or find_spec("tensorboard") is not None
     expect(installed, "the package of pip install 'pate[tensorboard]'", logger=logger)
-    share_of([], share)
-    expect(not (share and run.overwrite), "overwrite without a share, which others would lose", share=share)
+    expect(not (execution.shared and run.overwrite), "overwrite without shared, which others would lose", shared=True)
     torch.set_num_threads(execution.threads)
     private = data.records(Role.PRIVATE)
     data.expect_distinct()
@@ -75,9 +72,7 @@ def fit_teachers(
     units_of(private, plan.unit)  # raises if there are none
     if dry_run:
         sizes = PartitionedRecords.by_key(private, plan, read_key(run) or secrets.token_bytes(KEY_BYTES)).sizes
-        text = describe_training(
-            plan, sizes, shape=data.input_shape, num_labels=data.num_labels, execution=execution, share=share
-        )
+        text = describe_training(plan, sizes, shape=data.input_shape, num_labels=data.num_labels, execution=execution)
         print(text, end="")
         return
     partition = begin_fit(run, data, plan)
@@ -97,26 +92,20 @@ def fit_teachers(
     sized_plan = replace(plan, chunk_size=make_once(folder / CHUNK_SIZE, choose)["chunk_size"])
     job = TrainJob(plan=sized_plan, data=partitioned, folder=folder, made_from=made_from)
     chunks = sized_plan.chunks()
-    shared_chunks = share_of(chunks, share)
-    untrained = sum(len(teachers) for teachers in shared_chunks if not job.is_done(teachers))
+    untrained = sum(len(teachers) for teachers in chunks if not job.is_done(teachers))
     expect_disk(disk_bytes(plan, data.input_shape, data.num_labels, untrained), folder)
-    with stage_bar(len(shared_chunks) * plan.num_steps, "teachers", unit="step") as bar:
-        run_jobs(job, shared_chunks, execution, bar.update)
-    unfinished = [teachers for teachers in chunks if not job.is_done(teachers)]
-    if unfinished:
-        print(
-            f"Share {share} is done. {len(unfinished)} of {len(chunks)} chunks are left to other shares, the first"
-            f" of them teachers {unfinished[0].start} to {unfinished[0].stop - 1}; the share that trains the last one"
-            " finishes the stage."
-        )
-        return
-    for draft in folder.glob(".teachers_*"):  # of workers that were killed while they wrote
-        draft.unlink(missing_ok=True)
-    losses = read_losses(sized_plan, folder)
-    write_text(folder / "PRIVATE_log.csv", teachers_table(partitioned, losses[-1]))
-    log_curves(losses, plan.num_steps, folder / "PRIVATE_losses", logger)
-    files = [folder / CHUNK_SIZE, *(chunk_file(folder, teachers) for teachers in chunks)]
-    run.finish(TEACHERS_FIT, {file: digest(file) for file in files})
+    with stage_bar(len(chunks) * plan.num_steps, "teachers", unit="step") as bar:
+        run_jobs(job, chunks, execution, bar.update)
+    with lease(folder / FINISH, wait=True):
+        if run.is_finished(TEACHERS_FIT):  # by another process
+            return
+        for left in (*folder.glob(".teachers_*"), *folder.glob("*.lease")):  # by processes that were killed
+            left.unlink(missing_ok=True)
+        losses = read_losses(sized_plan, folder)
+        write_text(folder / "PRIVATE_log.csv", teachers_table(partitioned, losses[-1]))
+        log_curves(losses, plan.num_steps, folder / "PRIVATE_losses", logger)
+        files = [folder / CHUNK_SIZE, *(chunk_file(folder, teachers) for teachers in chunks)]
+        run.finish(TEACHERS_FIT, {file: digest(file) for file in files})
     note_place(run, data.ledger_path)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from pate._progress import stage_bar
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run, code_version, digest
+from pate._runs.locks import FINISH, lease
 from pate._stages.teachers_fit import training_inputs
 from pate._typing import IntArray
 from pate._validation import expect
@@ -83,14 +84,19 @@ def vote_teachers(
     )
     with stage_bar(len(chunks), "votes", unit="chunk") as bar:
         run_jobs(job, chunks, execution, bar.update)
-    vote_files = store.seal(
-        ids=public.ids.tolist(),
-        label_names=data.label_names,
-        num_teachers=plan.num_teachers,
-        made_by=made_by,
-        ballots="scores" if voting == "scores" else "bits",
-    )
-    run.finish(TEACHERS_VOTE, vote_files)
+    with lease(store.folder / FINISH, wait=True):
+        if run.is_finished(TEACHERS_VOTE):  # by another process
+            return
+        for left in store.folder.glob("*.lease"):  # by processes that were killed
+            left.unlink(missing_ok=True)
+        vote_files = store.seal(
+            ids=public.ids.tolist(),
+            label_names=data.label_names,
+            num_teachers=plan.num_teachers,
+            made_by=made_by,
+            ballots="scores" if voting == "scores" else "bits",
+        )
+        run.finish(TEACHERS_VOTE, vote_files)
 
 
 def expect_same_data(run: Run, data: DataSource, plan: TeacherPlan | ClosedFormPlan) -> None:

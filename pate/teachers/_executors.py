@@ -13,6 +13,7 @@ import platform
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ import torch
 from joblib import Parallel, delayed
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
+from pate._runs.locks import lease
+from pate._validation import expect
 from pate.teachers._jobs import ChunkJob, Execution, Progress, Report, forget_steps, steps_writer
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 # how often in a row all workers may be lost without finishing a single chunk
 _PATIENCE = 3
+_POLL_SECONDS = 0.5
 # from glibc's malloc.h; only blocks larger than this are returned to the system
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 1 << 30
@@ -51,12 +55,35 @@ def run_jobs(job: ChunkJob, chunks: Sequence[range], execution: Execution, repor
     forget_steps(job, missing)  # of a command that was killed
     if execution.kind == "serial":
         _set_up_process(execution.threads)
+        if execution.shared:
+            _run_on_leases(job, missing, report)
+            return
         for teachers in missing:
             job.only(teachers).work(teachers, report)
         return
     with Progress(report, job, missing) as progress:
         run = _run_on_loky if execution.kind == "loky" else _run_on_ray
         run(job, missing, execution, progress)
+
+
+def _run_on_leases(job: ChunkJob, missing: list[range], report: Report) -> None:
+    """Work on chunks that nobody else works on, until all are done, by whom ever."""
+    while missing:
+        waiting = []
+        for teachers in missing:
+            path = job.lease_file(teachers)
+            expect(path is not None, "a job on which processes work together", lease_file=None)
+            assert path is not None
+            with lease(path) as held:
+                if job.is_done(teachers):
+                    report(job.num_steps)
+                elif held:
+                    job.only(teachers).work(teachers, report)
+                else:
+                    waiting.append(teachers)
+        if len(waiting) == len(missing):
+            time.sleep(_POLL_SECONDS)
+        missing = waiting
 
 
 def _run_on_loky(job: ChunkJob, missing: list[range], execution: Execution, progress: Progress) -> None:

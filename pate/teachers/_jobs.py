@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -44,6 +43,10 @@ class ChunkJob(ABC):
         """Return the job with only the data that the work on one chunk needs, to be sent to a worker."""
         return self
 
+    def lease_file(self, teachers: range) -> Path | None:
+        """Return the file that names the process that works on a chunk; None if several must not work together."""
+        return None
+
     def steps_file(self, teachers: range) -> Path | None:
         """Return the file to which a worker writes the progress of a chunk; None if it reports only at the end."""
         return None
@@ -56,6 +59,9 @@ class Execution:
     Workers read and write the run's folder. The resources of a Ray cluster determine how many workers it runs.
 
     Args:
+        shared: whether further processes, on this or on other machines, work on the same folder by the same command:
+            each takes a chunk that nobody works on, and those of a process that died. Any number of them may come and
+            go. They need a disk with locks, and no ``executor``.
         threads: processor threads per operation; more than one slows small networks down.
         workers: number of chunks worked on at a time.
         executor: ``serial`` in this process, ``loky`` on local workers, ``ray`` on Ray; by default loky if there are
@@ -67,45 +73,20 @@ class Execution:
     workers: int = 1
     executor: Kind | None = None
     gpus: float = 0.0
+    shared: bool = False
 
     def __post_init__(self) -> None:
         expect_count(1, workers=self.workers, threads=self.threads)
         expect(self.kind in get_args(Kind), f"executor in {', '.join(get_args(Kind))}", executor=self.kind)
         alone = self.workers == 1
         expect(self.kind != "serial" or alone, "executor loky or ray for several workers", executor=self.kind)
+        expect(not self.shared or self.kind == "serial", "one worker in each shared process", executor=self.kind)
         expect(self.gpus >= 0 and (not self.gpus or self.kind == "ray"), "gpus >= 0, with ray alone", gpus=self.gpus)
 
     @property
     def kind(self) -> Kind:
         """The executor, chosen by the number of workers if none is given."""
         return self.executor or ("loky" if self.workers > 1 else "serial")
-
-
-def share_of(chunks: Sequence[range], share: str | None) -> list[range]:
-    """Return the chunks of a share ``i/n`` with ``0 <= i < n``; all chunks if it is None.
-
-    ``rank`` is the share of a process started by torchrun, or of a task of a SLURM array or job. Raises ``ValueError``
-    on anything else.
-    """
-    if share is None:
-        return list(chunks)
-    if share == "rank":
-        share = _rank_share()
-    number, _, total = share.partition("/")
-    expect(number.isdigit() and total.isdigit() and int(number) < int(total), "share i/n with 0 <= i < n", share=share)
-    return list(chunks[int(number) :: int(total)])
-
-
-def _rank_share() -> str:
-    pairs = [
-        ("RANK", "WORLD_SIZE", ""),
-        ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN"),
-        ("SLURM_PROCID", "SLURM_NTASKS", ""),
-    ]
-    for number, total, first in pairs:
-        if number in os.environ and total in os.environ:
-            return f"{int(os.environ[number]) - int(os.environ.get(first, 0))}/{os.environ[total]}"
-    raise ValueError("Expected RANK and WORLD_SIZE, or SLURM's task variables, for share='rank', got neither")
 
 
 _SECONDS = 1.0

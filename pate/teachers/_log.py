@@ -8,6 +8,7 @@ from pathlib import Path
 from shutil import rmtree
 
 import numpy as np
+from lightning_utilities.core.rank_zero import rank_zero_only
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 
 from pate._typing import Float32Array
@@ -38,6 +39,8 @@ def teachers_table(data: PartitionedRecords, final_losses: Float32Array) -> str:
 def log_curves(losses: Float32Array, num_steps: int, folder: Path, kind: CurveFormat) -> None:
     """Log the spread over teachers of losses ``[points, num_teachers]``, at the last step of each span of steps."""
     rmtree(folder, ignore_errors=True)
+    # whoever finishes writes, whatever its rank under torchrun
+    rank_zero_only.rank = 0  # type: ignore[attr-defined]
     logger = (TensorBoardLogger if kind == "tensorboard" else CSVLogger)(folder, name="", version="")
     shares = {"min": 0.0, "q10": 0.1, "median": 0.5, "q90": 0.9, "max": 1.0}
     for point, row in enumerate(losses, 1):

@@ -18,7 +18,7 @@ from torch import Tensor
 from pate._validation import expect
 from pate.teachers._chunk import TeacherChunk, make_networks
 from pate.teachers._devices import available_bytes, root_device
-from pate.teachers._jobs import Execution, share_of
+from pate.teachers._jobs import Execution
 from pate.teachers._plan import TeacherPlan
 
 CHUNK_SIZES = (1, 5, 20, 50, 100)
@@ -173,7 +173,6 @@ def describe_training(
     shape: tuple[int, ...],
     num_labels: int,
     execution: Execution,
-    share: str | None,
 ) -> str:
     """Return how large partitions are (PRIVATE), and the memory, the disk, the time and the place of training.
 
@@ -182,8 +181,7 @@ def describe_training(
         sizes: records of each partition, ``[num_teachers]``. PRIVATE.
         shape: shape of a record's features.
         num_labels: how many labels.
-        execution: where chunks are trained.
-        share: which of them, as in `share_of`; None for all.
+        execution: where chunks are trained; the time is that of this process alone.
 
     The time is that of a few steps on random data; reading records and writing files come on top.
     """
@@ -192,8 +190,7 @@ def describe_training(
     sizing = choose_size(plan, shape, num_labels, available=available)
     chunk_size = sizing.chunk_size
     plan = replace(plan, chunk_size=chunk_size)
-    chunks = share_of(plan.chunks(), share)
-    num_teachers = sum(map(len, chunks))
+    chunks = plan.chunks()
     step = step_seconds(plan, shape, num_labels, min(chunk_size, plan.num_teachers), device=device)
     seconds = step * plan.num_steps * -(-len(chunks) // execution.workers)
     needed = chunk_bytes(plan, shape, num_labels, chunk_size)
@@ -204,16 +201,17 @@ def describe_training(
         *sizing.messages,
         f"{len(chunks)} chunks of {chunk_size} teachers, {plan.num_steps} steps of {plan.batch_size} records.",
         f"Memory: about {gigabytes(needed)} GB per worker, of {gigabytes(available)} GB that it may take.",
-        f"Disk: about {gigabytes(disk_bytes(plan, shape, num_labels, num_teachers))} GB of teachers.",
+        f"Disk: about {gigabytes(disk_bytes(plan, shape, num_labels, plan.num_teachers))} GB of teachers.",
         f"Time: about {_duration(seconds)}, of {step * 1e3:.3g} ms per step of a chunk.",
-        f"Place: {_place(execution)}, on {device.type}" + (f", share {share}." if share else "."),
+        f"Place: {_place(execution)}, on {device.type}.",
     ]
     return "\n".join(lines) + "\n"
 
 
 def _place(execution: Execution) -> str:
     if execution.kind == "serial":
-        return f"this process, {execution.threads} thread(s)"
+        together = " and all others that are given this command" if execution.shared else ""
+        return f"this process{together}, {execution.threads} thread(s)"
     gpus = f", {execution.gpus:g} of a GPU each" if execution.gpus else ""
     return f"{execution.workers} workers by {execution.kind}, {execution.threads} thread(s) each{gpus}"
 

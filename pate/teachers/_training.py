@@ -50,6 +50,10 @@ class TrainJob(ChunkJob):
         """Return the job with only the records of ``teachers``."""
         return replace(self, data=self.data.only(teachers))
 
+    def lease_file(self, teachers: range) -> Path:
+        """Return the file that names the process that trains a chunk together with others."""
+        return chunk_file(self.folder, teachers).with_suffix(".lease")
+
     def steps_file(self, teachers: range) -> Path:
         """Return the file to which a worker writes the progress of a chunk."""
         return chunk_file(self.folder, teachers).with_suffix(".steps")

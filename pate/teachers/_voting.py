@@ -56,6 +56,10 @@ class VoteJob(ChunkJob):
         """Whether the votes of the chunk are stored."""
         return self.store.has_chunk(teachers)
 
+    def lease_file(self, teachers: range) -> Path:
+        """Return the file that names the process that lets a chunk vote together with others."""
+        return self.store.chunk_file(teachers).with_suffix(".lease")
+
     def work(self, teachers: range, report: Report) -> None:
         """Cast and store the votes of the chunk of ``teachers``. Raises ``ValueError`` like `load_chunk`."""
         shape = tuple(self.samples.shape[1:])

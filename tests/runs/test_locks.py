@@ -1,5 +1,6 @@
 """One command at a time writes a run, whatever becomes of the command."""
 
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -46,7 +47,7 @@ def test_a_second_process_is_told_who_has_it(tmp_path: Path) -> None:
     other = Other(root)
     with pytest.raises(ValueError, match="a run that nobody else is writing") as raised:
         lock_run(root)
-    who = f"got {root} in use by process {other.process.pid} (pate run configs/faces)"
+    who = f"got {root} in use by process {other.process.pid} on {socket.gethostname()} (pate run configs/faces)"
     assert str(raised.value).endswith(who) and "\n" not in str(raised.value)
     other.end()
     assert not root.exists()

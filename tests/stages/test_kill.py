@@ -1,6 +1,7 @@
 """A run that is killed at any moment goes on, and ends where an unbroken one ends."""
 
 import json
+import random
 import shutil
 import signal
 import time
@@ -154,7 +155,7 @@ def test_two_commands_on_one_run_pay_once(unbroken: Path, tmp_path: Path, start:
     assert sorted(codes) == [0, 2], [command.err for command in pair]
     refused = pair[codes.index(2)].err
     winner = pair[codes.index(0)].pid
-    assert f"Expected a run that nobody else is writing, got {root} in use by process {winner} (pate run " in refused
+    assert f"Expected a run that nobody else is writing, got {root} in use by process {winner} on " in refused
     assert len(refused.splitlines()) == 1
     assert len(Ledger(root / "ledger.sqlite").entries()) == 1
     assert not (root / ".lock").exists()
@@ -187,3 +188,34 @@ def test_labels_that_a_killed_process_began_have_the_noise_of_its_key(
     np.testing.assert_array_equal(first["values"], second["values"])
     assert (first["values"] != third["values"]).mean() > 0.99
     assert [entry.settled for entry in Ledger(copied / "ledger.sqlite").entries()] == [True, True]
+
+
+@pytest.mark.slow
+def test_three_workers_are_killed_fifty_times(tmp_path: Path, start: Start) -> None:
+    """No chunk is lost, and the bits are those of one process that nobody disturbed."""
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    folder = recipe(tmp_path / "recipe", tmp_path / "data.npz", steps=700, chunk_size=1)
+    words = ["teachers", "fit", *(f"--config={folder / part}.yaml" for part in ("data", "teachers"))]
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    assert cli.main([*words, f"--ledger={tmp_path}/alone.sqlite", f"--run={alone}"]) == 0
+    (together / "private").mkdir(parents=True)
+    shutil.copy(alone / "private" / "partition.json", together / "private")
+    words = [*words, f"--ledger={tmp_path}/together.sqlite", f"--run={together}", "--shared=true"]
+    generator = random.Random(0)
+    workers = [start(*words) for _ in range(3)]
+    kills = 0
+    while kills < 50 and not (together / "private" / "teachers" / "teachers_00009.pt").exists():
+        time.sleep(generator.uniform(0.1, 0.6))
+        number = generator.randrange(3)
+        workers[number].send(signal.SIGKILL, group=True)
+        assert workers[number].wait() in (-signal.SIGKILL, 0)
+        kills += workers[number].wait() == -signal.SIGKILL
+        workers[number] = start(*words)
+    for worker in workers:
+        assert worker.wait() == 0, worker.err
+    assert kills >= 20  # a fast machine is done before fifty
+    expected, made = (
+        {path.name: path.read_bytes() for path in (root / "private" / "teachers").iterdir() if path.is_file()}
+        for root in (alone, together)
+    )
+    assert made == expected

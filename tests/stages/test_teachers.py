@@ -1,4 +1,4 @@
-"""The stages of the teachers by their commands: shares, the choice of a chunk size, dry runs."""
+"""The stages of the teachers by their commands: several processes, the choice of a chunk size, dry runs."""
 
 import csv
 import json
@@ -20,7 +20,10 @@ import torch
 from pate import cli
 from pate._runs import make_once
 from pate._vote_store import VoteManifest, VoteStore
+from pate.teachers._jobs import Report
+from pate.teachers._training import TrainJob
 from tests.conftest import make_arrays, recipe
+from tests.processes import Start
 
 
 @pytest.fixture
@@ -50,44 +53,62 @@ def same_partition(root: Path, other: Path) -> None:
     (other / "private" / "partition.json").write_bytes((root / "private" / "partition.json").read_bytes())
 
 
+def begin(words: list[str], root: Path, *more: str, chunks: int = 1) -> None:
+    """Train the first chunks, as a command does that is interrupted."""
+    work = TrainJob.work
+    done: list[range] = []
+
+    def interrupted(job: TrainJob, teachers: range, report: Report) -> None:
+        if len(done) == chunks:
+            raise KeyboardInterrupt
+        done.append(teachers)
+        work(job, teachers, report)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainJob, "work", interrupted)
+        assert fit(words, root, *more) == 130
+
+
 @pytest.mark.slow
-def test_shares_end_where_one_process_ends(
+def test_processes_that_work_together_end_where_one_ends(
     again: list[str],
     finished: Path,
     tmp_path: Path,
+    start: Start,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Threads and executors too are no settings of a run."""
-    shared = tmp_path / "shared"
-    same_partition(finished, shared)
-    assert fit(again, shared, "--share", "2/3") == 0
-    assert "2 of 3 chunks are left to other shares, the first of them teachers 0 to 3" in capsys.readouterr().out
-    assert cli.main(["teachers", "vote", "--run", str(shared)]) == 2
-    assert "`pate teachers fit` to be finished" in capsys.readouterr().err
+    root = tmp_path / "shared"
+    same_partition(finished, root)
     # as a rank of torchrun, whose variables Lightning must not take for its own
     for name, value in {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "3", "MASTER_ADDR": "localhost"}.items():
         monkeypatch.setenv(name, value)
-    assert fit(again, shared, "--share", "rank") == 0
-    capsys.readouterr()
-    assert fit(again, shared, "--executor", "serial", "--threads", "2") == 0
-    assert "left to other shares" not in capsys.readouterr().out
-    assert contents(shared) == contents(finished)
-    saved = (shared / "private" / "teachers_fit.yaml").read_text()
-    assert not [name for name in ("workers", "executor", "share", "gpus", "dry_run") if name in saved]
-    assert cli.main(["teachers", "vote", "--run", str(shared)]) == 0
+    begin(again, root, "--threads=2", "--shared=true")
+    assert cli.main(["teachers", "vote", "--run", str(root)]) == 2
+    assert "`pate teachers fit` to be finished" in capsys.readouterr().err
+    for stage in (["fit", *again], ["vote"]):
+        words = ["teachers", *stage, "--run", str(root), "--shared=true"]
+        for command in [start(*words, folder=tmp_path) for _ in range(3)]:
+            assert command.wait() == 0, command.err
+    assert contents(root) == contents(finished)
+    for path in (finished / "private" / "votes").glob("*.npy"):
+        assert (root / "private" / "votes" / path.name).read_bytes() == path.read_bytes()
+    assert not [*root.rglob("*.lease"), *root.rglob(".finish")]
+    saved = (root / "private" / "teachers_fit.yaml").read_text()
+    assert not [name for name in ("workers", "executor", "shared", "gpus", "dry_run") if name in saved]
 
 
-def test_overwriting_by_shares_is_refused(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert fit(words, tmp_path / "run", "--share", "0/2", "--overwrite") == 2
-    assert "Expected overwrite without a share" in capsys.readouterr().err
+def test_overwriting_together_is_refused(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fit(words, tmp_path / "run", "--shared=true", "--overwrite") == 2
+    assert "Expected overwrite without shared" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("--share", "3/3"), "share i/n with 0 <= i < n, got share='3/3'"),
+        (("--shared", "true", "--workers", "2"), "one worker in each shared process, got executor='loky'"),
         (("--workers", "0"), "workers >= 1"),
         (("--workers", "2", "--executor", "serial"), "executor loky or ray for several workers"),
         (("--clip_norm", "0"), "clip_norm > 0, got clip_norm=0.0"),
@@ -104,7 +125,7 @@ def test_bad_settings(
 @pytest.mark.slow
 def test_the_chunk_size_is_chosen_once(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = tmp_path / "run"
-    assert fit(words, root, "--chunk_size", "auto", "--share", "0/2") == 0
+    begin(words, root, "--chunk_size", "auto")
     assert "at once: " in capsys.readouterr().out
     kept = root / "private" / "teachers" / "chunk_size.json"
     chosen = json.loads(kept.read_text())["chunk_size"]
@@ -290,7 +311,7 @@ def one_line(capsys: pytest.CaptureFixture[str], *parts: str) -> None:
 def test_a_key_that_is_lost_on_the_way(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Teachers of two keys would see one record twice."""
     root = tmp_path / "run"
-    assert fit(words, root, "--share=0/3") == 0
+    begin(words, root)
     key = root / "private" / "partition.json"
     kept = key.read_bytes()
     key.unlink()
@@ -365,7 +386,7 @@ def test_a_truncated_chunk_is_noticed_on_the_way(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = tmp_path / "run"
-    assert fit(words, root, "--share=0/3") == 0
+    begin(words, root)
     cut(root / "private" / "teachers" / "teachers_00000.pt")
     assert fit(words, root) == 2
     one_line(capsys, "teachers_00000.pt, got a damaged file", "delete it, and `pate teachers fit` makes it again")

@@ -3,6 +3,9 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,11 +18,12 @@ import torch
 from torch import Tensor
 
 from models import MLP, Linear
+from pate._runs.locks import lease
 from pate._vote_store import VoteStore
 from pate.data._records import ArrayFeatures, Records
 from pate.teachers._devices import local_rank
 from pate.teachers._executors import run_jobs
-from pate.teachers._jobs import ChunkJob, Execution, Kind, Report, share_of
+from pate.teachers._jobs import ChunkJob, Execution, Kind, Report
 from pate.teachers._partitions import PartitionedRecords
 from pate.teachers._plan import TeacherPlan
 from pate.teachers._training import TrainJob
@@ -100,6 +104,18 @@ class BareJob(ChunkJob):
         self.done(teachers)
 
 
+class LeasedJob(BareJob):
+    """Leaves a file for each chunk, and lets processes work together."""
+
+    def lease_file(self, teachers: range) -> Path:
+        return self.folder / f"{teachers.start}.lease"
+
+    def work(self, teachers: range, report: Report) -> None:
+        super().work(teachers, report)
+        (self.folder / str(teachers.start)).touch()
+        report(self.num_steps)
+
+
 def train_and_vote(plan: TeacherPlan, execution: Execution, folder: Path) -> tuple[dict[str, bytes], int]:
     """Return the files of teachers and votes by name, and how many steps were reported."""
     data = PartitionedRecords(records(), dict(enumerate(PARTITIONS)))
@@ -170,34 +186,43 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     assert sum(told) == 7
 
 
-def test_shares_make_up_the_whole() -> None:
-    chunks = plan(num_teachers=23).chunks()
-    shares = [share_of(chunks, f"{i}/5") for i in range(5)]
-    assert sorted(t.start for share in shares for t in share) == [t.start for t in chunks]
-    assert share_of(chunks, None) == chunks
+def test_shared_work_is_done_once_and_waits_for_others(tmp_path: Path) -> None:
+    done: list[range] = []
+    reported: list[int] = []
+    chunks = [range(2), range(2, 4), range(4, 5)]
+    job = LeasedJob(done.append, tmp_path)
+
+    def release() -> None:
+        (tmp_path / "2").touch()  # as another process finishes its chunk
+        other.__exit__(None, None, None)
+
+    other = lease(tmp_path / "2.lease")
+    assert other.__enter__()
+    timer = threading.Timer(0.2, release)
+    timer.start()
+    run_jobs(job, chunks, Execution(shared=True), reported.append)
+    timer.join()
+    assert done == [range(2), range(4, 5)]
+    assert sum(reported) == 3 * 7
+    assert not list(tmp_path.glob("*.lease"))
 
 
-@pytest.mark.parametrize(
-    "variables",
-    [
-        {"RANK": "1", "WORLD_SIZE": "3"},
-        {"SLURM_ARRAY_TASK_ID": "11", "SLURM_ARRAY_TASK_COUNT": "3", "SLURM_ARRAY_TASK_MIN": "10"},
-        {"SLURM_PROCID": "1", "SLURM_NTASKS": "3"},
-    ],
-)
-def test_a_share_by_rank(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    chunks = plan().chunks()
-    with pytest.raises(ValueError, match="got neither"):
-        share_of(chunks, "rank")
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    assert share_of(chunks, "rank") == chunks[1::3]
+def test_the_chunk_of_a_process_that_died_is_taken_over(tmp_path: Path) -> None:
+    script = (
+        "import os, signal\nfrom pathlib import Path\nfrom pate._runs.locks import lease\n"
+        f"with lease(Path({str(tmp_path / '2.lease')!r})) as held:\n    assert held\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script]).returncode == -9
+    assert (tmp_path / "2.lease").read_text().startswith("process ")
+    done: list[range] = []
+    run_jobs(LeasedJob(done.append, tmp_path), [range(2), range(2, 4)], Execution(shared=True), lambda steps: None)
+    assert done == [range(2), range(2, 4)]
 
 
-@pytest.mark.parametrize("share", ["4/4", "1", "a/b", "-1/2", "1/0", ""])
-def test_bad_shares(share: str) -> None:
-    with pytest.raises(ValueError, match="share i/n with 0 <= i < n"):
-        share_of(plan().chunks(), share)
+def test_a_job_without_leases_is_not_shared(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a job on which processes work together"):
+        run_jobs(BareJob(print, tmp_path), [range(2)], Execution(shared=True), print)
 
 
 @pytest.mark.parametrize(
@@ -206,6 +231,7 @@ def test_bad_shares(share: str) -> None:
         ({"executor": "dask"}, "executor in serial, loky, ray, got executor='dask'"),
         ({"workers": 0}, "workers >= 1"),
         ({"workers": 2, "executor": "serial"}, "executor loky or ray for several workers"),
+        ({"workers": 2, "shared": True}, "one worker in each shared process, got executor='loky'"),
         ({"executor": "loky", "gpus": 0.5}, "gpus >= 0, with ray alone, got gpus=0.5"),
     ],
 )

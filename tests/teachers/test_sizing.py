@@ -124,12 +124,11 @@ def test_a_dry_run_says_what_will_run_where() -> None:
         shape=(6,),
         num_labels=4,
         execution=Execution(executor="ray", workers=2, gpus=0.25),
-        share="1/2",
     )
     lines = text.splitlines()
     assert lines[0] == "PRIVATE: 168 records in 10 partitions of 0 to 100, median 8; 1 without a record."
-    assert lines[1] == "1 chunks of 4 teachers, 12 steps of 8 records."
+    assert lines[1] == "3 chunks of 4 teachers, 12 steps of 8 records."
     assert lines[2].startswith("Memory: about ")
     assert lines[3].startswith("Disk: about ")
     assert lines[4].startswith("Time: about ")
-    assert lines[5] == "Place: 2 workers by ray, 1 thread(s) each, 0.25 of a GPU each, on cpu, share 1/2."
+    assert lines[5] == "Place: 2 workers by ray, 1 thread(s) each, 0.25 of a GPU each, on cpu."
