@@ -124,27 +124,36 @@ class Pipeline:
             else:
                 vote_teachers(run, data, plan, chosen_execution, voting=votes, absent=absent)
 
-    def label(self, settings: LabelSettings, votes: VotesFrom | None = None) -> StatedLabels:
+    def label(
+        self,
+        settings: LabelSettings,
+        votes: NamedVotes | Sequence[NamedVotes] | Path | str | None = None,
+        *,
+        unit: str | None = None,
+    ) -> StatedLabels:
         """Release labels of public samples through a private mechanism, and state what all releases so far cost.
 
         The cost is in the ledger before the noise is drawn. The same call again returns the labels that are there.
 
         Args:
             settings: the queries, the mechanism, delta and the budget.
-            votes: votes from elsewhere, in place of those of teachers that were trained here; the pipeline's data are
-                then the public and test records of a student, if there are any.
+            votes: votes from elsewhere, those of each silo, or a file or folder of them, in place of those of teachers
+                that were trained here; the pipeline's data are then the public and test records of a student, if any.
+            unit: with votes from elsewhere, the word for what reaches one teacher alone, such as ``patient``; None for
+                that of the run, or ``record``.
 
         Raises:
             ValueError: in one line, if anything does not fit; nothing is spent then.
         """
-        if votes is not None and not self.folder.exists():
+        source = None if votes is None else votes_from(votes, unit=unit)
+        if source is not None and not self.folder.exists():
             # the lock makes the folder, which a refusal is not to leave behind
-            expect_served(settings, self._votes_run(votes), votes, self.data)
+            expect_served(settings, self._votes_run(source), source, self.data)
         with locked(self.folder):
-            if votes is not None:
-                run = self._votes_run(votes)
-                expect_served(settings, run, votes, self.data)
-                import_votes(run, votes, self.data)
+            if source is not None:
+                run = self._votes_run(source)
+                expect_served(settings, run, source, self.data)
+                import_votes(run, source, self.data)
             with self._opened() as run:
                 store = finished_votes(run)
                 manifest = store.manifest()
@@ -252,9 +261,8 @@ def label(
     Raises:
         ValueError: in one line, if anything does not fit; nothing is spent then.
     """
-    source = votes_from(votes, unit=unit)
     records = None if data is None else read_data(Path(data))
-    return Pipeline(run, records, ledger=ledger, overwrite=overwrite).label(settings, source)
+    return Pipeline(run, records, ledger=ledger, overwrite=overwrite).label(settings, votes, unit=unit)
 
 
 def open_run(root: Path, data: DataSource | None = None, *, ledger: Path | None = None, overwrite: bool = False) -> Run:

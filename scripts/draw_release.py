@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--faces", type=int, default=8)
     options = parser.parse_args(arguments)
     run = Run(options.run)
-    data, released = load_data(run), ReleasedLabels.load(run)
+    data, released = load_data(run), ReleasedLabels.load(run.root)
     assert isinstance(data, CelebA), "a run on a folder of faces"
     public = data.records(Role.PUBLIC)
     rows = rows_of(released.ids, public.ids)

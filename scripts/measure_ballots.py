@@ -29,7 +29,6 @@ from sklearn.ensemble import RandomForestRegressor
 from pate._pipeline import Pipeline
 from pate._release.label_settings import LabelSettings
 from pate._stages.student_steps import StudentPlan
-from pate._stages.votes_import import votes_from
 from pate._typing import Float32Array, FloatArray, IntArray, UInt8Array
 from pate._votes import Voting
 from pate._votes_file import NamedVotes
@@ -130,7 +129,7 @@ def measure(
             for epsilon in epsilons:
                 asked = ScoreVotes.blank() if voting in BITS and aggregator == "ScoreVotes" else None
                 settings = LabelSettings(asked, delta=DELTA, target_epsilon=epsilon, query_seed=seed)
-                pipeline.label(settings, None if votes is None else votes_from(votes[voting]))
+                pipeline.label(settings, None if votes is None else votes[voting])
                 pipeline.fit_student(STUDENT)
                 scores = pipeline.test_student()["student"]
                 figures[voting, aggregator, epsilon] = [scores[figure] for figure in FIGURES]

@@ -1,10 +1,14 @@
 """The pages of docs/ make a site without a warning, and the site loads nothing from elsewhere."""
 
+import ast
+import inspect
 import logging
 import pydoc
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from inspect import getdoc
 from pathlib import Path
@@ -13,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from pate._runs import Run, Stage, StageState, first_stage
 from tests import test_door
 from tests.test_layers import PRIVATE_PATH
 
@@ -71,6 +76,7 @@ def test_what_leads_nowhere_is_found(page: str, line: str, tmp_path: Path) -> No
         build(tmp_path / "site", docs)
 
 
+@cache
 def documented() -> dict[str, Any]:
     """Return what the reference shows, by its path."""
     pages = "".join(page.read_text() for page in (DOCS / "api").glob("*.md"))
@@ -102,6 +108,51 @@ def test_the_reference_names_no_private_path() -> None:
         public = [member for name, member in vars(value).items() if name[0] != "_"] if isinstance(value, type) else []
         for text in (getdoc(item) for item in (value, *public)):
             assert not PRIVATE_PATH.search(text or ""), (path, text)
+
+
+@cache
+def classes_named(annotation: Any, module: str) -> set[type]:
+    """Return the classes that an annotation in ``module`` names, those that are imported for annotations alone, too."""
+    if not isinstance(annotation, str):
+        return {annotation} if isinstance(annotation, type) else set()
+    values = []
+    for node in ast.walk(ast.parse(annotation, mode="eval")):
+        if isinstance(node, ast.Name):
+            origin = imported_names(module).get(node.id, module)
+            values.append(getattr(import_module(origin), node.id, None))
+    return {value for value in values if isinstance(value, type)}
+
+
+@cache
+def imported_names(module: str) -> dict[str, str]:
+    """Return the module that each name in ``module`` is imported from."""
+    tree = ast.parse(inspect.getsource(import_module(module)))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+    return {name.name: str(node.module) for node in imports for name in node.names}
+
+
+def named_by(value: Any) -> Iterator[tuple[str, type]]:
+    """Yield the classes of pate in the signature of a function, or in the fields and public methods of a class."""
+    parts = [value]
+    for base in value.__mro__ if isinstance(value, type) else ():
+        methods = vars(base).items() if base.__module__.startswith("pate.") else ()
+        parts += [base, *(method for name, method in methods if name[0] != "_" or name in ("__init__", "__call__"))]
+    for part in parts:
+        function = getattr(part, "fget", None) or getattr(part, "func", None) or getattr(part, "__func__", part)
+        for name, annotation in getattr(function, "__annotations__", {}).items():
+            classes = classes_named(annotation, function.__module__) if name[0] != "_" else set()
+            yield from ((f"{function.__qualname__}({name})", cls) for cls in classes if cls.__module__[:5] == "pate.")
+
+
+def test_signatures_name_public_classes_alone() -> None:
+    values = documented().values()
+    public = {id(value) for value in values}
+    assert {(where, cls) for value in values for where, cls in named_by(value) if id(cls) not in public} == set()
+
+
+def test_a_private_class_in_a_signature_is_found() -> None:
+    assert {cls for _, cls in named_by(first_stage)} == {Run, Stage}
+    assert ("Run.state(return)", StageState) in set(named_by(Run))
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from pate._planning.completion import resolved
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label
 from pate._release.stating import StatedLabels
-from pate._stages.votes_import import votes_from
 from pate._votes import Ballots, Panel
 
 
@@ -29,9 +28,8 @@ def release(args: Sequence[str], preset: Preset = ALONE) -> StatedLabels:
     parser = _parser()
     parsed = parse_with_votes(parser, args, preset)
     options = parser.instantiate(parsed)
-    votes = None if options.votes is None else votes_from(options.votes, unit=options.unit)
     pipeline = Pipeline(options.run, options.data, ledger=options.ledger, overwrite=options.overwrite)
-    return pipeline.label(_settings(options), votes)
+    return pipeline.label(_settings(options), options.votes, unit=options.unit)
 
 
 def settings_for(

@@ -57,8 +57,8 @@ def _find_labels(run: Run, queries: Queries) -> ReleasedLabels | None:
     try:
         if not labels_file(run).is_file() and (begun is None or not begun.finished):
             return None
-        released = ReleasedLabels.load(run)
-        changed = released.differences(queries)
+        released = ReleasedLabels.load(run.root)
+        changed = [name for name, value in vars(queries).items() if not np.array_equal(value, getattr(released, name))]
         same = begun is not None and begun.release == released.release and not changed
         expect(same, f"labels in {labels_file(run)} that this command left", changed=changed or "all")
     except ValueError as error:
@@ -121,5 +121,5 @@ class _Labels(Publication):
         self._run.begin(LABEL, self.inputs, release=release)
 
     def settlement(self, entry: Entry) -> Settlement:
-        self.released = ReleasedLabels.load(self._run)
+        self.released = ReleasedLabels.load(self._run.root)
         return settlement_of_labels(self._run, self._settings, self.released, entry.published or {})

@@ -98,7 +98,7 @@ def expect_stated(run: Run) -> None:
     """Raise ``ValueError`` unless labels that are there bear the seal of the run and are those of their statement."""
     statement = run.root / LABEL.outputs[1]
     if labels_file(run).is_file():
-        ReleasedLabels.load(run)
+        ReleasedLabels.load(run.root)
         if statement.is_file():
             verify_published(statement, run.ledger_path if run.ledger_path.is_file() else None)
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -54,11 +54,6 @@ class Queries:
     def panel(self) -> Panel:
         """The numbers of teachers and labels."""
         return Panel(self.num_teachers, len(self.label_names))
-
-    def differences(self, other: Queries) -> list[str]:
-        """Return the names of the fields that differ from ``other``."""
-        names = [field.name for field in fields(Queries)]
-        return [name for name in names if not np.array_equal(getattr(self, name), getattr(other, name))]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -132,12 +127,13 @@ class ReleasedLabels(Queries):
         os.fsync(file.fileno())
 
     @classmethod
-    def load(cls, run: Run) -> Self:
-        """Read what `save` wrote into ``run``.
+    def load(cls, folder: Path | str) -> Self:
+        """Read the labels of the run in ``folder``.
 
         Raises:
             ValueError: if the file is missing, damaged or changed, or comes from another run.
         """
+        run = Run(Path(folder))
         path = labels_file(run)
         arrays = read_arrays(path, _NEEDED, _OPTIONAL, what=_WHAT)
         seal = str(arrays.pop(_SEAL))
@@ -204,7 +200,7 @@ def require_student(run: Run) -> None:
     """Raise ``ValueError`` unless a run's student is finished, and learned from the labels that are there now."""
     run.require(STUDENT)
     # labels that are gone or damaged say so themselves
-    ReleasedLabels.load(run)
+    ReleasedLabels.load(run.root)
     learned = run.begun(STUDENT).digests.get("labels") == digest(labels_file(run))
     again = "`pate student fit --overwrite` trains one of these"
     expect(learned, f"a student of the labels in {labels_file(run)}. {again}", student="of earlier labels")

@@ -5,6 +5,7 @@ from pate.accounting._adaptive_optimum import adaptive_epsilon as adaptive_epsil
 from pate.accounting._autodp import from_autodp as from_autodp
 from pate.accounting._autodp import to_autodp as to_autodp
 from pate.accounting._budget import Budget as Budget
+from pate.accounting._budget import PrivacyFilter as PrivacyFilter
 from pate.accounting._calibration import Target as Target
 from pate.accounting._calibration import calibrate_scale as calibrate_scale
 from pate.accounting._calibration import epsilon_of as epsilon_of

@@ -2,6 +2,7 @@
 
 from pate._voters import Geometry as Geometry
 from pate._voters import GroupVoters as GroupVoters
+from pate._voters import Question as Question
 from pate._voters import RecordVoters as RecordVoters
 from pate._voters import ScoreVoters as ScoreVoters
 from pate._voters import Voters as Voters

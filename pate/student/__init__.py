@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pate._linear import fit_linear as fit_linear
     from pate.data.features._modules import MapModule as MapModule
     from pate.data.features._modules import as_module as as_module
+    from pate.student._answers import Answers as Answers
     from pate.student._carried import CarriedStudent as CarriedStudent
     from pate.student._carried import load_student as load_student
     from pate.student._data import StudentData as StudentData
@@ -18,5 +19,6 @@ if TYPE_CHECKING:
     from pate.student._metrics import evaluate_constant as evaluate_constant
     from pate.student._module import Student as Student
     from pate.student._module import masked_loss as masked_loss
+    from pate.student._samples import InputFormat as InputFormat
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

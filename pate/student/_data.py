@@ -72,7 +72,7 @@ class StudentData(pl.LightningDataModule):
         self.source = load_data(self.run)
         self.input_shape = self.source.input_shape
         self.label_names = self.source.label_names
-        released = ReleasedLabels.load(self.run)
+        released = ReleasedLabels.load(self.run.root)
         names = released.label_names
         expect(names == self.label_names, f"released labels named {', '.join(self.label_names)}", label_names=names)
         public = self.source.records(Role.PUBLIC)

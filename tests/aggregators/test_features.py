@@ -13,7 +13,6 @@ import yaml
 
 from pate import cli
 from pate._release.rehearsal import rehearse
-from pate._runs import Run
 from pate._runs.released import ReleasedLabels
 from pate._votes import Panel, Votes
 from pate.accounting import NeighboringRelation
@@ -98,7 +97,7 @@ def data_of(run: Path) -> Path:
 @pytest.mark.slow
 def test_labelling_brings_the_features_of_the_queries(copied: Path) -> None:
     assert cli.main(relabel(copied)) == 0
-    released = ReleasedLabels.load(Run(copied))
+    released = ReleasedLabels.load(copied)
     with np.load(data_of(copied)) as data:
         first = dict(zip(data["ids"].tolist(), data["X"][:, 0].tolist(), strict=True))
     known = np.array([first[name] > 0 for name in released.ids.tolist()])

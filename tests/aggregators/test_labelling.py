@@ -15,7 +15,6 @@ import yaml
 from pate import cli
 from pate._planning.outlook import Outlook
 from pate._planning.proposals import propose, title
-from pate._runs import Run
 from pate._runs.released import ReleasedLabels
 from pate._votes import Panel
 from pate.accounting._ledger import read_ledger
@@ -40,7 +39,7 @@ def relabel(run: Path, aggregator: dict[str, Any], *more: str) -> int:
 
 def test_soft_values_are_kept_with_their_noise(run: Path) -> None:
     assert relabel(run, {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 3.0}}) == 0
-    released = ReleasedLabels.load(Run(run))
+    released = ReleasedLabels.load(run)
     assert released.noisy_counts is not None and released.noisy_counts.shape == released.labels.shape == (60, 4)
     assert released.noise_std == 3.0 and released.num_teachers == 10
     np.testing.assert_array_equal(released.labels, released.noisy_counts > 5)
@@ -49,7 +48,7 @@ def test_soft_values_are_kept_with_their_noise(run: Path) -> None:
 def test_a_query_with_one_label_of_several_counts_as_answered(run: Path) -> None:
     threshold = {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 0.5, "soft": False, "min_lead": 4.5}}
     assert relabel(run, threshold) == 0
-    mask = ReleasedLabels.load(Run(run)).mask
+    mask = ReleasedLabels.load(run).mask
     statement = json.loads((run / "public" / "privacy.json").read_text())
     assert mask.all(axis=1).sum() < statement["num_answered"] == mask.any(axis=1).sum() < 60
 
@@ -63,7 +62,7 @@ def test_a_query_with_one_label_of_several_counts_as_answered(run: Path) -> None
 )
 def test_ballots_are_loaded_where_they_are_needed(run: Path, aggregator: dict[str, Any]) -> None:
     assert relabel(run, aggregator) == 0
-    assert ReleasedLabels.load(Run(run)).mask.all()
+    assert ReleasedLabels.load(run).mask.all()
 
 
 def test_a_screen_settles_what_was_asked(run: Path) -> None:
@@ -76,7 +75,7 @@ def test_a_screen_settles_what_was_asked(run: Path) -> None:
         },
     }
     assert relabel(run, screen) == 0
-    released = ReleasedLabels.load(Run(run))
+    released = ReleasedLabels.load(run)
     assert released.tiers is not None
     asked = int((released.tiers > 0).sum())
     assert 0 < asked < 60
@@ -108,10 +107,10 @@ def test_a_crash_before_settling_settles_the_same(run: Path, monkeypatch: pytest
     with monkeypatch.context() as patch:
         patch.setattr("pate.accounting._ledger.Ledger.settle", crash)
         assert relabel(run, screen) == 130
-    before = ReleasedLabels.load(Run(run))
+    before = ReleasedLabels.load(run)
     assert not read_ledger(run / "ledger.sqlite").entries[-1].settled
     assert relabel(run, screen) == 0
-    np.testing.assert_array_equal(ReleasedLabels.load(Run(run)).tiers, before.tiers)
+    np.testing.assert_array_equal(ReleasedLabels.load(run).tiers, before.tiers)
     entry = read_ledger(run / "ledger.sqlite").entries[-1]
     assert entry.realised is not None and sum(count for _, count in entry.realised) == 60
 
@@ -135,7 +134,7 @@ def test_a_student_is_asked_before_the_teachers(run: Path, capsys: pytest.Captur
     says["probabilities"][::2] = np.where(says["probabilities"][::2] > 0.5, 0.01, 0.99)  # what no teacher says
     np.savez(predictions, **says)
     assert relabel(run, interactive, f"--predictions={predictions}") == 0
-    released = ReleasedLabels.load(Run(run))
+    released = ReleasedLabels.load(run)
     assert released.tiers is not None and {0, 1} == set(released.tiers.tolist())
     with np.load(predictions) as archive:
         known = dict(zip(archive["ids"].tolist(), archive["probabilities"], strict=True))

@@ -315,7 +315,7 @@ def label(run: Path, *words: str) -> int:
 def test_a_target_alone_is_labelled_in_rounds(copied: Path, tmp_path: Path) -> None:
     """And the settings that it wrote, or those of a file that names rounds, find these labels."""
     assert label(copied, "--target_epsilon=1", "--noise_seed=1") == 0
-    released = ReleasedLabels.load(Run(copied))
+    released = ReleasedLabels.load(copied)
     settings = yaml.safe_load((copied / "public" / "label.yaml").read_text())["aggregator"]["init_args"]["rounds"]
     assert [each["class_path"].rpartition(".")[2] for each in settings] == ["ClippedVotes", "ClippedVotes"]
     assert [each["init_args"]["around_predictions"] for each in settings] == [False, True]
@@ -329,7 +329,7 @@ def test_a_target_alone_is_labelled_in_rounds(copied: Path, tmp_path: Path) -> N
     again = tmp_path / "rounds.yaml"
     again.write_text(yaml.safe_dump({"aggregator": {"class_path": "Rounds", "init_args": {"rounds": settings}}}))
     assert label(copied, "--config", str(again), "--target_epsilon=1", "--noise_seed=1") == 0
-    np.testing.assert_array_equal(ReleasedLabels.load(Run(copied)).ids, released.ids)
+    np.testing.assert_array_equal(ReleasedLabels.load(copied).ids, released.ids)
     for each in read_ledger(copied / "ledger.sqlite").entries[1:]:
         assert epsilon_of(each.events[Relation.REPLACE_RECORD], count=50, delta=1e-3) <= 1
 

@@ -11,7 +11,6 @@ from pate import cli
 from pate._planning.completion import scale_to_target
 from pate._planning.outlook import Outlook
 from pate._planning.proposals import proposals
-from pate._runs import Run
 from pate._runs.released import ReleasedLabels
 from pate._votes import Panel
 from pate.accounting._budget import Budget
@@ -38,7 +37,7 @@ def said(run: Path) -> dict[str, Any]:
 
 def spent(run: Path) -> float:
     """Return the epsilon of the last release alone, under its own relation."""
-    released, entry = ReleasedLabels.load(Run(run)), read_ledger(run / "ledger.sqlite").entries[-1]
+    released, entry = ReleasedLabels.load(run), read_ledger(run / "ledger.sqlite").entries[-1]
     relation = NeighboringRelation[released.aggregator["init_args"]["neighboring_relation"]]
     return epsilon_of(entry.events[relation], count=entry.count, delta=released.delta)
 
@@ -78,7 +77,7 @@ def test_a_release_costs_what_was_asked_at_most(name: str, settings: tuple[str, 
     words = [f"--aggregator={name}", *(f"--aggregator.{each}" for each in settings)]
     assert label(copied, *words, "--target_epsilon=400") == 0
     assert 400 * (1 - 1e-4) < spent(copied) <= 400
-    released, entries = ReleasedLabels.load(Run(copied)), len(read_ledger(copied / "ledger.sqlite").entries)
+    released, entries = ReleasedLabels.load(copied), len(read_ledger(copied / "ledger.sqlite").entries)
     found = released.aggregator["init_args"]
     for each in settings:
         setting, _, value = each.partition("=")

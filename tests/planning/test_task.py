@@ -24,7 +24,7 @@ COUNTED: list[Aggregator] = [NoisyVotes(sigma_votes=1.0)]
 def test_samples_are_those_that_label_takes(copied: Path) -> None:
     words = ["--aggregator=NoisyVotes", "--target_epsilon=40", "--delta=1e-3", "--num_queries=30", "--query_seed=5"]
     assert cli.main(["label", "--run", str(copied), *words, "--overwrite"]) == 0
-    labelled = ReleasedLabels.load(Run(copied)).ids
+    labelled = ReleasedLabels.load(copied).ids
     task = load_task(copied, Comparison(num_queries=30, query_seed=5), [ClippedVotes(multiplier_clipped=1.0)])
     whole, ids = VoteStore(copied / "private" / "votes").load(ballots=True)
     rows = [ids.index(name) for name in labelled.tolist()]

@@ -68,7 +68,7 @@ def release_screened(root: Path, *, noise_seed: int | None = None, screen: Confi
 
 
 def name_of(run: Path) -> str:
-    return str(ReleasedLabels.load(Run(run)).aggregator["class_path"]).rpartition(".")[2]
+    return str(ReleasedLabels.load(run).aggregator["class_path"]).rpartition(".")[2]
 
 
 def expect_consistent(run: Path) -> None:
@@ -78,7 +78,7 @@ def expect_consistent(run: Path) -> None:
             assert name_of(run) in (run / "public" / name).read_text()
     statement = run / "public" / "privacy.json"
     if statement.exists():
-        said, released = json.loads(statement.read_text()), ReleasedLabels.load(Run(run))
+        said, released = json.loads(statement.read_text()), ReleasedLabels.load(run)
         assert said["release"] == released.release
         assert said["num_queries"] == len(released.ids)
         assert said["num_answered"] == released.mask.any(axis=1).sum()
@@ -173,7 +173,7 @@ def test_killed_at_every_step_the_same_command_ends_as_if_never_killed(
             assert name_of(run) == "ConfidentScreen"
             entries = read_ledger(run / "ledger.sqlite").entries
             assert len(entries) == 2 and entries[-1].settled, (step, after, call)
-            assert ReleasedLabels.load(Run(run)).release == 2
+            assert ReleasedLabels.load(run).release == 2
             # what was reserved has its own noise; before that, a seed that never served may be left for another
             assert labels(run) == unbroken[0] if paid else labels(run) in unbroken, (step, after, call)
             assert (run / "public" / "privacy.txt").is_file()

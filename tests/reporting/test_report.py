@@ -19,7 +19,6 @@ from PIL import Image
 
 from pate import cli
 from pate._reporting.report import make_page
-from pate._runs import Run
 from pate._runs.released import ReleasedLabels
 from pate.accounting import _log as log
 from pate.accounting._figures import epsilon_text
@@ -379,9 +378,9 @@ def test_a_page_is_a_value(of_faces: Path) -> None:
 
 
 def test_labels_are_read_without_their_seal(copied: Path, tmp_path: Path) -> None:
-    sealed, read_alone = ReleasedLabels.load(Run(copied)), ReleasedLabels.read(copied / "public" / "labels.npz")
-    assert read_alone.differences(sealed) == []
-    assert np.array_equal(read_alone.labels, sealed.labels)
+    sealed, read_alone = ReleasedLabels.load(copied), ReleasedLabels.read(copied / "public" / "labels.npz")
+    for name, value in vars(sealed).items():
+        np.testing.assert_array_equal(getattr(read_alone, name), value)
     with np.load(copied / "public" / "labels.npz") as released:
         arrays = {name: released[name] for name in released.files}
     np.savez(tmp_path / "cut.npz", **(arrays | {"mask": arrays["mask"][:3]}))

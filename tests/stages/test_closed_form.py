@@ -65,7 +65,7 @@ class Place:
 
     @property
     def released(self) -> ReleasedLabels:
-        return ReleasedLabels.load(Run(self.root))
+        return ReleasedLabels.load(self.root)
 
     @property
     def releases(self) -> int:

@@ -80,7 +80,7 @@ def spent(ledger: str = "votes.ledger.sqlite") -> int:
 
 
 def released(run: str = "runs/mine") -> ReleasedLabels:
-    return ReleasedLabels.load(Run(Path(run)))
+    return ReleasedLabels.load(run)
 
 
 def test_votes_become_labels_with_a_ledger_beside_them(place: Path, capsys: Captured) -> None:

@@ -22,7 +22,6 @@ import models
 import pate
 from pate import cli
 from pate._network_settings import restored_network
-from pate._runs import Run
 from pate._runs.files import replacing_folder
 from pate._runs.released import ReleasedLabels
 from pate._votes import rows_of
@@ -220,7 +219,7 @@ def test_a_student_decides_for_what_it_was_optimized(optimize: Purpose, copied: 
     away = pate.load_student(folder / "model")
     answers, decisions = away.answer(arrays["X"][arrays["split"] == 2])
     assert (answers == probabilities).all() and (decisions == labels).all()
-    released = ReleasedLabels.load(Run(copied))
+    released = ReleasedLabels.load(copied)
     learned_from = rows_of(released.ids[released.answered], arrays["ids"])
     cuts = cuts_of(away.predict_proba(arrays["X"][learned_from]))
     np.testing.assert_allclose(away.settings["cuts"], cuts[PURPOSES.index(optimize)], rtol=1e-6)

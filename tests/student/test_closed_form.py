@@ -42,7 +42,7 @@ def trainer(epochs: int = 3) -> pl.Trainer:
 
 def student_of_run(root: Path) -> LinearStudent:
     """The student that the frontier makes of what a run released."""
-    found = ReleasedLabels.load(Run(root))
+    found = ReleasedLabels.load(root)
     public = StudentData(root).source.records(Role.PUBLIC)
     features = np.asarray(public.features[rows_of(found.ids, public.ids)], dtype=np.float64)
     release = Release(found.labels, found.mask, noisy_counts=found.noisy_counts, noise_std=found.noise_std)
@@ -57,7 +57,7 @@ def predictions(root: Path) -> np.ndarray:
 
 def with_noisy_counts(root: Path, noise_std: float) -> None:
     """Put noisy counts of the truth into a run, in place of what was released."""
-    released = ReleasedLabels.load(Run(root))
+    released = ReleasedLabels.load(root)
     public = StudentData(root).source.records(Role.PUBLIC)
     truth = public.labels[rows_of(released.ids, public.ids)]
     counts = 10 * truth + noise_std * np.random.default_rng(0).standard_normal(truth.shape)
@@ -101,7 +101,7 @@ def test_noisy_counts_too(noise_std: float, copied: Path) -> None:
 
 def with_linear_answers(root: Path) -> LinearStudent:
     """Put answers of a linear model into a run, some of them outside [0, 1]; return the model."""
-    released = ReleasedLabels.load(Run(root))
+    released = ReleasedLabels.load(root)
     public = StudentData(root).source.records(Role.PUBLIC)
     features = np.asarray(public.features[rows_of(released.ids, public.ids)], dtype=np.float64)
     slopes = np.random.default_rng(0).standard_normal((features.shape[1], 4))
@@ -151,7 +151,7 @@ def test_the_true_labels_take_the_same_way(finished: Path) -> None:
     found = Student(Linear, input_shape=data.input_shape, label_names=data.label_names, constants=data.constants)
     trainer().fit(found, data)
     public = data.source.records(Role.PUBLIC)
-    rows = rows_of(ReleasedLabels.load(Run(finished)).ids, public.ids)
+    rows = rows_of(ReleasedLabels.load(finished).ids, public.ids)
     truth = public.labels[rows]
     expected = fit_linear(public.features[rows], truth, np.ones(truth.shape))
     features = make_arrays()["X"][500:]
@@ -229,7 +229,7 @@ def test_nothing_is_held_out_to_be_validated(copied: Path, capsys: pytest.Captur
 
 def test_the_constant_answer_of_the_release_is_judged(finished: Path) -> None:
     figures = json.loads((finished / "public" / "student" / "metrics.json").read_text())
-    released = ReleasedLabels.load(Run(finished))
+    released = ReleasedLabels.load(finished)
     given = released.labels[released.answered].mean(axis=0) > 0.5
     assert figures["released_constant"]["accuracy"] == pytest.approx(
         (make_arrays()["Y"][500:] == given).mean(), abs=1e-6

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from pate._runs import Run
 from pate._runs.released import ReleasedLabels
 from pate._votes import rows_of
 from pate.data._records import Role
@@ -18,7 +17,7 @@ def collect(loader: torch.utils.data.DataLoader[object]) -> list[np.ndarray]:
 
 def test_released_labels_and_nothing_else(finished: Path) -> None:
     data = StudentData(finished, batch_size=7, val_fraction=0.25)
-    released = ReleasedLabels.load(Run(finished))
+    released = ReleasedLabels.load(finished)
     answered = released.answered
     train, val = collect(data.train_dataloader()), collect(data.val_dataloader())
     assert len(val[0]) == int(0.25 * answered.sum())

@@ -19,7 +19,7 @@ from pate.student._module import Student, masked_loss
 @pytest.fixture
 def soft_run(copied: Path) -> Path:
     """A copy of the finished run in which noisy counts were released, and half of the queries were not answered."""
-    released = ReleasedLabels.load(Run(copied))
+    released = ReleasedLabels.load(copied)
     generator = np.random.default_rng(0)
     mask = np.repeat(generator.random(len(released.ids)) < 0.5, 4).reshape(-1, 4)
     values = np.where(mask, 5 + 20 * generator.standard_normal(mask.shape), 0)
@@ -46,7 +46,7 @@ def rows(loader: Any) -> list[np.ndarray]:
 
 
 def test_shares_are_learned_unrounded(soft_run: Path) -> None:
-    released = ReleasedLabels.load(Run(soft_run))
+    released = ReleasedLabels.load(soft_run)
     _, targets, mask = rows(StudentData(soft_run, val_fraction=0.0).train_dataloader())
     answered = released.answered
     assert released.noisy_counts is not None
@@ -59,7 +59,7 @@ def test_shares_are_learned_unrounded(soft_run: Path) -> None:
 
 
 def test_labels_alone_are_learned_as_they_are(finished: Path) -> None:
-    released = ReleasedLabels.load(Run(finished))
+    released = ReleasedLabels.load(finished)
     np.testing.assert_array_equal(targets_of(released), released.labels)
 
 
@@ -82,7 +82,7 @@ def test_noise_of_mean_zero_adds_nothing_to_the_loss_on_average() -> None:
 
 def test_unlabelled_samples_are_shown_without_labels(soft_run: Path) -> None:
     data = StudentData(soft_run, val_fraction=0.0, unlabelled=2, batch_size=8)
-    released = ReleasedLabels.load(Run(soft_run))
+    released = ReleasedLabels.load(soft_run)
     num = int(released.answered.sum())
     loader = data.train_dataloader()
     first, targets, mask = rows(loader)
