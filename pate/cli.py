@@ -55,62 +55,82 @@ def main(args: Sequence[str] | None = None) -> int:
     that nobody reads what it prints any more, as behind ``| head``.
     """
     words = list(sys.argv[1:] if args is None else args)
+    name = next((" ".join(words[:n]) for n in (2, 1) if " ".join(words[:n]) in _COMMANDS), None)
     try:
         try:
-            return _run(words)
+            return _run(words, name)
         finally:
             if sys.stdout is not None:  # closed by `>&-`
                 # what is left in the buffer may be what nobody reads
                 sys.stdout.flush()
-    except BrokenPipeError:
-        unread = [stream for stream in (sys.stdout, sys.stderr) if stream is not None and _unread(stream)]
-        if not unread:
+    except (Exception, KeyboardInterrupt, SystemExit) as stop:
+        line, status = _ending(stop)
+        if status is None:
             raise
-        for stream in unread:
-            # at its end the interpreter flushes once more
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return 128 + signal.SIGPIPE
+        for stream in (sys.stdout, sys.stderr):
+            _let_go(stream)
+        if line is not None:
+            print(f"pate {name}: {line}" if name else f"pate: {line}", file=sys.stderr)
+            _let_go(sys.stderr)
+        return status
 
 
-def _run(words: list[str]) -> int:
-    """Find the command and run it."""
+def _run(words: list[str], name: str | None) -> int:
+    """Run the command ``name``, or help."""
     if words[:1] == ["--version"]:
         print(f"pate {pate.__version__}")
         return 0
-    name = next((" ".join(words[:n]) for n in (2, 1) if " ".join(words[:n]) in _COMMANDS), None)
     if name is None:
         return _help(words)
     module, function, _ = _COMMANDS[name]
     # class paths in configurations name networks and plug-ins relative to the working directory
     if (folder := os.getcwd()) not in sys.path:
         sys.path.insert(0, folder)
-    try:
-        with _terminable():
-            from pate._runs.locks import release_locks
+    with _terminable():
+        from pate._runs.locks import release_locks
 
-            try:
-                options = import_module("pate._commands.recipes").with_shipped_files(words[len(name.split()) :])
-                arguments = (options, *([_COMMANDS] if name == "completion" else []))
-                getattr(import_module(f"pate._commands.{module}"), function)(*arguments)
-            finally:
-                release_locks()
-    except (Exception, KeyboardInterrupt, SystemExit) as stop:
-        # Lightning turns an interrupt into an exit, or fails while cleaning up after one
-        cause = _interrupt_behind(stop)
-        if cause is not None:
-            terminated = isinstance(cause, _TerminatedError)
-            how = "terminated" if terminated else "interrupted"
-            print(f"pate {name}: {how}; the same command resumes from here", file=sys.stderr)
-            return 143 if terminated else 130
-        if not isinstance(stop, ValueError):
-            raise
-        print(f"pate {name}: {stop}", file=sys.stderr)
-        return 2
+        try:
+            options = import_module("pate._commands.recipes").with_shipped_files(words[len(name.split()) :])
+            arguments = (options, *([_COMMANDS] if name == "completion" else []))
+            getattr(import_module(f"pate._commands.{module}"), function)(*arguments)
+        finally:
+            release_locks()
     return 0
 
 
-def _unread(stream: TextIO) -> bool:
+def _ending(stop: BaseException) -> tuple[str | None, int | None]:
+    """Return the line and the exit status with which a command ends that raised ``stop``: no status if it is a bug."""
+    # Lightning turns an interrupt into an exit, or fails while cleaning up after one
+    cause = _interrupt_behind(stop)
+    if cause is not None:
+        terminated = isinstance(cause, _TerminatedError)
+        how = "terminated" if terminated else "interrupted"
+        return f"{how}; the same command resumes from here", 143 if terminated else 130
+    if isinstance(stop, SystemExit):
+        return None, None
+    if isinstance(stop, BrokenPipeError) and any(map(_unread, (sys.stdout, sys.stderr))):
+        return None, 128 + signal.SIGPIPE
+
+    from pate._faults import fault_behind
+
+    line = fault_behind(stop) or (str(stop) if isinstance(stop, ValueError) else None)
+    return line, None if line is None else 2
+
+
+def _let_go(stream: TextIO | None) -> None:
+    """Lead a stream that cannot be written to nowhere: at its end the interpreter flushes once more."""
+    if stream is None:
+        return
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _unread(stream: TextIO | None) -> bool:
     """Return whether a stream is a pipe that nobody reads."""
+    if stream is None:
+        return False
     try:
         polled = select.poll()
         polled.register(stream.fileno(), select.POLLOUT)

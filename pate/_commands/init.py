@@ -45,12 +45,18 @@ def main(args: Sequence[str]) -> None:
     files = recipe_files(parsed.folder, parsed.kind, parsed.data)
     if parsed.folder.exists():
         expect(parsed.folder.is_dir(), "a new or empty folder", file=str(parsed.folder))
-        files_there = sorted(path.name for path in parsed.folder.iterdir())
-        expect(not files_there, f"a new or empty folder {parsed.folder}", files=files_there)
+        for draft in (path for name in files for path in parsed.folder.glob(f".{name}.*")):
+            draft.unlink()  # of a command that was killed, as are files with what is to be written
+        others = sorted(path.name for path in parsed.folder.iterdir() if not _holds(path, files.get(path.name)))
+        expect(not others, f"a new or empty folder {parsed.folder}", files=others)
     for name, text in files.items():
         write_text(parsed.folder / name, text)
     print(f"{parsed.folder}: {', '.join(files)}")
     print(f"Read data.yaml first, then: pate run {parsed.folder}")
+
+
+def _holds(path: Path, text: str | None) -> bool:
+    return text is not None and path.is_file() and path.read_bytes() == text.encode()
 
 
 def recipe_files(folder: Path, kind: str, data: Path | None = None) -> dict[str, str]:

@@ -10,7 +10,7 @@ import secrets
 import shutil
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -43,8 +43,13 @@ def replacing(path: Path, mode: str = "wb", *, folder: Path | None = None) -> It
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
+    except OSError as error:
+        # what is written has no name in errors of a full disk, and a draft has one that nobody knows
+        error.filename, error.filename2 = str(path), None
+        raise
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):  # what could not be made
+            beside.unlink()
 
 
 @contextmanager

@@ -172,10 +172,9 @@ def _release(held: _Held) -> None:
 def _sign(descriptor: int) -> None:
     os.ftruncate(descriptor, 0)
     command = " ".join(["pate", *sys.argv[1:]])
-    os.write(
-        descriptor,
-        f"process {os.getpid()} on {socket.gethostname()} ({shorten(command, _WIDTH, placeholder=' ...')})".encode(),
-    )
+    who = f"process {os.getpid()} on {socket.gethostname()} ({shorten(command, _WIDTH, placeholder=' ...')})"
+    with suppress(OSError):  # a full disk: the lock holds without a name in it
+        os.write(descriptor, who.encode())
 
 
 def _open(path: Path, *, shared: bool, wanted: str | None = None) -> int:

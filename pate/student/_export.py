@@ -62,19 +62,19 @@ def export_student(student: CarriedStudent, output: Path, *, format: ExportForma
         reason = str(error).strip().splitlines()[0]
         raise ValueError(f"Expected a network that torch.export takes, got {type(error).__name__}: {reason}") from None
     metadata = describe_program(student)
+    content = io.BytesIO()  # torch aborts the process where it cannot write to a file
     if format == "torch.export":
-        with naming_output(output), replacing(output) as file:
-            torch.export.save(program, file, extra_files={METADATA: metadata})
-        return
-    with _quiet():
-        converted = torch.onnx.export(
-            program, dynamo=True, input_names=[input_format.kind], output_names=list(_OUTPUTS), verbose=False
-        )
-    assert converted is not None
-    converted.model.metadata_props[METADATA] = metadata
-    content = converted.model_proto.SerializeToString()
+        torch.export.save(program, content, extra_files={METADATA: metadata})
+    else:
+        with _quiet():
+            converted = torch.onnx.export(
+                program, dynamo=True, input_names=[input_format.kind], output_names=list(_OUTPUTS), verbose=False
+            )
+        assert converted is not None
+        converted.model.metadata_props[METADATA] = metadata
+        content.write(converted.model_proto.SerializeToString())
     with naming_output(output), replacing(output) as file:
-        file.write(content)
+        file.write(content.getbuffer())
 
 
 @contextmanager

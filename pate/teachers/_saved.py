@@ -9,6 +9,7 @@ from pickle import UnpicklingError
 import torch
 from torch import Tensor
 
+from pate._faults import shortage_behind
 from pate._runs import replacing
 from pate._validation import expect
 
@@ -78,6 +79,8 @@ def _load(path: Path) -> dict[str, object]:
         content: dict[str, object] = torch.load(path, weights_only=True, map_location="cpu", mmap=True)
     # the exception that torch raises depends on where the file is truncated
     except (RuntimeError, OSError, EOFError, ValueError, KeyError, UnpicklingError) as error:
+        if shortage_behind(error) is not None:
+            raise  # it is the machine that fails, not the file
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(
             f"Expected a chunk of teachers in {path}, got a damaged file ({reason[:80]}):"

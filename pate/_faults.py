@@ -1,0 +1,70 @@
+"""Faults of the machine that a command runs on: a full disk, too little memory, a file that it may not touch."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import sqlite3
+from collections.abc import Iterator
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# what torch, SQLite, and code in C++ below them, say in errors of classes that other faults have too
+_FULL_WORDS = ("No space left on device", "disk is full", "File too large")
+_MEMORY_WORDS = ("allocate memory", "bad_alloc", "out of memory", "Unable to allocate")
+_MOST_LETTERS = 300
+_KEPT = "Nothing that was finished is lost"
+_AGAIN = "and the same command goes on"
+
+
+def fault_behind(error: BaseException) -> str | None:
+    """Return in one line the fault of the machine that ``error`` tells of, and what to do; None if it tells of none.
+
+    Errors of the system other than a shortage are faults only where nobody has put them into other words.
+    """
+    if isinstance(error, OSError) and not isinstance(error, ConnectionError):
+        return (
+            shortage_behind(error) or f"Expected access to {error.filename or 'a file'}, got: {_line(error)}. {_KEPT}"
+        )
+    return shortage_behind(error)
+
+
+def shortage_behind(error: BaseException) -> str | None:
+    """Return the line on a full disk or short memory; None if ``error`` tells of neither.
+
+    It is also found behind an error that was raised while it was handled: it explains a file that seems to be damaged.
+    """
+    for cause in _chain(error):
+        if isinstance(cause, MemoryError) or _number(cause) == errno.ENOMEM or _says(cause, _MEMORY_WORDS):
+            ways = f"free some, or ask for less at once, {_AGAIN}"
+            return f"Expected more memory than is free, got: {_line(cause) or 'none'}. {_KEPT}: {ways}"
+        if _number(cause) in _FULL or _says(cause, _FULL_WORDS):
+            return f"Expected room on the disk{_of(cause)}, got: {_line(cause)}. {_KEPT}: free some, {_AGAIN}"
+    return None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and those that were being handled when it was raised."""
+    while error is not None:
+        yield error
+        error = error.__context__
+
+
+def _number(error: BaseException) -> int | None:
+    return error.errno if isinstance(error, OSError) else None
+
+
+def _says(error: BaseException, words: tuple[str, ...]) -> bool:
+    """Return whether an error of a library, which may have no number, says one of ``words``."""
+    return isinstance(error, RuntimeError | OSError | sqlite3.Error) and any(word in str(error) for word in words)
+
+
+def _of(error: BaseException) -> str:
+    path = getattr(error, "filename", None)
+    return "" if path is None else f" of {path}"
+
+
+def _line(error: BaseException) -> str:
+    if isinstance(error, shutil.Error):  # one for each file of a folder
+        return str(error.args[0][0][-1])
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(text.split())[:_MOST_LETTERS]
