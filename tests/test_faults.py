@@ -62,6 +62,8 @@ CASES = (
     Case("export run/public/student/model --format onnx --output student.onnx"),
     Case("report run"),
     Case("report run --private"),
+    Case("check read"),
+    Case("pack read"),
     Case(f"topk --counts counts.csv --sensitivity 1 --k 3 {TARGET} --output top.csv"),
     Case(f"topk --counts counts.csv --sensitivity 1 --k 3 {TARGET} --output top.json"),
     Case(f"calibrate --aggregator StableTopK --num_queries 180 {TARGET} {PANEL}"),
@@ -78,9 +80,10 @@ QUICK = ("init mine --kind npz", "predict run/public/student/model data.npz --ou
 
 
 @pytest.fixture
-def place(copied: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder, the one of the test, with a finished run and whatever else the commands read."""
+def place(finished: Path, copied: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder, the one of the test, with a run to be written, one to be read, and whatever else the commands read."""
     place = copied.parent
+    shutil.copytree(finished, place / "read")
     np.savez(place / "data.npz", **make_arrays())  # type: ignore[arg-type]
     recipe(place / "recipe", place / "data.npz")
     (place / "counts.csv").write_text("item,count\n" + "".join(f"i{i},{50 * i}\n" for i in range(30)))
