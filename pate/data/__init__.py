@@ -14,6 +14,7 @@ from pate.data._records import Features as Features
 from pate.data._records import Records as Records
 from pate.data._records import Role as Role
 from pate.data._source import DataSource as DataSource
+from pate.data._text_table import TextTable as TextTable
 from pate.data.features import FeatureMap as FeatureMap
 from pate.data.features import FrozenBackbone as FrozenBackbone
 from pate.data.features import PictureTransforms as PictureTransforms

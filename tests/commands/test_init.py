@@ -1,6 +1,7 @@
 """`pate init` writes recipes that run, and the shipped ones are found by name."""
 
 import csv
+import json
 import shutil
 from pathlib import Path
 
@@ -66,6 +67,21 @@ def test_pictures_and_a_table_are_enough(faces: Path, tmp_path: Path, capsys: py
     small = ["--data.init_args.size=12", "--data.init_args.features.init_args.num_components=8"]
     assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL, *FEW, *small]) == 0
     assert f"{folder}/ledger.sqlite (of the private data)" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_file_of_texts_is_enough(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    lines = ["id,text,angry,split"]
+    for i in range(300):
+        angry = int(generator.integers(2))
+        words = " ".join(generator.choice(["broken", "late", "wrong"] if angry else ["fine", "quick", "kind"], 5))
+        lines.append(f"t{i},{words} and so on,{angry},{[*Role][i % 3].value}")
+    (tmp_path / "mine.csv").write_text("\n".join(lines))
+    assert cli.main(["init", str(tmp_path / "recipe"), "--kind", "text", "--data", str(tmp_path / "mine.csv")]) == 0
+    assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL]) == 0
+    figures = json.loads((tmp_path / "run" / "public" / "student" / "metrics.json").read_text())
+    assert figures["student"]["accuracy"] > 0.95
 
 
 @pytest.mark.parametrize("kind", list(_KINDS))

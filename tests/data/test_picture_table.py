@@ -113,7 +113,7 @@ def test_one_picture_has_one_path(pictures: Path, alias: str) -> None:
     retitle(pictures, "p01.jpg", alias)
     assert "p01.jpg" in PictureTable(pictures, size=8).load(Role.PUBLIC).ids
     retitle(pictures, "p03.jpg", "p01.jpg")  # a private record
-    with pytest.raises(ValueError, match=r"each picture once in .*labels\.csv, got file='p01\.jpg', lines=\(3, 5\)"):
+    with pytest.raises(ValueError, match=r"each `file` once in .*labels\.csv, got file='p01\.jpg', lines=\(3, 5\)"):
         PictureTable(pictures, size=8).load(Role.TEST)
 
 
@@ -173,7 +173,7 @@ def test_a_table_as_spreadsheets_write_it(pictures: Path) -> None:
         ("p05.jpg,1", "p05.jpg,2", r"0 or 1 in column `hat` of .*labels\.csv, got line=7, value='2'"),
         ("p05.jpg,1", "p05.jpg,", r"got line=7, value=''"),
         ("p05.jpg,1", "p05.jpg,1,1", r"5 values in each line of .*labels\.csv, got line=7, values=6"),
-        ("p05.jpg", "p06.jpg", r"each picture once in .*, got file='p06\.jpg', lines=\(7, 8\)"),
+        ("p05.jpg", "p06.jpg", r"each `file` once in .*, got file='p06\.jpg', lines=\(7, 8\)"),
         ("p05.jpg", "p99.jpg", r"a picture for every row of .*labels\.csv, got missing=\['.*p99\.jpg'\]"),
         ("p05.jpg,1,test", "p05.jpg,1,train", r"private, public or test in column `split` .*line=7, value='train'"),
         ("n1\n", "\n", r"column `identity` of .*, got line=5, value=''"),
@@ -198,7 +198,7 @@ def test_what_is_wrong_is_said_with_its_line(pictures: Path, old: str, new: str,
         ("", r"got columns=\[\]"),
         ("file,split\np01.jpg,test\n", "a column of labels"),
         ("file;hat\np01.jpg;1\n", "between commas"),
-        ("file,hat,split\n,1,test\n", "the name of a picture in each line"),
+        ("file,hat,split\n,1,test\n", "a value in column `file`"),
     ],
 )
 def test_tables_that_are_none(pictures: Path, text: str, message: str) -> None:

@@ -1,0 +1,127 @@
+"""A CSV file with a line for each record: its id, its role, whose it is, and its labels."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+import numpy as np
+
+from pate._validation import expect
+from pate.data._checks import select_labels
+from pate.data._records import Features, Role
+from pate.data._table import SPLIT_OF_ROLE, Table, split_by_hash
+
+_GROUPS = ("group", "identity")
+_SPLIT = {role.value: number for role, number in SPLIT_OF_ROLE.items()} | {str(n): n for n in SPLIT_OF_ROLE.values()}
+_ALIKE = 0.76  # similarity of a misspelt name to the one that was meant
+_LABEL = {"0": 0, "1": 1, "-1": 0}
+
+
+def read_label_table(
+    path: Path,
+    wanted: Sequence[str] | None,
+    fractions: tuple[float | None, float],
+    features: Callable[[Sequence[str]], Features],
+    *,
+    identity: str,
+    content: str,
+    normal: Callable[[str], str] = str,
+) -> Table:
+    """Return the records of a CSV file, whose columns without a meaning of their own are labels.
+
+    Args:
+        path: the file.
+        wanted: names of the labels to learn; None for all.
+        fractions: shares of public and of test records, where the file has no ``split``.
+        features: makes the features of all records from the column ``content``.
+        identity: the column of the ids.
+        content: the column that features are made of, which may be that of the ids.
+        normal: maps ids that name one record to the same text.
+
+    Raises:
+        ValueError: in one line, if the file is not such a table.
+    """
+    required = tuple(dict.fromkeys((identity, content)))
+    head, lines, columns = _columns(path, required)
+    columns[identity] = [name and normal(name) for name in columns[identity]]
+    _expect_unique(columns[identity], lines, identity, path)
+    unnamed = {name: columns[name] for name in head if name not in (wanted or ())}
+    _expect_no_misspelling(unnamed, required, wanted is None, path)
+    group = next((name for name in _GROUPS if name in head), None)
+    others = [name for name in head if name not in (*required, "split", group)]
+    expect(others, f"a column of labels in {path}", columns=head)
+    chosen = [others[place] for place in select_labels(others, wanted, source=path.name)]
+
+    def numbers(name: str, codes: dict[str, int], what: str) -> list[int]:
+        for line, value in zip(lines, columns[name], strict=True):
+            expect(value in codes, f"{what} in column `{name}` of {path}", line=line, value=value)
+        return [codes[value] for value in columns[name]]
+
+    labels = np.array([numbers(name, _LABEL, "0 or 1") for name in chosen], dtype=np.uint8)
+    ids, groups = np.array(columns[identity]), None
+    if group is not None:
+        for line, value in zip(lines, columns[group], strict=True):
+            expect(value, f"a value in column `{group}` of {path}", line=line, value=value)
+        groups = np.array(columns[group])
+    if "split" in head:
+        split = np.array(numbers("split", _SPLIT, "private, public or test"))
+    else:
+        split = split_by_hash(ids if groups is None else groups, *fractions, source=str(path))
+    return Table(
+        features=features(columns[content]),
+        names=chosen,
+        labels=np.ascontiguousarray(labels.T),
+        ids=ids,
+        split=split,
+        groups=groups,
+    )
+
+
+def _columns(path: Path, required: Sequence[str]) -> tuple[list[str], list[int], dict[str, list[str]]]:
+    """Return the headings of a CSV file, the number of each line below them, and the values of each column."""
+    expect(path.is_file(), "a CSV file of labels", missing=str(path))
+    try:
+        # some programs begin their files with a byte order mark
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file, strict=True)
+            numbered = [(reader.line_num, [value.strip() for value in row]) for row in reader if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"Expected a CSV file in UTF-8, got {path} ({error})") from None
+    head = numbered[0][1] if numbered else []
+    for name in required:
+        expect(name in head, f"a column `{name}` in {path}, between commas", columns=head)
+    expect(len(set(head)) == len(head) and all(head), f"columns of {path} with names that are unique", columns=head)
+    expect(len(numbered) > 1, f"lines below the headings of {path}", lines=0)
+    for line, row in numbered[1:]:
+        expect(len(row) == len(head), f"{len(head)} values in each line of {path}", line=line, values=len(row))
+    columns = {name: [row[place] for _, row in numbered[1:]] for place, name in enumerate(head)}
+    return head, [line for line, _ in numbered[1:]], columns
+
+
+def _expect_no_misspelling(columns: dict[str, list[str]], required: Sequence[str], labels: bool, path: Path) -> None:
+    """Raise ``ValueError`` if a column that was not requested looks like a misspelt special column.
+
+    Args:
+        columns: all columns except labels requested by name.
+        required: the columns that must be there.
+        labels: whether these columns are taken as labels.
+        path: the file.
+    """
+    special = (*required, "split", *_GROUPS)
+    for name in columns.keys() - set(special):
+        meant = get_close_matches(name.lower(), special, n=1, cutoff=_ALIKE)
+        roles = "split" not in columns and not labels and set(columns[name]) <= {role.value for role in Role}
+        expect(not meant and not roles, f"a column `{meant[0] if meant else 'split'}` of {path}", column=name)
+    expect(not set(_GROUPS) <= columns.keys(), f"one column among {', '.join(_GROUPS)} in {path}", columns=_GROUPS)
+
+
+def _expect_unique(ids: Sequence[str], lines: Sequence[int], identity: str, path: Path) -> None:
+    first: dict[str, int] = {}
+    for line, name in zip(lines, ids, strict=True):
+        expect(name, f"a value in column `{identity}` in each line of {path}", line=line, **{identity: name})
+        once = f"each `{identity}` once in {path}"
+        expect(name not in first, once, **{identity: name}, lines=(first.get(name), line))
+        first[name] = line

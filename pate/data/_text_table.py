@@ -1,0 +1,96 @@
+"""A table, comma-separated, of texts and their labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pate._typing import Float32Array
+from pate._validation import expect_count
+from pate.data._label_table import read_label_table
+from pate.data._records import FeatureMap, Features
+from pate.data._table import Table, TableSource, expect_fractions
+
+
+class TextTable(TableSource):
+    """A CSV file of texts and their labels.
+
+    The file has a line of headings and a line for each text. The column ``text`` holds the text, in quotes where it has
+    commas or line breaks, and ``id`` its id, given once and kept for good. ``split`` gives its role (``private``,
+    ``public``, ``test``, or 0, 1, 2), ``group`` or ``identity`` whose text it is; both may be missing. All other
+    columns are labels: 0 or 1, or -1 and 1.
+
+    Features are counts of words, hashed to a number of columns and divided by their length (scikit-learn's
+    ``HashingVectorizer``, with the extra ``sklearn``). There is no vocabulary: one that is read off private texts
+    would tell their words.
+
+    Args:
+        path: the file.
+        num_features: number of columns, at least 2. Words share one where there are many more.
+        labels: names of the columns to learn; None for all labels. Columns that are not named may hold anything.
+        public_fraction: share of public texts, if there is no ``split`` and a hash of the group, or else of the id, is
+            to decide. There is no default: public texts are seen by anybody.
+        test_fraction: share of test texts, likewise.
+        features: a public map of the features; None for those that have been described.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        num_features: int = 2048,
+        labels: list[str] | None = None,
+        public_fraction: float | None = None,
+        test_fraction: float = 0.1,
+        features: FeatureMap | None = None,
+    ) -> None:
+        super().__init__(path, labels, features)
+        expect_fractions(public_fraction, test_fraction)
+        expect_count(2, num_features=num_features)
+        self.num_features = num_features
+        self._fractions = public_fraction, test_fraction
+
+    def _read_table(self) -> Table:
+        return read_label_table(
+            self.path,
+            self._wanted,
+            self._fractions,
+            lambda texts: HashedTexts(hashed(texts, self.num_features)),
+            identity="id",
+            content="text",
+        )
+
+
+class HashedTexts(Features):
+    """Counts of hashed words, of which each text has few: zeros are not stored.
+
+    Args:
+        counts: ``[N, F]``, a sparse matrix of scipy in rows.
+    """
+
+    def __init__(self, counts: Any) -> None:
+        self._counts = counts
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self._counts.shape)
+
+    def __getitem__(self, index: Any, /) -> Float32Array:
+        rows = np.asarray(index)
+        dense: Float32Array = self._counts[rows.ravel()].toarray()
+        return dense.reshape(*rows.shape, -1)
+
+
+def hashed(texts: Sequence[str], num_features: int) -> Any:
+    """Return the features ``[N, num_features]`` of texts as a sparse float32 matrix, each row by its text alone.
+
+    Raises ``ValueError`` without scikit-learn.
+    """
+    try:
+        from sklearn.feature_extraction.text import HashingVectorizer
+    except ImportError:
+        raise ValueError("Expected scikit-learn, which hashes words: pip install 'pate[sklearn]'") from None
+    return HashingVectorizer(n_features=num_features, dtype=np.float32).transform(texts)
