@@ -8,6 +8,7 @@ from pathlib import Path
 from pate._commands.parsing import call
 from pate._planning.costs import EPSILONS, costs_of
 from pate._planning.plots import draw_epsilons
+from pate._planning.tables import text_table
 from pate._votes import Panel
 from pate.accounting._figures import epsilon_text, exact_text
 from pate.aggregators import Aggregator
@@ -35,10 +36,11 @@ def account(
     events = aggregator.events(panel)
     costs = costs_of(events, num_queries=num_queries, delta=delta)
     print(f"epsilon of {num_queries} queries at delta = {exact_text(delta)} through {aggregator}:")
-    print(f"    {'relation':<20}" + "".join(f"{name:>14}" for name in EPSILONS) + f"{'delta0':>12}")
+    rows: list[tuple[str, ...]] = [("    relation", *EPSILONS, "delta0")]
     for name, row in costs.items():
-        figures = "".join(f"{'-' if row[column] is None else epsilon_text(row[column], 4):>14}" for column in EPSILONS)
-        print(f"    {name:<20}{figures}{row['delta0']:>12.3g}")
+        epsilons = ("-" if row[column] is None else epsilon_text(row[column], 4) for column in EPSILONS)
+        rows.append((f"    {name}", *epsilons, f"{row['delta0']:.3g}"))
+    print("\n".join(text_table(rows)))
     answered = aggregator.most_answered(panel)
     if answered < LEAST_ANSWERED:
         print(f"{panel.num_teachers} teachers who all agree are answered with probability {answered:.2g} at most:")

@@ -10,7 +10,7 @@ from pate._planning.comparison import Comparison, Frontier
 from pate._planning.evaluation import frontier
 from pate._planning.plots import draw_frontier, draw_variants
 from pate._planning.simulation import Simulation, simulated
-from pate._planning.tables import table, write_csv
+from pate._planning.tables import frontier_rows, frontier_table, write_csv
 from pate._planning.task import load_task
 from pate._runs import Run, write_text
 from pate._validation import expect
@@ -54,8 +54,8 @@ def compare(
         task, default = load_task(Path(run), comparison, aggregators), Run(Path(run)).private / "frontier"
     result = frontier(task, comparison, aggregators)
     folder = default if output is None else Path(output)
-    text = table(result)
-    write_csv(folder / "frontier.csv", result)
+    text = frontier_table(result)
+    write_csv(folder / "frontier.csv", result.notice, frontier_rows(result))
     write_text(folder / "frontier.txt", text)
     draw_frontier(folder / "frontier.png", result)
     written = ["frontier.csv", "frontier.png", "frontier.txt"]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pate._planning.tables import text_table
 from pate._runs import LABEL, METRICS, REFERENCES, STUDENT, Json, Run
 
 _ROWS = {
@@ -63,19 +64,13 @@ def describe_run(run: Run) -> str:
 
 def _table(title: str, figures_of: Mapping[str, Json], private: Sequence[str]) -> list[str]:
     """Return a head and a row for each of the `_ROWS`, with the student's figures."""
-    width = max(map(len, [title, *_ROWS.values()])) + 2
-    columns = [name for name, value in figures_of.get("student", {}).items() if isinstance(value, float)]
-    lines = [f"{title:<{width}}" + "".join(f"{name:>{_width(name)}}" for name in columns)]
+    metrics = [name for name, value in figures_of.get("student", {}).items() if isinstance(value, float)]
+    rows = [(title, *metrics)]
     for name, row in _ROWS.items():
         if name in figures_of:
-            figures = "".join(f"{figures_of[name][metric]:>{_width(metric)}.3f}" for metric in columns)
-            lines.append(f"{row + (' *' if name in private else ''):<{width}}{figures}")
-    return lines
-
-
-def _width(name: str) -> int:
-    """Return the width of the column of a metric: its name, or a figure such as 0.123, after two spaces."""
-    return max(len(name), 5) + 2
+            mark = " *" if name in private else ""
+            rows.append((row + mark, *(f"{figures_of[name][metric]:.3f}" for metric in metrics)))
+    return text_table(rows)
 
 
 def _relative_to_cwd(path: Path) -> Path:

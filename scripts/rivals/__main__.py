@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from inspect import getdoc
 from pathlib import Path
 from typing import Literal
@@ -16,6 +16,7 @@ import numpy as np
 from jsonargparse import ArgumentParser
 
 from pate._data_file import load_data
+from pate._planning.tables import write_csv
 from pate._runs import TEACHERS_FIT, Run, write_text
 from pate._typing import StrArray
 from pate._validation import expect
@@ -24,7 +25,7 @@ from pate.data._source import DataSource
 from scripts.rivals.contest import Arena, Contest, Standings, hold, rivals_of
 from scripts.rivals.contributions import Contributions, PublicScale
 from scripts.rivals.descent import INSTALL, Descent, is_installed
-from scripts.rivals.tables import table, write_csv
+from scripts.rivals.tables import table
 
 Unit = Literal["record", "group"]
 
@@ -63,7 +64,7 @@ def compare(
     folder = place.private / "rivals" if output is None else Path(output)
     text = table(found)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_csv(folder / "rivals.csv", found)
+    write_csv(folder / "rivals.csv", found.notice, map(asdict, found.scores))
     write_text(folder / "rivals.txt", text)
     print(text, end="")
     print(f"\n{folder / 'rivals.csv'}, {folder / 'rivals.txt'}")

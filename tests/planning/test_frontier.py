@@ -9,6 +9,7 @@ from pate._commands.frontier import compare
 from pate._planning.comparison import Comparison, Frontier, Point, best_at, best_of_families, ranked
 from pate._planning.plots import frontier_figure, variants_figure
 from pate._planning.simulation import Simulation
+from pate._planning.tables import frontier_table
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, ConfidentScreen, NoisyVotes
 
@@ -49,6 +50,18 @@ def point(name: str, target: float, value: float) -> Point:
         label_accuracy=value,
         label_macro_f1=value,
     )
+
+
+def test_a_table_fits_into_a_terminal() -> None:
+    long = "Rounds (ClippedVotes, ClippedVotes (around a student))"
+    points = (point("NoisyVotes", 2.0, 0.5), point(long, 2.0, 0.75))
+    result = Frontier(comparison=Comparison(), points=points, references={"majority": vars(points[0])}, private=False)
+    lines = frontier_table(result).splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("aggregator"))
+    head, noisy, rounds, rest, majority = lines[first : first + 5]
+    assert max(map(len, lines)) <= 100 and len(head) == len(noisy) == len(rounds) == len(majority)
+    assert rounds.startswith("Rounds (ClippedVotes, ClippedVotes ") and rest == "    (around a student))"
+    assert rounds.split()[-3:] == ["1.0000", "0.7500", "0.7500"] and majority.split()[1:] == ["1.0000"] + 2 * ["0.5000"]
 
 
 def test_the_best_on_average_come_first() -> None:
