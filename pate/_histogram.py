@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import csv
 import math
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pate._runs.files import read_array, read_arrays
 from pate._typing import FloatArray
-from pate._validation import expect, expect_count, expect_distinct, expect_known, expect_positive
+from pate._validation import expect, expect_count, expect_distinct, expect_positive
 
 CountArray = NDArray[np.integer]
 
@@ -63,16 +62,10 @@ def read_counts(path: Path, *, sensitivity: float = 1.0) -> Histogram:
         scores = _array([_number(text, path) for _, text in rows], sensitivity)
     else:
         expect(path.suffix in (".npy", ".npz"), "counts in a .csv, .npy or .npz", path=str(path))
-        expect(path.is_file(), "a file of counts", path=str(path))
-        try:
-            # numpy leaves a file open that it cannot read
-            with path.open("rb") as file:
-                loaded = np.load(file, allow_pickle=False)
-                arrays = {"counts": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
-        except (ValueError, OSError, EOFError, KeyError, BadZipFile, zlib.error) as error:
-            raise ValueError(f"Expected arrays in {path}, got {error}") from None
-        expect_known(f"arrays of {path}", arrays, ("counts", "items"))
-        expect("counts" in arrays, "an array counts", arrays=sorted(arrays))
+        if path.suffix == ".npy":
+            arrays = {"counts": read_array(path, what="a file of counts")}
+        else:
+            arrays = read_arrays(path, ("counts",), ("items",), what="a file of counts")
         scores = arrays["counts"]
         expect(scores.ndim == 1 and scores.dtype.kind in "iuf", "counts as [d] numbers", shape=scores.shape)
         expect(np.isfinite(scores).all(), "finite counts", counts="others")

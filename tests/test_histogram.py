@@ -169,10 +169,10 @@ def test_counts_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^Expected counts whose differences are finite, got counts='others'$"):
         read_counts(tmp_path / "wide.npy")
     (tmp_path / "text.npy").write_text("1 2 3")
-    with pytest.raises(ValueError, match=r"^Expected arrays in [^\n]*text.npy, got [^\n]*$"):
+    with pytest.raises(ValueError, match=r"^Expected a file of counts in [^\n]*text.npy, got [^\n]*$"):
         read_counts(tmp_path / "text.npy")
     (tmp_path / "cut.npz").write_bytes((tmp_path / "none.npz").read_bytes()[:40])
-    with pytest.raises(ValueError, match=r"^Expected arrays in [^\n]*cut.npz, got [^\n]*$"):
+    with pytest.raises(ValueError, match=r"^Expected a file of counts in [^\n]*cut.npz, got [^\n]*$"):
         read_counts(tmp_path / "cut.npz")
     for name in ("counts.txt", "missing.npy", "missing.csv"):
         with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):

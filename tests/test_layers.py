@@ -37,7 +37,7 @@ ALLOWED = {
     "accounting": set(),
     "voters": {"linear"},
     "votes": {"voters"},
-    "histogram": set(),
+    "histogram": {"runs"},
     "networks": set(),
     "linear": set(),
     "models": set(),

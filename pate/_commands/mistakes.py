@@ -48,6 +48,14 @@ class CommandParser(ArgumentParser):
         parsed: Namespace = super().parse_args(args, *rest, **settings)
         return parsed
 
+    def instantiate(self, *args: Any, **settings: Any) -> Namespace:
+        """Return what the parsed options describe. Raises ``ValueError`` in one line."""
+        try:
+            made: Namespace = super().instantiate(*args, **settings)
+        except ValueError as error:
+            raise ValueError(one_line(str(error))) from None
+        return made
+
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print help, and raise if the pipe is closed, which argparse would ignore."""
         stream = sys.stderr if file is None else file
@@ -59,9 +67,23 @@ class CommandParser(ArgumentParser):
         if not self.exit_on_error:
             super().error(message, ex)
         name = self.shown.prog.replace(" [options]", "")
-        sys.stderr.write(f"{name}: {message.strip()}{_class_meant(message, self._words)}")
+        sys.stderr.write(f"{name}: {one_line(message)}{_class_meant(message, self._words)}")
         sys.stderr.write(f" (`{name} --help` lists them)\n")
         self.exit(2)
+
+
+_HEADINGS = re.compile(
+    r"Does not validate against any of the Union subtypes|Subtypes: .*|Errors:|- Expected a <class 'NoneType'>.*"
+    r"|Given value type: .*|Given value: .{80,}|\.\.\."
+)
+"""Lines of jsonargparse that say nothing of what is wrong."""
+
+
+def one_line(message: str) -> str:
+    """Return a message of jsonargparse in one line; of a value of no type, what each type but None says to it."""
+    lines = [line.strip() for line in message.split("\n")]
+    telling = [line.removeprefix("- ") for line in lines if not _HEADINGS.fullmatch(line)]
+    return " ".join(" ".join(telling or lines).split())
 
 
 def unknown_option(args: Iterable[str], options: Iterable[str]) -> str | None:

@@ -210,17 +210,35 @@ class _DamagedError(ValueError):
     """An array that cannot be what its file says."""
 
 
+def read_array(path: Path, *, what: str = "an .npy file of one plain array") -> NDArray[Any]:
+    """Return the array of an ``.npy`` file. Raises ``ValueError`` as `read_arrays` does."""
+    expect(path.is_file(), what, missing=str(path))
+    try:
+        with path.open("rb") as file:
+            _expect_fitting(file, path.stat().st_size, path.name)
+            file.seek(0)
+            array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+    except _DamagedError as error:
+        raise ValueError(f"Expected {what} in {path}, got {error}") from None
+    return array
+
+
 def _array(archive: ZipFile, member: ZipInfo) -> NDArray[Any]:
     """Return an array whose header fits its size, which is compared before anything is inflated."""
     with archive.open(member) as file:
-        shape, dtype = _header(file)
-        if dtype.hasobject:
-            raise _DamagedError("an array of Python objects, which is never read")
-        if file.tell() + math.prod(shape) * dtype.itemsize != member.file_size:
-            raise _DamagedError(f"a damaged one ({member.filename} of {member.file_size} bytes, shape {shape})")
+        _expect_fitting(file, member.file_size, member.filename)
     with archive.open(member) as file:
         array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
     return array
+
+
+def _expect_fitting(file: IO[bytes], size: int, name: str) -> None:
+    """Raise unless the header of an array speaks of plain values and of as many as there are bytes for."""
+    shape, dtype = _header(file)
+    if dtype.hasobject:
+        raise _DamagedError("an array of Python objects, which is never read")
+    if file.tell() + math.prod(shape) * dtype.itemsize != size:
+        raise _DamagedError(f"a damaged one ({name} of {size} bytes, shape {shape})")
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:

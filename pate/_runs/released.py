@@ -29,6 +29,8 @@ from pate._votes import Panel
 _SEAL = "seal"
 _NEEDED = ("ids", "label_names", "num_teachers", "delta", "aggregator", "release", "labels", "mask", _SEAL)
 _OPTIONAL = ("values", "noise_std", "steps")
+_KINDS = {"ids": "U", "label_names": "U", "num_teachers": "iu", "delta": "f", "aggregator": "U", "release": "iu"}
+_KINDS |= {"labels": "iu", "mask": "b", _SEAL: "U", "values": "f", "noise_std": "fiu", "steps": "iu"}
 _WHAT = "the labels that `pate label` left"
 
 
@@ -135,7 +137,7 @@ class ReleasedLabels(Queries):
         """
         run = Run(Path(folder))
         path = labels_file(run)
-        arrays = read_arrays(path, _NEEDED, _OPTIONAL, what=_WHAT)
+        arrays = _read(path)
         seal = str(arrays.pop(_SEAL))
         same = seal == _seal(arrays, sealing_key(run))
         expect(same, f"labels in {path} as `pate label` of this run left them", seal=seal)
@@ -148,10 +150,7 @@ class ReleasedLabels(Queries):
         Raises:
             ValueError: if the file is missing or damaged, or its arrays do not fit together.
         """
-        arrays = read_arrays(path, _NEEDED, _OPTIONAL, what=_WHAT)
-        shape = (len(arrays["ids"]), len(arrays["label_names"]))
-        shapes = {name: arrays[name].shape for name in ("labels", "mask", "values") if name in arrays}
-        expect(set(shapes.values()) == {shape}, f"arrays of shape {shape} in {path}", **shapes)
+        arrays = _read(path)
         return cls._of(arrays)
 
     @classmethod
@@ -169,6 +168,19 @@ class ReleasedLabels(Queries):
             noise_std=float(arrays["noise_std"]) if "values" in arrays else None,
             tiers=arrays.get("steps"),
         )
+
+
+def _read(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays in a file of labels, of the types that they have there and of shapes that fit together."""
+    arrays = read_arrays(path, _NEEDED, _OPTIONAL, what=_WHAT)
+    shape = {"ids": arrays["ids"].shape[:1], "label_names": arrays["label_names"].shape[:1]}
+    table = shape["ids"] + shape["label_names"]
+    shapes = shape | {"steps": shape["ids"]} | dict.fromkeys(("labels", "mask", "values"), table)
+    for name, array in arrays.items():
+        wanted = shapes.get(name, ())
+        fits = array.shape == wanted and array.dtype.kind in _KINDS[name]
+        expect(fits, f"{name} of shape {wanted} in {path}", shape=array.shape, dtype=str(array.dtype))
+    return arrays
 
 
 def sealing_key(run: Run) -> bytes:

@@ -70,9 +70,9 @@ class Arrays(TableSource):
         unknown = sorted(set(np.unique(split).tolist()) - {0, 1, 2})
         expect(not unknown, f"split in 0 (private), 1 (public), 2 (test) in {source}", others=unknown)
         rows = {"X": features, "ids": ids, "split": split} | ({} if groups is None else {"group": groups})
+        expect(split.ndim == 1, f"split of shape [N] in {source}", shape=split.shape)
         sizes = {name: len(column) for name, column in rows.items()}
         expect(set(sizes.values()) == {num}, f"{num} rows in every array of {source}", **sizes)
-        expect(split.ndim == 1, f"split of shape [N] in {source}", shape=split.shape)
         columns = select_labels(names.tolist(), self._wanted, source=source)
         return Table(
             features=ArrayFeatures(features),
@@ -107,8 +107,8 @@ class CelebAAttributes(TableSource):
         if "ids" not in table:
             _expect_official(table["partition"], source=source)
             table["ids"] = np.char.mod("%06d.jpg", np.arange(1, len(table["partition"]) + 1))
-        sizes = {name: len(table[name]) for name in ("attr", "partition", "identity", "ids")}
-        expect(len(set(sizes.values())) == 1, f"as many rows in every array of {source}", **sizes)
+        shapes = {name: table[name].shape[:1] for name in ("attr", "partition", "identity", "ids")}
+        expect(len(set(shapes.values())) == 1, f"as many rows in every array of {source}", **shapes)
         expect_distinct(f"ids of {source}", as_text(table["ids"]).tolist())
         names = as_text(table["attr_names"], name="attr_names")
         columns = select_labels(names.tolist(), self._wanted, source=source)
