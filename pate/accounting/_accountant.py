@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from pate._typing import FloatArray, IntArray
 from pate._validation import expect, expect_count, expect_open_unit
 from pate.accounting._base import Event, leaves, total_cost
-from pate.accounting._conversion import Conversion, Guarantee, convert, tightest_guarantee
+from pate.accounting._conversion import Conversion, Guarantee, convert, gaussians, tightest_guarantee
 from pate.accounting._cost import DEFAULT_ORDERS, Cost
 from pate.accounting._events import GaussianEvent
 from pate.accounting._gaussian import gaussian_delta, gaussian_epsilon
@@ -118,9 +118,10 @@ class RDPAccountant:
         if conversion == "exact":
             return gaussian_delta(epsilon, self._mu())
         if conversion == "tightest":
-            gaussian = gaussian_delta(epsilon, math.sqrt(self._cost.mu_squared))
-            both = self.delta0 + math.exp(self._cost.log_survival) * gaussian
-            return min(1.0, both, self.get_delta(epsilon, conversion="optimal"))
+            cost = self._cost
+            deltas = [lost + gaussian_delta(epsilon, math.sqrt(mu_squared)) for mu_squared, lost, _ in gaussians(cost)]
+            both = (self.delta0 + math.exp(cost.log_survival) * delta for delta in deltas)
+            return min(1.0, *both, self.get_delta(epsilon, conversion="optimal"))
         _expect_renyi(conversion)
         if not self._batches:
             return 0.0

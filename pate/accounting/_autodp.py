@@ -46,7 +46,7 @@ def to_autodp(accountant: RDPAccountant) -> Any:
     """
     from autodp.autodp_core import Mechanism
 
-    rdp, log_survival, _ = accountant.cost
+    rdp, log_survival, *_ = accountant.cost
     finite = np.isfinite(rdp)
     orders, rdp = accountant.orders[finite], rdp[finite]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,13 +13,17 @@ from pate._typing import FloatArray
 from pate._validation import expect_open_unit
 from pate.accounting._cost import Cost
 from pate.accounting._gaussian import gaussian_epsilon, gaussian_log_delta
+from pate.accounting._smoothing import WIDTHS, lost_delta, smoothed_mu_squared
 
 Conversion = Literal["tightest", "optimal", "classic", "exact"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """The (epsilon, delta) that a cost proves, and the proof: its curve at ``order``, or its Gaussian ``mu``."""
+    """The (epsilon, delta) that a cost proves, and the proof: its curve at ``order``, or its Gaussian ``mu``.
+
+    Where choices and tests weigh less than alone because they are many, ``width`` is the common one of these weights.
+    """
 
     epsilon: float
     delta: float
@@ -26,6 +31,7 @@ class Guarantee:
     order: float | None = None
     rdp: float | None = None
     mu: float | None = None
+    width: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types: only the figures that prove it, and None for an infinite epsilon."""
@@ -37,20 +43,35 @@ def tightest_guarantee(cost: Cost, orders: FloatArray, *, delta: float) -> Guara
     """Return the smallest epsilon at ``delta`` that ``cost`` on ``orders`` ``[K]`` proves.
 
     It follows from the best Renyi order (Canonne, Kamath & Steinke (2020), Proposition 12), or from the trade-off of a
-    Gaussian mechanism of ``mu`` (Balle & Wang (2018), Theorem 8) that dominates all that was composed (Dong, Roth & Su
-    (2022), Corollary 3.3). For events fixed in advance the better of the two is valid.
+    Gaussian mechanism of ``mu`` (Balle & Wang (2018), Theorem 8) that dominates all that was composed: one by one
+    (Dong, Roth & Su (2022), Corollary 3.3), or as the many that they are (docs/accounting.md, "Many bits"). For events
+    fixed in advance the best of these is valid.
     """
     expect_open_unit(delta=delta)
     epsilons = convert(cost, orders, delta=delta)
     best = int(np.argmin(epsilons))
-    epsilon, rest, mu = float(epsilons[best]), remaining_delta(delta, cost.log_survival), math.sqrt(cost.mu_squared)
-    if rest > 0 and mu < math.inf and (mu == 0 or gaussian_log_delta(min(epsilon, 1e300), mu) <= math.log(rest)):
-        return Guarantee(epsilon=gaussian_epsilon(rest, mu), delta=delta, delta0=cost.delta0, mu=mu)
-    if math.isinf(epsilon):
-        return Guarantee(epsilon=epsilon, delta=delta, delta0=cost.delta0)
-    return Guarantee(
-        epsilon=epsilon, delta=delta, delta0=cost.delta0, order=float(orders[best]), rdp=float(cost.rdp[best])
-    )
+    tightest = Guarantee(epsilon=float(epsilons[best]), delta=delta, delta0=cost.delta0)
+    if math.isfinite(tightest.epsilon):
+        tightest = replace(tightest, order=float(orders[best]), rdp=float(cost.rdp[best]))
+    rest = remaining_delta(delta, cost.log_survival)
+    for mu_squared, lost, width in gaussians(cost):
+        left, mu = rest - lost, math.sqrt(mu_squared)
+        if left > 0 and (mu == 0 or gaussian_log_delta(min(tightest.epsilon, 1e300), mu) <= math.log(left)):
+            epsilon = gaussian_epsilon(left, mu)
+            tightest = Guarantee(epsilon=epsilon, delta=delta, delta0=cost.delta0, mu=mu, width=width)
+    return tightest
+
+
+def gaussians(cost: Cost) -> Iterator[tuple[float, float, float | None]]:
+    """Yield ``mu^2`` of Gaussian mechanisms that dominate ``cost``, the delta beside each, and its width or None."""
+    if cost.mu_squared < math.inf:
+        yield cost.mu_squared, 0.0, None
+    if cost.rounds:
+        totals = smoothed_mu_squared(cost.among_many)
+        best = int(np.argmin(totals))
+        if totals[best] < math.inf:
+            mu_squared = float(totals[best])
+            yield mu_squared, lost_delta(cost.rounds, mu_squared), float(WIDTHS[best])
 
 
 def convert(

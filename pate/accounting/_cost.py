@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pate._typing import FloatArray
+from pate.accounting._smoothing import WIDTHS
 
 
 class _Orders(np.ndarray[Any, Any]):
@@ -34,11 +35,16 @@ class Cost(NamedTuple):
             delta0-approximate RDP.
         mu_squared: the square of the smallest known ``mu`` for which the release, apart from delta0, is ``mu``-GDP
             (Dong, Roth & Su (2022)); infinite if none is known.
+        weights: the same for releases among many, at each of the `WIDTHS` ``[W]`` that these may have; ``mu_squared``
+            at all of them if None (`pate.accounting._smoothing`).
+        rounds: the number of releases whose weights are less than their ``mu_squared``.
     """
 
     rdp: FloatArray
     log_survival: float
     mu_squared: float = math.inf
+    weights: FloatArray | None = None
+    rounds: float = 0.0
 
     @classmethod
     def nothing(cls, orders: FloatArray) -> Cost:
@@ -47,13 +53,26 @@ class Cost(NamedTuple):
 
     def plus(self, other: Cost) -> Cost:
         """Return the cost of both together."""
-        return Cost(self.rdp + other.rdp, self.log_survival + other.log_survival, self.mu_squared + other.mu_squared)
+        plain = self.weights is None and other.weights is None
+        return Cost(
+            self.rdp + other.rdp,
+            self.log_survival + other.log_survival,
+            self.mu_squared + other.mu_squared,
+            None if plain else self.among_many + other.among_many,
+            self.rounds + other.rounds,
+        )
 
     def times(self, count: float) -> Cost:
         """Return the cost of ``count`` such releases."""
         if count == 0:
             return Cost(np.zeros(self.rdp.shape), 0.0, 0.0)
-        return Cost(self.rdp * count, self.log_survival * count, self.mu_squared * count)
+        weights = None if self.weights is None else self.weights * count
+        return Cost(self.rdp * count, self.log_survival * count, self.mu_squared * count, weights, self.rounds * count)
+
+    @property
+    def among_many(self) -> FloatArray:
+        """`weights`, ``[W]``, also where they are `mu_squared`."""
+        return np.full(WIDTHS.shape, self.mu_squared) if self.weights is None else self.weights
 
     @property
     def delta0(self) -> float:

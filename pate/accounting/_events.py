@@ -38,6 +38,7 @@ from pate.accounting._curves import (
     pure_dp_rdp,
     renyi_curve_rdp,
 )
+from pate.accounting._smoothing import CHOICE, TEST, WIDTHS, Bits, weigh
 from pate.accounting._stability_curve import stability_test_rdp
 from pate.accounting._threshold_curve import threshold_bit_rdp
 
@@ -67,6 +68,11 @@ class CurveEvent(Event):
         """Return ``mu^2`` ``[N]`` of Gaussians that dominate N events, from the fields in order, arrays ``[N]``."""
         return np.full(arguments[0].shape, np.inf)
 
+    @staticmethod
+    def bits(*arguments: Any) -> tuple[Bits, FloatArray] | None:
+        """Return the kind of bit that N events are functions of, and its scales ``[N]``; None if they are of none."""
+        return None
+
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         return self.total((self,), np.ones(1), orders)
 
@@ -76,12 +82,19 @@ class CurveEvent(Event):
         parameters = np.stack([_values(events, name) for name in names], axis=1)
         distinct, which = np.unique(parameters, axis=0, return_inverse=True)
         repeats = np.bincount(which.reshape(-1), weights)
-        rdp = np.zeros(orders.shape)
+        rdp, mu_squared = np.zeros(orders.shape), cls.mu_squared(*distinct.T)
+        bits = cls.bits(*distinct.T)
+        weights, rounds = np.zeros(WIDTHS.shape), 0.0
         for start in range(0, len(distinct), _ROWS):
             rows = slice(start, start + _ROWS)
             columns = (distinct[rows, i : i + 1] for i in range(len(names)))
             rdp += (repeats[rows, None] * cls.rdp(orders, *columns)).sum(axis=0)
-        return Cost(rdp, 0.0, float(repeats @ cls.mu_squared(*distinct.T)))
+            if bits is not None:
+                kind, scale = bits
+                weight, lighter = weigh(kind, scale[rows], mu_squared[rows])
+                weights = weights + repeats[rows] @ weight
+                rounds += float(repeats[rows] @ lighter)
+        return Cost(rdp, 0.0, float(repeats @ mu_squared), None if bits is None else weights, rounds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +130,10 @@ class GaussianThresholdEvent(CurveEvent):
     rdp = staticmethod(threshold_bit_rdp)
     mu_squared = staticmethod(gaussian_mu_squared)
 
+    @staticmethod
+    def bits(noise_multiplier: FloatArray) -> tuple[Bits, FloatArray]:
+        return TEST, 1 / noise_multiplier
+
     def _reaching(self, teachers: int) -> Event:
         return replace(self, noise_multiplier=self.noise_multiplier / teachers)
 
@@ -133,6 +150,10 @@ class BoundedRangeEvent(CurveEvent):
     rdp = staticmethod(bounded_range_rdp)
     mu_squared = staticmethod(bounded_range_mu_squared)
 
+    @staticmethod
+    def bits(eta: FloatArray) -> tuple[Bits, FloatArray]:
+        return CHOICE, eta
+
     def _reaching(self, teachers: int) -> Event:
         return replace(self, eta=self.eta * teachers)
 
@@ -145,6 +166,10 @@ class PureDPEvent(CurveEvent):
 
     rdp = staticmethod(pure_dp_rdp)
     mu_squared = staticmethod(pure_dp_mu_squared)
+
+    @staticmethod
+    def bits(epsilon: FloatArray) -> tuple[Bits, FloatArray]:
+        return CHOICE, 2 * epsilon
 
     def _reaching(self, teachers: int) -> Event:
         return replace(self, epsilon=self.epsilon * teachers)
@@ -230,9 +255,11 @@ def _stability_cost(event: StabilityTestEvent, orders: bytes) -> Cost:
     else:
         log_delta0 = float(np.log(event.delta_test))
     # the released bit says on which side of a threshold a Gaussian lies, whose mean moves by `window`
-    mu_squared = float(gaussian_mu_squared(event.sigma / window))
+    mu_squared = gaussian_mu_squared([event.sigma / window])
+    (weights,), (lighter,) = weigh(TEST, np.array([window / event.sigma]), mu_squared)
     with np.errstate(divide="ignore"):  # a test that every gap passes costs all of delta
-        return Cost(rdp, float(np.log1p(-np.exp(log_delta0))), mu_squared)
+        log_survival = float(np.log1p(-np.exp(log_delta0)))
+    return Cost(rdp, log_survival, float(mu_squared[0]), weights, float(lighter))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,22 +16,32 @@ from pate.accounting._charges import Charge, cost_of_charges, reaching
 from pate.accounting._figures import epsilon_text, exact_text
 from pate.accounting._history import Book
 from pate.accounting._relation import NeighboringRelation
+from pate.accounting._smoothing import FURTHEST, REACH, WIDTHS
 
 FIXED_BEFOREHAND = "no release was chosen by what an earlier one showed"
 """What a sum of releases needs to be a guarantee without a budget."""
 
 _SAID_BEFORE = ("type", "neighboring_relation")  # of an event, where its parameters are listed
 CONVERSION = (
-    "the smaller of Canonne, Kamath & Steinke (2020), Proposition 12, at the best order, and of"
-    " Balle & Wang (2018), Theorem 8, for the Gaussian mechanism that dominates all releases"
+    "the smallest of Canonne, Kamath & Steinke (2020), Proposition 12, at the best order, and of Balle & Wang (2018),"
+    " Theorem 8, for the Gaussian mechanisms that dominate all releases, one by one or as many bits"
 )
 _BY_CURVE = (
+    "    d = (delta - delta0) / (1 - delta0)",
     "    epsilon = rdp + log(1 - 1/a) - (log(d) + log(a)) / (a - 1)",
     "    (Canonne, Kamath & Steinke (2020), Proposition 12)",
 )
 _BY_GAUSSIAN = (
+    "    d = (delta - delta0) / (1 - delta0)",
     "    d = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)",
     "    (Dong, Roth & Su (2022), Corollary 3.3; Balle & Wang (2018), Theorem 8)",
+)
+_BY_BITS = (
+    f"    mu^2 = t + (pi/2 - 1) min(t, 5 w) + w log(1 + v), v = max(t/w - 5, 0), at most {FURTHEST:g};"
+    f" + (t/w - 5 - v) w / {1 + FURTHEST:g}",
+    f"    d = (delta - delta0) / (1 - delta0) - 2 n Phi(sqrt(mu^2 + 1)/2 - {REACH:g}), n = the number of bits",
+    "    d = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)",
+    "    (Many bits, docs/accounting.md; Balle & Wang (2018), Theorem 8)",
 )
 _LEDGERS = {
     "private data": ("The ledger of the private data", "these data", None),
@@ -203,22 +213,28 @@ def _sum(charges: Sequence[Charge], figures: Mapping[str, Any], relation: Neighb
     where = f"{title}, under {relation.value.upper()}"
     if figures["epsilon"] is None:
         return [f"{where}: delta0 = {figures['delta0']!r}, and no epsilon is known at this delta."]
-    order, by_curve = figures.get("order", 2.0), "order" in figures
-    lines = [f"{where}, " + (f"at the Renyi order a = {order!r}:" if by_curve else "in Gaussian differential privacy:")]
+    order, width = figures.get("order", 2.0), figures.get("width")
+    proof: tuple[str, ...]
+    if "order" in figures:
+        how, proof = f"at the Renyi order a = {order!r}", _BY_CURVE
+    else:
+        among = "" if width is None else f", among many bits of width w = {width!r} at most"
+        how, proof = f"in Gaussian differential privacy{among}", _BY_GAUSSIAN if width is None else _BY_BITS
+    lines, weights, bits = [f"{where}, {how}:"], 0.0, 0.0
     for events, count in charges:
         for leaf, times in leaves(events[relation], count):
             parameters = {name: value for name, value in leaf.to_dict().items() if value is not None}
             shown = ", ".join(f"{name}={value!r}" for name, value in parameters.items() if name not in _SAID_BEFORE)
             once = leaf.cost(np.array([order]))
-            price = f"rdp = {float(once.rdp[0])!r}" if by_curve else f"mu^2 = {once.mu_squared!r}"
+            price = f"rdp = {float(once.rdp[0])!r}" if "order" in figures else f"mu^2 = {once.mu_squared!r}"
+            if width is not None:
+                weight = float(once.among_many[np.searchsorted(WIDTHS, width)])
+                price, weights, bits = f"weight = {weight!r}", weights + times * weight, bits + times * once.rounds
             lines.append(f"    {times} x {type(leaf).__name__}({shown}): {price}, delta0 = {once.delta0!r} each")
-    total = f"rdp = {figures['rdp']!r}" if by_curve else f"mu^2, mu = {figures['mu']!r}"
-    return [
-        *lines,
-        f"    sum: {total}, delta0 = 1 - product of (1 - delta0) = {figures['delta0']!r}",
-        "    d = (delta - delta0) / (1 - delta0)",
-        *(_BY_CURVE if by_curve else _BY_GAUSSIAN),
-    ]
+    total = f"rdp = {figures['rdp']!r}" if "order" in figures else f"mu^2, mu = {figures['mu']!r}"
+    if width is not None:
+        total = f"weights t = {weights!r} of n = {bits:.0f} bits, mu = {figures['mu']!r}"
+    return [*lines, f"    sum: {total}, delta0 = 1 - product of (1 - delta0) = {figures['delta0']!r}", *proof]
 
 
 def _neighbors_of_labels(relation: NeighboringRelation, published: Mapping[str, Any]) -> str:

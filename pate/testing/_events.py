@@ -109,7 +109,7 @@ class EventContract(Contract):
     def test_curve_is_a_curve(self, relation: NeighboringRelation) -> None:
         """A curve is not negative and does not fall with the order."""
         for noise in self.noises:
-            rdp, log_survival, mu_squared = self.event(noise, relation).cost(ORDERS)
+            rdp, log_survival, mu_squared, *_ = self.event(noise, relation).cost(ORDERS)
             assert np.shape(rdp) == ORDERS.shape, f"Expected a curve on the orders given, got shape {np.shape(rdp)}"
             assert mu_squared >= 0
             assert not np.isnan(rdp).any() and (rdp >= 0).all()
@@ -139,7 +139,7 @@ class EventContract(Contract):
         requirement = "Expected laws_of_two, because `reaching` states a cost for two teachers"
         checked = False
         for noise in self.noises:
-            rdp, log_survival, mu_squared = self.event(noise, relation).reaching(2).cost(ORDERS)
+            rdp, log_survival, mu_squared, *_ = self.event(noise, relation).reaching(2).cost(ORDERS)
             once = self.event(noise, relation).cost(ORDERS)
             if not np.isfinite(rdp).any():
                 continue

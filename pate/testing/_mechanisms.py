@@ -122,7 +122,7 @@ class MechanismContract(Contract):
         """No pair of neighbors exceeds the Gaussian trade-off of the event's ``mu``, where it has one."""
         event = self.make(relation).event(relation)
         first, second, laws = _pairs(type(self), relation)
-        _, log_survival, mu_squared = event.cost(ORDERS)
+        _, log_survival, mu_squared, *_ = event.cost(ORDERS)
         charges = np.full(laws.shape[1], mu_squared), np.full(laws.shape[1], -np.expm1(log_survival))
         assert_gaussian(beyond_gaussian(laws[first], laws[second], *charges), event, self.tolerance)
 

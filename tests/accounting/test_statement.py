@@ -26,6 +26,7 @@ from pate.accounting._events import (
     StabilityTestEvent,
 )
 from pate.accounting._figures import epsilon_text, exact_text
+from pate.accounting._gaussian import gaussian_epsilon
 from pate.accounting._ledger import Ledger
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement import REACHED, Statement
@@ -37,12 +38,12 @@ REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_R
 SIGMA, SCALE, DELTA_TEST, TEACHERS = 25.0, 30.0, 1e-9, 100
 
 
-def stable(relation: NeighboringRelation) -> Event:
+def stable(relation: NeighboringRelation, num_teachers: int = TEACHERS) -> Event:
     return ComposedEvent(
         events=(
             BoundedRangeEvent(eta=2 * relation.count_window / SCALE, neighboring_relation=relation),
             StabilityTestEvent(
-                sigma=SIGMA, delta_test=DELTA_TEST, shift=2, num_teachers=TEACHERS, neighboring_relation=relation
+                sigma=SIGMA, delta_test=DELTA_TEST, shift=2, num_teachers=num_teachers, neighboring_relation=relation
             ),
         )
     )
@@ -553,3 +554,34 @@ def test_another_ledger_continues_no_statement(ledger: Ledger, tmp_path: Path) -
 def test_what_is_no_statement_is_refused(content: str | bytes) -> None:
     with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
         Statement.from_json(content).verify()
+
+
+def test_many_bits_are_stated_with_all_that_their_figure_needs(tmp_path: Path) -> None:
+    """From the text alone, by the formula that it prints."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    # so many that a test can pass half of the time
+    query = {relation: stable(relation, num_teachers=400) for relation in EVENTS}
+    released(ledger, query, 600)
+    made = statement(ledger)
+    by_curve = account([(query, 600)], REPLACE).get_epsilon(delta=1e-6, conversion="optimal")
+    assert made["guarantees"]["replace_record"]["epsilon"] < 0.97 * by_curve
+    made.verify(ledger=ledger.path)
+    text = made.text
+    width = float(re.search(r"among many bits of width w = (\S+) at most:", text)[1])  # type: ignore[index]
+    lines = re.findall(r"^ +(\d+) x .*: weight = (\S+), delta0 = (\S+) each$", text, re.MULTILINE)
+    total = sum(int(count) * float(weight) for count, weight, _ in lines)
+    stated = re.search(r"weights t = (\S+) of n = (\d+) bits, mu = (\S+), delta0 = .* = (\S+)$", text, re.MULTILINE)
+    assert stated is not None and float(stated[1]) == pytest.approx(total, rel=1e-12) and int(stated[2]) == 1200
+    v = total / width - 5
+    at_most = min(v, 512) * width
+    mu_squared = total + (math.pi / 2 - 1) * min(total, 5 * width) + width * math.log1p(at_most / width)
+    mu_squared += (v * width - at_most) / 513
+    assert mu_squared == pytest.approx(float(stated[3]) ** 2, rel=1e-9)
+    delta0 = float(stated[4])
+    d = (1e-6 - delta0) / (1 - delta0) - 2 * 1200 * float(ndtr(math.sqrt(mu_squared + 1) / 2 - 8))
+    epsilon = gaussian_epsilon(d, float(stated[3]))
+    assert epsilon == pytest.approx(made["guarantees"]["replace_record"]["epsilon"], rel=1e-9)
+    other = made.content["guarantees"]["replace_record"] | {"width": width * 2}
+    guarantees = made.content["guarantees"] | {"replace_record": other}
+    with pytest.raises(ValueError, match=r"^Expected guarantees.replace_record.width="):
+        Statement.from_json(made.content | {"guarantees": guarantees}).verify(ledger=ledger.path)
