@@ -27,7 +27,7 @@ DEFAULT_ORDERS.setflags(write=False)
 
 
 class Cost(NamedTuple):
-    """The cost of one or more releases; each of the three parts adds up under (adaptive) composition.
+    """The cost of one or more releases; each part adds up under (adaptive) composition.
 
     Attributes:
         rdp: the Renyi-DP curve on a grid of orders, ``[K]``.
@@ -35,8 +35,8 @@ class Cost(NamedTuple):
             delta0-approximate RDP.
         mu_squared: the square of the smallest known ``mu`` for which the release, apart from delta0, is ``mu``-GDP
             (Dong, Roth & Su (2022)); infinite if none is known.
-        weights: the same for releases among many, at each of the `WIDTHS` ``[W]`` that these may have; ``mu_squared``
-            at all of them if None (`pate.accounting._smoothing`).
+        weights: the same for releases among many, at each of the widths ``[W]`` that these may have; ``mu_squared`` at
+            all of them if None (docs/accounting.md, "Many bits").
         rounds: the number of releases whose weights are less than their ``mu_squared``.
     """
 

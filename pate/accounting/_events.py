@@ -69,7 +69,7 @@ class CurveEvent(Event):
         return np.full(arguments[0].shape, np.inf)
 
     @staticmethod
-    def bits(*arguments: Any) -> tuple[Bits, FloatArray] | None:
+    def _bits(*arguments: Any) -> tuple[Bits, FloatArray] | None:
         """Return the kind of bit that N events are functions of, and its scales ``[N]``; None if they are of none."""
         return None
 
@@ -83,7 +83,7 @@ class CurveEvent(Event):
         distinct, which = np.unique(parameters, axis=0, return_inverse=True)
         repeats = np.bincount(which.reshape(-1), weights)
         rdp, mu_squared = np.zeros(orders.shape), cls.mu_squared(*distinct.T)
-        bits = cls.bits(*distinct.T)
+        bits = cls._bits(*distinct.T)
         weights, rounds = np.zeros(WIDTHS.shape), 0.0
         for start in range(0, len(distinct), _ROWS):
             rows = slice(start, start + _ROWS)
@@ -131,7 +131,7 @@ class GaussianThresholdEvent(CurveEvent):
     mu_squared = staticmethod(gaussian_mu_squared)
 
     @staticmethod
-    def bits(noise_multiplier: FloatArray) -> tuple[Bits, FloatArray]:
+    def _bits(noise_multiplier: FloatArray) -> tuple[Bits, FloatArray]:
         return TEST, 1 / noise_multiplier
 
     def _reaching(self, teachers: int) -> Event:
@@ -151,7 +151,7 @@ class BoundedRangeEvent(CurveEvent):
     mu_squared = staticmethod(bounded_range_mu_squared)
 
     @staticmethod
-    def bits(eta: FloatArray) -> tuple[Bits, FloatArray]:
+    def _bits(eta: FloatArray) -> tuple[Bits, FloatArray]:
         return CHOICE, eta
 
     def _reaching(self, teachers: int) -> Event:
@@ -168,7 +168,7 @@ class PureDPEvent(CurveEvent):
     mu_squared = staticmethod(pure_dp_mu_squared)
 
     @staticmethod
-    def bits(epsilon: FloatArray) -> tuple[Bits, FloatArray]:
+    def _bits(epsilon: FloatArray) -> tuple[Bits, FloatArray]:
         return CHOICE, 2 * epsilon
 
     def _reaching(self, teachers: int) -> Event:
