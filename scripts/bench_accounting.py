@@ -72,9 +72,9 @@ def main() -> None:
     gaussians: list[Event] = [GaussianEvent(noise_multiplier=s, neighboring_relation=RELATION) for s in noises.tolist()]
     zcdp = [ZCDpEvent(1 / (2 * noise**2)) for noise in noises.tolist()]
     share = min(count, 2_000)  # the Gaussian events of dp_accounting are slow: timed on a share
-    own, epsilon = timed(lambda: by_pate(gaussians), repeats)
+    first, epsilon = timed(lambda: by_pate(gaussians), repeats)
     rows = [
-        ("pate, Gaussian", own, epsilon),
+        ("pate, Gaussian", first, epsilon),
         ("autodp, Gaussian", *timed(lambda: by_autodp(noises), min(repeats, 3))),
         ("dp_accounting, zCDP", *timed(lambda: by_dp_accounting(zcdp), repeats)),
     ]
@@ -89,7 +89,7 @@ def main() -> None:
     print("|---|---:|---:|---:|")
     for name, seconds, value in rows:
         shown = "" if np.isnan(value) else f"{value:.4f}"
-        print(f"| {name} | {seconds:.3f} | {seconds / own:,.0f} | {shown} |")
+        print(f"| {name} | {seconds:.3f} | {seconds / first:,.0f} | {shown} |")
     # what one epsilon takes once all is composed
     total = RDPAccountant(relation=RELATION).compose(gaussians)
     again, _ = timed(lambda: [total.get_epsilon(delta=DELTA) for _ in range(1000)][-1], repeats)

@@ -36,21 +36,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     predictions = np.clip(chances + 0.1 * generator.standard_normal(chances.shape), 0, 1)
     few = chances[:NUM_WITH_BALLOTS, None]
     ballots = (generator.random((NUM_WITH_BALLOTS, NUM_TEACHERS, NUM_LABELS), dtype=np.float32) < few).view(np.uint8)
-    whole = Votes(
+    with_ballots = Votes(
         counts=ballots.sum(axis=1, dtype=np.int64),
         num_teachers=NUM_TEACHERS,
         ballots=ballots,
         predictions=predictions[:NUM_WITH_BALLOTS],
         features=predictions[:NUM_WITH_BALLOTS],
     ).with_voters()
-    alone = replace(Votes.from_counts(counts, NUM_TEACHERS), predictions=predictions)
+    counts_alone = replace(Votes.from_counts(counts, NUM_TEACHERS), predictions=predictions)
     threads = os.environ.get("OMP_NUM_THREADS", "all")
     print(f"Python {platform.python_version()}, numpy {np.__version__}, {threads} thread(s).")
     print(f"{NUM_LABELS} labels, {NUM_TEACHERS} teachers.\n")
     print("| aggregator | queries | queries per second |\n| --- | ---: | ---: |")
-    for unscaled in propose(Outlook.of(alone, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD)):
+    for unscaled in propose(Outlook.of(counts_alone, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD)):
         aggregator = unscaled.scaled(NUM_TEACHERS / 10)
-        votes = whole if aggregator.needs_ballots or aggregator.needs_voters else alone
+        votes = with_ballots if aggregator.needs_ballots or aggregator.needs_voters else counts_alone
         rate = votes.num_queries / seconds(aggregator, votes, runs)
         print(f"| {title(aggregator)} | {votes.num_queries:,} | {rate:,.0f} |", flush=True)
 

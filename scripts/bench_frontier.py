@@ -27,11 +27,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--num_features", type=int, default=500, help="features of a sample")
     num_features = parser.parse_args(arguments).num_features
     simulation = Simulation(num_labels=NUM_LABELS, num_teachers=NUM_TEACHERS, num_features=num_features)
-    task, asked = simulated(simulation).drawn(NUM_QUERIES, seed=0), Comparison(num_queries=NUM_QUERIES, student=True)
+    task, settings = simulated(simulation).drawn(NUM_QUERIES, seed=0), Comparison(num_queries=NUM_QUERIES, student=True)
     features = task.votes.features
     assert features is not None
     baseline = min(seconds(lambda: np.linalg.svd(features, full_matrices=False)) for _ in range(5))
-    total = seconds(lambda: frontier(task, asked))
+    total = seconds(lambda: frontier(task, settings))
     threads = os.environ.get("OMP_NUM_THREADS", "all")
     print(f"Python {platform.python_version()}, numpy {np.__version__}, {threads} thread(s).")
     print(f"{NUM_QUERIES} queries, {num_features} features, {NUM_LABELS} labels, {NUM_TEACHERS} teachers.\n")

@@ -38,7 +38,7 @@ def kinds() -> list[Events]:
     answers = [StableTopK(scale_gap=gap, sigma_test=test, delta_test=1e-9) for gap, test in ((4e5, 6e4), (2e5, 8e4))]
     return [
         {r: GaussianEvent(noise_multiplier=6e4, neighboring_relation=r) for r in NeighboringRelation},
-        *({r: each.event(Panel(800, 40), r) for r in NeighboringRelation} for each in answers),
+        *({r: answer.event(Panel(800, 40), r) for r in NeighboringRelation} for answer in answers),
     ]
 
 

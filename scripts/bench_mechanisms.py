@@ -140,9 +140,9 @@ def batch_rows(runs: int) -> list[list[str]]:
     rows = []
     for name, made in mechanisms:
         mechanism = partial(made, generator=generator)
-        whole = NUM_QUERIES / median_seconds(partial(mechanism, counts), runs)
+        batched = NUM_QUERIES / median_seconds(partial(mechanism, counts), runs)
         single = SINGLES / median_seconds(partial(loop, mechanism, counts), runs)
-        rows.append([name, f"{whole:,.0f}", f"{single:,.0f}", f"{whole / single:,.0f}"])
+        rows.append([name, f"{batched:,.0f}", f"{single:,.0f}", f"{batched / single:,.0f}"])
 
     def plain(row: Scores) -> object:
         return oracles.stable_top_k_slow(row, NUM_TEACHERS, 20.0, 20.0, z, 2, generator)

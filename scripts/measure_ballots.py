@@ -127,8 +127,8 @@ def measure(
             else:  # other votes are another run
                 pipeline = Pipeline(folder / voting, data, ledger=ledger, overwrite=True)
             for epsilon in epsilons:
-                asked = ScoreVotes.blank() if voting in BITS and aggregator == "ScoreVotes" else None
-                settings = LabelSettings(asked, delta=DELTA, target_epsilon=epsilon, query_seed=seed)
+                aggregator_settings = ScoreVotes.blank() if voting in BITS and aggregator == "ScoreVotes" else None
+                settings = LabelSettings(aggregator_settings, delta=DELTA, target_epsilon=epsilon, query_seed=seed)
                 pipeline.label(settings, None if votes is None else votes[voting])
                 pipeline.fit_student(STUDENT)
                 scores = pipeline.test_student()["student"]
@@ -159,18 +159,18 @@ def forests(table: Path, num_teachers: int, seed: int) -> dict[str, NamedVotes]:
     scores = np.full((len(public), num_teachers, labels.shape[1]), np.nan)
     best_samples = np.zeros(scores.shape, dtype=np.uint8)
     for teacher in range(num_teachers):
-        own = private[teacher_of == teacher]
-        if len(own):
+        records = private[teacher_of == teacher]
+        if len(records):
             forest = RandomForestRegressor(n_estimators=20, max_features="sqrt", random_state=teacher)
-            scores[:, teacher] = forest.fit(features[own], labels[own]).predict(features[public])
-            best_samples[:, teacher] = best(scores[:, teacher], labels[own].mean(axis=0))
+            scores[:, teacher] = forest.fit(features[records], labels[records]).predict(features[public])
+            best_samples[:, teacher] = best(scores[:, teacher], labels[records].mean(axis=0))
     votes: dict[str, dict[str, Any]] = {
         "bits": {"ballots": np.nan_to_num(scores) > 0.5},
         "quantile_bits": {"ballots": best_samples},
         "scores": {"scores": scores},
     }
     names = tuple(arrays["label_names"].tolist())
-    return {voting: NamedVotes(ids=ids[public], label_names=names, **said) for voting, said in votes.items()}
+    return {voting: NamedVotes(ids=ids[public], label_names=names, **answers) for voting, answers in votes.items()}
 
 
 def _pictures(folder: Path) -> Task:

@@ -266,8 +266,8 @@ def records_of(name: str, folder: Path) -> dict[str, NDArray[Any]]:
     if name in ("celeba", "celeba_persons"):
         arrays = np.load(folder / "celeba_attributes.npz")
         chosen = np.isin(arrays["attr_names"], ATTRIBUTES)
-        found = _arrays(arrays["attr"][:, ~chosen], arrays["attr"][:, chosen], arrays["partition"])
-        return found | {"group": np.char.mod("person %d", arrays["identity"])}
+        arrays_of_records = _arrays(arrays["attr"][:, ~chosen], arrays["attr"][:, chosen], arrays["partition"])
+        return arrays_of_records | {"group": np.char.mod("person %d", arrays["identity"])}
     arrays = np.load(folder / "mulan" / f"{name}.npz")
     split = np.array([0, PRIVATE, PRIVATE, PRIVATE, PUBLIC, TEST])[arrays["fold5"]]
     return _arrays(arrays["x"], arrays["y"], split)

@@ -80,14 +80,14 @@ def majority_accuracy(path: Path) -> float:
 
 def assumptions() -> tuple[dict[float, float], dict[tuple[float, str], float]]:
     """Return the noise of the published epsilons, and what it costs under other assumptions."""
-    noises, found = {}, {}
+    noises, epsilons = {}, {}
     for epsilon in PUBLISHED:
         noise = noises[epsilon] = noise_for(TRAINING, epsilon)
-        found[epsilon, "Poisson sampling, ADD_REMOVE"] = poisson_epsilon(TRAINING, noise, altered=False)
-        found[epsilon, "Poisson sampling, REPLACE"] = poisson_epsilon(TRAINING, noise, altered=True)
-        found[epsilon, "shuffled batches, ADD_REMOVE"] = shuffled_epsilon(TRAINING, noise, altered=False)
-        found[epsilon, "shuffled batches, REPLACE"] = shuffled_epsilon(TRAINING, noise, altered=True)
-    return noises, found
+        epsilons[epsilon, "Poisson sampling, ADD_REMOVE"] = poisson_epsilon(TRAINING, noise, altered=False)
+        epsilons[epsilon, "Poisson sampling, REPLACE"] = poisson_epsilon(TRAINING, noise, altered=True)
+        epsilons[epsilon, "shuffled batches, ADD_REMOVE"] = shuffled_epsilon(TRAINING, noise, altered=False)
+        epsilons[epsilon, "shuffled batches, REPLACE"] = shuffled_epsilon(TRAINING, noise, altered=True)
+    return noises, epsilons
 
 
 def arena_of(path: Path) -> Arena:
@@ -106,7 +106,7 @@ def arena_of(path: Path) -> Arena:
 
 def by_votes(path: Path, seeds: int, effort: Effort) -> list[Figures]:
     """Return the students of the default release at each epsilon; each seed has teachers of its own."""
-    data, found = celeba_attributes(path), []
+    data, students = celeba_attributes(path), []
     panel = Panel(_TEACHERS, len(LABELS))
     # a small table has fewer public samples
     num_queries = min(_QUERIES, len(data.public.features))
@@ -120,8 +120,8 @@ def by_votes(path: Path, seeds: int, effort: Effort) -> list[Figures]:
                 task = voted(data, _TEACHERS, num_queries, generator=effort.generator(i, seed))
                 drawn.append(figures_of(task, aggregator, effort.generator(i, seed, 1))["student_accuracy"])
                 bar.update()
-            found.append(Figures(_VOTES, epsilon, min(drawn), float(np.median(drawn)), max(drawn)))
-    return found
+            students.append(Figures(_VOTES, epsilon, min(drawn), float(np.median(drawn)), max(drawn)))
+    return students
 
 
 def by_descent(arena: Arena, seeds: int) -> tuple[list[Figures], float, float]:
@@ -131,15 +131,15 @@ def by_descent(arena: Arena, seeds: int) -> tuple[list[Figures], float, float]:
         ValueError: without Opacus.
     """
     expect(is_installed(), INSTALL, opacus=None)
-    (rival,) = (each for each in rivals_of(arena, Descent()) if each.name == _DESCENT)
+    (rival,) = (rival for rival in rivals_of(arena, Descent()) if rival.name == _DESCENT)
     standings = hold(arena, [rival], Contest(epsilons=_EPSILONS, delta=TRAINING.delta, seeds=seeds))
 
     def of(name: str) -> list[Score]:
         return [score for score in standings.scores if score.rival == name]
 
     # a contest keeps medians alone
-    found = [Figures(_DESCENT, each.target_epsilon, *(each.accuracy,) * 3) for each in of(_DESCENT)]
-    return found, of("constant answer, not private")[0].accuracy, of(_LOGISTIC)[0].accuracy
+    descents = [Figures(_DESCENT, score.target_epsilon, *(score.accuracy,) * 3) for score in of(_DESCENT)]
+    return descents, of("constant answer, not private")[0].accuracy, of(_LOGISTIC)[0].accuracy
 
 
 def measured(effort: Effort) -> Numbers:
@@ -163,8 +163,8 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
         return " and ".join(f"{numbers.epsilons[epsilon, words]:.2f}" for epsilon in PUBLISHED)
 
     def kept(name: str) -> str:
-        found = {each.epsilon: each for each in numbers.figures if each.name == name}
-        return " and ".join(f"{numbers.share(found[epsilon].accuracy):.0%}" for epsilon in PUBLISHED)
+        by_epsilon = {figures.epsilon: figures for figures in numbers.figures if figures.name == name}
+        return " and ".join(f"{numbers.share(by_epsilon[epsilon].accuracy):.0%}" for epsilon in PUBLISHED)
 
     learnt = " and ".join(
         f"{(accuracy - ALL_MAJORITY) / (NOT_PRIVATE - ALL_MAJORITY):.0%}" for accuracy in PUBLISHED.values()
@@ -219,14 +219,16 @@ def rows(numbers: Numbers) -> list[Row]:
     def row(what: str, name: str, epsilon: float, value: float, low: float, high: float) -> Row:
         return {"what": what, "name": name, "epsilon": epsilon, "value": value, "low": low, "high": high}
 
-    found = [row("accuracy, 40 attributes, test set", "all-majority", 0.0, *(numbers.majority,) * 3)]
-    found += [row("noise multiplier", "Poisson, ADD_REMOVE", e, *(noise,) * 3) for e, noise in numbers.noises.items()]
-    found += [row("epsilon of this noise", words, e, *(value,) * 3) for (e, words), value in numbers.epsilons.items()]
+    table = [row("accuracy, 40 attributes, test set", "all-majority", 0.0, *(numbers.majority,) * 3)]
+    table += [row("noise multiplier", "Poisson, ADD_REMOVE", e, *(noise,) * 3) for e, noise in numbers.noises.items()]
+    table += [row("epsilon of this noise", words, e, *(value,) * 3) for (e, words), value in numbers.epsilons.items()]
     for name, value in (("constant answer", numbers.constant), (_LOGISTIC, numbers.logistic)):
-        found.append(row("accuracy, attribute table", name, 0.0, value, value, value))
-    for each in numbers.figures:
-        found.append(row("accuracy, attribute table", each.name, each.epsilon, each.accuracy, each.low, each.high))
-    return found
+        table.append(row("accuracy, attribute table", name, 0.0, value, value, value))
+    for figures in numbers.figures:
+        table.append(
+            row("accuracy, attribute table", figures.name, figures.epsilon, figures.accuracy, figures.low, figures.high)
+        )
+    return table
 
 
 def picture(numbers: Numbers) -> Figure:
@@ -255,10 +257,10 @@ def _draw_epsilons(axes: Axes, numbers: Numbers) -> None:
 
 def _draw_accuracies(axes: Axes, numbers: Numbers) -> None:
     for name, colour in ((_DESCENT, "C1"), (_VOTES, "C0")):
-        line = [each for each in numbers.figures if each.name == name]
-        epsilons = [each.epsilon for each in line]
-        axes.plot(epsilons, [each.accuracy for each in line], marker="o", color=colour, label=name)
-        low, high = [each.low for each in line], [each.high for each in line]
+        line = [figures for figures in numbers.figures if figures.name == name]
+        epsilons = [figures.epsilon for figures in line]
+        axes.plot(epsilons, [figures.accuracy for figures in line], marker="o", color=colour, label=name)
+        low, high = [figures.low for figures in line], [figures.high for figures in line]
         axes.fill_between(epsilons, low, high, color=colour, alpha=0.15, linewidth=0)
     axes.axhline(numbers.logistic, color="0.4", linestyle="--", linewidth=1, label=_LOGISTIC)
     axes.axhline(numbers.constant, color="black", linestyle=":", linewidth=1, label="constant answer")

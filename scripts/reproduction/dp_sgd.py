@@ -62,7 +62,7 @@ def poisson_added_rdp(orders: FloatArray, noise_multiplier: float, rate: float) 
     Zhang (2019), Theorem 5), by the trapezoidal rule.
     """
     expect_positive(noise_multiplier=noise_multiplier, rate=rate)
-    shift, found = 1 / noise_multiplier, np.empty(len(orders))
+    shift, curve = 1 / noise_multiplier, np.empty(len(orders))
     for i, order in enumerate(orders.tolist()):
         width = 0.1 / (max(1.0, shift) * math.sqrt(order))
         points = np.arange(-12 - shift, order * shift + 12, width)
@@ -70,8 +70,8 @@ def poisson_added_rdp(orders: FloatArray, noise_multiplier: float, rate: float) 
         exponents = order * log_ratio - points**2 / 2
         top = float(exponents.max())
         total = top + math.log(float(np.exp(exponents - top).sum()) * width / math.sqrt(2 * math.pi))
-        found[i] = max(0.0, total) / (order - 1)
-    return found
+        curve[i] = max(0.0, total) / (order - 1)
+    return curve
 
 
 def poisson_epsilon(training: Training, noise_multiplier: float, *, altered: bool, classic: bool = False) -> float:

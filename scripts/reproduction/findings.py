@@ -187,12 +187,12 @@ def keep(folder: Path, name: str, finding: Finding, effort: Effort, seconds: flo
 
 def kept(folder: Path) -> list[Kept]:
     """Return the findings of ``folder`` by paper and name."""
-    found = []
+    findings = []
     for path in sorted(folder.glob("*.json")):
-        said: dict[str, Any] = json.loads(path.read_text())
-        claims = tuple(Claim(**claim) for claim in said.pop("claims"))
-        found.append(Kept(name=path.stem, claims=claims, **said))
-    return sorted(found, key=lambda each: (each.paper, each.name))
+        content: dict[str, Any] = json.loads(path.read_text())
+        claims = tuple(Claim(**claim) for claim in content.pop("claims"))
+        findings.append(Kept(name=path.stem, claims=claims, **content))
+    return sorted(findings, key=lambda finding: (finding.paper, finding.name))
 
 
 def _save_picture(picture: Figure, file: IO[Any]) -> None:

@@ -140,10 +140,10 @@ def trial_rows(
     for k in sizes:
         for place, rival in enumerate(RIVALS):
             chosen = rival.draw(batch, k, effort.generator(vector, k, place))
-            found = {error: measure(batch, chosen) for error, measure in ERRORS.items()}
-            found["place"] = error_place(batch, chosen).astype(np.float64)
+            errors = {error: measure(batch, chosen) for error, measure in ERRORS.items()}
+            errors["place"] = error_place(batch, chosen).astype(np.float64)
             row: dict[str, str | int | float] = {"vector": name, "k": k, "mechanism": rival.name, "trials": trials}
-            for error, values in found.items():
+            for error, values in errors.items():
                 for quantile, share in QUANTILES.items():
                     row[f"{error}_{quantile}"] = float(np.quantile(values, share))
             rows.append(row)

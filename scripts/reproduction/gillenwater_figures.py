@@ -27,7 +27,7 @@ from scripts.reproduction.gillenwater import (
 )
 from scripts.reproduction.probability_plots import legend, panels
 
-_COLOURS = {each.name: each.colour for each in RIVALS}
+_COLOURS = {rival.name: rival.colour for rival in RIVALS}
 _SETTINGS = (
     "Epsilon 1 for neighbors that differ by adding or removing one user, who adds at most 1 to each count"
     " (ADD_REMOVE_TEACHER); CDP-peel has delta 1e-6, all others delta 0."
@@ -131,18 +131,22 @@ _ROW_NAMES = ("vector", "k", "mechanism", "trials")
 
 def _draw_bands(axis: Axes, rows: Sequence[Row], column: str, padding: float = 0.0) -> None:
     for name, colour in _COLOURS.items():
-        own = [row for row in rows if row["mechanism"] == name]
-        at = [float(row["k"]) for row in own]
-        low, median, high = ([float(row[f"{column}_{q}"]) + padding for row in own] for q in ("low", "median", "high"))
+        rows_of_name = [row for row in rows if row["mechanism"] == name]
+        at = [float(row["k"]) for row in rows_of_name]
+        low, median, high = (
+            [float(row[f"{column}_{q}"]) + padding for row in rows_of_name] for q in ("low", "median", "high")
+        )
         axis.plot(at, median, color=colour, linewidth=1.4)
         axis.fill_between(at, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
 def _medians(rows: Sequence[Row], error: str) -> dict[tuple[str, int], dict[str, float]]:
-    found: dict[tuple[str, int], dict[str, float]] = {}
+    medians: dict[tuple[str, int], dict[str, float]] = {}
     for row in rows:
-        found.setdefault((str(row["vector"]), int(row["k"])), {})[str(row["mechanism"])] = float(row[f"{error}_median"])
-    return found
+        medians.setdefault((str(row["vector"]), int(row["k"])), {})[str(row["mechanism"])] = float(
+            row[f"{error}_median"]
+        )
+    return medians
 
 
 def _pure_claim(rows: Sequence[Row], error: str) -> Claim:

@@ -79,8 +79,8 @@ def times(effort: Effort, plain: PlainDraw) -> Finding:
     figure, axes = panels(len(VECTORS), 3, ("k", "milliseconds of one draw"), height=2.8)
     for axis, name in zip(axes, VECTORS, strict=True):
         for mechanism, colour in colours.items():
-            own = [row for row in rows if (row["vector"], row["mechanism"]) == (name, mechanism)]
-            axis.plot([float(r["k"]) for r in own], [float(r["milliseconds"]) for r in own], ".-", color=colour)
+            timed = [row for row in rows if (row["vector"], row["mechanism"]) == (name, mechanism)]
+            axis.plot([float(r["k"]) for r in timed], [float(r["milliseconds"]) for r in timed], ".-", color=colour)
         axis.set(title=name, xscale="log", yscale="log")
     legend(figure, colours, {}, columns=3)
     return Finding(

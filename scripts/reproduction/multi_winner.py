@@ -37,8 +37,8 @@ def one_noise(sigma: float) -> float:
 def epsilons(curves: FloatArray, delta: float, *, classic: bool) -> FloatArray:
     """Return epsilon ``[Q]`` after each query, from the cost ``[Q, K]`` of each at `ORDERS`."""
     overhead = conversion_overhead(ORDERS, delta, "classic" if classic else "optimal")
-    found: FloatArray = np.maximum((np.cumsum(curves, axis=0) + overhead).min(axis=1), 0)
-    return found
+    totals: FloatArray = np.maximum((np.cumsum(curves, axis=0) + overhead).min(axis=1), 0)
+    return totals
 
 
 def queries_within(event: Event, budget: float, delta: float) -> int:
@@ -52,9 +52,9 @@ def queries_within(event: Event, budget: float, delta: float) -> int:
     return low
 
 
-def within(found: FloatArray, budget: float) -> int:
+def within(epsilons: FloatArray, budget: float) -> int:
     """Return how many queries ``[Q]`` come before epsilon exceeds the budget."""
-    return int((found <= budget).sum())
+    return int((epsilons <= budget).sum())
 
 
 def binary_event(sigma: float, num_labels: int, relation: NeighboringRelation) -> Event:
@@ -187,7 +187,7 @@ def one_way(num_teachers: int, sigma: float) -> OneWay:
             largest = max(largest, float((stated / bound).max()))
             i = int(np.argmax(other / bound))
             if other[i] / bound[i] > best.ratio:
-                numbers = (float(each[i]) for each in (other / bound, here, bound, stated, other))
+                numbers = (float(values[i]) for values in (other / bound, here, bound, stated, other))
                 ratio, votes, at, one, two = numbers
                 best = OneWay(0.0, ratio, int(votes), order, at, one, two)
     return best._replace(stated=largest)

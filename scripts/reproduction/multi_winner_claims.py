@@ -102,17 +102,17 @@ def tau_voting(relation: NeighboringRelation, num_teachers: int, sigma: float) -
 def compared(panel: Panel) -> dict[str, Aggregator]:
     """Return the three mechanisms, calibrated to the budget for the queries whose labels are compared."""
     target = Target(epsilon=BUDGET, delta=DELTA, num_queries=_COMPARED, neighboring_relation=REPLACE)
-    found: dict[str, Aggregator | None] = {
+    calibrated: dict[str, Aggregator | None] = {
         _BINARY: NoisyVotes(sigma_votes=1.0, soft=False).calibrated(target, panel),
         _TAU: tau_voting(REPLACE, panel.num_teachers, 1.0).calibrated(target, panel),
         _POWERSET: Powerset(scale_powerset=1.0).calibrated(target, panel),
     }
-    return {name: each for name, each in found.items() if each is not None}
+    return {name: aggregator for name, aggregator in calibrated.items() if aggregator is not None}
 
 
 def quality(task: Task, seeds: int, effort: Effort) -> list[Quality]:
     """Return how well labels are released at the budget, for the first 2, 5, 10 and all labels."""
-    found = []
+    qualities = []
     ballots = task.votes.ballots
     assert ballots is not None
     for num_labels in (2, 5, 10, NUM_LABELS):
@@ -123,8 +123,8 @@ def quality(task: Task, seeds: int, effort: Effort) -> list[Quality]:
             for seed in range(seeds):
                 release = aggregator.aggregate(votes, generator=effort.generator(num_labels, seed, i))
                 drawn.append(label_quality(release, votes)["label_accuracy"])
-            found.append(Quality(name, num_labels, drawn))
-    return found
+            qualities.append(Quality(name, num_labels, drawn))
+    return qualities
 
 
 def measured(effort: Effort) -> Numbers:
@@ -140,12 +140,12 @@ def measured(effort: Effort) -> Numbers:
     with stage_bar(5, "multi-winner voting", unit="accounting") as bar:
         independent, panel = {}, Panel(TEACHERS, NUM_LABELS)
         for relation in NeighboringRelation:
-            each = {
+            events = {
                 _BINARY: binary_event(SIGMA, NUM_LABELS, relation),
                 _TAU: tau_voting(relation, TEACHERS, SIGMA_TAU).event(panel, relation),
                 _POWERSET: powerset_event(SIGMA, relation),
             }
-            for name, event in each.items():
+            for name, event in events.items():
                 independent[name, relation] = queries_within(event, BUDGET, DELTA)
         bar.update()
         as_published = binary_curves(counts, TEACHERS, SIGMA, both_ways=False)
@@ -167,7 +167,7 @@ def measured(effort: Effort) -> Numbers:
 
 def safe(numbers: Numbers) -> int:
     """Return the largest number of queries whose sanitised epsilon is within the budget in all but 2% of releases."""
-    held = [num for num, each in numbers.published.items() if each.epsilon + 2 * each.spread <= BUDGET]
+    held = [num for num, release in numbers.published.items() if release.epsilon + 2 * release.spread <= BUDGET]
     return max(held, default=0)
 
 
@@ -227,13 +227,15 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
 
 
 def _tau_is_right() -> bool:
-    found = [tau_voting(REPLACE, TEACHERS, 1.0).sensitivity(NUM_LABELS, relation) for relation in (REPLACE, ADD)]
-    return bool(np.allclose(found, [math.sqrt(2) * TAU, TAU], rtol=1e-12))
+    sensitivities = [
+        tau_voting(REPLACE, TEACHERS, 1.0).sensitivity(NUM_LABELS, relation) for relation in (REPLACE, ADD)
+    ]
+    return bool(np.allclose(sensitivities, [math.sqrt(2) * TAU, TAU], rtol=1e-12))
 
 
 def _quality_claim(numbers: Numbers) -> Claim:
     def of(name: str, num_labels: int) -> Quality:
-        return next(each for each in numbers.quality if each[:2] == (name, num_labels))
+        return next(quality for quality in numbers.quality if quality[:2] == (name, num_labels))
 
     binary, sets = of(_BINARY, NUM_LABELS), of(_POWERSET, NUM_LABELS)
     few_binary, few_sets = of(_BINARY, 2), of(_POWERSET, 2)
@@ -263,21 +265,23 @@ def rows(numbers: Numbers) -> list[Row]:
             "high": high,
         }
 
-    found = [
+    table = [
         row("queries within the budget, any votes", name, relation.name, NUM_LABELS, value, value, value)
         for (name, relation), value in numbers.independent.items()
     ]
     for name, curve in numbers.curves.items():
         for i in np.unique(np.geomspace(1, len(curve), 40).astype(int)):
             value = float(curve[i - 1])
-            found.append(row("epsilon after so many queries", name, "both", float(i), value, value, value))
-    for num, each in numbers.published.items():
-        low, high = each.epsilon - 2 * each.spread, each.epsilon + 2 * each.spread
-        found.append(row("epsilon after so many queries", "Binary, sanitised", "both", num, each.epsilon, low, high))
-    for one in numbers.quality:
-        quantiles = (one.at(0.5), one.at(_LOW), one.at(_HIGH))
-        found.append(row("labels that are the majority's", one.mechanism, REPLACE.name, one.num_labels, *quantiles))
-    return found
+            table.append(row("epsilon after so many queries", name, "both", float(i), value, value, value))
+    for num, release in numbers.published.items():
+        low, high = release.epsilon - 2 * release.spread, release.epsilon + 2 * release.spread
+        table.append(row("epsilon after so many queries", "Binary, sanitised", "both", num, release.epsilon, low, high))
+    for quality in numbers.quality:
+        quantiles = (quality.at(0.5), quality.at(_LOW), quality.at(_HIGH))
+        table.append(
+            row("labels that are the majority's", quality.mechanism, REPLACE.name, quality.num_labels, *quantiles)
+        )
+    return table
 
 
 def picture(numbers: Numbers) -> Figure:
@@ -295,8 +299,8 @@ def _draw_epsilons(axes: Axes, numbers: Numbers) -> None:
     ):
         axes.plot(np.arange(1, len(curve) + 1), curve, style, color=colour, label=f"{name} (PRIVATE)")
     nums = list(numbers.published)
-    middle = [each.epsilon for each in numbers.published.values()]
-    errors = [2 * each.spread for each in numbers.published.values()]
+    middle = [release.epsilon for release in numbers.published.values()]
+    errors = [2 * release.spread for release in numbers.published.values()]
     axes.errorbar(nums, middle, yerr=errors, fmt="o", color="C3", capsize=3, label="Binary, sanitised (2 deviations)")
     for name, colour in ((_BINARY, "C0"), (_TAU, "C1"), (_POWERSET, "C2")):
         num = numbers.independent[name, REPLACE]
@@ -310,10 +314,10 @@ def _draw_epsilons(axes: Axes, numbers: Numbers) -> None:
 
 def _draw_quality(axes: Axes, numbers: Numbers) -> None:
     for name, colour in ((_BINARY, "C0"), (_TAU, "C1"), (_POWERSET, "C2")):
-        line = [each for each in numbers.quality if each.mechanism == name]
-        at = [each.num_labels for each in line]
-        axes.plot(at, [each.at(0.5) for each in line], marker="o", color=colour, label=name)
-        low, high = [each.at(_LOW) for each in line], [each.at(_HIGH) for each in line]
+        line = [quality for quality in numbers.quality if quality.mechanism == name]
+        at = [quality.num_labels for quality in line]
+        axes.plot(at, [quality.at(0.5) for quality in line], marker="o", color=colour, label=name)
+        low, high = [quality.at(_LOW) for quality in line], [quality.at(_HIGH) for quality in line]
         axes.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
     axes.set(xlabel="labels", ylabel="released labels that are the majority's", xticks=[2, 5, 10, NUM_LABELS])
     axes.set_title(

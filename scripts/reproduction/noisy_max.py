@@ -101,7 +101,7 @@ class Pair:
         """The laws of the group of the chosen gap, before and after: those that grow, that shrink, that stay."""
         sizes = [self.up, self.down, *([self.still] if self.still else [])]
         widths = [[self.wide_up + move, self.wide_down - move, *([0] if self.still else [])] for move in (0, 1)]
-        before, after = (group_law(sizes, each, self.noise.choice) for each in widths)
+        before, after = (group_law(sizes, group_widths, self.noise.choice) for group_widths in widths)
         return before, after
 
     @cached_property

@@ -114,7 +114,7 @@ def bound_of_the_post(epsilon: float) -> float:
 class Worst(NamedTuple):
     """The neighbors on which permute-and-flip has the largest bounded range found."""
 
-    found: float
+    bounded_range: float
     scores: tuple[int, ...]
     moved: tuple[int, ...]
 
@@ -128,7 +128,7 @@ def worst_bounded_range(num_items: int, most: int, epsilon: float, relation: Nei
     pairs = ((scores, moved) for scores in laws for moved in _moved(scores, relation) if moved in laws)
     return max(
         (Worst(bounded_range(laws[scores], laws[moved]), scores, moved) for scores, moved in pairs),
-        key=lambda each: each.found,
+        key=lambda worst: worst.bounded_range,
     )
 
 
@@ -156,10 +156,10 @@ def one_shot_p_value(
 ) -> float:
     """Return the chi-square p-value of one-shot Gumbel draws against `peeling_law`."""
     mechanism = GumbelPeeling(k=k, scale=scale)
-    found: IntArray = mechanism(np.tile(np.asarray(scores), (draws, 1)), generator=generator)
+    selections: IntArray = mechanism(np.tile(np.asarray(scores), (draws, 1)), generator=generator)
     law = peeling_law(scores, k, scale)
     observed = dict.fromkeys(law, 0)
-    for row in found.tolist():
+    for row in selections.tolist():
         observed[tuple(row)] += 1
     expected = draws * np.array(list(law.values()))
     statistic = float((((np.array(list(observed.values())) - expected) ** 2) / expected).sum())

@@ -93,11 +93,11 @@ def measured(effort: Effort) -> Numbers:
             bar.update()
         for epsilon in grid.epsilons:
             for relation in NeighboringRelation:
-                found = [worst_bounded_range(items, most, epsilon, relation) for items, most in grid.cases]
-                worst[relation, epsilon] = max(found, key=lambda each: each.found)
-                for (items, most), each in zip(grid.cases, found, strict=True):
+                cases = [worst_bounded_range(items, most, epsilon, relation) for items, most in grid.cases]
+                worst[relation, epsilon] = max(cases, key=lambda case: case.bounded_range)
+                for (items, most), case in zip(grid.cases, cases, strict=True):
                     what = f"bounded range, {items} items of 0..{most}"
-                    rows.append(_row(what, "permute-and-flip", relation, epsilon, each.found))
+                    rows.append(_row(what, "permute-and-flip", relation, epsilon, case.bounded_range))
             bar.update()
     p_value = one_shot_p_value((3, 2, 2, 0), 2, 1.5, grid.draws, effort.generator(0))
     rows.append(_row("p-value of the law of a list of 2 of 4", "one-shot Gumbel", ADD, 1 / 1.5, p_value))
@@ -109,22 +109,24 @@ def noise_rows(k: int) -> list[Row]:
     settings = (EPSILON, DELTA)
     theorem = laplace_by_theorem(k, NUM_ITEMS, *settings)
     post = gumbel_by_the_post(k, *settings)
-    found = [
+    deviations = [
         ("finding and counts", "one-shot Laplace, Theorem 2.2", REPLACE, theorem),
         ("finding", "Gumbel, the post", ADD, post.finding),
         ("counts", "Laplace, the post", ADD, post.counts),
     ]
     for relation in NeighboringRelation:
-        found.append(("finding alone", "one-shot Laplace, pure", relation, laplace_by_pure_bound(k, EPSILON, relation)))
+        deviations.append(
+            ("finding alone", "one-shot Laplace, pure", relation, laplace_by_pure_bound(k, EPSILON, relation))
+        )
         gumbel = GUMBEL_SD * finding_alone(GumbelPeeling, k, *settings, relation)
-        found.append(("finding alone", "Gumbel, tight", relation, gumbel))
+        deviations.append(("finding alone", "Gumbel, tight", relation, gumbel))
         flip = finding_alone(PermuteAndFlipPeeling, k, *settings, relation)
-        found.append(("finding alone", "permute-and-flip, k pure rounds", relation, flip))
+        deviations.append(("finding alone", "permute-and-flip, k pure rounds", relation, flip))
         for gaussian, name in ((False, "Laplace"), (True, "Gaussian")):
             both = gumbel_by_tight_curves(k, *settings, relation, gaussian=gaussian)
-            found.append(("finding", f"Gumbel with {name} counts, tight", relation, both.finding))
-            found.append(("counts", f"{name}, tight", relation, both.counts))
-    return [_row(what, name, relation, k, value) for what, name, relation, value in found]
+            deviations.append(("finding", f"Gumbel with {name} counts, tight", relation, both.finding))
+            deviations.append(("counts", f"{name}, tight", relation, both.counts))
+    return [_row(what, name, relation, k, value) for what, name, relation, value in deviations]
 
 
 def _row(what: str, mechanism: str, relation: NeighboringRelation, at: float, value: float) -> Row:
@@ -215,16 +217,16 @@ def _flip_claim(numbers: Numbers, add_range: Worst, replace_range: Worst) -> Cla
     epsilon = _middle(numbers)
     bound = bound_of_the_post(epsilon)
     attained = all(
-        abs(worst.found - bound_of_the_post(each)) <= _SAME * each
-        for (relation, each), worst in numbers.worst.items()
+        abs(worst.bounded_range - bound_of_the_post(epsilon)) <= _SAME * epsilon
+        for (relation, epsilon), worst in numbers.worst.items()
         if relation is ADD
     )
     twice = 2 * bound_of_the_post(epsilon / 2)
     return Claim(
         where="post, bounded range of permute-and-flip",
         published="at least e + log(2 - exp(-e)): 'this example provides a lower bound', and no upper one is given",
-        ours=f"at epsilon {epsilon:.3g}: {add_range.found:.3f} where counts move one way (the bound says {bound:.3f}), "
-        f"{replace_range.found:.3f} where they move either way",
+        ours=f"at epsilon {epsilon:.3g}: {add_range.bounded_range:.3f} where counts move one way (the bound says"
+        f" {bound:.3f}), {replace_range.bounded_range:.3f} where they move either way",
         verdict=Verdict.REPRODUCED if attained else Verdict.DIFFERENT,
         why=f"no pair of neighbors on the grids searched has more than the bound under ADD_REMOVE_TEACHER. Under "
         f"REPLACE_RECORD {list(replace_range.scores)} to {list(replace_range.moved)} has "
@@ -275,8 +277,9 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
         axes.axhline(level, color="0.6", linewidth=1)
         axes.text(1.1, level + 0.006, name, fontsize="small", color="0.4")
     for what, name, relation, colour, style, label in lines:
-        found = values(rows, what, name, relation)
-        axes.plot(*_line({k: value / theorem[k] for k, value in found.items()}), style, color=colour, label=label)
+        deviations = values(rows, what, name, relation)
+        ratios = {k: deviation / theorem[k] for k, deviation in deviations.items()}
+        axes.plot(*_line(ratios), style, color=colour, label=label)
     axes.set(xscale="log", xlabel="k", ylabel="standard deviation over that of one-shot Laplace", ylim=(0, 0.55))
     axes.set_title("items and their counts together,\n of Theorem 2.2's noise", fontsize="medium")
     axes.grid(alpha=0.3)
@@ -288,8 +291,8 @@ def _draw_ranges(axes: Axes, numbers: Numbers) -> None:
     fine = np.geomspace(epsilons[0], epsilons[-1], 100)
     axes.plot(fine, [bound_of_the_post(e) / e for e in fine], color="0.5", label="the post's lower bound")
     for relation, colour, marker in ((ADD, "C0", "o"), (REPLACE, "C1", "s")):
-        found = [numbers.worst[relation, epsilon].found / epsilon for epsilon in epsilons]
-        axes.plot(epsilons, found, marker, color=colour, label=f"worst found, {relation.name}")
+        ratios = [numbers.worst[relation, epsilon].bounded_range / epsilon for epsilon in epsilons]
+        axes.plot(epsilons, ratios, marker, color=colour, label=f"worst found, {relation.name}")
     axes.axhline(1, color="black", linestyle="--", linewidth=1, label="exponential mechanism")
     axes.axhline(2, color="black", linestyle=":", linewidth=1, label="any pure epsilon")
     axes.set(xscale="log", xlabel="epsilon of one round", ylabel="bounded range / epsilon", ylim=(0.5, 2.1))

@@ -93,12 +93,12 @@ def _within(distances: FloatArray, k: int, head: int, tail: int, noise: Noise) -
     more = sizes[:, max(missing + 1, 0) :].sum(axis=1)
 
     def integral(stride: int) -> float:
-        heads_, rest_, just_, more_ = (each[::stride] for each in (heads, rest, just, more))
+        heads_, rest_, just_, more_ = (values[::stride] for values in (heads, rest, just, more))
         return float((_middle(heads_ * rest_) * -np.diff(more_) + _middle(heads_ * just_) * np.diff(rest_)).sum())
 
     # the error falls with the square of the step: from two steps that of both is known
-    found = (4 * integral(1) - integral(2)) / 3 + float(heads[0] * rest[0] * just[0])
-    return min(found, 1.0) if found > _ROUNDED else 0.0
+    probability = (4 * integral(1) - integral(2)) / 3 + float(heads[0] * rest[0] * just[0])
+    return min(probability, 1.0) if probability > _ROUNDED else 0.0
 
 
 def _middle(values: FloatArray) -> FloatArray:

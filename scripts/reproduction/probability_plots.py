@@ -36,10 +36,10 @@ def draw_measures(
 ) -> None:
     """Draw each column of ``dashes`` against the column ``horizontal``, for each mechanism of ``colours``."""
     for name, colour in colours.items():
-        own = [row for row in rows if row["mechanism"] == name]
-        at = [float(row[horizontal]) for row in own]
+        rows_of_name = [row for row in rows if row["mechanism"] == name]
+        at = [float(row[horizontal]) for row in rows_of_name]
         for column, kind in dashes.items():
-            axis.plot(at, [float(row[column]) for row in own], kind, color=colour, linewidth=1.4)
+            axis.plot(at, [float(row[column]) for row in rows_of_name], kind, color=colour, linewidth=1.4)
 
 
 def legend(figure: Figure, colours: Mapping[str, str], dashes: Mapping[str, Dashes], columns: int = 4) -> None:

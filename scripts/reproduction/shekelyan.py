@@ -163,7 +163,9 @@ def curves(
 
 def ratio(crossings: Iterable[Crossing], k: int, grade: GradeName, worse: str, better: str) -> float:
     """Return how many times the epsilon of ``better`` the contender ``worse`` needs."""
-    epsilons = {each.contender: each.epsilon for each in crossings if (each.k, each.grade) == (k, grade)}
+    epsilons = {
+        crossing.contender: crossing.epsilon for crossing in crossings if (crossing.k, crossing.grade) == (k, grade)
+    }
     return epsilons[worse] / epsilons[better]
 
 

@@ -31,7 +31,7 @@ from scripts.reproduction.shekelyan import (
     zipf_scores,
 )
 
-OURS, PUBLISHED, TAIL, ONE_SHOT, PEELING = (each.name for each in CONTENDERS)
+OURS, PUBLISHED, TAIL, ONE_SHOT, PEELING = (contender.name for contender in CONTENDERS)
 PUBLISHED_TIMES = {1000: 81, 100: 34, 10: 6}
 """What the arrows of the figure of NETFLIX say of the exact top-k, by k."""
 
@@ -100,8 +100,8 @@ def vectors(effort: Effort) -> Finding:
     places = [(name, k) for name, (_, sizes) in sets.items() for k in sizes]
     figure, axes = panels(len(places), 3, ("epsilon, add or remove one user", "probability"), height=2.1)
     for axis, (name, k) in zip(axes, places, strict=True):
-        own = [row for row in rows if (row["vector"], row["k"]) == (name, k)]
-        draw_measures(axis, own, "epsilon", _colours(CONTENDERS), _DASHES)
+        panel_rows = [row for row in rows if (row["vector"], row["k"]) == (name, k)]
+        draw_measures(axis, panel_rows, "epsilon", _colours(CONTENDERS), _DASHES)
         axis.set(title=f"{name}, k = {k:,}", xscale="log", ylim=(-0.02, 1.04))
     legend(figure, _colours(CONTENDERS), _lines())
     tied = [f"{name} at k = {k:,}" for name, k in places if sets[name][0][k - 1] == sets[name][0][k]]
@@ -190,7 +190,7 @@ def _all_curves(
 
 
 def _colours(contenders: Sequence[Contender]) -> dict[str, str]:
-    return {each.name: each.colour for each in contenders}
+    return {contender.name: contender.colour for contender in contenders}
 
 
 def _lines() -> dict[str, Dashes]:
@@ -228,7 +228,7 @@ def _arrow_claim(reached: Sequence[Crossing], k: int) -> Claim:
 
 def _sure_claim(scores: FloatArray, reached: Sequence[Crossing]) -> Claim:
     at = {at.contender: at.epsilon for at in reached if (at.k, at.grade) == (max(PUBLISHED_TIMES), "top")}
-    tail = next(each for each in CONTENDERS if each.name == TAIL)
+    tail = next(contender for contender in CONTENDERS if contender.name == TAIL)
     probability = tail.probability(scores, max(PUBLISHED_TIMES), 1.0, "top")
     return Claim(
         where=f"7.1, top-{max(PUBLISHED_TIMES):,}",
@@ -312,7 +312,7 @@ def _steady_claim(rows: Sequence[Row]) -> Claim:
     least = {name: min(float(row["top"]) for row in from_there if row["mechanism"] == name) for name in compared}
     nested = all(float(row["good"]) >= float(row["top"]) - 1e-12 for row in from_there)
     by_code = zipf_scores(_STEADY, _TOTAL_OF_CODE)
-    of_code = {each.name: each.probability(by_code, 10, 1.0, "top") for each in CONTENDERS}
+    of_code = {contender.name: contender.probability(by_code, 10, 1.0, "top") for contender in CONTENDERS}
     return Claim(
         where="Figure 3, caption",
         published='"for eps = 1 and s >= 0.04 all compared mechanisms have Pr[GOOD-10] >= Pr[TOP-10] >= 99.9%"',

@@ -68,14 +68,16 @@ class Data(NamedTuple):
 
 def read(name: str, source: DataSource) -> Data:
     """Return the samples of a source."""
-    found = {}
+    samples_of = {}
     for role in Role:
         records = source.records(role)
         features = np.asarray(records.features[np.arange(len(records))], dtype=np.float64).reshape(len(records), -1)
-        found[role] = Samples(features, records.labels)
-    centre, spread = found[Role.PUBLIC].features.mean(axis=0), found[Role.PUBLIC].features.std(axis=0)
+        samples_of[role] = Samples(features, records.labels)
+    centre, spread = samples_of[Role.PUBLIC].features.mean(axis=0), samples_of[Role.PUBLIC].features.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
-    scaled = {role: each._replace(features=(each.features - centre) / spread) for role, each in found.items()}
+    scaled = {
+        role: samples._replace(features=(samples.features - centre) / spread) for role, samples in samples_of.items()
+    }
     return Data(name, scaled[Role.PRIVATE], scaled[Role.PUBLIC], scaled[Role.TEST])
 
 
@@ -116,8 +118,8 @@ def ridge_weights(samples: Samples, num_teachers: int, *, generator: np.random.G
 def answers(weights: FloatArray, features: FloatArray) -> UInt8Array:
     """Return the ballots ``[Q, T, C]`` of teachers on features ``[Q, F]``."""
     ballots = np.empty((len(features), len(weights), weights.shape[2]), dtype=np.uint8)
-    for teacher, each in enumerate(weights):
-        ballots[:, teacher] = features @ each[:-1] + each[-1] > 0.5
+    for teacher, weights_of_teacher in enumerate(weights):
+        ballots[:, teacher] = features @ weights_of_teacher[:-1] + weights_of_teacher[-1] > 0.5
     return ballots
 
 
@@ -142,12 +144,12 @@ def facts(data: Data, records: tuple[int, ...], *, generator: np.random.Generato
     """Return what `pate plan` is told: sizes, densities, and how accurate one teacher is, from public samples alone."""
     half = len(data.public.features) // 2
     order = generator.permutation(len(data.public.features))
-    known, held = data.public.taken(order[:half]), data.public.taken(order[half:])
+    learned, held_out = data.public.taken(order[:half]), data.public.taken(order[half:])
     curve = {}
     for size in records:
-        some = known.taken(np.arange(size * min(_TEACHERS, half // size)))
+        some = learned.taken(np.arange(size * min(_TEACHERS, half // size)))
         weights = ridge_weights(some, len(some.features) // size, generator=generator)
-        curve[size] = float((answers(weights, held.features) == held.labels[:, None]).mean())
+        curve[size] = float((answers(weights, held_out.features) == held_out.labels[:, None]).mean())
     return Facts(
         num_records=len(data.private.features),
         num_labels=data.private.labels.shape[1],

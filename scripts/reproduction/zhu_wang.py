@@ -190,14 +190,14 @@ class Contest:
 def advanced_share(epsilon: float, delta: float, releases: int) -> float:
     """Return the epsilon of one release whose advanced composition has ``epsilon``, half of ``delta`` its slack."""
     root = math.sqrt(2 * releases * math.log(2 / delta))
-    return float(brentq(lambda each: each * root + releases * each * math.expm1(each) - epsilon, 0.0, epsilon))
+    return float(brentq(lambda share: share * root + releases * share * math.expm1(share) - epsilon, 0.0, epsilon))
 
 
-def members_of(found: Listed, num_items: int) -> BoolArray:
+def members_of(lists: Listed, num_items: int) -> BoolArray:
     """Return lists of items ``[B, k]``, -1 where there is none, as members ``[B, d]``."""
-    members = np.zeros((len(found.items), num_items), dtype=np.bool_)
-    row, place = np.nonzero(found.listed)
-    members[row, found.items[row, place]] = True
+    members = np.zeros((len(lists.items), num_items), dtype=np.bool_)
+    row, place = np.nonzero(lists.listed)
+    members[row, lists.items[row, place]] = True
     return members
 
 

@@ -104,9 +104,9 @@ def covid(effort: Effort) -> Finding:
     figure.set_size_inches(7.0, 4.2)
     colours = {name: COLOURS[name] for name in _FIXED_K}
     for place, (name, colour) in enumerate(colours.items()):
-        own = [row for row in rows if row["mechanism"] == name]
+        some_rows = [row for row in rows if row["mechanism"] == name]
         at = np.arange(4) + 0.19 * (place - 1.5)
-        means, lows, highs = (np.array([float(row[column]) for row in own]) for column in ("mean", "low", "high"))
+        means, lows, highs = (np.array([float(row[column]) for row in some_rows]) for column in ("mean", "low", "high"))
         axis.bar(at, means, width=0.18, color=colour)
         axis.vlines(at, lows, highs, color="black", linewidth=0.7)
     axis.set(xticks=range(4), xticklabels=["1-10", "11-20", "21-30", "31-40"], ylim=(0, 1.02))
@@ -196,11 +196,11 @@ def bins(effort: Effort) -> Finding:
     figure.set_size_inches(7.0, 4.2)
     colours = {name: COLOURS[name] for name in _ON_BINS}
     for name, colour in colours.items():
-        own = [row for row in rows if row["mechanism"] == name]
-        at = [float(row["k"]) for row in own]
+        some_rows = [row for row in rows if row["mechanism"] == name]
+        at = [float(row["k"]) for row in some_rows]
         dashes = "--" if name == FIXED else "-"
-        axis.plot(at, [float(row["mean"]) for row in own], "." + dashes, color=colour)
-        low, high = ([float(row[column]) for row in own] for column in ("low", "high"))
+        axis.plot(at, [float(row["mean"]) for row in some_rows], "." + dashes, color=colour)
+        low, high = ([float(row[column]) for row in some_rows] for column in ("low", "high"))
         axis.fill_between(at, low, high, color=colour, alpha=0.2, linewidth=0)
     axis.set(xscale="log", ylim=(-0.02, 1.04))
     legend(figure, colours, {})
@@ -359,8 +359,10 @@ def table_claim(rows: Sequence[Row]) -> Claim:
     )
     ours = {}
     for name in dict.fromkeys(str(row["vector"]) for row in rows):
-        own = [row for row in rows if row["vector"] == name]
-        ours[name] = _Standing.of(_means(own, FIXED), np.maximum(_means(own, TOP_STABLE), _means(own, DOMAIN)))
+        some_rows = [row for row in rows if row["vector"] == name]
+        ours[name] = _Standing.of(
+            _means(some_rows, FIXED), np.maximum(_means(some_rows, TOP_STABLE), _means(some_rows, DOMAIN))
+        )
     total = _Standing(*np.sum(list(ours.values()), axis=0).tolist())
     return Claim(
         where="Table 1",

@@ -83,13 +83,13 @@ class Numbers(NamedTuple):
     sizes: dict[str, tuple[int, int, int]]
     """Private records, features, labels by task."""
 
-    def found(self, task: str, method: str, relation: NeighboringRelation, num_teachers: int) -> Measured:
+    def result(self, task: str, method: str, relation: NeighboringRelation, num_teachers: int) -> Measured:
         """Return one of the measured."""
         wanted = (task, method, relation, num_teachers)
-        return next(each for each in self.measured if each[:4] == wanted)
+        return next(result for result in self.measured if result[:4] == wanted)
 
 
-def asked(relation: NeighboringRelation) -> Target:
+def published_target(relation: NeighboringRelation) -> Target:
     """Return the published epsilon of all queries, under ``relation``."""
     return Target(epsilon=PUBLISHED, delta=DELTA, num_queries=NUM_QUERIES, neighboring_relation=relation)
 
@@ -102,10 +102,10 @@ def methods(panel: Panel, stable: StableTopK, relation: NeighboringRelation) -> 
         stable: StableTopK with its noise split for the largest number of teachers, which hardly matters.
         relation: the relation under which the epsilon holds.
     """
-    target = asked(relation)
+    target = published_target(relation)
     half = panel.num_teachers / 2
     tau = TauVoting(tau=TAU, sigma_tau=1.0, threshold_tau=half, soft=False, neighboring_relation=relation)
-    found: dict[str, Aggregator | None] = {
+    calibrated: dict[str, Aggregator | None] = {
         STABLE: stable.calibrated(target, panel, tolerance=1e-3, orders=COARSE_ORDERS),
         AS_WIDE: StableTopK(
             scale_gap=SCALE_GAP, sigma_test=SIGMA_TEST, delta_test=DELTA_TEST, neighboring_relation=relation
@@ -114,7 +114,7 @@ def methods(panel: Panel, stable: StableTopK, relation: NeighboringRelation) -> 
         PATE_TAU: tau.calibrated(target, panel),
         DEFAULT: for_target(Rounds, target, panel),
     }
-    return {name: each for name, each in found.items() if each is not None}
+    return {name: aggregator for name, aggregator in calibrated.items() if aggregator is not None}
 
 
 def figures_of(task: Task, aggregator: Aggregator, generator: np.random.Generator) -> dict[str, float]:
@@ -126,20 +126,20 @@ def figures_of(task: Task, aggregator: Aggregator, generator: np.random.Generato
 
 def measure(data: Data, sizes: Sequence[int], effort: Effort, seeds: int, place: int) -> list[Measured]:
     """Measure all methods for each number of teachers and both relations; each seed has teachers of its own."""
-    num_labels, found = data.private.labels.shape[1], []
+    num_labels, results = data.private.labels.shape[1], []
     with stage_bar(len(sizes) * seeds, data.name, unit="ensemble") as bar:
         stable = {}
         for relation in NeighboringRelation:
-            chosen = for_target(StableTopK, asked(relation), Panel(max(sizes), num_labels))
+            chosen = for_target(StableTopK, published_target(relation), Panel(max(sizes), num_labels))
             assert isinstance(chosen, StableTopK)
             stable[relation] = chosen
         for size in sizes:
             panel = Panel(size, num_labels)
             compared = {relation: methods(panel, stable[relation], relation) for relation in NeighboringRelation}
             costs = {
-                (relation, name): epsilon_of(each.event(panel, relation), count=NUM_QUERIES, delta=DELTA)
-                for relation, each_of in compared.items()
-                for name, each in each_of.items()
+                (relation, name): epsilon_of(aggregator.event(panel, relation), count=NUM_QUERIES, delta=DELTA)
+                for relation, aggregators in compared.items()
+                for name, aggregator in aggregators.items()
             }
             drawn: dict[tuple[NeighboringRelation, str], list[dict[str, float]]] = {key: [] for key in costs}
             for seed in range(seeds):
@@ -148,17 +148,17 @@ def measure(data: Data, sizes: Sequence[int], effort: Effort, seeds: int, place:
                     generator = effort.generator(place, size, seed, i + 1)
                     drawn[relation, name].append(figures_of(task, compared[relation][name], generator))
                 bar.update()
-            for (relation, name), each_seed in drawn.items():
-                by_figure = {figure: [each[figure] for each in each_seed] for figure in FIGURES}
-                found.append(Measured(data.name, name, relation, size, costs[relation, name], by_figure))
-    return found
+            for (relation, name), drawings in drawn.items():
+                by_figure = {figure: [drawing[figure] for drawing in drawings] for figure in FIGURES}
+                results.append(Measured(data.name, name, relation, size, costs[relation, name], by_figure))
+    return results
 
 
 def planned_teachers(data: Data, sizes: Sequence[int], effort: Effort) -> int:
     """Return the number of teachers that `pate plan` chooses for the published epsilon, from public facts."""
-    known = facts(data, (25, 100, 200), generator=effort.generator(9))
+    public_facts = facts(data, (25, 100, 200), generator=effort.generator(9))
     sweep = Sweep(epsilons=(PUBLISHED,), delta=DELTA, num_queries=NUM_QUERIES, num_teachers=tuple(sizes))
-    trained = [trial for trial in run_sweep(known, sweep).trials if not trial.in_closed_form]
+    trained = [trial for trial in run_sweep(public_facts, sweep).trials if not trial.in_closed_form]
     return fewest_as_good(trained, sweep.by).num_teachers
 
 
@@ -171,28 +171,28 @@ def numbers(effort: Effort) -> Numbers:
     attributes = celeba_attributes(effort.path(ATTRIBUTES))
     faces = rendered_faces(_MOST_FACES if effort.full else _FEW_FACES, components=_COMPONENTS, seed=effort.seed)
     seeds = effort.trials(4, 20)
-    found: list[Measured] = []
+    results: list[Measured] = []
     constants, planned, sizes = {}, {}, {}
     for place, data in enumerate((attributes, faces)):
         most = len(data.private.features) // 11  # records of a teacher
         ensembles = [size for size in _ENSEMBLES[effort.full] if size <= most]
-        found += measure(data, ensembles, effort, seeds, place)
+        results += measure(data, ensembles, effort, seeds, place)
         planned[data.name] = planned_teachers(data, ensembles, effort)
         task = voted(data, TEACHERS, NUM_QUERIES, generator=effort.generator(place, TEACHERS, 0))
         constants[data.name] = references(task, student=True, cutoff=0.5)["constant answer"]["student_accuracy"]
         sizes[data.name] = (*data.private.features.shape, data.private.labels.shape[1])
-    return Numbers(found, constants, planned, sizes)
+    return Numbers(results, constants, planned, sizes)
 
 
-def claims(known: Numbers) -> tuple[Claim, ...]:
+def claims(results: Numbers) -> tuple[Claim, ...]:
     """Return the claims of the paper beside the numbers."""
     accuracies = "; ".join(
-        f"{task}: {known.found(task, STABLE, ADD, TEACHERS).at('student_accuracy'):.3f} under ADD_REMOVE_TEACHER, "
-        f"{known.found(task, STABLE, REPLACE, TEACHERS).at('student_accuracy'):.3f} under REPLACE_RECORD, "
+        f"{task}: {results.result(task, STABLE, ADD, TEACHERS).at('student_accuracy'):.3f} under ADD_REMOVE_TEACHER, "
+        f"{results.result(task, STABLE, REPLACE, TEACHERS).at('student_accuracy'):.3f} under REPLACE_RECORD, "
         f"constant answer {constant:.3f}"
-        for task, constant in known.constants.items()
+        for task, constant in results.constants.items()
     )
-    found = [
+    comparisons = [
         Claim(
             where="Table 2, StableTopK, accuracy on CelebA's pictures",
             published=f"85.0 +- 0.2% at epsilon {PUBLISHED}, 600 queries, 800 teachers; 89.5% without privacy",
@@ -202,16 +202,16 @@ def claims(known: Numbers) -> tuple[Claim, ...]:
             "figure here is to be read beside Table 2's",
         )
     ]
-    found += [_comparison(known, task) for task in known.constants]
-    return tuple(found)
+    comparisons += [_comparison(results, task) for task in results.constants]
+    return tuple(comparisons)
 
 
-def _comparison(known: Numbers, task: str) -> Claim:
+def _comparison(results: Numbers, task: str) -> Claim:
     """Return the claim of gains beside another experiment: accuracy at one epsilon, on a task that is at hand."""
     stable, binary, tau, default = (
-        known.found(task, name, ADD, TEACHERS) for name in (STABLE, PATE, PATE_TAU, DEFAULT)
+        results.result(task, name, ADD, TEACHERS) for name in (STABLE, PATE, PATE_TAU, DEFAULT)
     )
-    best = max((binary, tau), key=lambda each: each.at("student_accuracy"))
+    best = max((binary, tau), key=lambda method: method.at("student_accuracy"))
     gain = "a gain" if stable.at("student_accuracy", _LOW) > best.at("student_accuracy", _HIGH) else "no gain"
     return Claim(
         where=f"abstract and Table 2: StableTopK against PATE; another experiment, on {task}",
@@ -225,86 +225,86 @@ def _comparison(known: Numbers, task: str) -> Claim:
     )
 
 
-def _band(each: Measured) -> str:
-    low, middle, high = (each.at("student_accuracy", quantile) for quantile in (_LOW, 0.5, _HIGH))
+def _band(result: Measured) -> str:
+    low, middle, high = (result.at("student_accuracy", quantile) for quantile in (_LOW, 0.5, _HIGH))
     return f"{middle:.3f} ({low:.3f} to {high:.3f})"
 
 
-def _teachers(known: Numbers, task: str) -> str:
+def _teachers(results: Numbers, task: str) -> str:
     """Return a sentence on the number of teachers, of which the paper says only that it is 800."""
-    chosen = known.planned[task]
-    stable = {each.num_teachers: each for each in known.measured if each[:3] == (task, STABLE, REPLACE)}
-    default = {each.num_teachers: each for each in known.measured if each[:3] == (task, DEFAULT, REPLACE)}
-    best = max(stable.values(), key=lambda each: each.at("student_accuracy"))
+    chosen = results.planned[task]
+    stable = {result.num_teachers: result for result in results.measured if result[:3] == (task, STABLE, REPLACE)}
+    default = {result.num_teachers: result for result in results.measured if result[:3] == (task, DEFAULT, REPLACE)}
+    best = max(stable.values(), key=lambda result: result.at("student_accuracy"))
     return (
         f"On {task}, under REPLACE_RECORD, `pate plan` says {chosen} teachers of"
-        f" {known.sizes[task][0] / chosen:.0f} records each: Rounds {default[chosen].at('student_accuracy'):.3f} for"
+        f" {results.sizes[task][0] / chosen:.0f} records each: Rounds {default[chosen].at('student_accuracy'):.3f} for"
         f" {default[TEACHERS].at('student_accuracy'):.3f} with {TEACHERS}; StableTopK is best with {best.num_teachers},"
         f" {best.at('student_accuracy'):.3f} for {stable[TEACHERS].at('student_accuracy'):.3f}."
     )
 
 
-def rows(known: Numbers) -> list[Row]:
+def rows(results: Numbers) -> list[Row]:
     """Return one table."""
-    found: list[Row] = []
-    for each in known.measured:
+    table: list[Row] = []
+    for result in results.measured:
         row: dict[str, str | int | float] = {
-            "task": each.task,
-            "method": each.method,
-            "relation": each.relation.name,
-            "teachers": each.num_teachers,
-            "epsilon": each.epsilon,
+            "task": result.task,
+            "method": result.method,
+            "relation": result.relation.name,
+            "teachers": result.num_teachers,
+            "epsilon": result.epsilon,
         }
         for figure in FIGURES:
             for name, quantile in (("", 0.5), ("_low", _LOW), ("_high", _HIGH)):
-                row[figure + name] = each.at(figure, quantile)
-        found.append(row)
-    return found
+                row[figure + name] = result.at(figure, quantile)
+        table.append(row)
+    return table
 
 
-def picture(known: Numbers) -> Figure:
+def picture(results: Numbers) -> Figure:
     """Draw the student's accuracy against the number of teachers, a panel for each task and relation."""
     figure = Figure(figsize=(9.0, 5.2), layout="constrained")
-    grid = figure.subplots(len(known.constants), 2, sharey="row", squeeze=False)
-    for line, task in zip(grid, known.constants, strict=True):
+    grid = figure.subplots(len(results.constants), 2, sharey="row", squeeze=False)
+    for line, task in zip(grid, results.constants, strict=True):
         for axes, relation in zip(line, NeighboringRelation, strict=True):
-            _draw(axes, known, task, relation)
+            _draw(axes, results, task, relation)
     handles, labels = grid[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize="small")
     return figure
 
 
-def _draw(axes: Axes, known: Numbers, task: str, relation: NeighboringRelation) -> None:
+def _draw(axes: Axes, results: Numbers, task: str, relation: NeighboringRelation) -> None:
     for i, method in enumerate((DEFAULT, PATE_TAU, PATE, STABLE, AS_WIDE)):
-        line = [each for each in known.measured if each[:3] == (task, method, relation)]
-        sizes = [each.num_teachers for each in line]
+        line = [result for result in results.measured if result[:3] == (task, method, relation)]
+        sizes = [result.num_teachers for result in line]
         low, middle, high = (
-            [each.at("student_accuracy", quantile) for each in line] for quantile in (_LOW, 0.5, _HIGH)
+            [result.at("student_accuracy", quantile) for result in line] for quantile in (_LOW, 0.5, _HIGH)
         )
         style = "--" if method == AS_WIDE else "-"
         colour = "C3" if method == AS_WIDE else f"C{i}"
         axes.plot(sizes, middle, style, color=colour, marker="o", markersize=4, label=method)
         axes.fill_between(sizes, low, high, color=colour, alpha=0.15, linewidth=0)
-    axes.axhline(known.constants[task], color="black", linestyle=":", linewidth=1, label="constant answer")
-    axes.axvline(known.planned[task], color="0.5", linewidth=1, label="number that pate plan says")
+    axes.axhline(results.constants[task], color="black", linestyle=":", linewidth=1, label="constant answer")
+    axes.axvline(results.planned[task], color="0.5", linewidth=1, label="number that pate plan says")
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.minorticks_off()
     axes.set(xlabel="teachers", ylabel="accuracy of the student")
-    cost = known.found(task, AS_WIDE, relation, TEACHERS).epsilon
+    cost = results.result(task, AS_WIDE, relation, TEACHERS).epsilon
     axes.set_title(f"{task}, {relation.name}\n(noise as wide as published: epsilon {cost:.2f})", fontsize="medium")
     axes.grid(alpha=0.3)
 
 
 def table_2_utility(effort: Effort) -> Finding:
     """Return the finding."""
-    known = numbers(effort)
-    seeds = len(known.measured[0].drawn["answered"])
+    results = numbers(effort)
+    seeds = len(results.measured[0].drawn["answered"])
     sizes = "; ".join(
         f"{task}: {records:,} private records, {features} features, {labels} labels"
-        for task, (records, features, labels) in known.sizes.items()
+        for task, (records, features, labels) in results.sizes.items()
     )
-    teachers = " ".join(_teachers(known, task) for task in known.constants)
+    teachers = " ".join(_teachers(results, task) for task in results.constants)
     method = f"""
 The same number of queries (600), epsilon ({PUBLISHED} at delta {DELTA:g}) and teachers ({TEACHERS}) as in the
 paper, on tasks that are at hand: {sizes}. A teacher is a ridge regression on its own records, the student the
@@ -328,8 +328,8 @@ With CelebA's pictures in `data/celeba`:
         title="Table 2, the utility column: students at epsilon 3.6 on tasks without CelebA's pictures",
         paper=PAPER,
         method=method.strip(),
-        claims=claims(known),
-        rows=rows(known),
-        picture=picture(known),
+        claims=claims(results),
+        rows=rows(results),
+        picture=picture(results),
         caption="Accuracy of the student against the number of teachers, 600 queries at epsilon 3.6",
     )

@@ -60,15 +60,15 @@ def compare(
     if not is_installed():
         print(f"{_COMMAND}: {INSTALL}", file=sys.stderr)
     arena = arena_of(data, protected, contest)
-    found = hold(arena, rivals_of(arena, descent if is_installed() else None), contest)
+    standings = hold(arena, rivals_of(arena, descent if is_installed() else None), contest)
     folder = place.private / "rivals" if output is None else Path(output)
-    text = table(found)
+    text = table(standings)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_csv(folder / "rivals.csv", found.notice, map(asdict, found.scores))
+    write_csv(folder / "rivals.csv", standings.notice, map(asdict, standings.scores))
     write_text(folder / "rivals.txt", text)
     print(text, end="")
     print(f"\n{folder / 'rivals.csv'}, {folder / 'rivals.txt'}")
-    return found
+    return standings
 
 
 def arena_of(data: DataSource, unit: str, contest: Contest) -> Arena:

@@ -83,9 +83,9 @@ class Arena:
     unit: str
 
     def __post_init__(self) -> None:
-        found = self.public.shape[1] - 1
+        num_features = self.public.shape[1] - 1
         mapped = f"at most {_MOST_FEATURES} features: map them by PublicPCA or FrozenBackbone in data.yaml"
-        expect(found <= _MOST_FEATURES, mapped, features=found)
+        expect(num_features <= _MOST_FEATURES, mapped, features=num_features)
 
     @cached_property
     def products(self) -> FloatArray:
@@ -173,7 +173,7 @@ def rivals_of(arena: Arena, descent: Descent | None) -> list[Rival]:
         noised = noised_crosses(moments(clip, shift), arena.products, rest, generator=generator)
         return Learned(solve_known(noised, rest), shift)
 
-    found = [
+    rivals = [
         Rival(name="least squares", event=moments_event, learn=by_moments),
         Rival(name="least squares, public features", event=moments_event, learn=by_crosses),
     ]
@@ -184,8 +184,8 @@ def rivals_of(arena: Arena, descent: Descent | None) -> list[Rival]:
             return Learned(descend(arena.private, eigenvalues, descent, noise, generator=generator))
 
         name = "logistic regression by DP-SGD"
-        found.append(Rival(name=name, event=descent.event, learn=by_descent, logistic=True))
-    return found
+        rivals.append(Rival(name=name, event=descent.event, learn=by_descent, logistic=True))
+    return rivals
 
 
 def hold(arena: Arena, rivals: Sequence[Rival], contest: Contest) -> Standings:
@@ -215,7 +215,7 @@ def _measured(
                 target_epsilon=epsilon,
                 epsilon=epsilon_of(rival.event(noise), count=1, delta=contest.delta),
                 noise_multiplier=noise,
-                **{name: float(np.median([each[name] for each in drawn])) for name in drawn[0]},
+                **{name: float(np.median([figures_of_seed[name] for figures_of_seed in drawn])) for name in drawn[0]},
             )
 
 
@@ -243,12 +243,12 @@ def judged(arena: Arena, learned: Learned, *, logistic: bool) -> dict[str, float
 
 def figures(public: FloatArray, test: FloatArray, truth: UInt8Array) -> dict[str, float]:
     """Return the metrics of probabilities ``[M, C]`` of test records, cut by those of public records ``[P, C]``."""
-    right, given = truth > 0, np.broadcast_to(test, truth.shape)
-    at_cut = {name: agreement(given > row, right) for name, row in zip(PURPOSES, cuts_of(public), strict=True)}
+    right, probabilities = truth > 0, np.broadcast_to(test, truth.shape)
+    at_cut = {name: agreement(probabilities > row, right) for name, row in zip(PURPOSES, cuts_of(public), strict=True)}
     return {
         "accuracy": at_cut["accuracy"]["accuracy"],
         "macro_f1": at_cut["accuracy"]["macro_f1"],
-        "mAP": float(average_precision(given, right).mean()),
+        "mAP": float(average_precision(probabilities, right).mean()),
         "macro_f1_at_its_cut": at_cut["macro_f1"]["macro_f1"],
         "micro_f1_at_its_cut": at_cut["micro_f1"]["micro_f1"],
     }

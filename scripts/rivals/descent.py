@@ -153,7 +153,7 @@ def descend(
         warnings.filterwarnings("ignore", message="Full backward hook is firing")
         for step in range(settings.num_steps):
             taken = np.flatnonzero(generator.random(units) < settings.sampling_rate)
-            rows, real = (torch.from_numpy(each) for each in private.rows_of(taken))
+            rows, real = (torch.from_numpy(array) for array in private.rows_of(taken))
             losses = binary_cross_entropy_with_logits(module(features[rows]), labels[rows], reduction="none")
             losses = (losses.sum(dim=2) * shares[rows] * real).sum(dim=1)
             # this pass only measures the norms of the units' gradients

@@ -27,6 +27,6 @@ def fit_without_privacy(private: Contributions) -> FloatArray:
         return float(total), slope.ravel()
 
     options = {"maxiter": _STEPS, "ftol": 1e-7}
-    found = minimize(loss, np.zeros(size).ravel(), jac=True, method="L-BFGS-B", options=options)
-    weights: FloatArray = found.x.reshape(size)
+    optimum = minimize(loss, np.zeros(size).ravel(), jac=True, method="L-BFGS-B", options=options)
+    weights: FloatArray = optimum.x.reshape(size)
     return weights

@@ -50,10 +50,10 @@ def sampled_gaussian_rdp(orders: FloatArray, noise_multiplier: float, rate: floa
         rate: the probability with which a record is taken.
     """
     # the same pair without sampling, which no sampling makes worse: two Gaussians at a distance of 2
-    whole = 2 * orders / noise_multiplier**2
+    unsampled = 2 * orders / noise_multiplier**2
     if rate == 1 or noise_multiplier < _LEAST_NOISE:
-        return whole
-    return np.minimum(whole, [_one_order(order, 1 / noise_multiplier, rate) for order in orders.tolist()])
+        return unsampled
+    return np.minimum(unsampled, [_one_order(order, 1 / noise_multiplier, rate) for order in orders.tolist()])
 
 
 def _one_order(order: float, shift: float, rate: float) -> float:

@@ -60,11 +60,15 @@ def test_permute_and_flip_by_all_orders(scores: tuple[float, ...]) -> None:
 
 def test_bounded_ranges_by_hand() -> None:
     one_way = o.worst_bounded_range(2, 3, 1.0, ADD)
-    assert one_way.found == pytest.approx(o.bound_of_the_post(1.0)) == pytest.approx(1 + math.log(2 - math.exp(-1)))
+    assert (
+        one_way.bounded_range
+        == pytest.approx(o.bound_of_the_post(1.0))
+        == pytest.approx(1 + math.log(2 - math.exp(-1)))
+    )
     either = o.worst_bounded_range(2, 3, 1.0, REPLACE)
-    assert either.found == pytest.approx(2 * math.log(2 * math.exp(0.5) - 1))
+    assert either.bounded_range == pytest.approx(2 * math.log(2 * math.exp(0.5) - 1))
     # never above that of two pure guarantees, one in each direction
-    assert one_way.found < either.found < 2
+    assert one_way.bounded_range < either.bounded_range < 2
 
 
 def test_the_law_of_one_shot_noise_is_told_from_another() -> None:

@@ -56,7 +56,7 @@ def test_votes_are_the_teachers_answers(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("relation", NeighboringRelation)
 def test_all_methods_cost_the_published_epsilon(relation: NeighboringRelation) -> None:
-    stable = for_target(StableTopK, z.asked(relation), Panel(200, 20))
+    stable = for_target(StableTopK, z.published_target(relation), Panel(200, 20))
     assert isinstance(stable, StableTopK)
     compared = z.methods(Panel(100, 20), stable, relation)
     for each in (each for name, each in compared.items() if name != z.AS_WIDE):
