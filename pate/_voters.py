@@ -231,25 +231,25 @@ class RecordVoters(Voters):
 
     def least_norm(self, question: Question) -> float:
         """Return half of what a public sample with one label more than the student expects would have."""
-        samples = self.geometry.samples
-        ours = question.predictions(samples)
+        ours = question.predictions(self.geometry.samples)
         spread = np.sqrt(np.maximum((ours * (1 - ours)).sum(axis=1), 1e-6))
         spread = np.where(ours.any(axis=1), spread, 1.0)
-        basis = np.sqrt((question.basis(samples) ** 2).sum(axis=1)) / (1 << _BASIS)
+        basis = np.sqrt((question.basis(self.geometry.samples) ** 2).sum(axis=1)) / (1 << _BASIS)
         return float(np.median(basis * spread)) / 2
 
     def norms(self, question: Question) -> FloatArray:
         """Return the norms ``[N]`` of the ballots."""
-        return np.concatenate([np.zeros(0), *(norms for _, _, norms in self._parts(question))])
+        return np.concatenate([np.zeros(0), *(norms for _, _, norms in self.parts(question))])
 
     def clipped_sum(self, question: Question, clip: float) -> FloatArray:
         """Return the sum ``[R + 1, C]`` of the clipped ballots, a multiple of ``2^-28``."""
         total = np.zeros((self.geometry.num_directions + 1, self.num_labels))
-        for basis, residuals, norms in self._parts(question):
+        for basis, residuals, norms in self.parts(question):
             total += basis.T @ np.trunc(residuals * factors(norms, clip)[:, None])
         return total / (1 << _BASIS + _RESIDUAL)
 
-    def _parts(self, question: Question) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
+    def parts(self, question: Question) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
+        """Yield for blocks of records the basis ``[n, R + 1]``, the residuals ``[n, C]`` and the ballots' norms."""
         for rows in blocks(len(self.labels), 2 * self.geometry.num_directions + 2 * self.num_labels):
             coordinates, labels = np.asarray(self.coordinates[rows]), self.labels[rows].astype(np.float64)
             basis, residuals = question.basis(coordinates), question.residuals(coordinates, labels)

@@ -176,6 +176,11 @@ def mean_bound(shares: ArrayLike, *, confidence: float) -> float:
     return 0.0 if possible(1e-9) else smallest_where(possible, 1e-9, 1.0, tolerance=1e-6) * (1 - 1e-6)
 
 
+def most_right(trade_off: TradeOff) -> float:
+    """Return the largest share of right guesses about fair coins that a trade-off allows: where both errors are one."""
+    return smallest_where(lambda hits: trade_off(hits) >= 1 - hits, 0.5, 1.0)
+
+
 @dataclass(frozen=True)
 class Bounds:
     """What one run proves, each figure with a confidence of its own.

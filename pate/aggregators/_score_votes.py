@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -101,18 +102,26 @@ class ScoreVotes(Aggregator):
         mask = np.ones(shape, dtype=np.bool_)
         if not mask.size:
             return Release(np.zeros(shape, dtype=np.uint8), mask, noisy_counts=np.zeros(shape), noise_std=0.0)
-        noise_multiplier, count = self.multiplier_scores / math.sqrt(len(mask)), float(voters.num_voters)
-        left, num_independent = 1.0, math.inf  # of models: what is learnt is their mean, whatever they rest on
-        if voters.num_private is not None:
-            count = noisy_count(voters.num_private, noise_multiplier / math.sqrt(_COUNT_SHARE), generator)
-            left, num_independent = 1 - _COUNT_SHARE, count
-        learner = Learner(voters.geometry, voters.num_labels, num_independent)
-        for share in self.rounds:
-            question = learner.question()
-            total, sigma = noisy_sum(voters, question, count, noise_multiplier / math.sqrt(left * share), generator)
-            learner.learn(question, total / count, sigma / count)
+        *_, (learner, _, _) = released(self, voters, len(mask), generator)
         answers, labels = learner.answers(features)
         return Release(labels.astype(np.uint8), mask, noisy_counts=votes.num_teachers * answers, noise_std=0.0)
+
+
+def released(
+    aggregator: ScoreVotes, voters: Voters, num_queries: int, generator: np.random.Generator
+) -> Iterator[tuple[Learner, Question, NoisySum]]:
+    """Yield the student after each round, what the round asked and the sum that it released: all that is drawn."""
+    noise_multiplier, count = aggregator.multiplier_scores / math.sqrt(num_queries), float(voters.num_voters)
+    left, num_independent = 1.0, math.inf  # of models: what is learnt is their mean, whatever they rest on
+    if voters.num_private is not None:
+        count = noisy_count(voters.num_private, noise_multiplier / math.sqrt(_COUNT_SHARE), generator)
+        left, num_independent = 1 - _COUNT_SHARE, count
+    learner = Learner(voters.geometry, voters.num_labels, num_independent)
+    for share in aggregator.rounds:
+        question = learner.question()
+        moments = noisy_sum(voters, question, count, noise_multiplier / math.sqrt(left * share), generator)
+        learner.learn(question, moments.total / count, moments.sigma / count)
+        yield learner, question, moments
 
 
 def learned_without_noise(voters: Voters) -> Learner:
@@ -135,6 +144,8 @@ class NoisySum(NamedTuple):
     """``[R + 1, C]``, the noisy sum of the clipped ballots."""
     sigma: float
     """The standard deviation of the noise."""
+    clip: float
+    """The largest norm of a ballot."""
 
 
 def noisy_count(num_private: int, noise_multiplier: float, generator: np.random.Generator) -> float:
@@ -167,7 +178,7 @@ def noisy_sum(
         clip, paid = MEDIAN_SPARE * median, steps * (noise_multiplier / sigma) ** 2
     deviation = 2 * clip * noise_multiplier / math.sqrt(1 - paid)
     total = add_gaussian(voters.clipped_sum(question, clip), sigma=deviation, generator=generator)
-    return NoisySum(total, deviation)
+    return NoisySum(total, deviation, clip)
 
 
 class Learner:

@@ -1,0 +1,193 @@
+"""The label stage of an audited run again and again, with new coins for its canaries each time. NOT PRIVATE.
+
+It takes the strongest view that the definition of privacy allows: all other votes are known, and what the mechanism
+releases is seen itself, not only the labels that follow from it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
+
+from pate._audit.bounds import TradeOff, mean_bound, most_right
+from pate._audit.canaries import Canaries
+from pate._typing import BoolArray, FloatArray, IntArray, UInt8Array
+from pate._validation import expect
+from pate._voters import GroupVoters, Question, RecordVoters, Voters
+from pate._votes import Votes
+from pate.accounting._gaussian import gaussian_epsilon
+from pate.aggregators._base import Aggregator
+from pate.aggregators._score_votes import ScoreVotes, released
+
+_PASSES = 4  # in which what canaries explain is told from noise
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """What independent releases prove together, as `pate._audit.bounds.mean_bound` does of their right guesses.
+
+    Attributes:
+        runs: how many releases were made.
+        right: the share of right guesses in all of them.
+        mu: no mechanism that is GDP with a smaller mu did this.
+        gaussian_epsilon: the epsilon at the delta of the statement that belongs to ``mu``.
+        refuted: whether the trade-off that was stated is not that of the releases.
+    """
+
+    runs: int
+    right: float
+    mu: float
+    gaussian_epsilon: float
+    refuted: bool
+
+    @classmethod
+    def of(cls, shares: ArrayLike, stated: TradeOff, *, delta: float, confidence: float = 0.95) -> Repeated:
+        """Return what the shares ``[n]`` of right guesses of independent releases prove."""
+        least = mean_bound(shares, confidence=confidence)
+        # of all tests the best one errs on both sides alike: mu-GDP gives it Phi(mu / 2)
+        mu = 2 * float(ndtri(max(0.5, least)))
+        right = float(np.asarray(shares, dtype=np.float64).mean())
+        return cls(np.size(shares), right, mu, gaussian_epsilon(delta, mu), least > most_right(stated))
+
+
+class World(ABC):
+    """The votes of a run, and where its canaries are in them.
+
+    Attributes:
+        num_canaries: how many canaries there are.
+        num_queries: how many queries are asked together.
+    """
+
+    num_canaries: int
+    num_queries: int
+
+    @abstractmethod
+    def scores(self, present: BoolArray, aggregator: Aggregator, generator: np.random.Generator) -> FloatArray:
+        """Return the scores ``[m]`` of canaries after one release of votes in which ``present`` ``[m]`` are."""
+
+    def repeat(self, aggregator: Aggregator, *, runs: int, generator: np.random.Generator) -> Iterator[float]:
+        """Yield the share of right guesses of each of ``runs`` releases, before each of which coins are tossed."""
+        for _ in range(runs):
+            present = generator.random(self.num_canaries) < 0.5
+            scores = self.scores(present, aggregator, generator)
+            yield float(((scores > 0) == present).mean())
+
+
+class Moments(World):
+    """Canaries among records whose moments are asked for: what is seen are the noisy sums of all rounds.
+
+    Args:
+        votes: the votes, with records or groups of records as voters.
+        canaries: what the canaries are.
+        rows: ``[copies, m]``, where they are among these records.
+    """
+
+    def __init__(self, votes: Votes, canaries: Canaries, rows: IntArray) -> None:
+        voters = votes.voters
+        expect(isinstance(voters, RecordVoters | GroupVoters), "records as voters", voters=type(voters).__name__)
+        assert isinstance(voters, RecordVoters | GroupVoters)
+        self._votes, self._rows = votes, rows
+        self.num_canaries, self.num_queries = rows.shape[1], votes.num_queries
+        self._sides = [
+            RecordVoters(
+                geometry=voters.geometry,
+                num_voters=voters.num_voters,
+                num_labels=voters.num_labels,
+                coordinates=voters.geometry.coordinates(features.astype(np.float32)),
+                labels=labels,
+            )
+            for features, labels in zip(canaries.features, canaries.labels, strict=True)
+        ]
+
+    def scores(self, present: BoolArray, aggregator: Aggregator, generator: np.random.Generator) -> FloatArray:
+        """Return the logarithm of how much likelier all noisy sums are if a canary is present."""
+        expect(isinstance(aggregator, ScoreVotes), "ScoreVotes, which ask for moments", aggregator=type(aggregator))
+        assert isinstance(aggregator, ScoreVotes)
+        voters, everything = self._turned(present), np.ones(self.num_canaries, dtype=np.bool_)
+        extremes = [self._turned(everything), self._turned(~everything)]
+        seen, moves = [], []
+        for _, question, moments in released(aggregator, voters, self.num_queries, generator):
+            between = sum(side.clipped_sum(question, moments.clip) for side in extremes) / 2
+            seen.append((moments.total - between) / moments.sigma)
+            first, second = (_clipped(side, question, moments.clip / moments.sigma) for side in self._sides)
+            moves.append(first - second)
+        return _likelier(np.stack(seen), np.stack(moves))
+
+    def _turned(self, present: BoolArray) -> Voters:
+        voters = self._votes.voters
+        assert isinstance(voters, RecordVoters | GroupVoters)
+        coordinates, labels = np.array(voters.coordinates), np.array(voters.labels)
+        first, second = self._sides
+        for rows in self._rows:
+            coordinates[rows] = np.where(present[:, None], first.coordinates, second.coordinates)
+            labels[rows] = np.where(present[:, None], first.labels, second.labels)
+        return replace(voters, coordinates=coordinates, labels=labels)
+
+
+class Teachers(World):
+    """Canaries that decide all votes of a teacher: what is seen are noisy counts, or labels if there are none.
+
+    Args:
+        votes: the votes, with ballots ``[Q, T, C]``.
+        teachers: ``[copies, m]``, the teachers that have canaries.
+        ballots: ``[2, Q, copies, m, C]``, those of teachers whose canary is present, and of those whose is not.
+    """
+
+    def __init__(self, votes: Votes, teachers: IntArray, ballots: UInt8Array) -> None:
+        self._votes, self._teachers, self._ballots = votes, teachers, ballots
+        self.num_canaries, self.num_queries = teachers.shape[1], votes.num_queries
+
+    def scores(self, present: BoolArray, aggregator: Aggregator, generator: np.random.Generator) -> FloatArray:
+        """Return how much the answers look like the ballots of teachers whose canary is present."""
+        everything = np.ones(self.num_canaries, dtype=np.bool_)
+        release = aggregator.aggregate(self._turned(present), generator=generator)
+        first, second = self._ballots.astype(np.float64).sum(axis=2).transpose(0, 2, 1, 3)
+        if release.noisy_counts is None:
+            answers = np.where(release.mask, release.labels - 0.5, 0.0)
+            return np.asarray(np.einsum("qc,mqc->m", answers, first - second))
+        sides = [self._turned(everything).counts, self._turned(~everything).counts]
+        return _likelier((release.noisy_counts - (sides[0] + sides[1]) / 2)[None], (first - second)[None])
+
+    def _turned(self, present: BoolArray) -> Votes:
+        assert self._votes.ballots is not None
+        ballots = np.array(self._votes.ballots)
+        for copy, teachers in enumerate(self._teachers):
+            first, second = self._ballots[:, :, copy]
+            ballots[:, teachers] = np.where(present[None, :, None], first, second)
+        return replace(self._votes, ballots=ballots, counts=ballots.sum(axis=1, dtype=np.int64))
+
+
+def _clipped(voters: RecordVoters, question: Question, clip: float) -> FloatArray:
+    """Return ballots ``[m, R + 1, C]``, clipped and in units of the noise."""
+    bases, residuals, norms = (np.concatenate(parts) for parts in zip(*voters.parts(question), strict=True))
+    ballots = bases[:, :, None] * residuals[:, None]
+    lengths = np.sqrt((ballots**2).sum(axis=(1, 2)))
+    return np.asarray(ballots * (np.minimum(norms, clip) / np.maximum(lengths, 1))[:, None, None])
+
+
+def _likelier(seen: FloatArray, moves: FloatArray) -> FloatArray:
+    """Return the logarithm of how much likelier what was seen is if each of the canaries is present.
+
+    The covariance of the noise between rounds is taken from what was seen, label by label: where noise is missing, or
+    that of one round is that of another, it hides nothing. What all canaries together explain is told from noise, and
+    from what one of them explains, in a few passes.
+
+    Args:
+        seen: ``[r, n, C]``, by what ``r`` rounds differ from what is expected halfway between both versions.
+        moves: ``[r, m, n, C]``, by what a canary moves each, from one version to the other.
+    """
+    rounds, scores = len(seen), np.zeros(moves.shape[1])
+    for _ in range(_PASSES):
+        expected = np.tanh(scores / 2) / 2
+        noise = seen - np.einsum("m,tmnc->tnc", expected, moves)
+        columns = noise.transpose(2, 0, 1)
+        covariances = columns @ columns.swapaxes(1, 2) / noise.shape[1]
+        covariances += (1e-9 * np.trace(covariances, axis1=1, axis2=2) + 1e-12)[:, None, None] * np.eye(rounds)
+        weighed = np.einsum("ctu,umnc->tmnc", np.linalg.inv(covariances), moves)
+        scores = np.einsum("tmnc,tnc->m", weighed, noise) + np.einsum("tmnc,tmnc->m", weighed, moves) * expected
+    return scores
