@@ -36,6 +36,7 @@ _KINDS = {
     "celeba": _Kind("a folder in CelebA's format", "data/celeba", "teachers_pictures.yaml"),
     "folder": _Kind("a folder of pictures with a CSV of their labels", "data/mine", "teachers_pictures.yaml"),
     "text": _Kind("a CSV file of texts and their labels", "data/mine.csv"),
+    "huggingface": _Kind("a data set of Hugging Face", "data/mine", files=("splits.py",)),
     "python": _Kind("whatever a class of your own reads", "records.csv", files=("records.py",)),
 }
 
@@ -75,8 +76,12 @@ def recipe_files(folder: Path, kind: str, data: Path | None = None) -> dict[str,
         **{name: name for name in ("label.yaml", "student.yaml", *data_kind.files)},
     }
     texts = {name: (_TEMPLATES / template).read_text() for name, template in sources.items()}
-    place = data_kind.place if data is None else str(data.absolute())
-    filled = texts["data.yaml"].replace("FOLDER/records.py", _quoted(str(folder.absolute() / "records.py")))
+    # what is no file may be the name of a data set on a hub
+    named = kind == "huggingface" and data is not None and not data.exists()
+    place = data_kind.place if data is None else str(data if named else data.absolute())
+    filled = texts["data.yaml"]
+    for name in data_kind.files:
+        filled = filled.replace(f"FOLDER/{name}", _quoted(str(folder.absolute() / name)))
     return texts | {"data.yaml": filled.replace("DATA", _quoted(place))}
 
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from PIL import Image
 
-from pate._typing import Float32Array
+from pate._typing import Float32Array, UInt8Array
 from pate._validation import expect, expect_count, expect_distinct
 from pate.data._checks import check_labels
-from pate.data._images import squared
+from pate.data._images import Pictures, squared
 from pate.data._records import FeatureMap, Features, Records, Role
 from pate.data._source import DataSource, located
+from pate.data._text_table import HashedTexts, hashed
 
 if TYPE_CHECKING:
     from pytorch_lightning import LightningDataModule
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 Key = int | str
 """A position in an item that is a tuple, a key of one that is a mapping, or the name of a column of the data set."""
+
+
+_SPLITS = (("private", "public", "test"), ("train", "validation", "test"))  # in the order of the roles
 
 
 class Items(Protocol):
@@ -44,11 +48,12 @@ class Keys:
     each item, such as ``filename`` of torchvision's CelebA, then as a key of each item.
 
     Args:
-        features: a picture (PIL), or numbers of any shape, the same for all.
-        labels: ``C`` numbers, 0 or 1; or the names of ``C`` columns.
+        features: a picture (PIL), a text, or numbers of any shape, the same for all.
+        labels: ``C`` numbers, 0 or 1; or the names of ``C`` columns; or the number of the one label that is true.
         ids: the record's own id, which stays when other records come and go; a row number does not.
         groups: whose record it is; None if nothing says so.
         size: pictures are cut to their central square and resized to this many pixels; numbers are taken as they are.
+        num_features: texts are hashed to so many columns, as `TextTable` does.
     """
 
     features: Key = 0
@@ -56,9 +61,11 @@ class Keys:
     ids: Key = 2
     groups: Key | None = None
     size: int = 64
+    num_features: int = 2048
 
     def __post_init__(self) -> None:
         expect_count(8, size=self.size)
+        expect_count(2, num_features=self.num_features)
 
 
 class ItemFeatures(Features):
@@ -89,11 +96,29 @@ class ItemFeatures(Features):
         return values.reshape(*index.shape, *self.shape[1:])
 
     def _read(self, item: int) -> Float32Array:
-        value = _part(self._items[item], self._keys.features)
-        if isinstance(value, Image.Image):
-            pixels = squared(value.convert("RGB"), self._keys.size)
-            return pixels.astype(np.float32) / np.float32(255)
-        return np.asarray(value, dtype=np.float32)
+        return np.asarray(_part(self._items[item], self._keys.features), dtype=np.float32)
+
+
+class ItemPictures(Pictures):
+    """Pictures of the items of a data set.
+
+    Args:
+        items: the data set.
+        keys: where its pictures are.
+        keep: whether pictures that were read are kept in memory for the next time, if they are not too many.
+    """
+
+    def __init__(self, items: Items, keys: Keys, *, keep: bool = True) -> None:
+        super().__init__(len(items), keys.size, keep=keep)
+        self._items, self._keys = items, keys
+
+    def picture(self, row: int) -> UInt8Array:
+        value = _part(self._items[row], self._keys.features)
+        expect(isinstance(value, Image.Image), "a picture in all items", item=row, type=type(value).__name__)
+        return squared(value.convert("RGB"), self.size)
+
+    def once(self) -> ItemPictures:
+        return ItemPictures(self._items, self._keys, keep=False)
 
 
 class _Datasets(DataSource):
@@ -143,14 +168,28 @@ class _Datasets(DataSource):
         labels = [np.asarray(column) for column in values[: len(columns)]]
         ids, *owners = values[len(columns) :]
         table = np.stack(labels, axis=1) if isinstance(keys.labels, list) else labels[0]
+        if table.ndim == 1:  # classes: which of the labels is true
+            classes = np.arange(len(self._label_names))
+            expect(np.isin(table, classes).all(), f"classes in 0..{len(classes) - 1}", role=role.value)
+            table = (table[:, None] == classes).astype(np.uint8)
         checked = check_labels(table, source=f"the {role.value} records")
         expect(checked.shape[1] == len(self._label_names), f"{len(self._label_names)} labels", labels=checked.shape[1])
         return Records(
-            features=ItemFeatures(items, keys),
+            features=_features_of(items, keys),
             labels=checked,
             ids=np.asarray(ids),
             groups=np.asarray(owners[0]) if owners else None,
         )
+
+
+def _features_of(items: Items, keys: Keys) -> Features:
+    """Return the features of all items, of the kind that the first one is of."""
+    first = _part(items[0], keys.features)
+    if isinstance(first, Image.Image):
+        return ItemPictures(items, keys)
+    if isinstance(first, str):
+        return HashedTexts(hashed(_values(items, [keys.features])[0], keys.num_features))
+    return ItemFeatures(items, keys)
 
 
 class TorchDatasets(_Datasets):
@@ -189,9 +228,10 @@ class HuggingFace(_Datasets):
     Nothing of that package is imported: whatever has ``column_names``, a length and items by number will do.
 
     Args:
-        splits: the data set of each role, ``private``, ``public`` and ``test``.
+        splits: the data set of each role, ``private``, ``public`` and ``test``; or ``train``, ``validation`` and
+            ``test``, where training is on private records and validation has the public ones.
         keys: the columns of features, labels, ids and groups.
-        label_names: names of the labels; None where ``keys.labels`` are columns.
+        label_names: names of the labels; None where ``keys.labels`` are columns, or one column that names its classes.
         ledger: the ledger of these data, shared by all runs on them; None if each run counts for itself.
         features: a public map of the features.
     """
@@ -205,19 +245,25 @@ class HuggingFace(_Datasets):
         ledger: Path | str | None = None,
         features: FeatureMap | None = None,
     ) -> None:
+        usual = next((names for names in _SPLITS if set(names) <= set(splits)), None)
+        expected = "splits named private, public and test, or train, validation and test"
+        expect(usual is not None, expected, splits=list(splits))
+        assert usual is not None
+        datasets = {role: splits[name] for role, name in zip(Role, usual, strict=True)}
         names = keys.labels if label_names is None and isinstance(keys.labels, list) else label_names
+        if names is None and isinstance(keys.labels, str):
+            columns = getattr(datasets[Role.PUBLIC], "features", None) or {}
+            names = getattr(columns.get(keys.labels), "names", None)
         expect(names is not None, "label_names, or the names of columns as keys.labels", labels=keys.labels)
         assert names is not None
-        missing = [role.value for role in Role if role.value not in splits]
-        expect(not missing, "splits named private, public and test", missing=missing)
         for role in Role:
-            columns = list(getattr(splits[role.value], "column_names", []))
+            columns = list(getattr(datasets[role], "column_names", []))
             labels = keys.labels if isinstance(keys.labels, list) else [keys.labels]
             required = [keys.features, *labels, keys.ids, keys.groups]
             unknown = [key for key in required if key is not None and key not in columns]
             expect(not unknown, f"columns among {', '.join(columns)} of the {role.value} split", unknown=unknown)
         super().__init__(names, keys, ledger, features)
-        self._datasets = {role: splits[role.value] for role in Role}
+        self._datasets = datasets
 
 
 class LightningData(_Datasets):

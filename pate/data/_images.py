@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,47 @@ FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000")
 """Formats of pictures, by Pillow's names. A file is one of these whatever its name says: others may start a program."""
 
 
-class ImageFiles(Features):
-    """Pictures in files, as float32 ``[N, 3, size, size]`` in [0, 1].
+class Pictures(Features):
+    """Pictures that are read one by one when they are needed, as float32 ``[N, 3, size, size]`` in [0, 1].
+
+    Args:
+        num: how many there are.
+        size: pictures are cut to their central square and resized to this many pixels.
+        keep: whether pictures that were read are kept in memory for the next time, if they are not too many.
+    """
+
+    def __init__(self, num: int, size: int, *, keep: bool) -> None:
+        self.size = size
+        self._kept: UInt8Array | None = None
+        self._read: BoolArray = np.zeros(num, dtype=np.bool_)
+        if keep and num * 3 * size * size <= _KEEP_BYTES:
+            self._kept = np.empty((num, 3, size, size), dtype=np.uint8)
+
+    @abstractmethod
+    def picture(self, row: int) -> UInt8Array:
+        """Return one picture as uint8 ``[3, size, size]``. Raises ``ValueError`` if it is not readable."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(N, 3, size, size)``."""
+        return (len(self._read), 3, self.size, self.size)
+
+    def __getitem__(self, index: Any, /) -> Float32Array:
+        """Return the pictures ``index``, float32 ``[..., 3, size, size]``."""
+        index = np.asarray(index)
+        if self._kept is None:
+            pixels = np.stack([self.picture(i) for i in index.ravel().tolist()])
+            pixels = pixels.reshape(*index.shape, *self.shape[1:])
+        else:
+            for i in np.unique(index[~self._read[index]]).tolist():
+                self._kept[i] = self.picture(i)
+                self._read[i] = True
+            pixels = self._kept[index]
+        return pixels.astype(np.float32) / np.float32(255)
+
+
+class ImageFiles(Pictures):
+    """Pictures in files.
 
     Args:
         paths: the files.
@@ -29,30 +69,11 @@ class ImageFiles(Features):
     """
 
     def __init__(self, paths: list[Path], size: int, *, keep: bool = True) -> None:
+        super().__init__(len(paths), size, keep=keep)
         self.paths = paths
-        self.size = size
-        self._kept: UInt8Array | None = None
-        self._read: BoolArray = np.zeros(len(paths), dtype=np.bool_)
-        if keep and len(paths) * 3 * size * size <= _KEEP_BYTES:
-            self._kept = np.empty((len(paths), 3, size, size), dtype=np.uint8)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """``(N, 3, size, size)``."""
-        return (len(self.paths), 3, self.size, self.size)
-
-    def __getitem__(self, index: Any, /) -> Float32Array:
-        """Return the pictures ``index``, float32 ``[..., 3, size, size]``."""
-        index = np.asarray(index)
-        if self._kept is None:
-            pixels = np.stack([read_image(self.paths[i], self.size) for i in index.ravel()])
-            pixels = pixels.reshape(*index.shape, *self.shape[1:])
-        else:
-            for i in np.unique(index[~self._read[index]]):
-                self._kept[i] = read_image(self.paths[i], self.size)
-                self._read[i] = True
-            pixels = self._kept[index]
-        return pixels.astype(np.float32) / np.float32(255)
+    def picture(self, row: int) -> UInt8Array:
+        return read_image(self.paths[row], self.size)
 
     def select(self, rows: IntArray) -> ImageFiles:
         return ImageFiles([self.paths[row] for row in rows], self.size)

@@ -15,7 +15,7 @@ from torch import Tensor
 from pate._runs import Json
 from pate._typing import Float32Array, UInt8Array
 from pate._validation import expect
-from pate.data._images import ImageFiles, read_image, squared
+from pate.data._images import Pictures, read_image, squared
 from pate.data._records import Features
 
 Samples: TypeAlias = NDArray[Any] | Tensor | Sequence[Any]
@@ -37,7 +37,7 @@ class InputFormat:
     @classmethod
     def of(cls, raw: Features) -> Self:
         """Return the format of the raw features of a source."""
-        return cls("pictures" if isinstance(raw, ImageFiles) else "features", tuple(raw.shape[1:]))
+        return cls("pictures" if isinstance(raw, Pictures) else "features", tuple(raw.shape[1:]))
 
     @classmethod
     def from_dict(cls, content: Json) -> Self:

@@ -3,7 +3,9 @@
 import csv
 import json
 import shutil
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from pate._data_file import describe_data, read_data
 from pate.data import CelebA, Role
 from pate.data._source import DataSource
 from tests.conftest import make_arrays
+from tests.data.test_datasets import Columns
 
 SMALL = ["--label.target_epsilon=1e5", "--student.trainer.enable_progress_bar=false"]
 FEW = ["--teachers.num_teachers=10", "--teachers.num_steps=20"]
@@ -84,6 +87,25 @@ def test_a_file_of_texts_is_enough(tmp_path: Path) -> None:
     assert figures["student"]["accuracy"] > 0.95
 
 
+def test_splits_of_hugging_face_are_read_as_the_recipe_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their package is not among those of the tests: columns stand for what it would read."""
+    names = ("train", "validation", "test")
+    splits = {name: Columns(make_arrays(), role) for name, role in zip(names, Role, strict=True)}
+    package = SimpleNamespace(load_dataset={"owner/name": splits}.get, load_from_disk={str(tmp_path): splits}.get)
+    monkeypatch.setitem(sys.modules, "datasets", package)
+    for place, ledger in (("owner/name", tmp_path / "recipe-1"), (str(tmp_path), tmp_path)):
+        folder = tmp_path / f"recipe-{1 + (place != 'owner/name')}"
+        assert cli.main(["init", str(folder), "--kind", "huggingface", "--data", place]) == 0
+        settings = yaml.safe_load((folder / "data.yaml").read_text())["data"]
+        assert settings["init_args"]["settings"]["place"] == place
+        settings["init_args"]["settings"] |= {"features": "inputs", "labels": ["a", "b"], "ids": "name"}
+        settings["init_args"]["features"]["init_args"]["num_components"] = 3
+        (folder / "data.yaml").write_text(yaml.safe_dump({"data": settings}))
+        source = read_data(folder / "data.yaml")
+        assert source.records(Role.PRIVATE).features.shape == (400, 3)
+        assert source.ledger_path == ledger / "ledger.sqlite"
+
+
 @pytest.mark.parametrize("kind", list(_KINDS))
 def test_every_kind_describes_a_source_and_explains_every_setting(kind: str, tmp_path: Path) -> None:
     files = recipe_files(tmp_path / "recipe", kind)
@@ -97,9 +119,9 @@ def test_every_kind_describes_a_source_and_explains_every_setting(kind: str, tmp
     for setting in set(yaml.safe_load(files["teachers.yaml"])) - {"fit", "batch_size", "optimizer"}:
         before = files["teachers.yaml"].split(f"\n{setting}:")[0].splitlines()[-1]
         assert before.startswith("#"), setting
-    if "records.py" in files:
-        (tmp_path / "recipe").mkdir()
-        (tmp_path / "recipe" / "records.py").write_text(files["records.py"])
+    (tmp_path / "recipe").mkdir()
+    for name, text in files.items():
+        (tmp_path / "recipe" / name).write_text(text)
     source = read_data(tmp_path / "data.yaml")
     assert isinstance(source, DataSource)
 

@@ -4,7 +4,8 @@ import pickle
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ def of_role(arrays: Arrays | Path, role: Role) -> Arrays:
     """Return the records of a role among arrays, or in a file that is read now."""
     found = dict(np.load(arrays)) if isinstance(arrays, Path) else arrays
     rows = np.flatnonzero(found["split"] == [*Role].index(role))
-    return {name: found[name][rows] for name in ("X", "Y", "ids", "group")}
+    return {name: found[name][rows] for name in ("X", "Y", "ids", "group") if name in found}
 
 
 class Tuples(Dataset[tuple[torch.Tensor, torch.Tensor, str]]):
@@ -68,7 +69,7 @@ class Columns:
     @cached_property
     def _columns(self) -> dict[str, list[Any]]:
         arrays = of_role(self._all, self._role)
-        values = [arrays["X"], arrays["ids"], arrays["group"], *arrays["Y"].T]
+        values = [arrays["X"], arrays["ids"], arrays.get("group", arrays["ids"]), *arrays["Y"].T]
         return dict(zip(self.column_names, (each.tolist() for each in values), strict=True))
 
     def __len__(self) -> int:
@@ -228,6 +229,48 @@ def test_pictures_are_cut_and_resized() -> None:
     assert private.ids.tolist() == ["0", "1", "2"] and private.labels.tolist() == [[0, 1], [1, 1], [0, 1]]
 
 
+def test_pictures_are_decoded_once() -> None:
+    read: list[int] = []
+
+    class Counted(Pictures):
+        def __getitem__(self, item: int) -> dict[str, Any]:
+            read.append(item)
+            return super().__getitem__(item)
+
+    keys = Keys(features="image", labels=["hat", "beard"], ids="key", size=8)
+    features = TorchDatasets(Counted(), Counted(), Counted(), ["hat", "beard"], keys=keys).load(Role.PRIVATE).features
+    read.clear()
+    first, again = features[np.array([2, 0])], features[np.array([2, 2])]
+    assert read == [0, 2] and (first[0] == again).all()
+    assert (features.once()[np.array([2])] == again[:1]).all() and read == [0, 2, 2]
+
+
+class Mails:
+    """Texts of three classes, as a data set of Hugging Face has them."""
+
+    column_names = ("text", "label", "id")
+    features: ClassVar[dict[str, Any]] = {"label": SimpleNamespace(names=["bad", "fair", "good"])}
+
+    def __init__(self, name: str) -> None:
+        self.rows = [{"text": f"word{i}", "label": i, "id": f"{name}{i}"} for i in range(3)]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, key: int | str) -> Any:
+        return [row[key] for row in self.rows] if isinstance(key, str) else self.rows[key]
+
+
+def test_the_usual_splits_texts_and_classes_are_understood() -> None:
+    splits = {name: Mails(name) for name in ("train", "validation", "test", "unsupervised")}
+    source = HuggingFace(splits, Keys(features="text", labels="label", ids="id", num_features=32))
+    assert source.label_names == ("bad", "fair", "good")
+    private, public, test = (source.load(role) for role in Role)
+    assert [records.ids[0] for records in (private, public, test)] == ["train0", "validation0", "test0"]
+    assert (private.labels == np.eye(3)).all() and private.features.shape == (3, 32)
+    assert (private.features[np.arange(3)] == test.features[np.arange(3)]).all()
+
+
 def test_features_of_a_file_reach_workers(tmp_path: Path) -> None:
     """What a class in a file makes is sent with its code, since a worker could not import it."""
     (tmp_path / "records.py").write_text(SOURCE)
@@ -303,7 +346,7 @@ def test_data_sets_that_are_none(sets: list[Tuples], arrays: Arrays) -> None:
         TorchDatasets(Tuples(none, Role.PRIVATE), sets[1], sets[2], NAMES).load(Role.PRIVATE)
     splits = {role.value: Columns(arrays, role) for role in Role}
     keys = Keys(features="inputs", labels=NAMES, ids="name")
-    with pytest.raises(ValueError, match=r"splits named private, public and test, got missing=\['test'\]"):
+    with pytest.raises(ValueError, match=r"or train, validation and test, got splits=\['private', 'public'\]"):
         HuggingFace({name: splits[name] for name in ("private", "public")}, keys)
     with pytest.raises(ValueError, match=r"columns among inputs, .* of the private split, got unknown=\['id'\]"):
         HuggingFace(splits, Keys(features="inputs", labels=NAMES, ids="id"))
