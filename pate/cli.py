@@ -30,6 +30,8 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "export": ("export", "main", "write such a student for torch or ONNX Runtime"),
     "references": ("references", "main", "measure what a student is compared with (PRIVATE)"),
     "report": ("report", "main", "write a page of HTML on a run"),
+    "status": ("status", "main", "show how far each stage of a run is, and who works on it"),
+    "submit": ("submit", "main", "train or vote together in several jobs of a cluster"),
     "check": ("check", "check", "check that a run is as its commands left it, and say how it goes on"),
     "pack": ("check", "pack", "write what a run publishes as one archive"),
     "topk": ("topk", "main", "release the top k of any histogram: pairs of users and items, or counts"),

@@ -38,6 +38,8 @@ EXAMPLES: dict[str, str] = {
     "predict": "pate predict runs/mine/public/student/model pictures --output predictions.csv",
     "export": "pate export runs/mine/public/student/model --format onnx --output student.onnx",
     "report": "pate report runs/mine",
+    "status": "pate status runs/mine",
+    "submit": "pate submit --jobs 8 --cluster local -- teachers vote --run runs/mine",
     "check": "pate check runs/mine",
     "pack": "pate pack runs/mine --output mine.zip",
     "topk": "pate topk --pairs checkins.csv --items places.txt --k 10 --target_epsilon 1 --output top.csv",

@@ -64,7 +64,8 @@ def test_examples_are_understood(name: str, capsys: pytest.CaptureFixture[str], 
     words = shlex.split(EXAMPLES[name])
     assert words[: 1 + len(name.split())] == ["pate", *name.split()]
     try:
-        code: object = cli.main([*words[1:], "--print_config"])
+        size = 1 + len(name.split())  # options of the command itself come before those behind --
+        code: object = cli.main([*words[1:size], "--print_config", *words[size:]])
     except SystemExit as stop:
         code = stop.code
     captured = capsys.readouterr()

@@ -1,0 +1,55 @@
+"""The command `pate status`: how far each stage of a run is, and which processes work on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pate._commands.parsing import new_parser
+from pate._runs import LABEL, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, VOTES_IMPORT, Run, Stage, first_stage
+from pate._runs.locks import lease
+from pate._validation import expect
+
+_CHUNKS = {TEACHERS_FIT: "teachers_*.pt", TEACHERS_VOTE: "votes_*.json"}
+"""The files of which a stage leaves one for each chunk."""
+
+
+def main(args: Sequence[str]) -> None:
+    """Run `pate status`."""
+    parser = new_parser(
+        "status",
+        "Show how far each stage of a run is, and which processes work on its chunks. Takes no time, changes nothing,"
+        " and compares no contents: that does `pate check`.",
+    )
+    parser.add_argument("run", type=Path, help="folder of the run")
+    run = Run(parser.parse_args(list(args)).run)
+    expect(run.private.is_dir(), "the folder of a run that was begun", path=str(run.root))
+    stages = (VOTES_IMPORT,) if first_stage(run) is VOTES_IMPORT else (TEACHERS_FIT, TEACHERS_VOTE)
+    for stage in (*stages, LABEL, STUDENT):
+        print(f"{stage.name:<15}{_progress(run, stage)}")
+        for worker in _workers(run, stage):
+            print(f"{'':<15}{worker}")
+
+
+def _progress(run: Run, stage: Stage) -> str:
+    state = run.state(stage)
+    if state is None:
+        return "not begun"
+    if state.finished:
+        return "finished"
+    folder, size = run.root / stage.outputs[0], run.private / "teachers" / "chunk_size.json"
+    if stage not in _CHUNKS or not size.is_file():
+        return "begun"
+    num_teachers = run.begun(TEACHERS_FIT).settings["num_teachers"]
+    num_chunks = -(-num_teachers // json.loads(size.read_text())["chunk_size"])
+    return f"{len(list(folder.glob(_CHUNKS[stage])))} of {num_chunks} chunks"
+
+
+def _workers(run: Run, stage: Stage) -> Iterator[str]:
+    """Yield the chunks that processes work on together, and who they are."""
+    for path in sorted((run.root / stage.outputs[0]).glob("*.lease")):
+        worker = path.read_text()
+        with lease(path) as free:
+            if not free:
+                yield f"{path.stem}: {worker}"

@@ -1,0 +1,75 @@
+"""The command `pate submit`: processes that train or vote together, as jobs of a cluster."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pate._commands.parsing import new_parser, run_folder
+from pate._validation import expect, expect_count
+
+_SHARED = (["teachers", "fit"], ["teachers", "vote"])
+
+
+def main(args: Sequence[str]) -> None:
+    """Run `pate submit`."""
+    parser = new_parser(
+        "submit",
+        "Submit `pate teachers fit` or `pate teachers vote`, given behind --, as jobs that share its chunks, through"
+        " submitit. A job that is preempted or runs out of time is submitted again, and any number of them may fail:"
+        " the others take their chunks over. Logs are PRIVATE and lie in private/jobs of the run.",
+    )
+    parser.add_argument("--jobs", type=int, required=True, help="how many processes")
+    parser.add_argument(
+        "--cluster",
+        choices=("slurm", "local"),
+        default=None,
+        help="slurm, or local for processes of this machine, which are waited for; by default slurm where there is one",
+    )
+    parser.add_argument(
+        "--parameters",
+        type=dict[str, Any],
+        default={},
+        help="of submitit: --parameters.timeout_min 60 --parameters.slurm_partition gpu --parameters.cpus_per_task 2",
+    )
+    ours, words = (list(args[: args.index("--")]), list(args[args.index("--") + 1 :])) if "--" in args else (args, [])
+    options = parser.parse_args(list(ours))
+    expect_count(1, jobs=options.jobs)
+    expect(words[:2] in _SHARED, "-- teachers fit or -- teachers vote with their options", command=" ".join(words))
+    run = run_folder(words)
+    expect(run is not None, "--run of the command that is submitted", run=None)
+    assert run is not None
+    folder = run / "private" / "jobs"
+    jobs = submitted([*words, "--shared=true"], folder, options.jobs, options.cluster, options.parameters)
+    print(f"Submitted {' '.join(job.job_id for job in jobs)}. How far they are: pate status {run}", flush=True)
+    if options.cluster == "local":
+        failed = [job.job_id for job in jobs if job.exception() is not None]
+        expect(not failed, f"jobs that end well; {folder} has what they print", failed=failed)
+
+
+def submitted(
+    words: Sequence[str], folder: Path, jobs: int, cluster: str | None, parameters: dict[str, Any]
+) -> list[Any]:
+    """Submit ``pate`` with ``words`` as many times as there are ``jobs``, and return submitit's jobs.
+
+    Raises ``ValueError`` without submitit.
+    """
+    try:
+        import submitit
+    except ImportError:
+        raise ValueError("Expected the package submitit, got none: pip install 'pate[submitit]'") from None
+
+    class Worker(submitit.helpers.Checkpointable):
+        """A process that is submitted again where it runs out of time."""
+
+        def __call__(self) -> None:
+            subprocess.run([sys.executable, "-m", "pate", *words], check=True)
+
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
+    executor.update_parameters(name="pate", **parameters)
+    with executor.batch():
+        return [executor.submit(Worker()) for _ in range(jobs)]  # type: ignore[no-untyped-call]

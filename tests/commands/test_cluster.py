@@ -1,0 +1,84 @@
+"""`pate status` says how far a run is, and `pate submit` hands its stages to a cluster."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pate import cli
+from pate._runs.locks import lease
+from tests.conftest import make_arrays, recipe
+from tests.stages.test_teachers import begin
+
+Captured = pytest.CaptureFixture[str]
+
+
+def test_a_finished_run_has_finished_stages(finished: Path, capsys: Captured) -> None:
+    assert cli.main(["status", str(finished)]) == 0
+    stages = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [(words[:-1], words[-1]) for words in stages] == [
+        (words, "finished") for words in (["teachers", "fit"], ["teachers", "vote"], ["label"], ["student", "fit"])
+    ]
+    assert cli.main(["status", str(finished.parent)]) == 2
+    assert "the folder of a run that was begun" in capsys.readouterr().err
+
+
+def test_chunks_are_counted_and_those_at_work_are_named(tmp_path: Path, capsys: Captured) -> None:
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    folder = recipe(tmp_path / "recipe", tmp_path / "data.npz", steps=5)
+    words = [f"--config={folder / part}.yaml" for part in ("data", "teachers")]
+    begin(words, tmp_path / "run")
+    capsys.readouterr()
+    teachers = tmp_path / "run" / "private" / "teachers"
+    (teachers / "teachers_00008.lease").write_text("process 1 on a machine that is gone")
+    with lease(teachers / "teachers_00004.lease"):
+        assert cli.main(["status", str(tmp_path / "run")]) == 0
+    first, worker, *others = capsys.readouterr().out.splitlines()
+    assert first == "teachers fit   1 of 3 chunks"
+    assert worker.strip().startswith("teachers_00004: process ")
+    assert [line.split()[-2:] for line in others] == [["not", "begun"]] * 3
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--jobs=2"], "-- teachers fit or -- teachers vote with their options"),
+        (["--jobs=2", "--", "label", "--run=run"], "got command='label --run=run'"),
+        (["--jobs=0", "--", "teachers", "vote", "--run=run"], "an integer jobs >= 1"),
+        (["--jobs=2", "--", "teachers", "vote"], "--run of the command that is submitted"),
+        (["--jobs=2", "--cluster=abacus", "--", "teachers", "vote", "--run=run"], "abacus"),
+    ],
+)
+def test_what_cannot_be_submitted_is_refused(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    try:
+        status = cli.main(["submit", *words])
+    except SystemExit as stop:  # of an option that cannot be parsed
+        status = int(stop.code or 0)
+    assert status == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_submitit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    assert cli.main(["submit", "--jobs=2", "--", "teachers", "vote", f"--run={tmp_path / 'run'}"]) == 2
+    assert "pip install 'pate[submitit]'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_jobs_on_this_machine_train_and_vote(tmp_path: Path, capsys: Captured) -> None:
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    folder, run = recipe(tmp_path / "recipe", tmp_path / "data.npz", steps=5), tmp_path / "run"
+    files = [f"--config={folder / part}.yaml" for part in ("data", "teachers")]
+    submit = ["submit", "--jobs=2", "--cluster=local", "--parameters.timeout_min=5", "--"]
+    assert cli.main([*submit, "teachers", "fit", *files, "--run", str(run)]) == 0
+    assert cli.main([*submit, "teachers", "vote", "--run", str(run)]) == 0
+    assert cli.main(["status", str(run)]) == 0
+    assert capsys.readouterr().out.count("finished") == 2
+    assert (run / "private").stat().st_mode & 0o077 == 0
+    assert cli.main([*submit, "teachers", "vote", "--absent=[99]", "--run", str(run)]) == 2
+    assert "Expected jobs that end well" in capsys.readouterr().err
