@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pate._commands.mistakes import CommandParser
-from pate._runs import write_text
+from pate._runs import remove_drafts, write_text
 from pate._validation import expect
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -47,8 +47,8 @@ def main(args: Sequence[str]) -> None:
     files = recipe_files(parsed.folder, parsed.kind, parsed.data)
     if parsed.folder.exists():
         expect(parsed.folder.is_dir(), "a new or empty folder", file=str(parsed.folder))
-        for draft in (path for name in files for path in parsed.folder.glob(f".{name}.*")):
-            draft.unlink()  # of a command that was killed, as are files with what is to be written
+        # what a command left that was killed
+        remove_drafts(parsed.folder.glob(".*"), files)
         others = sorted(path.name for path in parsed.folder.iterdir() if not _holds(path, files.get(path.name)))
         expect(not others, f"a new or empty folder {parsed.folder}", files=others)
     for name, text in files.items():

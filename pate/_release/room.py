@@ -26,9 +26,6 @@ def room_for_labels(run: Run, queries: Queries) -> Iterator[IO[bytes]]:
     size = 18 * len(queries.ids) * len(queries.label_names) + names + _STATEMENT_BYTES
     with ExitStack() as stack:
         try:
-            for folder in (run.private, run.public):
-                for old in folder.glob(f".{labels_file(run).name}.*"):
-                    old.unlink()  # left half-written by a killed command; nobody else has the lock
             for folder in (run.public, run.root, run.private):
                 probe = run.private / f".probe.{secrets.token_hex(8)}"
                 probe.touch()

@@ -18,7 +18,7 @@ from pate._release.pending import PendingRelease
 from pate._release.stating import facts_of_top_k
 from pate._release.top_k_settings import TopKSettings
 from pate._release.transaction import Publication, Settlement, Terms, release
-from pate._runs.files import code_version, digest, write_text
+from pate._runs.files import code_version, digest, remove_drafts, write_text
 from pate._runs.locks import locked_output
 from pate._validation import expect
 from pate.accounting._history import Entry
@@ -51,6 +51,8 @@ def release_top_k(source: HistogramFiles, settings: TopKSettings, *, output: Pat
     folder = output.absolute().parent
     expect(folder.is_dir() and os.access(folder, os.W_OK), "a folder that can be written to", output=str(output))
     with locked_output(output.resolve()):
+        names = [output.stem + suffix for suffix in (output.suffix, ".privacy.json", ".privacy.txt")]
+        remove_drafts(folder.glob(".*"), names)
         return release(_TopK(source, settings, output, ledger))
 
 

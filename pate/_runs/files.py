@@ -6,10 +6,11 @@ import hashlib
 import json
 import math
 import os
+import re
 import secrets
 import shutil
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +27,7 @@ from pate._version import __version__
 
 Json = dict[str, Any]
 
+_DRAFT = re.compile(r"\.(.+)\.[0-9a-f]{16}")
 _BLOCK = 1 << 22  # bytes read at once
 
 
@@ -52,6 +54,19 @@ def replacing(path: Path, mode: str = "wb", *, folder: Path | None = None) -> It
             beside.unlink()
 
 
+def remove_drafts(files: Iterable[Path], names: Container[str] | None = None) -> None:
+    """Delete those of ``files`` that killed commands left half-written, where nobody else is writing.
+
+    Args:
+        files: hidden files and folders.
+        names: the names of the files that are meant, without hidden parts; None for all.
+    """
+    for path in list(files):
+        draft = _DRAFT.fullmatch(path.name)
+        if draft is not None and (names is None or draft[1] in names):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
 @contextmanager
 def naming_output(path: Path) -> Iterator[None]:
     """Turn an error of the system while the output ``path`` is written into a ``ValueError`` in one line."""
@@ -69,8 +84,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     neither. Nobody else may write ``path`` meanwhile: what an earlier process left half-written is deleted.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in path.parent.glob(f".{path.name}.*"):
-        shutil.rmtree(leftover)
+    remove_drafts(path.parent.glob(".*"), (path.name,))
     beside, aside = (path.with_name(f".{path.name}.{secrets.token_hex(8)}") for _ in range(2))
     beside.mkdir()
     try:

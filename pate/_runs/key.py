@@ -46,7 +46,7 @@ def made_key(run: Run, stage: Stage) -> bytes:
         again = "train all teachers again" if stage is TEACHERS_FIT else "import the votes again"
         lost = f"the key that `{stage.name}` was begun with. Put it back, or {again} with --overwrite"
         expect(fresh, lost, missing=str(run.root / KEY_FILE))
-        run.private.mkdir(mode=0o700, parents=True, exist_ok=True)
+        run.make_private()
         make_once(run.root / KEY_FILE, lambda: {"key": secrets.token_hex(KEY_BYTES)})
         key = read_key(run)
     assert key is not None, "it was made once"

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
 
+from pate._runs.files import remove_drafts
+
 LOCK = ".lock"
 """Name of the file that is in a run's folder while a command works on it; it names the process."""
 
@@ -70,6 +72,8 @@ def lock_run(root: Path, *, shared: bool = False) -> None:
         print(f"The disk of {root} has no locks: make sure that no two commands write to this run.", file=sys.stderr)
         return
     _sign(descriptor)
+    if not shared:
+        remove_drafts(root.rglob(".*"))
     _held[key] = _Held(path, descriptor, shared, made_folder)
 
 

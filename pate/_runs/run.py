@@ -49,6 +49,12 @@ class Run:
         """The folder of files that must not be published, mode 0700."""
         return self.root / "private"
 
+    def make_private(self) -> None:
+        """Make the private folder, or close one that others on this machine can read."""
+        self.private.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.private.stat().st_mode & 0o077:
+            self.private.chmod(0o700)
+
     @property
     def public(self) -> Path:
         """The folder of files that may be published."""
@@ -125,7 +131,7 @@ class Run:
                 )
             self.clear(stage)
         self.root.mkdir(parents=True, exist_ok=True)
-        self.private.mkdir(mode=0o700, exist_ok=True)
+        self.make_private()
         self.public.mkdir(exist_ok=True)
         self._empty_trash(stage)
         write_text(self.root / stage.config, yaml.safe_dump(dict(inputs.settings), sort_keys=False))

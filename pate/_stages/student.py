@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
+from lightning_fabric.plugins.io.checkpoint_io import CheckpointIO
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint, ProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
+from pate._checkpoints import LocalCheckpoints
 from pate._data_file import public_digest
 from pate._runs import (
     LABEL,
@@ -160,6 +162,10 @@ class StudentCLI(LightningCLI):
             kwargs["default_root_dir"] = self.folder
         if trainer["logger"] in (None, True):
             kwargs["logger"] = Curves(self.folder) if self.subcommand == "fit" else False
+        plugins = trainer["plugins"] or []
+        plugins = plugins if isinstance(plugins, list) else [plugins]
+        if not _one_of(CheckpointIO, plugins):
+            kwargs["plugins"] = [*plugins, LocalCheckpoints()]
         callbacks: list[Callback] = []
         if trainer["enable_progress_bar"] is not False and not _one_of(ProgressBar, trainer["callbacks"]):
             callbacks.append(StageBar())
@@ -327,11 +333,9 @@ def _kept_until_trained(run: Run, inputs: Inputs) -> Iterator[None]:
     shutil.rmtree(backup, ignore_errors=True)
 
 
-def _one_of(kind: type[Callback], callbacks: Any) -> bool:
-    """Return whether any of the requested callbacks is of a kind."""
-    return any(
-        isinstance(callback, kind) for callback in (callbacks if isinstance(callbacks, list | tuple) else [callbacks])
-    )
+def _one_of(kind: type[Any], parts: Any) -> bool:
+    """Return whether any of the callbacks or plugins that were asked for is of a kind."""
+    return any(isinstance(part, kind) for part in (parts if isinstance(parts, list | tuple) else [parts]))
 
 
 def _read(checkpoint: Path) -> Json:

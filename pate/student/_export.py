@@ -61,6 +61,9 @@ def export_student(student: CarriedStudent, output: Path, *, format: ExportForma
     except Exception as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(f"Expected a network that torch.export takes, got {type(error).__name__}: {reason}") from None
+    for module in program.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            node.meta.pop("stack_trace", None)  # where the code lies on this machine
     metadata = describe_program(student)
     content = io.BytesIO()  # torch aborts the process where it cannot write to a file
     if format == "torch.export":

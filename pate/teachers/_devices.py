@@ -14,6 +14,8 @@ import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 
+from pate._checkpoints import LocalCheckpoints
+
 # for what the estimate of a chunk leaves out: temporary results of operations, fragmentation
 _HEADROOM = 0.6
 
@@ -28,7 +30,7 @@ def make_trainer(accelerator: str, **settings: object) -> pl.Trainer:
     return pl.Trainer(
         accelerator=accelerator,
         devices=[local_rank() % gpus] if gpus > 1 else 1,
-        plugins=[LightningEnvironment()],
+        plugins=[LightningEnvironment(), LocalCheckpoints()],
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,

@@ -1,6 +1,9 @@
 """`pate export`: programs that answer as the student does, without pate."""
 
 import json
+import shutil
+import zipfile
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -137,3 +140,13 @@ def test_bad_settings(finished: Path, capsys: pytest.CaptureFixture[str], monkey
     monkeypatch.setattr(export, "find_spec", lambda name: None)
     asked = [model, "--format=onnx", "--output=x.onnx"]
     assert "the extra onnx (pip install 'pate[onnx]'), got missing=['onnx', 'onnxscript']" in refused(capsys, *asked)
+
+
+@pytest.mark.slow
+def test_programs_do_not_say_where_their_code_lies(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished / "public/student/model", tmp_path / "model")
+    for path in exported(tmp_path, "program")[0]:
+        with zipfile.ZipFile(path) if path.suffix == ".pt2" else nullcontext() as archive:
+            parts = [path.read_bytes()] if archive is None else [archive.read(name) for name in archive.namelist()]
+        for package in (pate, torch):
+            assert not [part for part in parts if str(Path(str(package.__file__)).parent).encode() in part]

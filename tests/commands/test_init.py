@@ -259,3 +259,15 @@ def test_a_variable_in_a_path_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "data.yaml").write_text("data:\n  class_path: Arrays\n  init_args:\n    path: $MY_DATA/data.npz\n")
     described = describe_data(read_data(tmp_path / "data.yaml"))
     assert described["init_args"]["path"] == f"{tmp_path}/data.npz"
+
+
+def test_a_command_that_was_killed_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["init", str(tmp_path), "--kind", "npz"]
+    assert cli.main(words) == 0
+    files = {path: path.read_text() for path in tmp_path.iterdir()}
+    (tmp_path / "student.yaml").rename(tmp_path / ".student.yaml.0123456789abcdef")
+    assert cli.main(words) == 0
+    assert {path: path.read_text() for path in tmp_path.iterdir()} == files
+    (tmp_path / "label.yaml").write_text("mine")
+    assert cli.main(words) == 2
+    assert "a new or empty folder" in capsys.readouterr().err and (tmp_path / "label.yaml").read_text() == "mine"

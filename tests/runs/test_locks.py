@@ -106,3 +106,18 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(ValueError, match=r"a run's folder that can be written, got .*file/run \(Not a directory\)"):
         lock_run(tmp_path / "file" / "run")
+
+
+def test_drafts_of_a_command_that_was_killed_go(tmp_path: Path) -> None:
+    drafts = [tmp_path / name for name in ("private/label/.5e.json.0123456789abcdef", "public/.probe.0123456789abcdef")]
+    kept = [tmp_path / name for name in ("private/.labels.npz.trash-0123456789abcdef", "public/.hidden", "a.b")]
+    for path in drafts + kept:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("half")
+    (tmp_path / "public/.model.0123456789abcdef").mkdir()
+    lock_run(tmp_path, shared=True)
+    assert all(path.exists() for path in drafts)  # another share may be writing them
+    release_locks()
+    lock_run(tmp_path)
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file() and path.name != LOCK) == sorted(kept)
+    assert not (tmp_path / "public/.model.0123456789abcdef").exists()

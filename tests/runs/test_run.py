@@ -251,3 +251,11 @@ def test_digest_tells_parts_apart(tmp_path: Path) -> None:
     large.write_bytes(bytes(9_000_000))
     assert digest(large) == digest(bytes(9_000_000)) != digest(bytes(9_000_001))
     assert code_version() == code_version()
+
+
+def test_a_private_folder_that_others_can_read_is_closed(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    run.private.mkdir(parents=True)
+    run.private.chmod(0o755)
+    assert run.begin(TEACHERS_FIT, Inputs())
+    assert run.private.stat().st_mode & 0o777 == 0o700
