@@ -124,6 +124,29 @@ class Pipeline:
             else:
                 vote_teachers(run, data, plan, chosen_execution, voting=votes, absent=absent)
 
+    def forget(self, units: Sequence[str], execution: Execution | None = None) -> bool:
+        """Make teachers and votes those of a run without some private records, bit for bit. Released labels stay.
+
+        The data are to hold the records still, by which the run knows that all others are the same; take them out once
+        this is done. The run expects the data without them from then on.
+
+        Args:
+            units: ids of records or, where groups are protected, groups with all their records.
+            execution: where teachers are trained and vote; None for this process.
+
+        Returns:
+            False if the data hold none of the units any more, and the teachers are of what they hold.
+
+        Raises:
+            ValueError: in one line, if the data hold some of them alone, or are not those of the teachers.
+        """
+        from pate._stages.forgetting import forget
+
+        with self._opened() as run, _own_threads():
+            trained = first_stage(run) is TEACHERS_FIT
+            expect(trained, "a run whose teachers were trained here, which forget", imported_votes=str(run.root))
+            return forget(run, self.data or load_data(run), units, execution or Execution())
+
     def label(
         self,
         settings: LabelSettings,

@@ -21,6 +21,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "init": ("init", "main", "write a recipe for data of your own, with comments"),
     "teachers fit": ("teachers", "fit", "train the teachers on their partitions (PRIVATE)"),
     "teachers vote": ("teachers", "vote", "let the teachers vote on the public samples (PRIVATE)"),
+    "forget": ("forget", "main", "make teachers and votes those without some private records (PRIVATE)"),
     "label": ("label", "main", "release labels through a private mechanism"),
     "student fit": ("student", "fit", "train the student on the released labels"),
     "student validate": ("student", "validate", "evaluate the student on held-out released labels"),

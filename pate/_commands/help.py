@@ -18,6 +18,7 @@ EXAMPLES: dict[str, str] = {
     "teachers fit": "pate teachers fit --config configs/faces/data.yaml --config configs/faces/teachers.yaml"
     " --run runs/mine",
     "teachers vote": "pate teachers vote --run runs/mine",
+    "forget": "pate forget r00017 --run runs/mine",
     "label": "pate label --run runs/mine --target_epsilon 2 --delta 1e-5",
     "student fit": "pate student fit --run runs/mine --model.network pate.models.MLP",
     "student validate": "pate student validate --run runs/mine",

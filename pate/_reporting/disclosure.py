@@ -188,7 +188,7 @@ class _Answers:
             Answer(
                 "Can a record be taken back?",
                 "Not from what was published: that is covered by the guarantee, with and without the record alike. From"
-                " the data and the teachers it can be removed.",
+                " the data, the teachers and their votes it can be removed (pate forget).",
                 "whom to ask.",
             ),
         )

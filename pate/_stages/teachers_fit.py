@@ -132,15 +132,21 @@ def begin_fit(run: Run, data: DataSource, plan: TeacherPlan | ClosedFormPlan) ->
         # a copy of another ledger is refused before the run is begun with it
         open_ledger(run)
     key = made_key(run, TEACHERS_FIT)
-    made_of = Inputs(settings, training_inputs(data, plan) | {"partition": digest(key)})
-    inputs = replace(made_of, settings={**settings, "ledger": ledger_setting(run)})
+    digests = training_inputs(data, plan) | {"partition": digest(key)}
+    inputs = Inputs({**settings, "ledger": ledger_setting(run)}, digests)
+    made_from = origin_of(inputs)
     folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
-    if not run.begin(TEACHERS_FIT, inputs, foreign=foreign_files(folder, made_of.digest)):
+    if not run.begin(TEACHERS_FIT, inputs, foreign=foreign_files(folder, made_from)):
         return None
     folder.mkdir(exist_ok=True)
     if plan.unit == "record" and data.records(Role.PRIVATE).groups is not None:
         print(_ONE_OF_MANY, file=sys.stderr, flush=True)
-    return Beginning(folder, key, made_of.digest)
+    return Beginning(folder, key, made_from)
+
+
+def origin_of(inputs: Inputs) -> str:
+    """Return the digest that marks teachers which were made from ``inputs``, wherever their releases are counted."""
+    return Inputs({name: value for name, value in inputs.settings.items() if name != "ledger"}, inputs.digests).digest
 
 
 def training_inputs(data: DataSource, plan: TeacherPlan | ClosedFormPlan) -> dict[str, str]:

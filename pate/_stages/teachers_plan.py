@@ -21,5 +21,8 @@ def load_plan(run: Run) -> TeacherPlan | ClosedFormPlan:
     if settings.get("fit") == CLOSED_FORM:
         return decode_fields(ClosedFormPlan, settings)
     plan = decode_fields(TeacherPlan, settings)
-    chosen = json.loads((run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE).read_text())
+    path = run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE
+    if not path.is_file():
+        run.require(TEACHERS_FIT)
+    chosen = json.loads(path.read_text())
     return replace(plan, **chosen)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import cached_property
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pate._validation import expect
 from pate.data._records import FeatureMap, Records, Role
@@ -64,6 +65,11 @@ class PythonFile(DataSource):
 
     def load(self, role: Role) -> Records:
         return self.source.load(role)
+
+    def without(self, ids: Sequence[str]) -> Self:
+        rest = super().without(ids)
+        rest.__dict__["source"] = self.source.without(ids)
+        return rest
 
     def fingerprint(self, role: Role) -> str:
         return self.source.fingerprint(role)

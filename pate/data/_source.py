@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -33,6 +36,7 @@ class DataSource(Described, ABC):
     def __init__(self, *, features: FeatureMap | None = None) -> None:
         self._feature_map = features
         self._records: dict[Role, Records] = {}
+        self._left_out: Sequence[str] = ()
 
     @property
     @abstractmethod
@@ -65,7 +69,7 @@ class DataSource(Described, ABC):
     def records(self, role: Role) -> Records:
         """Return the records of a role with mapped features; they are read only once."""
         if role not in self._records:
-            records = self.load(role)
+            records = self._raw(role)
             if self._feature_map is not None:
                 public = records if role is Role.PUBLIC else self.load(Role.PUBLIC)
                 mapped = self._feature_map.fit(public.features.once()).transform(records.features.once())
@@ -80,7 +84,7 @@ class DataSource(Described, ABC):
             ValueError: if a label name occurs twice, or an id in two roles: a record could be private and published.
         """
         expect_distinct("label names", self.label_names)
-        ids = {role: (self._records.get(role) or self.load(role)).ids for role in Role}
+        ids = {role: (self._records.get(role) or self._raw(role)).ids for role in Role}
         for one, other in combinations(Role, 2):
             shared = np.intersect1d(ids[one], ids[other])
             expect(shared.size == 0, f"{other} samples that are no {one} records", shared_ids=shared[:3].tolist())
@@ -90,12 +94,27 @@ class DataSource(Described, ABC):
 
         It changes when a record of the role does. The hash of private records is PRIVATE.
         """
-        raw = self.load(role)
+        raw = self._raw(role)
         groups = None if raw.groups is None else raw.groups.tolist()
         names = json.dumps([self.label_names, raw.ids.tolist(), groups])
         identity = raw.features.identity()
         content = values_of(raw.features, range(len(raw))) if identity is None else identity
         return digest(names, raw.labels.tobytes(), content)
+
+    def without(self, ids: Sequence[str]) -> Self:
+        """Return the source as it is to be once the private records of some ids are gone from it."""
+        rest = copy(self)
+        rest._records, rest._left_out = {}, ids
+        return rest
+
+    def _raw(self, role: Role) -> Records:
+        """Return the raw records of a role, without private ones that are left out."""
+        raw = self.load(role)
+        if not self._left_out or role is not Role.PRIVATE:
+            return raw
+        rows = np.flatnonzero(~np.isin(raw.ids, list(self._left_out)))
+        groups = None if raw.groups is None else raw.groups[rows]
+        return Records(features=raw.features.select(rows), labels=raw.labels[rows], ids=raw.ids[rows], groups=groups)
 
     @property
     def num_labels(self) -> int:

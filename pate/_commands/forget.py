@@ -1,0 +1,55 @@
+"""The command `pate forget`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+from pate._commands.parsing import new_parser
+from pate._data_file import load_data
+from pate._pipeline import Pipeline, open_run
+from pate._runs import LABEL
+from pate.teachers._jobs import Execution
+
+_SUMMARY = (
+    "Make teachers and votes those of a run without some private records, bit for bit.\n\nOnly the chunks of teachers"
+    " that saw one of them are trained again; all teachers vote again. Call it while the data still hold the records:"
+    " only so can the run tell that all others are the same. Then take them out of the data and call it again, which"
+    " checks that they are gone and nothing else changed. Released labels stay, and so does what was made of them:"
+    " their guarantee covers every record, and those that are gone."
+)
+
+
+def main(args: Sequence[str]) -> None:
+    """Run `pate forget`."""
+    parser = new_parser("forget", _SUMMARY)
+    parser.add_argument("ids", nargs="+", help="ids of private records or, with `unit: group`, groups")
+    parser.add_argument("--run", type=Path, required=True, help="folder of the run")
+    parser.add_class_arguments(Execution, as_group=False, skip={"shared"})
+    parsed = parser.parse_args(list(args))
+    execution = Execution(**{field.name: parsed[field.name] for field in fields(Execution) if field.name in parsed})
+    pipeline = Pipeline(parsed.run)
+    forgotten = pipeline.forget(parsed.ids, execution)
+    print("\n".join(_report(parsed.run, len(set(parsed.ids)), forgotten)))
+
+
+def _report(root: Path, number: int, forgotten: bool) -> list[str]:
+    """Return what is to be done next, what stays, and what nobody but the owner can clear away."""
+    from pate._stages.forgetting import remains
+
+    run = open_run(root)
+    if forgotten:
+        lines = [
+            f"Forgotten: {number}. Teachers and votes of {root} are those of a run without.",
+            "Next: take the same out of the data, which the run refuses until then, and call this again to check that.",
+        ]
+    else:
+        lines = ["The data hold none of these, and what they hold is what the teachers were made of."]
+    if run.is_finished(LABEL):
+        lines.append(
+            "What was released stays: labels, statement and student. The guarantee covers who was forgotten as"
+            " everybody else. Labels by the votes of today would be another release, which costs."
+        )
+    lines += [f"May hold what was forgotten, and is yours to delete: {path}" for path in remains(run, load_data(run))]
+    return [*lines, "Other runs on these data, copies and backups are not looked at."]

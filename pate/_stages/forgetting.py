@@ -1,0 +1,116 @@
+"""Forgetting private records: teachers and votes as they would be had the records never been there. PRIVATE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from pate._runs import LABEL, REFERENCES, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Run, StageState, read_key
+from pate._runs.key import KEY_FILE
+from pate._stages.closed_form import fit_closed_form, seal_closed_form
+from pate._stages.teachers_fit import fit_teachers, origin_of, training_inputs
+from pate._stages.teachers_plan import load_plan
+from pate._stages.teachers_vote import vote_teachers
+from pate._validation import expect
+from pate.data._partition import assign_teachers
+from pate.data._records import Role
+from pate.data._source import DataSource
+from pate.teachers._jobs import Execution
+from pate.teachers._partitions import units_of
+from pate.teachers._plan import ClosedFormPlan, TeacherPlan
+from pate.teachers._saved import SavedChunk, chunk_file, read_origin
+
+
+def forget(run: Run, data: DataSource, units: Sequence[str], execution: Execution) -> bool:
+    """Make teachers and votes those of a run without some units, bit for bit.
+
+    A unit is a record by its id, or a group with all its records where groups are protected. The data are to hold them
+    still: only so can the run tell that all others are those that its teachers are made of. The run then expects the
+    data without them. Chunks of teachers that saw one are deleted first and trained again; all others stay as they are,
+    because a teacher is a function of its own records alone. All teachers vote again. What is private and was computed
+    from their votes is deleted: references, and the private report.
+
+    If it is killed, the same call goes on.
+
+    Args:
+        run: the run's folder.
+        data: the source of the records, with the units or, once all is done, without.
+        units: ids of records, or groups.
+        execution: where teachers are trained and vote.
+
+    Returns:
+        Whether there was anything to forget; False if the data hold none of the units, and are those of the teachers.
+
+    Raises:
+        ValueError: if the data hold some of the units alone, or are not those of the teachers; nothing is changed then.
+    """
+    expect(not execution.shared, "one process that forgets, with its workers", shared=True)
+    plan, begun = load_plan(run), run.begun(TEACHERS_FIT)
+    private = data.load(Role.PRIVATE)
+    named = np.isin(units_of(private, plan.unit), list(units))
+    missing = sorted(set(units) - set(units_of(private, plan.unit)[named].tolist()))
+    some = f"{plan.unit}s of the private data, which are to be there until they are forgotten"
+    expect(not missing or not named.any(), some, missing=missing)
+    rest = data.without(private.ids[named].tolist())
+    before, after = training_inputs(data, plan), training_inputs(rest, plan)
+    digests = {name: begun.digests[name] for name in before}
+    expect(
+        digests in (before, after),
+        f"the data that `teachers fit` of {run.root} was begun with",
+        changed="other records",
+    )
+    if missing:
+        run.require(TEACHERS_FIT)
+        return False
+    expect(not named.all(), "private records that are left", left=0)
+    if digests == before:
+        run.require(TEACHERS_FIT)
+        forgotten = replace(begun, digests={**begun.digests, **after})
+        # from here on the run is one on the data without them, whose teachers are not all there
+        run.record(TEACHERS_FIT, StageState(forgotten))
+    again = replace(run, overwrite=True)
+    if isinstance(plan, ClosedFormPlan):
+        fit_closed_form(again, rest, plan)
+    else:
+        old = origin_of(replace(begun, digests={**begun.digests, **before}))
+        _drop_chunks(run, plan, units, old=old)
+        fit_teachers(run, rest, plan, execution)
+    if run.state(TEACHERS_VOTE) is not None:
+        if isinstance(plan, ClosedFormPlan):
+            seal_closed_form(again, rest, plan)
+        else:
+            vote_teachers(again, rest, plan, execution)
+    if run.state(REFERENCES) is not None:
+        run.clear(REFERENCES)
+    (run.private / "report.html").unlink(missing_ok=True)
+    return True
+
+
+def _drop_chunks(run: Run, plan: TeacherPlan, units: Sequence[str], *, old: str) -> None:
+    """Delete the chunks of the teachers of some units, and mark the others as made from the data without them."""
+    folder, new, key = run.root / TEACHERS_FIT.outputs[0], origin_of(run.begun(TEACHERS_FIT)), read_key(run)
+    assert key is not None, "the key of finished teachers"
+    touched = set(assign_teachers(units, num_teachers=plan.num_teachers, key=key).tolist())
+    files = {chunk_file(folder, teachers): bool(touched & set(teachers)) for teachers in plan.chunks()}
+    # what saw them goes first
+    for path in sorted(files, key=lambda path: not files[path]):
+        if not path.is_file() or (origin := read_origin(path)) == new:
+            continue
+        if files[path]:
+            path.unlink()
+        else:
+            expect(origin == old, "chunks of teachers that were made of these data", path=str(path))
+            replace(SavedChunk.read(path), made_from=new).write(path)
+
+
+def remains(run: Run, data: DataSource) -> list[Path]:
+    """Return what may still hold forgotten records, as nobody but its owner can tell: other private files, caches."""
+    stages = (TEACHERS_FIT, TEACHERS_VOTE, LABEL, STUDENT, REFERENCES)
+    known = {KEY_FILE, *(path for stage in stages for path in (stage.state, stage.config, *stage.outputs))}
+    left = [path for path in sorted(run.private.iterdir()) if path.relative_to(run.root) not in known]
+    left = [path for path in left if path.is_file() or any(path.iterdir())]
+    cache = getattr(data.feature_map, "cache", None)
+    return [*left, *([] if cache is None else [Path(cache)])]
