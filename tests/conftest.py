@@ -25,8 +25,8 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 Write = Callable[..., Path]
 
-# tests of whole commands, the longest ones
-WHOLE = ("stages", "commands", "runs", "teachers", "test_docs.py")
+# where the tests of whole commands are, which take longest
+SLOW_PLACES = ("stages", "commands", "runs", "teachers", "test_docs.py")
 
 
 @cache
@@ -38,21 +38,21 @@ def _entry_points(*, group: str) -> EntryPoints:
     return _declared(tuple(sys.path), group)
 
 
-# look through all installed packages each time that an aggregator is named, and a trainer made
-LOOKING = ("pate.aggregators._plugins", "lightning_fabric.utilities.registry")
+# modules that look through all installed packages, whenever an aggregator is named or a trainer made
+SCANS_ENTRY_POINTS = ("pate.aggregators._plugins", "lightning_fabric.utilities.registry")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Import what the tests import without looking for garbage, and never look through it for some later.
+    """Collect tests with the garbage collector off, and keep what they import out of all later collections.
 
-    What installed packages declare is read once for each `sys.path`.
+    Entry points are read once for each `sys.path`.
     """
     gc.disable()
     try:
         yield
     finally:
-        for name in LOOKING:
+        for name in SCANS_ENTRY_POINTS:
             if name in sys.modules:
                 sys.modules[name].entry_points = _entry_points  # type: ignore[attr-defined]
         gc.freeze()
@@ -60,22 +60,22 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_unconfigure() -> None:
-    """Let what was imported go, lest libraries report it as leaked."""
+    """Hand what was imported back to the garbage collector; libraries would report it as leaked."""
     gc.unfreeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what shares a server of forks, a finished run or many faces: then one process makes what is shared.
+    """Run the tests of an expensive fixture first and together, so that one process makes it, then the slow tests.
 
-    What takes long comes next, so that no process waits for it at the end.
+    So no process is left with a slow test at the end.
     """
 
     def place(item: pytest.Item) -> int:
-        asked = getattr(item, "fixturenames", ())
-        for order, shared in enumerate(("start", "finished", "rendered")):
-            if shared in asked:
+        fixtures = getattr(item, "fixturenames", ())
+        for order, fixture in enumerate(("start", "finished", "rendered")):
+            if fixture in fixtures:
                 return order
-        return 2 if item.path.relative_to(Path(__file__).parent).parts[0] in WHOLE else 3
+        return 2 if item.path.relative_to(Path(__file__).parent).parts[0] in SLOW_PLACES else 3
 
     items.sort(key=place)
 
@@ -178,13 +178,13 @@ def copy_run(root: Path, copy: Path) -> Path:
     """Copy a run into one that may be written to, with a ledger of its own that says what the other's says."""
     shutil.copytree(root, copy)
     lines = (copy / "data.yaml").read_text().splitlines()
-    named = next(line.removeprefix("ledger: ") for line in lines if line.startswith("ledger: "))
-    named = str(root / "ledger.sqlite") if named == "null" else named
-    own = ["ledger: null" if line.startswith("ledger:") else line for line in lines]
-    (copy / "data.yaml").write_text("\n".join(own) + "\n")
+    ledger_of_run = next(line.removeprefix("ledger: ") for line in lines if line.startswith("ledger: "))
+    ledger_of_run = str(root / "ledger.sqlite") if ledger_of_run == "null" else ledger_of_run
+    lines_of_copy = ["ledger: null" if line.startswith("ledger:") else line for line in lines]
+    (copy / "data.yaml").write_text("\n".join(lines_of_copy) + "\n")
     (copy / "ledger.sqlite").unlink(missing_ok=True)  # that of a run alone is in its folder
     ledger = Ledger(copy / "ledger.sqlite")
-    for entry in read_ledger(Path(named)).entries:
+    for entry in read_ledger(Path(ledger_of_run)).entries:
         release = ledger.reserve(
             entry.events,
             count=entry.count,

@@ -27,7 +27,10 @@ PUBLISHED: dict[str, Any] = {
 
 def made_statement(folder: Path) -> Statement:
     """Return the statement of one release by a ledger in a folder."""
-    events = {each: GaussianEvent(noise_multiplier=40.0, neighboring_relation=each) for each in NeighboringRelation}
+    events = {
+        relation: GaussianEvent(noise_multiplier=40.0, neighboring_relation=relation)
+        for relation in NeighboringRelation
+    }
     ledger = Ledger(folder / "ledger.sqlite")
     release = ledger.reserve(events, count=7, run="one", description="NoisyVotes", seeded=False)
     ledger.settle(release, published=PUBLISHED)

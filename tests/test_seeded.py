@@ -256,17 +256,17 @@ PINNED: dict[str, str] = json.loads(PINS.read_text()) if PINS.is_file() else {}
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, str]:
+def seeded_digests() -> dict[str, str]:
     return outputs()
 
 
 @pytest.mark.parametrize("name", sorted(PINNED))
-def test_seeded_output_is_what_it_was(name: str, found: dict[str, str]) -> None:
-    assert found[name] == PINNED[name]
+def test_seeded_output_is_what_it_was(name: str, seeded_digests: dict[str, str]) -> None:
+    assert seeded_digests[name] == PINNED[name]
 
 
-def test_every_output_is_pinned(found: dict[str, str]) -> None:
-    assert set(found) == set(PINNED)
+def test_every_output_is_pinned(seeded_digests: dict[str, str]) -> None:
+    assert set(seeded_digests) == set(PINNED)
 
 
 def test_faces_are_what_they_were(tmp_path: Path) -> None:

@@ -143,7 +143,8 @@ def noisy_max_law(scores: Sequence[float], sd: float) -> np.ndarray:
     return np.asarray(law / law.sum())
 
 
-def excess(found: np.ndarray, true: list[mp.mpf]) -> np.ndarray:
+def excess(bounds: np.ndarray, exact_values: list[mp.mpf]) -> np.ndarray:
     """How far each value is above the truth, relative to it."""
-    assert not np.isnan(found).any() and (found >= 0).all()
-    return np.array([float((mp.mpf(float(f)) - t) / t) for f, t in zip(found, true, strict=True)])
+    assert not np.isnan(bounds).any() and (bounds >= 0).all()
+    pairs = zip(bounds.tolist(), exact_values, strict=True)
+    return np.array([float((mp.mpf(bound) - exact) / exact) for bound, exact in pairs])

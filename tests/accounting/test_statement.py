@@ -55,8 +55,8 @@ GAUSSIAN = {relation: GaussianEvent(noise_multiplier=40.0, neighboring_relation=
 
 def released(book: Ledger, events: Mapping[NeighboringRelation, Event], count: int, **changes: Any) -> int:
     """Reserve a release with its facts, which ``changes`` may change, and settle it as it was reserved."""
-    told = {"realised", "budget", "seeded"} & set(changes)
-    options = {name: changes.pop(name) for name in told}
+    named_options = {"realised", "budget", "seeded"} & set(changes)
+    options = {name: changes.pop(name) for name in named_options}
     realised = options.pop("realised", None)
     published = PUBLISHED | changes
     options = {"seeded": False} | options

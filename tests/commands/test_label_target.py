@@ -26,11 +26,11 @@ PANEL = Panel(10, 4)
 
 
 def label(run: Path, *words: str) -> int:
-    asked = ["--num_queries=50", "--delta=1e-3", "--noise_seed=1", "--overwrite", "--run", str(run)]
-    return cli.main(["label", *asked, *words])
+    options = ["--num_queries=50", "--delta=1e-3", "--noise_seed=1", "--overwrite", "--run", str(run)]
+    return cli.main(["label", *options, *words])
 
 
-def said(run: Path) -> dict[str, Any]:
+def aggregator_settings(run: Path) -> dict[str, Any]:
     settings: dict[str, Any] = yaml.safe_load((run / "public" / "label.yaml").read_text())["aggregator"]["init_args"]
     return settings
 
@@ -86,7 +86,7 @@ def test_a_release_costs_what_was_asked_at_most(name: str, settings: tuple[str, 
     if {"scale_gap=1", "sigma_test=2"} <= set(settings):
         assert found["sigma_test"] / found["scale_gap"] == pytest.approx(2, rel=1e-12)
     noise = {key: value for key, value in found.items() if key.startswith(("scale", "sigma", "multiplier"))}
-    assert noise and noise.items() <= said(copied).items()
+    assert noise and noise.items() <= aggregator_settings(copied).items()
     # the same command, and the settings that it wrote, find these labels
     for again in ([*words, "--target_epsilon=400"], ["--config", str(copied / "public" / "label.yaml")]):
         before = (copied / "public" / "labels.npz").read_bytes()
@@ -189,11 +189,11 @@ def test_what_calibrate_prints_is_what_labelling_takes(
     words = ["label", "--config", str(pasted), "--overwrite"]
     assert cli.main([*words, "--run", str(copied)]) == 0
     assert 399.9 < spent(copied) <= 400
-    noise = {key: value for key, value in said(copied).items() if key.startswith(("scale", "sigma"))}
+    noise = {key: value for key, value in aggregator_settings(copied).items() if key.startswith(("scale", "sigma"))}
     # with the target beside it, it is the same noise
     other = copy_run(finished, tmp_path / "other")
     assert cli.main([*words, "--run", str(other), "--target_epsilon=400"]) == 0
-    assert noise.items() <= said(other).items()
+    assert noise.items() <= aggregator_settings(other).items()
 
 
 @pytest.mark.slow

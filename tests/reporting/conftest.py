@@ -53,7 +53,7 @@ class Reader(HTMLParser):
             self.sections[self._section] += data
 
     def of(self, tag: str) -> list[Mapping[str, str | None]]:
-        return [attributes for found, attributes in self.tags if found == tag]
+        return [attributes for name, attributes in self.tags if name == tag]
 
     @property
     def text(self) -> str:
@@ -95,8 +95,8 @@ def of_votes(tmp_path: Path) -> Path:
 
 def label_votes(root: Path, *words: str) -> None:
     """Label the votes beside a run, which count in one ledger for all runs there."""
-    given = [f"--votes={root.parent}/votes.npz", "--run", str(root), "--aggregator=NoisyVotes", "--delta=1e-3"]
-    assert cli.main(["label", *given, "--aggregator.sigma_votes=2", *words]) == 0
+    options = [f"--votes={root.parent}/votes.npz", "--run", str(root), "--aggregator=NoisyVotes", "--delta=1e-3"]
+    assert cli.main(["label", *options, "--aggregator.sigma_votes=2", *words]) == 0
 
 
 @pytest.fixture(scope="session")
@@ -109,8 +109,12 @@ def of_faces(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     noisy = {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 1.0}}
     (folder / "label.yaml").write_text(yaml.safe_dump({"aggregator": noisy, "delta": 0.001}))
     root = place / "run"
-    given = ["--student.model.network=models.MLP", "--student.trainer.max_epochs=3", f"--ledger={place}/ledger.sqlite"]
-    assert cli.main(["run", str(folder), "--run", str(root), *given]) == 0
+    options = [
+        "--student.model.network=models.MLP",
+        "--student.trainer.max_epochs=3",
+        f"--ledger={place}/ledger.sqlite",
+    ]
+    assert cli.main(["run", str(folder), "--run", str(root), *options]) == 0
     config = str(root / "public" / "student_fit.yaml")
     predict = ["student", "predict", "--config", config, "--run", str(root), "--data.predict_on=public"]
     assert cli.main(predict) == 0

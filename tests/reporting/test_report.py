@@ -384,7 +384,7 @@ def test_labels_are_read_without_their_seal(copied: Path, tmp_path: Path) -> Non
     with np.load(copied / "public" / "labels.npz") as released:
         arrays = {name: released[name] for name in released.files}
     np.savez(tmp_path / "cut.npz", **(arrays | {"mask": arrays["mask"][:3]}))
-    with pytest.raises(ValueError, match="arrays of shape"):
+    with pytest.raises(ValueError, match="mask of shape"):
         ReleasedLabels.read(tmp_path / "cut.npz")
 
 
