@@ -20,6 +20,7 @@ from pate.aggregators._clipped_votes import Bisection, clipped_sums, factors_of,
 from pate.testing import BatchContract
 from pate.testing._aggregators import Ballots, Law, neighbors
 from pate.testing._audit import sampled_epsilon
+from pate.testing._laws import chi_square_p_value
 
 SEARCHED = 0.24  # a multiplier so small that three teachers are asked for a median
 
@@ -224,6 +225,26 @@ def test_a_search_finds_the_median() -> None:
     found = [Bisection(num_teachers=3000, most=10_000).median(sizes, generator) for _ in range(200)]
     # the noise of a comparison is a sixth of the teachers, the next candidates are a fifth away
     assert np.mean([100 <= clip <= 160 for clip in found]) > 0.8
+
+
+def test_a_search_has_the_noise_that_it_pays_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In each of its comparisons; half of it is noticed."""
+    sizes, draws = np.array([1, 1, 2, 3, 5, 8, 8, 8, 9]), 500
+    expected = clips_law(sizes.tolist(), 9)
+
+    def pvalue() -> float:
+        generator = np.random.default_rng(0)
+        clips = [Bisection(num_teachers=len(sizes), most=9).median(sizes, generator) for _ in range(draws)]
+        observed = np.array([clips.count(clip) for clip in expected])
+        assert observed.sum() == draws
+        return chi_square_p_value(observed, draws * np.array(list(expected.values())))
+
+    assert pvalue() > 1e-4
+    search = _clipped_votes.noisy_median
+    monkeypatch.setattr(
+        _clipped_votes, "noisy_median", lambda *args, sigma, **rest: search(*args, sigma=sigma / 2, **rest)
+    )
+    assert pvalue() < 1e-9
 
 
 @pytest.mark.parametrize(
