@@ -1,0 +1,302 @@
+"""Mutants: small faults put into a copy of the package one by one, and whether a fast test notices each.
+
+python -m scripts.mutants [--sample 150] [--seed 0] [--deliberate] [--near]
+
+A mutant swaps an operator, a comparison, a constant or a function such as `min` at a place drawn from the modules on
+which the guarantee rests; or it is one of `DELIBERATE`, faults that would break it. The pinned outputs run first, then
+the tests that mirror the module, and with ``--near`` those of its package. Deliberate faults must be noticed without
+the pins. What survives is printed, to be tried against all tests and read: many are equivalent, or change how well a
+search is done and not what is promised.
+"""
+
+import argparse
+import ast
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+MODULES = (
+    *("pate/mechanisms/*.py", "pate/aggregators/*.py", "pate/accounting/*.py", "pate/_release/*.py"),
+    *("pate/data/_partition*.py", "pate/teachers/_partitions.py", "pate/_linear.py", "pate/_voters.py"),
+)
+HEAVY = ("scipy.stats", "torch", "pytorch_lightning", "mpmath", "pytest", "jsonargparse")
+SECONDS = 240  # a mutant that takes longer is killed, as a test that hangs is noticed
+SWAPS: dict[type[ast.AST], str] = {
+    **{ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="},
+    **{ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "*", ast.Pow: "*", ast.Mod: "*"},
+    **{ast.And: "or", ast.Or: "and", ast.BitAnd: "|", ast.BitOr: "&"},
+}
+NAMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "ceil": "floor", "floor": "ceil"}
+NAMES |= {"any": "all", "all": "any", "log1p": "log", "expm1": "exp", "argmin": "argmax", "argmax": "argmin"}
+
+NOISE = "pate/aggregators/_"
+CHOICE = "pate/mechanisms/_"
+DELIBERATE: tuple[tuple[str, str, str], ...] = (
+    # half the noise, of every caller
+    (NOISE + "noisy_votes.py", "sigma=self.sigma_votes", "sigma=self.sigma_votes / 2"),
+    (NOISE + "clipped_votes.py", "clip), sigma=sigma,", "clip), sigma=sigma / 2,"),
+    (NOISE + "clipped_votes.py", "-num_voters / 2, sigma=sigma", "-num_voters / 2, sigma=sigma / 2"),
+    (NOISE + "tau_voting.py", "sigma=self.sigma_tau,", "sigma=self.sigma_tau / 2,"),
+    (NOISE + "score_votes.py", "sigma=noise_multiplier, generator", "sigma=noise_multiplier / 2, generator"),
+    (NOISE + "score_votes.py", "clip), sigma=deviation", "clip), sigma=deviation / 2"),
+    (NOISE + "screens.py", "exceeds(certain, threshold, sigma=sigma", "exceeds(certain, threshold, sigma=sigma / 2"),
+    (
+        NOISE + "screens.py",
+        "exceeds(contradicted, threshold, sigma=sigma",
+        "exceeds(contradicted, threshold, sigma=sigma / 2",
+    ),
+    (NOISE + "powerset.py", "votes.num_labels, self.scale_powerset", "votes.num_labels, self.scale_powerset / 2"),
+    (CHOICE + "peeled_counts.py", "sigma=self.sigma,", "sigma=self.sigma / 2,"),
+    (CHOICE + "stability.py", "sigma=self.sigma, generator", "sigma=self.sigma / 2, generator"),
+    (CHOICE + "stability.py", "scale=[self.scale, 0.0]", "scale=[self.scale / 2, 0.0]"),
+    (CHOICE + "gaps.py", "sigma=self.scale", "sigma=self.scale / 2"),
+    (CHOICE + "gaps.py", "noise=self.noise, scale=self.scale", "noise=self.noise, scale=self.scale / 2"),
+    (CHOICE + "limited_domain.py", 'noise="gumbel", scale=self.scale', 'noise="gumbel", scale=self.scale / 2'),
+    (CHOICE + "stable_top_k.py", 'noise="gumbel", scale=scale', 'noise="gumbel", scale=scale / 2'),
+    (CHOICE + "top_stable.py", 'noise="laplace", scale=scales', 'noise="laplace", scale=scales / 2'),
+    (
+        CHOICE + "top_stable.py",
+        'peeled, k, noise="gumbel", scale=self.scale_peel',
+        'peeled, k, noise="gumbel", scale=self.scale_peel / 2',
+    ),
+    (
+        CHOICE + "top_stable.py",
+        'unanswered, k, noise="gumbel", scale=self.scale_peel',
+        'unanswered, k, noise="gumbel", scale=self.scale_peel / 2',
+    ),
+    (CHOICE + "baselines.py", 'self.k, self.scale, "laplace"', 'self.k, self.scale / 2, "laplace"'),
+    (CHOICE + "baselines.py", "1), scale=self.scale", "1), scale=self.scale / 2"),
+    (CHOICE + "baselines.py", "add_cube(rows, scale=self.scale", "add_cube(rows, scale=self.scale / 2"),
+    (CHOICE + "peeling.py", 'self.k, self.scale, "gumbel"', 'self.k, self.scale / 2, "gumbel"'),
+    (CHOICE + "peeling.py", 'noise="exponential", scale=self.scale', 'noise="exponential", scale=self.scale / 2'),
+    (CHOICE + "exact_normal.py", "rounded_normal(beyond, sigma / grid", "rounded_normal(beyond, sigma / grid / 2"),
+    (
+        NOISE + "clipped_votes.py",
+        "sigma=self.num_teachers / MEDIAN_ERRORS",
+        "sigma=self.num_teachers / MEDIAN_ERRORS / 2",
+    ),
+    # what is paid for, and what is not
+    (NOISE + "score_votes.py", "left, num_independent = 1 - _COUNT_SHARE, count", "left, num_independent = 1, count"),
+    (NOISE + "score_votes.py", "math.sqrt(left * share)", "math.sqrt(share)"),
+    (NOISE + "score_votes.py", "noise_multiplier / math.sqrt(1 - paid)", "noise_multiplier"),
+    (NOISE + "score_votes.py", "steps * (noise_multiplier / sigma) ** 2", "(noise_multiplier / sigma) ** 2"),
+    (NOISE + "score_votes.py", "2 * clip * noise_multiplier", "clip * noise_multiplier"),
+    (NOISE + "score_votes.py", "/ math.sqrt(_COUNT_SHARE)", "/ _COUNT_SHARE ** 0"),
+    (NOISE + "clipped_votes.py", "math.sqrt(min(2 * clip, mask.size))", "math.sqrt(min(clip, mask.size))"),
+    (NOISE + "clipped_votes.py", "math.sqrt(min(2 * clip, mask.size))", "1.0"),
+    (NOISE + "clipped_votes.py", "/ math.sqrt(1 - share_spent)", ""),
+    (NOISE + "clipped_votes.py", "np.flatnonzero(sizes > clip)", "np.flatnonzero(sizes > 2 * clip)"),
+    (
+        NOISE + "clipped_votes.py",
+        "self.multiplier_clipped / math.sqrt(len(mask))",
+        "self.multiplier_clipped / len(mask)",
+    ),
+    (NOISE + "noisy_votes.py", "self.sigma_votes / math.sqrt(panel.num_labels)", "self.sigma_votes"),
+    # composition
+    ("pate/accounting/_relation.py", "return 2 if self", "return 1 if self"),
+    ("pate/accounting/_accountant.py", "math.sqrt(self._cost.mu_squared)", "self._cost.mu_squared"),
+    ("pate/accounting/_budget.py", "math.sqrt(cost.mu_squared)", "cost.mu_squared"),
+    ("pate/accounting/_conversion.py", "math.sqrt(cost.mu_squared)", "cost.mu_squared"),
+    ("pate/accounting/_cost.py", "self.mu_squared + other.mu_squared", "max(self.mu_squared, other.mu_squared)"),
+    ("pate/accounting/_cost.py", "self.rdp + other.rdp", "np.maximum(self.rdp, other.rdp)"),
+    # a teacher's votes from the records of others
+    ("pate/teachers/_voting.py", "chunk.label_shares, 0", "chunk.label_shares.nanmean(0, keepdim=True), 0"),
+)
+
+
+class Mutant(NamedTuple):
+    """A replacement in a file."""
+
+    path: str
+    start: int
+    end: int
+    text: str
+
+    def show(self) -> str:
+        """The line, as it was and as it is."""
+        source = (ROOT / self.path).read_text()
+        line = source.count("\n", 0, self.start) + 1
+        first, last = source.rfind("\n", 0, self.start) + 1, source.find("\n", self.end)
+        changed = source[first : self.start] + self.text + source[self.end : last]
+        return f"{self.path}:{line}\n    - {source[first:last].strip()}\n    + {changed.strip()}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Try the mutants and print those that no test noticed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sample", type=int, default=150, help="how many are drawn")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw")
+    parser.add_argument("--deliberate", action="store_true", help="try the deliberate faults instead")
+    parser.add_argument("--near", action="store_true", help="run all tests of the module's package too")
+    options = parser.parse_args(arguments)
+    if options.deliberate:
+        mutants = [deliberate(*fault) for fault in DELIBERATE]
+    else:
+        everything = [mutant for path in modules() for mutant in mutants_of(path)]
+        drawn = np.random.default_rng(options.seed).permutation(len(everything))[: options.sample]
+        mutants = [everything[i] for i in drawn]
+        print(f"{len(everything):,} places in {len(modules())} modules")
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "tree"
+        skipped = shutil.ignore_patterns(".git", ".venv", ".mypy_cache", "site", "node_modules")
+        shutil.copytree(ROOT, tree, ignore=skipped)
+        groups = partial(tests_of, pins=not options.deliberate, near=options.near)
+        survivors = try_all(mutants, tree, groups)
+    print(f"{len(mutants) - len(survivors)} of {len(mutants)} were killed. Survivors:")
+    for mutant in survivors:
+        print(mutant.show())
+
+
+def modules() -> list[str]:
+    """Return the paths of the modules, sorted."""
+    return sorted(str(path.relative_to(ROOT)) for pattern in MODULES for path in ROOT.glob(pattern))
+
+
+def deliberate(path: str, old: str, new: str) -> Mutant:
+    """Return a fault of `DELIBERATE`, whose place must be unique."""
+    source = (ROOT / path).read_text()
+    if source.count(old) != 1:
+        raise SystemExit(f"{path} has {source.count(old)} times {old!r}")
+    start = source.index(old)
+    return Mutant(path, start, start + len(old), new)
+
+
+def mutants_of(path: str) -> Iterator[Mutant]:
+    """Yield all mutants of a module."""
+    source = (ROOT / path).read_text()
+    begins = [0]
+    for line in source.splitlines(keepends=True):
+        begins.append(begins[-1] + len(line))
+
+    def span(node: ast.expr) -> tuple[int, int]:
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        return begins[node.lineno - 1] + node.col_offset, begins[node.end_lineno - 1] + node.end_col_offset
+
+    def swap(left: ast.expr, right: ast.expr, operator: ast.AST) -> Iterator[Mutant]:
+        start, end = span(left)[1], span(right)[0]
+        between = source[start:end]
+        sign = between.strip(" ()\n")
+        if type(operator) in SWAPS and between.count(sign) == 1 and "#" not in between:
+            at = start + between.index(sign)
+            yield Mutant(path, at, at + len(sign), SWAPS[type(operator)])
+
+    tree = ast.parse(source)
+    typing = {
+        id(inner)
+        for node in ast.walk(tree)
+        for part in (getattr(node, "annotation", None), getattr(node, "returns", None))
+        if part is not None
+        for inner in ast.walk(part)
+    }
+    for node in ast.walk(tree):
+        if id(node) in typing:
+            continue
+        if isinstance(node, ast.BinOp):
+            yield from swap(node.left, node.right, node.op)
+        elif isinstance(node, ast.Compare) and len(node.ops) == 1:
+            yield from swap(node.left, node.comparators[0], node.ops[0])
+        elif isinstance(node, ast.BoolOp):
+            yield from swap(node.values[0], node.values[1], node.op)
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Not):
+            yield Mutant(path, span(node)[0], span(node.operand)[0], "")
+        elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
+            value = node.value
+            new = (not value) if isinstance(value, bool) else value + 1 if isinstance(value, int) else 2 * value or 1.0
+            yield Mutant(path, *span(node), repr(new))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+            end = span(node.func)[1]
+            if name == "sqrt" and len(node.args) == 1:
+                yield Mutant(path, *span(node.func), "")
+            elif name in NAMES:
+                yield Mutant(path, end - len(name), end, NAMES[name])
+
+
+def try_all(mutants: Sequence[Mutant], tree: Path, groups: Callable[[str], list[tuple[str, ...]]]) -> list[Mutant]:
+    """Return the mutants that the tests in a copy of the project do not notice."""
+    os.chdir(tree)
+    os.environ["PYTHONPATH"] = str(tree)
+    sys.path[:] = [str(tree), *(entry for entry in sys.path if entry not in ("", str(ROOT)))]
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("pate", "tests")]:
+        del sys.modules[name]
+    for name in HEAVY:  # once, for all children
+        __import__(name)
+    clean: set[tuple[str, ...]] = set()
+    survivors = []
+    for i, mutant in enumerate(mutants):
+        begun, killed = time.monotonic(), False
+        for tests in groups(mutant.path):
+            if killed := fails(tests, mutant):
+                if tests not in clean and fails(tests):
+                    raise SystemExit(f"fails without a mutant: {' '.join(tests)}")
+                clean.add(tests)
+                break
+        if not killed:
+            survivors.append(mutant)
+        state = "killed" if killed else "SURVIVED"
+        print(f"{i + 1:4} {state} in {time.monotonic() - begun:.0f} s  {mutant.show()}", flush=True)
+    return survivors
+
+
+def tests_of(path: str, *, pins: bool, near: bool) -> list[tuple[str, ...]]:
+    """Return the tests of a module in the order in which they are run."""
+    folder, name = Path(path).parent, Path(path).stem.lstrip("_")
+    package = Path("tests", *(part.lstrip("_") for part in folder.parts[1:]))
+    mirror = package / f"test_{name}.py"
+    groups: list[tuple[str, ...]] = [("tests/test_seeded.py",)] if pins else []
+    if mirror.is_file():
+        groups.append((str(mirror),))
+    if near or not mirror.is_file():
+        groups.append((str(package),) if folder != Path("pate") else ("tests/aggregators",))
+    return groups
+
+
+def fails(tests: Sequence[str], mutant: Mutant | None = None) -> bool:
+    """Return whether the tests fail, or take too long, with a mutant in the current folder."""
+    source = ""
+    if mutant is not None:
+        source = Path(mutant.path).read_text()
+        Path(mutant.path).write_text(source[: mutant.start] + mutant.text + source[mutant.end :])
+        for compiled in Path(mutant.path).parent.glob(f"__pycache__/{Path(mutant.path).stem}.*.pyc"):
+            compiled.unlink()
+    child = os.fork()
+    if not child:
+        _test(tests, write=mutant is None)
+    limit, ended, status = time.monotonic() + SECONDS, 0, 1
+    while not ended and (mutant is None or time.monotonic() < limit):
+        time.sleep(0.05)
+        ended, status = os.waitpid(child, os.WNOHANG)
+    if not ended:
+        os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        status = 1
+    if mutant is not None:
+        Path(mutant.path).write_text(source)
+    return status != 0
+
+
+def _test(tests: Sequence[str], *, write: bool) -> None:
+    os.setpgid(0, 0)
+    if not write:  # a fault must not outlive its run
+        sys.dont_write_bytecode = True
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    silent = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(silent, stream)
+    import pytest
+
+    os._exit(int(pytest.main([*tests, "-x", "-q", "-n", "0", "-m", "not slow", "-p", "no:cacheprovider"])))
+
+
+if __name__ == "__main__":
+    main()
