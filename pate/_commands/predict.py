@@ -11,7 +11,7 @@ from pate.student._carried import load_student
 from pate.student._predictions import Unreadable, predict_files
 
 _SUMMARY = (
-    "Predict the labels of new pictures or arrays with a student that has left its run, offline."
+    "Predict the labels of new pictures, texts or arrays with a student that has left its run, offline."
     " The predictions cost no privacy: they follow from what was released."
 )
 
@@ -20,7 +20,11 @@ def main(args: Sequence[str]) -> None:
     """Run `pate predict`."""
     parser = new_parser("predict", _SUMMARY)
     parser.add_argument("model", type=Path, help="the folder, such as runs/faces/public/student/model")
-    parser.add_argument("source", type=Path, help="a folder of pictures, or an .npz with X [N, ...] and, if any, ids")
+    parser.add_argument(
+        "source",
+        type=Path,
+        help="a folder of pictures, an .npz with X [N, ...] and, if any, ids, or a .csv with a column of text",
+    )
     parser.add_argument(
         "--output", type=Path, default=Path("predictions.csv"), help="a .csv, or an .npz with probabilities too"
     )

@@ -45,7 +45,7 @@ def read_label_table(
         ValueError: in one line, if the file is not such a table.
     """
     required = tuple(dict.fromkeys((identity, content)))
-    head, lines, columns = _columns(path, required)
+    head, lines, columns = read_columns(path, required)
     columns[identity] = [name and normal(name) for name in columns[identity]]
     _expect_unique(columns[identity], lines, identity, path)
     unnamed = {name: columns[name] for name in head if name not in (wanted or ())}
@@ -80,7 +80,7 @@ def read_label_table(
     )
 
 
-def _columns(path: Path, required: Sequence[str]) -> tuple[list[str], list[int], dict[str, list[str]]]:
+def read_columns(path: Path, required: Sequence[str]) -> tuple[list[str], list[int], dict[str, list[str]]]:
     """Return the headings of a CSV file, the number of each line below them, and the values of each column."""
     expect(path.is_file(), "a CSV file of labels", missing=str(path))
     try:

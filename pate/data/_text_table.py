@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pate._typing import Float32Array
+from pate._typing import Float32Array, IntArray
 from pate._validation import expect_count
 from pate.data._label_table import read_label_table
 from pate.data._records import FeatureMap, Features
@@ -82,6 +82,9 @@ class HashedTexts(Features):
         rows = np.asarray(index)
         dense: Float32Array = self._counts[rows.ravel()].toarray()
         return dense.reshape(*rows.shape, -1)
+
+    def select(self, rows: IntArray) -> HashedTexts:
+        return HashedTexts(self._counts[rows])
 
 
 def hashed(texts: Sequence[str], num_features: int) -> Any:

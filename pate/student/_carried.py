@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from pate._validation import expect, expect_count, expect_distinct, expect_known
 from pate.accounting._statement import Statement
 from pate.student._answers import Answers
 from pate.student._decisions import PURPOSES
-from pate.student._samples import InputFormat, Samples
+from pate.student._samples import InputFormat, Kind, Samples
 
 SETTINGS, WEIGHTS, STATEMENT, STATEMENT_TEXT = "model.json", "model.safetensors", "privacy.json", "privacy.txt"
 """The files of a carried student."""
@@ -38,7 +38,7 @@ class CarriedStudent:
 
     Attributes:
         label_names: names of the ``C`` labels.
-        input: what it takes: pictures or features, and their shape.
+        input: what it takes: pictures, texts or features, and their shape.
         statement: the content of ``privacy.json``: what the labels that it learned from cost. Its `verify` makes it
             again from the releases that it lists.
         settings: the content of ``model.json``.
@@ -63,6 +63,7 @@ class CarriedStudent:
         Args:
             samples: an array ``[N, ...]`` as the student was trained on. Of pictures uint8 ``[N, 3, size, size]``,
                 floats in [0, 1], or uint8 ``[N, height, width, 3]`` of any size; or a list of PIL pictures or of paths.
+                Of texts, a list of them.
             batch_size: samples at a time.
 
         Raises:
@@ -170,7 +171,7 @@ def _is_network(value: Any) -> bool:
 
 _KEYS: dict[str, Callable[[Any], bool]] = {
     "input": lambda value: (
-        isinstance(value, dict) and value.get("kind") in ("pictures", "features") and _is_shape(value.get("shape"))
+        isinstance(value, dict) and value.get("kind") in get_args(Kind) and _is_shape(value.get("shape"))
     ),
     "features": lambda value: value is None or _is_network(value),
     "network": _is_network,

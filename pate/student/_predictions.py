@@ -20,6 +20,7 @@ from pate._validation import expect, expect_count
 from pate.data._arrays import OPTIONAL
 from pate.data._checks import as_text
 from pate.data._images import FORMATS
+from pate.data._label_table import read_columns
 from pate.student._carried import CarriedStudent
 from pate.student._samples import InputFormat
 
@@ -39,7 +40,7 @@ class Batch:
     """
 
     ids: list[str]
-    samples: NDArray[Any]
+    samples: NDArray[Any] | list[str]
     done: int
 
 
@@ -59,7 +60,7 @@ def predict_files(
     Args:
         student: the student.
         source: a folder of pictures, those in its folders too; or an ``.npz`` with ``X`` ``[N, ...]`` and optionally
-            ``ids`` ``[N]``.
+            ``ids`` ``[N]``; or a ``.csv`` with a column ``text`` and optionally ``id``.
         output: ``.csv`` with a line of headings, ``id`` and the names of the labels; or ``.npz`` with ``ids``,
             ``label_names``, ``probabilities`` and ``labels``.
         unreadable: whether a picture that cannot be read is an error or is skipped.
@@ -75,12 +76,14 @@ def predict_files(
     expect_count(1, batch_size=batch_size)
     expect(output.suffix in _FORMATS, "an output that ends in .csv or .npz", output=str(output))
     skipped: list[str] = []
+    samples: NDArray[Any] | list[str]
     if source.is_dir():
         expect(student.input.kind == "pictures", "an .npz of features, as the student takes", source=str(source))
         paths = pictures_in(source)
         total, batches = len(paths), _read_pictures(paths, source, student.input, batch_size, unreadable, skipped)
     else:
-        samples, ids = _read_archive(source)
+        texts = student.input.kind == "texts" and source.suffix == ".csv"
+        samples, ids = _read_texts(source) if texts else _read_archive(source)
         total, batches = len(ids), _rows(samples, ids, batch_size)
     write = _write_table if output.suffix == ".csv" else _write_archive
     with naming_output(output), tqdm(total=total, desc="predictions", disable=None) as bar:
@@ -145,7 +148,12 @@ def _read_archive(path: Path) -> tuple[NDArray[Any], list[str]]:
     return samples, ids
 
 
-def _rows(samples: NDArray[Any], ids: list[str], batch_size: int) -> Iterator[Batch]:
+def _read_texts(path: Path) -> tuple[list[str], list[str]]:
+    _, lines, columns = read_columns(path, ("text",))
+    return columns["text"], columns.get("id", [str(row) for row in range(len(lines))])
+
+
+def _rows(samples: NDArray[Any] | list[str], ids: list[str], batch_size: int) -> Iterator[Batch]:
     for start in range(0, len(ids), batch_size):
         rows = slice(start, start + batch_size)
         yield Batch(ids[rows], samples[rows], min(start + batch_size, len(ids)))

@@ -1,4 +1,4 @@
-"""Samples that a student takes: pictures of any size or arrays of features, and how they become its input."""
+"""Samples that a student takes: pictures of any size, texts or arrays of features, and how they become its input."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from pate._typing import Float32Array, UInt8Array
 from pate._validation import expect
 from pate.data._images import Pictures, read_image, squared
 from pate.data._records import Features
+from pate.data._text_table import HashedTexts, hashed
 
 Samples: TypeAlias = NDArray[Any] | Tensor | Sequence[Any]
-"""Samples as an array ``[N, ...]``, or a list of pictures, of their paths, or of arrays of features."""
+"""Samples as an array ``[N, ...]``, or a list of pictures, of their paths, of texts, or of arrays of features."""
+Kind = Literal["pictures", "texts", "features"]
 
 
 @dataclass(frozen=True)
@@ -27,17 +29,18 @@ class InputFormat:
     """What a student was trained on.
 
     Attributes:
-        kind: ``pictures``, or ``features`` of any other kind.
-        shape: shape of one sample: of a picture ``(3, size, size)``.
+        kind: ``pictures``, ``texts``, or ``features`` of any other kind.
+        shape: shape of one sample: of a picture ``(3, size, size)``, of a text the number of its hashed features.
     """
 
-    kind: Literal["pictures", "features"]
+    kind: Kind
     shape: tuple[int, ...]
 
     @classmethod
     def of(cls, raw: Features) -> Self:
         """Return the format of the raw features of a source."""
-        return cls("pictures" if isinstance(raw, Pictures) else "features", tuple(raw.shape[1:]))
+        rest: Kind = "texts" if isinstance(raw, HashedTexts) else "features"
+        return cls("pictures" if isinstance(raw, Pictures) else rest, tuple(raw.shape[1:]))
 
     @classmethod
     def from_dict(cls, content: Json) -> Self:
@@ -49,7 +52,8 @@ class InputFormat:
         if self.kind == "pictures":
             means = "red, green, blue; the central square of a picture, resized bilinearly; 255 is white"
             return {"kind": self.kind, "shape": list(self.shape), "dtype": "uint8", "range": [0, 255], "means": means}
-        return {"kind": self.kind, "shape": list(self.shape), "dtype": "float32", "range": None, "means": "as trained"}
+        means = "as trained" if self.kind == "features" else "words, hashed by HashingVectorizer of scikit-learn"
+        return {"kind": self.kind, "shape": list(self.shape), "dtype": "float32", "range": None, "means": means}
 
     @property
     def size(self) -> int:
@@ -65,7 +69,8 @@ class InputFormat:
 
         Args:
             samples: ``[N, *shape]``. Pictures are uint8 or floats in [0, 1]; or uint8 ``[N, height, width, 3]`` of any
-                size; or a list of PIL pictures, of paths, or of single arrays ``[height, width, 3]`` of any sizes.
+                size; or a list of PIL pictures, of paths, or of single arrays ``[height, width, 3]`` of any sizes; or
+                texts in a list.
 
         Raises:
             ValueError: in one line, if they are of another shape, not finite, or not readable.
@@ -74,6 +79,9 @@ class InputFormat:
             samples = samples.detach().cpu().numpy()
         if self.kind == "pictures":
             return self._pictures(samples)
+        if self.kind == "texts" and all(isinstance(sample, str) for sample in samples):
+            counts: Float32Array = hashed([*samples], self.shape[0]).toarray()
+            return counts
         features = _numbers(samples)
         self._expect_shape(features)
         others = int((~np.isfinite(features)).sum())

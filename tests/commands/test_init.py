@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
-from pate import cli
+from pate import cli, load_student
 from pate._commands.init import _KINDS, recipe_files
 from pate._commands.recipes import find_recipe, shipped_recipes, with_shipped_files
 from pate._data_file import describe_data, read_data
@@ -85,6 +85,13 @@ def test_a_file_of_texts_is_enough(tmp_path: Path) -> None:
     assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL]) == 0
     figures = json.loads((tmp_path / "run" / "public" / "student" / "metrics.json").read_text())
     assert figures["student"]["accuracy"] > 0.95
+    model, new, answers = tmp_path / "run" / "public" / "student" / "model", tmp_path / "new.csv", tmp_path / "out.csv"
+    student = load_student(model)
+    texts = ["broken again, and so late", "kind and quick, as ever"]
+    assert student.input.kind == "texts" and student.predict(texts).tolist() == [[1], [0]]
+    new.write_text(f'text\n"{texts[0]}"\n"{texts[1]}"\n')
+    assert cli.main(["predict", str(model), str(new), "--output", str(answers)]) == 0
+    assert answers.read_text() == "id,angry\n0,1\n1,0\n"
 
 
 def test_splits_of_hugging_face_are_read_as_the_recipe_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

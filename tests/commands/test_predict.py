@@ -10,7 +10,7 @@ import pytest
 import models
 import pate
 from pate import cli
-from pate.data import CelebA
+from pate.data import CelebA, Role, TextTable
 from pate.student import _predictions as predictions
 from pate.student._samples import InputFormat
 from tests.conftest import make_arrays
@@ -182,3 +182,15 @@ def test_errors_in_one_line(
     err = capsys.readouterr().err
     assert message in err and len(err.splitlines()) == 1
     assert not list(tmp_path.glob("*.csv")) and not list(tmp_path.glob(".*"))
+
+
+def test_texts_are_hashed_as_in_training(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("id,text,split,angry\na,so late,private,1\n")
+    trained = TextTable(tmp_path / "mine.csv", num_features=32).load(Role.PRIVATE).features
+    taken = InputFormat.of(trained)
+    assert InputFormat.from_dict(taken.to_dict()) == taken and taken.kind == "texts"
+    batch = taken.batch(["so late", ""])
+    assert (batch[0] == trained[np.array(0)]).all() and not batch[1].any()
+    assert taken.batch(batch).tolist() == batch.tolist()
+    with pytest.raises(ValueError, match=r"^Expected texts of shape \[N, 32\], got shape=\[2\]$"):
+        taken.batch([1.0, 2.0])
