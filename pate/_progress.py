@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
 from typing import Any
 
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
@@ -34,7 +37,14 @@ class _Lines:
 
 
 def stage_bar(
-    total: int | None, name: str, *, unit: str, initial: int = 0, counted: bool = True, shown: bool = True
+    total: int | None,
+    name: str,
+    *,
+    unit: str,
+    initial: int = 0,
+    counted: bool = True,
+    shown: bool = True,
+    patient: bool = False,
 ) -> Any:
     """Return the bar of a stage, to be used in a ``with`` statement and told of every unit by ``update``.
 
@@ -47,9 +57,31 @@ def stage_bar(
         initial: number of units done before.
         counted: whether numbers of units may be printed; how many private records there are is nothing to print.
         shown: whether anything is printed at all.
+        patient: whether a terminal shows nothing in the first minute either.
     """
     options: dict[str, Any] = {"total": total, "desc": name, "unit": unit, "initial": initial, "disable": not shown}
+    if patient:
+        options["delay"] = _PAUSE
     if sys.stderr is not None and sys.stderr.isatty():
         return tqdm(**options, dynamic_ncols=_has_width(), **({} if counted else {"bar_format": _UNCOUNTED_BAR}))
     line = _LINE if counted else _UNCOUNTED_LINE
-    return tqdm(**options, file=_Lines(), bar_format=line, delay=_PAUSE, mininterval=_PAUSE, maxinterval=_PAUSE)
+    return tqdm(**(options | {"delay": _PAUSE}), file=_Lines(), bar_format=line, mininterval=_PAUSE, maxinterval=_PAUSE)
+
+
+@contextmanager
+def step_bar(total: int, name: str) -> Iterator[Any]:
+    """Open the bar of a stage with few steps, and say each minute how far it is, however long one of them takes."""
+    with stage_bar(total, name, unit="step", patient=True) as bar:
+        ended = Event()
+
+        def tell() -> None:
+            while not ended.wait(_PAUSE):
+                bar.refresh()
+
+        teller = Thread(target=tell, daemon=True)
+        teller.start()
+        try:
+            yield bar
+        finally:
+            ended.set()
+            teller.join()

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pate._progress import stage_bar
 from pate._runs import digest, write_arrays
 from pate._runs.files import read_arrays
 from pate._typing import FloatArray, IntArray, StrArray, UInt8Array
@@ -204,9 +205,11 @@ class Silos:
         """
         expect(sources, "the votes of at least one silo", silos=0)
         joined: Self | None = None
-        for number, source in enumerate(sources):
-            name = str(source) if isinstance(source, Path) else f"silo {number}"
-            joined = cls._joined(joined, _read(source), source, name)
+        with stage_bar(len(sources), "votes", unit="silo", patient=True) as bar:
+            for number, source in enumerate(sources):
+                name = str(source) if isinstance(source, Path) else f"silo {number}"
+                joined = cls._joined(joined, _read(source), source, name)
+                bar.update()
         assert joined is not None
         expect_count(2, num_teachers=joined.num_teachers)
         return joined

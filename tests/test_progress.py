@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from pate import _progress as progress
 from pate import cli
-from pate._progress import stage_bar
+from pate._progress import stage_bar, step_bar
 from tests.conftest import Write, make_arrays, recipe
 
 
@@ -41,6 +42,22 @@ def test_a_long_stage_prints_lines(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().err.splitlines()
     assert all(re.fullmatch(r"teachers: \d of 4 steps in \d\d:\d\d, (\?|\d\d:\d\d) to go", line) for line in lines)
     assert lines[-1].startswith("teachers: 4 of 4 steps")
+
+
+def test_a_step_that_takes_long_is_told_of_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with step_bar(2, "release") as bar:
+        bar.update(2)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(progress, "_PAUSE", 0.01)
+    with step_bar(2, "release") as bar:
+        bar.update()
+        time.sleep(0.1)
+        lines = capsys.readouterr().err.splitlines()
+        bar.update()
+    assert len(lines) > 3
+    assert all(re.fullmatch(r"release: 1 of 2 steps in 00:00, (\?|\d\d:\d\d) to go", line) for line in lines[1:])
 
 
 @pytest.mark.usefixtures("impatient")

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from pate._progress import step_bar
 from pate._release.pending import PendingRelease, destroy, destroy_others, pending_release
 from pate._runs.files import naming_output, write_json, write_text
 from pate.accounting._budget import Budget, BudgetExceededError, affordable
@@ -110,18 +111,24 @@ def release(publication: Publication) -> Statement:
     Raises:
         ValueError: if it cannot be prepared, or the ledger cannot pay for it; nothing is spent then.
     """
-    pending = pending_release(publication.seeds, publication.question(), draw_key())
-    generator, seed = private_generator(pending.key), publication.noise_seed
-    if seed is not None:
-        generator = seeded_generator(seed)
-    with publication.prepared(pending, generator) as terms:
-        number = _reserve(publication, terms, pending)
-        if publication.renewed:
-            destroy_others(pending)
+    with step_bar(4, "release") as bar:
+        pending = pending_release(publication.seeds, publication.question(), draw_key())
+        generator, seed = private_generator(pending.key), publication.noise_seed
         if seed is not None:
-            generator = seeded_generator(seed, release=number)
-        publication.draw(number, generator)
-    return state(publication, terms.ledger, number)
+            generator = seeded_generator(seed)
+        bar.update()
+        with publication.prepared(pending, generator) as terms:
+            number = _reserve(publication, terms, pending)
+            if publication.renewed:
+                destroy_others(pending)
+            if seed is not None:
+                generator = seeded_generator(seed, release=number)
+            bar.update()
+            publication.draw(number, generator)
+            bar.update()
+        statement = state(publication, terms.ledger, number)
+        bar.update()
+    return statement
 
 
 def state(publication: Publication, ledger: Ledger, release: int) -> Statement:
