@@ -23,6 +23,7 @@ from pate.accounting._events import GaussianThresholdEvent as GaussianThresholdE
 from pate.accounting._events import PureDPEvent as PureDPEvent
 from pate.accounting._events import RenyiCurveEvent as RenyiCurveEvent
 from pate.accounting._events import RepeatedEvent as RepeatedEvent
+from pate.accounting._events import RootPeelingEvent as RootPeelingEvent
 from pate.accounting._events import StabilityTestEvent as StabilityTestEvent
 from pate.accounting._events import event_from_dict as event_from_dict
 from pate.accounting._gaussian import gaussian_epsilon as gaussian_epsilon

@@ -159,6 +159,33 @@ class BoundedRangeEvent(CurveEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RootPeelingEvent(CurveEvent):
+    """``count`` choices of range ``eta``, or fewer, say r, of range ``eta sqrt(count / r)``, as what is shown decides.
+
+    Neither the curve nor the ``mu`` of fewer choices is larger. But they are wider, so that they are not among as many
+    bits as they would have to be.
+    """
+
+    eta: float
+    count: int
+
+    def __post_init__(self) -> None:
+        expect_count(1, count=self.count)
+        super().__post_init__()
+
+    @staticmethod
+    def rdp(orders: FloatArray, eta: FloatArray, count: FloatArray) -> FloatArray:
+        return count * bounded_range_rdp(orders, eta)
+
+    @staticmethod
+    def mu_squared(eta: FloatArray, count: FloatArray) -> FloatArray:
+        return count * bounded_range_mu_squared(eta)
+
+    def _reaching(self, teachers: int) -> Event:
+        return replace(self, eta=self.eta * teachers)
+
+
+@dataclass(frozen=True, kw_only=True)
 class PureDPEvent(CurveEvent):
     """Any ``epsilon``-differentially private release (the curve of randomised response; Mironov (2017), Section IV)."""
 

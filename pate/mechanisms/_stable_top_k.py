@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from pate._typing import BoolArray, FloatArray, IntArray
 from pate._validation import expect, expect_count, expect_open_unit
-from pate.accounting._events import BoundedRangeEvent, ComposedEvent, Event, RepeatedEvent
+from pate.accounting._events import BoundedRangeEvent, ComposedEvent, Event, RepeatedEvent, RootPeelingEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import Checks, Released_co, ScoreMechanism
 from pate.mechanisms._exact_choice import smallest
@@ -287,13 +287,16 @@ class FixedTopKMechanism(_TestedGap[FixedTopK]):
         Raises:
             ValueError: on ``rounds`` outside 0..k.
         """
+        stable, any_rounds = super().event(relation), rounds is None
         rounds = self.k if rounds is None else rounds
         expect_count(0, rounds=rounds)
         expect(rounds <= self.k, f"rounds <= k = {self.k}", rounds=rounds)
-        stable = super().event(relation)
         if rounds == 0:
             return stable
         eta = self.window(relation) / float(self._scale_of(np.asarray(rounds)))
+        if any_rounds and self.peel_by_root:
+            peeling = RootPeelingEvent(neighboring_relation=relation, eta=eta, count=self.k)
+            return ComposedEvent(events=(stable, peeling))
         round_of_peeling = BoundedRangeEvent(neighboring_relation=relation, eta=eta)
         return ComposedEvent(events=(stable, RepeatedEvent(event=round_of_peeling, count=rounds)))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -26,7 +27,7 @@ from pate._typing import IntArray
 from pate._votes import Panel, Votes
 from pate.accounting._calibration import Target, epsilon_of
 from pate.accounting._cost import Cost
-from pate.accounting._events import Event, GaussianEvent
+from pate.accounting._events import Event, GaussianEvent, leaves
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators import Aggregator, Release
 from pate.testing._contract import (
@@ -172,6 +173,18 @@ class AggregatorContract(Contract):
             assert all((cost.rdp <= reserved.rdp * (1 + 1e-12)).all() for cost in paid)
             assert all(cost.delta0 <= reserved.delta0 * (1 + 1e-9) for cost in paid)
             assert any(np.allclose(cost.rdp, reserved.rdp) for cost in paid)
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_what_happens_is_part_of_what_is_reserved(self, relation: NeighboringRelation) -> None:
+        """What weighs less among many is reserved as it is: a tier has no other choices and tests than these."""
+        aggregator = self.make(relation).scaled(100.0)  # so much noise that everything weighs less
+        tiers = {outcome[-1] for ballots in self.grid for outcome in self.law(self.votes(ballots), relation)}
+        reserved = _parts(aggregator.event(self.panel))
+        plain = sum(mu_squared for mu_squared, lighter in map(_among_many, reserved.elements()) if not lighter)
+        for tier in sorted(tiers):
+            others = list((_parts(aggregator.event(self.panel, tier=tier)) - reserved).elements())
+            within = sum(mu_squared for mu_squared, _ in map(_among_many, others)) <= plain * (1 + 1e-9)
+            assert within, f"Expected the events of tier {tier} among those reserved, got {others}"
 
     @pytest.mark.parametrize("relation", RELATIONS)
     @pytest.mark.parametrize("made_for", RELATIONS)
@@ -584,3 +597,17 @@ def _needs(aggregator: Aggregator) -> set[str]:
 
 def _plain(release: Release) -> list[Any]:
     return [part.tolist() if isinstance(part, np.ndarray) else part for part in release]
+
+
+def _parts(event: Event) -> Counter[Event]:
+    """Return the basic events that an event consists of, and how often each happens."""
+    parts = Counter[Event]()
+    for leaf, count in leaves(event):
+        parts[leaf] += count
+    return parts
+
+
+def _among_many(event: Event) -> tuple[float, bool]:
+    """Return the ``mu^2`` of an event, and whether it weighs less among many."""
+    cost = event.cost(ORDERS)
+    return cost.mu_squared, cost.rounds > 0

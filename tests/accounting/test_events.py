@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri
 
 from pate.accounting._calibration import epsilon_of
@@ -19,6 +20,7 @@ from pate.accounting._events import (
     PureDPEvent,
     RenyiCurveEvent,
     RepeatedEvent,
+    RootPeelingEvent,
     StabilityTestEvent,
     event_from_dict,
     leaves,
@@ -98,6 +100,30 @@ class TestBoundedRangeEvent(EventContract):
 
     def malformed(self) -> list[dict[str, Any]]:
         return [{"eta": bad} for bad in NOT_POSITIVE]
+
+
+class TestRootPeelingEvent(EventContract):
+    tight_mu = False
+
+    def event(self, noise: float, relation: NeighboringRelation) -> Event:
+        return RootPeelingEvent(eta=1 / noise, count=4, neighboring_relation=relation)
+
+    def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
+        # one choice of twice the range, or four of them
+        once = [(softmax([0, x]), softmax([2 / noise, x])) for x in np.linspace(-3, 3, 61).tolist()]
+        four = [(softmax([0, x]), softmax([1 / noise, x])) for x in np.linspace(-3, 3, 61).tolist()]
+        return once + [(_four_times(p), _four_times(q)) for p, q in four]
+
+    def laws_of_two(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
+        return self.laws(noise / 2, relation)
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return [{"eta": bad} for bad in NOT_POSITIVE] + [{"count": bad} for bad in (0, -1, 1.5, "2", None)]
+
+
+def _four_times(law: NDArray[np.float64]) -> NDArray[np.float64]:
+    twice = np.add.outer(law, law).ravel()
+    return np.add.outer(twice, twice).ravel()
 
 
 class TestPureDPEvent(EventContract):
