@@ -272,6 +272,8 @@ def test_coordinates_of_a_row_do_not_depend_on_others() -> None:
         coordinates = GEOMETRY.coordinates(spoilt)
         assert np.abs(coordinates).max() <= 2**20
         np.testing.assert_array_equal(coordinates[[0, 2]], together[[0, 2]])
+        as_number = np.full((1, NUM_FEATURES), np.nan_to_num(value, posinf=1e30, neginf=-1e30))
+        np.testing.assert_array_equal(coordinates[1], GEOMETRY.coordinates(as_number)[0])
 
 
 def test_directions_are_those_of_public_features() -> None:

@@ -196,6 +196,15 @@ def test_a_screen_costs_two_over_pi_of_its_noise(relation: Relation) -> None:
             screen.event(Panel(9, 3), tier=-1)
 
 
+def test_most_is_answered_where_all_agree() -> None:
+    panel = Panel(40, 3)
+    screen = ConfidentScreen(sigma_confident=5.0, threshold_confident=14.0, answers=NoisyVotes(sigma_votes=1.0))
+    votes = Votes(counts=np.tile([40, 0, 40], (4000, 1)), num_teachers=40)
+    answered = screen.aggregate(votes, generator=np.random.default_rng(0)).mask[:, 0].mean()
+    expected = screen.most_answered(panel)
+    assert expected == pytest.approx(ndtr(6 / 5)) and abs(answered - expected) < 4 * np.sqrt(0.1 / 4000)
+
+
 def test_statistics_are_compared_with_the_threshold_itself() -> None:
     """A statistic at the threshold is asked half of the time, and never far below it."""
     votes = Votes.from_counts(np.repeat([[10, 6], [10, 5], [10, 4]], 4000, axis=0), 10)

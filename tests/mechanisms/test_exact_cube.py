@@ -23,6 +23,20 @@ def test_what_floats_decide_is_what_digits_decide(monkeypatch: pytest.MonkeyPatc
     np.testing.assert_array_equal(drawn(), expected)
 
 
+def test_a_number_in_doubt_is_decided_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Floats keep what they decided for the others of its row."""
+    values = np.zeros((5, 3))
+
+    def drawn() -> Any:
+        return add_cube(values, scale=0.7, generator=np.random.default_rng(1))
+
+    expected = drawn()
+    monkeypatch.setattr(np, "abs", lambda numbers: np.where(np.arange(3) == 1, np.nan, np.absolute(numbers)))
+    monkeypatch.setattr(cube, "_rounded", lambda *_: 2**40)
+    np.testing.assert_array_equal(drawn()[:, [0, 2]], expected[:, [0, 2]])
+    assert (drawn()[:, 1] == 2.0**20).all()
+
+
 def test_one_count_has_laplace_noise_on_a_grid() -> None:
     drawn = add_cube(np.zeros((50_000, 1)), scale=3.0, generator=np.random.default_rng(2)).ravel()
     assert np.all(drawn * 2.0**18 % 1 == 0)

@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from pate import mechanisms as m
 from pate.accounting import BoundedRangeEvent, GaussianNoisyMaxEvent, NeighboringRelation, PureDPEvent
-from pate.mechanisms._gaps import GapNoise
+from pate.mechanisms._gaps import GapNoise, sort_rows
 from pate.testing import MechanismContract
 from pate.testing._laws import chi_square_p_value
 from pate.testing._mechanisms import Grid
@@ -107,6 +107,12 @@ def test_gaps_of_sorted_counts() -> None:
     order, gaps = m.sort_counts([[3, 9, 3, 0], [10, 10, 10, 10]], upper=10)
     assert order.tolist() == [[1, 0, 2, 3], [0, 1, 2, 3]]
     assert gaps.tolist() == [[1, 6, 0, 3, 0], [0, 0, 0, 0, 10]]
+
+
+def test_gaps_of_scores_end_at_their_bounds() -> None:
+    rows = np.array([[0.25, 2.5, 1.0], [0.0, 3.0, 3.0]])
+    gaps = sort_rows(rows, 3.0).gaps
+    np.testing.assert_array_equal(gaps, [[0.5, 1.5, 0.75, 0.25], [0.0, 0.0, 3.0, 0.0]])
 
 
 def test_one_row_is_the_first_of_a_batch_of_one() -> None:

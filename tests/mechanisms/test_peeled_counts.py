@@ -89,6 +89,7 @@ def test_a_split_of_the_noise_costs_what_it_says() -> None:
     relation = NeighboringRelation.REPLACE_RECORD
     for share in (0.1, 0.5, 0.9):
         scale, sigma = m.split_noise(k=4, share=share)
+        assert m.split_noise(k=1, share=share) == (scale, sigma)
         # for much noise, where a bounded range is w^2 / 8
         mechanism = m.PeeledCounts(k=4, scale=1e3 * scale, sigma=1e3 * sigma)
         orders = np.array([2.0])

@@ -79,6 +79,21 @@ class TestLaplaceStabilityTest(TestStabilityTest):
         return float(oracles.NOISES["laplace"][2](-math.log(2 * mechanism.delta_test) - margin))
 
 
+@pytest.mark.parametrize("delta", [1e-3, 0.7])
+def test_gaps_pass_with_the_probability_that_is_foretold(delta: float) -> None:
+    """On both sides of the middle of the noise, of whatever law."""
+    settings: dict[str, Any] = {"delta_test": delta, "shift": 2}
+    gaps = np.arange(0.0, 24.0, 4.0)
+    for test in (
+        m.StabilityTest(num_teachers=30, sigma=2.0, **settings),
+        m.LaplaceStabilityTest(scale=2.0, **settings),
+    ):
+        passed = test(np.tile(gaps, (4000, 1)), generator=m.seeded_generator(1)).mean(axis=0)
+        expected = test.probability(gaps)
+        assert (np.abs(passed - expected) <= 4.5 * np.sqrt(expected * (1 - expected) / 4000) + 1e-9).all()
+        assert np.ptp(expected) > 0.2
+
+
 class _HalfTheFailures(m.StabilityTest):
     def event(self, relation: NeighboringRelation) -> Event:
         event = super().event(relation)
