@@ -34,7 +34,7 @@ class _Kind:
 _KINDS = {
     "npz": _Kind("one .npz file of arrays", "data/mine.npz"),
     "celeba": _Kind("a folder in CelebA's format", "data/celeba", "teachers_pictures.yaml"),
-    "folder": _Kind("a folder of pictures with a CSV of their labels", "data/mine", "teachers_pictures.yaml"),
+    "folder": _Kind("a folder of pictures with a CSV of their labels", "data/mine"),
     "text": _Kind("a CSV file of texts and their labels", "data/mine.csv"),
     "huggingface": _Kind("a data set of Hugging Face", "data/mine", files=("splits.py",)),
     "python": _Kind("whatever a class of your own reads", "records.csv", files=("records.py",)),

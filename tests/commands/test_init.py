@@ -21,7 +21,6 @@ from tests.conftest import make_arrays
 from tests.data.test_datasets import Columns
 
 SMALL = ["--label.target_epsilon=1e5", "--student.trainer.enable_progress_bar=false"]
-FEW = ["--teachers.num_teachers=10", "--teachers.num_steps=20"]
 
 
 def write_table(path: Path) -> None:
@@ -68,7 +67,7 @@ def test_pictures_and_a_table_are_enough(faces: Path, tmp_path: Path, capsys: py
     (folder / "labels.csv").write_text("\n".join(lines))
     assert cli.main(["init", str(tmp_path / "recipe"), "--kind", "folder", "--data", str(folder)]) == 0
     small = ["--data.init_args.size=12", "--data.init_args.features.init_args.num_components=8"]
-    assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL, *FEW, *small]) == 0
+    assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL, *small]) == 0
     assert f"{folder}/ledger.sqlite (of the private data)" in capsys.readouterr().out
 
 
