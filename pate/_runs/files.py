@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import shutil
+import sys
 import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -231,10 +232,9 @@ def read_array(path: Path, *, what: str = "an .npy file of one plain array") -> 
         with path.open("rb") as file:
             _expect_fitting(file, path.stat().st_size, path.name)
             file.seek(0)
-            array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+            return _content(file)
     except _DamagedError as error:
         raise ValueError(f"Expected {what} in {path}, got {error}") from None
-    return array
 
 
 def _array(archive: ZipFile, member: ZipInfo) -> NDArray[Any]:
@@ -242,7 +242,15 @@ def _array(archive: ZipFile, member: ZipInfo) -> NDArray[Any]:
     with archive.open(member) as file:
         _expect_fitting(file, member.file_size, member.filename)
     with archive.open(member) as file:
-        array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+        return _content(file)
+
+
+def _content(file: IO[bytes]) -> NDArray[Any]:
+    array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+    if array.dtype.kind == "U" and array.dtype.itemsize:
+        letters = array.reshape(-1).view(np.dtype(np.uint32).newbyteorder(array.dtype.byteorder))
+        if letters.max(initial=0) > sys.maxunicode:
+            raise _DamagedError("a damaged one (texts of letters that there are not)")
     return array
 
 
@@ -251,6 +259,8 @@ def _expect_fitting(file: IO[bytes], size: int, name: str) -> None:
     shape, dtype = _header(file)
     if dtype.hasobject:
         raise _DamagedError("an array of Python objects, which is never read")
+    if dtype.kind in "Vc":
+        raise _DamagedError(f"an array of type {dtype}")
     if file.tell() + math.prod(shape) * dtype.itemsize != size:
         raise _DamagedError(f"a damaged one ({name} of {size} bytes, shape {shape})")
 

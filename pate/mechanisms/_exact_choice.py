@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._typing import FloatArray, IntArray
+from pate._validation import expect
 from pate.mechanisms._exact_normal import Lazy
 from pate.mechanisms._noise import Noise, quantile
 from pate.mechanisms._ranking import NEAR, k_smallest
@@ -28,6 +29,7 @@ EXTREME = 2.0**-20  # tails in which the digits that are not drawn move noise by
 # Elsewhere they move it by 2^-32 at most, for any law; logarithms are taken to err by less than 2^-40 of their value,
 # 2^12 times what numpy promises; and both keys of a pair err.
 _MARGIN = 2.0**-28
+_LARGEST = 1e300  # noise is less than a thousand scales, and has to be finite
 
 
 def smallest(
@@ -51,8 +53,13 @@ def smallest(
         generator: source of the noise.
         exact: returns what was clipped and rounded in ``below``, for a row and a place, but for a number that all of
             the row have in common: what lies far below 0 is ordered by it. None if that order does not matter.
+
+    Raises:
+        ValueError: if noise of that scale may not be finite.
     """
     scales = np.atleast_2d(np.asarray(scale, dtype=np.float64))
+    largest = float(np.abs(scales).max(initial=0))
+    expect(largest <= _LARGEST, f"a scale of noise <= {_LARGEST:g}", scale=largest)
     widest = np.broadcast_to(np.abs(scales).max(axis=1, keepdims=True), (len(below), 1))
     tails = generator.random(below.shape)
     with np.errstate(divide="ignore", invalid="ignore"):  # of tails of 0, which are decided below

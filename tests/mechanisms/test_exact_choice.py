@@ -25,6 +25,13 @@ QUANTILES: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("scale", [1e301, -np.inf])
+def test_noise_that_may_not_be_finite_is_refused(scale: float) -> None:
+    """It would leave the choice to the places of the scores."""
+    with pytest.raises(ValueError, match=r"^Expected a scale of noise <= 1e\+300, got scale="):
+        smallest(np.zeros((1, 3)), 1, noise="gumbel", scale=scale, generator=np.random.default_rng(0))
+
+
 @pytest.mark.parametrize("noise", NOISES)
 def test_what_floats_decide_is_what_digits_decide(noise: Noise, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left to floats in the second half, and all comes out the same."""
