@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,6 +136,32 @@ def read_pairs(
     most = "any number of counts" if max_items is None else f"at most {max_items} counts"
     bound = f"{most} by at most {max_each} each, which is enforced"
     return Histogram(names, scores, float(max_each), bound, public=items is not None)
+
+
+class HistogramSource(Protocol):
+    """What a histogram is made of."""
+
+    @property
+    def public(self) -> bool:
+        """Whether the list of items is public."""
+
+    @property
+    def path(self) -> Path:
+        """Where what users contributed lies."""
+
+    @property
+    def ledger_path(self) -> Path:
+        """Where a ledger of all releases of the private data lies."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files that the histogram follows from."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return all else that it follows from, whose texts tell any change."""
+
+    def read(self, generator: np.random.Generator) -> Histogram:
+        """Return the histogram; ``generator`` draws what of a user counts, if not all of it does."""
 
 
 @dataclass(frozen=True, kw_only=True)

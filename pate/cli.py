@@ -29,6 +29,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "student predict": ("student", "predict", "write the student's predictions"),
     "predict": ("predict", "main", "predict new pictures or arrays with a student that left its run"),
     "export": ("export", "main", "write such a student for torch or ONNX Runtime"),
+    "choose": ("choose", "main", "choose a student by the private records, and pay for the choice"),
     "references": ("references", "main", "measure what a student is compared with (PRIVATE)"),
     "report": ("report", "main", "write a page of HTML on a run"),
     "status": ("status", "main", "show how far each stage of a run is, and who works on it"),

@@ -24,6 +24,8 @@ EXAMPLES: dict[str, str] = {
     "student validate": "pate student validate --run runs/mine",
     "student test": "pate student test --run runs/mine",
     "student predict": "pate student predict --run runs/mine --data.predict_on public",
+    "choose": "pate choose runs/a/public/student/model runs/b/public/student/model --run runs/a --output choice.csv"
+    " --target_epsilon 0.2 --delta 1e-6",
     "references": "pate references --run runs/mine",
     "calibrate": "pate calibrate --aggregator StableTopK --target_epsilon 8 --delta 1e-5 --num_queries 180"
     " --num_teachers 750 --num_labels 25",

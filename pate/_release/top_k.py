@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pate._histogram import Histogram, HistogramFiles
+from pate._histogram import Histogram, HistogramSource
 from pate._release.pending import PendingRelease
 from pate._release.stating import facts_of_top_k
 from pate._release.top_k_settings import TopKSettings
@@ -28,7 +28,7 @@ from pate.mechanisms._base import TopKMechanism
 from pate.mechanisms._limited_domain import LimitedDomain
 
 
-def release_top_k(source: HistogramFiles, settings: TopKSettings, *, output: Path, ledger: Path) -> Statement:
+def release_top_k(source: HistogramSource, settings: TopKSettings, *, output: Path, ledger: Path) -> Statement:
     """Release the top k of a histogram, and return the statement.
 
     The cost is in the ledger before the noise is drawn. A call that was killed goes on with what it reserved and the
@@ -36,7 +36,7 @@ def release_top_k(source: HistogramFiles, settings: TopKSettings, *, output: Pat
     twice. Until then the seed of its noise is kept beside the ledger, in a folder with the suffix ``.pending``.
 
     Args:
-        source: the files of the histogram.
+        source: what the histogram is made of.
         settings: what is asked for, and the budget.
         output: the file that is written, a ``.csv`` or a ``.json``; the statement is beside it, in
             ``<name>.privacy.json`` and ``<name>.privacy.txt``.
@@ -63,7 +63,7 @@ class _TopK(Publication):
     _mechanism: TopKMechanism | LimitedDomain
     _text: str
 
-    def __init__(self, source: HistogramFiles, settings: TopKSettings, output: Path, ledger: Path) -> None:
+    def __init__(self, source: HistogramSource, settings: TopKSettings, output: Path, ledger: Path) -> None:
         self._source, self._settings, self._ledger = source, settings, ledger
         self.file, self.statement_file = output, output.with_suffix(".privacy.json")
         self.seeds = ledger.resolve().with_suffix(".pending")

@@ -1,0 +1,163 @@
+"""The choice of a student by the private records, each of whose teachers names those that answer its records best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from pate._data_file import load_data
+from pate._histogram import Histogram
+from pate._release.top_k import release_top_k
+from pate._release.top_k_settings import TopKSettings
+from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run, read_key
+from pate._stages.teachers_plan import load_plan
+from pate._stages.teachers_vote import expect_same_data
+from pate._typing import BoolArray, IntArray, UInt8Array
+from pate._validation import expect, expect_distinct
+from pate.accounting._statement import Statement
+from pate.data._partition import assign_teachers
+from pate.data._records import Role
+from pate.data._source import DataSource
+from pate.student._carried import CarriedStudent, load_student
+from pate.teachers._partitions import units_of
+
+Figure = Literal["accuracy", "micro_f1"]
+"""By what a teacher compares students on its own records: the share of labels that are right, or micro-F1."""
+
+_BOUND = (
+    "a user is a teacher of the run with the records of its own partition, and counts once for each student that"
+    " answers these records best; an altered record is one of one teacher"
+)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Students among which the teachers of a run choose: a histogram of how many teachers each answers best.
+
+    One teacher moves each count by 1 at most, all in one direction if it takes part or does not. So relations are those
+    of votes: under ``ADD_REMOVE_TEACHER`` one teacher is there or not, under ``REPLACE_RECORD`` one record is added,
+    removed or altered, by which one teacher may count for any others. A student is asked about the records of a teacher
+    apart from all others, so that no digit of an answer depends on theirs.
+
+    Args:
+        run: the run, whose key says which records are a teacher's. PRIVATE.
+        folders: folders of students, as `pate student fit` leaves them in ``public/student/model``.
+        figure: by what a teacher compares students.
+        trust: whether networks and feature maps of other packages are imported and called.
+
+    Raises:
+        ValueError: if the teachers of the run are not finished, its data are others, or students do not fit.
+    """
+
+    run: Run
+    folders: tuple[Path, ...]
+    figure: Figure = "accuracy"
+    trust: bool = False
+
+    def __post_init__(self) -> None:
+        expect(len(self.folders) > 1, "at least two students", students=len(self.folders))
+        expect_distinct("students", [str(folder) for folder in self.folders])
+        expect(self.figure in get_args(Figure), f"a figure in {', '.join(get_args(Figure))}", by=self.figure)
+        self.run.require(TEACHERS_FIT)
+        for folder, student in zip(self.folders, self._students, strict=True):
+            expect(student.label_names == self._data.label_names, "students of the run's labels", student=str(folder))
+
+    @property
+    def public(self) -> bool:
+        """Students were released, or never saw private records."""
+        return True
+
+    @property
+    def path(self) -> Path:
+        """The folder of the run."""
+        return self.run.root
+
+    @property
+    def ledger_path(self) -> Path:
+        """The ledger of the run."""
+        return self.run.ledger_path
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of the students."""
+        return tuple(path for folder in self.folders for path in sorted(folder.iterdir()) if path.is_file())
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the choice follows from, apart from the files of students. PRIVATE."""
+        begun = self.run.begun(TEACHERS_FIT)
+        expect_same_data(self.run, self._data, load_plan(self.run))
+        names = [str(folder) for folder in self.folders]
+        return {"students": names, "figure": self.figure, "teachers": begun.digest, "absent": self._absent}
+
+    def read(self, generator: np.random.Generator) -> Histogram:
+        """Return how many teachers each student answers best; nothing is drawn."""
+        names = tuple(str(folder) for folder in self.folders)
+        return Histogram(names, self.ballots().sum(axis=0, dtype=np.int64), 1.0, _BOUND)
+
+    def ballots(self) -> BoolArray:
+        """Return for which students each teacher counts, ``[T, K]``; none for one that is absent or has no records."""
+        plan, key, private = load_plan(self.run), read_key(self.run), self._data.load(Role.PRIVATE)
+        assert key is not None, "the key of finished teachers"
+        units = units_of(private, plan.unit)
+        if plan.num_teachers is None:
+            teachers: IntArray = np.unique(units, return_inverse=True)[1].astype(np.int64)
+        else:
+            teachers = assign_teachers(map(str, units), num_teachers=plan.num_teachers, key=key)
+        ballots = np.zeros((plan.num_teachers or int(teachers.max()) + 1, len(self.folders)), dtype=np.bool_)
+        # by id, so that the order of the source does not matter
+        order = np.lexsort((private.ids, teachers))
+        present, starts = np.unique(teachers[order], return_index=True)
+        for teacher, rows in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
+            if teacher in self._absent:
+                continue
+            samples, labels = private.features[rows], private.labels[rows]
+            figures = np.array([figure_of(student.predict(samples), labels, self.figure) for student in self._students])
+            ballots[teacher] = figures == figures.max()
+        return ballots
+
+    @cached_property
+    def _data(self) -> DataSource:
+        return load_data(self.run)
+
+    @cached_property
+    def _students(self) -> Sequence[CarriedStudent]:
+        return [load_student(folder, trust=self.trust) for folder in self.folders]
+
+    @cached_property
+    def _absent(self) -> list[int]:
+        return sorted(self.run.begun(TEACHERS_VOTE).settings.get("absent") or [])
+
+
+def choose_student(
+    candidates: Candidates, *, target_epsilon: float, delta: float, output: Path, noise_seed: int | None = None
+) -> Statement:
+    """Release the student for which most teachers count, with noise, and return the statement.
+
+    It is the top 1 of a histogram (`release_top_k`), reserved in the ledger of the run before the noise is drawn.
+
+    Args:
+        candidates: the students and the run whose teachers choose.
+        target_epsilon: epsilon of this release at ``delta``, under ``REPLACE_RECORD``.
+        delta: the delta of the statement.
+        output: the ``.csv`` or ``.json`` that is written, with its statement beside it.
+        noise_seed: a seed in place of noise, for tests; such a choice is not private.
+
+    Raises:
+        ValueError: in one line, as `release_top_k` does; nothing is spent then.
+    """
+    settings = TopKSettings(k=1, target_epsilon=target_epsilon, delta=delta, neighbors="replace", noise_seed=noise_seed)
+    return release_top_k(candidates, settings, output=output, ledger=candidates.ledger_path)
+
+
+def figure_of(answers: UInt8Array, labels: UInt8Array, figure: Figure) -> float:
+    """Return the figure of answers ``[N, C]`` to records of labels ``[N, C]``, both in {0, 1}; 1 is best."""
+    wrong = int((answers != labels).sum())
+    if figure == "accuracy":
+        return 1 - wrong / labels.size
+    positives = 2 * int((answers & labels).sum())
+    return positives / (positives + wrong) if positives + wrong else 1.0
