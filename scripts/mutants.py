@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -104,9 +104,9 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
     (NOISE + "noisy_votes.py", "self.sigma_votes / math.sqrt(panel.num_labels)", "self.sigma_votes"),
     # composition
     ("pate/accounting/_relation.py", "return 2 if self", "return 1 if self"),
-    ("pate/accounting/_accountant.py", "math.sqrt(self._cost.mu_squared)", "self._cost.mu_squared"),
+    ("pate/accounting/_accountant.py", "math.sqrt(mu_squared)", "mu_squared"),
     ("pate/accounting/_budget.py", "math.sqrt(cost.mu_squared)", "cost.mu_squared"),
-    ("pate/accounting/_conversion.py", "math.sqrt(cost.mu_squared)", "cost.mu_squared"),
+    ("pate/accounting/_conversion.py", "math.sqrt(mu_squared)", "mu_squared"),
     ("pate/accounting/_cost.py", "self.mu_squared + other.mu_squared", "max(self.mu_squared, other.mu_squared)"),
     ("pate/accounting/_cost.py", "self.rdp + other.rdp", "np.maximum(self.rdp, other.rdp)"),
     # a teacher's votes from the records of others
@@ -124,7 +124,7 @@ class Mutant(NamedTuple):
 
     def show(self) -> str:
         """The line, as it was and as it is."""
-        source = (ROOT / self.path).read_text()
+        source = source_of(self.path)
         line = source.count("\n", 0, self.start) + 1
         first, last = source.rfind("\n", 0, self.start) + 1, source.find("\n", self.end)
         changed = source[first : self.start] + self.text + source[self.end : last]
@@ -157,6 +157,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(mutant.show())
 
 
+@cache
+def source_of(path: str) -> str:
+    """Return a module's source, as it is when it is first asked for."""
+    return (ROOT / path).read_text()
+
+
 def modules() -> list[str]:
     """Return the paths of the modules, sorted."""
     return sorted(str(path.relative_to(ROOT)) for pattern in MODULES for path in ROOT.glob(pattern))
@@ -164,7 +170,7 @@ def modules() -> list[str]:
 
 def deliberate(path: str, old: str, new: str) -> Mutant:
     """Return a fault of `DELIBERATE`, whose place must be unique."""
-    source = (ROOT / path).read_text()
+    source = source_of(path)
     if source.count(old) != 1:
         raise SystemExit(f"{path} has {source.count(old)} times {old!r}")
     start = source.index(old)
@@ -173,7 +179,7 @@ def deliberate(path: str, old: str, new: str) -> Mutant:
 
 def mutants_of(path: str) -> Iterator[Mutant]:
     """Yield all mutants of a module."""
-    source = (ROOT / path).read_text()
+    source = source_of(path)
     begins = [0]
     for line in source.splitlines(keepends=True):
         begins.append(begins[-1] + len(line))

@@ -257,6 +257,21 @@ def test_a_fault_is_found(fault: Make) -> None:
         assert_alone(fault, by_group=fault in (absent_who_deny, spread_by_all))
 
 
+def test_no_ballot_exceeds_the_largest_norm_and_one_reaches_it() -> None:
+    labels, shape = np.ones((2, NUM_LABELS), dtype=np.uint8), (GEOMETRY.num_directions, NUM_LABELS)
+    question = replace(question_of(np.random.default_rng(3)), levels=np.zeros(NUM_LABELS), slopes=np.zeros(shape))
+    features = np.stack((np.full(NUM_FEATURES, 1e30), PUBLIC[0]))
+    records = RecordVoters(
+        geometry=GEOMETRY,
+        num_voters=2,
+        num_labels=NUM_LABELS,
+        coordinates=GEOMETRY.coordinates(features),
+        labels=labels,
+    )
+    wild, tame = records.norms(question) / question.largest_norm
+    assert tame < 0.99 < wild < 1.001
+
+
 def test_coordinates_of_a_row_do_not_depend_on_others() -> None:
     features = Records.drawn(500, np.random.default_rng(5)).features
     together = GEOMETRY.coordinates(features)

@@ -21,5 +21,12 @@ def test_every_mechanism_has_a_contract() -> None:
         assert any(f"return m.{name}(" in text and "MechanismContract" in text for text in texts), name
 
 
+def test_parameters_of_mechanisms_have_names() -> None:
+    """A scale that is taken for a sigma would be half a guarantee."""
+    for mechanism in filter(is_mechanism, OFFERED.values()):
+        parameters = inspect.signature(mechanism).parameters.values()
+        assert {parameter.kind for parameter in parameters} == {inspect.Parameter.KEYWORD_ONLY}, mechanism
+
+
 def is_mechanism(offered: object) -> bool:
     return isinstance(offered, type) and issubclass(offered, mechanisms.Mechanism) and not inspect.isabstract(offered)

@@ -7,6 +7,7 @@ import pytest
 from scripts import mutants
 
 
+@pytest.mark.slow  # the table follows the code, and need not with each commit
 @pytest.mark.parametrize("fault", mutants.DELIBERATE, ids=lambda fault: f"{fault[0]}: {fault[2]}")
 def test_deliberate_faults_have_one_place(fault: tuple[str, str, str]) -> None:
     mutant = mutants.deliberate(*fault)
