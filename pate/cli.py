@@ -36,6 +36,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "submit": ("submit", "main", "train or vote together in several jobs of a cluster"),
     "check": ("check", "check", "check that a run is as its commands left it, and say how it goes on"),
     "pack": ("check", "pack", "write what a run publishes as one archive"),
+    "audit": ("audit", "main", "bound epsilon from below by canaries among the records of a recipe (NOT PRIVATE)"),
     "topk": ("topk", "main", "release the top k of any histogram: pairs of users and items, or counts"),
     "calibrate": ("calibrate", "main", "find the noise for a target epsilon"),
     "account": ("account", "main", "compute what queries would cost, from parameters alone"),

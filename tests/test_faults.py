@@ -73,6 +73,7 @@ CASES = (
     Case("plan --num_records 2000 --num_labels 5 --num_public 500 --epsilons [1] --output plan"),
     Case("frontier --run run --num_queries 50 --output frontier"),
     Case(f"frontier {SIMULATED} --num_queries 50 --output frontier"),
+    Case("audit recipe --output audited --canaries 16 --releases 3"),
     Case("faces --output faces --num 20"),
     Case("completion bash"),
 )

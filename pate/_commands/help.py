@@ -45,6 +45,7 @@ EXAMPLES: dict[str, str] = {
     "submit": "pate submit --jobs 8 --cluster local -- teachers vote --run runs/mine",
     "check": "pate check runs/mine",
     "pack": "pate pack runs/mine --output mine.zip",
+    "audit": "pate audit configs/table --output audits/table --label.target_epsilon 4",
     "topk": "pate topk --pairs checkins.csv --items places.txt --k 10 --target_epsilon 1 --output top.csv",
     "faces": "pate faces --output data/faces --num 10000",
 }

@@ -66,7 +66,7 @@ _REFERENCES = _Step("references", "references", "main")
 
 def main(args: Sequence[str]) -> None:
     """Run `pate run`."""
-    words, overrides = _by_part(args)
+    words, overrides = by_part(args)
     parsed = _parser().parse_args(words)
     recipe = find_recipe(parsed.recipe)
     missing = [f"{part}.yaml" for part in _PARTS if not (recipe / f"{part}.yaml").is_file()]
@@ -199,7 +199,7 @@ def _parser() -> CommandParser:
     return parser
 
 
-def _by_part(args: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+def by_part(args: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
     """Sort overrides ``--part.name=value`` or ``--part.name value`` by part of the recipe; those of data keep a prefix.
 
     Returns:

@@ -1,0 +1,214 @@
+"""A whole run with canaries among its records, and what it published held against its statement. NOT PRIVATE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pate._audit.bounds import Bounds, hits_at, trade_off_of
+from pate._audit.canaries import CanaryRecords
+from pate._audit.repeated import Moments, Repeated, Teachers, World
+from pate._data_file import load_data, load_ledger
+from pate._pipeline import Pipeline
+from pate._progress import stage_bar
+from pate._release.label_inputs import load_votes, queries_on
+from pate._release.label_settings import LabelSettings
+from pate._runs import LABEL, TEACHERS_FIT, Run, write_text
+from pate._runs.key import read_key
+from pate._runs.released import ReleasedLabels
+from pate._settings import decode_fields
+from pate._typing import FloatArray, IntArray, StrArray
+from pate._validation import expect
+from pate._vote_store import finished_votes
+from pate._voters import GroupVoters, RecordVoters
+from pate._votes import Votes, rows_of
+from pate.accounting._charges import account, reaching
+from pate.accounting._ledger import read_ledger
+from pate.accounting._relation import NeighboringRelation
+from pate.aggregators._base import Aggregator
+from pate.data._partition import assign_teachers
+from pate.data._records import Role
+from pate.mechanisms._noise import private_generator
+
+NOT_PRIVATE = "NOT PRIVATE: an audit. Its files tell who was among the private records."
+_TESTS = 3  # which divide the probability of error between them
+_RATES = (0.01, 0.001)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an audit found.
+
+    Attributes:
+        epsilon: what the run stated of its ledger under REPLACE_RECORD, for a unit of as many records as a canary is.
+        delta: the delta of that.
+        hits: the largest rate of true positives that is stated to be possible, by rate of false positives.
+        labels: what the released answers prove, in one run.
+        student: what the student's probabilities prove, in one run.
+        repeated: what further releases of the same votes prove; None where canaries cannot be turned around in votes.
+    """
+
+    epsilon: float
+    delta: float
+    hits: Mapping[float, float]
+    labels: Bounds
+    student: Bounds
+    repeated: Repeated | None
+
+    @property
+    def refuted(self) -> bool:
+        """Whether anything that was stated is false."""
+        tests = (self.labels, self.student, self.repeated)
+        return any(test is not None and test.refuted for test in tests)
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """All figures in plain JSON types."""
+        plain = asdict(self) | {"hits": {str(rate): hits for rate, hits in self.hits.items()}}
+        return {"private": False, "refuted": self.refuted} | plain
+
+    @property
+    def text(self) -> str:
+        """All figures in words."""
+        lines = [
+            NOT_PRIVATE,
+            "",
+            f"Stated under REPLACE_RECORD: epsilon = {self.epsilon:.3f} at delta = {self.delta:g}.",
+            "An attacker who wants to know of one record in which of two versions it was there then recognises",
+            *(f"  at most {hits:.2%} of those that were, if {rate:.1%} of those that were not are taken for it,"
+              for rate, hits in self.hits.items()),
+            "whatever else is known, and whatever the attack.",
+            "",
+            "Lower bounds, of which all hold together with 95%:",
+            f"{'seen by the attacker':<44} {'guesses right':>16} {'epsilon >=':>11} {'if Gaussian >=':>15}",
+        ]  # fmt: skip
+        for name, bounds in (("released labels and values, one run", self.labels), ("student, one run", self.student)):
+            guesses = f"{bounds.guesses.right} of {bounds.guesses.made}"
+            lines.append(f"{name:<44} {guesses:>16} {bounds.epsilon:>11.2f} {bounds.gaussian_epsilon:>15.2f}")
+        if self.repeated is not None:
+            name, share = f"what the mechanism drew, {self.repeated.runs} releases", f"{self.repeated.right:.1%}"
+            lines.append(f"{name:<44} {share:>16} {'':>11} {self.repeated.gaussian_epsilon:>15.2f}")
+        verdict = "The statement is FALSE: no such mechanism did this." if self.refuted else "The statement stands."
+        return "\n".join([*lines, "", verdict]) + "\n"
+
+
+def audit(folder: Path, *, releases: int) -> Outcome:
+    """Hold what a finished run with canaries published against its statement, and release its votes again and again.
+
+    Args:
+        folder: the folder of the run, whose data are `CanaryRecords`.
+        releases: how many further releases are made in memory. What they prove is kept beside the run, so that an audit
+            that is killed goes on.
+
+    Raises:
+        ValueError: if the run is not finished, or has no canaries.
+    """
+    run = Run(folder, ledger=load_ledger(folder))
+    data = load_data(run)
+    expect(isinstance(data, CanaryRecords), "a run with canaries among its records", data=type(data).__name__)
+    assert isinstance(data, CanaryRecords)
+    released, confidence, copies = ReleasedLabels.load(folder), 1 - 0.05 / _TESTS, data.canaries.copies
+    reserved = account(reaching(read_ledger(run.ledger_path).reserved(), copies), NeighboringRelation.REPLACE_RECORD)
+    stated, delta = trade_off_of(reserved), released.delta
+    values = np.where(released.mask, released.labels - 0.5, 0.0)
+    if released.noisy_counts is not None:
+        values = released.noisy_counts
+    probabilities = Pipeline(folder).student().predict_proba(data.canaries.probes.astype(np.float32))
+    views = _of_probes(values, released.ids, data.probe_ids), probabilities.astype(np.float64)
+    labels, student = (
+        Bounds.of(data.canaries.scores(view), data.present, stated, delta=delta, confidence=confidence)
+        for view in views
+    )
+    repeated = None
+    settings = decode_fields(LabelSettings, run.begun(LABEL).settings)
+    world = world_of(run, data, settings)
+    if world is not None and releases:
+        shares = _repeated(world, settings.mechanism, run.private / f"audit-{released.release}.txt", releases)
+        events = settings.mechanism.events(released.panel)
+        alone = account(reaching([(events, len(released.ids))], copies), NeighboringRelation.REPLACE_RECORD)
+        repeated = Repeated.of(shares, trade_off_of(alone), delta=delta, confidence=confidence)
+    return Outcome(
+        epsilon=reserved.get_epsilon(delta=delta),
+        delta=delta,
+        hits={rate: hits_at(stated, rate) for rate in _RATES},
+        labels=labels,
+        student=student,
+        repeated=repeated,
+    )
+
+
+def world_of(run: Run, data: CanaryRecords, settings: LabelSettings) -> World | None:
+    """Return the votes of a run and where canaries are in them; None if they cannot be turned around there."""
+    store = finished_votes(run)
+    manifest, private = store.manifest(), data.records(Role.PRIVATE)
+    queries = queries_on(manifest, settings)
+    votes = load_votes(run, settings, store, queries)
+    if manifest.ballots == "bits" and votes.ballots is None:
+        loaded, _ = store.load(rows=rows_of(queries.ids, np.array(manifest.ids)), ballots=True)
+        votes = replace(votes, ballots=loaded.ballots)
+    place = dict(zip(private.ids.tolist(), range(len(private)), strict=True))
+    rows = np.array([[place[name] for name in copy] for copy in data.ids.tolist()])
+    plan = run.begun(TEACHERS_FIT).settings
+    units = private.groups if plan["unit"] == "group" else private.ids
+    key = read_key(run)
+    assert units is not None and key is not None, "teachers were fitted"
+    if isinstance(votes.voters, RecordVoters):
+        return Moments(votes, data.canaries, rows)
+    groups: Any = units
+    if plan["num_teachers"] is not None:
+        groups = assign_teachers(map(str, units), num_teachers=plan["num_teachers"], key=key)
+    if isinstance(votes.voters, GroupVoters):
+        # as they were stored, those of a teacher one after another
+        order = np.argsort(groups, kind="stable")
+        return Moments(votes, data.canaries, np.argsort(order)[rows])
+    if manifest.ballots != "bits" or data.canaries.mixture.min() >= 0:
+        return None  # scores cannot be turned around, nor the votes on what has no mirror image
+    return _teachers(votes, queries.ids, data, groups[rows])
+
+
+def _teachers(votes: Votes, ids: StrArray, data: CanaryRecords, teachers: IntArray) -> Teachers | None:
+    """Return the votes with canaries that are alone in their teachers ``[copies, m]``, if there are some.
+
+    A canary on the other side would have trained a teacher whose votes on the probes are those on their mirror images.
+    """
+    _, inverse, counts = np.unique(teachers, return_inverse=True, return_counts=True)
+    alone = (counts[inverse.reshape(teachers.shape)] == 1).all(axis=0)
+    names, half = dict(zip(ids.tolist(), range(len(ids)), strict=True)), len(data.probe_ids) // 2
+    pairs = [(names.get(a), names.get(b)) for a, b in zip(data.probe_ids[:half], data.probe_ids[half:], strict=True)]
+    mirror = np.arange(len(ids))
+    for one, other in pairs:
+        if one is not None and other is not None:
+            mirror[[one, other]] = other, one
+    if alone.sum() < 2 or votes.ballots is None:
+        return None
+    there = votes.ballots[:, teachers[:, alone]]
+    sides = [np.where(data.present[alone][None, None, :, None] == side, there, there[mirror]) for side in (True, False)]
+    return Teachers(votes, teachers[:, alone], np.stack(sides))
+
+
+def _of_probes(values: FloatArray, ids: StrArray, probes: StrArray) -> FloatArray:
+    """Return the values ``[p, C]`` of probes, the average one where a probe was no query."""
+    place = dict(zip(ids.tolist(), range(len(ids)), strict=True))
+    rows = np.array([place.get(name, -1) for name in probes.tolist()])
+    return np.asarray(np.where(rows[:, None] >= 0, values[rows], values.mean(axis=0)))
+
+
+def _repeated(world: World, aggregator: Aggregator, file: Path, releases: int) -> list[float]:
+    """Return the shares of right guesses of so many releases, those included that an earlier command made."""
+    written = file.read_text() if file.is_file() else f"{NOT_PRIVATE}\n"
+    lines = written.splitlines(keepends=True)
+    whole = [line for line in lines if line.endswith("\n")]
+    shares = [float(line) for line in whole[1:]][:releases]
+    write_text(file, "".join(whole))
+    more = world.repeat(aggregator, runs=releases - len(shares), generator=private_generator())
+    with stage_bar(releases, "audit", unit="release", initial=len(shares)) as bar, file.open("a") as log:
+        for share in more:
+            log.write(f"{share!r}\n")
+            log.flush()
+            shares.append(share)
+            bar.update()
+    return shares

@@ -1,0 +1,100 @@
+"""The command `pate audit`: a recipe run on a copy with canaries, held against its own statement."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+
+from pate._audit.canaries import CanaryRecords, Kind
+from pate._audit.whole import NOT_PRIVATE, audit
+from pate._commands.mistakes import CommandParser
+from pate._commands.recipes import find_recipe
+from pate._commands.run import by_part
+from pate._commands.run import main as run_recipe
+from pate._runs import write_json, write_text
+from pate._settings import decode, path_of
+from pate._validation import expect, expect_count
+from pate.data._source import DataSource
+
+_PARTS = ("teachers.yaml", "label.yaml", "student.yaml")
+
+
+def main(args: Sequence[str]) -> None:
+    """Run `pate audit`."""
+    words, overrides = by_part(args)
+    parsed = _parser().parse_args(words)
+    expect_count(0, releases=parsed.releases)
+    recipe = find_recipe(parsed.recipe)
+    missing = [name for name in ("data.yaml", *_PARTS) if not (recipe / name).is_file()]
+    expect(not missing, f"a recipe's files in {recipe}", missing=missing)
+    folder = parsed.output or Path("audits") / recipe.resolve().name
+    copy, run = folder / "recipe", folder / "run"
+    begun = copy / "data.yaml"
+    seed = parsed.seed
+    if seed is None:
+        seed = _read(begun)["init_args"]["seed"] if run.is_dir() else secrets.randbits(31)
+    settings = {
+        "source": _read(recipe / "data.yaml"),
+        "canaries": parsed.canaries,
+        "kind": parsed.kind,
+        "seed": seed,
+        "poisons": parsed.poisons,
+    }
+    data = {"class_path": path_of(CanaryRecords), "init_args": settings}
+    text = f"# {NOT_PRIVATE}\n{yaml.safe_dump({'data': data}, sort_keys=False)}"
+    if parsed.print_config:
+        print(text, end="")
+        return
+    decode(DataSource, data)  # what is wrong with it is said before anything is written
+    if run.is_dir():
+        same = _read(begun) == data
+        expect(same, f"the data and the canaries that the audit in {folder} was begun with", settings="others")
+    for name in _PARTS:
+        write_text(copy / name, f"# {NOT_PRIVATE}\n{(recipe / name).read_text()}")
+    write_text(begun, text)
+    write_text(folder / "NOT-PRIVATE.txt", f"{NOT_PRIVATE}\n")
+    print(NOT_PRIVATE)
+    # by_part leaves the prefix to overrides of data alone
+    inner = [f"--data.init_args.source.{word.removeprefix('--data.')}" for word in overrides.pop("data")]
+    inner += [f"--{part}.{word.removeprefix('--')}" for part, words in overrides.items() for word in words]
+    run_recipe([str(copy), f"--run={run}", f"--ledger={folder / 'ledger.sqlite'}", *inner])
+    outcome = audit(run, releases=parsed.releases)
+    write_json(folder / "audit.json", outcome.content)
+    write_text(folder / "audit.txt", outcome.text)
+    print(f"\n{outcome.text}\n{folder / 'audit.txt'}, {folder / 'audit.json'}")
+
+
+def _read(file: Path) -> Any:
+    """Return the source that a ``data.yaml`` describes, as plain data."""
+    try:
+        content = yaml.safe_load(file.read_text())
+    except (yaml.YAMLError, ValueError):
+        content = None
+    expect(isinstance(content, dict) and content.get("data"), f"a source of records under `data:` in {file}", data=None)
+    return content["data"]
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="pate audit",
+        description="Run a recipe on a copy of its records, with canaries among them, and bound epsilon from below by"
+        " what can be told of the canaries. NOT PRIVATE: what it writes tells who was there."
+        "\n\nThe records are read and the ledger beside them is neither read nor written: an audit has a folder and a"
+        " ledger of its own. Given again after it was killed, the same command goes on."
+        "\n\nA setting of a stage is overridden as in `pate run`: --label.target_epsilon 4.",
+        print_config=None,
+    )
+    parser.add_argument("recipe", type=Path, help="the folder, or the name of a shipped recipe, such as table")
+    parser.add_argument("--output", type=Path, help="folder of the audit; by default audits/ and the recipe's name")
+    parser.add_argument("--canaries", type=int, default=256, help="how many canaries, a power of two")
+    kinds = "far from all records; the same, in two records; or like a record"
+    parser.add_argument("--kind", choices=get_args(Kind), default="outlying", help=f"how canaries look: {kinds}")
+    parser.add_argument("--poisons", type=int, default=0, help="further records, by which ballots become small")
+    parser.add_argument("--releases", type=int, default=100, help="further releases of the same votes, in memory")
+    parser.add_argument("--seed", type=int, help="decides which canaries are there; drawn once if it is not given")
+    parser.add_argument("--print_config", action="store_true", help="print the data.yaml of the audit")
+    return parser

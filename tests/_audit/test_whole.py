@@ -1,0 +1,123 @@
+"""Whole runs with canaries, held against what they state."""
+
+import json
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pate
+from pate import cli
+from pate._audit.canaries import CanaryRecords
+from pate._audit.repeated import Moments
+from pate._audit.whole import Outcome, audit
+from pate._linear import LinearStudent, flat, linear_student_of
+from pate._voter_store import load_voters
+from pate.aggregators._score_votes import learned_without_noise
+from pate.data._records import Role
+from pate.models import Linear
+from pate.student._data import StudentData
+from tests._audit.worlds import Drawn
+
+
+def whole(folder: Path, *, canaries: int, seed: int, releases: int = 0) -> Outcome:
+    data = CanaryRecords(Drawn(4000), canaries=canaries, seed=seed)
+    pipeline = pate.Pipeline(folder, data, ledger=folder / "ledger.sqlite")
+    pipeline.fit_teachers(pate.ClosedFormPlan())
+    pipeline.vote()
+    pipeline.label(pate.LabelSettings(delta=1e-6, target_epsilon=4.0))
+    pipeline.fit_student(pate.StudentPlan(network=Linear, trainer={"enable_progress_bar": False}))
+    return audit(folder, releases=releases)
+
+
+def sees_votes(patch: pytest.MonkeyPatch) -> None:
+    """A student of what the voters say, without noise."""
+    honest = StudentData.released_model
+
+    def leaking(data: StudentData) -> LinearStudent | None:
+        model = honest(data)
+        assert model is not None
+        public = flat(data.source.records(Role.PUBLIC).features[:])
+        answers, decisions = learned_without_noise(load_voters(data.run)).answers(public)
+        return linear_student_of(public, answers, decisions)
+
+    patch.setattr(StudentData, "released_model", leaking)
+
+
+@pytest.mark.slow
+def test_a_student_that_sees_votes_is_found_in_19_of_20_audits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not whole(tmp_path / "honest", canaries=256, seed=0).refuted
+    sees_votes(monkeypatch)
+    outcomes = [whole(tmp_path / str(seed), canaries=256, seed=seed) for seed in range(20)]
+    assert sum(outcome.student.refuted for outcome in outcomes) >= 19
+    assert not any(outcome.labels.refuted for outcome in outcomes)
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The recipe of a table, and the table beside it, with a ledger that nobody may touch."""
+    shutil.copytree(Path(pate.__file__).parents[1] / "configs" / "table", tmp_path / "mine")
+    generator = np.random.default_rng(0)
+    features = generator.standard_normal((300, 5)).astype(np.float32)
+    labels = (features[:, :3] + generator.standard_normal((300, 3)) > 0.5).astype(np.uint8)
+    (tmp_path / "data").mkdir()
+    split, ids = np.repeat([0, 1, 2], [200, 60, 40]), np.char.mod("r%d", np.arange(300))
+    np.savez(tmp_path / "data" / "table.npz", X=features, Y=labels, ids=ids, split=split)
+    (tmp_path / "data" / "table.ledger.sqlite").write_text("the ledger of these data")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "mine"
+
+
+@pytest.mark.slow
+def test_an_audit_goes_on_where_it_was_killed_and_touches_no_other_ledger(
+    recipe: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["audit", "mine", "--output", "audited", "--canaries", "16", "--releases", "4"]
+    before = {path: path.read_bytes() for path in recipe.parent.rglob("*") if path.is_file()}
+    tried = Moments.scores
+    calls = iter(range(100))
+
+    def killed(world: Moments, *given: Any) -> Any:
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        return tried(world, *given)
+
+    monkeypatch.setattr(Moments, "scores", killed)
+    assert cli.main(command) == 130
+    (shares,) = Path("audited/run/private").glob("audit-*.txt")
+    kept = shares.read_text()
+    with shares.open("a") as log:
+        log.write("0.5")  # of a line that was not finished
+    labels = Path("audited/run/public/labels.npz").read_bytes()
+    assert cli.main(command) == 0
+    assert Path("audited/run/public/labels.npz").read_bytes() == labels
+    assert shares.read_text().startswith(kept) and len(shares.read_text().splitlines()) == 5
+    printed = capsys.readouterr().out
+    assert "The statement stands." in printed and printed.count("NOT PRIVATE") >= 3
+    content = json.loads(Path("audited/audit.json").read_text())
+    assert content["private"] is False and content["refuted"] is False and content["repeated"]["runs"] == 4
+    assert {path: path.read_bytes() for path in before} == before
+    assert {path.name for path in recipe.parent.iterdir()} == {"mine", "data", "audited"}
+    assert cli.main([*command, "--kind", "duplicated"]) == 2
+    assert "Expected the data and the canaries that the audit in audited was begun with" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--canaries", "3"], "Expected a power of two of canaries, got canaries=3"),
+        (["--releases", "-1"], "Expected an integer releases >= 0, got releases=-1"),
+        (["--kind", "shy"], "kind"),
+    ],
+)
+def test_bad_settings_leave_nothing_behind(
+    words: list[str], message: str, recipe: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) if words[0] == "--kind" else nullcontext():
+        assert cli.main(["audit", "mine", "--output", "audited", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error and len(error.splitlines()) == 1
+    assert not Path("audited").exists()
