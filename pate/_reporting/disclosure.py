@@ -22,7 +22,7 @@ from pate._runs import DISCLOSURE
 from pate._runs.files import write_text
 from pate._validation import expect
 from pate.accounting._figures import epsilon_text, exact_text, guess_text
-from pate.accounting._statement_words import by_relation, describe_conditions, describe_ledger
+from pate.accounting._statement_words import by_relation, describe_conditions, describe_ledger, ledger_words
 
 YOURS = "Yours to say:"
 """Begins what no file of a run can know."""
@@ -118,7 +118,7 @@ def make_disclosure(findings: Findings) -> Disclosure:
     name = findings.run.root.resolve().name
     return Disclosure(
         name=name,
-        guarantee=(*answers.guarantee, *describe_conditions(today.content)),
+        guarantee=(*answers.guarantee, *answers.conditions),
         statement=today.text,
         plain=answers.plain(),
         evaluation=answers.evaluation(),
@@ -150,6 +150,8 @@ class _Answers:
             f" {name.upper()}, between data sets where {guarantee['neighbors']}."
             for name, guarantee in by_relation(statement, "guarantees")
         ]
+        _, self.whose, unknown = ledger_words(statement)
+        self.conditions = [*describe_conditions(statement), *([] if unknown is None else [unknown])]
         reach = ", ".join(
             f"{epsilon_text(row[statement['neighboring_relation']])} for {row['teachers']}"
             for row in statement["reach"]
@@ -174,10 +176,10 @@ class _Answers:
             Answer(
                 "What can somebody find out about me?",
                 f"Think of two data sets where {guarantee['neighbors']}. A coin decides which of them is used."
-                f" Somebody who knows both, and sees everything that was published, says which it was: right at most"
+                f" Somebody who knows both, and sees all releases of {self.whose}, says which it was: right at most"
                 f" {most} of the time, where guessing blindly is right 50% of the time."
                 f" (This is epsilon = {epsilon_text(guarantee['epsilon'])}, delta = {exact_text(guarantee['delta'])},"
-                f" {name.upper()}.)",
+                f" {name.upper()}.) {' '.join(self.conditions)}",
             ),
             Answer(
                 "What is not protected?",
@@ -196,7 +198,7 @@ class _Answers:
     def evaluation(self) -> tuple[Answer, ...]:
         """Return answers to who evaluates the guarantee."""
         return (
-            Answer("Epsilon and delta", " ".join([*self.guarantee, *describe_conditions(self.statement)])),
+            Answer("Epsilon and delta", " ".join([*self.guarantee, *self.conditions])),
             Answer(
                 "Unit of privacy",
                 f"One {self.statement['unit']}. {self.reach}",
@@ -224,6 +226,7 @@ class _Answers:
         """Return the registry's entry, in the form of its template of 2026."""
         statement, own = self.statement, by_relation(self.statement, "guarantees")[0][1]
         parameters = {key: own[key] for key in ("epsilon", "delta") if own[key] is not None}
+        nominal = "" if statement["num_teachers"] is None else ", the nominal number of teachers"
         basic = {
             "name": name,
             "data_curators": [_yours(data_curator_name="who", data_curator_type="such as Government or Nonprofit")],
@@ -241,19 +244,18 @@ class _Answers:
             "dp_variant": {
                 "variant_name": "Approximate DP",
                 **_yours(data_domain="which data sets could have been used"),
-                "unprotected_quantities": "The public samples, the names of the labels, the nominal number of teachers"
-                " and the settings of the mechanism, which do not depend on private data."
-                + self._unprotected_figures(),
+                "unprotected_quantities": "What is taken to be public: the samples that were asked about, the names of"
+                f" the labels, the settings of the mechanism{nominal}." + self._unprotected_figures(),
             },
             "privacy_loss": {
                 "privacy_unit": f"{statement['unit']}-level",
                 "privacy_unit_details": f"Two data sets are adjacent where {own['neighbors']}. {self.reach}",
                 "privacy_parameters": parameters,
-                "privacy_parameters_details": " ".join([*self.guarantee, *describe_conditions(statement)]),
+                "privacy_parameters_details": " ".join([*self.guarantee, *self.conditions]),
             },
             "deployment_model": {
                 "model_name": "Central",
-                "model_name_details": _TRUST,
+                "trust_assumptions": _TRUST,
                 **_yours(actors="who holds the data, who draws the noise, and who sees what is published"),
                 "release_type": "One release" if len(statement["releases"]) == 1 else "Many releases",
                 "release_type_details": self.ledger,

@@ -22,6 +22,20 @@ from pate.accounting._figures import epsilon_text, exact_text, guess_text
 from pate.accounting._statement import Statement
 from tests.reporting.conftest import NAMES, label_votes
 
+TEMPLATE = {
+    "basic": "name data_curators description intended_use data_product_type data_product_region data_product_sector"
+    " publication_date",
+    "dp_variant": "variant_name data_domain unprotected_quantities",
+    "privacy_loss": "privacy_unit privacy_unit_details number_of_privacy_units privacy_parameters"
+    " privacy_parameters_details",
+    "deployment_model": "model_name model_name_details trust_assumptions actors release_type release_type_details"
+    " data_source_type data_source_type_details access_type access_type_details",
+    "implementation": "preprocessing_and_hyperparameter_tuning mechanisms composition post_processing justification"
+    " utility additional_information",
+    "administrative": "evidence_sources status registry_authors tier",
+}
+"""The fields of the registry's template, as of commit 057e5d8 of opendp/deployments-registry-data."""
+
 
 def disclose(root: Path, *words: str) -> tuple[str, dict[str, Any]]:
     """Write the disclosure of a run by the command, and return its card and its entry."""
@@ -118,9 +132,9 @@ def test_what_the_statement_cannot_know_is_marked(of_votes: Path) -> None:
     basic = entry["deployment"]["basic"]
     marked = [name for name, value in basic.items() if YOURS in str(value)]
     assert marked == ["data_curators", "intended_use", "data_product_region", "data_product_sector", "publication_date"]
-    assert set(entry["deployment"]) == {
-        *("basic", "dp_variant", "privacy_loss", "deployment_model", "implementation", "administrative")
-    }
+    for part, fields in entry["deployment"].items():
+        assert set(fields) <= set(TEMPLATE[part].split())
+    assert list(entry["deployment"]) == list(TEMPLATE)
 
 
 @pytest.mark.parametrize(
@@ -162,6 +176,15 @@ def test_nothing_private_is_read(of_votes: Path) -> None:
 def test_it_may_be_given_away(of_votes: Path) -> None:
     disclose(of_votes)
     assert list(unpublishable(Run(of_votes))) == []
+
+
+def test_what_the_ledger_does_not_know_is_said(of_votes: Path) -> None:
+    findings = read_findings(of_votes)
+    alone = changed(findings, "ledger", "counts", to="run")
+    assert "sees all releases of these data, says" in prose(make_disclosure(findings).card)
+    assert "sees all releases of this run, says" in prose(alone.card)
+    assert prose(alone.card).count("What other runs released of the same private data is not in it") == 4
+    assert "is not in it" in alone.entry["deployment"]["privacy_loss"]["privacy_parameters_details"]
 
 
 def test_other_labels_delete_it(of_votes: Path) -> None:
