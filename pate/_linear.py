@@ -51,14 +51,14 @@ class LinearStudent:
     def logits(self, features: ArrayLike) -> FloatArray:
         """Return logits ``[N, C]`` for features ``[N, ...]``."""
         free: FloatArray = flat(features) @ self.weights[:-1] + self.weights[-1]
-        return np.where(self.departs, free, on_one_side(free, self.constants > 0))
+        return np.where(self.departs, free, bend_to_one_side(free, self.constants > 0))
 
     def predict(self, features: ArrayLike) -> FloatArray:
         """Return probabilities ``[N, C]`` for features ``[N, ...]``."""
         return np.asarray(expit(self.logits(features)), dtype=np.float64)
 
 
-def on_one_side(logits: FloatArray, above: BoolArray) -> FloatArray:
+def bend_to_one_side(logits: FloatArray, above: BoolArray) -> FloatArray:
     """Return logits ``[N, C]`` bent so that they stay above 0, or below it, in the order that they had.
 
     Those that were on that side already hardly change. Minus infinity stays what it is.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pate._data_file import expect_data_config, load_data, load_ledger, read_data
-from pate._planning.completion import resolved
+from pate._planning.completion import resolve_settings
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label as release_labels
 from pate._release.ledger_file import choose_ledger, expect_ledger
@@ -180,7 +180,7 @@ class Pipeline:
             with self._opened() as run:
                 store = finished_votes(run)
                 manifest = store.manifest()
-                complete = resolved(settings, manifest.panel, len(manifest.ids), manifest.ballots)
+                complete = resolve_settings(settings, manifest.panel, len(manifest.ids), manifest.ballots)
                 return release_labels(run, store, complete)
 
     def _votes_run(self, votes: VotesFrom) -> Run:

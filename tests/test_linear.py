@@ -12,10 +12,10 @@ from pate._linear import (
     Directions,
     LinearStudent,
     _logistic,
+    bend_to_one_side,
     departures,
     fit_linear,
     link,
-    on_one_side,
     posterior,
 )
 
@@ -147,7 +147,7 @@ def test_a_label_that_is_told_exactly_is_cut_where_it_begins() -> None:
 @pytest.mark.parametrize("above", [False, True])
 def test_logits_on_one_side_keep_their_order(above: bool) -> None:
     logits = np.linspace(-6, 3, 200)[:, None] * (-1 if above else 1)
-    bent = on_one_side(logits, np.array([above]))
+    bent = bend_to_one_side(logits, np.array([above]))
     assert ((bent > 0) == above).all()
     steps = np.diff(bent, axis=0)
     assert (steps < 0).all() if above else (steps > 0).all()
@@ -155,7 +155,7 @@ def test_logits_on_one_side_keep_their_order(above: bool) -> None:
     far = np.abs(logits) > 1
     right = far & ((logits > 0) == above)
     np.testing.assert_allclose(bent[right], logits[right], atol=0.005)
-    assert on_one_side(np.array([[-np.inf]]), np.array([above])) == -np.inf
+    assert bend_to_one_side(np.array([[-np.inf]]), np.array([above])) == -np.inf
 
 
 @pytest.mark.parametrize("num_features", [3, 80])

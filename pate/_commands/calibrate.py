@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from pate._commands.parsing import call
-from pate._planning.completion import completed, scale_to_target
+from pate._planning.completion import complete_aggregator, scale_to_target
 from pate._planning.gaps import gap_needed
 from pate._planning.proposals import title
 from pate._settings import path_of
@@ -69,7 +69,7 @@ def calibrate(
         has_one = "delta_test" in start.missing
         expect(has_one, f"no delta_test for {type(start).__name__}", delta_test=delta_test)
         start = replace(start, delta_test=delta_test)  # type: ignore[call-arg]
-    scaled = scale_to_target(completed(start, target, panel, answered=answered), target, panel)
+    scaled = scale_to_target(complete_aggregator(start, target, panel, answered=answered), target, panel)
     return _report(scaled, target, panel, answered)
 
 

@@ -11,7 +11,7 @@ from pate._commands.mistakes import CommandParser
 from pate._commands.parsing import ALONE, Preset, make_parser
 from pate._commands.votes import add_votes, parse_with_votes
 from pate._pipeline import Pipeline
-from pate._planning.completion import resolved
+from pate._planning.completion import resolve_settings
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label
 from pate._release.stating import StatedLabels
@@ -41,7 +41,7 @@ def settings_for(
         ValueError: in one line, if nothing could be released by them.
     """
     parser = _parser()
-    return resolved(_settings(parser.instantiate(parse_with_votes(parser, args, preset))), panel, size, ballots)
+    return resolve_settings(_settings(parser.instantiate(parse_with_votes(parser, args, preset))), panel, size, ballots)
 
 
 def _parser() -> CommandParser:

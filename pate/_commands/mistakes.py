@@ -80,7 +80,7 @@ _HEADINGS = re.compile(
 
 
 def one_line(message: str) -> str:
-    """Return a message of jsonargparse in one line; of a value of no type, what each type but None says to it."""
+    """Return a message of jsonargparse in one line, with what each type but None objects to a value that fits none."""
     lines = [line.strip() for line in message.split("\n")]
     telling = [line.removeprefix("- ") for line in lines if not _HEADINGS.fullmatch(line)]
     return " ".join(" ".join(telling or lines).split())

@@ -138,7 +138,7 @@ def with_saved_data(args: Sequence[str], preset: Preset) -> Preset:
 
 
 def named_before(name: str, args: Sequence[str], preset: Preset) -> Any:
-    """Return what options or else files say of a setting, on which depends how they are parsed; None for nothing."""
+    """Return a setting that decides how others are parsed, from options or else from files; None if it is missing."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     early.add_argument("--config", action="append", nargs="?", default=[])
     early.add_argument(f"--{name}", dest="named", nargs="?", const="")

@@ -83,7 +83,7 @@ def main(args: Sequence[str]) -> None:
     voting = parsed.votes
     if voting is None and fit["fit"] != "closed_form":
         voting = Run(root).begun(TEACHERS_VOTE).settings.get("votes")
-    release = _expect_served(fit, voting, overrides["label"], _preset(_LABEL, recipe, root))
+    release = _planned_release(fit, voting, overrides["label"], _preset(_LABEL, recipe, root))
     vote = replace(_VOTE, words=(f"--votes={voting}",) if voting else ())
     steps = [vote if step is _VOTE else step for step in (*_STEPS, *([_REFERENCES] if parsed.references else []))]
     if parsed.dry_run:
@@ -101,7 +101,7 @@ def main(args: Sequence[str]) -> None:
     print(describe_run(Run(root, ledger=load_ledger(root))), end="")
 
 
-def _expect_served(fit: Json, voting: Voting | None, words: Sequence[str], preset: Preset) -> str:
+def _planned_release(fit: Json, voting: Voting | None, words: Sequence[str], preset: Preset) -> str:
     """Return what will be released; raise ``ValueError`` if public facts say that a later stage will be refused.
 
     They are the numbers of public samples and of test records, and the panel that answers queries.

@@ -34,9 +34,9 @@ def fit(args: Sequence[str], preset: Preset = ALONE) -> None:
     options = parser.instantiate(parsed)
     pipeline = Pipeline(options.run, options.data, ledger=options.ledger, overwrite=options.overwrite)
     if in_closed_form:
-        pipeline.fit_teachers(_made(ClosedFormPlan, options), dry_run=options.dry_run)
+        pipeline.fit_teachers(_from_options(ClosedFormPlan, options), dry_run=options.dry_run)
         return
-    plan, execution = _made(TeacherPlan, options), _made(Execution, options)
+    plan, execution = _from_options(TeacherPlan, options), _from_options(Execution, options)
     pipeline.fit_teachers(plan, execution, logger=options.logger, dry_run=options.dry_run)
 
 
@@ -67,7 +67,7 @@ def vote(args: Sequence[str], preset: Preset = ALONE) -> None:
     add_run(parser)
     parsed = parse(parser, args, preset)
     pipeline = Pipeline(parsed.run, overwrite=parsed.overwrite)
-    pipeline.vote(_made(Execution, parsed), votes=parsed.votes, absent=parsed.absent)
+    pipeline.vote(_from_options(Execution, parsed), votes=parsed.votes, absent=parsed.absent)
 
 
 def _fit_parser(in_closed_form: bool) -> ArgumentParser:
@@ -114,7 +114,7 @@ def _add_training(parser: ArgumentParser) -> None:
     )
 
 
-def _made(kind: type[Settings], options: Namespace) -> Settings:
+def _from_options(kind: type[Settings], options: Namespace) -> Settings:
     """Return the dataclass ``kind`` made from the options of a command."""
     settings: dict[str, Any] = {field.name: options[field.name] for field in fields(kind)}
     return kind(**settings)

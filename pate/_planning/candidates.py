@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pate._planning.outlook import Outlook
-from pate._planning.proposals import all_proposals, forms, preceded, title
+from pate._planning.proposals import all_proposals, forms, title, with_first_round
 from pate.aggregators import Aggregator
 
 
@@ -55,5 +55,5 @@ def families_of(compared: Iterable[Candidate]) -> dict[str, str]:
 
 
 def _candidate(aggregator: Aggregator, outlook: Outlook) -> Candidate:
-    complete = preceded(aggregator, replace(outlook, relation=aggregator.neighboring_relation))
+    complete = with_first_round(aggregator, replace(outlook, relation=aggregator.neighboring_relation))
     return Candidate(title(complete), type(aggregator).__name__, complete)

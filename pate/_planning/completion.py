@@ -21,7 +21,7 @@ _EXCESS = 3e-6  # relative; noise that exceeds the least by less is kept as it i
 _TOLERANCE = 1e-6
 
 
-def resolved(settings: LabelSettings, panel: Panel, size: int, ballots: Ballots = "bits") -> LabelSettings:
+def resolve_settings(settings: LabelSettings, panel: Panel, size: int, ballots: Ballots = "bits") -> LabelSettings:
     """Return settings for given votes: the number of queries, and noise that meets the target if there is one.
 
     They are votes of ``panel`` on ``size`` samples, by such ballots. Repeating it changes nothing. Raises
@@ -45,11 +45,13 @@ def resolved(settings: LabelSettings, panel: Panel, size: int, ballots: Ballots 
     )
     if aggregator is None and ballots != "bits":
         aggregator = ScoreVotes.blank()
-    scaled = scale_to_target(completed(aggregator, target, panel), target, panel, settings.budget)
+    scaled = scale_to_target(complete_aggregator(aggregator, target, panel), target, panel, settings.budget)
     return replace(settings, num_queries=number, aggregator=scaled)
 
 
-def completed(aggregator: Aggregator | None, target: Target, panel: Panel, *, answered: float = 0.9) -> Aggregator:
+def complete_aggregator(
+    aggregator: Aggregator | None, target: Target, panel: Panel, *, answered: float = 0.9
+) -> Aggregator:
     """Return an aggregator with its missing fields filled in, before its noise is scaled to the target.
 
     Args:
@@ -77,12 +79,12 @@ def completed(aggregator: Aggregator | None, target: Target, panel: Panel, *, an
     if missing == tuple(lacking) and not splits_noise(cls):
         filled_in: dict[str, Any] = dict.fromkeys(missing, 1.0)
     else:
-        start = _start(aggregator, target, panel, answered)
+        start = _starting_point(aggregator, target, panel, answered)
         filled_in = {name: getattr(start, name) for name in missing}
     return replace(aggregator, **filled_in)
 
 
-def _start(aggregator: Aggregator, target: Target, panel: Panel, answered: float) -> Aggregator:
+def _starting_point(aggregator: Aggregator, target: Target, panel: Panel, answered: float) -> Aggregator:
     """Return what the class of an aggregator chooses for a target, given some of its settings."""
     cls, missing = type(aggregator), aggregator.missing
     if splits_noise(cls):

@@ -89,7 +89,7 @@ class Facts:
 
     @property
     def num_voters(self) -> tuple[int, ...]:
-        """The numbers of teachers in closed form: one for each group, or for five records each and for each record."""
+        """Numbers of teachers in closed form: one per group; without groups, one per five records or per record."""
         return (self.num_units,) if self.unit == "group" else (self.num_units // _FEWEST_RECORDS, self.num_units)
 
     def grid(self) -> tuple[int, ...]:

@@ -27,7 +27,8 @@ class Learner:
     A label is given where ``signal`` times the extent along its own direction, and independent noise for the rest of a
     unit of variance, exceed a threshold. Along a direction that holds the share ``l`` of the variance of the features,
     a teacher of ``n`` records finds the true weight with noise of variance ``noise / n``, and shrinks it to ``l / (l +
-    ridge / n)`` of its size: few records make a teacher err, each in its own way, and shy, all in the same way.
+    ridge / n)`` of its size. So teachers of few records make errors of their own, which average out, and all
+    understate the same weights, which does not.
 
     Args:
         signal: correlation of a label's extent with the features, 0 to 1.

@@ -34,7 +34,7 @@ class Outlook:
 
     @classmethod
     def of(cls, votes: Votes, *, delta: float, relation: NeighboringRelation) -> Outlook:
-        """Describe given votes; the result is as PRIVATE as they are. With several labels, a set lacks at least one."""
+        """Describe given votes; the result is as PRIVATE as they are. A set never has all of several labels."""
         num_labels = votes.num_labels
         average = round(float(votes.counts.mean()) * num_labels / votes.num_teachers)
         k = min(max(1, average), max(1, num_labels - 1))

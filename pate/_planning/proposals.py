@@ -121,7 +121,7 @@ _PROPOSED: Mapping[type[Aggregator], Callable[[Outlook], Sequence[Settings]]] = 
 
 
 def title(aggregator: Aggregator) -> str:
-    """Return the name of the class, with what tells its instances apart in brackets: settings, aggregators within."""
+    """Return the name of a class with what tells its instances apart in brackets: settings, and aggregators within."""
     marks = aggregator.marks if hasattr(aggregator, "marks") else _marks(aggregator)
     named = ", ".join(title(mark) if isinstance(mark, Aggregator) else mark for mark in marks if mark)
     return type(aggregator).__name__ + (f" ({named})" if named else "")
@@ -148,7 +148,7 @@ def proposals(cls: type[Aggregator], outlook: Outlook) -> tuple[Aggregator, ...]
 
 def propose(outlook: Outlook) -> list[Aggregator]:
     """Return the proposals of all registered aggregators; those that need predictions as the last of two `Rounds`."""
-    return [preceded(aggregator, outlook) for aggregator in all_proposals(outlook)]
+    return [with_first_round(aggregator, outlook) for aggregator in all_proposals(outlook)]
 
 
 def all_proposals(outlook: Outlook) -> list[Aggregator]:
@@ -156,8 +156,8 @@ def all_proposals(outlook: Outlook) -> list[Aggregator]:
     return [aggregator for cls in registered().values() for aggregator in proposals(cls, outlook)]
 
 
-def preceded(aggregator: Aggregator, outlook: Outlook) -> Aggregator:
-    """Return an aggregator with a round before it if it needs predictions."""
+def with_first_round(aggregator: Aggregator, outlook: Outlook) -> Aggregator:
+    """Return an aggregator as the last of two rounds if it needs predictions, otherwise as it is."""
     return two_rounds(aggregator, outlook) if aggregator.needs_predictions else aggregator
 
 
@@ -241,7 +241,7 @@ def for_target(
 
 
 def _marks(aggregator: Aggregator) -> list[str | Aggregator]:
-    """Return the aggregators within, and the words for settings that are not the defaults."""
+    """Return the names of aggregators within, and of settings that differ from their defaults."""
     values = {field.name: getattr(aggregator, field.name) for field in fields(aggregator)}
     parts = [part for value in values.values() for part in (value if isinstance(value, tuple) else (value,))]
     changed = [field.name for field in fields(aggregator) if values[field.name] != field.default]

@@ -1,4 +1,4 @@
-"""All that labels follow from but for the noise: votes, and what an aggregator knows of its queries beside them."""
+"""Everything that determines labels, except the noise: votes, and what an aggregator knows beside them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_SAMPLES = 4_096
 
 
 def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> Inputs:
-    """Return all that labels follow from but for the noise. PRIVATE.
+    """Return everything that determines labels, except the noise. PRIVATE.
 
     The manifest holds the digests of all votes, which were compared with their files. Raises ``ValueError`` if moments
     are not those of the records that it speaks of.
@@ -91,10 +91,10 @@ def load_votes(run: Run, settings: LabelSettings, store: VoteStore, queries: Que
 
 
 def digest_of(aggregator: Aggregator, inputs: Inputs, votes: Votes) -> str:
-    """Return a digest of all that the answers follow from but for the noise, and of the budget. PRIVATE.
+    """Return a digest of everything that determines the answers, except the noise, and of the budget. PRIVATE.
 
-    Other code may make other answers of the same noise, and so is asked for another release. Voters are made of votes,
-    which the inputs name, and of features.
+    Other code may turn the same noise into other answers, so it makes another release. Voters follow from votes, which
+    the inputs name, and from features.
     """
     arrays = (b"" if array is None else array.tobytes() for array in (votes.predictions, votes.features))
     return digest(inputs.digest, code_version(), np.__version__, *arrays, *code_of(aggregator))

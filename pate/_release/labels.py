@@ -75,7 +75,7 @@ class _Labels(Publication):
     describes labels that do not exist.
     """
 
-    renewed = True
+    replaces_earlier = True
     released: ReleasedLabels
     _votes: Votes
     _room: IO[bytes]
@@ -90,7 +90,7 @@ class _Labels(Publication):
         self.file, self.statement_file = labels_file(run), run.root / LABEL.outputs[1]
         self.seeds = run.private / "label"
 
-    def question(self) -> str:
+    def request_digest(self) -> str:
         self._votes = load_votes(self._run, self._settings, self._store, self.queries)
         return digest_of(self._settings.mechanism, self.inputs, self._votes)
 

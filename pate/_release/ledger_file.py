@@ -70,7 +70,7 @@ def choose_ledger_of(
         )
         run = Run(root)
         state = run.state(first_stage(run))
-        if overwrite and state is not None and _usable(source) != recorded:
+        if overwrite and state is not None and _ledger_beside(source) != recorded:
             # releases from others belong into another ledger as well
             expect(
                 source.same(dict(state.begun.digests)),
@@ -79,7 +79,7 @@ def choose_ledger_of(
                 inputs="others",
             )
         return recorded
-    return _usable(source) if requested is None else located(requested).absolute()
+    return _ledger_beside(source) if requested is None else located(requested).absolute()
 
 
 def ledger_setting(run: Run) -> str | None:
@@ -95,7 +95,7 @@ def ledger_setting(run: Run) -> str | None:
     return None if run.ledger is None else str(run.ledger)
 
 
-def _usable(source: PrivateSource) -> Path | None:
+def _ledger_beside(source: PrivateSource) -> Path | None:
     if source.ledger is None:
         return None
     beside = source.ledger.absolute()
@@ -142,7 +142,7 @@ def expect_ledger(run: Run) -> None:
     expect(not expected, f"the ledger of {run.root} where it was; {moved}", missing=str(path))
 
 
-def note_place(run: Run, beside: Path | None) -> None:
+def record_ledger_place(run: Run, beside: Path | None) -> None:
     """Record, in the finished first stage of a run, where the ledger would lie ``beside`` what is private."""
     first = first_stage(run)
     state = run.state(first)

@@ -1,8 +1,8 @@
 """Releases under way: what a killed command needs to go on without paying or drawing again. PRIVATE.
 
-Before a release is reserved, its token and the seed of its noise are written to a file named by a digest of what is
-asked. The same command finds that file, with the token its reservation in the ledger, and with the seed its noise. The
-seed serves this one question alone, on the same votes: the noise of a question is never that of another.
+Before a release is reserved, its token and the seed of its noise are written to a file named by a digest of the
+request. The same command finds that file: the token leads to its reservation in the ledger, the seed to its noise. A
+seed serves this one request alone, on the same votes: no two requests ever share noise.
 """
 
 from __future__ import annotations
@@ -79,18 +79,18 @@ class PendingRelease:
             return False
 
 
-def pending_release(folder: Path, question: str, key: int) -> PendingRelease:
-    """Return the release in ``folder`` that was begun with the digest ``question``, or else a new one, not yet written.
+def pending_release(folder: Path, request_digest: str, key: int) -> PendingRelease:
+    """Return the release in ``folder`` that was begun by the same request, or else a new one, not yet written.
 
     Args:
         folder: where releases under way are kept.
-        question: a digest of all that its answers follow from but for the noise.
+        request_digest: a digest of everything that determines its answers, except the noise.
         key: the key of the noise of a new release; not used if one was begun.
 
     Raises:
         ValueError: if what was begun is damaged.
     """
-    file = folder / f"{question}.json"
+    file = folder / f"{request_digest}.json"
     return _read(file) if file.is_file() else PendingRelease(file, secrets.token_hex(_TOKEN_BYTES), key)
 
 

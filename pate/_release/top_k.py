@@ -46,7 +46,7 @@ def release_top_k(source: HistogramSource, settings: TopKSettings, *, output: Pa
         ValueError: before anything is spent, on settings that cannot be met, files that cannot be written or exist
             already, or a budget that does not suffice.
     """
-    settings.expect_list(public=source.public)
+    settings.expect_public_items(public=source.public)
     expect(output.suffix in (".csv", ".json"), "an output that is a .csv or a .json", output=str(output))
     folder = output.absolute().parent
     expect(folder.is_dir() and os.access(folder, os.W_OK), "a folder that can be written to", output=str(output))
@@ -69,7 +69,7 @@ class _TopK(Publication):
         self.seeds = ledger.resolve().with_suffix(".pending")
         self.noise_seed = settings.noise_seed
 
-    def question(self) -> str:
+    def request_digest(self) -> str:
         """Return a digest of the request and of the path of its output."""
         facts = {name: str(value) for name, value in (self._source.facts() | vars(self._settings)).items()}
         facts["output"] = str(self.file.resolve())
@@ -81,7 +81,7 @@ class _TopK(Publication):
         self._expect_new(pending)
         self._histogram = self._source.read(generator)
         # its noise belongs to the files that were asked for
-        same = self.question() == pending.file.stem
+        same = self.request_digest() == pending.file.stem
         expect(same, "files that nobody writes while they are read", changed=str(self._source.path))
         self._mechanism = settings.mechanism_for(self._histogram)
         yield Terms(

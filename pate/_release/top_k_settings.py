@@ -30,8 +30,8 @@ _RELATIONS: Mapping[str, NeighboringRelation] = {
     "add_remove": NeighboringRelation.ADD_REMOVE_TEACHER,
     "replace": NeighboringRelation.REPLACE_RECORD,
 }
-_WIDTH = 10  # places of a limited domain for each item of the list
-_WIDEST = 1_000_000  # places of a domain of unknown items, each of which takes noise
+_CANDIDATES_PER_CHOICE = 10  # places of a limited domain for each item of the list
+_MOST_CANDIDATES = 1_000_000  # places of a domain of unknown items, each of which takes noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,10 +87,14 @@ class TopKSettings:
         if self.noise_seed is not None:
             expect_count(0, noise_seed=self.noise_seed)
         if self.mechanism == "limited_domain":
-            expect_count(1, kbar=self.width)
-            expect(self.k <= self.width, f"kbar >= k = {self.k}", kbar=self.kbar)
-            expect_open_unit(delta_domain=self.failure)
-            expect(self.failure < self.delta, f"delta_domain < delta = {self.delta:g}", delta_domain=self.failure)
+            expect_count(1, kbar=self.num_candidates)
+            expect(self.k <= self.num_candidates, f"kbar >= k = {self.k}", kbar=self.kbar)
+            expect_open_unit(delta_domain=self.failure_probability)
+            expect(
+                self.failure_probability < self.delta,
+                f"delta_domain < delta = {self.delta:g}",
+                delta_domain=self.failure_probability,
+            )
         else:
             for name in ("kbar", "delta_domain"):
                 value = getattr(self, name)
@@ -109,24 +113,24 @@ class TopKSettings:
         )
 
     @property
-    def width(self) -> int:
+    def num_candidates(self) -> int:
         """How many of the largest counts of a limited domain may be named.
 
         The default follows from k alone, as what is not public may not decide. The threshold rises by only 0.7 scales
         where the domain is twice as wide, and falls with the count below the domain: on counts that fall like a power
         of the rank, flatly or steeply, 10 k finds nearly as many of the top k as the best width does.
         """
-        return _WIDTH * self.k if self.kbar is None else self.kbar
+        return _CANDIDATES_PER_CHOICE * self.k if self.kbar is None else self.kbar
 
     @property
-    def failure(self) -> float:
+    def failure_probability(self) -> float:
         """The probability that a limited domain names what a neighbor could not name.
 
         These add up over releases, and the ledger's total is finite where they leave something of delta.
         """
         return self.delta / 10 if self.delta_domain is None else self.delta_domain
 
-    def expect_list(self, *, public: bool) -> None:
+    def expect_public_items(self, *, public: bool) -> None:
         """Raise ``ValueError`` unless the list of items is public, or the mechanism needs none that is."""
         tells = "an item that one user alone has would tell of that user"
         needed = f"--items with --pairs, a public list ({tells}), or --mechanism limited_domain, which needs none"
@@ -151,8 +155,10 @@ class TopKSettings:
             ValueError: on too few public items for k, a list that is not public with a mechanism that needs one, or a
                 target that no noise meets.
         """
-        self.expect_list(public=histogram.public)
-        mechanism_of = self._limited(histogram) if self.mechanism == "limited_domain" else self._among_all(histogram)
+        self.expect_public_items(public=histogram.public)
+        mechanism_of = (
+            self._of_largest_counts(histogram) if self.mechanism == "limited_domain" else self._of_all_items(histogram)
+        )
         if self.scale is not None:
             return mechanism_of(self.scale)
         assert self.target_epsilon is not None
@@ -161,15 +167,15 @@ class TopKSettings:
         )
         return mechanism_of(calibrate_scale(lambda scale: mechanism_of(scale).event(self.relation), target))
 
-    def _among_all(self, histogram: Histogram) -> Callable[[float], TopKMechanism]:
+    def _of_all_items(self, histogram: Histogram) -> Callable[[float], TopKMechanism]:
         """Return the choice among all public items for a scale of its noise."""
         cls = _MECHANISMS[self.mechanism]
         self._expect_items(histogram, spare=cls.spare)
         return lambda scale: cls(k=self.k, scale=scale, sensitivity=histogram.sensitivity)
 
-    def _limited(self, histogram: Histogram) -> Callable[[float], LimitedDomain]:
+    def _of_largest_counts(self, histogram: Histogram) -> Callable[[float], LimitedDomain]:
         """Return the choice among the largest counts for a scale of its noise."""
-        kbar, most = self.width, _WIDEST
+        kbar, most = self.num_candidates, _MOST_CANDIDATES
         if histogram.public:
             self._expect_items(histogram, spare=1)
             most = len(histogram.items) - 1
@@ -179,7 +185,7 @@ class TopKSettings:
             k=self.k,
             kbar=kbar,
             scale=scale,
-            delta=self.failure,
+            delta=self.failure_probability,
             # of the wider window: both guarantees hold at delta, for one sensitivity more on the threshold
             relation=NeighboringRelation.REPLACE_RECORD,
             sensitivity=histogram.sensitivity,

@@ -53,7 +53,7 @@ class Terms:
 
 @dataclass(frozen=True, kw_only=True)
 class Settlement:
-    """What came of a release.
+    """What a release published, and what it cost in the end.
 
     Attributes:
         published: what its statement says beside costs, by the keys of the statement, with the file's ``sha256``.
@@ -72,19 +72,19 @@ class Publication(ABC):
         statement_file: the ``.json`` of the statement; its text is beside it.
         seeds: the folder in which the seeds of releases under way are kept. PRIVATE.
         noise_seed: a seed in place of private noise, for tests; None for noise.
-        renewed: whether a later release takes the place of an earlier one, as the labels of a run do: its seed is then
-            the only one in its folder, and its statement is made anew on all that the ledger holds by then.
+        replaces_earlier: whether a later release takes the place of an earlier one, as the labels of a run do: its seed
+            is then the only one in its folder, and its statement is made anew on all that the ledger holds by then.
     """
 
     file: Path
     statement_file: Path
     seeds: Path
     noise_seed: int | None
-    renewed: ClassVar[bool] = False
+    replaces_earlier: ClassVar[bool] = False
 
     @abstractmethod
-    def question(self) -> str:
-        """Return a digest of all that the answer follows from but for the noise. PRIVATE."""
+    def request_digest(self) -> str:
+        """Return a digest of everything that determines the answer, except the noise. PRIVATE."""
 
     @abstractmethod
     def prepared(self, pending: PendingRelease, generator: np.random.Generator) -> AbstractContextManager[Terms]:
@@ -112,14 +112,14 @@ def release(publication: Publication) -> Statement:
         ValueError: if it cannot be prepared, or the ledger cannot pay for it; nothing is spent then.
     """
     with step_bar(4, "release") as bar:
-        pending = pending_release(publication.seeds, publication.question(), draw_key())
+        pending = pending_release(publication.seeds, publication.request_digest(), draw_key())
         generator, seed = private_generator(pending.key), publication.noise_seed
         if seed is not None:
             generator = seeded_generator(seed)
         bar.update()
         with publication.prepared(pending, generator) as terms:
             number = _reserve(publication, terms, pending)
-            if publication.renewed:
+            if publication.replaces_earlier:
                 destroy_others(pending)
             if seed is not None:
                 generator = seeded_generator(seed, release=number)
@@ -143,7 +143,7 @@ def state(publication: Publication, ledger: Ledger, release: int) -> Statement:
     settlement = publication.settlement(entry)
     head = ledger.settle(release, realised=settlement.realised, published=settlement.published)
     # a statement that is not made anew leaves out whatever others add meanwhile
-    book = ledger.book() if publication.renewed else read_ledger(ledger.path, rows=head.rows)
+    book = ledger.book() if publication.replaces_earlier else read_ledger(ledger.path, rows=head.rows)
     statement = Statement.of(book, release)
     with naming_output(publication.file):
         write_json(publication.statement_file, statement.content)
@@ -176,11 +176,11 @@ def _reserve(publication: Publication, terms: Terms, pending: PendingRelease) ->
         # nothing was reserved
         if not begun:
             destroy(publication.seeds, pending.token)
-        raise _explained(error, terms) from None
+        raise _with_its_ledger(error, terms) from None
 
 
-def _explained(error: ValueError, terms: Terms) -> ValueError:
-    """Say of which ledger the error speaks and, where earlier releases are too much, which runs made them."""
+def _with_its_ledger(error: ValueError, terms: Terms) -> ValueError:
+    """Return the error with its ledger and, if earlier releases use up the budget, the runs that made them."""
     path, budget = terms.ledger.path, terms.budget
     earlier = sorted({entry.run for entry in terms.ledger.entries()})
     if not (isinstance(error, BudgetExceededError) and earlier):

@@ -11,7 +11,7 @@ from pate._runs.files import write_arrays as write_arrays
 from pate._runs.files import write_json as write_json
 from pate._runs.files import write_text as write_text
 from pate._runs.key import KEY_BYTES as KEY_BYTES
-from pate._runs.key import made_key as made_key
+from pate._runs.key import ensure_key as ensure_key
 from pate._runs.key import read_key as read_key
 from pate._runs.run import Run as Run
 from pate._runs.run import StageChangedError as StageChangedError

@@ -35,7 +35,7 @@ def read_key(run: Run) -> bytes | None:
     return key
 
 
-def made_key(run: Run, stage: Stage) -> bytes:
+def ensure_key(run: Run, stage: Stage) -> bytes:
     """Return the key of the partitions, generated if the first ``stage`` of the run has not begun yet.
 
     Raises ``ValueError`` if the stage was begun with a key that is now lost.

@@ -79,7 +79,7 @@ MODEL = "model"
 
 @dataclass(frozen=True)
 class Inputs:
-    """All that the outputs of a stage follow from: where any of it changed, they are not those of this command.
+    """Everything that determines the outputs of a stage: if any of it has changed, they are out of date.
 
     Attributes:
         settings: the settings of the stage as plain data, encoded by `pate._settings`.
@@ -135,7 +135,7 @@ class StageState:
 
 
 def _other_inputs(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """Return in words which inputs differ; their digests would tell nobody anything, and those of votes are PRIVATE."""
+    """Name the inputs that differ, without digests: they mean nothing to a reader, and those of votes are PRIVATE."""
     changes = {name: f"other {_INPUTS.get(name, name)}" for name in [*old, *new] if old.get(name) != new.get(name)}
     for name in changes.keys() & {"private", "data"}:
         changes[name] += (

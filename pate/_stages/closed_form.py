@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pate._linear import flat, linear_student_of
-from pate._release.ledger_file import note_place
+from pate._release.ledger_file import record_ledger_place
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run, code_version, digest
 from pate._stages.teachers_fit import begin_fit
 from pate._stages.teachers_vote import expect_same_data
@@ -55,7 +55,7 @@ def fit_closed_form(run: Run, data: DataSource, plan: ClosedFormPlan, *, dry_run
         names = (str(unit) for unit in units)
         groups = assign_teachers(names, num_teachers=plan.num_teachers, key=beginning.key)
     run.finish(TEACHERS_FIT, VoterStore(beginning.folder).save(private, geometry, groups))
-    note_place(run, data.ledger_path)
+    record_ledger_place(run, data.ledger_path)
 
 
 def seal_closed_form(

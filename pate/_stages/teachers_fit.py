@@ -13,8 +13,8 @@ import torch
 
 from pate._data_file import describe_data
 from pate._progress import stage_bar
-from pate._release.ledger_file import ledger_setting, note_place, open_ledger
-from pate._runs import KEY_BYTES, TEACHERS_FIT, Inputs, Json, Run, digest, made_key, make_once, read_key, write_text
+from pate._release.ledger_file import ledger_setting, open_ledger, record_ledger_place
+from pate._runs import KEY_BYTES, TEACHERS_FIT, Inputs, Json, Run, digest, ensure_key, make_once, read_key, write_text
 from pate._runs.locks import FINISH, lease
 from pate._settings import encode_fields
 from pate._validation import expect
@@ -106,7 +106,7 @@ def fit_teachers(
         log_curves(losses, plan.num_steps, folder / "PRIVATE_losses", logger)
         files = [folder / CHUNK_SIZE, *(chunk_file(folder, teachers) for teachers in chunks)]
         run.finish(TEACHERS_FIT, {file: digest(file) for file in files})
-    note_place(run, data.ledger_path)
+    record_ledger_place(run, data.ledger_path)
 
 
 class Beginning(NamedTuple):
@@ -131,7 +131,7 @@ def begin_fit(run: Run, data: DataSource, plan: TeacherPlan | ClosedFormPlan) ->
     if run.overwrite or not run.is_finished(TEACHERS_FIT):
         # a copy of another ledger is refused before the run is begun with it
         open_ledger(run)
-    key = made_key(run, TEACHERS_FIT)
+    key = ensure_key(run, TEACHERS_FIT)
     digests = training_inputs(data, plan) | {"partition": digest(key)}
     inputs = Inputs({**settings, "ledger": ledger_setting(run)}, digests)
     made_from = origin_of(inputs)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from pate._data_file import describe_data, load_ledger
-from pate._planning.completion import resolved
+from pate._planning.completion import resolve_settings
 from pate._progress import stage_bar
 from pate._release.label_inputs import expect_features
 from pate._release.label_settings import LabelSettings
@@ -20,10 +20,10 @@ from pate._release.ledger_file import (
     choose_ledger_of,
     expect_ledger,
     ledger_setting,
-    note_place,
     open_ledger,
+    record_ledger_place,
 )
-from pate._runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Inputs, Json, Run, digest, made_key, read_key
+from pate._runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Inputs, Json, Run, digest, ensure_key, read_key
 from pate._validation import expect
 from pate._vote_store import VoteStore, expect_no_counts
 from pate._votes import Ballots
@@ -119,7 +119,7 @@ def expect_served(settings: LabelSettings, run: Run, votes: VotesFrom, data: Dat
     silos = votes.silos
     _expect_no_copies(silos, settings.max_teachers_per_unit)
     num_samples = len(silos.ids)
-    aggregator = resolved(settings, silos.panel, num_samples, silos.form).mechanism
+    aggregator = resolve_settings(settings, silos.panel, num_samples, silos.form).mechanism
     if aggregator.needs_ballots or aggregator.needs_voters:
         expect_no_counts(sum(silo.num_teachers for silo in silos.members if silo.counts_alone))
     if aggregator.needs_features and silos.features is None:
@@ -158,7 +158,7 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
     if run.overwrite or not run.is_finished(VOTES_IMPORT):
         # a copy of another ledger is refused before the run is begun with it
         open_ledger(run)
-    key = made_key(run, VOTES_IMPORT)
+    key = ensure_key(run, VOTES_IMPORT)
     inputs = Inputs(_import_settings(run, votes, data), {"votes": votes.fingerprint(key), "partition": digest(key)})
     _add_data(run, inputs)
     _forget_unit(run, inputs)
@@ -180,7 +180,7 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
         ballots=silos.form,
     )
     run.finish(VOTES_IMPORT, vote_files | feature_files)
-    note_place(run, votes.ledger_path)
+    record_ledger_place(run, votes.ledger_path)
 
 
 def _import_silo(store: VoteStore, teachers: range, votes: NamedVotes, form: Ballots) -> None:

@@ -292,7 +292,7 @@ class History:
         stated = None
         if stated_delta is not None:
             (stated_epsilons,) = epsilons(values[None], [stated_delta])
-            stated = {"delta": stated_delta} | dict(zip(NAMES, _finite(stated_epsilons), strict=True))
+            stated = {"delta": stated_delta} | dict(zip(NAMES, _none_where_infinite(stated_epsilons), strict=True))
         row: dict[str, Any] = {"kind": "reserve", "events": plain, "count": count, "stated": stated}
         rows.append(row)
         return rows
@@ -325,7 +325,7 @@ def epsilons(values: FloatArray, deltas: Sequence[float]) -> FloatArray:
     return np.where(spendable > 0, np.maximum(epsilons, 0.0), np.inf)
 
 
-def _finite(epsilons: FloatArray) -> list[float | None]:
+def _none_where_infinite(epsilons: FloatArray) -> list[float | None]:
     return [value if value < float("inf") else None for value in epsilons.tolist()]
 
 

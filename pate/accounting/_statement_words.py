@@ -84,7 +84,7 @@ def describe(statement: Mapping[str, Any], book: Book) -> str:
     lines = []
     if not statement["private"]:
         lines += ["NOT PRIVATE: the noise of at least one release was drawn from a fixed seed.", ""]
-    lines += [*_headline(statement), *describe_conditions(statement), *_happened(statement), *_reach(statement), ""]
+    lines += [*_headline(statement), *describe_conditions(statement), *_costs_so_far(statement), *_reach(statement), ""]
     lines += [*WORDS[statement["kind"]].published(statement), *describe_ledger(statement), ""]
     lines += _arithmetic(statement, book)
     versions = ", ".join(f"{name} {version}" for name, version in statement["versions"].items())
@@ -153,7 +153,7 @@ def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:
         yield f"{where} holds if {FIXED_BEFOREHAND}."
 
 
-def _happened(statement: Mapping[str, Any]) -> Iterator[str]:
+def _costs_so_far(statement: Mapping[str, Any]) -> Iterator[str]:
     costs = by_relation(statement, "costs")
     if all(cost["epsilon"] == statement["guarantees"][name]["epsilon"] for name, cost in costs):
         return

@@ -16,7 +16,7 @@ _WHITE = 255
 def gated(logits: Tensor, departs: Tensor, constants: Tensor) -> Tensor:
     """Return the network's logits ``[B, C]``, bent to the constant answer's side where a label does not depart.
 
-    The constant answer decides such a label and the network ranks it: `pate._linear.on_one_side` in torch.
+    The constant answer decides such a label and the network ranks it: `pate._linear.bend_to_one_side` in torch.
 
     Args:
         logits: ``[B, C]``, of the network.

@@ -3,7 +3,7 @@
 import pytest
 
 from pate import cli
-from pate._planning.completion import completed
+from pate._planning.completion import complete_aggregator
 from pate._release.label_settings import LabelSettings
 from pate._votes import Panel
 from pate.accounting._calibration import Target
@@ -15,21 +15,21 @@ TARGET = Target(epsilon=4.0, delta=1e-4, num_queries=50)
 
 
 def test_missing_noise_is_one_and_what_is_given_stays() -> None:
-    found = completed(NoisyVotes.blank(soft=False), TARGET, PANEL)
+    found = complete_aggregator(NoisyVotes.blank(soft=False), TARGET, PANEL)
     assert found == NoisyVotes(sigma_votes=1.0, soft=False)
-    assert completed(found, TARGET, PANEL) is found
-    assert completed(Peeling.blank(k=2), TARGET, PANEL) == Peeling(k=2, scale_peel=1.0)
+    assert complete_aggregator(found, TARGET, PANEL) is found
+    assert complete_aggregator(Peeling.blank(k=2), TARGET, PANEL) == Peeling(k=2, scale_peel=1.0)
 
 
 def test_other_parameters_are_what_the_class_chooses() -> None:
-    majority = completed(StableMajority.blank(), TARGET, PANEL)
+    majority = complete_aggregator(StableMajority.blank(), TARGET, PANEL)
     assert majority == StableMajority(sigma_majority=1.0, delta_majority=1e-4 / 100)
-    screen = completed(ConfidentScreen.blank(threshold_confident=7.0), TARGET, PANEL)
+    screen = complete_aggregator(ConfidentScreen.blank(threshold_confident=7.0), TARGET, PANEL)
     assert isinstance(screen, ConfidentScreen) and screen.answers == NoisyVotes(sigma_votes=1.0)
     assert screen.threshold_confident == 7.0
     relation = NeighboringRelation.ADD_REMOVE_TEACHER
     other = Target(epsilon=4.0, delta=1e-4, num_queries=50, neighboring_relation=relation)
-    rounds = completed(None, other, PANEL)
+    rounds = complete_aggregator(None, other, PANEL)
     assert isinstance(rounds, Rounds) and len(rounds.rounds) == 2 and rounds.neighboring_relation is relation
 
 
@@ -44,7 +44,7 @@ def test_other_parameters_are_what_the_class_chooses() -> None:
 )
 def test_what_no_target_suggests_is_refused(aggregator: Aggregator, message: str) -> None:
     with pytest.raises(ValueError, match=f"^Expected {message}"):
-        completed(aggregator, TARGET, PANEL)
+        complete_aggregator(aggregator, TARGET, PANEL)
 
 
 @pytest.mark.parametrize("aggregator", [StableTopK.blank(delta_test=1e-6), None])

@@ -11,7 +11,7 @@ import pytest
 from pate._planning.comparison import Comparison
 from pate._planning.evaluation import frontier, label_quality, measure, references
 from pate._planning.outlook import Outlook
-from pate._planning.proposals import preceded
+from pate._planning.proposals import with_first_round
 from pate._planning.simulation import Simulation, simulated
 from pate.accounting._charges import account
 from pate.accounting._relation import NeighboringRelation
@@ -62,12 +62,12 @@ def test_all_rounds_together_cost_what_a_point_says(relation: NeighboringRelatio
     }
     for name in names:
         aggregator = listed[name]
-        point = measure(task, preceded(aggregator, outlook), 3.0, asked)
+        point = measure(task, with_first_round(aggregator, outlook), 3.0, asked)
         assert point is not None
         assert point.aggregator.startswith("Rounds (ClippedVotes, ") == (name in ("tau", "screen"))
         assert 0.998 * 3.0 < point.epsilon <= 3.0 * (1 + 1e-9)
         assert point.realised_epsilon <= point.epsilon * (1 + 1e-9)
-        calibrated = preceded(aggregator, outlook).calibrated(asked.target(3.0), task.votes.panel)
+        calibrated = with_first_round(aggregator, outlook).calibrated(asked.target(3.0), task.votes.panel)
         assert calibrated is not None
         charge = ({relation: calibrated.event(task.votes.panel, relation)}, 150)
         assert account([charge], relation).get_epsilon(delta=1e-5) == pytest.approx(3.0, rel=1e-5)

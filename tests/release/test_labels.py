@@ -158,7 +158,7 @@ def test_labels_are_drafted_in_the_private_folder(copied: Path, monkeypatch: pyt
             drafts[folder] = [name for name in names if name.startswith(".")]
         save(self, *arguments)
 
-    (copied / "public" / ".labels.npz.left").touch()  # by an earlier version
+    (copied / "public" / ".labels.npz.0123456789abcdef").touch()  # by an earlier version
     monkeypatch.setattr(ReleasedLabels, "save", looked)
     assert label(copied, NOISY, "--overwrite") == 0
     assert drafts["public"] == []

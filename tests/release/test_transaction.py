@@ -23,7 +23,7 @@ from tests.conftest import copy_run
 from tests.release.test_labels_crash import Killed, release_screened
 
 STEPS = {
-    "question": None,
+    "request_digest": None,
     "write": PendingRelease,
     "reserve": Ledger,
     "destroy_others": transaction,
@@ -126,22 +126,22 @@ def test_killed_at_any_step_it_pays_once_and_draws_the_same(
             original(*args, **kwargs)
         raise Killed
 
-    if step == "destroy_others" and not kind.publication.renewed:
+    if step == "destroy_others" and not kind.publication.replaces_earlier:
         pytest.skip("other releases keep their seeds in the same folder")
     with monkeypatch.context() as patch:
         patch.setattr(owner, step, cut)
         with pytest.raises(Killed):
             kind.release(folder)
     file, statement = folder / kind.file, folder / kind.statement
-    if statement.exists() and kind.publication.renewed:
+    if statement.exists() and kind.publication.replaces_earlier:
         Statement.read(statement).verify(released=file)
-    elif file.exists() and not kind.publication.renewed:
+    elif file.exists() and not kind.publication.replaces_earlier:
         assert Statement.read(statement)["release"] == 1
     paid = (folder / "ledger.sqlite").is_file() and len(read_ledger(folder / "ledger.sqlite").entries) > kind.earlier
     assert paid == ((list(STEPS).index(step), after) >= (list(STEPS).index("reserve"), True))
     if file.exists() and file.read_bytes() != before:
         assert paid
-    if step == "destroy" and after and not kind.publication.renewed:
+    if step == "destroy" and after and not kind.publication.replaces_earlier:
         with pytest.raises(ValueError, match="another output"):  # nothing is left to go on with
             kind.release(folder)
     else:

@@ -10,7 +10,7 @@ import pytest
 
 from pate import cli
 from pate._linear import linear_student_of
-from pate._planning.completion import resolved
+from pate._planning.completion import resolve_settings
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label as label_stage
 from pate._runs import Run
@@ -141,15 +141,15 @@ def test_what_cannot_be_released_is_refused_before_it_is_paid(
 @pytest.mark.parametrize("ballots", ["scores", "moments"])
 def test_ballots_that_are_no_bits_are_read_by_score_votes_alone(ballots: Any) -> None:
     panel, target = Panel(50, 3), LabelSettings(delta=1e-5, target_epsilon=1.0)
-    assert type(resolved(target, panel, 20).mechanism) is Rounds
-    assert type(resolved(target, panel, 20, ballots).mechanism) is ScoreVotes
+    assert type(resolve_settings(target, panel, 20).mechanism) is Rounds
+    assert type(resolve_settings(target, panel, 20, ballots).mechanism) is ScoreVotes
     complete = LabelSettings(ScoreVotes(multiplier_scores=5.0), delta=1e-5)
-    assert resolved(complete, panel, 20, ballots).mechanism is complete.aggregator
+    assert resolve_settings(complete, panel, 20, ballots).mechanism is complete.aggregator
     for other in (LabelSettings(NoisyVotes(sigma_votes=5.0), delta=1e-5), replace(target, aggregator=Rounds.blank())):
         with pytest.raises(
             ValueError, match=rf"^Expected --aggregator ScoreVotes, for ballots that are {ballots}, got"
         ):
-            resolved(other, panel, 20, ballots)
+            resolve_settings(other, panel, 20, ballots)
 
 
 def test_networks_leave_scores_which_are_labelled_for_a_target_alone(copied: Path, capsys: Captured) -> None:
