@@ -21,6 +21,8 @@ def fault_behind(error: BaseException) -> str | None:
 
     Errors of the system other than a shortage are faults only where nobody has put them into other words.
     """
+    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # of pathlib
+        return f"Expected a path that leads somewhere, got: {_line(error)}. {_KEPT}"
     if isinstance(error, OSError) and not isinstance(error, ConnectionError):
         return (
             shortage_behind(error) or f"Expected access to {error.filename or 'a file'}, got: {_line(error)}. {_KEPT}"

@@ -27,10 +27,16 @@ def make_network(make: Callable[..., nn.Module], input_shape: tuple[int, ...], n
         num_labels: the number of labels.
 
     Raises:
-        ValueError: if a single network is given, which all teachers would share, or if none is made.
+        ValueError: if a single network is given, which all teachers would share, or if none is made of these arguments.
     """
     expect_factory(make)
-    network = make(num_classes=num_labels) if _takes_classes(make) else make(input_shape, num_labels)
+    try:
+        network = make(num_classes=num_labels) if _takes_classes(make) else make(input_shape, num_labels)
+    except (TypeError, RuntimeError) as error:
+        # one that takes other arguments fails in whatever it does with these
+        reason = " ".join(str(error).split())[:200]
+        wanted = f"a network of (input_shape, num_labels) = ({input_shape}, {num_labels})"
+        raise ValueError(f"Expected {wanted}, got {type(error).__name__}: {reason}") from error
     expect(hasattr(network, "state_dict"), f"a network made by {_name(make)}", network=type(network).__name__)
     return network
 

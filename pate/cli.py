@@ -49,8 +49,8 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
 }
 
 
-class _TerminatedError(KeyboardInterrupt):
-    """SIGTERM, which ends a command as Ctrl-C does."""
+_received: list[signal.Signals] = []
+"""The signals that asked the running command to end."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -61,6 +61,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if args is None else args)
     name = next((" ".join(words[:n]) for n in (2, 1) if " ".join(words[:n]) in _COMMANDS), None)
+    _received.clear()
     try:
         try:
             return _run(words, name)
@@ -91,7 +92,7 @@ def _run(words: list[str], name: str | None) -> int:
     # class paths in configurations name networks and plug-ins relative to the working directory
     if (folder := os.getcwd()) not in sys.path:
         sys.path.insert(0, folder)
-    with _terminable():
+    with _stoppable():
         from pate._runs.locks import release_locks
 
         try:
@@ -105,10 +106,9 @@ def _run(words: list[str], name: str | None) -> int:
 
 def _ending(stop: BaseException) -> tuple[str | None, int | None]:
     """Return the line and the exit status with which a command ends that raised ``stop``: no status if it is a bug."""
-    # Lightning turns an interrupt into an exit, or fails while cleaning up after one
-    cause = _interrupt_behind(stop)
-    if cause is not None:
-        terminated = isinstance(cause, _TerminatedError)
+    # an interrupt comes out as another error, of an import that was cut short, or as an exit, which is Lightning's way
+    if _received or isinstance(stop, KeyboardInterrupt):
+        terminated = _received[:1] == [signal.SIGTERM]
         how = "terminated" if terminated else "interrupted"
         return f"{how}; the same command resumes from here", 143 if terminated else 130
     if isinstance(stop, SystemExit):
@@ -144,31 +144,27 @@ def _unread(stream: TextIO | None) -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in polled.poll(0))
 
 
-def _interrupt_behind(stop: BaseException | None) -> KeyboardInterrupt | None:
-    """Return ``stop`` if it is an interrupt, or the interrupt that was being handled when it was raised."""
-    while stop is not None and not isinstance(stop, KeyboardInterrupt):
-        stop = stop.__context__
-    return stop
-
-
 @contextmanager
-def _terminable() -> Iterator[None]:
-    """Let the first SIGTERM end what runs inside; further ones do not disturb the cleanup."""
-    requested = False
+def _stoppable() -> Iterator[None]:
+    """Let Ctrl-C and the first SIGTERM end what runs inside; further ones of SIGTERM do not disturb the cleanup."""
 
-    def terminate(number: int, frame: FrameType | None) -> None:
-        nonlocal requested
-        if not requested:
-            requested = True
-            raise _TerminatedError
+    def stop(number: int, frame: FrameType | None) -> None:
+        first = not _received
+        _received.append(signal.Signals(number))
+        if first or number == signal.SIGINT:
+            raise KeyboardInterrupt
 
+    before = {}
     # a program that calls `main` in a thread handles signals itself
-    before = signal.signal(signal.SIGTERM, terminate) if threading.current_thread() is threading.main_thread() else None
+    if threading.current_thread() is threading.main_thread():
+        before[signal.SIGTERM] = signal.signal(signal.SIGTERM, stop)
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # it is ignored behind `nohup`
+            before[signal.SIGINT] = signal.signal(signal.SIGINT, stop)
     try:
         yield
     finally:
-        if before is not None:
-            signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _help(words: list[str]) -> int:

@@ -1,6 +1,8 @@
 """Networks by the names of factories, of which none is given a shape for weights."""
 
+import re
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,3 +94,17 @@ def test_a_factory_without_a_type_is_refused(words: list[str], capsys: pytest.Ca
         cli.main([*words, f"{option}=tests.test_networks.unannotated", "--run=runs/none"])
     assert stopped.value.code == 2
     assert "test_networks.unannotated" in capsys.readouterr().err
+
+
+def test_a_module_that_takes_other_arguments_is_refused_in_one_line(
+    copied: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    line = "Expected a network of (input_shape, num_labels) = ((6,), 4), got TypeError: "
+    with pytest.raises(ValueError, match=re.escape(line)):
+        make_network(torch.nn.Linear, (6,), 4)
+    new = tmp_path / "new"
+    words = ["teachers", "fit", "--config", str(copied / "private/teachers_fit.yaml"), "--network", "torch.nn.Linear"]
+    assert cli.main([*words, "--ledger", str(tmp_path / "new.sqlite"), "--run", str(new)]) == 2
+    error = capsys.readouterr().err
+    assert line in error and len(error.splitlines()) == 1
+    assert not new.exists()

@@ -18,7 +18,7 @@ from pate._release.pending import PendingRelease
 from pate._release.stating import facts_of_top_k
 from pate._release.top_k_settings import TopKSettings
 from pate._release.transaction import Publication, Settlement, Terms, release
-from pate._runs.files import code_version, digest, remove_drafts, write_text
+from pate._runs.files import cell, code_version, digest, remove_drafts, write_text
 from pate._runs.locks import locked_output
 from pate._validation import expect
 from pate.accounting._history import Entry
@@ -142,5 +142,6 @@ def _table(items: list[str], ordered: bool) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("rank", "item") if ordered else ("item",))
-    writer.writerows(enumerate(items, 1) if ordered else ((item,) for item in items))
+    cells = [cell(item) for item in items]
+    writer.writerows(enumerate(cells, 1) if ordered else ((item,) for item in cells))
     return text.getvalue()

@@ -29,6 +29,7 @@ from pate._version import __version__
 Json = dict[str, Any]
 
 _DRAFT = re.compile(r"\.(.+)\.[0-9a-f]{16}")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _BLOCK = 1 << 22  # bytes read at once
 
 
@@ -112,6 +113,19 @@ def write_text(path: Path, text: str) -> None:
     """Write ``text``, completely or not at all."""
     with replacing(path, "w") as file:
         file.write(text)
+
+
+def cell(text: str) -> str:
+    """Return the text of a cell of a CSV file, with an apostrophe before what spreadsheets take for a formula."""
+    return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def write_arrays(path: Path, **arrays: Any) -> None:

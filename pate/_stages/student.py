@@ -62,7 +62,11 @@ _KNOWN = (
     # a few released labels are a few batches
     "The number of training batches .* is smaller than the logging interval",
 )
-_TALKATIVE = ("pytorch_lightning.utilities.rank_zero", "lightning_fabric.utilities.seed")
+_TALKATIVE = (
+    "pytorch_lightning.utilities.rank_zero",
+    "pytorch_lightning.trainer.connectors.signal_connector",
+    "lightning_fabric.utilities.seed",
+)
 _LOSS = "val_loss"
 _SETTINGS = ("seed_everything", "trainer", "model", "data", "optimize")
 

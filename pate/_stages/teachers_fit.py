@@ -21,6 +21,7 @@ from pate._validation import expect
 from pate.data._augmentation import expect_pictures
 from pate.data._records import Role
 from pate.data._source import DataSource
+from pate.teachers._chunk import make_networks
 from pate.teachers._devices import available_bytes, root_device
 from pate.teachers._executors import run_jobs
 from pate.teachers._jobs import Execution
@@ -70,6 +71,7 @@ def fit_teachers(
     data.expect_distinct()
     expect_pictures(plan.augment, data.input_shape)
     units_of(private, plan.unit)  # raises if there are none
+    make_networks(plan, data.input_shape, data.num_labels, teachers=range(1))  # raises if they cannot be made
     if dry_run:
         sizes = PartitionedRecords.by_key(private, plan, read_key(run) or secrets.token_bytes(KEY_BYTES)).sizes
         text = describe_training(plan, sizes, shape=data.input_shape, num_labels=data.num_labels, execution=execution)

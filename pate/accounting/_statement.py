@@ -84,6 +84,8 @@ class Statement:
     @staticmethod
     def read(path: Path) -> Statement:
         """Return the statement in a file. Raises ``ValueError`` in one line if it holds none."""
+        # one who reads a pipe waits
+        expect(Path(path).is_file(), f"a readable statement at {path}", file=False)
         try:
             return Statement.from_json(Path(path).read_bytes())
         except (OSError, ValueError) as error:

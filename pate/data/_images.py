@@ -103,6 +103,8 @@ def expect_distinct_files(paths: Iterable[Path]) -> None:
 
 def read_image(path: Path, size: int) -> UInt8Array:
     """Read one picture as uint8 ``[3, size, size]``, its central square resized."""
+    # one who reads a pipe waits for ever
+    expect(path.is_file(), "a readable picture, in a file", path=str(path))
     try:
         with Image.open(path, formats=FORMATS) as image:
             picture = image.convert("RGB")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from tqdm import tqdm
 
-from pate._runs.files import naming_output, read_arrays, replacing, write_arrays
+from pate._runs.files import cell, naming_output, read_arrays, replacing, write_arrays
 from pate._typing import Float32Array, UInt8Array
 from pate._validation import expect, expect_count
 from pate.data._arrays import OPTIONAL
@@ -167,12 +167,12 @@ def _write_table(output: Path, names: tuple[str, ...], answers: _Answers, probab
     num = 0
     with replacing(output, "w") as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow(["id", *names])
+        table.writerow(["id", *map(cell, names)])
         for ids, batch_probabilities, labels in answers:
             rows = labels.tolist()
             if probabilities:
                 rows = [[f"{value:.6f}" for value in row] for row in batch_probabilities.tolist()]
-            table.writerows([name, *row] for name, row in zip(ids, rows, strict=True))
+            table.writerows([cell(name), *row] for name, row in zip(ids, rows, strict=True))
             num += len(ids)
     return num
 

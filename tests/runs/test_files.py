@@ -8,7 +8,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import numpy as np
 import pytest
 
-from pate._runs.files import read_arrays
+from pate._runs.files import cell, read_arrays
 
 
 def peak_of_reading(path: Path, *, unread: tuple[str, ...]) -> int:
@@ -91,3 +91,13 @@ def test_arrays_of_all_kinds_come_back(tmp_path: Path) -> None:
     with ZipFile(tmp_path / "longer.npz", "w") as archive:
         archive.writestr("a.npy", buffer.getvalue())
     np.testing.assert_array_equal(read_arrays(tmp_path / "longer.npz", ("a",))["a"], arrays["a"])
+
+
+@pytest.mark.parametrize("text", ["=cmd|'/C calc'!A1", "@SUM(A1)", "+x", "-x", "\t=1", "=1"])
+def test_a_cell_is_never_a_formula(text: str) -> None:
+    assert cell(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("text", ["", "r0001", "-3", "+1.5e3", "a=b", "000001.jpg"])
+def test_other_cells_stay_as_they_are(text: str) -> None:
+    assert cell(text) == text
