@@ -85,6 +85,10 @@ def test_commands_are_understood(
         monkeypatch.chdir(request.getfixturevalue("left"))
         assert cli.main(words) == 0
         return
+    if words[0] == "audit":
+        assert cli.main([*words, "--print_config"]) == 0
+        assert capsys.readouterr().out.startswith("# NOT PRIVATE")
+        return
     if words[0] == "run":
         assert cli.main([*words, *(["--print_config"] if "--print_config" not in words else [])]) == 0
         assert capsys.readouterr().out.count("\n---\n") == 3
