@@ -28,7 +28,7 @@ from pate.accounting._calibration import Target, epsilon_of
 from pate.accounting._events import GaussianEvent
 from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import _score_votes as score_votes
-from pate.aggregators._score_votes import ScoreVotes, noisy_count, noisy_sum
+from pate.aggregators._score_votes import Learner, ScoreVotes, noisy_count, noisy_sum
 from pate.testing._audit import sampled_epsilon
 
 NUM_LABELS = 4
@@ -187,6 +187,19 @@ def test_with_little_noise_it_learns_what_logistic_labels_say() -> None:
     assert poor.noisy_counts is not None
     assert np.abs(poor.noisy_counts / 20_000 - truth).mean() > 0.1
     np.testing.assert_array_equal(poor.labels.min(axis=0), poor.labels.max(axis=0))
+
+
+def test_a_label_whose_model_never_differs_is_given_by_the_constant() -> None:
+    """Where it says the same for all samples there is nothing to gain; where it is sure for half of them, there is."""
+    learner = Learner(GEOMETRY, NUM_LABELS, 20_000.0)
+    voters = voters_of(20_000, np.random.default_rng(7))
+    learner.learn(learner.question(), voters.clipped_sum(learner.question(), 1.0) / 20_000, 1e-4)
+    samples = PUBLIC @ np.eye(PUBLIC.shape[1], GEOMETRY.num_directions)
+    above = learner._departing(samples, np.ones((300, NUM_LABELS)))[0]
+    same = np.where(above, 4.0, -4.0) * np.ones((300, 1))
+    assert not learner._departing(samples, same)[1].any()
+    halves = same * np.where(np.arange(300) % 2, 1, -1)[:, None]
+    assert learner._departing(samples, halves)[1][0]
 
 
 def test_the_student_is_recovered_from_what_is_released() -> None:

@@ -37,6 +37,25 @@ def test_a_number_in_doubt_is_decided_alone(monkeypatch: pytest.MonkeyPatch) -> 
     assert (drawn()[:, 1] == 2.0**20).all()
 
 
+def test_numbers_half_way_between_steps_are_left_to_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no others: the scores are such that noise carries them to the middle, as far as floats can tell."""
+    generator, grid, decided = np.random.default_rng(4), 2.0**-20, []
+    tails, places = generator.random((50, 2)), generator.random((50, 1))
+    moved = -np.log(tails).sum(axis=1, keepdims=True) * (2 * places - 1) / grid
+    decide = cube._rounded
+
+    def count(*arguments: Any) -> int:
+        decided.append(decide(*arguments))
+        return decided[-1]
+
+    monkeypatch.setattr(cube, "_rounded", count)
+    middle = np.floor(moved) + 0.5 - moved
+    add_cube(middle * grid, scale=1.0, generator=np.random.default_rng(4))
+    assert len(decided) == 50 and 5 < (np.array(decided) - np.floor(moved).ravel()).sum() < 45
+    add_cube((middle + 0.25) * grid, scale=1.0, generator=np.random.default_rng(4))
+    assert len(decided) == 50
+
+
 def test_one_count_has_laplace_noise_on_a_grid() -> None:
     drawn = add_cube(np.zeros((50_000, 1)), scale=3.0, generator=np.random.default_rng(2)).ravel()
     assert np.all(drawn * 2.0**18 % 1 == 0)

@@ -1,10 +1,12 @@
 """Noise follows its law, and no two streams meet."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from pate.mechanisms._noise import Noise, draw_key, private_generator, quantile, seeded_generator
+from pate.mechanisms._noise import Noise, draw_key, log_survival, private_generator, quantile, seeded_generator
 from tests.mechanisms import oracles
 
 
@@ -14,6 +16,15 @@ def test_quantiles_of_uniform_numbers_follow_the_law(noise: Noise) -> None:
     assert draws.dtype == np.float64
     assert kstest(draws, oracles.NOISES[noise][1]).pvalue > 1e-3
     assert kstest(0.8 * draws, oracles.NOISES[noise][1]).pvalue < 1e-9
+
+
+@pytest.mark.parametrize("noise", get_args(Noise))
+def test_chances_of_exceeding_are_those_of_the_law(noise: Noise) -> None:
+    """Below all that the noise can be, too."""
+    values = np.array([-3.0, -0.5, 0.0, 0.5, 3.0])
+    draws = quantile(seeded_generator(2).random((20_000, 1)), noise)
+    chances = np.exp(log_survival(values, noise))
+    assert (chances <= 1).all() and np.abs((draws > values).mean(axis=0) - chances).max() < 4.5 * 0.5 / 20_000**0.5
 
 
 def test_seeded_streams_repeat_and_differ_between_releases() -> None:

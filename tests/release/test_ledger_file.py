@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 from pate import cli
-from pate._release.ledger_file import choose_ledger
+from pate._release.ledger_file import choose_ledger, expect_ledger
+from pate._runs.run import Run, labels_file
+from pate._runs.stage import LABEL
 from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._verification import verify_ledger
 from pate.data import Arrays, CelebA, DataSource, Records, Role
@@ -222,6 +224,14 @@ def test_a_run_of_an_earlier_version_keeps_its_own_ledger(taught: Path) -> None:
     assert label("runs/one", "--num_queries=5") == 0
     assert len(read_ledger(taught / "runs" / "one" / "ledger.sqlite").entries) == 1
     assert read_ledger(taught / "data" / "faces.ledger.sqlite").entries == ()
+    # each trace of a release is enough to know that there was a ledger
+    (taught / "runs" / "one" / "ledger.sqlite").unlink()
+    run = Run(taught / "runs" / "one")
+    for trace in (labels_file(run), run.root / LABEL.state):
+        kept = trace.rename(taught / "kept")
+        with pytest.raises(ValueError, match=r"^Expected the ledger of "):
+            expect_ledger(run)
+        kept.rename(trace)
 
 
 class Nowhere(DataSource):
