@@ -16,11 +16,12 @@ from pate._linear import LinearStudent, fit_linear, linear_student_of
 from pate._pipeline import Pipeline, label
 from pate._release.label_settings import LabelSettings
 from pate._release.stating import StatedLabels
-from pate._typing import FloatArray, IntArray, UInt8Array
+from pate._typing import FloatArray, IntArray, StrArray, UInt8Array
 from pate._validation import expect, expect_count, expect_positive
 from pate._votes import rows_of
 from pate._votes_file import NamedVotes
 from pate.data._arrays import Arrays
+from pate.data._checks import as_text
 from pate.data._partition import assign_teachers
 from pate.data._records import ArrayFeatures
 from pate.data.features import PublicScaling
@@ -116,11 +117,13 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             ValueError: in one line, if anything does not fit; nothing is spent then.
         """
         expect_positive(epsilon=self.epsilon)
+        if self.n_teachers is not None:
+            expect_count(2, n_teachers=self.n_teachers)
         records, targets = validate_data(self, X, Y, multi_output=True, dtype=np.float64)
         labels = self._labels_of(np.asarray(targets))
         random = check_random_state(self.random_state)
         public = self._public_samples(X_public, random)
-        units = np.arange(len(records)) if groups is None else column_or_1d(groups)
+        units = as_text(np.arange(len(records)) if groups is None else groups, name="groups")
         expect(len(units) == len(records), f"{len(records)} groups, one for each record", groups=len(units))
         settings = LabelSettings(delta=self.delta, target_epsilon=self.epsilon, noise_seed=self.noise_seed)
         self._scaling = PublicScaling().fit(ArrayFeatures(public.astype(np.float32)))
@@ -175,6 +178,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 raise ValueError("Only binary classification is supported without classes, the public values of y")
             expect(np.isin(Y, (0, 1)).all(), "labels in {0, 1}, or classes, the public values of y", labels="others")
             return Y.reshape(len(Y), -1).astype(np.uint8)
+        if isinstance(self.classes, str):
+            expect(self.classes == "from_y", 'classes, their values in a list, or "from_y"', classes=self.classes)
         y = column_or_1d(Y)
         self.classes_ = np.unique(y if isinstance(self.classes, str) else np.asarray(self.classes))
         expect(np.isin(y, self.classes_).all(), "y among the classes", classes=self.classes_[:5].tolist())
@@ -191,13 +196,18 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         needed = "X_public, samples that anybody may see, or bounds between which to draw them"
         expect(self.bounds is not None, needed, X_public=None)
         assert self.bounds is not None
-        low, high = (np.broadcast_to(np.asarray(bound, dtype=np.float64), self.n_features_in_) for bound in self.bounds)
-        ordered = np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()
-        expect(ordered, "bounds (low, high), finite and low < high", bounds=self.bounds)
+        wanted = f"bounds (low, high), finite and low < high, each a number or {self.n_features_in_} of them"
+        try:
+            pair = (np.asarray(bound, dtype=np.float64) for bound in self.bounds)
+            low, high = (np.broadcast_to(bound, self.n_features_in_) for bound in pair)
+            ordered = bool(np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all())
+        except (TypeError, ValueError):
+            ordered = False
+        expect(ordered, wanted, bounds=self.bounds)
         return np.asarray(random.uniform(low, high, size=(_DRAWN, self.n_features_in_)))
 
     def _ballots(
-        self, X: FloatArray, labels: UInt8Array, public: FloatArray, units: NDArray[Any], random: np.random.RandomState
+        self, X: FloatArray, labels: UInt8Array, public: FloatArray, units: StrArray, random: np.random.RandomState
     ) -> UInt8Array:
         """Return the ballots ``[P, T, C]`` of teachers, each fitted to the units that a secret key assigns to it.
 
@@ -206,11 +216,10 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         """
         expect(self.n_teachers is not None, "n_teachers, a public number, with a teacher", n_teachers=None)
         assert self.n_teachers is not None
-        expect_count(2, n_teachers=self.n_teachers)
         seeds = random.randint(2**31 - 1, size=self.n_teachers).tolist()
         # a classifier that cannot be fitted at all is found out on labels that mean nothing
         _fitted(self.teacher, public[:100], np.arange(len(public[:100])) % 2, seeds[0]).predict(public[:1])
-        teachers = assign_teachers(map(str, units), num_teachers=self.n_teachers, key=secrets.token_bytes(32))
+        teachers = assign_teachers(units.tolist(), num_teachers=self.n_teachers, key=secrets.token_bytes(32))
         ballots = np.zeros((len(public), self.n_teachers, labels.shape[1]), dtype=np.uint8)
         for teacher, seed in enumerate(seeds):
             rows = np.flatnonzero(teachers == teacher)
@@ -241,9 +250,9 @@ def _save(
     X: FloatArray,
     labels: UInt8Array,
     public: FloatArray,
-    ids: NDArray[np.str_],
+    ids: StrArray,
     *,
-    groups: NDArray[Any] | None,
+    groups: StrArray | None,
 ) -> None:
     """Write private records and public samples as `Arrays` reads them, with a test record that nobody asks for.
 
@@ -258,7 +267,7 @@ def _save(
         "split": np.repeat([0, 1, 2], sizes),
     }
     if groups is not None:
-        arrays["group"] = np.concatenate((groups.astype(np.str_), np.full(len(public) + 1, "")))
+        arrays["group"] = np.concatenate((groups, np.full(len(public) + 1, "")))
     np.savez(file, **arrays)  # type: ignore[arg-type, unused-ignore]
 
 

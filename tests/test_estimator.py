@@ -89,7 +89,7 @@ def test_a_record_reaches_one_teacher(
 
     def ballots(X: FloatArray, Y: UInt8Array) -> UInt8Array:
         random = np.random.RandomState(0)
-        return classifier._ballots(X, Y, arrays[0][2200:], np.arange(len(X)), random)
+        return classifier._ballots(X, Y, arrays[0][2200:], np.arange(len(X)).astype(np.str_), random)
 
     whole = ballots(X, Y)
     assert whole.any() and not whole.all()
@@ -105,7 +105,11 @@ def test_bad_input_is_one_line_and_spends_nothing(arrays: tuple[FloatArray, UInt
     cases: list[tuple[dict[str, Any], UInt8Array, str]] = [
         ({}, Y, "Expected X_public, samples that anybody may see, or bounds"),
         ({"bounds": (3, -3)}, Y, r"Expected bounds \(low, high\), finite and low < high"),
+        ({"bounds": 3}, Y, r"Expected bounds \(low, high\), finite and low < high, each a number or 6 of them"),
+        ({"bounds": (-3, np.ones(5))}, Y, r"Expected bounds \(low, high\)"),
         ({"bounds": (-3, 3), "epsilon": -1.0}, Y, "Expected epsilon > 0"),
+        ({"bounds": (-3, 3), "n_teachers": 1}, Y, "Expected an integer n_teachers >= 2"),
+        ({"bounds": (-3, 3), "classes": "of_y"}, Y[:, 0], 'Expected classes, their values in a list, or "from_y"'),
         ({"bounds": (-3, 3)}, 2 * Y, r"Expected labels in \{0, 1\}"),
         ({"bounds": (-3, 3), "classes": [0, 2]}, Y[:, 0], "Expected y among the classes"),
         ({"bounds": (-3, 3), "teacher": LogisticRegression()}, Y, "Expected n_teachers, a public number"),
@@ -114,4 +118,6 @@ def test_bad_input_is_one_line_and_spends_nothing(arrays: tuple[FloatArray, UInt
     for settings, labels, message in cases:
         with pytest.raises(ValueError, match=message):
             PateClassifier(ledger=ledger, **settings).fit(X, labels)
+    with pytest.raises(ValueError, match="Expected groups that are texts or integers"):
+        PateClassifier(ledger=ledger).fit(X, Y, X_public=X, groups=np.arange(len(X)) / 2)
     assert not ledger.exists()
