@@ -24,6 +24,9 @@ class NeighboringRelation(StrEnum):
     REPLACE_RECORD = "replace_record"
     ADD_REMOVE_TEACHER = "add_remove_teacher"
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
     @property
     def count_window(self) -> int:
         """Width of the window within which the counts of one query move together, in votes.

@@ -30,6 +30,7 @@ def test_account_prints_both_relations_and_draws(tmp_path: Path, capsys: Printed
         assert row["classic"] is not None and row["classic"] > expected
         assert row["exact"] is row["dp_accounting"] is None
     assert found["replace_record"]["delta0"] == pytest.approx(6e-7, rel=1e-5)
+    assert f"through {AGGREGATOR!r}:" in text and "neighboring_relation=NeighboringRelation.REPLACE_RECORD" in text
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
