@@ -98,6 +98,22 @@ def test_comparisons_are_those_of_exact_numbers(sigma: float) -> None:
         assert abs(drawn.mean() - ndtr(lead / sigma)) <= 4.5 * deviation
 
 
+def test_numbers_half_way_between_steps_are_rounded_by_all_their_digits() -> None:
+    """Floats cannot tell to which side the noise carries them."""
+    sigma, num = 1000.0, 500
+    words, lazy = _exact_normal._normal_words(num, np.random.default_rng(9))
+    moved = words * (sigma * 2.0**-54)
+    offsets = np.floor(moved) + 0.5 - moved
+    found = rounded_normal(offsets, sigma, np.random.default_rng(9))
+    half, decided = Fraction(1, 2), 0
+    for offset, word, rounded in zip(offsets.tolist(), words.tolist(), found.tolist(), strict=True):
+        low, high = (math.floor(Fraction(offset) + Fraction(sigma) * end / 2**54 + half) for end in (word, word + 1))
+        assert low <= rounded <= high
+        decided += low == high
+    assert not lazy and decided > 50
+    assert 100 < (found - np.floor(moved)).sum() < 400
+
+
 def test_ties_of_floats_are_decided_by_further_digits() -> None:
     """The threshold lies next to the noise itself: floats cannot tell them apart, further digits can."""
     words, lazy = _exact_normal._normal_words(2000, np.random.default_rng(8))

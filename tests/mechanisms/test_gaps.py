@@ -103,6 +103,15 @@ class TestChooseGapUnknownDomain(TestChooseGap):
     settings = MappingProxyType({"kbar": 2})
 
 
+@pytest.mark.parametrize("noise", ["gumbel", "exponential", "laplace", "gaussian"])
+def test_a_lead_is_chosen_with_the_probability_that_is_foretold(noise: GapNoise) -> None:
+    choose, draws = m.GapChoice(num_labels=4, scale=2.0, noise=noise), 8000
+    for lead in (0.0, 3.0):
+        gaps = np.tile([1.0, 1.0, 1.0 + lead, 1.0, 1.0], (draws, 1))
+        share = float(np.mean(choose(gaps, generator=m.seeded_generator(3)) == 2))
+        assert abs(share - choose.probability(lead)) < 4.5 * math.sqrt(share * (1 - share) / draws)
+
+
 def test_gaps_of_sorted_counts() -> None:
     order, gaps = m.sort_counts([[3, 9, 3, 0], [10, 10, 10, 10]], upper=10)
     assert order.tolist() == [[1, 0, 2, 3], [0, 1, 2, 3]]
