@@ -25,8 +25,9 @@ class LabelSettings:
             take the total of all releases beyond it is refused before anything is spent. The first one given is final.
         max_delta0: the part of delta that this budget sets aside for failures of tests, those of later releases too.
             None for a tenth, or for what this release would need if it were repeated until the budget is spent.
-        budget_filter: the filter that keeps this budget, ``renyi`` or ``gaussian``. None for the one that allows more
-            releases like this one.
+        budget_filter: the filter that keeps this budget, ``renyi``, ``gaussian`` or ``mixed``. None for the one that
+            allows most releases like this one. Of others, a Gaussian filter allows a third less choices and tests, a
+            Renyi filter a tenth less Gaussian noise; a mixed one 1% less of what is narrow, a third less of the rest.
         query_seed: seed of the public order in which samples are taken.
         noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private. None for noise from
             the operating system's entropy.

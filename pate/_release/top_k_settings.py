@@ -55,7 +55,8 @@ class TopKSettings:
             given is final.
         max_delta0: the part of delta that this limit sets aside for failures, such as a limited domain's; a tenth by
             default, or what this release would need if it were repeated until the limit is reached.
-        budget_filter: what keeps this limit, renyi or gaussian; by default the one that admits this release more often.
+        budget_filter: what keeps this limit, renyi, gaussian or mixed; by default the one that admits this release most
+            often. A mixed one admits releases of all kinds at about their price alone, if there are hundreds.
 
     Raises:
         ValueError: on numbers out of range, or unless either a target or a scale is given.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from decimal import ROUND_FLOOR, Context
 from typing import Any, ClassVar, Literal, NoReturn, get_args
@@ -19,11 +19,14 @@ from pate.accounting._cost import DEFAULT_ORDERS, Cost
 from pate.accounting._figures import epsilon_text, exact_text
 from pate.accounting._gaussian import gaussian_epsilon, largest_mu
 from pate.accounting._relation import NeighboringRelation
+from pate.accounting._smoothing import FIRST, WIDTHS, largest_weights, lost_delta, smoothed_mu_squared
 
-FilterName = Literal["renyi", "gaussian"]
-"""The kinds of filter: `RenyiFilter` and `GaussianFilter`."""
+FilterName = Literal["renyi", "gaussian", "mixed"]
+"""The kinds of filter: `RenyiFilter`, `GaussianFilter` and `MixedFilter`."""
 
 _SLACK = 1e-12  # relative; sums of the same costs in another order differ by less
+_BEFORE: tuple[FilterName, ...] = ("renyi", "gaussian")  # the kinds of filter of ledgers of version 0.3
+_NARROW = 1e-3  # of mu^2: the least width of a mixed filter, for which weights are 1% less than mu^2
 _ASIDE = 0.1  # of delta, for tests that may follow releases without any: costs up to 1.4% of mu^2 for delta below 1e-5
 
 
@@ -226,9 +229,63 @@ class GaussianFilter(PrivacyFilter):
         return cost.mu_squared, self.max_mu_squared, "squared mu in Gaussian differential privacy"
 
 
+@dataclass(frozen=True, kw_only=True)
+class MixedFilter(PrivacyFilter):
+    """Bounds what releases weigh among many bits (docs/accounting.md), and delta0.
+
+    It admits choices, tests and Gaussian noise in any order at about the price that a `RenyiFilter` or a
+    `GaussianFilter` has for one kind of them. A release of larger ``width`` is charged its ``mu^2``.
+
+    Args:
+        max_weights: the largest sum of weights.
+        width: the width that weights are counted for.
+        max_delta0: the largest delta0 of the sum, with what lies beyond the reach of the theorem.
+    """
+
+    name: ClassVar[FilterName] = "mixed"
+    max_weights: float
+    width: float
+    max_delta0: float
+
+    def __post_init__(self) -> None:
+        expect_positive(max_weights=self.max_weights)
+        expect(self.width in WIDTHS, "a width among those of Cost.weights", width=self.width)
+        super().__post_init__()
+
+    @property
+    def orders(self) -> FloatArray:
+        """An arbitrary order, shape ``[1]``: weights do not depend on it."""
+        return DEFAULT_ORDERS[:1]
+
+    def epsilon(self, budget: Budget, cost: Cost) -> float:
+        mu_squared = smoothed_mu_squared(np.array([self._weights(cost)]), np.array([self.width]))
+        return gaussian_epsilon(budget.delta - self.max_delta0, math.sqrt(float(mu_squared[0])))
+
+    def expect_follows(self, budget: Budget) -> None:
+        """Raise ``ValueError`` unless ``max_weights`` have the ``mu^2`` of a Gaussian mechanism of the budget."""
+        _expect_of_budget(self, budget)
+        largest = largest_mu(budget.max_epsilon, budget.delta - self.max_delta0) ** 2
+        weights = float(largest_weights(largest)[np.searchsorted(WIDTHS, self.width)])
+        follows = math.isclose(self.max_weights, weights, rel_tol=1e-9)
+        expect(follows, f"max_weights={weights} from max_epsilon", max_weights=self.max_weights)
+
+    def admits_failures(self, cost: Cost) -> bool:
+        """Whether delta0, with the delta that bits beyond the reach of the theorem may cost, is within its bound."""
+        lost = lost_delta(cost.rounds, self.max_weights * (1 + FIRST))
+        return cost.delta0 + lost <= self.max_delta0 * (1 + _SLACK)
+
+    def _bounded(self, cost: Cost) -> tuple[float, float, str]:
+        return self._weights(cost), self.max_weights, f"weights of bits of width {self.width:.3g} at most"
+
+    def _weights(self, cost: Cost) -> float:
+        return float(cost.among_many[np.searchsorted(WIDTHS, self.width)])
+
+
 def filter_from_dict(description: Mapping[str, float]) -> PrivacyFilter:
     """Return the filter that `PrivacyFilter.to_dict` described."""
-    kind = GaussianFilter if "max_mu_squared" in description else RenyiFilter
+    kinds: dict[str, type[PrivacyFilter]] = {"max_mu_squared": GaussianFilter, "max_weights": MixedFilter}
+    named = [kind for name, kind in kinds.items() if name in description]
+    kind: type[PrivacyFilter] = named[0] if named else RenyiFilter
     return kind(**description)
 
 
@@ -240,27 +297,29 @@ def affordable(budget: Budget, query: Cost) -> int:
     return max(_affordable_counts(budget, query).values())
 
 
-def make_filter(budget: Budget, first: Cost) -> PrivacyFilter:
+def make_filter(budget: Budget, first: Cost, kinds: Sequence[FilterName] = get_args(FilterName)) -> PrivacyFilter:
     """Return the filter of ``budget`` that admits the most repetitions of a ledger's first query.
 
-    It admits as many as `affordable` says. Unless a Gaussian filter admits more, or the budget names one, it is a Renyi
-    filter, because that knows a cost for every event. It follows from the budget and from the first release alone, so
+    It admits as many as `affordable` says. Unless another admits more, or the budget names one, it is a Renyi filter,
+    because that knows a cost for every event. It follows from the budget and from the first release alone, so
     that nothing which was released by then can have chosen it.
 
     Args:
         budget: the budget.
         first: the cost on `DEFAULT_ORDERS` of one query of the first release of the ledger.
+        kinds: the kinds of filter to choose from.
 
     Raises:
         ValueError: if the query costs nothing, or its failures or the conversion alone take the budget.
     """
-    reach = _affordable_counts(budget, first)
-    last = first.times(max(1, *reach.values()))  # a filter that admits no query can at least say so
+    reach = {name: count for name, count in _affordable_counts(budget, first).items() if name in kinds}
+    name = max(reach, key=lambda kind: reach[kind])
+    last = first.times(max(1, reach[name]))  # a filter that admits no query can at least say so
+    if name == "mixed":
+        return _mixed_filter(budget, last)
     max_delta0 = _delta_for_failures(budget, last)
-    if max_delta0 >= budget.delta:
-        most = f"delta0 < {exact_text(budget.delta)}, the delta of the budget, after one query"
-        raise BudgetExceededError(f"Expected {most}, got delta0={max_delta0:.3g}")
-    if budget.filter == "gaussian" or reach.get("gaussian", 0) > reach.get("renyi", 0):
+    _expect_delta_left(budget, max_delta0)
+    if name == "gaussian":
         mu = largest_mu(budget.max_epsilon, budget.delta - max_delta0)
         return GaussianFilter(max_mu_squared=mu**2, max_delta0=max_delta0)
     overhead = conversion_overhead(DEFAULT_ORDERS, budget.delta - max_delta0)
@@ -273,8 +332,9 @@ def make_filter(budget: Budget, first: Cost) -> PrivacyFilter:
 
 
 def expect_filter_of_first(bounds: PrivacyFilter, budget: Budget, first: Cost) -> None:
-    """Raise ``ValueError`` unless ``bounds`` are those that `make_filter` returns."""
-    derived, actual = make_filter(budget, first).to_dict(), bounds.to_dict()
+    """Raise ``ValueError`` unless ``bounds`` are those that `make_filter` returns, or did before mixed filters."""
+    kinds: tuple[FilterName, ...] = get_args(FilterName) if bounds.name == "mixed" or budget.filter else _BEFORE
+    derived, actual = make_filter(budget, first, kinds).to_dict(), bounds.to_dict()
     same = derived.keys() == actual.keys() and all(
         math.isclose(value, actual[name], rel_tol=1e-9) for name, value in derived.items()
     )
@@ -294,7 +354,7 @@ def refuse(
         remainder: what is left without the release, and what would fit, as a clause; nothing if it is empty.
     """
     remainder = f"; {remainder}" if remainder else ""
-    if math.isinf(total.mu_squared) and isinstance(bounds, GaussianFilter):
+    if math.isinf(total.mu_squared) and not isinstance(bounds, RenyiFilter):
         raise ValueError(
             "Expected a release that a Gaussian mechanism dominates, because the budget of the ledger is kept in"
             " Gaussian differential privacy since its first release, got one that is known by its Renyi curve alone"
@@ -335,6 +395,24 @@ def _affordable_counts(budget: Budget, query: Cost) -> dict[str, int]:
     return {name: reach(keeps) for name, keeps in _KEEPS.items() if budget.filter in (None, name)}
 
 
+def _mixed_filter(budget: Budget, cost: Cost) -> MixedFilter:
+    """Return the mixed filter that leaves the most beside ``cost``, as the total of all that is admitted."""
+    lost = lost_delta(cost.rounds, largest_mu(budget.max_epsilon, budget.delta) ** 2 * (1 + FIRST))
+    aside = _delta_for_failures(budget, cost._replace(log_survival=cost.log_survival + math.log1p(-min(lost, 0.5))))
+    _expect_delta_left(budget, aside)
+    mu_squared = largest_mu(budget.max_epsilon, budget.delta - aside) ** 2
+    wide = min(_NARROW * mu_squared, WIDTHS[-1]) <= WIDTHS
+    most = largest_weights(mu_squared)
+    best = int(np.argmin(np.where(wide, cost.among_many / most, np.inf)))
+    return MixedFilter(max_weights=float(most[best]), width=float(WIDTHS[best]), max_delta0=aside)
+
+
+def _expect_delta_left(budget: Budget, max_delta0: float) -> None:
+    if max_delta0 >= budget.delta:
+        most = f"delta0 < {exact_text(budget.delta)}, the delta of the budget, after one query"
+        raise BudgetExceededError(f"Expected {most}, got delta0={max_delta0:.3g}")
+
+
 def _delta_for_failures(budget: Budget, cost: Cost) -> float:
     """Return the part of delta to set aside for failures if ``cost`` is the total of all that is admitted."""
     return max(_ASIDE * budget.delta, cost.delta0) if budget.max_delta0 is None else budget.max_delta0
@@ -361,7 +439,18 @@ def _gaussian_keeps(budget: Budget, cost: Cost) -> bool:
     return remaining > 0 and cost.mu_squared <= largest_mu(budget.max_epsilon, remaining) ** 2
 
 
-_KEEPS: Mapping[FilterName, Callable[[Budget, Cost], bool]] = {"renyi": _renyi_keeps, "gaussian": _gaussian_keeps}
+def _mixed_keeps(budget: Budget, cost: Cost) -> bool:
+    try:
+        return _mixed_filter(budget, cost).admits(cost)
+    except BudgetExceededError:
+        return False
+
+
+_KEEPS: Mapping[FilterName, Callable[[Budget, Cost], bool]] = {
+    "renyi": _renyi_keeps,
+    "gaussian": _gaussian_keeps,
+    "mixed": _mixed_keeps,
+}
 
 
 def _expect_of_budget(bounds: PrivacyFilter, budget: Budget) -> None:

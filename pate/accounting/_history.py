@@ -28,7 +28,7 @@ from pate.accounting._conversion import conversion_overhead, remaining_delta
 from pate.accounting._cost import DEFAULT_ORDERS, Cost
 from pate.accounting._log import Head
 from pate.accounting._relation import NeighboringRelation
-from pate.accounting._totals import Totals, as_cost, charge_values
+from pate.accounting._totals import BESIDE, Totals, as_cost, charge_values
 
 NAMES = tuple(relation.value for relation in NeighboringRelation)
 _STATED = {"delta", *NAMES}
@@ -314,8 +314,8 @@ def restrict_to_filter(total: Cost, bounds: PrivacyFilter) -> Cost:
 
 
 def epsilons(values: FloatArray, deltas: Sequence[float]) -> FloatArray:
-    """Return epsilons ``[N, 2]`` of N sums ``[N, 2, K + 2]``, whose curves begin with `DEFAULT_ORDERS`, at N deltas."""
-    log_survival = (0.0 - values[:, :, -2]).tolist()
+    """Return epsilons ``[N, 2]`` of N sums ``[N, 2, K + 3 + W]``, on `DEFAULT_ORDERS` and maybe others, at N deltas."""
+    log_survival = (0.0 - values[:, :, -BESIDE]).tolist()
     remaining = [
         [remaining_delta(delta, value) for value in row] for delta, row in zip(deltas, log_survival, strict=True)
     ]

@@ -15,6 +15,7 @@ tests compute bounds for all pairs of laws of a kind.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -81,6 +82,19 @@ def smoothed_mu_squared(weights: FloatArray, widths: FloatArray = WIDTHS) -> Flo
     near, far = np.minimum(beyond, FURTHEST), np.maximum(beyond - FURTHEST, 0.0)
     excess = FIRST * np.minimum(weights, first) + widths * (np.log1p(near) + far / (1 + FURTHEST))
     return np.asarray((weights + excess) * _ROUNDING, dtype=np.float64)
+
+
+@lru_cache(maxsize=256)
+def largest_weights(mu_squared: float) -> FloatArray:
+    """Return the largest sums of weights that have ``mu_squared`` at most, at each of the `WIDTHS` ``[W]``."""
+    # the excess is at least 0, and at most that of first bits
+    low, high = np.full(WIDTHS.shape, mu_squared / (1 + 2 * FIRST)), np.full(WIDTHS.shape, mu_squared)
+    for _ in range(60):
+        middle = (low + high) / 2
+        within = smoothed_mu_squared(middle) <= mu_squared
+        low, high = np.where(within, middle, low), np.where(within, high, middle)
+    low.setflags(write=False)
+    return low
 
 
 def lost_delta(rounds: float, mu_squared: float) -> float:

@@ -21,7 +21,10 @@ from pate._validation import expect
 from pate.accounting._charges import parse_events
 from pate.accounting._cost import Cost
 from pate.accounting._relation import NeighboringRelation
+from pate.accounting._smoothing import WIDTHS
 
+BESIDE = 3 + WIDTHS.size
+"""The number of values beside the curve."""
 _DIGITS = 26  # bits of one factor, so that a product of two has no error
 _INFINITE = 1e250  # treated as infinite: no sum of counts takes a smaller value beyond the range of floats
 _LOST = 2.0**-30  # of the largest partial sum
@@ -33,7 +36,7 @@ class Totals:
     """The sum of charges under either relation on ``orders`` ``[K]``.
 
     Charges are identified by the JSON text of their events, which `parse_events` reads. Values are arrays
-    ``[2, K + 2]``: for each relation the curve, ``-log_survival`` and ``mu_squared``.
+    ``[2, K + 3 + W]``: for each relation the curve, ``-log_survival``, ``mu_squared``, ``rounds`` and weights.
     """
 
     def __init__(self, orders: FloatArray) -> None:
@@ -56,7 +59,7 @@ class Totals:
                 self._sums = None
 
     def values(self) -> FloatArray:
-        """Return the sum, ``[2, K + 2]``."""
+        """Return the sum, ``[2, K + 3 + W]``."""
         return self._current_sums().values()
 
     def values_after(self, events: str, count: int) -> FloatArray:
@@ -66,7 +69,7 @@ class Totals:
         return sums.values()
 
     def add_each(self, changes: Sequence[tuple[str, int]]) -> FloatArray:
-        """Add ``changes`` one after another, and return the sum after each, ``[N, 2, K + 2]``.
+        """Add ``changes`` one after another, and return the sum after each, ``[N, 2, K + 3 + W]``.
 
         Exact to 1e-13 for blocks of a few hundred.
         """
@@ -108,14 +111,15 @@ class Totals:
 
 
 def as_cost(values: FloatArray, relation: NeighboringRelation) -> Cost:
-    """Return the cost under ``relation`` that values ``[2, K + 2]`` hold."""
+    """Return the cost under ``relation`` that values ``[2, K + 3 + W]`` hold."""
     row = values[_ROWS[relation]]
-    return Cost(row[:-2], 0.0 - float(row[-2]), float(row[-1]))
+    survival, mu_squared, rounds, *_ = row[-BESIDE:].tolist()
+    return Cost(row[:-BESIDE], 0.0 - survival, mu_squared, row[3 - BESIDE :], rounds)
 
 
 def charge_values(events: str, count: int, orders: FloatArray) -> FloatArray:
-    """Return the values ``[2, K + 2]`` of ``count`` times ``events``: curve, ``-log_survival``, ``mu_squared``."""
-    return _terms(events, orders.tobytes()).value * count if count else np.zeros((2, orders.size + 2))
+    """Return the values ``[2, K + 3 + W]`` of ``count`` times ``events``, as `Totals` has them."""
+    return _terms(events, orders.tobytes()).value * count if count else np.zeros((2, orders.size + BESIDE))
 
 
 class _Terms(NamedTuple):
@@ -130,9 +134,10 @@ class _Terms(NamedTuple):
 def _terms(events: str, orders: bytes) -> _Terms:
     grid, parsed = np.frombuffer(orders), parse_events(events)
     costs = [parsed[relation].cost(grid) for relation in NeighboringRelation]
-    value = np.stack([np.append(cost.rdp, [0.0 - cost.log_survival, cost.mu_squared]) for cost in costs])
+    beside = ([0.0 - cost.log_survival, cost.mu_squared, cost.rounds, *cost.among_many] for cost in costs)
+    value = np.stack([np.append(cost.rdp, rest) for cost, rest in zip(costs, beside, strict=True)])
     # an event of another package may state its cost on the default orders alone
-    valid = value.shape[1] == grid.size + 2 and not (value < 0).any()
+    valid = value.shape[1] == grid.size + BESIDE and not (value < 0).any()
     expect(valid, f"an event of known cost on all orders up to {grid.max():g}", event=events[:80])
     infinite = ~(value < _INFINITE)
     finite = np.where(infinite, 0.0, value)
@@ -146,10 +151,10 @@ def _terms(events: str, orders: bytes) -> _Terms:
 
 
 class _Sums:
-    """Sums ``[2, K + 2]``, each kept as two floats, with infinities counted separately."""
+    """Sums ``[2, K + 3 + W]``, each kept as two floats, with infinities counted separately."""
 
     def __init__(self, size: int) -> None:
-        shape = (len(NeighboringRelation), size + 2)
+        shape = (len(NeighboringRelation), size + BESIDE)
         self._high, self._low, self._peak = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self._infinite = np.zeros(shape, dtype=np.bool_)
 

@@ -12,12 +12,14 @@ from scipy.special import logsumexp, ndtr
 
 from pate._typing import FloatArray
 from pate._votes import Panel
-from pate.accounting._bisection import smallest_where
+from pate.accounting._bisection import largest_count_where, smallest_where
 from pate.accounting._budget import (
     Budget,
     BudgetExceededError,
     FilterName,
     GaussianFilter,
+    MixedFilter,
+    PrivacyFilter,
     RenyiFilter,
     affordable,
     filter_from_dict,
@@ -37,6 +39,7 @@ from pate.accounting._events import (
 from pate.accounting._gaussian import gaussian_delta, gaussian_epsilon, largest_mu
 from pate.accounting._ledger import Ledger
 from pate.accounting._relation import NeighboringRelation
+from pate.accounting._smoothing import WIDTHS
 from pate.accounting._verification import verify_ledger
 from pate.aggregators._stable_topk import StableTopK
 
@@ -45,6 +48,7 @@ NOTHING = Cost.nothing(DEFAULT_ORDERS)
 BUDGET = Budget(max_epsilon=1.0, delta=1e-6, neighboring_relation=REPLACE)
 GAUSSIAN = GaussianEvent(noise_multiplier=100.0, neighboring_relation=REPLACE)
 CHOICE = BoundedRangeEvent(eta=0.01, neighboring_relation=REPLACE)
+WIDE = BoundedRangeEvent(eta=0.2, neighboring_relation=REPLACE)
 TEST = StabilityTestEvent(sigma=200.0, delta_test=1e-9, shift=2, num_teachers=400, neighboring_relation=REPLACE)
 CURVE = RenyiCurveEvent(orders=(2.0, 100.0), rdp=(1e-6, 1e-4), neighboring_relation=REPLACE)
 
@@ -71,10 +75,18 @@ def test_gaussian_releases_go_further_under_a_gaussian_filter(epsilon: float) ->
     assert 1.08 < affordable(budget, once) / by_curve < 1.2
 
 
-@pytest.mark.parametrize("event", [CHOICE, ComposedEvent(events=(CHOICE, TEST)), CURVE])
-def test_other_releases_go_further_under_a_renyi_filter(event: Event) -> None:
+@pytest.mark.parametrize(
+    ("event", "kind"),
+    [
+        (CHOICE, MixedFilter),
+        (WIDE, RenyiFilter),
+        (ComposedEvent(events=(CHOICE, TEST)), RenyiFilter),
+        (CURVE, RenyiFilter),
+    ],
+)
+def test_other_releases_go_further_under_another_filter(event: Event, kind: type[PrivacyFilter]) -> None:
     bounds = make_filter(BUDGET, event.cost())
-    assert isinstance(bounds, RenyiFilter)
+    assert type(bounds) is kind
     most = affordable(BUDGET, event.cost())
     assert bounds.admits(event.cost(bounds.orders).times(most))
     assert not bounds.admits(event.cost(bounds.orders).times(most + 1))
@@ -206,11 +218,56 @@ def test_what_the_page_says_of_filters() -> None:
         budget = Budget(max_epsilon=epsilon, delta=1e-6, neighboring_relation=REPLACE)
         return affordable(replace(budget, filter=other), event.cost()) / affordable(budget, event.cost())
 
-    stable = StableTopK(scale_gap=39, sigma_test=60, delta_test=1e-9).event(Panel(800, 40), REPLACE)
     for epsilon in (0.5, 16.0):
         assert 0.86 < kept(GAUSSIAN, epsilon, "renyi") < 0.911
-        assert 0.66 < kept(CHOICE, epsilon, "gaussian") < 0.75
-    assert 0.66 < kept(stable, 4.0, "gaussian") < 0.75
+    for epsilon in (0.5, 8.0):
+        assert 0.98 < kept(GAUSSIAN, epsilon, "mixed") < 1
+        assert 0.87 < kept(CHOICE, epsilon, "renyi") < 0.94
+        assert 0.6 < kept(CHOICE, epsilon, "gaussian") < 0.67
+
+    stable = StableTopK(scale_gap=39, sigma_test=60, delta_test=1e-10).event(Panel(800, 40), REPLACE)
+    noise = GaussianEvent(noise_multiplier=40.0, neighboring_relation=REPLACE)
+
+    def admitted(first: Event, then: Event, filter: FilterName) -> int:
+        budget = Budget(max_epsilon=8.0, delta=1e-6, neighboring_relation=REPLACE, filter=filter)
+        bounds = make_filter(budget, first.cost())
+        spent, each = first.cost(bounds.orders), then.cost(bounds.orders)
+        return largest_count_where(lambda n: bounds.admits(spent.plus(each.times(n))))
+
+    assert [admitted(noise, stable, name) for name in ("renyi", "gaussian", "mixed")] == [627, 444, 687]
+    assert [admitted(stable, noise, name) for name in ("renyi", "gaussian", "mixed")] == [3337, 3718, 3678]
+
+
+def test_no_adaptive_adversary_exceeds_the_mixed_filter() -> None:
+    """Who takes by all that it saw, three times, a narrow or a wide choice or a bit, while the filter admits it."""
+    budget = Budget(max_epsilon=0.5, delta=0.2, neighboring_relation=REPLACE, filter="mixed")
+    narrow, wide = (BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE) for eta in (0.7, 1.1))
+    bounds = make_filter(budget, narrow.cost())
+    assert isinstance(bounds, MixedFilter) and narrow.cost().rounds > wide.cost().rounds == 0
+    at = int(np.searchsorted(WIDTHS, bounds.width))
+    moves: list[tuple[float, float, float]] = []  # p, q and the charge
+    for event in (narrow, wide):
+        charge = float(event.cost().among_many[at])
+        for t in np.array([0.3, 0.5, 0.7]) * event.eta:
+            p = (math.exp(event.eta) - math.exp(t)) / math.expm1(event.eta)
+            moves.append((p, p * math.exp(-t), charge))
+    for mu, charge in ((0.2, 0.2**2), (0.6, 0.6**2)):
+        moves += [(float(ndtr(c + mu / 2)), float(ndtr(c - mu / 2)), charge) for c in (-0.7, 0.0, 0.7)]
+
+    def worst(gamma: float, left: float, rounds: int) -> float:
+        best = max(0.0, 1 - gamma)
+        for p, q, charge in moves if rounds else ():
+            if charge <= left:
+                branches = ((p, q), (1 - p, 1 - q))
+                best = max(
+                    best, sum(one * worst(gamma * other / one, left - charge, rounds - 1) for one, other in branches)
+                )
+        return best
+
+    delta = worst(math.exp(0.5), bounds.max_weights, 3)
+    assert 0.1 < delta <= budget.delta - bounds.max_delta0
+    # a wider filter would be refuted
+    assert worst(math.exp(0.5), 2 * bounds.max_weights, 3) > budget.delta
 
 
 # whoever chooses the filter by what was released
