@@ -35,6 +35,7 @@ def leaf(relation: NeighboringRelation) -> st.SearchStrategy[e.Event]:
         st.builds(e.GaussianEvent, noise_multiplier=positive, **same),
         st.builds(e.GaussianThresholdEvent, noise_multiplier=st.sampled_from([0.5, 3.0, 40.0]), **same),
         st.builds(e.BoundedRangeEvent, eta=positive, **same),
+        st.builds(e.RootPeelingEvent, eta=positive, count=small, **same),
         st.builds(e.PureDPEvent, epsilon=positive, **same),
         st.builds(e.GaussianNoisyMaxEvent, noise_multiplier=positive, num_candidates=small, **same),
         st.builds(
@@ -66,7 +67,7 @@ trees = st.sampled_from(list(NeighboringRelation)).flatmap(tree)
 def test_every_kind_of_event_is_grown() -> None:
     made = {name for name, kind in e.Event._kinds.items() if kind.__module__ == e.__name__} - {"CurveEvent"}
     grown = {"GaussianEvent", "GaussianThresholdEvent", "BoundedRangeEvent", "PureDPEvent", "GaussianNoisyMaxEvent"}
-    assert made == grown | {"StabilityTestEvent", "FailureEvent", "RenyiCurveEvent"}
+    assert made == grown | {"StabilityTestEvent", "FailureEvent", "RenyiCurveEvent", "RootPeelingEvent"}
 
 
 def plainly(event: e.Event) -> Cost:
