@@ -11,8 +11,9 @@ from pate._release.label_settings import LabelSettings
 from pate._validation import expect
 from pate._votes import Ballots, Panel
 from pate.accounting._bisection import smallest_where
-from pate.accounting._budget import Budget, affordable
+from pate.accounting._budget import Budget
 from pate.accounting._calibration import Target, epsilon_of
+from pate.accounting._filters import affordable
 from pate.aggregators._base import Aggregator
 from pate.aggregators._rounds import Rounds
 from pate.aggregators._score_votes import ScoreVotes

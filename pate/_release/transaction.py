@@ -17,8 +17,9 @@ import numpy as np
 from pate._progress import step_bar
 from pate._release.pending import PendingRelease, destroy, destroy_others, pending_release
 from pate._runs.files import naming_output, write_json, write_text
-from pate.accounting._budget import Budget, BudgetExceededError, affordable
+from pate.accounting._budget import Budget, BudgetExceededError
 from pate.accounting._charges import Charge, Events, expect_delta_beyond_tests
+from pate.accounting._filters import affordable
 from pate.accounting._history import Entry
 from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._relation import NeighboringRelation

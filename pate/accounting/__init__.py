@@ -5,7 +5,6 @@ from pate.accounting._adaptive_optimum import adaptive_epsilon as adaptive_epsil
 from pate.accounting._autodp import from_autodp as from_autodp
 from pate.accounting._autodp import to_autodp as to_autodp
 from pate.accounting._budget import Budget as Budget
-from pate.accounting._budget import PrivacyFilter as PrivacyFilter
 from pate.accounting._calibration import Target as Target
 from pate.accounting._calibration import calibrate_scale as calibrate_scale
 from pate.accounting._calibration import epsilon_of as epsilon_of
@@ -26,6 +25,7 @@ from pate.accounting._events import RepeatedEvent as RepeatedEvent
 from pate.accounting._events import RootPeelingEvent as RootPeelingEvent
 from pate.accounting._events import StabilityTestEvent as StabilityTestEvent
 from pate.accounting._events import event_from_dict as event_from_dict
+from pate.accounting._filters import PrivacyFilter as PrivacyFilter
 from pate.accounting._gaussian import gaussian_epsilon as gaussian_epsilon
 from pate.accounting._history import Book as Book
 from pate.accounting._history import Entry as Entry

@@ -12,7 +12,7 @@ import numpy as np
 
 from pate._typing import FloatArray
 from pate._validation import expect, expect_open_unit
-from pate.accounting._budget import Budget, PrivacyFilter, describe_remainder, filter_from_dict, make_filter, refuse
+from pate.accounting._budget import Budget
 from pate.accounting._charges import (
     ROUNDING,
     Charge,
@@ -26,6 +26,7 @@ from pate.accounting._charges import (
 )
 from pate.accounting._conversion import conversion_overhead, remaining_delta
 from pate.accounting._cost import DEFAULT_ORDERS, Cost
+from pate.accounting._filters import PrivacyFilter, describe_remainder, filter_from_dict, make_filter, refuse
 from pate.accounting._log import Head
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._totals import BESIDE, Totals, as_cost, charge_values

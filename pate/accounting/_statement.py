@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from pate._validation import expect
-from pate.accounting._budget import Budget, expect_filter_of_first, filter_from_dict
+from pate.accounting._budget import Budget
 from pate.accounting._charges import ROUNDING, Charge, account, cost_of_charges, reaching
 from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting._filters import expect_filter_of_first, filter_from_dict
 from pate.accounting._history import Book, Entry
 from pate.accounting._ledger import read_ledger
 from pate.accounting._log import Head

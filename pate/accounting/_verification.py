@@ -11,8 +11,9 @@ import numpy as np
 from pate._typing import FloatArray
 from pate._validation import expect
 from pate.accounting import _log as log
-from pate.accounting._budget import Budget, PrivacyFilter, expect_filter_of_first, refuse
+from pate.accounting._budget import Budget
 from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting._filters import PrivacyFilter, expect_filter_of_first, refuse
 from pate.accounting._history import NAMES, Book, Entry, History, epsilons, orders_of_sums, restrict_to_filter
 from pate.accounting._log import Head
 from pate.accounting._totals import Totals, as_cost

@@ -13,18 +13,7 @@ from scipy.special import logsumexp, ndtr
 from pate._typing import FloatArray
 from pate._votes import Panel
 from pate.accounting._bisection import largest_count_where, smallest_where
-from pate.accounting._budget import (
-    Budget,
-    BudgetExceededError,
-    FilterName,
-    GaussianFilter,
-    MixedFilter,
-    PrivacyFilter,
-    RenyiFilter,
-    affordable,
-    filter_from_dict,
-    make_filter,
-)
+from pate.accounting._budget import Budget, BudgetExceededError, FilterName
 from pate.accounting._charges import Events
 from pate.accounting._conversion import conversion_overhead
 from pate.accounting._cost import DEFAULT_ORDERS, Cost
@@ -35,6 +24,15 @@ from pate.accounting._events import (
     GaussianEvent,
     RenyiCurveEvent,
     StabilityTestEvent,
+)
+from pate.accounting._filters import (
+    GaussianFilter,
+    MixedFilter,
+    PrivacyFilter,
+    RenyiFilter,
+    affordable,
+    filter_from_dict,
+    make_filter,
 )
 from pate.accounting._gaussian import gaussian_delta, gaussian_epsilon, largest_mu
 from pate.accounting._ledger import Ledger

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from pate._votes import Panel
-from pate.accounting._budget import Budget, affordable
+from pate.accounting._budget import Budget
 from pate.accounting._charges import account
+from pate.accounting._filters import affordable
 from pate.accounting._ledger import Ledger
 from pate.accounting._verification import verify_ledger
 from pate.aggregators._stable_topk import StableTopK

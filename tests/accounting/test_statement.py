@@ -15,7 +15,7 @@ from scipy.special import ndtr, ndtri
 
 from pate._settings import encode
 from pate._votes import Panel
-from pate.accounting._budget import Budget, make_filter
+from pate.accounting._budget import Budget
 from pate.accounting._charges import account, expect_delta_beyond_tests
 from pate.accounting._events import (
     BoundedRangeEvent,
@@ -26,6 +26,7 @@ from pate.accounting._events import (
     StabilityTestEvent,
 )
 from pate.accounting._figures import epsilon_text, exact_text
+from pate.accounting._filters import make_filter
 from pate.accounting._gaussian import gaussian_epsilon
 from pate.accounting._ledger import Ledger
 from pate.accounting._relation import NeighboringRelation

@@ -1,0 +1,395 @@
+"""The filters that keep adaptively chosen releases within a privacy budget."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from decimal import ROUND_FLOOR, Context
+from typing import ClassVar, NoReturn, get_args
+
+import numpy as np
+
+from pate._typing import FloatArray
+from pate._validation import expect, expect_positive
+from pate.accounting._bisection import largest_count_where
+from pate.accounting._budget import Budget, BudgetExceededError, FilterName
+from pate.accounting._conversion import conversion_overhead
+from pate.accounting._cost import DEFAULT_ORDERS, Cost
+from pate.accounting._figures import epsilon_text, exact_text
+from pate.accounting._gaussian import gaussian_epsilon, largest_mu
+from pate.accounting._smoothing import FIRST, WIDTHS, largest_weights, lost_delta, smoothed_mu_squared
+
+_SLACK = 1e-12  # relative; sums of the same costs in another order differ by less
+_BEFORE: tuple[FilterName, ...] = ("renyi", "gaussian")  # the kinds of filter of ledgers of version 0.3
+_NARROW = 1e-3  # of mu^2: the least width of a mixed filter, for which weights are 1% less than mu^2
+_ASIDE = 0.1  # of delta, for tests that may follow releases without any: costs up to 1.4% of mu^2 for delta below 1e-5
+
+
+class PrivacyFilter(ABC):
+    """Admits releases as long as their total cost stays within bounds that were fixed before the first of them.
+
+    The bounds hold for every adversary who chooses each release after seeing all earlier ones, so that all releases
+    together are (max_epsilon, delta)-DP for the budget from which the filter was made (proof: `docs/accounting.md`).
+    """
+
+    name: ClassVar[FilterName]
+    max_delta0: float
+    """The largest delta0 that the sum may have."""
+
+    def __post_init__(self) -> None:
+        expect(0 <= self.max_delta0 < 1, "0 <= max_delta0 < 1", max_delta0=self.max_delta0)
+
+    @property
+    @abstractmethod
+    def orders(self) -> FloatArray:
+        """The Renyi orders ``[K]`` that costs are evaluated at."""
+
+    @abstractmethod
+    def epsilon(self, budget: Budget, cost: Cost) -> float:
+        """Return the max_epsilon that the budget would need to admit ``cost``, delta0 aside."""
+
+    @abstractmethod
+    def expect_follows(self, budget: Budget) -> None:
+        """Raise ``ValueError`` unless the bounds make all that is admitted keep ``budget``."""
+
+    @abstractmethod
+    def _bounded(self, cost: Cost) -> tuple[float, float, str]:
+        """Return the sum that is bounded beside delta0, its bound, and its name."""
+
+    def admits(self, cost: Cost) -> bool:
+        """Whether the sum of all releases, evaluated on `orders`, is within the bounds."""
+        amount, bound, _ = self._bounded(cost)
+        return amount <= bound * (1 + _SLACK) and self.admits_failures(cost)
+
+    def admits_failures(self, cost: Cost) -> bool:
+        """Whether the delta0 of the sum of all releases is within its bound."""
+        return -cost.log_survival <= -math.log1p(-self.max_delta0) * (1 + _SLACK)
+
+    def describe_spent(self, cost: Cost) -> str:
+        """Say how much of the bounds ``cost`` has used."""
+        amount, bound, name = self._bounded(cost)
+        return f"{amount:.4g} of {bound:.4g} of {name}, {cost.delta0:.3g} of {self.max_delta0:.3g} of delta0"
+
+    def describe_left(self, cost: Cost) -> str:
+        """Say how much of the bounds ``cost`` leaves."""
+        amount, bound, name = self._bounded(cost)
+        return f"{max(0.0, bound - amount):.4g} of {name} and {max(0.0, self.max_delta0 - cost.delta0):.3g} of delta0"
+
+    def to_dict(self) -> dict[str, float]:
+        """Return plain JSON types; `filter_from_dict` is the inverse."""
+        return {bound.name: getattr(self, bound.name) for bound in fields(self)}  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenyiFilter(PrivacyFilter):
+    """Bounds the Renyi curve at one order (Feldman & Zrnic (2021)) and delta0.
+
+    The order is fixed beforehand: were it chosen at the end, all releases together need not be (max_epsilon, delta)-DP.
+
+    Args:
+        order: the Renyi order.
+        max_rdp: the largest value of the summed curve at that order.
+        max_delta0: the largest delta0 of the sum.
+    """
+
+    name: ClassVar[FilterName] = "renyi"
+    order: float
+    max_rdp: float
+    max_delta0: float
+
+    def __post_init__(self) -> None:
+        expect_positive(**{"order - 1": self.order - 1})
+        expect(math.isfinite(self.max_rdp) and self.max_rdp >= 0, "max_rdp >= 0", max_rdp=self.max_rdp)
+        super().__post_init__()
+
+    @property
+    def orders(self) -> FloatArray:
+        """The one order, shape ``[1]``."""
+        return np.array([self.order])
+
+    def epsilon(self, budget: Budget, cost: Cost) -> float:
+        return budget.max_epsilon + float(cost.rdp[0]) - self.max_rdp
+
+    def expect_follows(self, budget: Budget) -> None:
+        """Raise ``ValueError`` unless ``max_rdp`` is the budget's epsilon less the overhead of the conversion."""
+        _expect_of_budget(self, budget)
+        overhead = float(conversion_overhead(self.orders, budget.delta - self.max_delta0)[0])
+        # a difference of two numbers that may both be much larger than it
+        follows = abs(budget.max_epsilon - overhead - self.max_rdp) <= _SLACK * (budget.max_epsilon + abs(overhead))
+        expect(follows, f"max_rdp={budget.max_epsilon - overhead} from max_epsilon", max_rdp=self.max_rdp)
+
+    def _bounded(self, cost: Cost) -> tuple[float, float, str]:
+        return float(cost.rdp[0]), self.max_rdp, f"Renyi divergence at order {self.order:.4g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianFilter(PrivacyFilter):
+    """Bounds Gaussian differential privacy, the sum of ``mu^2`` (Koskela, Tobaben & Honkela (2023)), and delta0.
+
+    It admits 11 to 16% more releases of Gaussian noise than `RenyiFilter` for epsilon 0.5 to 8. It charges other events
+    at the ``mu`` of a Gaussian mechanism that dominates them, which is more than their curve.
+
+    Args:
+        max_mu_squared: the largest sum of ``mu^2``.
+        max_delta0: the largest delta0 of the sum.
+    """
+
+    name: ClassVar[FilterName] = "gaussian"
+    max_mu_squared: float
+    max_delta0: float
+
+    def __post_init__(self) -> None:
+        expect_positive(max_mu_squared=self.max_mu_squared)
+        super().__post_init__()
+
+    @property
+    def orders(self) -> FloatArray:
+        """An arbitrary order, shape ``[1]``: the sum of ``mu^2`` does not depend on it."""
+        return DEFAULT_ORDERS[:1]
+
+    def epsilon(self, budget: Budget, cost: Cost) -> float:
+        return gaussian_epsilon(budget.delta - self.max_delta0, math.sqrt(cost.mu_squared))
+
+    def expect_follows(self, budget: Budget) -> None:
+        """Raise ``ValueError`` unless ``max_mu_squared`` is that of a Gaussian mechanism that spends the budget."""
+        _expect_of_budget(self, budget)
+        largest = largest_mu(budget.max_epsilon, budget.delta - self.max_delta0) ** 2
+        follows = math.isclose(self.max_mu_squared, largest, rel_tol=1e-10)
+        expect(follows, f"max_mu_squared={largest} from max_epsilon", max_mu_squared=self.max_mu_squared)
+
+    def _bounded(self, cost: Cost) -> tuple[float, float, str]:
+        return cost.mu_squared, self.max_mu_squared, "squared mu in Gaussian differential privacy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixedFilter(PrivacyFilter):
+    """Bounds what releases weigh among many bits (docs/accounting.md), and delta0.
+
+    It admits choices, tests and Gaussian noise in any order at about the price that a `RenyiFilter` or a
+    `GaussianFilter` has for one kind of them. A release of larger ``width`` is charged its ``mu^2``.
+
+    Args:
+        max_weights: the largest sum of weights.
+        width: the width that weights are counted for.
+        max_delta0: the largest delta0 of the sum, with what lies beyond the reach of the theorem.
+    """
+
+    name: ClassVar[FilterName] = "mixed"
+    max_weights: float
+    width: float
+    max_delta0: float
+
+    def __post_init__(self) -> None:
+        expect_positive(max_weights=self.max_weights)
+        expect(self.width in WIDTHS, "a width among those of Cost.weights", width=self.width)
+        super().__post_init__()
+
+    @property
+    def orders(self) -> FloatArray:
+        """An arbitrary order, shape ``[1]``: weights do not depend on it."""
+        return DEFAULT_ORDERS[:1]
+
+    def epsilon(self, budget: Budget, cost: Cost) -> float:
+        mu_squared = smoothed_mu_squared(np.array([self._weights(cost)]), np.array([self.width]))
+        return gaussian_epsilon(budget.delta - self.max_delta0, math.sqrt(float(mu_squared[0])))
+
+    def expect_follows(self, budget: Budget) -> None:
+        """Raise ``ValueError`` unless ``max_weights`` have the ``mu^2`` of a Gaussian mechanism of the budget."""
+        _expect_of_budget(self, budget)
+        largest = largest_mu(budget.max_epsilon, budget.delta - self.max_delta0) ** 2
+        weights = float(largest_weights(largest)[np.searchsorted(WIDTHS, self.width)])
+        follows = math.isclose(self.max_weights, weights, rel_tol=1e-9)
+        expect(follows, f"max_weights={weights} from max_epsilon", max_weights=self.max_weights)
+
+    def admits_failures(self, cost: Cost) -> bool:
+        """Whether delta0, with the delta that bits beyond the reach of the theorem may cost, is within its bound."""
+        lost = lost_delta(cost.rounds, self.max_weights * (1 + FIRST))
+        return cost.delta0 + lost <= self.max_delta0 * (1 + _SLACK)
+
+    def _bounded(self, cost: Cost) -> tuple[float, float, str]:
+        return self._weights(cost), self.max_weights, f"weights of bits of width {self.width:.3g} at most"
+
+    def _weights(self, cost: Cost) -> float:
+        return float(cost.among_many[np.searchsorted(WIDTHS, self.width)])
+
+
+def filter_from_dict(description: Mapping[str, float]) -> PrivacyFilter:
+    """Return the filter that `PrivacyFilter.to_dict` described."""
+    kinds: dict[str, type[PrivacyFilter]] = {"max_mu_squared": GaussianFilter, "max_weights": MixedFilter}
+    named = [kind for name, kind in kinds.items() if name in description]
+    kind: type[PrivacyFilter] = named[0] if named else RenyiFilter
+    return kind(**description)
+
+
+def affordable(budget: Budget, query: Cost) -> int:
+    """Return how many queries at the cost ``query`` on `DEFAULT_ORDERS` an unused ledger with this budget can pay.
+
+    Raises ``ValueError`` if the queries cost nothing.
+    """
+    return max(_affordable_counts(budget, query).values())
+
+
+def make_filter(budget: Budget, first: Cost, kinds: Sequence[FilterName] = get_args(FilterName)) -> PrivacyFilter:
+    """Return the filter of ``budget`` that admits the most repetitions of a ledger's first query.
+
+    It admits as many as `affordable` says. Unless another admits more, or the budget names one, it is a Renyi filter,
+    because that knows a cost for every event. It follows from the budget and from the first release alone, so
+    that nothing which was released by then can have chosen it.
+
+    Args:
+        budget: the budget.
+        first: the cost on `DEFAULT_ORDERS` of one query of the first release of the ledger.
+        kinds: the kinds of filter to choose from.
+
+    Raises:
+        ValueError: if the query costs nothing, or its failures or the conversion alone take the budget.
+    """
+    reach = {name: count for name, count in _affordable_counts(budget, first).items() if name in kinds}
+    name = max(reach, key=lambda kind: reach[kind])
+    last = first.times(max(1, reach[name]))  # a filter that admits no query can at least say so
+    if name == "mixed":
+        return _mixed_filter(budget, last)
+    max_delta0 = _delta_for_failures(budget, last)
+    _expect_delta_left(budget, max_delta0)
+    if name == "gaussian":
+        mu = largest_mu(budget.max_epsilon, budget.delta - max_delta0)
+        return GaussianFilter(max_mu_squared=mu**2, max_delta0=max_delta0)
+    overhead = conversion_overhead(DEFAULT_ORDERS, budget.delta - max_delta0)
+    possible = overhead <= budget.max_epsilon
+    expect(possible.any(), f"max_epsilon >= {overhead.min()} at this delta", max_epsilon=budget.max_epsilon)
+    best = int(np.argmin(np.where(possible, last.rdp + overhead, np.inf)))
+    return RenyiFilter(
+        order=float(DEFAULT_ORDERS[best]), max_rdp=budget.max_epsilon - float(overhead[best]), max_delta0=max_delta0
+    )
+
+
+def expect_filter_of_first(bounds: PrivacyFilter, budget: Budget, first: Cost) -> None:
+    """Raise ``ValueError`` unless ``bounds`` are those that `make_filter` returns, or did before mixed filters."""
+    kinds: tuple[FilterName, ...] = get_args(FilterName) if bounds.name == "mixed" or budget.filter else _BEFORE
+    derived, actual = make_filter(budget, first, kinds).to_dict(), bounds.to_dict()
+    same = derived.keys() == actual.keys() and all(
+        math.isclose(value, actual[name], rel_tol=1e-9) for name, value in derived.items()
+    )
+    expect(same, f"the filter that follows from the budget and the first release, {derived}", filter=actual)
+
+
+def refuse(
+    budget: Budget, bounds: PrivacyFilter, total: Cost, *, when: str = "with all earlier releases", remainder: str = ""
+) -> NoReturn:
+    """Raise the ``ValueError`` for releases whose total cost on ``bounds.orders``, ``total``, is not admitted.
+
+    Args:
+        budget: the budget.
+        bounds: its filter.
+        total: what would be spent.
+        when: of which releases it is the total.
+        remainder: what is left without the release, and what would fit, as a clause; nothing if it is empty.
+    """
+    remainder = f"; {remainder}" if remainder else ""
+    if math.isinf(total.mu_squared) and not isinstance(bounds, RenyiFilter):
+        raise ValueError(
+            "Expected a release that a Gaussian mechanism dominates, because the budget of the ledger is kept in"
+            " Gaussian differential privacy since its first release, got one that is known by its Renyi curve alone"
+        )
+    if not bounds.admits_failures(total):
+        raise BudgetExceededError(
+            f"Expected delta0 <= {bounds.max_delta0:.3g} {when} (max_delta0, the part of the budget's delta ="
+            f" {exact_text(budget.delta)} that is set aside for failures of tests),"
+            f" got delta0={total.delta0:.3g}{remainder}"
+        )
+    aside = f" ({bounds.max_delta0:.3g} of delta is set aside for failures of tests)" if bounds.max_delta0 else ""
+    raise BudgetExceededError(
+        f"Expected epsilon <= {exact_text(budget.max_epsilon)} at delta = {exact_text(budget.delta)} under"
+        f" {budget.neighboring_relation.value} {when},"
+        f" got epsilon={epsilon_text(bounds.epsilon(budget, total), 4)}{aside}{remainder}"
+    )
+
+
+def describe_remainder(bounds: PrivacyFilter, spent: Cost, query: Cost, count: int) -> str:
+    """Say what of the bounds is left after ``spent``, and what it would pay for in place of ``count`` such queries."""
+    number = largest_count_where(lambda n: bounds.admits(spent.plus(query.times(n))))
+    fits = f"left are {bounds.describe_left(spent)}: {number} such queries can be paid"
+    spare = (bounds.max_delta0 - spent.delta0) / count
+    if spare <= 0 or bounds.admits_failures(spent.plus(query.times(count))):
+        return fits
+    rarer = float(Context(prec=2, rounding=ROUND_FLOOR).create_decimal_from_float(spare))
+    return f"{fits}, and {count} with tests that fail with probability {rarer} at most, if the rest suffices"
+
+
+def _affordable_counts(budget: Budget, query: Cost) -> dict[str, int]:
+    """Return how many such queries each filter that the budget allows would admit."""
+    costs = bool(query.rdp.max() > 0 or query.log_survival < 0)
+    expect(costs, "a query that costs something", cost=0.0)
+
+    def reach(keeps: Callable[[Budget, Cost], bool]) -> int:
+        return largest_count_where(lambda n: keeps(budget, query.times(n)))
+
+    return {name: reach(keeps) for name, keeps in _KEEPS.items() if budget.filter in (None, name)}
+
+
+def _mixed_filter(budget: Budget, cost: Cost) -> MixedFilter:
+    """Return the mixed filter that leaves the most beside ``cost``, as the total of all that is admitted."""
+    lost = lost_delta(cost.rounds, largest_mu(budget.max_epsilon, budget.delta) ** 2 * (1 + FIRST))
+    aside = _delta_for_failures(budget, cost._replace(log_survival=cost.log_survival + math.log1p(-min(lost, 0.5))))
+    _expect_delta_left(budget, aside)
+    mu_squared = largest_mu(budget.max_epsilon, budget.delta - aside) ** 2
+    wide = min(_NARROW * mu_squared, WIDTHS[-1]) <= WIDTHS
+    most = largest_weights(mu_squared)
+    best = int(np.argmin(np.where(wide, cost.among_many / most, np.inf)))
+    return MixedFilter(max_weights=float(most[best]), width=float(WIDTHS[best]), max_delta0=aside)
+
+
+def _expect_delta_left(budget: Budget, max_delta0: float) -> None:
+    if max_delta0 >= budget.delta:
+        most = f"delta0 < {exact_text(budget.delta)}, the delta of the budget, after one query"
+        raise BudgetExceededError(f"Expected {most}, got delta0={max_delta0:.3g}")
+
+
+def _delta_for_failures(budget: Budget, cost: Cost) -> float:
+    """Return the part of delta to set aside for failures if ``cost`` is the total of all that is admitted."""
+    return max(_ASIDE * budget.delta, cost.delta0) if budget.max_delta0 is None else budget.max_delta0
+
+
+def _remaining_delta(budget: Budget, cost: Cost) -> float:
+    """Return the part of delta that failures leave; 0 or less if there is none.
+
+    It is not ``(delta - delta0) / (1 - delta0)``, which presumes that delta0 is spent on every path.
+    """
+    aside = _delta_for_failures(budget, cost)
+    return budget.delta - aside if cost.delta0 <= aside * (1 + _SLACK) else 0.0
+
+
+def _renyi_keeps(budget: Budget, cost: Cost) -> bool:
+    remaining = _remaining_delta(budget, cost)
+    return remaining > 0 and bool(
+        (cost.rdp + conversion_overhead(DEFAULT_ORDERS, remaining)).min() <= budget.max_epsilon
+    )
+
+
+def _gaussian_keeps(budget: Budget, cost: Cost) -> bool:
+    remaining = _remaining_delta(budget, cost)
+    return remaining > 0 and cost.mu_squared <= largest_mu(budget.max_epsilon, remaining) ** 2
+
+
+def _mixed_keeps(budget: Budget, cost: Cost) -> bool:
+    try:
+        return _mixed_filter(budget, cost).admits(cost)
+    except BudgetExceededError:
+        return False
+
+
+_KEEPS: Mapping[FilterName, Callable[[Budget, Cost], bool]] = {
+    "renyi": _renyi_keeps,
+    "gaussian": _gaussian_keeps,
+    "mixed": _mixed_keeps,
+}
+
+
+def _expect_of_budget(bounds: PrivacyFilter, budget: Budget) -> None:
+    """Raise ``ValueError`` unless kind and share of delta of ``bounds`` are those that the budget names, if it does."""
+    max_delta0 = bounds.max_delta0
+    aside = max_delta0 < budget.delta and budget.max_delta0 in (None, max_delta0)
+    expect(aside, f"max_delta0 of {budget.to_dict()}", max_delta0=max_delta0)
+    expect(budget.filter in (None, bounds.name), f"the filter of {budget.to_dict()}", filter=bounds.name)
