@@ -131,17 +131,18 @@ def gaussian_trade_off(mu: float) -> TradeOff:
 
 
 def trade_off_of(account: RDPAccountant) -> TradeOff:
-    """Return the trade-off that follows from all that is proven of an account: of its mu, or of its deltas."""
+    """Return the trade-off that follows from all that is proven of an account: from its deltas, and from its mu."""
     cost = account.cost
-    if math.isfinite(cost.mu_squared) and cost.delta0 == 0:
-        # curves may add a little near the ends, where no audit sees it
-        return gaussian_trade_off(math.sqrt(cost.mu_squared))
-    deltas = np.array([account.get_delta(float(epsilon)) for epsilon in _EPSILONS])
-    factors = np.exp(_EPSILONS)
+    deltas, factors = np.array([account.get_delta(float(epsilon)) for epsilon in _EPSILONS]), np.exp(_EPSILONS)
+    gaussian = (
+        gaussian_trade_off(math.sqrt(cost.mu_squared)) if cost.delta0 == 0 and math.isfinite(cost.mu_squared) else None
+    )
 
     def least(hits: float) -> float:
         one, other = (hits - deltas) / factors, 1 - deltas - factors * (1 - hits)
-        return max(0.0, float(one.max()), float(other.max()))
+        # between the lines of two deltas a curve is more
+        between = 0.0 if gaussian is None else gaussian(hits)
+        return max(between, float(one.max()), float(other.max()))
 
     return least
 

@@ -99,7 +99,7 @@ def test_what_delta_hides_is_not_held_against_epsilon(m: int) -> None:
 @pytest.mark.parametrize(("mu", "near"), [(0.85, 0.4), pytest.param(1.7, 0.5, marks=pytest.mark.slow)])
 def test_bounds_of_gaussian_mechanisms_hold_and_come_near(mu: float, near: float) -> None:
     """Each canary is seen with noise of its own: the strongest attack on a sum of orthogonal ballots."""
-    generator, delta, m, seeds = np.random.default_rng(7), 1e-6, 512, 40
+    generator, delta, m, seeds = np.random.default_rng(7), 1e-6, 512, 24
     beyond, found = 0, []
     for _ in range(seeds):
         present = generator.random(m) < 0.5
@@ -108,7 +108,7 @@ def test_bounds_of_gaussian_mechanisms_hold_and_come_near(mu: float, near: float
         beyond += refutes(guesses, gaussian_trade_off(mu), confidence=1 - LEVEL)
         beyond += gaussian_delta(epsilon_bound(guesses, delta=delta, confidence=1 - LEVEL), mu) < delta
         found.append(refutes(guesses, gaussian_trade_off(near * mu), confidence=1 - LEVEL))
-    assert beyond <= LEVEL * seeds
+    assert beyond <= 2 * LEVEL * seeds  # of two bounds
     # negative control: a mu that is claimed to be less than half of what it is
     assert np.mean(found) > 0.7
     bounds = Bounds.of(scores, present, gaussian_trade_off(near * mu), delta=delta)
