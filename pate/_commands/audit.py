@@ -62,6 +62,8 @@ def main(args: Sequence[str]) -> None:
     inner = [f"--data.init_args.source.{word.removeprefix('--data.')}" for word in overrides.pop("data")]
     inner += [f"--{part}.{word.removeprefix('--')}" for part, words in overrides.items() for word in words]
     run_recipe([str(copy), f"--run={run}", f"--ledger={folder / 'ledger.sqlite'}", *inner])
+    for place in (run, run / "public"):
+        write_text(place / "NOT-PRIVATE.txt", f"{NOT_PRIVATE}\n")
     outcome = audit(run, releases=parsed.releases)
     write_json(folder / "audit.json", outcome.content)
     write_text(folder / "audit.txt", outcome.text)

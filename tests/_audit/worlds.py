@@ -39,9 +39,11 @@ class Drawn(DataSource):
         return Records(features=ArrayFeatures(features), labels=labels.astype(np.uint8), ids=ids)
 
 
-def moments(kind: Kind = "outlying", *, canaries: int = 64, teachers: int | None = None, poisons: int = 0) -> Moments:
+def moments(
+    kind: Kind = "outlying", *, canaries: int = 64, teachers: int | None = None, poisons: int = 0, size: int = 800
+) -> Moments:
     """The records as voters, or those of ``teachers`` parts."""
-    data = CanaryRecords(Drawn(), canaries=canaries, kind=kind, seed=1, poisons=poisons)
+    data = CanaryRecords(Drawn(size), canaries=canaries, kind=kind, seed=1, poisons=poisons)
     private, public = data.records(Role.PRIVATE), data.records(Role.PUBLIC).features[:]
     geometry = Geometry.of(public)
     groups = np.arange(len(private))
