@@ -136,11 +136,11 @@ def test_print_config_is_what_config_takes(
     name: str, capsys: pytest.CaptureFixture[str], tmp_path: pytest.TempPathFactory
 ) -> None:
     part = {"teachers fit": "teachers", "label": "label", "student fit": "student"}[name]
-    given = ["--config", f"configs/faces/{part}.yaml", "--run", "runs/faces"]
+    options = ["--config", f"configs/faces/{part}.yaml", "--run", "runs/faces"]
     if part == "teachers":
-        given += ["--config", "configs/faces/data.yaml"]
+        options += ["--config", "configs/faces/data.yaml"]
     printed: list[str] = []
-    for args in (given, None):
+    for args in (options, None):
         if args is None:
             path = f"{tmp_path}/printed.yaml"
             with open(path, "w") as file:

@@ -54,10 +54,10 @@ ASKED_FOR = [
 )
 def test_what_is_printed_meets_the_target(words: list[str], relation: NeighboringRelation, capsys: Printed) -> None:
     """What is pasted costs what was asked, under the relation that was, as printed."""
-    asked = [f"--neighboring_relation={relation.name}", "--target_epsilon=2", *ASKED]
+    options = [f"--neighboring_relation={relation.name}", "--target_epsilon=2", *ASKED]
     if len(words) > 1:
         words = [*words, f"--aggregator.neighboring_relation={relation.name}"]
-    assert cli.main(["calibrate", "--aggregator", *words, *asked]) == 0
+    assert cli.main(["calibrate", "--aggregator", *words, *options]) == 0
     text = capsys.readouterr().out
     aggregator = released(text)
     assert type(aggregator).__name__ == words[0] and aggregator.neighboring_relation is relation

@@ -138,8 +138,8 @@ def test_bad_settings(finished: Path, capsys: pytest.CaptureFixture[str], monkey
     assert "ends in .onnx, got output='x.pt2'" in refused(capsys, model, "--format=onnx", "--output=x.pt2")
     assert "ends in .pt2, got output='x.onnx'" in refused(capsys, model, "--format=torch.export", "--output=x.onnx")
     monkeypatch.setattr(export, "find_spec", lambda name: None)
-    asked = [model, "--format=onnx", "--output=x.onnx"]
-    assert "the extra onnx (pip install 'pate[onnx]'), got missing=['onnx', 'onnxscript']" in refused(capsys, *asked)
+    options = [model, "--format=onnx", "--output=x.onnx"]
+    assert "the extra onnx (pip install 'pate[onnx]'), got missing=['onnx', 'onnxscript']" in refused(capsys, *options)
 
 
 @pytest.mark.slow

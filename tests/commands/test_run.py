@@ -105,8 +105,8 @@ def test_runs_agree(finished: Path, tmp_path: Path) -> None:
     root = tmp_path / "again"
     (root / "private").mkdir(parents=True)
     shutil.copy(finished / "private" / "partition.json", root / "private")
-    given = ["run", str(finished.parent / "recipe"), f"--ledger={tmp_path}/ledger.sqlite", "--run", str(root)]
-    assert cli.main([*given, "--label.noise_seed=3"]) == 0
+    options = ["run", str(finished.parent / "recipe"), f"--ledger={tmp_path}/ledger.sqlite", "--run", str(root)]
+    assert cli.main([*options, "--label.noise_seed=3"]) == 0
     first, second = everything(finished / "public"), everything(root / "public")
     for name in ("labels.npz", "student/metrics.json"):
         assert first[name] == second[name]
@@ -261,8 +261,8 @@ def test_settings_of_all_stages_are_printed(
 ) -> None:
     """What is printed are the files of a recipe that says the same; both ways to say a value are taken."""
     monkeypatch.chdir(tmp_path)
-    given = ["--label.num_queries", "70", "--student.trainer.max_epochs=5", "--data.init_args.public_fraction", "0.2"]
-    assert cli.main(["run", *given, str(finished.parent / "recipe"), "--print_config"]) == 0
+    options = ["--label.num_queries", "70", "--student.trainer.max_epochs=5", "--data.init_args.public_fraction", "0.2"]
+    assert cli.main(["run", *options, str(finished.parent / "recipe"), "--print_config"]) == 0
     printed = capsys.readouterr().out
     documents = printed.split("---\n")
     names = [document.splitlines()[0].removeprefix("# ") for document in documents]

@@ -252,8 +252,8 @@ def test_both_guarantees_hold_however_little_noise_there_is(checkins: Path) -> N
 
 def test_counts_need_no_pairs(checkins: Path) -> None:
     np.savez("counts.npz", counts=np.array([0.5, 3.5, 2.0]), items=np.array(["x", "y", "z"]))
-    asked = ["--counts", "counts.npz", "--sensitivity", "0.01", "--k", "1", "--target_epsilon", "1"]
-    assert cli.main(["topk", *asked, "--neighbors", "replace", "--output", "top.csv"]) == 0
+    options = ["--counts", "counts.npz", "--sensitivity", "0.01", "--k", "1", "--target_epsilon", "1"]
+    assert cli.main(["topk", *options, "--neighbors", "replace", "--output", "top.csv"]) == 0
     assert rows("top.csv") == [{"rank": "1", "item": "y"}]
     found = statement("top.privacy.json")
     assert found["mechanism"]["sensitivity"] == 0.01 and found["neighboring_relation"] == "replace_record"
@@ -385,8 +385,8 @@ def test_killed_at_any_step_it_goes_on_and_pays_once(
     step: str, after: bool, checkins: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The noise is large, so that another draw would give another list, and the items that count are drawn too."""
-    asked = ["--scale", "300", "--max_items", "2", "--k", "8", "--mechanism", "peeling", "--output", "top.csv"]
-    words = ["topk", "--pairs", "checkins.csv", "--items", "places.txt", *asked]
+    options = ["--scale", "300", "--max_items", "2", "--k", "8", "--mechanism", "peeling", "--output", "top.csv"]
+    words = ["topk", "--pairs", "checkins.csv", "--items", "places.txt", *options]
     *owner, name = step.split(".")
     module = importlib.import_module(".".join(each for each in owner if each.islower()))
     whole = getattr(module, owner[-1]) if not owner[-1].islower() else module
@@ -493,9 +493,9 @@ def test_one_outlying_count_leaves_the_noise_of_the_others(
         seed = 0
         while len(seconds) < 2 and seed < 20:
             output = f"top_{vote}_{seed}.csv"
-            asked = ["--mechanism", mechanism, "--target_epsilon", "0.1", "--noise_seed", str(seed), *options]
-            asked.append(f"--ledger={vote}_{seed}.sqlite")  # one ledger has no delta left after the first
-            assert cli.main(["topk", "--counts", "counts.csv", "--k", "2", "--output", output, *asked]) == 0
+            arguments = ["--mechanism", mechanism, "--target_epsilon", "0.1", "--noise_seed", str(seed), *options]
+            arguments.append(f"--ledger={vote}_{seed}.sqlite")  # one ledger has no delta left after the first
+            assert cli.main(["topk", "--counts", "counts.csv", "--k", "2", "--output", output, *arguments]) == 0
             first, second = (row["item"] for row in rows(output))
             assert first == "missing"
             seconds.add(second)

@@ -125,13 +125,13 @@ def test_another_package_says_what_its_forms_are() -> None:
 def test_a_comparison_shows_the_forms() -> None:
     task = simulated(Simulation(num_labels=3, num_teachers=60, num_public=40, num_features=6))
     peeling = Peeling(k=1, scale_peel=1.0)
-    asked = Comparison(epsilons=(8.0,), num_queries=40, seeds=1, variants=True)
-    found = frontier(task, asked, [peeling])
+    comparison = Comparison(epsilons=(8.0,), num_queries=40, seeds=1, variants=True)
+    found = frontier(task, comparison, [peeling])
     names = ["Peeling (k=1)"]
     names += [f"Peeling (k=1), noise_law={law}" for law in ("exponential", "laplace", "logistic", "half_logistic")]
     assert [point.aggregator for point in found.points] == names
     assert found.families == dict.fromkeys(names, "Peeling")
     assert len({point.parameters for point in found.points}) == 2  # all but Gumbel noise cost pure epsilon
     assert np.allclose([point.epsilon for point in found.points], 8, rtol=2e-3)
-    plain = frontier(task, replace(asked, variants=False), [peeling])
+    plain = frontier(task, replace(comparison, variants=False), [peeling])
     assert plain.points == found.points[:1] and not plain.families

@@ -52,8 +52,8 @@ def test_all_rounds_together_cost_what_a_point_says(relation: NeighboringRelatio
     task = simulated(SMALL)
     common: dict[str, Any] = {"neighboring_relation": relation}
     noisy = NoisyVotes(sigma_votes=1.0, **common)
-    asked = Comparison(epsilons=(3.0,), delta=1e-5, num_queries=150, neighboring_relation=relation, seeds=1)
-    outlook = Outlook.of(task.votes, delta=asked.delta, relation=relation)
+    comparison = Comparison(epsilons=(3.0,), delta=1e-5, num_queries=150, neighboring_relation=relation, seeds=1)
+    outlook = Outlook.of(task.votes, delta=comparison.delta, relation=relation)
     listed: dict[str, Aggregator] = {
         "noisy": noisy,
         "stable": StableMajority(sigma_majority=1.0, delta_majority=1e-8, **common),
@@ -62,12 +62,12 @@ def test_all_rounds_together_cost_what_a_point_says(relation: NeighboringRelatio
     }
     for name in names:
         aggregator = listed[name]
-        point = measure(task, with_first_round(aggregator, outlook), 3.0, asked)
+        point = measure(task, with_first_round(aggregator, outlook), 3.0, comparison)
         assert point is not None
         assert point.aggregator.startswith("Rounds (ClippedVotes, ") == (name in ("tau", "screen"))
         assert 0.998 * 3.0 < point.epsilon <= 3.0 * (1 + 1e-9)
         assert point.realised_epsilon <= point.epsilon * (1 + 1e-9)
-        calibrated = with_first_round(aggregator, outlook).calibrated(asked.target(3.0), task.votes.panel)
+        calibrated = with_first_round(aggregator, outlook).calibrated(comparison.target(3.0), task.votes.panel)
         assert calibrated is not None
         charge = ({relation: calibrated.event(task.votes.panel, relation)}, 150)
         assert account([charge], relation).get_epsilon(delta=1e-5) == pytest.approx(3.0, rel=1e-5)

@@ -20,8 +20,10 @@ SMALL = Simulation(num_labels=5, num_teachers=60, num_public=150, num_features=6
 @pytest.mark.slow
 def test_aggregators_of_a_list_are_compared(tmp_path: Path) -> None:
     listed: list[Aggregator] = [NoisyVotes(sigma_votes=3.0), NoisyVotes(sigma_votes=3.0, soft=False)]
-    asked = Comparison(epsilons=(4.0,), num_queries=100, student=True)
-    first, again = (compare(asked, simulate=SMALL, aggregators=listed, output=tmp_path / name).points for name in "ab")
+    comparison = Comparison(epsilons=(4.0,), num_queries=100, student=True)
+    first, again = (
+        compare(comparison, simulate=SMALL, aggregators=listed, output=tmp_path / name).points for name in "ab"
+    )
     assert first == again
     assert [point.aggregator for point in first] == ["NoisyVotes", "NoisyVotes (hard)"]
     assert first[0].parameters == first[1].parameters
@@ -33,8 +35,8 @@ def test_aggregators_of_a_list_are_compared(tmp_path: Path) -> None:
 def test_screens_realise_less_than_they_reserve(tmp_path: Path) -> None:
     noisy = NoisyVotes(sigma_votes=1.0)
     screen = ConfidentScreen(answers=noisy, sigma_confident=1.0, threshold_confident=22.0)
-    asked = Comparison(epsilons=(20.0,), num_queries=150)
-    (point,) = compare(asked, simulate=SMALL, aggregators=[screen], output=tmp_path).points
+    comparison = Comparison(epsilons=(20.0,), num_queries=150)
+    (point,) = compare(comparison, simulate=SMALL, aggregators=[screen], output=tmp_path).points
     assert 0 < point.answered < 1
     assert point.realised_epsilon < 0.95 * point.epsilon
 

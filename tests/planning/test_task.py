@@ -63,16 +63,16 @@ def test_only_drawn_samples_are_read(finished: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_ballots_and_features_are_read_where_they_are_needed(finished: Path) -> None:
-    asked = Comparison(num_queries=7)
-    votes = load_task(finished, asked, COUNTED).votes
+    comparison = Comparison(num_queries=7)
+    votes = load_task(finished, comparison, COUNTED).votes
     assert votes.ballots is None and votes.features is None
     votes = load_task(finished, Comparison(num_queries=7, student=True), COUNTED).votes
     assert votes.ballots is None and votes.features is not None
-    votes = load_task(finished, asked, [ClippedVotes(multiplier_clipped=1.0)]).votes
+    votes = load_task(finished, comparison, [ClippedVotes(multiplier_clipped=1.0)]).votes
     assert votes.ballots is not None and votes.features is None
     around: list[Aggregator] = [TauVoting(tau=1.5, sigma_tau=1, threshold_tau=5, around_predictions=True)]
     for listed in (around, None):
-        votes = load_task(finished, asked, listed).votes
+        votes = load_task(finished, comparison, listed).votes
         assert votes.ballots is not None and votes.features is not None
 
 

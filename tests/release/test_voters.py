@@ -39,8 +39,8 @@ def release_from(root: Path, settings: LabelSettings) -> None:
 
 
 def label(run: Path, *words: str) -> int:
-    asked = ["--aggregator=ScoreVotes", "--delta=1e-3", "--noise_seed=1", "--overwrite", "--run", str(run)]
-    return cli.main(["label", *asked, *words])
+    options = ["--aggregator=ScoreVotes", "--delta=1e-3", "--noise_seed=1", "--overwrite", "--run", str(run)]
+    return cli.main(["label", *options, *words])
 
 
 def test_a_finished_run_is_labelled_by_the_scores_of_its_votes(copied: Path, capsys: Captured) -> None:

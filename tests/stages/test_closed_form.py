@@ -57,8 +57,8 @@ class Place:
         return cli.main(["teachers", "vote", "--run", str(self.root), *words])
 
     def label(self, *words: str) -> int:
-        asked = ["--delta=1e-3", "--target_epsilon=20", "--noise_seed=1"]
-        return cli.main(["label", *asked, "--run", str(self.root), *words])
+        options = ["--delta=1e-3", "--target_epsilon=20", "--noise_seed=1"]
+        return cli.main(["label", *options, "--run", str(self.root), *words])
 
     def all(self) -> None:
         assert [self.fit(), self.vote(), self.label()] == [0, 0, 0]

@@ -413,8 +413,8 @@ def test_empty_partitions_by_command(again: list[str], tmp_path: Path) -> None:
     arrays = make_arrays()
     kept = np.r_[:3, 400:600]
     np.savez(few, **arrays | {name: arrays[name][kept] for name in ("X", "Y", "ids", "split")})  # type: ignore[arg-type]
-    given = ["--data.init_args.path", str(few), "--ledger=null", "--num_steps=2", "--chunk_size=1"]
-    assert fit(again, root, *given) == 0
+    options = ["--data.init_args.path", str(few), "--ledger=null", "--num_steps=2", "--chunk_size=1"]
+    assert fit(again, root, *options) == 0
     assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
     votes, _ = VoteStore(root / "private" / "votes").load(ballots=True)
     assert votes.ballots is not None and not votes.ballots.any(axis=(0, 2)).all()

@@ -68,20 +68,20 @@ def test_a_program_and_a_command_know_each_others_labels(place: Path) -> None:
         "--delta=1e-3",
     ]
     command = ["label", *words, "--votes=votes.npz"]
-    asked = pate.LabelSettings(pate.NoisyVotes(sigma_votes=2), num_queries=40, delta=1e-3)
+    settings = pate.LabelSettings(pate.NoisyVotes(sigma_votes=2), num_queries=40, delta=1e-3)
     assert cli.main([*command, "--run=runs/first"]) == 0
     first = Path("runs/first/public/labels.npz").read_bytes()
-    pate.label("votes.npz", asked, run="runs/first")
+    pate.label("votes.npz", settings, run="runs/first")
     assert Path("runs/first/public/labels.npz").read_bytes() == first
-    pate.label("votes.npz", asked, run="runs/second")
+    pate.label("votes.npz", settings, run="runs/second")
     second = Path("runs/second/public/labels.npz").read_bytes()
     assert cli.main([*command, "--run=runs/second"]) == 0
-    pate.Pipeline("runs/second").label(asked)
+    pate.Pipeline("runs/second").label(settings)
     assert Path("runs/second/public/labels.npz").read_bytes() == second
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pate.ReleasedLabels, "save", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            pate.label("votes.npz", asked, run="runs/third")
+            pate.label("votes.npz", settings, run="runs/third")
     assert cli.main([*command, "--run=runs/third"]) == 0
     assert len(read_ledger(Path("votes.ledger.sqlite")).entries) == 3
 

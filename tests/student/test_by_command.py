@@ -48,8 +48,8 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
 
 def fit(root: Path, *more: str) -> int:
     words = ["--config", str(root / "public" / "student_fit.yaml"), "--run", str(root), "--overwrite"]
-    given = ["--model.fit=descent", "--trainer.max_epochs=4", "--trainer.enable_progress_bar=null", *more]
-    return cli.main(["student", "fit", *words, *given])
+    options = ["--model.fit=descent", "--trainer.max_epochs=4", "--trainer.enable_progress_bar=null", *more]
+    return cli.main(["student", "fit", *words, *options])
 
 
 def rows(root: Path) -> list[dict[str, str]]:
