@@ -12,6 +12,7 @@ from pate._audit.repeated import Moments, Repeated, Teachers
 from pate._typing import FloatArray
 from pate._voters import GroupVoters, Question, RecordVoters
 from pate._votes import Votes
+from pate.accounting._gaussian import gaussian_epsilon
 from pate.aggregators import NoisyVotes
 from pate.aggregators._base import Release
 from pate.mechanisms._exact_normal import add_gaussian
@@ -107,6 +108,14 @@ def test_honest_releases_raise_no_alarm_in_100_audits() -> None:
     found = [audited(world, runs=RUNS, seed=seed) for seed in range(100)]
     assert not any(audit.refuted for audit in found)
     assert all(audit.mu <= MU for audit in found)
+
+
+@pytest.mark.slow
+def test_a_hundred_releases_prove_half_of_what_is_stated() -> None:
+    for world in (moments(), moments(poisons=1500)):
+        audit = audited(world, runs=100, seed=0)
+        stated = gaussian_epsilon(DELTA, MU)
+        assert stated / 2 <= audit.gaussian_epsilon <= stated
 
 
 @pytest.mark.parametrize("name", ["a seed used twice", "no clip"])
