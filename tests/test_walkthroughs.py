@@ -186,8 +186,9 @@ def test_a_command_is_understood(page: str, line: str) -> None:
     if words[0] == "run":
         assert cli.main([*dict.fromkeys([*words, "--print_config"])]) == 0
         return
+    size = words.index("--") if "--" in words else len(words)  # behind it is another command
     with pytest.raises(SystemExit) as stopped:
-        cli.main([*words, "--print_config"])
+        cli.main([*words[:size], "--print_config", *words[size:]])
     assert stopped.value.code == 0
 
 
