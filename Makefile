@@ -3,6 +3,8 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# which versions of other packages: those of constraints.txt, or with VERSIONS="--resolution lowest-direct" the lowest
+VERSIONS ?= --constraint constraints.txt
 # one thread per operation: small networks and a suite on all cores are faster with it
 export OMP_NUM_THREADS ?= 1
 # compiled tests and modules are kept, whatever the surroundings say: each process saves seconds
@@ -16,7 +18,7 @@ setup: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --constraint constraints.txt --editable '.[dev,ray]'
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python $(VERSIONS) --editable '.[dev,ray]'
 	touch $@
 
 # both runs at once, each of which keeps one core busy; what they print comes when they end

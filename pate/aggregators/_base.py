@@ -26,6 +26,9 @@ LEAST_ANSWERED = 0.1
 """The share of queries that some votes at least must have answered, if a release is to be paid for."""
 
 
+_LARGEST_SCALE = 1e300  # beyond it, noise may be infinite
+
+
 class Release(NamedTuple):
     """What an aggregator released for a batch of queries; no reason is given for an entry that was not released."""
 
@@ -94,7 +97,10 @@ class Aggregator(ABC):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "neighboring_relation", NeighboringRelation(self.neighboring_relation))
-        expect_positive(**{name: getattr(self, name) for name in self.noise_parameters if name not in self.missing})
+        scales = {name: getattr(self, name) for name in self.noise_parameters if name not in self.missing}
+        expect_positive(**scales)
+        for name, scale in scales.items():
+            expect(scale <= _LARGEST_SCALE, f"{name} <= {_LARGEST_SCALE:g}", **{name: scale})
 
     @classmethod
     def blank(cls, **settings: Any) -> Self:

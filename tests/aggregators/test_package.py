@@ -70,3 +70,9 @@ def test_every_aggregator_is_registered_and_proposes_itself() -> None:
     assert not {type(each).__name__ for each in wide} & {"Canonical", "Powerset"}
     with pytest.raises(ValueError, match=r"k \(--aggregator\.k\), which follows from how many labels"):
         propose(replace(outlook, labels_per_sample=None))
+
+
+def test_noise_that_may_be_infinite_is_refused() -> None:
+    assert NoisyVotes(sigma_votes=1e300).noise == {"sigma_votes": 1e300}
+    with pytest.raises(ValueError, match=r"^Expected sigma_votes <= 1e\+300, got sigma_votes=1e\+301$"):
+        NoisyVotes(sigma_votes=1e301)

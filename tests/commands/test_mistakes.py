@@ -64,7 +64,7 @@ def test_a_mistake_is_one_line(line: str, said: str, capsys: pytest.CaptureFixtu
         (f"account --aggregator NoisyVotes {PANEL}", "sigma_votes"),
         (f"account --aggregator.k 2 {PANEL}", "aggregator"),
         (f"account --aggregator no.such.Cls {PANEL}", "no.such.Cls"),
-        (f"account --aggregator numpy.array {PANEL}", "numpy.array"),
+        (f"account --aggregator numpy.array {PANEL}", "array"),
         (f"account --aggregator NoisyVotes --aggregator.sigma_votes [3] {PANEL}", "sigma_votes"),
         ("frontier --epsilons [x]", "epsilons"),
         ("frontier --seeds", "--seeds"),
