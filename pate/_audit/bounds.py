@@ -105,7 +105,8 @@ def refutes(guesses: Guesses, trade_off: TradeOff, *, confidence: float) -> bool
     m, r, v = guesses.canaries, guesses.made, guesses.right
     right, wrong = (1 - confidence) * v / m, (1 - confidence) * (r - v) / m
     for i in range(v, 0, -1):
-        more = max(wrong, trade_off(right)) - wrong
+        # right rates above 1 are as impossible as a total that is too large, which is what is found then
+        more = max(wrong, trade_off(min(right, 1.0))) - wrong
         wrong += more
         right += (i - 1) / (r - i + 1) * more
     return right + wrong > r / m * (1 + 1e-12)
@@ -127,7 +128,7 @@ def mu_bound(guesses: Guesses, *, confidence: float) -> float:
 
 def gaussian_trade_off(mu: float) -> TradeOff:
     """Return the trade-off of mu-GDP (Dong, Roth & Su (2022), Definition 2.6)."""
-    return lambda hits: float(ndtr(ndtri(min(hits, 1.0)) - mu))
+    return lambda hits: float(ndtr(ndtri(hits) - mu))
 
 
 def trade_off_of(account: RDPAccountant) -> TradeOff:

@@ -155,6 +155,13 @@ def test_the_trade_off_of_an_account_is_that_of_its_events() -> None:
         GaussianEvent(neighboring_relation=REPLACE, noise_multiplier=2.0), 4
     )
     assert trade_off_of(gaussian)(0.8) == pytest.approx(gaussian_trade_off(1.0)(0.8))
+    # the same verdicts, those included where more is right than can be
+    for right in (50, 57, 60, 64):
+        verdicts = [
+            refutes(Guesses(256, 64, right), trade_off, confidence=0.98)
+            for trade_off in (trade_off_of(gaussian), gaussian_trade_off(1.0))
+        ]
+        assert verdicts[0] == verdicts[1] == (right == 64)
     assert hits_at(gaussian_trade_off(1.0), 0.01) == pytest.approx(float(ndtr(ndtri(0.01) + 1)))
     ranged = RDPAccountant(relation=REPLACE).compose(BoundedRangeEvent(neighboring_relation=REPLACE, eta=0.5), 20)
     trade_off, grid = trade_off_of(ranged), np.linspace(0, 1, 101)
