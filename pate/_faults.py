@@ -10,7 +10,7 @@ from collections.abc import Iterator
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # what torch, SQLite, and code in C++ below them, say in errors of classes that other faults have too
 _FULL_WORDS = ("No space left on device", "disk is full", "File too large")
-_MEMORY_WORDS = ("allocate memory", "bad_alloc", "out of memory", "Unable to allocate")
+_MEMORY_WORDS = ("allocate memory", "bad_alloc", "out of memory", "Unable to allocate", "start new thread")
 _MOST_LETTERS = 300
 _KEPT = "Nothing that was finished is lost"
 _AGAIN = "and the same command goes on"

@@ -175,6 +175,7 @@ FULL = OSError(errno.ENOSPC, "No space left on device", "run/votes.npy")
         (shutil.Error([("a", "b", str(FULL))]), "Expected room on the disk, got: [Errno 28] No space left"),
         (MemoryError(), "Expected more memory than is free, got: none"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "Expected more memory"),
+        (RuntimeError("can't start new thread"), "Expected more memory"),
         (RuntimeError("unable to mmap 8 bytes from file <a.pt>: Cannot allocate memory (12)"), "Expected more memory"),
     ],
 )
