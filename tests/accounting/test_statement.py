@@ -25,7 +25,7 @@ from pate.accounting._events import (
     GaussianEvent,
     StabilityTestEvent,
 )
-from pate.accounting._figures import epsilon_text, exact_text
+from pate.accounting._figures import epsilon_text, exact_text, guess_text
 from pate.accounting._filters import make_filter
 from pate.accounting._gaussian import gaussian_epsilon
 from pate.accounting._ledger import Ledger
@@ -452,6 +452,10 @@ def test_an_epsilon_that_nothing_keeps_says_so(tmp_path: Path) -> None:
     text = statement(ledger).text
     assert said in text and text.startswith("epsilon at delta = 1.00000049e-06 under REPLACE_RECORD: this release ")
     assert "all releases of these data 4.000:" in text
+
+
+def test_a_guess_is_told_in_tenths_of_a_percent_rounded_up() -> None:
+    assert [guess_text(*pair) for pair in ((0.0, 0.0), (1.0, 1e-6), (None, 1e-6))] == ["50.0%", "73.2%", "100.0%"]
 
 
 def test_figures_are_rounded_up() -> None:
