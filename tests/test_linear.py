@@ -13,6 +13,7 @@ from pate._linear import (
     LinearStudent,
     _logistic,
     bend_to_one_side,
+    constant_logits,
     departures,
     fit_linear,
     link,
@@ -346,3 +347,13 @@ def test_labels_of_other_masks_prove_together_what_none_proves_alone() -> None:
     ]
     assert together.sum() > sum(alone)
     assert not fit_linear(features, shares, mask & False, noise_std=noise_std).departs.any()
+
+
+def test_a_constant_answer_is_the_mean_of_a_label() -> None:
+    """Never more certain than half a sample; a label that was not released is denied."""
+    shares = np.tile([0.3, 0.9, 0.0, 0.5], (400, 1))
+    mask = np.ones(shares.shape, dtype=np.bool_)
+    mask[:, 3] = False
+    logits = constant_logits(np.random.default_rng(0).random(shares.shape) < shares, mask)
+    np.testing.assert_allclose(expit(logits), [0.3, 0.9, 0.5 / 400, 0.0], atol=0.05)
+    assert logits[2] > -np.inf and logits[3] == -np.inf
