@@ -105,7 +105,7 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
     # composition
     ("pate/accounting/_relation.py", "return 2 if self", "return 1 if self"),
     ("pate/accounting/_accountant.py", "math.sqrt(mu_squared)", "mu_squared"),
-    ("pate/accounting/_budget.py", "math.sqrt(cost.mu_squared)", "cost.mu_squared"),
+    ("pate/accounting/_filters.py", "math.sqrt(cost.mu_squared)", "cost.mu_squared"),
     ("pate/accounting/_conversion.py", "math.sqrt(mu_squared)", "mu_squared"),
     ("pate/accounting/_cost.py", "self.mu_squared + other.mu_squared", "max(self.mu_squared, other.mu_squared)"),
     ("pate/accounting/_cost.py", "self.rdp + other.rdp", "np.maximum(self.rdp, other.rdp)"),
