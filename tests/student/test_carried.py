@@ -237,7 +237,7 @@ def test_the_same_bytes_again(copied: Path, capsys: pytest.CaptureFixture[str]) 
     folder = copied / "public" / "student" / "model"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     (folder / "model.safetensors").write_bytes(b"")
-    (folder.with_name(".model.0123") / "x").mkdir(parents=True)
+    (folder.with_name(".model.0123456789abcdef") / "x").mkdir(parents=True)
     words = ["student", "fit", "--config", str(copied / "public" / "student_fit.yaml"), "--run", str(copied)]
     assert cli.main(words) == 0
     assert "finished" in capsys.readouterr().out
@@ -387,7 +387,7 @@ def test_features_that_do_not_fit(finished: Path, samples: Any, message: str) ->
         (np.zeros((3, 6), dtype=np.uint8), r"pictures of shape \[N, 3, 12, 12\], got shape=\[3, 6\]"),
         (np.full((2, 3, 12, 12), 200.0), r"uint8 pictures, or floats in \[0, 1\], got minimum=200.0, maximum=200.0"),
         (np.full((2, 3, 12, 12), np.nan), r"uint8 pictures, or floats in \[0, 1\], got minimum=nan"),
-        (["no.jpg"], "a readable picture, got no.jpg"),
+        (["no.jpg"], "a readable picture, in a file, got path='no.jpg'"),
         ([np.zeros((4, 4))], r"PIL pictures, paths or uint8 \[height, width, 3\], got shape=\(4, 4\)"),
         (Path("no.jpg"), "samples in a list or an array"),
     ],
