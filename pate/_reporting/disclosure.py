@@ -138,12 +138,12 @@ class _Answers:
     def __init__(self, statement: Mapping[str, Any], released: Released, learned: Learned | None) -> None:
         self.statement, self.labels, self.learned = statement, released.labels, learned
         unit, teachers = statement["unit"], statement["num_teachers"]
-        voters = f"one teacher for each {unit}" if teachers is None else f"{teachers:,} teachers"
+        voters = f"a teacher for each {unit}" if teachers is None else f"{teachers:,} teachers"
         made = "A multi-label classifier that learned from" if learned else "Labels for"
         self.product = (
-            f"{made} {statement['num_answered']:,} public samples, on {statement['num_labels']:,} labels. These were"
-            f" voted by {voters} that private data taught, and released with noise ({statement['num_queries']:,}"
-            " samples were asked about)."
+            f"{made} {statement['num_answered']:,} public samples, on {statement['num_labels']:,} labels. The labels"
+            f" come from the votes of {voters}, which learned from private data, and were released with noise"
+            f" ({statement['num_queries']:,} samples were asked about)."
         )
         self.guarantee = [
             f"epsilon = {epsilon_text(guarantee['epsilon'])} at delta = {exact_text(guarantee['delta'])} under"
