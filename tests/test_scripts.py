@@ -79,7 +79,7 @@ def test_the_picture_of_gaps_says_where_canonical_needs_less(
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         "3 labels: canonical needs a smaller gap than peeling at k = 2",
-        "40 labels: canonical needs a smaller gap than peeling at k = 2, 18-39",
+        "40 labels: canonical needs a smaller gap than peeling at k = 18-39",
     ]
     assert (tmp_path / "gaps.png").read_bytes()[:4] == b"\x89PNG"
 

@@ -100,7 +100,7 @@ def test_it_changes_with_the_statement(of_votes: Path) -> None:
         (("reach", 2, "replace_record"), 71.0, "71.000 for 3"),
         (("unit",), "hospital", "One hospital"),
         (("num_teachers",), 77, "77 teachers"),
-        (("num_teachers",), None, "one teacher for each record"),
+        (("num_teachers",), None, "a teacher for each record"),
         (("num_labels",), 78, "78 labels"),
         (("num_answered",), 5, "5 of 30 queries"),
         (("versions", "pate"), "9.9", "pate 9.9"),
