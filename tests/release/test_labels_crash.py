@@ -152,10 +152,11 @@ def test_killed_at_every_step_the_same_command_ends_as_if_never_killed(
                 made += 1
                 if made == call and not after:
                     raise Killed
-                found = original(*args, **kwargs)
-                if made == call:
-                    raise Killed
-                return found
+                try:
+                    return original(*args, **kwargs)
+                finally:
+                    if made == call:  # also where the call failed, as deleting what is not there does
+                        raise Killed
 
             stopped = False
             with monkeypatch.context() as patch:
