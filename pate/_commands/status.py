@@ -19,8 +19,8 @@ def main(args: Sequence[str]) -> None:
     """Run `pate status`."""
     parser = new_parser(
         "status",
-        "Show how far each stage of a run is, and which processes work on its chunks. Takes no time, changes nothing,"
-        " and compares no contents: that does `pate check`.",
+        "Show how far each stage of a run is, and which processes work on its chunks. Takes no time and compares no"
+        " contents: that does `pate check`. Leases that dead processes left behind are removed.",
     )
     parser.add_argument("run", type=Path, help="folder of the run")
     run = Run(parser.parse_args(list(args)).run)
