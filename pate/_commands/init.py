@@ -33,6 +33,7 @@ class _Kind:
 
 _KINDS = {
     "npz": _Kind("one .npz file of arrays", "data/mine.npz"),
+    "csv": _Kind("a CSV file of numbers and labels", "data/mine.csv"),
     "celeba": _Kind("a folder in CelebA's format", "data/celeba", "teachers_pictures.yaml"),
     "folder": _Kind("a folder of pictures with a CSV of their labels", "data/mine"),
     "text": _Kind("a CSV file of texts and their labels", "data/mine.csv"),

@@ -23,7 +23,7 @@ def main(args: Sequence[str]) -> None:
     parser.add_argument(
         "source",
         type=Path,
-        help="a folder of pictures, an .npz with X [N, ...] and, if any, ids, or a .csv with a column of text",
+        help="a folder of pictures, an .npz with X [N, ...] and, if any, ids, or a .csv with the columns of training",
     )
     parser.add_argument(
         "--output", type=Path, default=Path("predictions.csv"), help="a .csv, or an .npz with probabilities too"

@@ -7,6 +7,7 @@ from pate.data._datasets import HuggingFace as HuggingFace
 from pate.data._datasets import Keys as Keys
 from pate.data._datasets import LightningData as LightningData
 from pate.data._datasets import TorchDatasets as TorchDatasets
+from pate.data._number_table import NumberTable as NumberTable
 from pate.data._picture_table import PictureTable as PictureTable
 from pate.data._python_file import PythonFile as PythonFile
 from pate.data._records import ArrayFeatures as ArrayFeatures

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
 
+from pate._typing import Float32Array
 from pate._validation import expect
 from pate.data._checks import select_labels
 from pate.data._records import Features, Role
@@ -20,14 +23,52 @@ _ALIKE = 0.76  # similarity of a misspelt name to the one that was meant
 _LABEL = {"0": 0, "1": 1, "-1": 0}
 
 
+@dataclass(frozen=True)
+class Columns:
+    """Columns of a CSV file, as text.
+
+    Attributes:
+        values: those of each column, by its name.
+        lines: the number of the line of each record.
+    """
+
+    values: dict[str, list[str]]
+    lines: list[int]
+
+    @property
+    def names(self) -> list[str]:
+        """The headings, in their order."""
+        return [*self.values]
+
+    def numbers(self, names: Sequence[str], path: Path) -> Float32Array:
+        """Return the numbers ``[N, len(names)]`` in columns of ``path``. Raises ``ValueError`` if one is not finite."""
+        numbers = np.empty((len(self.lines), len(names)), dtype=np.float32)
+        for place, name in enumerate(names):
+            for row, text in enumerate(self.values[name]):
+                number = _finite(text)
+                what = f"a finite number in column `{name}` of {path}"
+                expect(number is not None, what, line=self.lines[row], value=text)
+                numbers[row, place] = number
+        return numbers
+
+
+def _finite(text: str) -> float | None:
+    """Return the number that a text is; None if it is none that float32 holds."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and abs(number) <= float(np.finfo(np.float32).max) else None
+
+
 def read_label_table(
     path: Path,
     wanted: Sequence[str] | None,
     fractions: tuple[float | None, float],
-    features: Callable[[Sequence[str]], Features],
+    features: Callable[[Columns], Features],
     *,
     identity: str,
-    content: str,
+    content: Sequence[str],
     normal: Callable[[str], str] = str,
 ) -> Table:
     """Return the records of a CSV file, whose columns without a meaning of their own are labels.
@@ -36,16 +77,17 @@ def read_label_table(
         path: the file.
         wanted: names of the labels to learn; None for all.
         fractions: shares of public and of test records, where the file has no ``split``.
-        features: makes the features of all records from the column ``content``.
+        features: makes the features of all records from the columns that are neither labels nor roles nor groups.
         identity: the column of the ids.
-        content: the column that features are made of, which may be that of the ids.
+        content: columns that features are made of, among which may be that of the ids.
         normal: maps ids that name one record to the same text.
 
     Raises:
         ValueError: in one line, if the file is not such a table.
     """
-    required = tuple(dict.fromkeys((identity, content)))
-    head, lines, columns = read_columns(path, required)
+    required = tuple(dict.fromkeys((identity, *content)))
+    table = read_columns(path, required)
+    head, lines, columns = table.names, table.lines, table.values
     columns[identity] = [name and normal(name) for name in columns[identity]]
     _expect_unique(columns[identity], lines, identity, path)
     unnamed = {name: columns[name] for name in head if name not in (wanted or ())}
@@ -70,8 +112,9 @@ def read_label_table(
         split = np.array(numbers("split", _SPLIT, "private, public or test"))
     else:
         split = split_by_hash(ids if groups is None else groups, *fractions, source=str(path))
+    used = {"split", group, *chosen}
     return Table(
-        features=features(columns[content]),
+        features=features(Columns({name: columns[name] for name in head if name not in used}, lines)),
         names=chosen,
         labels=np.ascontiguousarray(labels.T),
         ids=ids,
@@ -80,8 +123,8 @@ def read_label_table(
     )
 
 
-def read_columns(path: Path, required: Sequence[str]) -> tuple[list[str], list[int], dict[str, list[str]]]:
-    """Return the headings of a CSV file, the number of each line below them, and the values of each column."""
+def read_columns(path: Path, required: Sequence[str]) -> Columns:
+    """Return the columns of a CSV file. Raises ``ValueError`` if one that is required is missing."""
     expect(path.is_file(), "a CSV file of labels", missing=str(path))
     try:
         # some programs begin their files with a byte order mark
@@ -98,7 +141,7 @@ def read_columns(path: Path, required: Sequence[str]) -> tuple[list[str], list[i
     for line, row in numbered[1:]:
         expect(len(row) == len(head), f"{len(head)} values in each line of {path}", line=line, values=len(row))
     columns = {name: [row[place] for _, row in numbered[1:]] for place, name in enumerate(head)}
-    return head, [line for line, _ in numbered[1:]], columns
+    return Columns(columns, [line for line, _ in numbered[1:]])
 
 
 def _expect_no_misspelling(columns: dict[str, list[str]], required: Sequence[str], labels: bool, path: Path) -> None:

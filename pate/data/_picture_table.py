@@ -52,8 +52,8 @@ class PictureTable(PictureFolder):
             self.path,
             self._wanted,
             self._fractions,
-            lambda files: ImageFiles([self.root / name for name in files], self.size, keep=False),
+            lambda columns: ImageFiles([self.root / name for name in columns.values["file"]], self.size, keep=False),
             identity="file",
-            content="file",
+            content=("file",),
             normal=normpath,  # `./a.jpg` and `a.jpg` are one picture
         )

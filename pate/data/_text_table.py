@@ -58,9 +58,9 @@ class TextTable(TableSource):
             self.path,
             self._wanted,
             self._fractions,
-            lambda texts: HashedTexts(hashed(texts, self.num_features)),
+            lambda columns: HashedTexts(hashed(columns.values["text"], self.num_features)),
             identity="id",
-            content="text",
+            content=("text",),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +60,7 @@ def predict_files(
     Args:
         student: the student.
         source: a folder of pictures, those in its folders too; or an ``.npz`` with ``X`` ``[N, ...]`` and optionally
-            ``ids`` ``[N]``; or a ``.csv`` with a column ``text`` and optionally ``id``.
+            ``ids`` ``[N]``; or a ``.csv`` with a column ``text``, or one for each feature, and optionally ``id``.
         output: ``.csv`` with a line of headings, ``id`` and the names of the labels; or ``.npz`` with ``ids``,
             ``label_names``, ``probabilities`` and ``labels``.
         unreadable: whether a picture that cannot be read is an error or is skipped.
@@ -82,8 +82,8 @@ def predict_files(
         paths = pictures_in(source)
         total, batches = len(paths), _read_pictures(paths, source, student.input, batch_size, unreadable, skipped)
     else:
-        texts = student.input.kind == "texts" and source.suffix == ".csv"
-        samples, ids = _read_texts(source) if texts else _read_archive(source)
+        table = source.suffix == ".csv" and (student.input.kind == "texts" or student.input.columns)
+        samples, ids = _read_table(source, student.input.columns) if table else _read_archive(source)
         total, batches = len(ids), _rows(samples, ids, batch_size)
     write = _write_table if output.suffix == ".csv" else _write_archive
     with naming_output(output), tqdm(total=total, desc="predictions", disable=None) as bar:
@@ -148,9 +148,10 @@ def _read_archive(path: Path) -> tuple[NDArray[Any], list[str]]:
     return samples, ids
 
 
-def _read_texts(path: Path) -> tuple[list[str], list[str]]:
-    _, lines, columns = read_columns(path, ("text",))
-    return columns["text"], columns.get("id", [str(row) for row in range(len(lines))])
+def _read_table(path: Path, names: Sequence[str]) -> tuple[NDArray[Any] | list[str], list[str]]:
+    table = read_columns(path, names or ("text",))
+    samples = table.numbers(names, path) if names else table.values["text"]
+    return samples, table.values.get("id", [str(row) for row in range(len(table.lines))])
 
 
 def _rows(samples: NDArray[Any] | list[str], ids: list[str], batch_size: int) -> Iterator[Batch]:

@@ -16,6 +16,7 @@ from pate._runs import Json
 from pate._typing import Float32Array, UInt8Array
 from pate._validation import expect
 from pate.data._images import Pictures, read_image, squared
+from pate.data._number_table import NumberColumns
 from pate.data._records import Features
 from pate.data._text_table import HashedTexts, hashed
 
@@ -31,21 +32,24 @@ class InputFormat:
     Attributes:
         kind: ``pictures``, ``texts``, or ``features`` of any other kind.
         shape: shape of one sample: of a picture ``(3, size, size)``, of a text the number of its hashed features.
+        columns: names of the features, if they have any.
     """
 
     kind: Kind
     shape: tuple[int, ...]
+    columns: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, raw: Features) -> Self:
         """Return the format of the raw features of a source."""
         rest: Kind = "texts" if isinstance(raw, HashedTexts) else "features"
-        return cls("pictures" if isinstance(raw, Pictures) else rest, tuple(raw.shape[1:]))
+        columns = raw.names if isinstance(raw, NumberColumns) else ()
+        return cls("pictures" if isinstance(raw, Pictures) else rest, tuple(raw.shape[1:]), columns)
 
     @classmethod
     def from_dict(cls, content: Json) -> Self:
         """Return the format that `to_dict` described."""
-        return cls(content["kind"], tuple(content["shape"]))
+        return cls(content["kind"], tuple(content["shape"]), tuple(content.get("columns", ())))
 
     def to_dict(self) -> Json:
         """Return the format as plain data, with what a reader has to know of the numbers."""
@@ -53,7 +57,9 @@ class InputFormat:
             means = "red, green, blue; the central square of a picture, resized bilinearly; 255 is white"
             return {"kind": self.kind, "shape": list(self.shape), "dtype": "uint8", "range": [0, 255], "means": means}
         means = "as trained" if self.kind == "features" else "words, hashed by HashingVectorizer of scikit-learn"
-        return {"kind": self.kind, "shape": list(self.shape), "dtype": "float32", "range": None, "means": means}
+        columns = {"columns": list(self.columns)} if self.columns else {}
+        numbers = {"kind": self.kind, "shape": list(self.shape), "dtype": "float32", "range": None, "means": means}
+        return numbers | columns
 
     @property
     def size(self) -> int:

@@ -93,6 +93,21 @@ def test_a_file_of_texts_is_enough(tmp_path: Path) -> None:
     assert answers.read_text() == "id,angry\n0,1\n1,0\n"
 
 
+@pytest.mark.slow
+def test_a_file_of_numbers_is_enough(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    numbers = generator.standard_normal((300, 2)).round(3)
+    lines = ["id,age,pressure,diabetes,gout,split"]
+    lines += [f"p{i},{a},{b},{int(a > 0)},{int(b > 0)},{[*Role][i % 3].value}" for i, (a, b) in enumerate(numbers)]
+    (tmp_path / "mine.csv").write_text("\n".join(lines))
+    assert cli.main(["init", str(tmp_path / "recipe"), "--kind", "csv", "--data", str(tmp_path / "mine.csv")]) == 0
+    assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL]) == 0
+    model, new, answers = tmp_path / "run" / "public" / "student" / "model", tmp_path / "new.csv", tmp_path / "out.csv"
+    new.write_text("pressure,age\n3,-3\n-3,3\n")
+    assert cli.main(["predict", str(model), str(new), "--output", str(answers)]) == 0
+    assert answers.read_text() == "id,diabetes,gout\n0,0,1\n1,1,0\n"
+
+
 def test_splits_of_hugging_face_are_read_as_the_recipe_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their package is not among those of the tests: columns stand for what it would read."""
     names = ("train", "validation", "test")

@@ -12,6 +12,7 @@ import pate
 from pate import cli
 from pate.data import CelebA, Role, TextTable
 from pate.student import _predictions as predictions
+from pate.student._predictions import _read_table
 from pate.student._samples import InputFormat
 from tests.conftest import make_arrays
 from tests.student.test_carried import carried, student_on
@@ -194,3 +195,13 @@ def test_texts_are_hashed_as_in_training(tmp_path: Path) -> None:
     assert taken.batch(batch).tolist() == batch.tolist()
     with pytest.raises(ValueError, match=r"^Expected texts of shape \[N, 32\], got shape=\[2\]$"):
         taken.batch([1.0, 2.0])
+
+
+def test_columns_are_read_by_their_names(tmp_path: Path) -> None:
+    taken = InputFormat("features", (2,), ("age", "pressure"))
+    assert InputFormat.from_dict(taken.to_dict()) == taken
+    (tmp_path / "new.csv").write_text("pressure,note,id,age\n131.5,any,kim,54\n")
+    samples, ids = _read_table(tmp_path / "new.csv", taken.columns)
+    assert np.asarray(samples).tolist() == [[54, 131.5]] and ids == ["kim"]
+    with pytest.raises(ValueError, match=r"^Expected a column `weight` in .*new.csv, between commas"):
+        _read_table(tmp_path / "new.csv", ("age", "weight"))
