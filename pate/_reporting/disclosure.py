@@ -165,7 +165,8 @@ class _Answers:
     def plain(self) -> tuple[Answer, ...]:
         """Return answers to the people whose records were used."""
         unit, (name, guarantee) = self.statement["unit"], by_relation(self.statement, "guarantees")[0]
-        most = guess_text(guarantee["epsilon"], guarantee["delta"])
+        most, mu = guess_text(guarantee), guarantee.get("mu")
+        by_mu = "" if mu is None else f"mu = {epsilon_text(mu)} of Gaussian differential privacy, and so "
         return (
             Answer("What is this, and what is it for?", self.product, "what it is for, and who answers for it."),
             Answer(
@@ -178,8 +179,8 @@ class _Answers:
                 f"Think of two data sets where {guarantee['neighbors']}. A coin decides which of them is used."
                 f" Somebody who knows both, and sees all releases of {self.whose}, says which it was: right at most"
                 f" {most} of the time, where guessing blindly is right 50% of the time."
-                f" (This is epsilon = {epsilon_text(guarantee['epsilon'])}, delta = {exact_text(guarantee['delta'])},"
-                f" {name.upper()}.) {' '.join(self.conditions)}",
+                f" (This is {by_mu}epsilon = {epsilon_text(guarantee['epsilon'])},"
+                f" delta = {exact_text(guarantee['delta'])}, {name.upper()}.) {' '.join(self.conditions)}",
             ),
             Answer(
                 "What is not protected?",

@@ -45,7 +45,7 @@ def select_labels(names: Sequence[str], wanted: Sequence[str] | None, *, source:
         return np.arange(len(names))
     expect(wanted, "at least one label", labels=list(wanted))
     unknown = sorted(set(wanted) - set(names))
-    expect(not unknown, f"attribute names among {', '.join(names)} ({source})", unknown=unknown)
+    expect(not unknown, f"names of labels among {', '.join(names)} ({source})", unknown=unknown)
     expect_distinct("label names", wanted)
     return np.array([list(names).index(name) for name in wanted])
 

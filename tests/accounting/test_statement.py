@@ -455,7 +455,9 @@ def test_an_epsilon_that_nothing_keeps_says_so(tmp_path: Path) -> None:
 
 
 def test_a_guess_is_told_in_tenths_of_a_percent_rounded_up() -> None:
-    assert [guess_text(*pair) for pair in ((0.0, 0.0), (1.0, 1e-6), (None, 1e-6))] == ["50.0%", "73.2%", "100.0%"]
+    pairs = ((0.0, 0.0), (1.0, 1e-6), (None, 1e-6))
+    texts = [guess_text({"epsilon": epsilon, "delta": delta}) for epsilon, delta in pairs]
+    assert texts == ["50.0%", "73.2%", "100.0%"]
 
 
 def test_figures_are_rounded_up() -> None:

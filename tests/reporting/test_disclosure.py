@@ -72,7 +72,7 @@ def test_every_figure_is_the_statements(of_votes: Path) -> None:
     assert set(re.findall(r"epsilon = ([\d.]+\d)", shown)) == stated
     for row in statement["reach"]:
         assert f"{epsilon_text(row[statement['neighboring_relation']])} for {row['teachers']}" in shown
-    assert f"right at most {guess_text(own['epsilon'], own['delta'])} of the time" in shown
+    assert f"right at most {guess_text(own)} of the time" in shown
     assert "30 of 30 queries were answered" in shown
     assert "12 teachers" in shown
 
@@ -118,7 +118,8 @@ def test_it_changes_with_the_statement(of_votes: Path) -> None:
         ]
         == 0.77
     )
-    unbounded = changed(findings, *guarantee, "epsilon", to=None)
+    nothing = {"epsilon": None, "delta": 1e-6, "delta0": 1.0, "fixed_by": "reservation", "neighbors": "any"}
+    unbounded = changed(findings, *guarantee, to=nothing)
     assert "epsilon" not in unbounded.entry["deployment"]["privacy_loss"]["privacy_parameters"]
     assert "right at most 100.0% of the time" in prose(unbounded.card)
 
@@ -224,7 +225,7 @@ def test_what_is_no_release_is_not_disclosed(
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.0), (0.3, 1e-6), (1.5, 0.1), (4.0, 0.0), (30.0, 0.2)])
 def test_nobody_guesses_better(epsilon: float, delta: float) -> None:
     """The worst mechanism of a guarantee, by all of its tests, and a Gaussian one, which is no worse."""
-    stated = float(guess_text(epsilon, delta).rstrip("%")) / 100
+    stated = _percent(guess_text({"epsilon": epsilon, "delta": delta}))
     share = (1 - delta) / (1 + np.exp(epsilon))
     first = np.array([delta, np.exp(epsilon) * share, share, 0.0])  # says which, leans to it, leans away, never
     best = max((first[list(rows)].sum() + 1 - first[::-1][list(rows)].sum()) / 2 for rows in [(0,), (0, 1), (0, 1, 2)])
@@ -233,6 +234,21 @@ def test_nobody_guesses_better(epsilon: float, delta: float) -> None:
     if delta:
         mu = next(mu for mu in np.arange(9, 0, -0.01) if _gaussian_delta(mu, epsilon) <= delta)
         assert norm.cdf(mu / 2) <= stated
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.448, 2.0])
+def test_nobody_guesses_better_of_noisy_sums(mu: float) -> None:
+    """Whoever says which of two normal laws by the point half-way is right as often as is stated, and no more."""
+    stated = _percent(guess_text({"epsilon": 9.0, "delta": 0.001, "mu": mu}))
+    draws = np.random.default_rng(0).normal([[0.0], [mu]], size=(2, 100_000))
+    right = ((draws[0] < mu / 2).mean() + (draws[1] > mu / 2).mean()) / 2
+    error = 0.5 / np.sqrt(draws.size)
+    assert right <= stated + 4 * error and stated - right <= 0.0005 + 0.001 + 4 * error
+    assert stated < _percent(guess_text({"epsilon": 9.0, "delta": 0.0}))
+
+
+def _percent(text: str) -> float:
+    return float(text.rstrip("%")) / 100
 
 
 def _gaussian_delta(mu: float, epsilon: float) -> float:
