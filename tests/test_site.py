@@ -7,17 +7,21 @@ import pydoc
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from html.parser import HTMLParser
 from importlib import import_module
 from inspect import getdoc
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from pate._runs import Run, Stage, StageState, first_stage
+from scripts.pages import mathml
 from tests import test_door
 from tests.test_layers import PRIVATE_PATH
 
@@ -60,6 +64,7 @@ def test_every_page_has_a_place_and_every_link_leads_somewhere(tmp_path: Path) -
         ("index.md", "[gone](nowhere.md)"),
         ("privacy.md", "[gone](accounting.md#no-such-heading)"),
         ("lost.md", "# A page that no other leads to"),
+        pytest.param("index.md", "[here](privacy.md)", marks=pytest.mark.xfail(strict=True), id="nothing is wrong"),
     ],
 )
 def test_what_leads_nowhere_is_found(page: str, line: str, tmp_path: Path) -> None:
@@ -74,6 +79,32 @@ def test_what_leads_nowhere_is_found(page: str, line: str, tmp_path: Path) -> No
         file.write(f"\n{line}\n")
     with pytest.raises(Abort):
         build(tmp_path / "site", docs)
+
+
+def blocks(language: str) -> list[str]:
+    pages = (page.read_text() for page in DOCS.rglob("*.md"))
+    pattern = re.compile(rf"^ *```{language}\n(.*?)^ *```$", flags=re.DOTALL | re.MULTILINE)
+    return [block for page in pages for block in pattern.findall(page)]
+
+
+def test_formulas_are_well_formed() -> None:
+    formulas = blocks("math")
+    assert len(formulas) > 10
+    for tex in formulas:
+        assert ElementTree.fromstring(mathml(tex)).get("display") == "block"
+
+
+@pytest.mark.parametrize("tex", [r"\nonesuch{x}", "a & b", r"\begin{aligned} a &= b \end{aligned}"])
+def test_tex_that_would_be_shown_as_it_is_written_is_refused(tex: str) -> None:
+    with pytest.raises(ValueError, match="Expected TeX that latex2mathml knows"):
+        mathml(tex)
+
+
+def test_a_console_shows_what_is_typed_by_a_prompt() -> None:
+    """The lines without one are output, which the copy button leaves out."""
+    consoles = blocks("console")
+    assert len(consoles) > 30
+    assert [block for block in consoles if not re.search(r"^ *\$ ", block, flags=re.MULTILINE)] == []
 
 
 @cache
@@ -168,4 +199,26 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tm
         loaded = re.findall(r"<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=\"?([^\" >]+)", page.read_text())
         assert loaded
         assert not [place for place in loaded if place.startswith(("http", "//"))], page
+        parts = Parts(page)
+        assert max(Counter(parts.ids).values()) == 1, (page, Counter(parts.ids).most_common(1))
+        assert "math" not in parts.languages, page
     assert 'id="pate.label"' in (tmp_path / "api" / "pate.html").read_text()
+    # the theme copies what is shown under the attribute by which our stylesheet hides prompts and output
+    assert "[data-md-copying] :is(.gp, .go)" in (tmp_path / "stylesheets" / "extra.css").read_text()
+    assert any("data-md-copying" in script.read_text() for script in tmp_path.glob("assets/javascripts/bundle*.js"))
+
+
+class Parts(HTMLParser):
+    """What a built page holds: ids and languages of its blocks of code."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.languages: set[str] = set()
+        self.feed(page.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what the tag says."""
+        named = dict(attrs)
+        self.ids += [value for value in (named.get("id"),) if value]
+        self.languages |= set(re.findall(r"language-(\w+)", named.get("class") or ""))
