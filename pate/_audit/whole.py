@@ -29,12 +29,12 @@ from pate._votes import Votes, rows_of
 from pate.accounting._charges import account, reaching
 from pate.accounting._ledger import read_ledger
 from pate.accounting._relation import NeighboringRelation
+from pate.accounting._statement_words import AUDITED
 from pate.aggregators._base import Aggregator
 from pate.data._partition import assign_teachers
 from pate.data._records import Role
 from pate.mechanisms._noise import private_generator
 
-NOT_PRIVATE = "NOT PRIVATE: an audit. Its files tell who was among the private records."
 _TESTS = 3  # which divide the probability of error between them
 _RATES = (0.01, 0.001)
 
@@ -75,7 +75,7 @@ class Outcome:
     def text(self) -> str:
         """All figures in words."""
         lines = [
-            NOT_PRIVATE,
+            AUDITED,
             "",
             f"Stated under REPLACE_RECORD: epsilon = {self.epsilon:.3f} at delta = {self.delta:g}.",
             "An attacker who wants to know of one record in which of two versions it was there then recognises",
@@ -199,7 +199,7 @@ def _of_probes(values: FloatArray, ids: StrArray, probes: StrArray) -> FloatArra
 
 def _repeated(world: World, aggregator: Aggregator, file: Path, releases: int) -> list[float]:
     """Return the shares of right guesses of so many releases, those included that an earlier command made."""
-    written = file.read_text() if file.is_file() else f"{NOT_PRIVATE}\n"
+    written = file.read_text() if file.is_file() else f"{AUDITED}\n"
     lines = written.splitlines(keepends=True)
     whole = [line for line in lines if line.endswith("\n")]
     shares = [float(line) for line in whole[1:]][:releases]

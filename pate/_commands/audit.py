@@ -10,7 +10,7 @@ from typing import Any, get_args
 import yaml
 
 from pate._audit.canaries import CanaryRecords, Kind
-from pate._audit.whole import NOT_PRIVATE, audit
+from pate._audit.whole import audit
 from pate._commands.mistakes import CommandParser
 from pate._commands.recipes import find_recipe
 from pate._commands.run import by_part
@@ -18,6 +18,7 @@ from pate._commands.run import main as run_recipe
 from pate._runs import write_json, write_text
 from pate._settings import decode, path_of
 from pate._validation import expect, expect_count
+from pate.accounting._statement_words import AUDITED
 from pate.data._source import DataSource
 
 _PARTS = ("teachers.yaml", "label.yaml", "student.yaml")
@@ -45,7 +46,7 @@ def main(args: Sequence[str]) -> None:
         "poisons": parsed.poisons,
     }
     data = {"class_path": path_of(CanaryRecords), "init_args": settings}
-    text = f"# {NOT_PRIVATE}\n{yaml.safe_dump({'data': data}, sort_keys=False)}"
+    text = f"# {AUDITED}\n{yaml.safe_dump({'data': data}, sort_keys=False)}"
     if parsed.print_config:
         print(text, end="")
         return
@@ -54,16 +55,20 @@ def main(args: Sequence[str]) -> None:
         same = _read(begun) == data
         expect(same, f"the data and the canaries that the audit in {folder} was begun with", settings="others")
     for name in _PARTS:
-        write_text(copy / name, f"# {NOT_PRIVATE}\n{(recipe / name).read_text()}")
+        write_text(copy / name, f"# {AUDITED}\n{(recipe / name).read_text()}")
     write_text(begun, text)
-    write_text(folder / "NOT-PRIVATE.txt", f"{NOT_PRIVATE}\n")
-    print(NOT_PRIVATE)
+    for place in (folder, run, run / "public"):
+        write_text(place / "NOT-PRIVATE.txt", f"{AUDITED}\n")
+    print(AUDITED)
     # by_part leaves the prefix to overrides of data alone
     inner = [f"--data.init_args.source.{word.removeprefix('--data.')}" for word in overrides.pop("data")]
     inner += [f"--{part}.{word.removeprefix('--')}" for part, words in overrides.items() for word in words]
-    run_recipe([str(copy), f"--run={run}", f"--ledger={folder / 'ledger.sqlite'}", *inner])
-    for place in (run, run / "public"):
-        write_text(place / "NOT-PRIVATE.txt", f"{NOT_PRIVATE}\n")
+    try:
+        run_recipe([str(copy), f"--run={run}", f"--ledger={folder / 'ledger.sqlite'}", *inner])
+    finally:
+        for settings_file in (run / "public").glob("*.yaml"):
+            if not (said := settings_file.read_text()).startswith("#"):
+                write_text(settings_file, f"# {AUDITED}\n{said}")
     outcome = audit(run, releases=parsed.releases)
     write_json(folder / "audit.json", outcome.content)
     write_text(folder / "audit.txt", outcome.text)

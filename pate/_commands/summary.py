@@ -22,6 +22,7 @@ _LEDGERS = {
     "private data": "of the private data",
     "named": "named for this run; another of these data adds up",
     "run": "of this run alone",
+    "audit": "of this audit alone",
 }
 
 

@@ -12,8 +12,11 @@ from pate._data_file import load_ledger
 from pate._runs import LABEL, Json, Run, first_stage, labels_file
 from pate._validation import expect
 from pate.accounting._ledger import Ledger
+from pate.accounting._statement_words import AUDIT
 from pate.data._records import Role
 from pate.data._source import DataSource, located
+
+_CANARIES = "pate._audit.canaries.CanaryRecords"
 
 
 @dataclass(frozen=True)
@@ -154,11 +157,15 @@ def ledger_scope(run: Run) -> str:
     """Say which releases the ledger of a run counts, as statements have it.
 
     A ledger that the user named is that of the private data only if it lies where theirs does: others may count what
-    runs released that did not name it.
+    runs released that did not name it. With canaries among the records it is that of an audit, wherever it lies.
     """
+    first = first_stage(run)
+    data = run.begun(first).settings.get("data")
+    if data is not None and data["class_path"] == _CANARIES:
+        return AUDIT
     if run.ledger is None:
         return "run"
-    state = run.state(first_stage(run))
+    state = run.state(first)
     beside = None if state is None else state.beside
     same = beside is not None and Path(beside).resolve() == run.ledger.resolve()
     return "private data" if same else "named"

@@ -108,12 +108,14 @@ def write_disclosure(root: Path, *, output: Path | None = None) -> Path:
 
 
 def make_disclosure(findings: Findings) -> Disclosure:
-    """Return the disclosure of a run. Raises ``ValueError`` if it released nothing, or from a fixed seed."""
+    """Return the disclosure of a run. Raises ``ValueError`` if it released nothing, or what is not private."""
     released = findings.released
     expect(released is not None, "a run that has released labels", run=findings.run.root.name)
     assert released is not None
     today = released.today
-    expect(today["private"], "releases of which none was drawn from a fixed seed", seeded=findings.run.root.name)
+    expect(
+        today["private"], "releases of which none is of an audit or drawn from a fixed seed", run=findings.run.root.name
+    )
     answers = _Answers(today.content, released, findings.learned)
     name = findings.run.root.resolve().name
     return Disclosure(

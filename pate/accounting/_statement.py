@@ -22,7 +22,7 @@ from pate.accounting._history import Book, Entry
 from pate.accounting._ledger import read_ledger
 from pate.accounting._log import Head
 from pate.accounting._relation import NeighboringRelation
-from pate.accounting._statement_words import CONVERSION, WORDS, describe
+from pate.accounting._statement_words import AUDIT, CONVERSION, WORDS, describe
 
 REACHED = (1, 2, 3)
 """The numbers of teachers (of users, for a top k) that one unit may reach, for which a statement gives epsilons."""
@@ -196,7 +196,7 @@ def _content(book: Book, head: Head, release: Any) -> dict[str, Any]:
     relations = list(NeighboringRelation)
     return {
         "kind": kind,
-        "private": not any(entry.seeded for entry in book.entries),
+        "private": ledger != AUDIT and not any(entry.seeded for entry in book.entries),
         "release": entry.release,
         "guarantees": {
             relation.value: _guarantee(book, relation, delta, teachers)

@@ -18,6 +18,8 @@ from pate.accounting._history import Book
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._smoothing import FURTHEST, REACH, WIDTHS
 
+AUDITED = "NOT PRIVATE: an audit. Its files tell who was among the private records."
+"""What stands at the top of all that an audit writes."""
 FIXED_BEFOREHAND = "no release was chosen by what an earlier one showed"
 """What a sum of releases needs to be a guarantee without a budget."""
 
@@ -43,6 +45,8 @@ _BY_BITS = (
     "    d = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)",
     "    (Many bits, docs/accounting.md; Balle & Wang (2018), Theorem 8)",
 )
+AUDIT = "audit"
+"""By what the ledger of an audit counts."""
 _LEDGERS = {
     "private data": ("The ledger of the private data", "these data", None),
     "named": (
@@ -55,6 +59,7 @@ _LEDGERS = {
         "this run",
         "What other runs released of the same private data is not in it, and adds up.",
     ),
+    AUDIT: ("The ledger of an audit", "this audit", "It pays for nothing that is released of the private data."),
 }
 """By what a ledger counts: its name, whose releases it holds, and what it does not know."""
 
@@ -83,7 +88,9 @@ def describe(statement: Mapping[str, Any], book: Book) -> str:
     """
     lines = []
     if not statement["private"]:
-        lines += ["NOT PRIVATE: the noise of at least one release was drawn from a fixed seed.", ""]
+        audited = statement["ledger"]["counts"] == AUDIT
+        lines += [AUDITED if audited else "NOT PRIVATE: the noise of at least one release was drawn from a fixed seed."]
+        lines += [""]
     lines += [*_headline(statement), *describe_conditions(statement), *_costs_so_far(statement), *_reach(statement), ""]
     lines += [*WORDS[statement["kind"]].published(statement), *describe_ledger(statement), ""]
     lines += _arithmetic(statement, book)

@@ -96,6 +96,14 @@ def test_an_audit_goes_on_where_it_was_killed_and_touches_no_other_ledger(
     assert Path("audited/run/public/labels.npz").read_bytes() == labels
     assert shares.read_text().startswith(kept) and len(shares.read_text().splitlines()) == 5
     printed = capsys.readouterr().out
+    for file in Path("audited").rglob("*"):
+        if file.is_file() and file.suffix in (".txt", ".yaml", ".md") and "private" not in file.parts:
+            marked = file.read_text().lstrip("# ").startswith("NOT PRIVATE") or file.name == "data.yaml"
+            assert marked or "epsilon" not in file.read_text(), file
+    for statement in Path("audited").rglob("privacy.json"):
+        assert json.loads(statement.read_text())["private"] is False
+    assert cli.main(["report", "--disclosure", "audited/run"]) == 2
+    assert "Expected releases of which none is of an audit" in capsys.readouterr().err
     assert "The statement stands." in printed and printed.count("NOT PRIVATE") >= 3
     content = json.loads(Path("audited/audit.json").read_text())
     assert content["private"] is False and content["refuted"] is False and content["repeated"]["runs"] == 4
