@@ -29,7 +29,8 @@ def left(finished: Path, faces: Path, tmp_path: Path) -> Path:
         "pate.models.Linear",
         source,
     )
-    (tmp_path / "runs" / "table").symlink_to(finished)
+    for name in ("table", "mine"):
+        (tmp_path / "runs" / name).symlink_to(finished)
     (tmp_path / "photos").mkdir()
     shutil.copy(faces / "img_align_celeba" / "000241.jpg", tmp_path / "photos")
     np.savez(tmp_path / "new.npz", X=np.zeros((3, 6)))
@@ -90,6 +91,10 @@ def test_commands_are_understood(
         assert capsys.readouterr().out.startswith("# NOT PRIVATE")
         return
     if words[0] == "run":
+        monkeypatch.chdir(tmp_path)
+        for _, recipe in (command for command in COMMANDS if command[0] == page and f"init {words[1]} " in command[1]):
+            assert cli.main(shlex.split(recipe.removeprefix("$ "))[1:]) == 0
+        capsys.readouterr()
         assert cli.main([*words, *(["--print_config"] if "--print_config" not in words else [])]) == 0
         assert capsys.readouterr().out.count("\n---\n") == 3
         return
