@@ -50,6 +50,16 @@ def build(folder: Path, docs: Path) -> None:
     build_site(load_config(str(ROOT / "mkdocs.yml"), strict=True, **settings))
 
 
+@pytest.mark.parametrize("address", [None, "https://pages.example/pate/"])
+def test_whoever_publishes_names_the_address(address: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mkdocs.config import load_config
+
+    if address:
+        monkeypatch.setenv("SITE_URL", address)
+    settings: dict[str, Any] = {"plugins": [], "theme": {"name": "mkdocs"}}
+    assert load_config(str(ROOT / "mkdocs.yml"), **settings).site_url == address
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("quiet")
 def test_every_page_has_a_place_and_every_link_leads_somewhere(tmp_path: Path) -> None:

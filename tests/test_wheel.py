@@ -42,6 +42,14 @@ def test_a_wheel_has_what_the_checkout_has(wheel: Path) -> None:
     assert "pate/models/_networks.py" in names and "pate/recipes/faces/data.yaml" in names
 
 
+def test_its_page_needs_no_file_of_the_checkout(wheel: Path) -> None:
+    """Pictures and links of the README lead to files that an index of packages does not have."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        page = archive.read(name).decode().partition("\n\n")[2]
+    assert "pate run recipes/mine" in page and "](" not in page and "<img" not in page
+
+
 @pytest.mark.slow
 def test_commands_find_what_is_installed(wheel: Path, tmp_path: Path) -> None:
     """Unpacked beside the packages that it needs, in a folder that knows nothing of the checkout."""
