@@ -12,8 +12,16 @@ from numpy.typing import ArrayLike
 
 from pate._typing import FloatArray, IntArray
 from pate._validation import expect, expect_count, expect_open_unit
+from pate.accounting._adaptive_optimum import equal_rounds
 from pate.accounting._base import Event, leaves, total_cost
-from pate.accounting._conversion import Conversion, Guarantee, convert, gaussians, tightest_guarantee
+from pate.accounting._conversion import (
+    Conversion,
+    Guarantee,
+    convert,
+    gaussians,
+    remaining_delta,
+    tightest_guarantee,
+)
 from pate.accounting._cost import DEFAULT_ORDERS, Cost
 from pate.accounting._events import GaussianEvent
 from pate.accounting._gaussian import gaussian_delta, gaussian_epsilon
@@ -25,7 +33,7 @@ _GAUSSIANS = "Gaussian events alone, for their exact epsilon"
 class RDPAccountant:
     """Adds up the costs of events under one neighboring relation and converts the sum to (epsilon, delta)-DP.
 
-    The conversions are ``"tightest"``, `tightest_guarantee`; ``"optimal"``, that of the curve alone, Canonne, Kamath &
+    The conversions are ``"tightest"``, that of `guarantee`; ``"optimal"``, that of the curve alone, Canonne, Kamath &
     Steinke (2020), Proposition 12; ``"classic"``, Mironov (2017), Proposition 3, for the reproduction of published
     figures only; and ``"exact"``, the trade-off of composed Gaussian mechanisms (Balle & Wang (2018)), which takes
     Gaussian events alone.
@@ -86,8 +94,15 @@ class RDPAccountant:
         return self
 
     def guarantee(self, *, delta: float) -> Guarantee:
-        """Return the smallest proven epsilon at ``delta``, and what proves it."""
-        return tightest_guarantee(self._cost, self.orders, delta=delta)
+        """Return the smallest proven epsilon at ``delta``, and what proves it.
+
+        That of `tightest_guarantee`, or of the optimum of rounds that are all equal.
+        """
+        tightest = tightest_guarantee(self._cost, self.orders, delta=delta)
+        left, equal = remaining_delta(delta, self._cost.log_survival), equal_rounds(self.events)
+        if equal is None or left <= 0 or (epsilon := equal[1].at(left)) >= tightest.epsilon:
+            return tightest
+        return Guarantee(epsilon=epsilon, delta=delta, delta0=self.delta0, rounds=equal[0])
 
     def get_epsilon(self, *, delta: float, conversion: Conversion = "tightest") -> float:
         """Return the smallest epsilon that the conversion finds for which the sum is (epsilon, ``delta``)-DP.
@@ -120,6 +135,9 @@ class RDPAccountant:
         if conversion == "tightest":
             cost = self._cost
             deltas = [lost + gaussian_delta(epsilon, math.sqrt(mu_squared)) for mu_squared, lost, _ in gaussians(cost)]
+            equal = equal_rounds(self.events)
+            if equal is not None:
+                deltas.append(equal[1].delta_at(epsilon))
             both = (self.delta0 + math.exp(cost.log_survival) * delta for delta in deltas)
             return min(1.0, *both, self.get_delta(epsilon, conversion="optimal"))
         _expect_renyi(conversion)

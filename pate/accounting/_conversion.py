@@ -20,7 +20,7 @@ Conversion = Literal["tightest", "optimal", "classic", "exact"]
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """The (epsilon, delta) that a cost proves, and the proof: its curve at ``order``, or its Gaussian ``mu``.
+    """The (epsilon, delta) that is proven, and the proof: a curve at ``order``, a Gaussian ``mu``, or equal ``rounds``.
 
     Where choices and tests weigh less than alone because they are many, ``width`` is the common one of these weights.
     """
@@ -32,6 +32,7 @@ class Guarantee:
     rdp: float | None = None
     mu: float | None = None
     width: float | None = None
+    rounds: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types: only the figures that prove it, and None for an infinite epsilon."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from pate.accounting._base import leaves
 from pate.accounting._charges import Charge, cost_of_charges, reaching
+from pate.accounting._events import PureDPEvent
 from pate.accounting._figures import epsilon_text, exact_text
 from pate.accounting._history import Book
 from pate.accounting._relation import NeighboringRelation
@@ -26,7 +27,8 @@ FIXED_BEFOREHAND = "no release was chosen by what an earlier one showed"
 _SAID_BEFORE = ("type", "neighboring_relation")  # of an event, where its parameters are listed
 CONVERSION = (
     "the smallest of Canonne, Kamath & Steinke (2020), Proposition 12, at the best order, and of Balle & Wang (2018),"
-    " Theorem 8, for the Gaussian mechanisms that dominate all releases, one by one or as many bits"
+    " Theorem 8, for the Gaussian mechanisms that dominate all releases, one by one or as many bits, and of the optimum"
+    " of rounds that are all equal (Kairouz, Oh & Viswanath (2017), Theorem 3.3, if they are pure)"
 )
 _BY_CURVE = (
     "    d = (delta - delta0) / (1 - delta0)",
@@ -44,6 +46,15 @@ _BY_BITS = (
     f"    d = (delta - delta0) / (1 - delta0) - 2 n Phi(sqrt(mu^2 + 1)/2 - {REACH:g}), n = the number of bits",
     "    d = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)",
     "    (Many bits, docs/accounting.md; Balle & Wang (2018), Theorem 8)",
+)
+_BY_PURE_ROUNDS = (
+    "    d = (delta - delta0) / (1 - delta0)",
+    "    d = sum over k < n/2 of C(n, k) max(0, exp((n - k) e) - exp(epsilon + k e)) / (1 + exp(e))^n, e: of one round",
+    "    (Kairouz, Oh & Viswanath (2017), Theorem 3.3)",
+)
+_BY_CHOICES = (
+    "    d = (delta - delta0) / (1 - delta0), which no adversary exceeds in n choices",
+    "    (The adaptive optimum, docs/accounting.md; a round is as Dong, Durfee & Rogers (2020) have it)",
 )
 AUDIT = "audit"
 """By what the ledger of an audit counts."""
@@ -220,10 +231,13 @@ def _sum(charges: Sequence[Charge], figures: Mapping[str, Any], relation: Neighb
     where = f"{title}, under {relation.value.upper()}"
     if figures["epsilon"] is None:
         return [f"{where}: delta0 = {figures['delta0']!r}, and no epsilon is known at this delta."]
-    order, width = figures.get("order", 2.0), figures.get("width")
+    order, width, rounds = figures.get("order", 2.0), figures.get("width"), figures.get("rounds")
+    kinds = {type(leaf) for events, _ in charges for leaf, _ in leaves(events[relation])}
     proof: tuple[str, ...]
     if "order" in figures:
         how, proof = f"at the Renyi order a = {order!r}", _BY_CURVE
+    elif rounds is not None:
+        how, proof = "as rounds that are all equal", _BY_PURE_ROUNDS if PureDPEvent in kinds else _BY_CHOICES
     else:
         among = "" if width is None else f", among many bits of width w = {width!r} at most"
         how, proof = f"in Gaussian differential privacy{among}", _BY_GAUSSIAN if width is None else _BY_BITS
@@ -233,14 +247,20 @@ def _sum(charges: Sequence[Charge], figures: Mapping[str, Any], relation: Neighb
             parameters = {name: value for name, value in leaf.to_dict().items() if value is not None}
             shown = ", ".join(f"{name}={value!r}" for name, value in parameters.items() if name not in _SAID_BEFORE)
             once = leaf.cost(np.array([order]))
-            price = f"rdp = {float(once.rdp[0])!r}" if "order" in figures else f"mu^2 = {once.mu_squared!r}"
+            price = f"rdp = {float(once.rdp[0])!r}, " if "order" in figures else f"mu^2 = {once.mu_squared!r}, "
             if width is not None:
                 weight = float(once.among_many[np.searchsorted(WIDTHS, width)])
-                price, weights, bits = f"weight = {weight!r}", weights + times * weight, bits + times * once.rounds
-            lines.append(f"    {times} x {type(leaf).__name__}({shown}): {price}, delta0 = {once.delta0!r} each")
-    total = f"rdp = {figures['rdp']!r}" if "order" in figures else f"mu^2, mu = {figures['mu']!r}"
-    if width is not None:
+                price, weights, bits = f"weight = {weight!r}, ", weights + times * weight, bits + times * once.rounds
+            price = price if rounds is None else ""
+            lines.append(f"    {times} x {type(leaf).__name__}({shown}): {price}delta0 = {once.delta0!r} each")
+    if "order" in figures:
+        total = f"rdp = {figures['rdp']!r}"
+    elif rounds is not None:
+        total = f"n = {rounds} rounds"
+    elif width is not None:
         total = f"weights t = {weights!r} of n = {bits:.0f} bits, mu = {figures['mu']!r}"
+    else:
+        total = f"mu^2, mu = {figures['mu']!r}"
     return [*lines, f"    sum: {total}, delta0 = 1 - product of (1 - delta0) = {figures['delta0']!r}", *proof]
 
 

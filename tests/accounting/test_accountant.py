@@ -136,7 +136,8 @@ def test_the_tighter_of_curve_and_gaussian_is_stated() -> None:
     assert found.epsilon == gaussian_epsilon(rest, math.sqrt(gaussians.cost.mu_squared))
     assert found.epsilon < gaussians.get_epsilon(delta=1e-6, conversion="optimal")
     # a Gaussian that dominates a bounded-range choice costs pi / 2 of its curve: the curve is the tighter one
-    choices = accountant((BoundedRangeEvent(eta=0.1, neighboring_relation=REPLACE), 10))
+    ranges = (0.1, *[0.1 + 1e-9] * 9)  # which differ, so that they are no equal rounds
+    choices = accountant(*((BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE), 1) for eta in ranges))
     found = choices.guarantee(delta=1e-6)
     assert found.mu is None and found.order is not None
     assert (found.epsilon, found.order) == choices.get_epsilon_and_order(delta=1e-6)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 import pytest
@@ -16,7 +17,9 @@ from pate.accounting._adaptive_optimum import (
     adaptive_epsilon,
     adaptive_profile,
     bounded_range_pairs,
+    equal_rounds,
     gaussian_bit_pairs,
+    pure_profile,
 )
 from pate.accounting._events import (
     BoundedRangeEvent,
@@ -26,6 +29,7 @@ from pate.accounting._events import (
     GaussianEvent,
     PureDPEvent,
     RepeatedEvent,
+    RootPeelingEvent,
     StabilityTestEvent,
 )
 from pate.accounting._gaussian import gaussian_delta
@@ -135,6 +139,107 @@ def test_randomised_response_as_often_as_one_likes_is_binomial() -> None:
         exact = float(law @ np.maximum(0, -np.expm1(found - loss)))
         assert exact <= delta
         assert float(law @ np.maximum(0, -np.expm1(0.99 * found - loss))) > delta
+
+
+@pytest.mark.parametrize(("epsilon", "count"), [(0.3, 1), (0.3, 2), (0.05, 7), (1.4, 6), (4.0, 9)])
+def test_pure_rounds_are_exact_over_all_their_outcomes(epsilon: float, count: int) -> None:
+    profile, truth = pure_profile(epsilon, count), math.exp(epsilon) / (1 + math.exp(epsilon))
+    answers = np.array(list(product((0, 1), repeat=count)))
+    p, q = (np.where(answers == 1, right, 1 - right).prod(axis=1) for right in (truth, 1 - truth))
+    for at in np.linspace(0, count * epsilon, 23):
+        exact = float(np.maximum(0, p - math.exp(at) * q).sum())
+        assert exact * (1 - 1e-12) - 1e-14 <= profile.delta_at(at) <= exact * (1 + 1e-8) + 1e-14
+        if 1e-9 < exact < 0.5:
+            assert profile.at(exact) == pytest.approx(at, abs=1e-7)
+    assert profile.delta_at(count * epsilon + 1) == 0 and profile.at(1e-300) == pytest.approx(count * epsilon)
+
+
+def test_no_adaptive_play_of_unequal_answers_exceeds_pure_rounds() -> None:
+    """Among them laws that reach the ratio on one side alone, and the reverse of each."""
+    epsilon, gammas = 0.7, np.exp(np.linspace(0, 2.1, 15))
+    q = np.linspace(0.05, 0.45, 9)
+    one_sided = np.stack([np.stack([q * math.exp(epsilon), 1 - q * math.exp(epsilon)], 1), np.stack([q, 1 - q], 1)], 1)
+    one_sided = one_sided[(one_sided[:, 0, 1] * math.exp(epsilon) >= one_sided[:, 1, 1]) & (one_sided[:, 0, 1] > 0)]
+    truth = 1 / (1 + math.exp(-epsilon))
+    response = np.array([[[truth, 1 - truth], [1 - truth, truth]]])
+    laws = np.concatenate([one_sided, one_sided[:, ::-1], response])
+    best, bound = enumerated(gammas, [laws] * 3), pure_profile(epsilon, 3)
+    bounds = np.array([bound.delta_at(math.log(gamma)) for gamma in gammas])
+    assert (best <= bounds + 1e-15).all() and (best >= bounds * (1 - 1e-8)).all()
+    # a wider round beside them does
+    wide = 1 / (1 + math.exp(-1.01 * epsilon))
+    assert (enumerated(gammas, [laws, laws, np.array([[[wide, 1 - wide], [1 - wide, wide]]])]) > bounds)[3:].all()
+
+
+@pytest.mark.parametrize(("epsilon", "count"), [(0.0828, 100), (0.02, 1000), (0.2, 31)])
+def test_pure_rounds_have_the_epsilon_of_their_loss_distribution(epsilon: float, count: int) -> None:
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    total = RDPAccountant(relation=REPLACE).compose(PureDPEvent(epsilon=epsilon, neighboring_relation=REPLACE), count)
+    for delta in (1e-9, 1e-6, 1e-3):
+        above, below = (
+            pld.from_randomized_response(
+                2 / (1 + math.exp(epsilon)), 2, pessimistic_estimate=high, value_discretization_interval=epsilon / 64
+            )
+            .self_compose(count)
+            .get_epsilon_for_delta(delta)
+            for high in (True, False)
+        )
+        epsilons = total.get_epsilon(delta=delta), total.get_epsilon(delta=delta, conversion="optimal")
+        assert below <= epsilons[0] <= above and epsilons[0] < epsilons[1]
+        assert total.get_delta(epsilons[0]) == pytest.approx(delta, rel=1e-6)
+
+
+@pytest.mark.parametrize(("eta", "count"), [(0.6, 2), (1.5, 3)])
+def test_equal_choices_bound_every_play_and_hardly_more(eta: float, count: int) -> None:
+    total = RDPAccountant(relation=REPLACE).compose(BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE), count)
+    epsilons = np.array([0.1, 0.4, 0.9, 1.3]) * eta
+    played = enumerated(np.exp(epsilons), [choices(eta, eta * np.linspace(0.03, 0.97, 24))] * count)
+    bounds = np.array([total.get_delta(float(epsilon)) for epsilon in epsilons])
+    assert (played <= bounds).all() and (bounds <= 1.03 * played + 1e-3).all()
+
+
+def test_equal_choices_lie_between_their_best_fixed_law_and_the_curve() -> None:
+    """The composition of one law at a time has a closed form (Dong, Durfee & Rogers (2020))."""
+    eta, count, delta = 0.1657, 100, 1e-6
+    total = RDPAccountant(relation=REPLACE).compose(BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE), count)
+    guarantee, k = total.guarantee(delta=delta), np.arange(count + 1)
+    assert guarantee.rounds == count and guarantee.order is guarantee.mu is None
+    largest = 0.0
+    for t in eta * np.linspace(0.3, 0.7, 41):
+        p = float(choices(eta, np.array([t]))[0, 0, 0])
+        law, loss = binom.pmf(k, count, p), k * t + (count - k) * (t - eta)
+        largest = max(largest, float(law @ np.maximum(0, -np.expm1(guarantee.epsilon * 0.993 - loss))))
+    assert largest > delta  # what is stated is at most 0.7% above what one law reaches
+    assert guarantee.epsilon < 0.96 * total.get_epsilon(delta=delta, conversion="optimal")
+    assert total.get_delta(guarantee.epsilon) == pytest.approx(delta, rel=1e-6)
+
+
+def test_rounds_are_equal_only_if_all_are_one_release() -> None:
+    pure, wider = (PureDPEvent(epsilon=epsilon, neighboring_relation=REPLACE) for epsilon in (0.1, 0.1000001))
+    choice = BoundedRangeEvent(eta=0.1, neighboring_relation=REPLACE)
+    failure = FailureEvent(delta=1e-9, neighboring_relation=REPLACE)
+    twice = ComposedEvent(events=(pure, failure, pure))
+    equal = equal_rounds([(twice, 20), (failure, 5), (wider, 0)])
+    assert equal is not None and equal[0] == 40
+    unequal: list[tuple[Event, ...]] = [(pure, wider), (pure, choice), (failure,), (stable_top_k(),)]
+    unequal.append((RootPeelingEvent(eta=0.1, count=3, neighboring_relation=REPLACE),))
+    for events in unequal:
+        assert equal_rounds([(event, 10) for event in events]) is None
+    assert equal_rounds([(choice, 128)]) is not None and equal_rounds([(choice, 129)]) is None
+    assert equal_rounds([(choice.reaching(60), 1)]) is None and equal_rounds([(pure.reaching(101), 1)]) is None
+    # what may fail beside them takes its part of delta
+    total = RDPAccountant(relation=REPLACE).compose(twice, 20)
+    alone = RDPAccountant(relation=REPLACE).compose(pure, 40)
+    left = (1e-6 - total.delta0) / (1 - total.delta0)
+    assert total.guarantee(delta=1e-6).rounds == 40
+    assert total.get_epsilon(delta=1e-6) == pytest.approx(alone.get_epsilon(delta=left), rel=1e-12)
+    assert total.get_epsilon(delta=total.delta0) == math.inf
+    # more rounds, and wider ones, never cost less
+    epsilons = [RDPAccountant(relation=REPLACE).compose(choice, n).get_epsilon(delta=1e-6) for n in (127, 128, 129)]
+    assert epsilons == sorted(epsilons)
+    narrow = (BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE) for eta in (5e-4, 9.99e-4, 1e-3, 1.001e-3))
+    epsilons = [RDPAccountant(relation=REPLACE).compose(event, 50).get_epsilon(delta=1e-6) for event in narrow]
+    assert epsilons == sorted(epsilons)
 
 
 def stable_top_k(**changes: float) -> ComposedEvent:

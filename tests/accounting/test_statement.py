@@ -23,6 +23,7 @@ from pate.accounting._events import (
     Event,
     FailureEvent,
     GaussianEvent,
+    PureDPEvent,
     StabilityTestEvent,
 )
 from pate.accounting._figures import epsilon_text, exact_text, guess_text
@@ -592,3 +593,28 @@ def test_many_bits_are_stated_with_all_that_their_figure_needs(tmp_path: Path) -
     guarantees = made.content["guarantees"] | {"replace_record": other}
     with pytest.raises(ValueError, match=r"^Expected guarantees.replace_record.width="):
         Statement.from_json(made.content | {"guarantees": guarantees}).verify(ledger=ledger.path)
+
+
+def test_equal_rounds_are_stated_by_their_exact_composition(tmp_path: Path) -> None:
+    """From the text alone, by the formula that it prints; beside anything else the sum is stated."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    query = {relation: PureDPEvent(epsilon=0.05, neighboring_relation=relation) for relation in NeighboringRelation}
+    released(ledger, query, 100)
+    made = statement(ledger)
+    made.verify(ledger=ledger.path)
+    times, once = re.search(r"^ +(\d+) x PureDPEvent\(epsilon=(\S+)\): delta0 = 0.0 each$", made.text, re.M).groups()  # type: ignore[union-attr]
+    n, e, epsilon = int(times), mp.mpf(once), made["guarantees"]["replace_record"]["epsilon"]
+    assert f"sum: n = {n} rounds, delta0" in made.text and "Kairouz, Oh & Viswanath (2017), Theorem 3.3" in made.text
+    d = sum(
+        mp.binomial(n, k) * max(0, mp.exp((n - k) * e) - mp.exp(epsilon + k * e)) / (1 + mp.exp(e)) ** n
+        for k in range(n // 2)
+    )
+    assert float(d) == pytest.approx(made["guarantees"]["replace_record"]["delta"], rel=1e-6)
+    ledger.reserve(GAUSSIAN, count=1, run="two", description="NoisyVotes", seeded=False)
+    both = statement(ledger)
+    assert both["this_release"] == {
+        name: {key: value for key, value in guarantee.items() if key not in ("neighbors", "fixed_by")}
+        for name, guarantee in made["guarantees"].items()
+    }
+    assert "rounds" not in both["guarantees"]["replace_record"] and "Theorem 3.3" not in both.text.split("What was")[-1]
+    assert both["guarantees"]["replace_record"]["epsilon"] > epsilon
