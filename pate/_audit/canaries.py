@@ -57,17 +57,19 @@ class CanaryRecords(DataSource):
         canaries: how many there are, a power of two.
         kind: how they look.
         seed: with a canary's id it decides in which version the canary is present.
-        poisons: how many further records somebody adds to make ballots small: average ones, of random labels.
+        poisons: the share of the source's private records that an adversary owns, who makes ballots small by average
+            features and random labels. Their ids, groups and number stay.
     """
 
     def __init__(
-        self, source: DataSource, *, canaries: int, kind: Kind = "outlying", seed: int = 0, poisons: int = 0
+        self, source: DataSource, *, canaries: int, kind: Kind = "outlying", seed: int = 0, poisons: float = 0.0
     ) -> None:
         super().__init__()
         expect_count(2, canaries=canaries)
         expect(canaries.bit_count() == 1, "a power of two of canaries", canaries=canaries)
         expect(kind in get_args(Kind), f"kind in {', '.join(get_args(Kind))}", kind=kind)
-        expect_count(0, seed=seed, poisons=poisons)
+        expect_count(0, seed=seed)
+        expect(0 <= poisons < 1, "0 <= poisons < 1, a share of the records", poisons=poisons)
         self._source, self._num, self._kind, self._seed, self._poisons = source, canaries, kind, seed, poisons
 
     @property
@@ -126,7 +128,7 @@ class CanaryRecords(DataSource):
         theirs = flat(records.features[:])
         theirs = np.column_stack((theirs, np.zeros((len(theirs), canaries.probes.shape[1] - theirs.shape[1]))))
         rows: list[FloatArray] = [theirs]
-        labels, ids = [np.asarray(records.labels)], [records.ids]
+        labels, ids = [np.array(records.labels)], [records.ids]
         if role is Role.PUBLIC:
             rows.append(canaries.probes)
             ids.append(self.probe_ids)
@@ -136,10 +138,10 @@ class CanaryRecords(DataSource):
             rows += [canaries.features[which, each]] * canaries.copies
             labels += [canaries.labels[which, each]] * canaries.copies
             ids += list(self.ids)
-            if self._poisons:
-                ids.append(np.array([f"poison-{i}" for i in range(self._poisons)]))
-                rows.append(np.tile(canaries.probes.mean(axis=0), (self._poisons, 1)))
-                labels.append(np.array([[_coin(j, name) % 2 for j in range(self.num_labels)] for name in ids[-1]]))
+            draws = np.array([_coin(self._seed, f"poison {name}") for name in records.ids], dtype=np.uint64)
+            poisoned = np.argsort(draws, kind="stable")[: int(self._poisons * len(records))]
+            theirs[poisoned] = canaries.probes.mean(axis=0)
+            labels[0][poisoned] = np.random.default_rng(self._seed).integers(0, 2, (len(poisoned), self.num_labels))
         names = np.concatenate([part.astype(str) for part in ids])
         groups = records.groups
         if groups is not None:

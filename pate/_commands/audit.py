@@ -100,7 +100,7 @@ def _parser() -> CommandParser:
     parser.add_argument("--canaries", type=int, default=256, help="how many canaries, a power of two")
     kinds = "far from all records; the same, in two records; or like a record"
     parser.add_argument("--kind", choices=get_args(Kind), default="outlying", help=f"how canaries look: {kinds}")
-    parser.add_argument("--poisons", type=int, default=0, help="further records, by which ballots become small")
+    parser.add_argument("--poisons", type=float, default=0.0, help="share of the records that an adversary owns")
     parser.add_argument("--releases", type=int, default=100, help="further releases of the same votes, in memory")
     parser.add_argument("--seed", type=int, help="decides which canaries are there; drawn once if it is not given")
     parser.add_argument("--print_config", action="store_true", help="print the data.yaml of the audit")

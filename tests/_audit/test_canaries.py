@@ -8,21 +8,31 @@ from pate.data._records import Role
 from tests._audit.worlds import LABELS, Drawn
 
 
-def made(kind: Kind = "outlying", *, seed: int = 0, poisons: int = 0) -> CanaryRecords:
+def made(kind: Kind = "outlying", *, seed: int = 0, poisons: float = 0.0) -> CanaryRecords:
     return CanaryRecords(Drawn(), canaries=32, kind=kind, seed=seed, poisons=poisons)
 
 
 @pytest.mark.parametrize(("kind", "copies"), [("outlying", 1), ("duplicated", 2), ("mislabelled", 1)])
 def test_records_of_the_source_stay_and_canaries_are_added(kind: Kind, copies: int) -> None:
-    data, source = made(kind, poisons=7), Drawn()
+    data, source = made(kind), Drawn()
     data.expect_distinct()
-    for role, more in zip(Role, (32 * copies + 7, len(data.probe_ids), 0), strict=True):
+    for role, more in zip(Role, (32 * copies, len(data.probe_ids), 0), strict=True):
         ours, theirs = data.records(role), source.records(role)
         assert len(ours) == len(theirs) + more
         assert np.array_equal(ours.ids[: len(theirs)], theirs.ids)
         assert np.array_equal(ours.features[: len(theirs)][:, :8], theirs.features[:])
         assert not ours.features[: len(theirs)][:, 8:].any()
         assert np.array_equal(ours.labels[: len(theirs)], theirs.labels)
+
+
+def test_poisons_take_over_a_share_of_the_records() -> None:
+    honest, poisoned = (made(poisons=share).records(Role.PRIVATE) for share in (0.0, 0.3))
+    assert np.array_equal(honest.ids, poisoned.ids)
+    rows = (honest.features[:] != poisoned.features[:]).any(axis=1)
+    assert rows.sum() == 240 and not rows[-32:].any()
+    assert np.array_equal(honest.labels[~rows], poisoned.labels[~rows])
+    assert np.ptp(poisoned.features[:][rows], axis=0).max() == 0  # all alike, so that usual ballots are small
+    assert abs(poisoned.labels[rows].mean() - 0.5) < 4 * 0.5 / np.sqrt(240 * LABELS)
 
 
 @pytest.mark.parametrize("kind", ["outlying", "duplicated", "mislabelled"])

@@ -85,7 +85,7 @@ FAULTS: dict[str, tuple[Plant, Callable[[], Moments]]] = {
     "a seed used twice": (a_seed_used_twice, moments),
     "a vote outside of the mechanism": (a_vote_outside_of_the_mechanism, moments),
     # others make ballots small, so that a clip is there to be missed
-    "no clip": (no_clip, lambda: moments(poisons=1500)),
+    "no clip": (no_clip, lambda: moments(poisons=0.65, size=2300)),
     "a shared partition": (a_shared_partition, lambda: moments(teachers=TEACHERS, size=300)),
 }
 
@@ -112,7 +112,7 @@ def test_honest_releases_raise_no_alarm_in_100_audits() -> None:
 
 @pytest.mark.slow
 def test_a_hundred_releases_prove_half_of_what_is_stated() -> None:
-    for world in (moments(), moments(poisons=1500)):
+    for world in (moments(), moments(poisons=0.65, size=2300)):
         audit = audited(world, runs=100, seed=0)
         stated = gaussian_epsilon(DELTA, MU)
         assert stated / 2 <= audit.gaussian_epsilon <= stated

@@ -117,6 +117,7 @@ def test_an_audit_goes_on_where_it_was_killed_and_touches_no_other_ledger(
     ("words", "message"),
     [
         (["--canaries", "3"], "Expected a power of two of canaries, got canaries=3"),
+        (["--poisons", "1.5"], "Expected 0 <= poisons < 1, a share of the records, got poisons=1.5"),
         (["--releases", "-1"], "Expected an integer releases >= 0, got releases=-1"),
         (["--kind", "shy"], "kind"),
     ],

@@ -40,7 +40,7 @@ class Drawn(DataSource):
 
 
 def moments(
-    kind: Kind = "outlying", *, canaries: int = 64, teachers: int | None = None, poisons: int = 0, size: int = 800
+    kind: Kind = "outlying", *, canaries: int = 64, teachers: int | None = None, poisons: float = 0.0, size: int = 800
 ) -> Moments:
     """The records as voters, or those of ``teachers`` parts."""
     data = CanaryRecords(Drawn(size), canaries=canaries, kind=kind, seed=1, poisons=poisons)
