@@ -22,6 +22,7 @@ from pate._voters import GroupVoters, Question, RecordVoters, Voters
 from pate._votes import Votes
 from pate.accounting._gaussian import gaussian_epsilon
 from pate.aggregators._base import Aggregator
+from pate.aggregators._noisy_votes import NoisyVotes
 from pate.aggregators._score_votes import ScoreVotes, released
 
 _PASSES = 4  # in which what canaries explain is told from noise
@@ -69,6 +70,14 @@ class World(ABC):
     @abstractmethod
     def scores(self, present: BoolArray, aggregator: Aggregator, generator: np.random.Generator) -> FloatArray:
         """Return the scores ``[m]`` of canaries after one release of votes in which ``present`` ``[m]`` are."""
+
+    @abstractmethod
+    def moves(self, aggregator: Aggregator, generator: np.random.Generator) -> FloatArray | None:
+        """Return by how many standard deviations of its noise each step of a release moves when a canary is turned.
+
+        Coins are tossed for all canaries; each is then turned alone, and its votes are counted again by the release's
+        own code. The result has the shape ``[m, steps]``; it is None if the noise is not Gaussian.
+        """
 
     def repeat(self, aggregator: Aggregator, *, runs: int, generator: np.random.Generator) -> Iterator[float]:
         """Yield the share of right guesses of each of ``runs`` releases, before each of which coins are tossed."""
@@ -118,6 +127,20 @@ class Moments(World):
             moves.append(first - second)
         return _likelier(np.stack(seen), np.stack(moves))
 
+    def moves(self, aggregator: Aggregator, generator: np.random.Generator) -> FloatArray | None:
+        """Return the moves of the noisy sum of each round, given what the rounds before released."""
+        assert isinstance(aggregator, ScoreVotes)
+        present = generator.random(self.num_canaries) < 0.5
+        voters = self._turned(present)
+        coins = [present ^ alone for alone in np.eye(self.num_canaries, dtype=np.bool_)]
+        steps = []
+        for _, question, moments in released(aggregator, voters, self.num_queries, generator):
+            total = voters.clipped_sum(question, moments.clip)
+            # one after another: each has a copy of all records
+            differences = (self._turned(coin).clipped_sum(question, moments.clip) - total for coin in coins)
+            steps.append([float(np.linalg.norm(difference)) / moments.sigma for difference in differences])
+        return np.transpose(steps)
+
     def _turned(self, present: BoolArray) -> Voters:
         voters = self._votes.voters
         assert isinstance(voters, RecordVoters | GroupVoters)
@@ -152,6 +175,15 @@ class Teachers(World):
             return np.asarray(np.einsum("qc,mqc->m", answers, first - second))
         sides = [self._turned(everything).counts, self._turned(~everything).counts]
         return _likelier((release.noisy_counts - (sides[0] + sides[1]) / 2)[None], (first - second)[None])
+
+    def moves(self, aggregator: Aggregator, generator: np.random.Generator) -> FloatArray | None:
+        """Return the moves of the noisy counts of each query; `NoisyVotes` alone have such, and no others are told."""
+        if not isinstance(aggregator, NoisyVotes):
+            return None
+        present = generator.random(self.num_canaries) < 0.5
+        counts = self._turned(present).counts
+        turned = (self._turned(present ^ alone).counts for alone in np.eye(self.num_canaries, dtype=np.bool_))
+        return np.array([np.linalg.norm(other - counts, axis=1) for other in turned]) / aggregator.sigma_votes
 
     def _turned(self, present: BoolArray) -> Votes:
         assert self._votes.ballots is not None

@@ -11,6 +11,7 @@ import numpy as np
 
 from pate._audit.bounds import Bounds, hits_at, trade_off_of
 from pate._audit.canaries import CanaryRecords
+from pate._audit.exact import Exact
 from pate._audit.repeated import Moments, Repeated, Teachers, World
 from pate._data_file import load_data, load_ledger
 from pate._pipeline import Pipeline
@@ -18,6 +19,7 @@ from pate._progress import stage_bar
 from pate._release.label_inputs import load_votes, queries_on
 from pate._release.label_settings import LabelSettings
 from pate._runs import LABEL, TEACHERS_FIT, Run, write_text
+from pate._runs.files import make_once
 from pate._runs.key import read_key
 from pate._runs.released import ReleasedLabels
 from pate._settings import decode_fields
@@ -49,6 +51,8 @@ class Outcome:
         hits: the largest rate of true positives that is stated to be possible, by rate of false positives.
         labels: what the released answers prove, in one run.
         student: what the student's probabilities prove, in one run.
+        exact: what a release leaks of each canary; None where its votes without one, or a law of its noise, are not at
+            hand.
         repeated: what further releases of the same votes prove; None where canaries cannot be turned around in votes.
     """
 
@@ -57,12 +61,13 @@ class Outcome:
     hits: Mapping[float, float]
     labels: Bounds
     student: Bounds
+    exact: Exact | None
     repeated: Repeated | None
 
     @property
     def refuted(self) -> bool:
         """Whether anything that was stated is false."""
-        tests = (self.labels, self.student, self.repeated)
+        tests = (self.labels, self.student, self.exact, self.repeated)
         return any(test is not None and test.refuted for test in tests)
 
     @property
@@ -92,8 +97,9 @@ class Outcome:
         if self.repeated is not None:
             name, share = f"what the mechanism drew, {self.repeated.runs} releases", f"{self.repeated.right:.1%}"
             lines.append(f"{name:<44} {share:>16} {'':>11} {self.repeated.gaussian_epsilon:>15.2f}")
+        exact = "Exact divergences of a query are not at hand." if self.exact is None else self.exact.text
         verdict = "The statement is FALSE: no such mechanism did this." if self.refuted else "The statement stands."
-        return "\n".join([*lines, "", verdict]) + "\n"
+        return "\n".join([*lines, "", exact, "", verdict]) + "\n"
 
 
 def audit(folder: Path, *, releases: int) -> Outcome:
@@ -123,13 +129,22 @@ def audit(folder: Path, *, releases: int) -> Outcome:
         Bounds.of(data.canaries.scores(view), data.present, stated, delta=delta, confidence=confidence)
         for view in views
     )
-    repeated = None
+    exact = repeated = None
     settings = decode_fields(LabelSettings, run.begun(LABEL).settings)
     world = world_of(run, data, settings)
-    if world is not None and releases:
-        shares = _repeated(world, settings.mechanism, run.private / f"audit-{released.release}.txt", releases)
+    if world is not None:
         events = settings.mechanism.events(released.panel)
         alone = account(reaching([(events, len(released.ids))], copies), NeighboringRelation.REPLACE_RECORD)
+
+        def leaks() -> dict[str, Any]:
+            moves = world.moves(settings.mechanism, private_generator())
+            paid = alone.get_epsilon(delta=delta)
+            return {"exact": None if moves is None else asdict(Exact.of(moves, paid=paid, delta=delta))}
+
+        content = make_once(run.private / f"audit-{released.release}.json", leaks)["exact"]
+        exact = None if content is None else Exact(**content)
+    if world is not None and releases:
+        shares = _repeated(world, settings.mechanism, run.private / f"audit-{released.release}.txt", releases)
         repeated = Repeated.of(shares, trade_off_of(alone), delta=delta, confidence=confidence)
     return Outcome(
         epsilon=reserved.get_epsilon(delta=delta),
@@ -137,6 +152,7 @@ def audit(folder: Path, *, releases: int) -> Outcome:
         hits={rate: hits_at(stated, rate) for rate in _RATES},
         labels=labels,
         student=student,
+        exact=exact,
         repeated=repeated,
     )
 
