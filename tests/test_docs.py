@@ -123,6 +123,16 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_no_sentence_is_broken_into_a_list(page: Path) -> None:
+    """A line that begins with a plus, a dash or a number is an item to some readers of Markdown, and not to others."""
+    prose = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    item = re.compile(r" *([-+*]|\d+[.)]) ")
+    for paragraph in prose.split("\n\n"):
+        first, *rest = paragraph.strip("\n").split("\n")
+        assert item.match(first) or not [line for line in rest if item.match(line)], paragraph
+
+
 def test_the_page_of_design_names_files_that_exist() -> None:
     page = (ROOT / "docs" / "design.md").read_text()
     modules = [
