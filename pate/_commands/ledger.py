@@ -85,8 +85,8 @@ def _sum_text(charges: Sequence[Charge], relation: NeighboringRelation, delta: f
 def _delta_of(book: Book) -> float:
     if book.budget is not None:
         return book.budget.delta
-    stated = [entry.stated["delta"] for entry in book.entries if entry.stated is not None]
-    return float(stated[-1]) if stated else 1e-6
+    deltas = [entry.delta for entry in book.entries if entry.delta is not None]
+    return deltas[-1] if deltas else 1e-6
 
 
 show = partial(call, "ledger show", ledger_show)

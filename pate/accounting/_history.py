@@ -24,15 +24,12 @@ from pate.accounting._charges import (
     plain_charges,
     plain_events,
 )
-from pate.accounting._conversion import conversion_overhead, remaining_delta
 from pate.accounting._cost import DEFAULT_ORDERS, Cost
 from pate.accounting._filters import PrivacyFilter, describe_remainder, filter_from_dict, make_filter, refuse
 from pate.accounting._log import Head
 from pate.accounting._relation import NeighboringRelation
-from pate.accounting._totals import BESIDE, Totals, as_cost, charge_values
+from pate.accounting._totals import Totals, as_cost, charge_values
 
-NAMES = tuple(relation.value for relation in NeighboringRelation)
-_STATED = {"delta", *NAMES}
 _LISTED = (
     *("release", "at", "run", "description", "events"),
     *("count", "seeded", "settled", "realised", "published"),
@@ -55,8 +52,8 @@ class Entry:
     settled: bool
     realised: tuple[Charge, ...] | None = None
     """What was actually paid, if less than was reserved; None if it is the same."""
-    stated: Mapping[str, Any] | None = None
-    """``delta``, and under each relation the epsilon of this and all earlier releases when this one was reserved."""
+    delta: float | None = None
+    """The delta at which its epsilon is stated, if it was said when it was reserved."""
     token: str | None = None
     """The text by which its owner finds the reservation again; None without one."""
     published: Mapping[str, Any] | None = None
@@ -219,11 +216,14 @@ class History:
 
     def _fold_reserve(self, body: Mapping[str, Any]) -> list[tuple[str, int]]:
         expect_charged_count(1, body["count"])
-        _expect_stated(body["stated"])
+        delta = body.get("delta")
+        expect(isinstance(delta, float | None), "a delta or null", delta=delta)
+        if delta is not None:
+            expect_open_unit(delta=delta)
         expect(isinstance(body.get("token"), str | None), "a token as a text", token=body.get("token"))
         name = name_of(body["events"])
-        fields = {field: body[field] for field in ("at", "run", "description", "count", "stated")}
-        fields |= {"seeded": bool(body["seeded"]), "token": body.get("token")}
+        fields = {field: body[field] for field in ("at", "run", "description", "count")}
+        fields |= {"seeded": bool(body["seeded"]), "token": body.get("token"), "delta": delta}
         entry = Entry(release=len(self.entries) + 1, events=parse_events(name), settled=False, **fields)
         self.entries.append(entry)
         self._names.append(name)
@@ -281,22 +281,16 @@ class History:
                 refuse(current, bounds, before, when="before this release")
             rows.append({"kind": "budget", "budget": current.to_dict(), "filter": bounds.to_dict()})
         expect(budget in (None, current), f"the budget of the ledger, {_describe(current)}", budget=_describe(budget))
-        values = totals.values_after(name, count)
         if current is not None and bounds is not None:
             relation = current.neighboring_relation
-            total = restrict_to_filter(as_cost(values, relation), bounds)
+            total = restrict_to_filter(as_cost(totals.values_after(name, count), relation), bounds)
             if not bounds.admits(total):
                 spent = restrict_to_filter(as_cost(totals.values(), relation), bounds)
                 remainder = describe_remainder(bounds, spent, events[relation].cost(bounds.orders), count)
                 refuse(current, bounds, total, remainder=remainder)
         stated_delta = current.delta if delta is None and current is not None else delta
-        stated = None
-        if stated_delta is not None:
-            (stated_epsilons,) = epsilons(values[None], [stated_delta])
-            stated = {"delta": stated_delta} | dict(zip(NAMES, _none_where_infinite(stated_epsilons), strict=True))
-        row: dict[str, Any] = {"kind": "reserve", "events": plain, "count": count, "stated": stated}
-        rows.append(row)
-        return rows
+        row: dict[str, Any] = {"kind": "reserve", "events": plain, "count": count, "delta": stated_delta}
+        return [*rows, row]
 
 
 def orders_of_sums(bounds: PrivacyFilter) -> FloatArray:
@@ -312,30 +306,6 @@ def restrict_to_filter(total: Cost, bounds: PrivacyFilter) -> Cost:
         np.searchsorted(DEFAULT_ORDERS, bounds.orders) if orders is DEFAULT_ORDERS else slice(DEFAULT_ORDERS.size, None)
     )
     return total._replace(rdp=total.rdp[at])
-
-
-def epsilons(values: FloatArray, deltas: Sequence[float]) -> FloatArray:
-    """Return epsilons ``[N, 2]`` of N sums ``[N, 2, K + 3 + W]``, on `DEFAULT_ORDERS` and maybe others, at N deltas."""
-    log_survival = (0.0 - values[:, :, -BESIDE]).tolist()
-    remaining = [
-        [remaining_delta(delta, value) for value in row] for delta, row in zip(deltas, log_survival, strict=True)
-    ]
-    spendable = np.array(remaining).reshape(values.shape[:2])
-    overhead = conversion_overhead(DEFAULT_ORDERS, np.where(spendable > 0, spendable, 0.5)[:, :, None])
-    epsilons = (values[:, :, : DEFAULT_ORDERS.size] + overhead).min(axis=2)
-    return np.where(spendable > 0, np.maximum(epsilons, 0.0), np.inf)
-
-
-def _none_where_infinite(epsilons: FloatArray) -> list[float | None]:
-    return [value if value < float("inf") else None for value in epsilons.tolist()]
-
-
-def _expect_stated(stated: Mapping[str, Any] | None) -> None:
-    if stated is not None:
-        expect(stated.keys() == _STATED, "delta and two epsilons", stated=stated)
-        kinds = {type(value) for value in stated.values()}
-        expect(kinds <= {float, int, type(None)}, "epsilons as numbers or null", stated=stated)
-        expect_open_unit(delta=stated["delta"])
 
 
 def _settled(entry: Entry, charges: tuple[Charge, ...] | None, published: Mapping[str, Any] | None) -> Entry:

@@ -98,7 +98,7 @@ class Ledger:
             description: what is released.
             seeded: whether the noise comes from a fixed seed, so that nothing is private.
             budget: the limit on all releases together. The first one given is final for this ledger.
-            delta: the delta at which the epsilon of all releases is recorded with this one; that of the budget if None.
+            delta: the delta at which the epsilon of this release is stated; that of the budget if None.
             token: a text unique to this release, by which it is found again; None for none.
 
         Raises:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from pate.accounting import _log as log
 from pate.accounting._budget import Budget
 from pate.accounting._cost import DEFAULT_ORDERS
 from pate.accounting._filters import PrivacyFilter, expect_filter_of_first, refuse
-from pate.accounting._history import NAMES, Book, Entry, History, epsilons, orders_of_sums, restrict_to_filter
+from pate.accounting._history import Book, History, orders_of_sums, restrict_to_filter
 from pate.accounting._log import Head
 from pate.accounting._totals import Totals, as_cost
 
@@ -24,8 +23,8 @@ _BLOCK = 128  # changes verified at once
 def verify_ledger(path: Path) -> Book:
     """Return the content of the ledger at ``path`` after computing everything in it again.
 
-    In addition to what every reader checks (an intact file, the chain of digests, well-formed events), each recorded
-    epsilon is computed again from the events, and all releases pass through the filter again.
+    In addition to what every reader checks (an intact file, the chain of digests, well-formed events), all releases
+    pass through the filter again.
 
     Raises:
         ValueError: at the first figure that does not follow from the events.
@@ -49,7 +48,6 @@ class _Verifier:
         self.history = History()
         self._totals = Totals(DEFAULT_ORDERS)
         self._rows: list[int] = []
-        self._releases: list[Entry] = []
         self._changes: list[tuple[str, int]] = []
         self._ends: list[int] = []  # of the changes by each release
 
@@ -59,7 +57,6 @@ class _Verifier:
         self._changes += self.history.fold_row(text, digest, self.path)
         if len(self.history.entries) > releases:
             self._rows.append(self.history.head.rows)
-            self._releases.append(self.history.entries[-1])
             self._ends.append(len(self._changes))
         declared = self.history.filter
         if declared is not None and bounds is None:
@@ -79,16 +76,14 @@ class _Verifier:
         _expect_admitted(reserved[None], budget, bounds, [row])
 
     def check(self, bounds: PrivacyFilter | None) -> None:
-        """Raise ``ValueError`` unless ``bounds`` admit all new sums and the epsilons stated with them follow."""
+        """Raise ``ValueError`` unless ``bounds`` admit all new sums."""
         if self._changes:
             sums = self._totals.add_each(self._changes)
             if self._ends:
-                after_each = sums[np.array(self._ends) - 1]
                 rows = [f"row {row} of {self.path}" for row in self._rows]
                 if self.history.budget is not None and bounds is not None:
-                    _expect_admitted(after_each, self.history.budget, bounds, rows)
-                _expect_followed(after_each, self._releases, rows)
-        self._rows, self._releases, self._changes, self._ends = [], [], [], []
+                    _expect_admitted(sums[np.array(self._ends) - 1], self.history.budget, bounds, rows)
+        self._rows, self._changes, self._ends = [], [], []
 
 
 def _expect_admitted(after_each: FloatArray, budget: Budget, bounds: PrivacyFilter, rows: Sequence[str]) -> None:
@@ -104,22 +99,3 @@ def _expect_admitted(after_each: FloatArray, budget: Budget, bounds: PrivacyFilt
                 refuse(budget, bounds, total)
             except ValueError as error:
                 raise ValueError(f"Expected {row} to be within the budget. {error}") from None
-
-
-def _expect_followed(after_each: FloatArray, releases: Sequence[Entry], rows: Sequence[str]) -> None:
-    """Raise ``ValueError`` unless the epsilons that each release states are those of the sums after it."""
-    stated = [release.stated for release in releases]
-    deltas = [0.5 if figures is None else figures["delta"] for figures in stated]
-    computed = epsilons(after_each, deltas)
-    recorded = np.array([[np.nan] * len(NAMES) if figures is None else _stated_epsilons(figures) for figures in stated])
-    with np.errstate(invalid="ignore"):
-        # an epsilon next to 0 is a difference of larger numbers
-        same = (recorded == computed) | (np.abs(recorded - computed) <= 1e-9 * computed + 1e-12) & np.isfinite(computed)
-    same |= np.array([figures is None for figures in stated])[:, None]
-    for i, j in np.argwhere(~same):
-        name = NAMES[j]
-        expect(False, f"{name}={computed[i, j]} in {rows[i]}, computed from its events", **{name: recorded[i, j]})
-
-
-def _stated_epsilons(stated: Mapping[str, Any]) -> list[float]:
-    return [float("inf") if stated[name] is None else float(stated[name]) for name in NAMES]

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pate.accounting import _log as log
 from pate.accounting._budget import Budget
-from pate.accounting._charges import Events
+from pate.accounting._charges import Events, account
 from pate.accounting._cost import DEFAULT_ORDERS
 from pate.accounting._events import GaussianEvent
 from pate.accounting._gaussian import gaussian_delta
@@ -114,12 +114,13 @@ class LedgerMachine(RuleBasedStateMachine):
         self.releases.append(Release((noise, count)))
         self.budget = self.budget or budget
         self.heads.append(self.handles[which].head)
-        stated = self.handles[which].entries()[-1].stated
+        charges = self.handles[which].book().charges()
         for relation, share in ((REPLACE, 1.0), (TEACHER, 0.25)):
             far = DEFAULT_ORDERS - 1
             overhead = np.log1p(-1 / DEFAULT_ORDERS) - (math.log(1e-6) + np.log(DEFAULT_ORDERS)) / far
             epsilon = max(0.0, float((share * total * DEFAULT_ORDERS / 2 + overhead).min()))
-            assert stated is not None and stated[relation.value] == pytest.approx(epsilon, rel=1e-9)
+            by_curve = account(charges, relation).get_epsilon(delta=1e-6, conversion="optimal")
+            assert by_curve == pytest.approx(epsilon, rel=1e-9)
 
     @precondition(lambda self: self.budget is not None)
     @rule(which=st.integers(0, 1))

@@ -256,7 +256,7 @@ def see(
         if path.is_file()
     }
     (ledger,) = (place / "data").glob("*ledger.sqlite")
-    entries = [entry.to_dict() | {"at": "", "stated": entry.stated} for entry in read_ledger(ledger).entries]
+    entries = [entry.to_dict() | {"at": "", "delta": entry.delta} for entry in read_ledger(ledger).entries]
     return Seen(
         code=code,
         out=command.out,
