@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,6 +41,13 @@ class Panel:
         expect(self.num_teachers < 2**53, "num_teachers < 2^53", num_teachers=self.num_teachers)
 
 
+class NoisyTotal(Protocol):
+    """The sum of the counts of several silos with shares of noise, which nobody sees before it is opened."""
+
+    def open(self) -> tuple[NDArray[np.uint64], int]:
+        """Return the sum ``[Q, C]``, in steps of the grid of the shares modulo 2^64, and the number of its silos."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Votes:
     """The votes on a batch of queries.
@@ -52,6 +59,7 @@ class Votes:
         predictions: ``[Q, C]`` in [0, 1], public predictions of a student of earlier releases; None without one.
         features: ``[Q, F]`` float64, public features of the queries, flattened; None unless they are needed.
         voters: those who vote by scores or moments, on all public samples, in place of labels on queries; or None.
+        total: the sum of silos with its noise, in place of counts, which are zeros then; or None.
     """
 
     counts: CountArray
@@ -60,6 +68,7 @@ class Votes:
     predictions: FloatArray | None = None
     features: FloatArray | None = None
     voters: Voters | None = None
+    total: NoisyTotal | None = None
 
     def __post_init__(self) -> None:
         counts = np.asarray(self.counts)
@@ -120,6 +129,12 @@ class Votes:
         queries = np.asarray(features, dtype=np.float64)
         counts = np.zeros((len(queries), voters.num_labels), dtype=np.int64)
         return cls(counts=counts, num_teachers=voters.num_voters, features=queries, voters=voters)
+
+    @classmethod
+    def from_total(cls, total: NoisyTotal, num_queries: int, panel: Panel) -> Votes:
+        """Return votes of which nothing but a noisy sum can be known."""
+        counts = np.zeros((num_queries, panel.num_labels), dtype=np.int64)
+        return cls(counts=counts, num_teachers=panel.num_teachers, total=total)
 
     @classmethod
     def from_ballots(cls, ballots: ArrayLike) -> Votes:

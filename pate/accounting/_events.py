@@ -295,18 +295,21 @@ class FailureEvent(Event):
 
     ``tail`` and ``step`` say what it is for a unit that reaches more teachers, if that is known: ``delta`` bounds the
     probability that noise with this tail exceeds a threshold, which each further teacher brings nearer by ``step``
-    standard scales of that noise. Without them nothing is known for two teachers.
+    standard scales of that noise. A ``constant`` one bounds a probability that is the same for all data. Without them
+    nothing is known for two teachers.
     """
 
     delta: float
-    tail: Literal["exponential", "normal"] | None = None
+    tail: Literal["exponential", "normal", "constant"] | None = None
     step: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         expect_open_unit(delta=self.delta)
-        expect(self.tail in ("exponential", "normal", None), "tail exponential, normal or null", tail=self.tail)
-        expect((self.tail is None) == (self.step is None), "a tail with its step", tail=self.tail, step=self.step)
+        tails = ("exponential", "normal", "constant", None)
+        expect(self.tail in tails, "tail exponential, normal, constant or null", tail=self.tail)
+        moves = self.tail in ("exponential", "normal")
+        expect(moves == (self.step is not None), "a tail with its step", tail=self.tail, step=self.step)
         if self.step is not None:
             expect_positive(step=self.step)
 
@@ -315,6 +318,8 @@ class FailureEvent(Event):
         return Cost(np.zeros(orders.shape), float(np.log1p(-self.delta)), 0.0)
 
     def _reaching(self, teachers: int) -> Event:
+        if self.tail == "constant":
+            return self
         if self.step is None:
             return super()._reaching(teachers)
         nearer = (teachers - 1) * self.step

@@ -21,6 +21,7 @@ from pate.aggregators._rounds import Rounds as Rounds
 from pate.aggregators._score_votes import ScoreVotes as ScoreVotes
 from pate.aggregators._screens import ConfidentScreen as ConfidentScreen
 from pate.aggregators._screens import InteractiveScreen as InteractiveScreen
+from pate.aggregators._silo_votes import SiloVotes as SiloVotes
 from pate.aggregators._stable_majority import StableMajority as StableMajority
 from pate.aggregators._stable_topk import FixedStableTopK as FixedStableTopK
 from pate.aggregators._stable_topk import StableTopK as StableTopK

@@ -435,7 +435,7 @@ class SoftReleaseContract(Contract):
         """
         aggregator = self.make(relation)
         event = aggregator.event(Panel(self.num_teachers, self.num_labels))
-        assert isinstance(event, GaussianEvent)
+        (gaussian,) = (leaf for leaf, _ in leaves(event) if isinstance(leaf, GaussianEvent))
         pairs = neighbors(Panel(self.num_teachers, self.num_labels), relation)
         rows = {ballots: row for row, ballots in enumerate({member for pair in pairs for member in pair})}
         first, second = np.array([(rows[a], rows[b]) for a, b in pairs]).T
@@ -443,14 +443,14 @@ class SoftReleaseContract(Contract):
         for guess in self.guesses:
             votes = Votes.from_ballots(np.array(list(rows)))
             votes = replace(votes, predictions=None if guess is None else np.tile(guess, (len(rows), 1)))
-            bare = aggregator.scaled(1e-9).aggregate(votes, generator=np.random.default_rng(0)).noisy_counts
+            bare = aggregator.scaled(1e-8).aggregate(votes, generator=np.random.default_rng(0)).noisy_counts
             assert bare is not None
             means = [self.mean(votes[row : row + 1]) for row in range(len(rows))]
             np.testing.assert_allclose(bare, means, atol=1e-6)
             moves = max(moves, float(np.linalg.norm(bare[first] - bare[second], axis=1).max()))
         noise_std = self._release(aggregator, 1).noise_std
         assert noise_std is not None
-        assert moves == pytest.approx(noise_std / event.noise_multiplier, rel=1e-6)
+        assert moves == pytest.approx(noise_std / gaussian.noise_multiplier, rel=1e-6)
 
     def test_values_lie_on_a_public_grid(self) -> None:
         """Values are multiples of a power of two that depends on the noise alone."""

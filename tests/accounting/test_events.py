@@ -257,6 +257,12 @@ class TestFailureEvent(EventContract):
                 if shift == window and passes < 0.5:
                     assert passes == pytest.approx(stated, rel=1e-9)
 
+    def test_a_constant_tail_is_the_same_for_all(self) -> None:
+        failure = FailureEvent(delta=1e-5, tail="constant", neighboring_relation=REPLACE)
+        assert failure.reaching(3) == failure and failure.cost().delta0 == pytest.approx(1e-5)
+        with pytest.raises(ValueError, match=r"^Expected a tail with its step"):
+            FailureEvent(delta=1e-5, tail="constant", step=1.0, neighboring_relation=REPLACE)
+
     def test_without_a_tail_nothing_is_known(self) -> None:
         failure = FailureEvent(delta=1e-5, neighboring_relation=REPLACE)
         total = ComposedEvent(events=(GaussianEvent(noise_multiplier=40.0, neighboring_relation=REPLACE), failure))

@@ -1,0 +1,89 @@
+"""Gaussian noise on the counts of all labels that silos draw in shares, so that nobody sees a count without noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from pate._validation import expect, expect_count
+from pate._votes import Panel, Votes
+from pate.accounting._events import ComposedEvent, Event, FailureEvent, GaussianEvent
+from pate.accounting._relation import NeighboringRelation
+from pate.aggregators._base import Aggregator, Release
+from pate.mechanisms._noise_shares import decode, expect_room, failure, share_sigma, summand
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiloVotes(Aggregator):
+    """Release noisy counts of all labels, where each silo adds a share of the noise to the counts of its teachers.
+
+    Choose it if no party may see the votes of all silos: it releases what `NoisyVotes` does, from masked counts that
+    `pate silo` sends and `pate label --silos` adds up. The guarantee holds against ``colluding`` silos that tell each
+    other their shares, and if ``dropouts`` others never send theirs. If none does either, there is more noise than is
+    stated, by the factor ``sqrt(silos / (silos - colluding - dropouts))`` for those outside.
+
+    Privacy: a Gaussian mechanism on the counts, of L2 sensitivity ``sqrt(C)`` under REPLACE_RECORD and
+    ADD_REMOVE_TEACHER alike, except with a probability of 2^-64 for each label and honest silo (docs/privacy.md,
+    "Noise in shares"; Kairouz, Liu & Steinke (2021) sum discrete Gaussians instead).
+
+    Args:
+        sigma_silos: standard deviation of the noise that the honest silos add together to each count, in votes.
+        silos: number of silos, at least 2.
+        colluding: number of silos that may tell each other, or the server, what they drew.
+        dropouts: number of silos that may fail to send their counts.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: on a deviation that is not positive, fewer than two silos, or none that is sure to take part and
+            to tell nobody.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_silos",)
+
+    sigma_silos: float
+    silos: int
+    colluding: int = 0
+    dropouts: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_count(2, silos=self.silos)
+        expect_count(0, colluding=self.colluding, dropouts=self.dropouts)
+        enough = f"one of {self.silos} silos that neither colludes nor drops out"
+        expect(self.num_honest >= 1, enough, colluding=self.colluding, dropouts=self.dropouts)
+
+    @property
+    def num_honest(self) -> int:
+        """The number of silos whose shares are sure to be in the sum, and known to nobody else."""
+        return self.silos - self.colluding - self.dropouts
+
+    @property
+    def share_sigma(self) -> float:
+        """The standard deviation of the noise of each silo, in votes."""
+        return share_sigma(self.sigma_silos, self.num_honest)
+
+    def event(self, panel: Panel, relation: NeighboringRelation | None = None, tier: int | None = None) -> Event:
+        expect_room(panel.num_teachers, sigma=self.share_sigma)
+        stated = self.relation_of(relation)
+        noise_multiplier = self.sigma_silos / math.sqrt(panel.num_labels)
+        noise = GaussianEvent(neighboring_relation=stated, noise_multiplier=noise_multiplier)
+        delta = panel.num_labels * failure(self.num_honest)
+        return ComposedEvent(events=(noise, FailureEvent(neighboring_relation=stated, delta=delta, tail="constant")))
+
+    def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
+        """Label a whole batch of queries from the silos' sum, or with shares of noise from ``generator``."""
+        if votes.total is None:
+            # as silos would, but with the counts in one hand
+            total, num_shares = np.zeros(votes.counts.shape, dtype=np.uint64), self.silos
+            for silo in range(self.silos):
+                total += summand(votes.counts if silo == 0 else 0 * votes.counts, self.share_sigma, generator)
+        else:
+            total, num_shares = votes.total.open()
+        noisy_counts = decode(total, self.share_sigma, num_shares)
+        labels = (noisy_counts > votes.num_teachers / 2).astype(np.uint8)
+        mask = np.ones(labels.shape, dtype=np.bool_)
+        noise_std = self.share_sigma * math.sqrt(num_shares)
+        return Release(labels, mask, noisy_counts=noisy_counts, noise_std=noise_std)

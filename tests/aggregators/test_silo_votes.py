@@ -1,0 +1,74 @@
+"""Noise in shares keeps the contract, and is that of one hand."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate._votes import Panel, Votes
+from pate.accounting._charges import account
+from pate.accounting._relation import NeighboringRelation as Relation
+from pate.aggregators import Aggregator, NoisyVotes, SiloVotes
+from pate.mechanisms._noise_shares import UInt64Array, summand
+from pate.testing._aggregators import AggregatorContract, Law, SoftReleaseContract
+from tests.aggregators.oracles import counts, gaussian_labels_law
+
+
+class TestSiloVotes(AggregatorContract):
+    loose_because = "labels tell the sign of a noisy count alone: 2 / pi of what the count itself would"
+
+    def make(self, relation: Relation) -> Aggregator:
+        return SiloVotes(sigma_silos=1.5, silos=3, neighboring_relation=relation)
+
+    def law(self, votes: Votes, relation: Relation) -> Law:
+        return gaussian_labels_law([h - votes.num_teachers / 2 for h in counts(votes)], 1.5)
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return [{"silos": 1}, {"colluding": 3}, {"colluding": 1, "dropouts": 2}, {"dropouts": -1}]
+
+
+class TestSoftSiloVotes(SoftReleaseContract):
+    def make(self, relation: Relation) -> Aggregator:
+        return SiloVotes(sigma_silos=2.0, silos=3, neighboring_relation=relation)
+
+    def mean(self, votes: Votes) -> np.ndarray:
+        return np.asarray(votes.counts[0])
+
+
+class Opened:
+    """A sum that silos made of their counts, without masks."""
+
+    def __init__(self, silos: list[UInt64Array]) -> None:
+        self.silos = silos
+
+    def open(self) -> tuple[UInt64Array, int]:
+        return np.asarray(sum(self.silos[1:], start=self.silos[0])), len(self.silos)
+
+
+def test_the_sum_of_silos_is_what_one_hand_releases_with_the_same_noise() -> None:
+    aggregator = SiloVotes(sigma_silos=3.0, silos=3, colluding=1)
+    parts = np.random.default_rng(0).integers(0, 30, (3, 50, 4))
+    together = aggregator.aggregate(Votes.from_counts(parts.sum(axis=0), 90), generator=np.random.default_rng(1))
+    generator = np.random.default_rng(1)
+    total = Opened([summand(part, aggregator.share_sigma, generator) for part in parts])
+    votes = Votes.from_total(total, 50, Panel(90, 4))
+    summed = aggregator.aggregate(votes, generator=np.random.default_rng(9))
+    assert together.noisy_counts is not None and summed.noisy_counts is not None
+    np.testing.assert_array_equal(summed.noisy_counts, together.noisy_counts)
+    np.testing.assert_array_equal(summed.labels, together.labels)
+    assert summed.noise_std == together.noise_std == pytest.approx(3.0 * np.sqrt(3 / 2))
+    dropped = Votes.from_total(Opened(total.silos[:2]), 50, Panel(90, 4))
+    assert aggregator.aggregate(dropped, generator=generator).noise_std == pytest.approx(3.0)
+
+
+def test_it_costs_what_noise_in_one_hand_costs_and_the_distance_to_it() -> None:
+    panel = Panel(90, 4)
+    for relation in Relation:
+        accounts = []
+        for aggregator in (SiloVotes(sigma_silos=50.0, silos=40, dropouts=2), NoisyVotes(sigma_votes=50.0)):
+            accounts.append(account([(aggregator.events(panel), 5000)], relation).guarantee(delta=1e-6))
+        shares, whole = accounts
+        assert shares.delta0 == pytest.approx(5000 * 4 * 38 * 2.0**-64) and whole.delta0 == 0
+        assert whole.epsilon <= shares.epsilon <= whole.epsilon * (1 + 1e-6)
+        wide = SiloVotes(sigma_silos=50.0, silos=40).event(panel, relation).reaching(3).cost()
+        assert wide.mu_squared == pytest.approx(9 * 4 / 2500) and 0 < wide.delta0 < 1e-16

@@ -1,0 +1,76 @@
+"""Shares of noise: their sum is Gaussian but for what is stated, to the last digit."""
+
+import numpy as np
+import pytest
+from scipy.stats import kstest, norm
+
+from pate._typing import FloatArray
+from pate.mechanisms._noise_shares import decode, expect_room, failure, share_grid, share_sigma, summand
+
+
+def rounded_law(sigma: float, reach: int) -> FloatArray:
+    """The law of a normal number of ``sigma`` steps, rounded, on ``-reach .. reach``."""
+    steps = np.abs(np.arange(-reach, reach + 1))
+    return np.asarray(norm.sf((steps - 0.5) / sigma) - norm.sf((steps + 0.5) / sigma))
+
+
+def lacking(deviation: float, num: int, *, noise: float = 1.0) -> float:
+    """The largest share of the Gaussian's law that is not in that of a sum, at any outcome, by convolution."""
+    reach = int(12 * deviation * np.sqrt(num)) + 2
+    share = rounded_law(noise * deviation, reach)
+    total = share
+    for _ in range(num - 1):
+        total = np.convolve(total, share, "same")
+    gaussian = rounded_law(deviation * np.sqrt(num), reach)
+    likely = gaussian > 1e-12
+    return float(1 - (total[likely] / gaussian[likely]).min())
+
+
+@pytest.mark.parametrize("num", [2, 3, 5])
+@pytest.mark.parametrize("deviation", [0.5, 1.0, 2.0, 4.0])
+def test_a_sum_lacks_no_more_of_the_gaussian_than_is_stated(deviation: float, num: int) -> None:
+    theta = 2 * sum(np.exp(-((np.pi * part * deviation) ** 2)) for part in (1, 2, 3))
+    stated = 1 - np.exp(-(num - 1) / (24 * deviation**2)) * (1 - theta) ** (num - 1)
+    exact = lacking(deviation, num)
+    assert stated / 20 < exact <= stated
+    assert lacking(deviation, num, noise=0.5) > stated or deviation < 1
+
+
+def test_what_is_stated_of_the_grid_in_use() -> None:
+    for sigma in (0.3, 1.0, 7.7, 1e6):
+        steps = sigma / share_grid(sigma)
+        assert 2**30 <= steps < 2**31 and np.log2(share_grid(sigma)) % 1 == 0
+        for num in (1, 2, 40):
+            assert (num - 1) / (24 * steps**2) < failure(num) < 3e-19 * num
+
+
+def test_shares_add_up_to_their_noise() -> None:
+    generator = np.random.default_rng(0)
+    counts = np.array([[[5, 0, 80]], [[0, 7, 11]], [[1, 1, 1]]]).repeat(20_000, axis=1)
+    total = sum((summand(silo, 2.0, generator) for silo in counts), start=np.zeros((20_000, 3), dtype=np.uint64))
+    noise = decode(total, 2.0, 3) - counts.sum(axis=0)
+    assert kstest(noise.ravel(), norm(scale=2 * np.sqrt(3)).cdf).pvalue > 1e-3
+    assert kstest(noise.ravel() * 1.05, norm(scale=2 * np.sqrt(3)).cdf).pvalue < 1e-6
+    assert share_sigma(2 * np.sqrt(3), 3) == pytest.approx(2.0)
+
+
+def test_sums_are_exact_modulo_two_to_the_64() -> None:
+    first, second = (summand(np.array([[3, 900]]), 5.0, np.random.default_rng(seed)) for seed in (1, 2))
+    mask = np.random.default_rng(3).integers(2**64, size=first.shape, dtype=np.uint64)
+    assert ((first + mask) + (second - mask) == first + second).all()
+    steps = (first + second).astype(object) % 2**64
+    exact = [int(value) - 2**64 if value >= 2**63 else int(value) for value in steps.ravel()]
+    coarse = decode(first + second, 5.0, 2)
+    assert np.abs(coarse.ravel() - np.array(exact) * share_grid(5.0)).max() <= 5.0 / 2**20
+    assert (coarse * 2**17 % 1 == 0).all()
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"^Expected shares of noise between 0\.0009.* votes for 1000000 teachers, got"
+    ):
+        expect_room(10**6, sigma=1e-5)
+    with pytest.raises(ValueError, match=r"^Expected shares of noise between .* and 2\^30 votes"):
+        expect_room(10, sigma=2.0**31)
+    with pytest.raises(ValueError, match=r"^Expected integer counts, got dtype='float64'$"):
+        summand(np.zeros((1, 1)), 1.0, np.random.default_rng(0))
