@@ -6,6 +6,7 @@ from pate._voters import Question as Question
 from pate._voters import RecordVoters as RecordVoters
 from pate._voters import ScoreVoters as ScoreVoters
 from pate._voters import Voters as Voters
+from pate._votes import NoisyTotal as NoisyTotal
 from pate.aggregators._base import Aggregator as Aggregator
 from pate.aggregators._base import Release as Release
 from pate.aggregators._clipped_votes import ClippedVotes as ClippedVotes
