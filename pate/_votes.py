@@ -98,7 +98,12 @@ class Votes:
             expect(panel == self.panel, f"voters of {self.panel}", voters=panel)
 
     def __getitem__(self, rows: NDArray[Any] | slice) -> Votes:
-        """Return the votes on some of the queries, by index ``[n]``, mask ``[Q]`` or slice."""
+        """Return the votes on some of the queries, by index ``[n]``, mask ``[Q]`` or slice.
+
+        Raises:
+            ValueError: if they are a sum of silos, which is opened as a whole.
+        """
+        expect(self.total is None, "all queries of a noisy sum", rows="some")
         return Votes(
             counts=self.counts[rows],
             num_teachers=self.num_teachers,

@@ -57,6 +57,8 @@ def test_the_sum_of_silos_is_what_one_hand_releases_with_the_same_noise() -> Non
     np.testing.assert_array_equal(summed.noisy_counts, together.noisy_counts)
     np.testing.assert_array_equal(summed.labels, together.labels)
     assert summed.noise_std == together.noise_std == pytest.approx(3.0 * np.sqrt(3 / 2))
+    with pytest.raises(ValueError, match=r"^Expected all queries of a noisy sum, got rows='some'$"):
+        votes[:10]
     dropped = Votes.from_total(Opened(total.silos[:2]), 50, Panel(90, 4))
     assert aggregator.aggregate(dropped, generator=generator).noise_std == pytest.approx(3.0)
 

@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import kstest, norm
 
 from pate._typing import FloatArray
+from pate.accounting._gaussian import gaussian_log_delta
 from pate.mechanisms._noise_shares import decode, expect_room, failure, share_grid, share_sigma, summand
 
 
@@ -12,6 +13,12 @@ def rounded_law(sigma: float, reach: int) -> FloatArray:
     """The law of a normal number of ``sigma`` steps, rounded, on ``-reach .. reach``."""
     steps = np.abs(np.arange(-reach, reach + 1))
     return np.asarray(norm.sf((steps - 0.5) / sigma) - norm.sf((steps + 0.5) / sigma))
+
+
+def stated_failure(deviation: float, num: int) -> float:
+    """What the theorem says of ``num`` shares of ``deviation`` steps."""
+    theta = 2 * sum(np.exp(-((np.pi * part * deviation) ** 2)) for part in (1, 2, 3))
+    return float(1 - np.exp(-(num - 1) / (24 * deviation**2)) * (1 - theta) ** (num - 1))
 
 
 def lacking(deviation: float, num: int, *, noise: float = 1.0) -> float:
@@ -29,11 +36,48 @@ def lacking(deviation: float, num: int, *, noise: float = 1.0) -> float:
 @pytest.mark.parametrize("num", [2, 3, 5])
 @pytest.mark.parametrize("deviation", [0.5, 1.0, 2.0, 4.0])
 def test_a_sum_lacks_no_more_of_the_gaussian_than_is_stated(deviation: float, num: int) -> None:
-    theta = 2 * sum(np.exp(-((np.pi * part * deviation) ** 2)) for part in (1, 2, 3))
-    stated = 1 - np.exp(-(num - 1) / (24 * deviation**2)) * (1 - theta) ** (num - 1)
+    stated = stated_failure(deviation, num)
     exact = lacking(deviation, num)
     assert stated / 20 < exact <= stated
     assert lacking(deviation, num, noise=0.5) > stated or deviation < 1
+
+
+MODULUS = 64
+EPSILONS = (0.1, 0.5, 1.0, 2.0)
+
+
+def masked_views(counts: tuple[int, int], deviation: float, *, colluding: bool) -> FloatArray:
+    """The law of two masked vectors modulo 64, of counts in steps; ``[noise, 64, 64]`` next to what a colluder drew."""
+    law = np.zeros(MODULUS)
+    np.add.at(law, np.arange(-30, 31) % MODULUS, rounded_law(deviation, 30))
+    views = np.zeros((MODULUS if colluding else 1, MODULUS, MODULUS))
+    first, second = np.arange(MODULUS)[:, None], np.arange(MODULUS)
+    joint = law[first] * law[second]  # of the noise of each
+    for mask in range(MODULUS):
+        sent = (counts[0] + first + mask) % MODULUS, (counts[1] + second - mask) % MODULUS
+        np.add.at(views, (second if colluding else 0 * second, *sent), joint / MODULUS)
+    return views
+
+
+def over(views: FloatArray, neighbors: FloatArray, epsilon: float) -> float:
+    """The delta of a pair of laws at ``epsilon``, in the worse direction."""
+    return max(float(np.maximum(p - np.exp(epsilon) * q, 0).sum()) for p, q in ((views, neighbors), (neighbors, views)))
+
+
+@pytest.mark.parametrize("colluding", [False, True])
+def test_what_a_server_sees_costs_no_more_than_is_stated(colluding: bool) -> None:
+    """A vote has two steps of the grid. Of two silos one may collude; shares for twice as many cost more."""
+    sigma, vote = 4.0, 2  # steps
+
+    def exceeds_statement(num_honest: int) -> bool:
+        deviation = share_sigma(sigma, num_honest)
+        delta0 = stated_failure(deviation, num_honest)
+        views = [masked_views(counts, deviation, colluding=colluding) for counts in ((7, 3), (7 - vote, 3))]
+        stated = [delta0 + (1 - delta0) * np.exp(gaussian_log_delta(epsilon, vote / sigma)) for epsilon in EPSILONS]
+        return any(over(views[0], views[1], epsilon) > delta for epsilon, delta in zip(EPSILONS, stated, strict=True))
+
+    assert not exceeds_statement(1 if colluding else 2)
+    assert exceeds_statement(2 if colluding else 4)
 
 
 def test_what_is_stated_of_the_grid_in_use() -> None:
