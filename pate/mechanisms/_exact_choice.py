@@ -40,6 +40,7 @@ def smallest(
     scale: ArrayLike,
     generator: np.random.Generator,
     exact: Callable[[int, int], Fraction] | None = None,
+    tails: FloatArray | None = None,
 ) -> IntArray:
     """Return the indices ``[B, k]`` of the k smallest of ``below - scale noise``, ascending.
 
@@ -53,6 +54,7 @@ def smallest(
         generator: source of the noise.
         exact: returns what was clipped and rounded in ``below``, for a row and a place, but for a number that all of
             the row have in common: what lies far below 0 is ordered by it. None if that order does not matter.
+        tails: ``[B, d]``, the first 53 binary digits of the uniform numbers; drawn if None.
 
     Raises:
         ValueError: if noise of that scale may not be finite.
@@ -61,7 +63,7 @@ def smallest(
     largest = float(np.abs(scales).max(initial=0))
     expect(largest <= _LARGEST, f"a scale of noise <= {_LARGEST:g}", scale=largest)
     widest = np.broadcast_to(np.abs(scales).max(axis=1, keepdims=True), (len(below), 1))
-    tails = generator.random(below.shape)
+    tails = generator.random(below.shape) if tails is None else tails
     with np.errstate(divide="ignore", invalid="ignore"):  # of tails of 0, which are decided below
         keys = below - scales * quantile(tails, noise)
     ends = min(k + 1, below.shape[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -11,9 +12,14 @@ from pate._typing import IntArray
 from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import TopKMechanism, choice_event
-from pate.mechanisms._exact_choice import smallest
+from pate.mechanisms._exact_choice import DIGITS, smallest
 from pate.mechanisms._noise import Noise
 from pate.mechanisms._ranking import REACH, ROWS, Rows, below_rank, distances, rank
+
+_LONG = 1024  # items from which a list is peeled by itself
+_COIN = 16  # binary digits of uniform numbers that are drawn for all items
+_LIFTED = 2.0**_COIN * (1 + 2.0**-18)  # by more than chances in float32 err
+_LEAD = 60.0  # scales up to which they are in float32's range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +57,11 @@ class PermuteAndFlipPeeling(TopKMechanism):
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
         chosen = np.empty((len(rows), self.k), dtype=np.int64)
-        for start in range(0, len(rows), ROWS):
-            order, scores = rank(rows[start : start + ROWS])
-            ranks = self._peel(scores, generator)
-            chosen[start : start + ROWS] = np.take_along_axis(order, ranks, axis=1)
+        step, peel = (1, self._peel_long) if rows.shape[1] >= _LONG else (ROWS, self._peel)
+        for start in range(0, len(rows), step):
+            order, scores = rank(rows[start : start + step])
+            ranks = peel(scores, generator)
+            chosen[start : start + step] = np.take_along_axis(order, ranks, axis=1)
         return chosen
 
     def _peel(self, scores: Rows, generator: np.random.Generator) -> IntArray:
@@ -70,6 +77,39 @@ class PermuteAndFlipPeeling(TopKMechanism):
             below[taken] = np.inf
             ranks[:, place] = smallest(below, 1, noise="exponential", scale=self.scale, generator=generator)[:, 0]
             taken[np.arange(len(scores)), ranks[:, place]] = True
+        return ranks
+
+    def _peel_long(self, scores: Rows, generator: np.random.Generator) -> IntArray:
+        """Return ranks ``[1, k]`` like `_peel`, from one row ``[1, d]`` of which most items are hardly looked at.
+
+        No item comes before the best one unless its noise reaches that far: unless its uniform number is at most
+        ``exp(-below / scale)``. Two bytes of these numbers leave out nearly all; the others draw what follows.
+        """
+        items, reach = scores[0], REACH * self.scale
+        ranks, taken, best = np.empty((1, self.k), dtype=np.int64), np.zeros(items.size, dtype=np.bool_), 0
+        below = distances(items, items[:1], reach=reach)
+        chances = np.exp(-below / self.scale).astype(np.float32)
+        for place in range(self.k):
+            best += int(np.argmin(taken[best:]))
+            lead = float(below[best]) / self.scale
+            if lead > _LEAD:
+                below, lead = distances(items, items[best : best + 1], reach=reach), 0.0
+                chances = np.exp(-np.maximum(below / self.scale, 0.0)).astype(np.float32)
+            words = generator.integers(1 << 64, size=items.size // 4 + 1, dtype=np.uint64)
+            coins = words.view(np.uint16)[: items.size]
+            heads = np.flatnonzero(coins <= chances * np.float32(_LIFTED * math.exp(lead)) + np.float32(1))
+            heads = heads[~taken[heads]]
+            if heads.size > 1:
+                digits = generator.integers(1 << (DIGITS - _COIN), size=heads.size)
+                tails = ((coins[heads].astype(np.int64) << (DIGITS - _COIN)) | digits) * 2.0**-DIGITS
+                near = distances(items[heads], items[best : best + 1], reach=reach)
+                heads = heads[
+                    smallest(
+                        near[None], 1, noise="exponential", scale=self.scale, generator=generator, tails=tails[None]
+                    )[0]
+                ]
+            ranks[0, place] = heads[0]
+            taken[heads[0]] = True
         return ranks
 
     def event(self, relation: NeighboringRelation) -> Event:

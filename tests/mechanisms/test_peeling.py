@@ -5,12 +5,13 @@ import pytest
 
 from pate import mechanisms as m
 from pate.accounting import NeighboringRelation, PureDPEvent, RepeatedEvent
+from pate.mechanisms import _peeling
 from pate.testing import MechanismContract
 from pate.testing._laws import chi_square_p_value
 from tests.mechanisms import oracles
 
-# two levels far apart, so that the table of candidates is made anew when the first is used up
-LEVELS = np.array([60.0, 0.3, 61.0, 0.0, 1.0, 60.5])
+# two levels so far apart that chances are computed anew when the first is used up
+LEVELS = np.array([80.0, 0.3, 81.0, 0.0, 1.0, 80.5])
 
 
 class TestGumbelPeeling(MechanismContract):
@@ -42,16 +43,41 @@ def test_one_shot_noise_is_peeling_without_its_order() -> None:
     np.testing.assert_array_equal(np.sort(peeled), chosen)
 
 
-def test_permute_and_flip_follows_its_law_to_the_last_choice() -> None:
+@pytest.mark.parametrize(("shortest", "draws"), [(1024, 4000), (1, 600)])
+def test_permute_and_flip_follows_its_law_to_the_last_choice(
+    shortest: int, draws: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All items of a row at once, and those alone whose first digits allow it, as of a long list."""
+    monkeypatch.setattr(_peeling, "_LONG", shortest)
     listing = oracles.sequences(len(LEVELS), 5)
     law = oracles.peel_law(tuple(LEVELS), listing, oracles.flip_law)
     index = {sequence: i for i, sequence in enumerate(listing)}
-    draws = 4000
     drawn = m.PermuteAndFlipPeeling(k=5, scale=1.0)(np.tile(LEVELS, (draws, 1)), generator=m.seeded_generator(0))
     observed = np.bincount([index[tuple(row)] for row in drawn.tolist()], minlength=len(listing))
     assert chi_square_p_value(observed, draws * law) > 1e-4
     other = oracles.peel_law(tuple(LEVELS), listing, oracles.softmax)
     assert chi_square_p_value(observed, draws * other) < 1e-9
+
+
+def test_first_digits_leave_out_no_item_that_could_come_first() -> None:
+    """By all digits of all items: those that a long list looks at, and others that come after the best one."""
+
+    class Watched:
+        def integers(self, high: int, *, size: int, dtype: type = np.int64) -> oracles.Array:
+            drawn: oracles.Array = generator.integers(high, size=size, dtype=dtype)
+            words.append(drawn)
+            return drawn
+
+    scores, scale, first = np.sort(m.seeded_generator(0).integers(0, 2000, 1500))[::-1], 3.0, 0
+    for seed in range(200):
+        generator, words = m.seeded_generator(seed), list[oracles.Array]()
+        (chosen,) = m.PermuteAndFlipPeeling(k=1, scale=scale)._peel_long(scores[None], Watched())[0]  # type: ignore[arg-type]
+        coins = words[0].view(np.uint16)[:1500].astype(float)
+        # of what was not drawn, the digits that favour an item most
+        keys = (scores[0] - scores) + scale * np.log(np.maximum(coins, 0.5) / 2**16)
+        assert keys[chosen] <= 0
+        first += int(chosen == np.argmin(keys))
+    assert first >= 199  # the digits that follow hardly ever change the order
 
 
 def test_a_giant_count_does_not_drown_the_noise_of_later_choices() -> None:
