@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import math
@@ -15,6 +16,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from glob import escape
 from pathlib import Path
 from tokenize import TokenError
 from typing import IO, Any
@@ -37,12 +39,17 @@ _BLOCK = 1 << 22  # bytes read at once
 def replacing(path: Path, mode: str = "wb", *, folder: Path | None = None) -> Iterator[IO[Any]]:
     """Open a temporary file for writing, and rename it to ``path`` once it is complete and on disk.
 
-    It lies beside ``path``, or in another ``folder`` of the same file system.
+    It lies beside ``path``, or in another ``folder`` of the same file system. Those that killed commands left of
+    ``path`` are deleted.
     """
+    place = folder or path.parent
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = (folder or path.parent) / f".{path.name}.{secrets.token_hex(8)}"
+    remove_drafts((draft for draft in place.glob(f".{escape(path.name)}.*") if _is_abandoned(draft)), (path.name,))
+    beside = place / f".{path.name}.{secrets.token_hex(8)}"
     try:
         with beside.open(mode, encoding=None if "b" in mode else "utf-8") as file:
+            with suppress(OSError):  # file systems without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -54,6 +61,16 @@ def replacing(path: Path, mode: str = "wb", *, folder: Path | None = None) -> It
     finally:
         with suppress(OSError):  # what could not be made
             beside.unlink()
+
+
+def _is_abandoned(draft: Path) -> bool:
+    """Whether a file that is being written is being written by nobody."""
+    try:
+        with draft.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    except OSError:
+        return False
 
 
 def remove_drafts(files: Iterable[Path], names: Container[str] | None = None) -> None:

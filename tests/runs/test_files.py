@@ -8,7 +8,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import numpy as np
 import pytest
 
-from pate._runs.files import cell, read_arrays
+from pate._runs.files import cell, read_arrays, replacing, write_text
 
 
 def peak_of_reading(path: Path, *, unread: tuple[str, ...]) -> int:
@@ -101,3 +101,16 @@ def test_a_cell_is_never_a_formula(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "r0001", "-3", "+1.5e3", "a=b", "000001.jpg"])
 def test_other_cells_stay_as_they_are(text: str) -> None:
     assert cell(text) == text
+
+
+def test_drafts_of_killed_commands_go_when_the_file_is_written(tmp_path: Path) -> None:
+    answers, left = tmp_path / "answers.csv", tmp_path / f".answers.csv.{'0123456789abcdef'}"
+    others = {tmp_path / f".answers.csv.npz.{'0' * 16}", tmp_path / ".answers.csv.mine"}
+    for path in (left, *others):
+        path.write_text("half")
+    with replacing(answers, "w") as slow:
+        assert not left.exists()
+        # another command writes the same file meanwhile: neither takes the other's draft
+        write_text(answers, "quick")
+        slow.write("slow")
+    assert answers.read_text() == "slow" and set(tmp_path.iterdir()) == {answers, *others}
