@@ -64,6 +64,16 @@ def over(views: FloatArray, neighbors: FloatArray, epsilon: float) -> float:
     return max(float(np.maximum(p - np.exp(epsilon) * q, 0).sum()) for p, q in ((views, neighbors), (neighbors, views)))
 
 
+def test_masked_vectors_say_what_their_sum_says() -> None:
+    """Given the sum, either of them is uniform: the law of both is that of the sum, modulo 64, over as many masks."""
+    sums = np.zeros(MODULUS)
+    np.add.at(sums, np.arange(-60, 61) % MODULUS, np.convolve(rounded_law(3.0, 30), rounded_law(3.0, 30)))
+    total = np.add.outer(np.arange(MODULUS), np.arange(MODULUS)) % MODULUS
+    for counts in ((7, 3), (2, 8), (0, 9)):
+        (views,) = masked_views(counts, 3.0, colluding=False)
+        np.testing.assert_allclose(views, sums[total - sum(counts)] / MODULUS, atol=1e-17)
+
+
 @pytest.mark.parametrize("colluding", [False, True])
 def test_what_a_server_sees_costs_no_more_than_is_stated(colluding: bool) -> None:
     """A vote has two steps of the grid. Of two silos one may collude; shares for twice as many cost more."""
