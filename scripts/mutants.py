@@ -1,17 +1,19 @@
 """Mutants: small faults put into a copy of the package one by one, and whether a fast test notices each.
 
-python -m scripts.mutants [--sample 150] [--seed 0] [--deliberate] [--near]
+python -m scripts.mutants [--sample 150] [--seed 0] [--part 0 1] [--deliberate] [--near]
 
 A mutant swaps an operator, a comparison, a constant or a function such as `min` at a place drawn from the modules on
-which the guarantee rests; or it is one of `DELIBERATE`, faults that would break it. The pinned outputs run first, then
-the tests that mirror the module, and with ``--near`` those of its package. Deliberate faults must be noticed without
-the pins. What survives is printed, to be tried against all tests and read: many are equivalent, or change how well a
-search is done and not what is promised.
+which the guarantee rests, types and messages left out; or it is one of `DELIBERATE`, faults that would break it. The
+pinned outputs run first, then the tests that mirror the module, those of its package that import from it (all of them
+with ``--near``), and those of the house. Deliberate faults must be noticed without the pins. What survives is printed,
+to be tried against all tests and read: many are equivalent, or change how well a search is done and not what is
+promised.
 """
 
 import argparse
 import ast
 import os
+import re
 import shutil
 import signal
 import sys
@@ -30,7 +32,8 @@ MODULES = (
     *("pate/data/_partition*.py", "pate/teachers/_partitions.py", "pate/_linear.py", "pate/_voters.py"),
 )
 HEAVY = ("scipy.stats", "torch", "pytorch_lightning", "mpmath", "pytest", "jsonargparse")
-SECONDS = 240  # a mutant that takes longer is killed, as a test that hangs is noticed
+SECONDS = 30  # of a processor: a mutant under which one fast test takes longer is killed, as a hang is noticed
+PATIENCE = 1200  # seconds, for tests that wait and compute nothing
 SWAPS: dict[type[ast.AST], str] = {
     **{ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="},
     **{ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "*", ast.Pow: "*", ast.Mod: "*"},
@@ -136,6 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sample", type=int, default=150, help="how many are drawn")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
+    parser.add_argument("--part", type=int, nargs=2, default=(0, 1), help="of how many, for two processes: 0 2 and 1 2")
     parser.add_argument("--deliberate", action="store_true", help="try the deliberate faults instead")
     parser.add_argument("--near", action="store_true", help="run all tests of the module's package too")
     options = parser.parse_args(arguments)
@@ -146,6 +150,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         drawn = np.random.default_rng(options.seed).permutation(len(everything))[: options.sample]
         mutants = [everything[i] for i in drawn]
         print(f"{len(everything):,} places in {len(modules())} modules")
+    part, num_parts = options.part
+    mutants = mutants[part::num_parts]
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         skipped = shutil.ignore_patterns(".git", ".venv", ".mypy_cache", "site", "node_modules")
@@ -197,15 +203,9 @@ def mutants_of(path: str) -> Iterator[Mutant]:
             yield Mutant(path, at, at + len(sign), SWAPS[type(operator)])
 
     tree = ast.parse(source)
-    typing = {
-        id(inner)
-        for node in ast.walk(tree)
-        for part in (getattr(node, "annotation", None), getattr(node, "returns", None))
-        if part is not None
-        for inner in ast.walk(part)
-    }
+    words = {id(inner) for node in ast.walk(tree) for part in _words(node) for inner in ast.walk(part)}
     for node in ast.walk(tree):
-        if id(node) in typing:
+        if id(node) in words:
             continue
         if isinstance(node, ast.BinOp):
             yield from swap(node.left, node.right, node.op)
@@ -214,7 +214,8 @@ def mutants_of(path: str) -> Iterator[Mutant]:
         elif isinstance(node, ast.BoolOp):
             yield from swap(node.values[0], node.values[1], node.op)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Not):
-            yield Mutant(path, span(node)[0], span(node.operand)[0], "")
+            start = span(node)[0]
+            yield Mutant(path, start, start + len("-" if isinstance(node.op, ast.USub) else "not "), "")
         elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
             value = node.value
             new = (not value) if isinstance(value, bool) else value + 1 if isinstance(value, int) else 2 * value or 1.0
@@ -226,6 +227,15 @@ def mutants_of(path: str) -> Iterator[Mutant]:
                 yield Mutant(path, *span(node.func), "")
             elif name in NAMES:
                 yield Mutant(path, end - len(name), end, NAMES[name])
+
+
+def _words(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the parts of a node that only tell: types, and what an error says."""
+    yield from (part for name in ("annotation", "returns") if (part := getattr(node, name, None)) is not None)
+    if isinstance(node, ast.Raise | ast.JoinedStr):
+        yield node
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "expect":
+        yield from (*node.args[1:], *node.keywords)
 
 
 def try_all(mutants: Sequence[Mutant], tree: Path, groups: Callable[[str], list[tuple[str, ...]]]) -> list[Mutant]:
@@ -259,12 +269,15 @@ def tests_of(path: str, *, pins: bool, near: bool) -> list[tuple[str, ...]]:
     folder, name = Path(path).parent, Path(path).stem.lstrip("_")
     package = Path("tests", *(part.lstrip("_") for part in folder.parts[1:]))
     mirror = package / f"test_{name}.py"
+    dotted = re.compile(re.escape(path.removesuffix(".py").replace("/", ".")) + r"\b")
+    users = [str(file) for file in sorted(package.glob("test_*.py")) if dotted.search(file.read_text())]
     groups: list[tuple[str, ...]] = [("tests/test_seeded.py",)] if pins else []
     if mirror.is_file():
         groups.append((str(mirror),))
-    if near or not mirror.is_file():
+    groups.append(tuple(user for user in users if user != str(mirror)))
+    if near or not (mirror.is_file() or users):
         groups.append((str(package),) if folder != Path("pate") else ("tests/aggregators",))
-    return groups
+    return [*(group for group in groups if group), ("tests/test_house.py",)]
 
 
 def fails(tests: Sequence[str], mutant: Mutant | None = None) -> bool:
@@ -278,7 +291,7 @@ def fails(tests: Sequence[str], mutant: Mutant | None = None) -> bool:
     child = os.fork()
     if not child:
         _test(tests, write=mutant is None)
-    limit, ended, status = time.monotonic() + SECONDS, 0, 1
+    limit, ended, status = time.monotonic() + PATIENCE, 0, 1
     while not ended and (mutant is None or time.monotonic() < limit):
         time.sleep(0.05)
         ended, status = os.waitpid(child, os.WNOHANG)
@@ -291,6 +304,13 @@ def fails(tests: Sequence[str], mutant: Mutant | None = None) -> bool:
     return status != 0
 
 
+class _Clock:
+    """Ends the process, by the signal's default action, in a test that computes for too long."""
+
+    def pytest_runtest_logstart(self) -> None:
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+
+
 def _test(tests: Sequence[str], *, write: bool) -> None:
     os.setpgid(0, 0)
     if not write:  # a fault must not outlive its run
@@ -301,7 +321,8 @@ def _test(tests: Sequence[str], *, write: bool) -> None:
         os.dup2(silent, stream)
     import pytest
 
-    os._exit(int(pytest.main([*tests, "-x", "-q", "-n", "0", "-m", "not slow", "-p", "no:cacheprovider"])))
+    arguments = [*tests, "-x", "-q", "-n", "0", "-m", "not slow", "-p", "no:cacheprovider"]
+    os._exit(int(pytest.main(arguments, plugins=[_Clock()])))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,11 @@ MANY_PARAMETERS = {
     "pate/student/_data.py:StudentData.__init__",
     "pate/student/_module.py:Student.__init__",
 }
+# three fields or fewer, or results that only the package makes
+TAKEN_BY_PLACE = {
+    *("Book", "ClassProbabilities", "LabelSettings", "Lazy", "PendingRelease", "PrivateSource", "RunCheck", "Words"),
+    "_Losses",
+}
 
 
 def functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
@@ -97,6 +102,21 @@ def test_functions_have_few_parameters() -> None:
         if parameters(node.args) > MOST_PARAMETERS
     }
     assert found == MANY_PARAMETERS
+
+
+def test_settings_are_frozen_and_named() -> None:
+    """What a mechanism, an event or an aggregator was checked for cannot be changed, or mistaken by its place."""
+    decorators = {
+        node.name: ast.unparse(decorator)
+        for file, tree in TREES.items()
+        if file.startswith(("pate/accounting/", "pate/aggregators/", "pate/mechanisms/", "pate/_release/"))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for decorator in node.decorator_list
+        if "dataclass" in ast.unparse(decorator)
+    }
+    assert {name for name, text in decorators.items() if "frozen=True" not in text} == {"Lazy"}
+    assert {name for name, text in decorators.items() if "kw_only=True" not in text} == TAKEN_BY_PLACE
 
 
 def test_parameters_are_counted() -> None:

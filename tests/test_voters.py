@@ -301,7 +301,10 @@ def test_directions_are_those_of_public_features() -> None:
     with pytest.raises(ValueError, match=r"^Expected public features that differ[^\n]*$"):
         Geometry.of(np.ones((5, 2)))
     with pytest.raises(ValueError, match=r"^Expected finite features[^\n]*$"):
-        Geometry.of(np.full((5, 2), np.nan))
+        Geometry.of(np.where(np.eye(5, 2), np.nan, 1.0))
+    Geometry.of(PUBLIC[:2])
+    with pytest.raises(ValueError, match=r"^Expected features of two public samples or more, got samples=1$"):
+        Geometry.of(PUBLIC[:1])
     with pytest.raises(ValueError, match=r"^Expected features of 5 numbers[^\n]*$"):
         GEOMETRY.coordinates(np.ones((2, 4)))
 

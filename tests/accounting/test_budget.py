@@ -195,6 +195,19 @@ def test_no_adversary_exceeds_a_budget_with_a_share_for_failures(num_failures: i
     assert worst(0.05, 0.05) > budget.delta
 
 
+@pytest.mark.parametrize("event", [GAUSSIAN, CHOICE])
+@pytest.mark.parametrize("kind", ["renyi", "gaussian", "mixed"])
+def test_sums_that_exceed_a_bound_by_rounding_alone_are_admitted(event: Event, kind: FilterName) -> None:
+    bounds = make_filter(replace(BUDGET, filter=kind, max_delta0=1e-7), event.cost(DEFAULT_ORDERS))
+    nothing = Cost.nothing(bounds.orders)
+    survival, rdp = math.log1p(-1e-7), np.full(1, getattr(bounds, "max_rdp", 0.0))
+    weights = np.full(WIDTHS.shape, getattr(bounds, "max_weights", 0.0))
+    full = Cost(rdp, survival, getattr(bounds, "max_mu_squared", 0.0), weights)
+    for excess, admitted in ((1e-13, True), (1e-11, False)):
+        assert bounds.admits(nothing._replace(log_survival=survival * (1 + excess))) is admitted
+        assert bounds.admits(full.times(1 + excess)._replace(log_survival=0.0)) is admitted
+
+
 def test_malformed_filters_raise() -> None:
     gaussian, renyi = {"max_mu_squared": 1.0, "max_delta0": 0.0}, {"order": 2.0, "max_rdp": 0.0, "max_delta0": 0.0}
     for right in (gaussian, renyi):

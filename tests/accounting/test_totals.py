@@ -88,6 +88,15 @@ def test_no_digits_are_lost_within_a_block() -> None:
         np.testing.assert_allclose(total, count * once, rtol=1e-12)
 
 
+def test_costs_are_split_into_factors_whose_products_with_counts_are_exact() -> None:
+    for events in (gaussian(0.7), gaussian(1e-6), gaussian(3e5), stable()):
+        terms = _terms(name(events), DEFAULT_ORDERS.tobytes())
+        for part in (terms.high, terms.low):
+            mantissas = np.ldexp(np.frexp(part)[0], 26)
+            np.testing.assert_array_equal(mantissas, np.rint(mantissas))
+        np.testing.assert_array_equal(terms.high + terms.low, np.where(terms.infinite, 0.0, terms.value))
+
+
 def test_what_is_remembered_of_a_curve_cannot_be_changed(path: Path) -> None:
     for events in (gaussian(60), stable()):
         for relation in NeighboringRelation:

@@ -8,6 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate.mechanisms._noise import seeded_generator
 from pate.mechanisms._ranking import (
+    NEAR,
+    are_near,
     as_rows,
     below_rank,
     k_smallest,
@@ -43,6 +45,12 @@ def test_distances_are_from_the_score_of_a_rank_and_end_at_their_reach() -> None
     np.testing.assert_array_equal(below_rank(scores, 3, reach=9.0)[0], [-9, -1, 0, 9, 9])
     large = np.array([[2**64 - 1, 2**63 + 1, 2**63]], dtype=np.uint64)
     np.testing.assert_array_equal(below_rank(large, 2)[0], [2.0 - 2**63, 0, 1])
+
+
+def test_scores_of_a_batch_are_near_one_another_up_to_a_bound() -> None:
+    rows = np.array([[3, 4], [3 - 7 * int(NEAR), 0]])
+    assert are_near(rows[:1], 1e-3) and are_near(rows[:0], 1e-3)
+    assert not are_near(rows, 7.0) and are_near(rows - [[1, 2], [0, 0]], 7.0)
 
 
 @pytest.mark.parametrize("window", [1, 2])
