@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Literal, get_args
 
@@ -55,7 +55,7 @@ class RDPAccountant:
     @property
     def events(self) -> tuple[tuple[Event, int], ...]:
         """The events composed so far, as (event, count) pairs in order."""
-        return tuple(pair for events, counts in self._batches for pair in zip(events, counts.tolist(), strict=True))
+        return tuple(self._parts())
 
     @property
     def delta0(self) -> float:
@@ -99,7 +99,7 @@ class RDPAccountant:
         That of `tightest_guarantee`, or of the optimum of rounds that are all equal.
         """
         tightest = tightest_guarantee(self._cost, self.orders, delta=delta)
-        left, equal = remaining_delta(delta, self._cost.log_survival), equal_rounds(self.events)
+        left, equal = remaining_delta(delta, self._cost.log_survival), equal_rounds(self._parts())
         if equal is None or left <= 0 or (epsilon := equal[1].at(left)) >= tightest.epsilon:
             return tightest
         return Guarantee(epsilon=epsilon, delta=delta, delta0=self.delta0, rounds=equal[0])
@@ -135,7 +135,7 @@ class RDPAccountant:
         if conversion == "tightest":
             cost = self._cost
             deltas = [lost + gaussian_delta(epsilon, math.sqrt(mu_squared)) for mu_squared, lost, _ in gaussians(cost)]
-            equal = equal_rounds(self.events)
+            equal = equal_rounds(self._parts())
             if equal is not None:
                 deltas.append(equal[1].delta_at(epsilon))
             both = (self.delta0 + math.exp(cost.log_survival) * delta for delta in deltas)
@@ -150,6 +150,10 @@ class RDPAccountant:
         log_delta = min(float(exponent.min()), 0.0)
         # delta0 + (1 - delta0) delta without losing a small one of the two
         return min(1.0, self.delta0 + math.exp(self._cost.log_survival + log_delta))
+
+    def _parts(self) -> Iterator[tuple[Event, int]]:
+        for events, counts in self._batches:
+            yield from zip(events, map(int, counts), strict=True)
 
     def _mu(self) -> float:
         parts = [leaf for event, count in self.events for leaf in leaves(event, count)]

@@ -68,13 +68,18 @@ def expect_events(events: Events) -> None:
         relation = NeighboringRelation(name)
         same = isinstance(event, Event) and event.neighboring_relation is relation
         expect(same, f"an event under {relation.value}", event=event)
-        try:
-            once = event.cost()
-        except OverflowError:
-            raise ValueError(f"Expected an event whose cost is a float, got {str(event)[:80]}") from None
-        valid = np.shape(once.rdp) == DEFAULT_ORDERS.shape and bool((once.rdp >= 0).all())
-        valid = valid and once.log_survival <= 0 and once.mu_squared >= 0
-        expect(valid, "an event of known cost", event=event)
+        _expect_known_cost(event)
+
+
+@lru_cache(maxsize=4096)
+def _expect_known_cost(event: Event) -> None:
+    try:
+        once = event.cost()
+    except OverflowError:
+        raise ValueError(f"Expected an event whose cost is a float, got {str(event)[:80]}") from None
+    valid = np.shape(once.rdp) == DEFAULT_ORDERS.shape and bool((once.rdp >= 0).all())
+    valid = valid and once.log_survival <= 0 and once.mu_squared >= 0
+    expect(valid, "an event of known cost", event=event)
 
 
 def expect_charged_count(minimum: int, count: int) -> None:
