@@ -81,7 +81,8 @@ class CanaryRecords(DataSource):
     def canaries(self) -> Canaries:
         """The canaries, which depend on the records of the source."""
         private = self._source.records(Role.PRIVATE)
-        expect(len(private.features.shape) == 2, "features that are rows of numbers", shape=private.features.shape)
+        rows_of = "features that are rows of numbers: a feature map, such as PublicPCA, makes them of pictures"
+        expect(len(private.features.shape) == 2, rows_of, shape=private.features.shape)
         present = np.tile(private.labels.mean(axis=0) <= 0.5, (self._num, 1)).astype(np.uint8)
         if self._kind == "mislabelled":
             expect(len(private) >= self._num, f"{self._num} private records to mislabel", canaries=self._num)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -15,13 +16,16 @@ from pate._commands.mistakes import CommandParser
 from pate._commands.recipes import find_recipe
 from pate._commands.run import by_part
 from pate._commands.run import main as run_recipe
-from pate._runs import write_json, write_text
+from pate._runs import TEACHERS_FIT, Run, StageChangedError, write_json, write_text
+from pate._runs.locks import locked
 from pate._settings import decode, path_of
 from pate._validation import expect, expect_count
 from pate.accounting._statement_words import AUDITED
 from pate.data._source import DataSource
 
 _PARTS = ("teachers.yaml", "label.yaml", "student.yaml")
+_MARK = "NOT-PRIVATE.txt"
+_CHOOSE = "Choose another folder with --output"
 
 
 def main(args: Sequence[str]) -> None:
@@ -33,11 +37,11 @@ def main(args: Sequence[str]) -> None:
     missing = [name for name in ("data.yaml", *_PARTS) if not (recipe / name).is_file()]
     expect(not missing, f"a recipe's files in {recipe}", missing=missing)
     folder = parsed.output or Path("audits") / recipe.resolve().name
-    copy, run = folder / "recipe", folder / "run"
-    begun = copy / "data.yaml"
+    copy, run = folder / "recipe", Run(folder / "run")
+    begun = run.state(TEACHERS_FIT) is not None
     seed = parsed.seed
     if seed is None:
-        seed = _read(begun)["init_args"]["seed"] if run.is_dir() else secrets.randbits(31)
+        seed = _read(copy / "data.yaml")["init_args"]["seed"] if begun else secrets.randbits(31)
     settings = {
         "source": _read(recipe / "data.yaml"),
         "canaries": parsed.canaries,
@@ -51,28 +55,44 @@ def main(args: Sequence[str]) -> None:
         print(text, end="")
         return
     decode(DataSource, data)  # what is wrong with it is said before anything is written
-    if run.is_dir():
-        same = _read(begun) == data
-        expect(same, f"the data and the canaries that the audit in {folder} was begun with", settings="others")
-    for name in _PARTS:
-        write_text(copy / name, f"# {AUDITED}\n{(recipe / name).read_text()}")
-    write_text(begun, text)
-    for place in (folder, run, run / "public"):
-        write_text(place / "NOT-PRIVATE.txt", f"{AUDITED}\n")
-    print(AUDITED)
+    # a folder of others may have a ledger of theirs
+    files = [file.name for file in folder.iterdir()] if folder.is_dir() else []
+    foreign = _MARK not in files and any(not name.startswith(".") for name in files)
+    expect(not foreign, f"a new folder, or that of an audit. {_CHOOSE}", output=str(folder))
+    same = not begun or _read(copy / "data.yaml") == data
+    expect(same, f"the data and the canaries that the audit in {folder} was begun with. {_CHOOSE}", settings="others")
     # by_part leaves the prefix to overrides of data alone
     inner = [f"--data.init_args.source.{word.removeprefix('--data.')}" for word in overrides.pop("data")]
     inner += [f"--{part}.{word.removeprefix('--')}" for part, words in overrides.items() for word in words]
-    try:
-        run_recipe([str(copy), f"--run={run}", f"--ledger={folder / 'ledger.sqlite'}", *inner])
-    finally:
-        for settings_file in (run / "public").glob("*.yaml"):
-            if not (said := settings_file.read_text()).startswith("#"):
-                write_text(settings_file, f"# {AUDITED}\n{said}")
-    outcome = audit(run, releases=parsed.releases)
-    write_json(folder / "audit.json", outcome.content)
-    write_text(folder / "audit.txt", outcome.text)
+    with locked(folder):
+        for place in (folder, run.root, run.public):
+            write_text(place / _MARK, f"{AUDITED}\n")
+        for name in _PARTS:
+            write_text(copy / name, f"# {AUDITED}\n{(recipe / name).read_text()}")
+        write_text(copy / "data.yaml", text)
+        print(AUDITED)
+        try:
+            run_recipe([str(copy), f"--run={run.root}", f"--ledger={folder / 'ledger.sqlite'}", *inner])
+        except StageChangedError as error:
+            raise ValueError(f"{str(error).partition('. ')[0]}. {_CHOOSE}") from None
+        finally:
+            _mark(run)
+            if run.state(TEACHERS_FIT) is None:
+                for place in (copy, run.root):
+                    shutil.rmtree(place, ignore_errors=True)
+                (folder / _MARK).unlink()
+        outcome = audit(run.root, releases=parsed.releases)
+        write_json(folder / "audit.json", outcome.content)
+        write_text(folder / "audit.txt", outcome.text)
     print(f"\n{outcome.text}\n{folder / 'audit.txt'}, {folder / 'audit.json'}")
+
+
+def _mark(run: Run) -> None:
+    """Say at the top of settings in the public folder that they are of an audit."""
+    for file in run.public.glob("*.yaml"):
+        content = file.read_text()
+        if not content.startswith("#"):
+            write_text(file, f"# {AUDITED}\n{content}")
 
 
 def _read(file: Path) -> Any:

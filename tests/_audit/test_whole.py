@@ -111,6 +111,10 @@ def test_an_audit_goes_on_where_it_was_killed_and_touches_no_other_ledger(
     assert {path.name for path in recipe.parent.iterdir()} == {"mine", "data", "audited"}
     assert cli.main([*command, "--kind", "duplicated"]) == 2
     assert "Expected the data and the canaries that the audit in audited was begun with" in capsys.readouterr().err
+    assert cli.main([*command, "--label.target_epsilon", "3"]) == 2
+    error = capsys.readouterr().err
+    assert "target_epsilon=3.0 (was 2.0). Choose another folder with --output" in error and "--overwrite" not in error
+    assert Path("audited/run/public/labels.npz").read_bytes() == labels
 
 
 @pytest.mark.parametrize(
@@ -120,6 +124,11 @@ def test_an_audit_goes_on_where_it_was_killed_and_touches_no_other_ledger(
         (["--poisons", "1.5"], "Expected 0 <= poisons < 1, a share of the records, got poisons=1.5"),
         (["--releases", "-1"], "Expected an integer releases >= 0, got releases=-1"),
         (["--kind", "shy"], "kind"),
+        (["--data.init_args.path=data/none.npz"], "missing='data/none.npz'"),
+        (
+            ["--output=data"],
+            "Expected a new folder, or that of an audit. Choose another folder with --output, got output='data'",
+        ),
     ],
 )
 def test_bad_settings_leave_nothing_behind(
@@ -129,4 +138,13 @@ def test_bad_settings_leave_nothing_behind(
         assert cli.main(["audit", "mine", "--output", "audited", *words]) == 2
     error = capsys.readouterr().err
     assert message in error and len(error.splitlines()) == 1
+    assert not Path("audited").exists()
+    assert {path.name for path in Path("data").iterdir()} == {"table.npz", "table.ledger.sqlite"}
+
+
+def test_features_that_are_no_rows_are_refused(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with np.load("data/table.npz") as table:
+        np.savez("data/pictures.npz", **{**table, "X": table["X"][:, None, :4].reshape(-1, 1, 2, 2)})
+    assert cli.main(["audit", "mine", "--output", "audited", "--data.init_args.path=data/pictures.npz"]) == 2
+    assert "Expected features that are rows of numbers: a feature map, such as PublicPCA" in capsys.readouterr().err
     assert not Path("audited").exists()
