@@ -45,7 +45,7 @@ ALLOWED = {
     "mechanisms": {"accounting"},
     "aggregators": {"accounting", "linear", "mechanisms", "voters", "votes"},
     "runs": {"voters", "votes"},
-    "silos": {"accounting", "mechanisms", "runs", "votes", "votes_file"},
+    "silos": {"aggregators", "mechanisms", "runs", "votes", "votes_file"},
     "vote_store": {"runs", "votes"},
     "votes_file": {"runs", "voters", "votes"},
     "network_settings": {"networks", "runs"},

@@ -199,20 +199,25 @@ def make_once(path: Path, make: Callable[[], Json]) -> Json:
     If several processes create it at the same time, on one machine or on many, all return the content of the first.
     """
     if not path.is_file():
-        beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-        try:
-            with beside.open("w") as file:
-                json.dump(make(), file)
-                file.flush()
-                os.fsync(file.fileno())
-            # unlike a rename, a link fails if the file exists
-            os.link(beside, path)
-        except FileExistsError:
-            pass
-        finally:
-            beside.unlink(missing_ok=True)
+        write_once(path, json.dumps(make()).encode())
     content: Json = json.loads(path.read_text())
     return content
+
+
+def write_once(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+    """Create a file with ``content``, whole or not at all; one that is there stays as it is."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        # unlike a rename, a link fails if the file exists
+        os.link(beside, path)
+    except FileExistsError:
+        pass
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def read_arrays(

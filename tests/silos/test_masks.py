@@ -4,6 +4,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from scipy.stats import chisquare
 
 from pate._silos import masks
 from pate._silos.masks import WordArray, mask_of, masked, unmasked
@@ -105,8 +106,6 @@ def test_a_share_is_for_one_silo_from_one_silo_and_as_it_was_sent() -> None:
 
 def p_of_uniform(vectors: WordArray) -> float:
     """Return the chi-square p-value of the lowest and of the highest four bits of words."""
-    from scipy.stats import chisquare
-
     nibbles = np.concatenate([vectors & np.uint64(15), vectors >> np.uint64(60)]).astype(np.int64)
     return float(chisquare(np.bincount(nibbles, minlength=16)).pvalue)
 
@@ -114,7 +113,7 @@ def p_of_uniform(vectors: WordArray) -> float:
 def views(summand: int, known: str) -> WordArray:
     """Return what the server sees of north in many sums of the same summand, less the masks ``known`` to it."""
     seen = []
-    for number in range(300):
+    for number in range(100):
         secrets, roster = setting(("north", "south"), number)
         north = secrets["north"]
         vector = masked(words(*[summand] * 8), north, roster)

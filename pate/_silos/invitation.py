@@ -1,0 +1,108 @@
+"""What all silos agree on before any of them sends anything: who takes part, in which sum, and under what noise."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from pate._runs import digest
+from pate._validation import expect, expect_count, expect_distinct, expect_known
+from pate._votes import Panel
+from pate.aggregators._silo_votes import SiloVotes
+
+_NAME = re.compile(r"[\w-][\w.-]*")
+_KEYS = ("teachers", "ids", "label_names", "sigma_silos", "colluding", "dropouts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invitation:
+    """The public terms of one sum of votes. PUBLIC.
+
+    Args:
+        teachers: the nominal number of teachers of each silo, by its name.
+        ids: ``[Q]``, ids of the queries in their order.
+        label_names: names of the ``C`` labels.
+        sigma_silos: as in `SiloVotes`.
+        colluding: as in `SiloVotes`.
+        dropouts: how many silos may fall silent once all have dealt their shares.
+
+    Raises:
+        ValueError: if a name is no file's name, numbers are out of range, or so many may drop out that not more than
+            half would be left, or nobody who is honest.
+    """
+
+    teachers: Mapping[str, int]
+    ids: Sequence[str]
+    label_names: Sequence[str]
+    sigma_silos: float
+    colluding: int
+    dropouts: int
+
+    def __post_init__(self) -> None:
+        strange = [name for name in self.teachers if not _NAME.fullmatch(name)]
+        expect(not strange, "silos with names of letters, digits, '.', '_' and '-'", names=strange)
+        expect_count(2, silos=len(self.teachers))
+        for number in self.teachers.values():
+            expect_count(1, teachers=number)
+        for name in ("ids", "label_names"):
+            expect_distinct(name, getattr(self, name))
+        # two lists of survivors could else be shown to either half of the silos
+        most = (len(self.teachers) - 1) // 2
+        expect(self.dropouts <= most, f"dropouts <= {most} of {len(self.teachers)} silos", dropouts=self.dropouts)
+        self.mechanism.event(self.panel)  # raises where noise does not fit
+
+    @property
+    def mechanism(self) -> SiloVotes:
+        """The mechanism that the sum is released by."""
+        return SiloVotes(
+            sigma_silos=self.sigma_silos,
+            silos=len(self.teachers),
+            colluding=self.colluding,
+            dropouts=self.dropouts,
+        )
+
+    @property
+    def panel(self) -> Panel:
+        """The numbers of teachers, those of silos that drop out among them, and of labels."""
+        return Panel(sum(self.teachers.values()), len(self.label_names))
+
+    @property
+    def threshold(self) -> int:
+        """How many silos must be in the sum, and how many shares rebuild a seed."""
+        return len(self.teachers) - self.dropouts
+
+    @property
+    def content(self) -> bytes:
+        """The file's content."""
+        return json.dumps(asdict(self), indent=1).encode()
+
+    @property
+    def digest(self) -> str:
+        """The digest that everything sent on this invitation has in it."""
+        return digest(self.content)
+
+    def __str__(self) -> str:
+        mechanism = self.mechanism
+        return (
+            f"{len(self.label_names)} labels of {len(self.ids)} samples, from {', '.join(self.teachers)}."
+            f" The noise of a count is {self.sigma_silos:.4g} votes or more, of each silo {mechanism.share_sigma:.4g},"
+            f" though {self.colluding} tell what they drew and {self.dropouts} drop out"
+        )
+
+    @classmethod
+    def of(cls, content: bytes) -> Invitation:
+        """Return the invitation in a file. Raises ``ValueError`` if it is not one that this program wrote."""
+        try:
+            values = json.loads(content)
+            expect_known("keys", values, _KEYS)
+            numbers = all(type(values[name]) is int for name in ("colluding", "dropouts"))
+            expect(numbers and isinstance(values["sigma_silos"], float), "numbers", type="others")
+            invitation = cls(**values)
+            expect(invitation.content == content, "the content that `pate label --silos` wrote", content="another")
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ValueError(
+                f"Expected an invitation.json of `pate label --silos`, got a damaged one ({error})"
+            ) from None
+        return invitation

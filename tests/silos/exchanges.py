@@ -1,0 +1,77 @@
+"""Small exchanges for tests."""
+
+from pathlib import Path
+
+import numpy as np
+
+import pate
+from pate._silos.exchange import AwaitedError, Exchange
+from pate._silos.invitation import Invitation
+from pate._silos.masks import WordArray
+from pate._silos.member import Member
+from pate._silos.server import Server, invite
+from pate._typing import IntArray
+from pate.mechanisms._noise import private_generator
+from pate.mechanisms._noise_shares import summand
+
+LABELS = ("effusion", "nodule")
+TEACHERS = {"north": 5, "south": 7, "west": 4, "east": 3, "mercy": 2}
+
+
+class Hospitals:
+    """Silos and a server in one folder, whose files are those of `pate silo` and `pate label --silos`."""
+
+    def __init__(
+        self, folder: Path, *, silos: int = 3, colluding: int = 0, dropouts: int = 1, queries: int = 4
+    ) -> None:
+        self.folder = folder
+        self.teachers = dict(list(TEACHERS.items())[:silos])
+        self.ids = [f"scan-{number}" for number in range(queries)]
+        generator = np.random.default_rng(0)
+        self.counts: dict[str, IntArray] = {}
+        for name, number in self.teachers.items():
+            ballots = generator.integers(0, 2, size=(queries, number, len(LABELS)), dtype=np.uint8)
+            self.counts[name] = ballots.sum(axis=1, dtype=np.int64)
+            pate.NamedVotes(ids=np.array(self.ids), label_names=LABELS, ballots=ballots).save(self.votes(name))
+        self.terms = Invitation(
+            teachers=self.teachers,
+            ids=self.ids[::-1],
+            label_names=LABELS,
+            sigma_silos=3.0,
+            colluding=colluding,
+            dropouts=dropouts,
+        )
+        invite(self.exchange, self.terms)
+
+    @property
+    def exchange(self) -> Exchange:
+        """The exchange, with nothing of it in memory."""
+        return Exchange(self.folder / "exchange")
+
+    def votes(self, name: str) -> Path:
+        return self.folder / name / "votes.npz"
+
+    def member(self, name: str) -> Member:
+        return Member(self.exchange, name, self.votes(name), self.folder / name / "private")
+
+    def advance(self, *names: str, rounds: int = 1) -> list[str]:
+        """Let silos do what they can, by turns, and return what each awaits in the end, or whom it knows in the sum."""
+        for _ in range(rounds):
+            awaited = []
+            for name in names or self.teachers:
+                try:
+                    awaited.append("done: " + ", ".join(self.member(name).advance()))
+                except AwaitedError as error:
+                    awaited.append(str(error))
+        return awaited
+
+    def server(self, *without: str) -> Server:
+        return Server(self.exchange, without)
+
+    def curators(self, *names: str) -> tuple[WordArray, int]:
+        """Return the sum of some silos that a curator would have, who saw their counts and their noise."""
+        words = np.zeros((len(self.ids), len(LABELS)), dtype=np.uint64)
+        for name in names or self.teachers:
+            noise = private_generator(self.member(name)._secrets().noise_key)
+            words += summand(self.counts[name][::-1], self.terms.mechanism.share_sigma, noise)
+        return words, len(names or self.teachers)

@@ -1,0 +1,323 @@
+"""Sums through files: in any order, after kills, with silos that drop out, and with files that somebody changed."""
+
+import json
+import shutil
+from contextlib import suppress
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pate
+from pate._runs import files
+from pate._silos.exchange import AwaitedError, Exchange, waiting
+from pate._silos.invitation import Invitation
+from pate._silos.masks import WordArray
+from pate._silos.server import invite
+from pate.mechanisms._noise_shares import decode, share_grid
+from tests.silos.exchanges import LABELS, Hospitals
+
+
+def expect_same(opened: tuple[WordArray, int], curators: tuple[WordArray, int]) -> None:
+    np.testing.assert_array_equal(opened[0], curators[0])
+    assert opened[1] == curators[1]
+
+
+def test_what_is_released_is_the_curators_sum_to_the_bit(tmp_path: Path) -> None:
+    hospitals = Hospitals(tmp_path)
+    assert hospitals.advance() == ["keys of south, west", "keys of west", "shares of north, south"]
+    assert hospitals.advance() == ["shares of south", *2 * ["the list of those in the sum"]]
+    with pytest.raises(AwaitedError, match=r"^masked of north$"):
+        hospitals.server().survivors()
+    hospitals.advance()
+    with pytest.raises(AwaitedError, match=r"^unmasking of north, south, west "):
+        hospitals.server().open()
+    assert hospitals.advance() == 3 * ["done: north, south, west"]
+    opened = hospitals.server().open()
+    expect_same(opened, hospitals.curators())
+    # scans in the order of the invitation, and noise of about three votes
+    exact = np.sum([*hospitals.counts.values()], axis=0)[::-1]
+    noisy_counts = decode(opened[0], hospitals.terms.mechanism.share_sigma, 3)
+    assert 0 < np.abs(noisy_counts - exact).max() < 20
+
+
+def test_the_server_sees_the_sum_alone(tmp_path: Path) -> None:
+    """What silos send before they are masked fits any votes: with other votes, all files but one are the same."""
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance(rounds=3)
+    sent = {path for path in hospitals.exchange.folder.rglob("*") if path.is_file()}
+    masked = [hospitals.exchange.masked(name) for name in hospitals.teachers]
+    assert len(sent) == 1 + 3 * 3
+    for vector, counts in zip(masked, hospitals.counts.values(), strict=True):
+        differences = (vector - counts[::-1].ravel().astype(np.uint64)).view(np.int64)
+        assert (
+            np.abs(differences * share_grid(hospitals.terms.mechanism.share_sigma)).min() > 1e6
+        )  # of votes, and the noise has 3
+
+
+CASES = [(silos, gone, quiet) for silos in (3, 4) for gone in range(silos) for quiet in (gone, (gone + 1) % silos)]
+
+
+@pytest.mark.parametrize(("silos", "gone", "quiet"), CASES)
+def test_every_silo_may_drop_out(tmp_path: Path, silos: int, gone: int, quiet: int) -> None:
+    """Before its masked vector comes, or, where another is quiet, after it: the sum is that of all who are listed."""
+    hospitals = Hospitals(tmp_path, silos=silos)
+    names = [*hospitals.teachers]
+    survivors = names if quiet != gone else [name for name in names if name != names[gone]]
+    hospitals.advance(rounds=2)
+    hospitals.exchange.place("masked", names[gone]).unlink(missing_ok=True)
+    hospitals.advance(*survivors)
+    server = hospitals.server(names[gone])
+    with pytest.raises(AwaitedError):
+        server.open()
+    assert hospitals.exchange.survivors == tuple(survivors)
+    hospitals.advance(*[name for name in survivors if name != names[quiet]])
+    expect_same(server.open(), hospitals.curators(*survivors))
+
+
+@pytest.mark.parametrize("dropped", [dropped for size in range(3) for dropped in combinations(range(5), size)])
+def test_every_two_of_five_may_drop_out(tmp_path: Path, dropped: tuple[int, ...]) -> None:
+    hospitals = Hospitals(tmp_path, silos=5, dropouts=2, colluding=2)
+    names = [*hospitals.teachers]
+    gone = [names[place] for place in dropped]
+    survivors = [name for name in names if name not in gone]
+    hospitals.advance(rounds=2)
+    for name in gone:
+        hospitals.exchange.place("masked", name).unlink(missing_ok=True)
+    hospitals.advance(*survivors)
+    server = hospitals.server(*gone)
+    with pytest.raises(AwaitedError):
+        server.open()
+    hospitals.advance(*survivors)
+    expect_same(server.open(), hospitals.curators(*survivors))
+
+
+def test_more_than_may_drop_out_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^Expected dropouts <= 1 of 4 silos, got dropouts=2$"):
+        Hospitals(tmp_path / "four", silos=4, dropouts=2)
+    hospitals = Hospitals(tmp_path / "three", silos=3, dropouts=1)
+    hospitals.advance(rounds=3)
+    for name in ("north", "west"):
+        hospitals.exchange.place("masked", name).unlink()
+    with pytest.raises(ValueError, match=r"^Expected 1 silos at most to be left out, got without="):
+        hospitals.server("north", "west").survivors()
+    with pytest.raises(ValueError, match=r"^Expected --without among north, south, west, got nort; did you mean north"):
+        hospitals.server("nort").survivors()
+
+
+def test_a_silo_that_comes_late_reveals_nothing(tmp_path: Path) -> None:
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance(rounds=2)
+    hospitals.exchange.place("masked", "west").unlink()
+    hospitals.advance("north")
+    server = hospitals.server("west")
+    with pytest.raises(AwaitedError):
+        server.open()
+    with pytest.raises(ValueError, match=r"^Expected west among the survivors, who were listed before"):
+        hospitals.advance("west")
+    assert hospitals.exchange.absent("masked") == ["west"]
+    hospitals.advance("north", "south")
+    expect_same(server.open(), hospitals.curators("north", "south"))
+    for name in ("north", "south"):
+        revealed, held = hospitals.exchange.unmasking(name), hospitals.member(name)
+        assert revealed is not None
+        exchange, secrets = held.exchange, held._secrets()
+        for sender, share in revealed.items():
+            shares = secrets.open(sender, exchange.roster[sender], exchange.shares[sender][name])
+            assert share == (shares.pairs if sender == "west" else shares.own_mask)
+
+
+class _KilledError(BaseException):
+    """What ends a process."""
+
+
+@pytest.mark.parametrize("when", range(12))
+def test_a_silo_that_is_killed_sends_the_same_again(tmp_path: Path, when: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before and after each of the files that it writes: nine, and a step for none."""
+    hospitals = Hospitals(tmp_path)
+    written, real = [0], files.write_once
+
+    def dying(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+        step, written[0] = written[0], written[0] + 1
+        if step == when // 2 and when % 2:
+            raise _KilledError
+        real(path, content, mode=mode)
+        if step == when // 2:
+            raise _KilledError
+
+    seen: dict[Path, bytes] = {}
+
+    def advance(name: str) -> None:
+        hospitals.advance(name)
+        for path in hospitals.folder.rglob("*"):
+            if path.is_file():
+                assert seen.setdefault(path, path.read_bytes()) == path.read_bytes()
+
+    for _ in range(6):
+        for module in ("member", "exchange"):
+            monkeypatch.setattr(f"pate._silos.{module}.write_once", dying)
+        with suppress(_KilledError):
+            advance("north")
+        for module in ("member", "exchange"):
+            monkeypatch.setattr(f"pate._silos.{module}.write_once", real)
+        for name in hospitals.teachers:
+            advance(name)
+        with suppress(AwaitedError):
+            opened = hospitals.server().open()
+    expect_same(opened, hospitals.curators())
+    assert written[0] > when // 2
+    for path in (tmp_path / "north" / "private").iterdir():
+        assert path.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "north" / "private").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_server_that_is_killed_lists_the_same(tmp_path: Path) -> None:
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance(rounds=3)
+    hospitals.exchange.place("masked", "west").unlink()
+    with pytest.raises(AwaitedError):
+        hospitals.server("west").open()
+    before = (hospitals.exchange.folder / "survivors.json").read_bytes()
+    with pytest.raises(AwaitedError):
+        hospitals.server().open()
+    assert (hospitals.exchange.folder / "survivors.json").read_bytes() == before
+
+
+def test_a_silo_answers_one_list_of_survivors(tmp_path: Path) -> None:
+    hospitals = Hospitals(tmp_path, silos=4)
+    hospitals.advance(rounds=3)
+    with pytest.raises(AwaitedError):
+        hospitals.server().open()
+    hospitals.advance("north")
+    before = hospitals.exchange.place("unmasking", "north").read_bytes()
+    survivors = hospitals.exchange.folder / "survivors.json"
+    names = [*hospitals.teachers]
+    survivors.write_bytes(hospitals.exchange.message(survivors=names[:3]))
+    with pytest.raises(ValueError, match=r"^Expected .*unmasking/north.json for these survivors, got survivors="):
+        hospitals.advance("north")
+    assert hospitals.exchange.place("unmasking", "north").read_bytes() == before
+    survivors.write_bytes(hospitals.exchange.message(survivors=names[:2]))
+    with pytest.raises(ValueError, match=r"^Expected 3 survivors or more, got survivors="):
+        hospitals.advance("south")
+    survivors.write_bytes(hospitals.exchange.message(survivors=[*names[1:], "north"]))
+    with pytest.raises(ValueError, match=r"^Expected survivors among north, south, west, east, in this order"):
+        hospitals.advance("south")
+    assert not hospitals.exchange.place("unmasking", "south").exists()
+
+
+@pytest.mark.parametrize("kind", ["keys", "shares", "masked", "unmasking"])
+@pytest.mark.parametrize("how", ["cut", "another's", "own"])
+def test_a_file_that_was_changed_is_refused(tmp_path: Path, kind: str, how: str) -> None:
+    """By whoever reads it: the server, or a silo other than the one that wrote it."""
+    hospitals, strangers = Hospitals(tmp_path / "ours"), Hospitals(tmp_path / "theirs", queries=5)
+    kinds = ["keys", "shares", "masked", "unmasking"]
+    rounds = max(kinds.index(kind) + 1, 2)
+    for each in (hospitals, strangers):
+        each.advance(rounds=min(rounds, 3))
+        if kind == "unmasking":
+            with pytest.raises(AwaitedError):
+                each.server().open()
+            each.advance()
+    path = hospitals.exchange.place(kind, "south")
+    if how == "cut":
+        path.write_bytes(path.read_bytes()[:-40])
+    elif how == "another's":
+        shutil.copyfile(strangers.exchange.place(kind, "south"), path)
+    elif path.suffix == ".json":
+        content = json.loads(path.read_text())
+        place = content["shares"] if kind != "keys" else content
+        last = [*place][-1]
+        place[last] = f"{int(place[last][0], 16) ^ 1:x}{place[last][1:]}"
+        path.write_text(json.dumps(content))
+    else:
+        path.write_bytes(path.read_bytes()[:400] + b"changed" + path.read_bytes()[407:])
+    read = hospitals.server().open if kind in ("masked", "unmasking") else hospitals.member("west").advance
+    with pytest.raises(ValueError, match=r"^Expected "):
+        read()
+    with pytest.raises(ValueError, match=r"^Expected "):
+        hospitals.advance("south")
+
+
+def test_another_invitation_is_refused(tmp_path: Path) -> None:
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance()
+    other = Invitation(**{**vars(hospitals.terms), "sigma_silos": 0.1})
+    with pytest.raises(ValueError, match=r"^Expected .*invitation.json as this command writes it"):
+        invite(hospitals.exchange, other)
+    path = hospitals.exchange.folder / "invitation.json"
+    path.write_bytes(other.content)
+    for name in hospitals.teachers:
+        with pytest.raises(ValueError, match=r"^Expected .*private for this exchange and this silo alone"):
+            hospitals.advance(name)
+    assert hospitals.exchange.absent("shares") == ["north", "south"]
+    path.write_bytes(path.read_bytes().replace(b"0.1", b"-0.1"))
+    with pytest.raises(ValueError, match=r"^Expected an invitation.json of `pate label --silos`, got a damaged one"):
+        _ = hospitals.exchange.invitation
+
+
+def test_votes_that_do_not_fit_are_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    hospitals = Hospitals(tmp_path)
+    votes = pate.NamedVotes.read(hospitals.votes("north"))
+    ballots = votes.ballots
+    assert ballots is not None
+    as_they_are: dict[str, Any] = {"ids": votes.ids, "label_names": LABELS, "ballots": ballots}
+    for changed, refusal in (
+        ({"ids": np.array([*votes.ids[:3], "scan-9"])}, "votes on all 4 samples of the invitation, got missing="),
+        ({"label_names": LABELS[::-1]}, "label_names effusion, nodule, got"),
+        ({"ballots": ballots[:, :4]}, "votes of 5 teachers, got num_teachers=4"),
+        ({"ballots": None, "scores": ballots.astype(float)}, "ballots or counts, which can be summed"),
+    ):
+        pate.NamedVotes(**{**as_they_are, **changed}).save(hospitals.votes("north"))
+        with pytest.raises(ValueError, match=rf"^Expected {refusal}"):
+            hospitals.advance("north")
+        assert not (hospitals.exchange.folder / "keys").exists() and not (tmp_path / "north" / "private").exists()
+    counts = hospitals.counts["north"]
+    pate.NamedVotes(ids=votes.ids, label_names=LABELS, counts=counts, num_teachers=5).save(hospitals.votes("north"))
+    assert hospitals.advance("north") == ["keys of south, west"]
+    pate.NamedVotes(**as_they_are).save(hospitals.votes("north"))
+    with pytest.raises(ValueError, match=r"^Expected the votes with which north began, got votes='others'$"):
+        hospitals.advance("north")
+    with pytest.raises(ValueError, match=r"^Expected a silo among north, south, west, got name='charite'$"):
+        hospitals.member("charite").advance()
+
+
+def test_lost_secrets_are_refused(tmp_path: Path) -> None:
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance()
+    shutil.rmtree(tmp_path / "north" / "private")
+    with pytest.raises(ValueError, match=r"^Expected .*keys/north.json as this command writes it. Each sum needs"):
+        hospitals.advance("north")
+
+
+def test_terms_that_protect_nobody_are_refused() -> None:
+    terms: dict[str, Any] = {
+        "teachers": {"a": 1, "b": 1, "c": 1},
+        "ids": ["x"],
+        "label_names": ["y"],
+        "sigma_silos": 1.0,
+    }
+    for colluding, dropouts in ((2, 0), (1, 1), (0, 1)):
+        Invitation(**terms, colluding=colluding, dropouts=dropouts)
+    for colluding, dropouts in ((3, 0), (2, 1), (0, 2)):
+        with pytest.raises(ValueError, match=r"^Expected (dropouts <|one of 3 silos that neither)"):
+            Invitation(**terms, colluding=colluding, dropouts=dropouts)
+    for name in ("../a", "a/b", "", ".a"):
+        with pytest.raises(ValueError, match=r"^Expected silos with names of letters"):
+            Invitation(**{**terms, "teachers": {name: 1, "b": 1}}, colluding=0, dropouts=0)
+
+
+def test_waiting_ends_when_others_have_sent_or_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pate._silos.exchange._POLL_SECONDS", 0.01)
+    exchange = Exchange(tmp_path)
+    with pytest.raises(AwaitedError, match=r"^the invitation$"):
+        waiting(lambda: exchange.invitation, 0.03)
+    steps = iter([AwaitedError("keys"), AwaitedError("keys"), None])
+
+    def step() -> str:
+        if error := next(steps):
+            raise error
+        return "done"
+
+    assert waiting(step, None) == "done"
