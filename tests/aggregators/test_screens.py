@@ -236,8 +236,11 @@ def test_what_a_student_is_sure_of_is_confirmed_with_its_own_share() -> None:
     np.testing.assert_array_equal(release.mask, np.tile([True, True, True, False], (20, 1)))
     np.testing.assert_array_equal(release.labels, np.tile([1, 0, 1, 0], (20, 1)))
     np.testing.assert_allclose(release.noisy_counts, np.tile([9, 1, 6.5, 0], (20, 1)))
-    for min_confidence in (0.5, 1.0):
-        InteractiveScreen(threshold_interactive=2.0, min_confidence=min_confidence, **common)
+    for min_confidence, answered in ((0.5, True), (1.0, False)):
+        screen = InteractiveScreen(threshold_interactive=2.0, min_confidence=min_confidence, **common)
+        release = screen.aggregate(votes, generator=np.random.default_rng(0))
+        assert (release.mask == answered).all()
+        assert (release.labels == [answered, False, answered, False]).all()
 
 
 def test_only_what_is_asked_is_paid() -> None:

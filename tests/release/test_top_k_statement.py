@@ -2,19 +2,21 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from pate._histogram import HistogramFiles
+from pate._histogram import Histogram, HistogramFiles
 from pate._release.top_k import release_top_k
 from pate._release.top_k_settings import Choice, TopKSettings
 from pate.accounting._charges import account
 from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement import Statement
-from pate.mechanisms import CanonicalMechanism, GumbelPeeling
+from pate.mechanisms import CanonicalMechanism, GumbelPeeling, LimitedDomain
 from tests.statements import edits
 
 ADD_REMOVE = NeighboringRelation.ADD_REMOVE_TEACHER
@@ -80,6 +82,15 @@ def test_all_keys_are_edited(folder: Path) -> None:
     made = stated(folder, "second")
     assert set(made.content) == set(KEYS)
     assert not verifies(made.content | {"epsilon": 0.1}, folder / "ledger.sqlite")
+
+
+def test_a_limited_domain_leaves_one_public_item_out_at_least() -> None:
+    histogram = Histogram(tuple(COUNTS), np.array(list(COUNTS.values())), 1.0, "", public=True)
+    settings = TopKSettings(k=2, mechanism="limited_domain", kbar=5, scale=1.0)
+    made = settings.mechanism_for(histogram)
+    assert isinstance(made, LimitedDomain) and made.kbar == 5
+    with pytest.raises(ValueError, match=r"^Expected kbar <= 5, got kbar=6$"):
+        replace(settings, kbar=6).mechanism_for(histogram)
 
 
 @pytest.mark.parametrize("key", KEYS)
