@@ -89,6 +89,17 @@ CASES = {
 }
 
 
+def test_a_profile_is_read_at_its_nodes_and_on_chords_between_them() -> None:
+    profile = adaptive_optimum.Profile(np.array([-1.0, 0.0, 1.0, 2.0]), np.array([0.9, 0.5, 0.2, 0.1]))
+    for delta, epsilon in ((0.95, 0.0), (0.5, 0.0), (0.2, 1.0), (0.1, 2.0)):
+        assert profile.at(delta) == pytest.approx(epsilon) and profile.at(delta) >= epsilon
+    assert profile.at(0.35) == pytest.approx(math.log((1 + math.e) / 2))  # straight in exp(epsilon)
+    assert profile.at(0.09) == math.inf
+    for epsilon, delta in ((0.0, 0.5), (math.log((1 + math.e) / 2), 0.35), (2.0, 0.1), (3.0, 0.1)):
+        assert profile.delta_at(epsilon) == pytest.approx(delta) and profile.delta_at(epsilon) >= delta
+    assert adaptive_optimum.Profile(np.array([0.5, 1.0]), np.array([0.2, 0.1])).at(0.3) == 0.5
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_bounds_every_strategy_and_hardly_more(case: str) -> None:
     rounds, laws, count = CASES[case]
