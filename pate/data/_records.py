@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -47,6 +48,10 @@ class Features(ABC):
     def __getitem__(self, index: Any, /) -> Float32Array:
         """Return the rows ``index``, integers of any shape ``[...]``, as a new float32 array ``[..., *shape[1:]]``."""
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Return all of them in one array, so that numpy's functions take them."""
+        return np.array(self[np.arange(self.shape[0])], dtype=dtype, copy=copy or None)
+
     def select(self, rows: IntArray) -> Features:
         """Return the features of some ``rows`` ``[M]``, read lazily unless a subclass overrides this."""
         return _SelectedFeatures(self, rows)
@@ -80,10 +85,6 @@ class ArrayFeatures(Features):
     def __getitem__(self, index: Any, /) -> Float32Array:
         rows: Float32Array = self.values[index]
         return rows
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """Return the array itself, so that numpy's functions take it."""
-        return np.array(self.values, dtype=dtype, copy=copy)
 
     def select(self, rows: IntArray) -> ArrayFeatures:
         return ArrayFeatures(self.values[rows])
@@ -160,6 +161,10 @@ class Records:
 class FeatureMap(Described, ABC):
     """A map of features fitted on the public samples alone, so that it reveals nothing about private records."""
 
+    by_rows: ClassVar[bool] = False
+    """Whether a record is mapped to the same bits whichever others are mapped with it. Private records are then mapped
+    teacher by teacher, and not all at once by each of several workers."""
+
     @abstractmethod
     def fit(self, public: Features) -> FeatureMap:
         """Fit on public features ``[N, ...]`` (once; later calls change nothing) and return the map."""
@@ -167,3 +172,29 @@ class FeatureMap(Described, ABC):
     @abstractmethod
     def transform(self, features: Features) -> Features | Float32Array:
         """Map features ``[N, ...]``, each record by itself."""
+
+
+class MappedFeatures(Features):
+    """Features of a map that maps rows by themselves, when they are needed.
+
+    Args:
+        feature_map: the map, fitted.
+        raw: what it maps.
+    """
+
+    def __init__(self, feature_map: FeatureMap, raw: Features) -> None:
+        self._map, self._raw = feature_map, raw
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        return (self._raw.shape[0], *self._mapped(np.zeros(1, dtype=np.int64)).shape[1:])
+
+    def __getitem__(self, index: Any, /) -> Float32Array:
+        rows = np.arange(self._raw.shape[0])[index]
+        return self._mapped(rows.ravel())[:].reshape(*rows.shape, *self.shape[1:])
+
+    def select(self, rows: IntArray) -> Features:
+        return self._mapped(rows)
+
+    def _mapped(self, rows: IntArray) -> Features:
+        return as_features(self._map.transform(self._raw.select(rows).once()))

@@ -18,7 +18,7 @@ import numpy as np
 from pate._runs import digest
 from pate._settings import Described
 from pate._validation import expect, expect_distinct
-from pate.data._records import Records, Role, as_features, values_of
+from pate.data._records import Features, MappedFeatures, Records, Role, as_features, values_of
 from pate.data.features import FeatureMap
 
 
@@ -72,8 +72,12 @@ class DataSource(Described, ABC):
             records = self._raw(role)
             if self._feature_map is not None:
                 public = records if role is Role.PUBLIC else self.load(Role.PUBLIC)
-                mapped = self._feature_map.fit(public.features.once()).transform(records.features.once())
-                records = replace(records, features=as_features(mapped))
+                fitted = self._feature_map.fit(public.features.once())
+                if role is Role.PRIVATE and fitted.by_rows:
+                    features: Features = MappedFeatures(fitted, records.features)
+                else:
+                    features = as_features(fitted.transform(records.features.once()))
+                records = replace(records, features=features)
             self._records[role] = records
         return self._records[role]
 

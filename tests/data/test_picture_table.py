@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import EpsImagePlugin, Image
 
-from pate.data import DataSource, PictureTable, Role
-from pate.data._images import read_image
+from pate.data import DataSource, PictureTable, PublicPCA, Role
+from pate.data._images import ImageFiles, read_image
 from pate.testing import SourceContract
 
 
@@ -224,3 +224,26 @@ def test_an_unreadable_picture_is_named(pictures: Path) -> None:
     (pictures / "p03.jpg").write_bytes(b"no picture")
     with pytest.raises(ValueError, match=r"p03\.jpg"):
         PictureTable(pictures, size=8).load(Role.PRIVATE).features[np.array([1])]
+
+
+def test_private_pictures_are_read_where_they_are_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that trains a few teachers maps their pictures alone, to the same bits as all of them."""
+    write_pictures(tmp_path / "pictures")
+    read: list[str] = []
+    picture = ImageFiles.picture
+
+    def noted(files: ImageFiles, row: int) -> np.ndarray:
+        read.append(files.paths[row].name)
+        return picture(files, row)
+
+    monkeypatch.setattr(ImageFiles, "picture", noted)
+    source = PictureTable(tmp_path / "pictures", size=8, features=PublicPCA(num_components=2))
+    public = len(source.load(Role.PUBLIC))
+    records = source.records(Role.PRIVATE)
+    assert records.features.shape == (8, 2)
+    assert len(read) <= public + 1
+    read.clear()
+    some = records.features.select(np.array([5, 2]))
+    assert sorted(read) == sorted(Path(str(records.ids[row])).name for row in (2, 5))
+    assert (some[np.arange(2)] == np.asarray(records.features)[[5, 2]]).all()
+    assert (records.features[np.array([[5], [2]])] == some[np.array([[0], [1]])]).all()

@@ -31,6 +31,8 @@ class PublicPCA(FeatureMap):
         num_components: number of components, less than the numbers of features and of public samples.
     """
 
+    by_rows = True
+
     def __init__(self, num_components: int) -> None:
         expect_count(1, num_components=num_components)
         self.num_components = num_components

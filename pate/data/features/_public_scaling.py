@@ -31,6 +31,8 @@ class PublicScaling(FeatureMap):
     has length 1 and none exceeds ``sqrt(2)``, so that long rows, and extreme private ones, count for little more.
     """
 
+    by_rows = True
+
     def __init__(self) -> None:
         self._centre: Float32Array | None = None
         self._bounds: FloatArray = np.empty(0)
