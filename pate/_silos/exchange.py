@@ -20,7 +20,7 @@ from pate._runs import Json, digest
 from pate._runs.files import naming_output, read_arrays, write_once
 from pate._silos.invitation import Invitation
 from pate._silos.masks import WordArray
-from pate._silos.secrets import PublicKeys
+from pate._silos.secrets import SEED_BYTES, PublicKeys
 from pate._validation import expect, expect_known
 
 INVITATION, SURVIVORS = "invitation.json", "survivors.json"
@@ -96,7 +96,10 @@ class Exchange:
         content = self._json(f"unmasking/{name}.json", "", context=str, survivors=list, shares=dict)
         same = content["context"] == self.roster_digest and content["survivors"] == list(self.survivors)
         expect(same, f"{self.place('unmasking', name)} for these survivors", survivors=content["survivors"])
-        return _bytes_by_name(content["shares"], self.invitation.teachers, self.place("unmasking", name))
+        shares = _bytes_by_name(content["shares"], self.invitation.teachers, self.place("unmasking", name))
+        fit = shares.keys() == self.invitation.teachers.keys() and {*map(len, shares.values())} == {SEED_BYTES}
+        expect(fit, f"a share of {SEED_BYTES} bytes of each silo in {self.place('unmasking', name)}", shares="others")
+        return shares
 
     def place(self, kind: str, name: str) -> Path:
         """Return the file of one silo."""
@@ -124,8 +127,9 @@ class Exchange:
         path, kinds = f"keys/{name}.json", dict.fromkeys(PublicKeys._fields, str)
         content = self._json(path, "", **kinds)
         keys = _bytes_by_name({kind: content[kind] for kind in kinds}, kinds, self.folder / path)
-        expect(all(len(key) == 32 for key in keys.values()), f"keys of 32 bytes in {self.folder / path}", keys="others")
-        return PublicKeys(**keys)
+        public = PublicKeys(**keys)
+        expect(public.are_valid(), f"keys of X25519 in {self.folder / path}", keys="others")
+        return public
 
     def _shares(self, name: str) -> dict[str, bytes]:
         path = self.place("shares", name)

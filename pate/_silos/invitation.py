@@ -47,8 +47,11 @@ class Invitation:
         for number in self.teachers.values():
             expect_count(1, teachers=number)
         for name in ("ids", "label_names"):
-            expect_distinct(name, getattr(self, name))
-        # two lists of survivors could else be shown to either half of the silos
+            names = getattr(self, name)
+            texts = isinstance(names, list | tuple) and names and all(isinstance(text, str) for text in names)
+            expect(texts, f"a list of texts, at least one, as {name}", **{name: names and names[:1]})
+            expect_distinct(name, names)
+        # of two lists of survivors, each shown to half of the silos, both could else be opened
         most = (len(self.teachers) - 1) // 2
         expect(self.dropouts <= most, f"dropouts <= {most} of {len(self.teachers)} silos", dropouts=self.dropouts)
         self.mechanism.event(self.panel)  # raises where noise does not fit

@@ -104,14 +104,20 @@ class Member:
         fingerprint = digest(self.votes) if self.votes.is_file() else None
         if not path.is_file():
             self._counts()  # votes that do not fit are refused first
-            root = secrets.token_bytes(ROOT_BYTES).hex()
-            content = {"invitation": terms.digest, "name": self.name, "votes": fingerprint, "root": root}
-            self._keep(path, json.dumps(content).encode())
-        content = json.loads(path.read_text())
+            drawn = secrets.token_bytes(ROOT_BYTES).hex()
+            kept = {"invitation": terms.digest, "name": self.name, "votes": fingerprint, "root": drawn}
+            self._keep(path, json.dumps(kept).encode())
+        try:
+            content = json.loads(path.read_text())
+            invitation, name, votes = (content[key] for key in ("invitation", "name", "votes"))
+            root = bytes.fromhex(content["root"])
+        except (ValueError, KeyError, TypeError):
+            # what is in it is not to be printed
+            raise ValueError(f"Expected secrets that `pate silo` wrote, got a damaged {path}") from None
         own = f"{self.state} for this exchange and this silo alone"
-        expect((content["invitation"], content["name"]) == (terms.digest, self.name), own, state="another's")
-        expect(content["votes"] == fingerprint, f"the votes with which {self.name} began", votes="others")
-        return Secrets(bytes.fromhex(content["root"]), terms.digest, self.name)
+        expect((invitation, name) == (terms.digest, self.name), own, state="another's")
+        expect(votes == fingerprint, f"the votes with which {self.name} began", votes="others")
+        return Secrets(root, terms.digest, self.name)
 
     def _send(self, kind: str, make: Callable[[], bytes]) -> None:
         """Send what was kept, or else what ``make`` returns, which is kept first."""

@@ -45,6 +45,15 @@ class PublicKeys(NamedTuple):
     pairs: bytes
     commitment: bytes
 
+    def are_valid(self) -> bool:
+        """Whether both are X25519 keys that two can agree with, and the commitment is a digest."""
+        try:
+            for key in (self.sealing, self.pairs):
+                import_x25519_public_key(key)
+        except ValueError:
+            return False
+        return len(self.commitment) == sha256().digest_size
+
 
 class Share(NamedTuple):
     """What one silo holds of the secrets of another: a share of either seed, `SEED_BYTES` each. PRIVATE."""
@@ -162,7 +171,7 @@ def _public(private: bytes) -> bytes:
 
 
 def _agreed(private: bytes, public: bytes) -> bytes:
-    """Return what two X25519 keys agree on. Raises ``ValueError`` if the public one is none."""
+    """Return what two X25519 keys agree on."""
     ours = ECC.construct(curve="Curve25519", seed=private)
     agreed: bytes = key_agreement(static_priv=ours, static_pub=import_x25519_public_key(public), kdf=bytes)
     return agreed

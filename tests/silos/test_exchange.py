@@ -240,6 +240,47 @@ def test_a_file_that_was_changed_is_refused(tmp_path: Path, kind: str, how: str)
         hospitals.advance("south")
 
 
+@pytest.mark.parametrize("content", [b"", b"null", b"[1]", b"{}", b'{"invitation":', b"\xff\xfe"])
+def test_damaged_secrets_are_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance()
+    path = tmp_path / "north" / "private" / "secrets.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"^Expected secrets that `pate silo` wrote, got a damaged .*secrets.json$"):
+        hospitals.advance("north")
+
+
+@pytest.mark.parametrize("key", [bytes(32), b"\1" + bytes(31), bytes(31)])
+@pytest.mark.parametrize("kind", ["sealing", "pairs"])
+def test_a_key_with_which_all_agree_on_the_same_is_refused(tmp_path: Path, kind: str, key: bytes) -> None:
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance()
+    path = hospitals.exchange.place("keys", "south")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {kind: key.hex()}))
+    for reader in ("north", "west"):
+        with pytest.raises(ValueError, match=r"^Expected keys of X25519 in .*keys/south.json, got keys='others'$"):
+            hospitals.advance(reader)
+    assert hospitals.exchange.absent("masked") == ["north", "south", "west"]
+
+
+@pytest.mark.parametrize("share", [None, "", "00", "00" * 17])
+def test_a_share_that_is_none_is_refused(tmp_path: Path, share: str | None) -> None:
+    hospitals = Hospitals(tmp_path)
+    hospitals.advance(rounds=3)
+    with pytest.raises(AwaitedError):
+        hospitals.server().open()
+    hospitals.advance()
+    path = hospitals.exchange.place("unmasking", "north")
+    content = json.loads(path.read_text())
+    del content["shares"]["west"]
+    content["shares"] |= {} if share is None else {"west": share}
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"^Expected a share of 16 bytes of each silo in .*unmasking/north.json, got"):
+        hospitals.server().open()
+    path.unlink()  # two of three are enough
+    hospitals.server().open()
+
+
 def test_another_invitation_is_refused(tmp_path: Path) -> None:
     hospitals = Hospitals(tmp_path)
     hospitals.advance()
@@ -303,6 +344,10 @@ def test_terms_that_protect_nobody_are_refused() -> None:
     for colluding, dropouts in ((3, 0), (2, 1), (0, 2)):
         with pytest.raises(ValueError, match=r"^Expected (dropouts <|one of 3 silos that neither)"):
             Invitation(**terms, colluding=colluding, dropouts=dropouts)
+    for names in ([1], [None], [], "ab", None, [["a"]]):
+        for which in ("ids", "label_names"):
+            with pytest.raises(ValueError, match=rf"^Expected a list of texts, at least one, as {which}, got"):
+                Invitation(**{**terms, which: names}, colluding=0, dropouts=0)
     for name in ("../a", "a/b", "", ".a"):
         with pytest.raises(ValueError, match=r"^Expected silos with names of letters"):
             Invitation(**{**terms, "teachers": {name: 1, "b": 1}}, colluding=0, dropouts=0)
