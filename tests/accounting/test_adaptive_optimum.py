@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from mpmath import mp
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
@@ -163,6 +164,17 @@ def test_pure_rounds_are_exact_over_all_their_outcomes(epsilon: float, count: in
         if 1e-9 < exact < 0.5:
             assert profile.at(exact) == pytest.approx(at, abs=1e-7)
     assert profile.delta_at(count * epsilon + 1) == 0 and profile.at(1e-300) == pytest.approx(count * epsilon)
+
+
+def test_many_pure_rounds_keep_nine_digits() -> None:
+    epsilon, count, delta = 0.0341, 600, 1e-14
+    stated, exact = pure_profile(epsilon, count).at(delta), mp.mpf(0)
+    with mp.workdps(40):
+        base = mp.exp(mp.mpf(epsilon))
+        for k in range(count // 2):
+            exact += mp.binomial(count, k) * max(0, base ** (count - k) - mp.exp(stated) * base**k)
+        exact /= (1 + base) ** count
+    assert (1 - 1e-8) * delta < exact <= delta
 
 
 def test_no_adaptive_play_of_unequal_answers_exceeds_pure_rounds() -> None:
