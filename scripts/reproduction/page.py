@@ -88,7 +88,7 @@ def page(findings: Sequence[Kept], folder: str, missing: Mapping[str, str] | Non
     """
     verdicts = Counter(claim.verdict for finding in findings for claim in finding.claims)
     numbers = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in Verdict if verdicts[verdict])
-    counts = f"Of all claims {numbers}." if numbers else "Nothing is made yet."
+    counts = f"Verdicts on all claims: {numbers}." if numbers else "Nothing is made yet."
     parts = [_HEAD.format(counts=counts, claims=CLAIMS, folder=folder), _headlines(findings, missing or {}), _READING]
     for paper, group in groupby(findings, key=lambda finding: finding.paper):
         parts.append(f"## {paper}\n")

@@ -32,7 +32,7 @@ def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
     text = page([again], "found")
     assert "| `a_table` | full | not run | 12 | 3 |" in text
     assert "| Table 1 | 0.3 | 0.4 | **refuted** | three of ten are not four |" in text
-    assert "![Errors](found/a_table.png)" in text and "Of all claims 1 refuted." in text
+    assert "![Errors](found/a_table.png)" in text and "Verdicts on all claims: 1 refuted." in text
 
 
 def needs_data(effort: Effort) -> Finding:
