@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from pate.accounting._accountant import RDPAccountant
 from pate.accounting._calibration import Target, calibrate_scale, epsilon_of
+from pate.accounting._conversion import tightest_guarantee
 from pate.accounting._events import BoundedRangeEvent, Event, FailureEvent, GaussianEvent, PureDPEvent
 from pate.accounting._relation import NeighboringRelation
 
@@ -24,6 +26,18 @@ def test_scale_is_on_the_private_side_of_the_target(family: str, target: float, 
     scale = calibrate_scale(event_of, Target(epsilon=target, delta=1e-6, num_queries=count))
     assert epsilon_of(event_of(scale), count=count, delta=1e-6) <= target
     assert epsilon_of(event_of(scale * (1 - 2e-6)), count=count, delta=1e-6) > target
+
+
+@pytest.mark.parametrize(("family", "count", "gain"), [("pure", 100, 1.03), ("bounded range", 30, 1.04)])
+def test_equal_rounds_take_the_noise_that_their_statement_needs(family: str, count: int, gain: float) -> None:
+    """Less than the sum of their curves, Gaussians or bits would need."""
+    event_of, target = FAMILIES[family], Target(epsilon=4.0, delta=1e-6, num_queries=count)
+    scale = calibrate_scale(event_of, target)
+    total = RDPAccountant(relation=REPLACE).compose(event_of(scale), count)
+    stated = total.guarantee(delta=1e-6)
+    assert stated.rounds == count and 4 * (1 - 1e-5) < stated.epsilon <= 4
+    assert tightest_guarantee(total.cost, total.orders, delta=1e-6).epsilon > 4 * gain
+    assert epsilon_of(event_of(scale * (1 - 2e-6)), count=count, delta=1e-6) > 4
 
 
 def test_a_target_that_no_noise_reaches_is_refused() -> None:
