@@ -45,7 +45,7 @@ ALLOWED = {
     "mechanisms": {"accounting"},
     "aggregators": {"accounting", "linear", "mechanisms", "voters", "votes"},
     "runs": {"voters", "votes"},
-    "silos": {"aggregators", "mechanisms", "runs", "votes", "votes_file"},
+    "silos": {"accounting", "aggregators", "mechanisms", "runs", "votes", "votes_file"},
     "vote_store": {"runs", "votes"},
     "votes_file": {"runs", "voters", "votes"},
     "network_settings": {"networks", "runs"},

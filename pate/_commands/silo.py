@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pate._commands.parsing import new_parser
+from pate._validation import expect
+from pate.accounting._budget import Budget
+from pate.accounting._relation import NeighboringRelation
 
 
 def main(args: Sequence[str]) -> None:
@@ -28,6 +31,20 @@ def main(args: Sequence[str]) -> None:
         help="a folder of its own, one for each exchange, for its keys and its noise. PRIVATE; kept until the end",
     )
     parser.add_argument(
+        "--ledger",
+        type=Path | None,
+        default=None,
+        help="ledger of the silo's private data, which counts each sum that its masked votes are sent to; by default"
+        " votes.ledger.sqlite beside votes.npz",
+    )
+    parser.add_argument(
+        "--max_epsilon",
+        type=float | None,
+        default=None,
+        help="the budget of that ledger at --delta: votes are not sent to a sum that would take all sums beyond it",
+    )
+    parser.add_argument("--delta", type=float | None, default=None, help="the delta of --max_epsilon")
+    parser.add_argument(
         "--wait",
         type=float | None,
         default=None,
@@ -35,10 +52,15 @@ def main(args: Sequence[str]) -> None:
     )
     options = parser.parse_args(list(args))
 
+    limits = {"max_epsilon": options.max_epsilon, "delta": options.delta}
+    expect(list(limits.values()).count(None) in (0, 2), "--max_epsilon with --delta", **limits)
+    relation = NeighboringRelation.REPLACE_RECORD
+    budget = None if options.delta is None else Budget(neighboring_relation=relation, **limits)
+
     from pate._silos.exchange import AwaitedError, Exchange, waiting
     from pate._silos.member import Member
 
-    member = Member(Exchange(options.exchange), options.name, options.votes, options.state)
+    member = Member(Exchange(options.exchange), options.name, options.votes, options.state, options.ledger, budget)
     shown: set[str] = set()
 
     def advance() -> tuple[str, ...]:

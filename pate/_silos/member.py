@@ -19,6 +19,8 @@ from pate._typing import IntArray
 from pate._validation import expect
 from pate._votes import rows_of
 from pate._votes_file import NamedVotes
+from pate.accounting._budget import Budget
+from pate.accounting._ledger import Ledger
 from pate.mechanisms._noise import private_generator
 from pate.mechanisms._noise_shares import summand
 
@@ -37,20 +39,24 @@ class Member:
         name: the name of the silo.
         votes: the file of its votes. PRIVATE.
         state: a folder of its own for this exchange, made if it is missing. PRIVATE.
+        ledger: the ledger of the silo's private data; None for that beside the votes.
+        budget: what all sums in which it took part may cost together by this ledger, or None.
     """
 
     exchange: Exchange
     name: str
     votes: Path
     state: Path
+    ledger: Path | None = None
+    budget: Budget | None = None
 
     def advance(self) -> tuple[str, ...]:
         """Send all that can be sent now, and return the names of the silos in the sum once its part is done.
 
         Raises:
             AwaitedError: if others have to send something first.
-            ValueError: if the votes do not fit the invitation, or somebody sent another file than before; nothing of
-                the votes is sent then, and no share revealed.
+            ValueError: if the votes do not fit the invitation, the ledger cannot pay for the sum, or somebody sent
+                another file than before; nothing of the votes is sent then, and no share revealed.
         """
         exchange, name, terms = self.exchange, self.name, self.exchange.invitation
         expect(name in terms.teachers, f"a silo among {', '.join(terms.teachers)}", name=name)
@@ -74,6 +80,7 @@ class Member:
 
         def mask() -> bytes:
             expect(not ended, "a list of survivors after all masked vectors alone", before_that_of=name)
+            self._reserve(kept)
             words = summand(self._counts(), terms.mechanism.share_sigma, private_generator(kept.noise_key))
             return packed(masked(words.ravel(), kept, roster), context)
 
@@ -118,6 +125,20 @@ class Member:
         expect((invitation, name) == (terms.digest, self.name), own, state="another's")
         expect(votes == fingerprint, f"the votes with which {self.name} began", votes="others")
         return Secrets(root, terms.digest, self.name)
+
+    def _reserve(self, kept: Secrets) -> None:
+        """Write the cost of the sum to the silo's own ledger, once, whatever the server counts."""
+        terms, beside = self.exchange.invitation, self.votes.resolve().with_suffix(".ledger.sqlite")
+        path = beside if self.ledger is None else self.ledger.resolve()
+        Ledger(path, home=path).reserve(
+            terms.mechanism.events(terms.panel),
+            count=len(terms.ids),
+            run=self.exchange.folder.resolve().name,
+            description=type(terms.mechanism).__name__,
+            seeded=False,
+            budget=self.budget,
+            token=kept.public.sealing.hex(),
+        )
 
     def _send(self, kind: str, make: Callable[[], bytes]) -> None:
         """Send what was kept, or else what ``make`` returns, which is kept first."""

@@ -51,3 +51,5 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     hospitals = Hospitals(tmp_path)
     assert cli.main(words(hospitals, "south", "--name", "charite")) == 2
     assert capsys.readouterr().err.startswith("pate silo: Expected a silo among north, south, west, got name='charite'")
+    assert cli.main(words(hospitals, "south", "--max_epsilon", "2")) == 2
+    assert capsys.readouterr().err.startswith("pate silo: Expected --max_epsilon with --delta, got max_epsilon=2.0")

@@ -3,6 +3,7 @@
 import json
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,10 @@ from pate._silos.exchange import AwaitedError, Exchange, waiting
 from pate._silos.invitation import Invitation
 from pate._silos.masks import WordArray
 from pate._silos.server import invite
+from pate.accounting._budget import Budget
+from pate.accounting._charges import account
+from pate.accounting._ledger import Ledger
+from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._noise_shares import decode, share_grid
 from tests.silos.exchanges import LABELS, Hospitals
 
@@ -168,6 +173,8 @@ def test_a_silo_that_is_killed_sends_the_same_again(tmp_path: Path, when: int, m
             opened = hospitals.server().open()
     expect_same(opened, hospitals.curators())
     assert written[0] > when // 2
+    (paid,) = Ledger(hospitals.votes("north").with_suffix(".ledger.sqlite")).entries()
+    assert paid.count == 4
     for path in (tmp_path / "north" / "private").iterdir():
         assert path.stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "north" / "private").stat().st_mode & 0o777 == 0o700
@@ -322,6 +329,36 @@ def test_votes_that_do_not_fit_are_refused_before_anything_is_sent(tmp_path: Pat
         hospitals.advance("north")
     with pytest.raises(ValueError, match=r"^Expected a silo among north, south, west, got name='charite'$"):
         hospitals.member("charite").advance()
+
+
+def test_a_silo_counts_the_sums_it_took_part_in(tmp_path: Path) -> None:
+    """In its own ledger, whatever the server counts: a second exchange is beyond the budget of the first."""
+    hospitals = Hospitals(tmp_path, queries=40)
+    mechanism = hospitals.terms.mechanism
+    cost = mechanism.events(hospitals.terms.panel)
+    relation = NeighboringRelation.REPLACE_RECORD
+    epsilon = account([(cost, 40)], relation).guarantee(delta=1e-6).epsilon
+    budget = Budget(max_epsilon=1.2 * epsilon, delta=1e-6, neighboring_relation=relation)
+    hospitals.advance(rounds=3)
+    ledger = Ledger(hospitals.votes("north").with_suffix(".ledger.sqlite"))
+    (paid,) = ledger.entries()
+    assert (paid.events, paid.count, paid.run) == (cost, 40, "exchange")
+    hospitals.advance()
+    hospitals.folder = tmp_path / "again"
+    invite(hospitals.exchange, hospitals.terms)
+    for name in hospitals.teachers:
+        shutil.copytree(tmp_path / name, hospitals.folder / name, ignore=lambda *_: ["private", "votes.ledger.sqlite"])
+    hospitals.advance("south", "west")
+    north = replace(hospitals.member("north"), budget=budget, ledger=ledger.path)
+    with pytest.raises(AwaitedError):
+        north.advance()
+    hospitals.advance("south", "west")
+    with pytest.raises(ValueError, match=r"^Expected epsilon <= .* with all earlier releases, got"):
+        north.advance()
+    assert "north" in hospitals.exchange.absent("masked") and len(ledger.entries()) == 1
+    with pytest.raises(AwaitedError):
+        replace(north, budget=None).advance()
+    assert "north" not in hospitals.exchange.absent("masked") and len(ledger.entries()) == 2
 
 
 def test_lost_secrets_are_refused(tmp_path: Path) -> None:
