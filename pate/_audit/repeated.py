@@ -16,6 +16,7 @@ from scipy.special import ndtri
 
 from pate._audit.bounds import TradeOff, mean_bound, most_right
 from pate._audit.canaries import Canaries
+from pate._progress import stage_bar
 from pate._typing import BoolArray, FloatArray, IntArray, UInt8Array
 from pate._validation import expect
 from pate._voters import GroupVoters, Question, RecordVoters, Voters
@@ -134,11 +135,14 @@ class Moments(World):
         voters = self._turned(present)
         coins = [present ^ alone for alone in np.eye(self.num_canaries, dtype=np.bool_)]
         steps = []
-        for _, question, moments in released(aggregator, voters, self.num_queries, generator):
-            total = voters.clipped_sum(question, moments.clip)
-            # one after another: each has a copy of all records
-            differences = (self._turned(coin).clipped_sum(question, moments.clip) - total for coin in coins)
-            steps.append([float(np.linalg.norm(difference)) / moments.sigma for difference in differences])
+        with stage_bar(len(coins) * len(aggregator.rounds), "exact divergences", unit="canary") as bar:
+            for _, question, moments in released(aggregator, voters, self.num_queries, generator):
+                total, step = voters.clipped_sum(question, moments.clip), []
+                for coin in coins:  # one after another: each has a copy of all records
+                    difference = self._turned(coin).clipped_sum(question, moments.clip) - total
+                    step.append(float(np.linalg.norm(difference)) / moments.sigma)
+                    bar.update()
+                steps.append(step)
         return np.transpose(steps)
 
     def _turned(self, present: BoolArray) -> Voters:
