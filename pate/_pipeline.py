@@ -15,8 +15,9 @@ from pate._release.label_settings import LabelSettings
 from pate._release.labels import label as release_labels
 from pate._release.ledger_file import choose_ledger, expect_ledger
 from pate._release.stating import StatedLabels
-from pate._runs import METRICS, MODEL, REFERENCES, STUDENT, TEACHERS_FIT, VOTES_IMPORT, Json, Run, first_stage
+from pate._runs import LABEL, METRICS, MODEL, REFERENCES, STUDENT, TEACHERS_FIT, VOTES_IMPORT, Json, Run, first_stage
 from pate._runs.locks import locked
+from pate._silos.invitation import SiloSum
 from pate._stages.votes_import import VotesFrom, expect_served, import_votes, open_votes_run, votes_from
 from pate._validation import expect
 from pate._vote_store import finished_votes
@@ -25,6 +26,7 @@ from pate.data._source import DataSource
 from pate.teachers._jobs import Execution
 
 if TYPE_CHECKING:
+    from pate._stages.silos import InvitedSum
     from pate._stages.student_steps import StudentPlan
     from pate._votes import Voting
     from pate.student._carried import CarriedStudent
@@ -168,7 +170,21 @@ class Pipeline:
         Raises:
             ValueError: in one line, if anything does not fit; nothing is spent then.
         """
-        source = None if votes is None else votes_from(votes, unit=unit)
+        return self._released(settings, None if votes is None else votes_from(votes, unit=unit))
+
+    def _label_silos(self, settings: LabelSettings, request: SiloSum, *, unit: str | None = None) -> StatedLabels:
+        """Release labels as `label` does, from silos that mask their votes on the data's public records.
+
+        Raises ``AwaitedError`` if they did not send in time what comes next.
+        """
+        from pate._stages.silos import invited  # with cryptography, an extra
+
+        complete, silos, total = invited(request, settings, self.data)
+        return self._released(complete, VotesFrom(silos=silos, unit=unit), total)
+
+    def _released(
+        self, settings: LabelSettings, source: VotesFrom | None, total: InvitedSum | None = None
+    ) -> StatedLabels:
         if source is not None and not self.folder.exists():
             # the lock makes the folder, which a refusal is not to leave behind
             expect_served(settings, self._votes_run(source), source, self.data)
@@ -181,7 +197,9 @@ class Pipeline:
                 store = finished_votes(run)
                 manifest = store.manifest()
                 complete = resolve_settings(settings, manifest.panel, len(manifest.ids), manifest.ballots)
-                return release_labels(run, store, complete)
+                if total is not None and (run.overwrite or not run.is_finished(LABEL)):
+                    total.collect()  # before it is paid for
+                return release_labels(run, store, complete, total)
 
     def _votes_run(self, votes: VotesFrom) -> Run:
         return open_votes_run(self.folder, votes, ledger=self.ledger, overwrite=self.overwrite)

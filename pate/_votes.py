@@ -14,8 +14,8 @@ from pate._validation import expect, expect_count
 from pate._voters import ScoreVoters, Voters, encode_scores
 
 CountArray = NDArray[np.integer]
-Ballots = Literal["bits", "scores", "moments"]
-"""What ballots are: a vote, 0 or 1, on each label of each public sample; a score in its place; or moments."""
+Ballots = Literal["bits", "scores", "moments", "masked"]
+"""What ballots are: a vote, 0 or 1, on each label of each public sample; a score in its place; moments; or nobody's."""
 Voting = Literal["bits", "scores", "quantile_bits"]
 """How a network votes: by decisions, by probabilities, or for as many of its best samples as its own records say."""
 

@@ -245,6 +245,11 @@ class Silos:
         return replace(before, features=features, members=(*before.members, silo))
 
     @property
+    def fingerprints(self) -> tuple[str, ...]:
+        """What tells whether these are the votes that a run was begun with."""
+        return tuple(silo.fingerprint for silo in self.members)
+
+    @property
     def num_teachers(self) -> int:
         """The nominal number of teachers of all silos."""
         return sum(silo.num_teachers for silo in self.members)

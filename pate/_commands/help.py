@@ -46,6 +46,7 @@ EXAMPLES: dict[str, str] = {
     "check": "pate check runs/mine",
     "pack": "pate pack runs/mine --output mine.zip",
     "audit": "pate audit configs/table --output audits/table --label.target_epsilon 4",
+    "silo": "pate silo exchange --name north --votes north/votes.npz --state north/private",
     "topk": "pate topk --pairs checkins.csv --items places.txt --k 10 --target_epsilon 1 --output top.csv",
     "faces": "pate faces --output data/faces --num 10000",
 }

@@ -15,12 +15,16 @@ from pate._planning.completion import resolve_settings
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label
 from pate._release.stating import StatedLabels
+from pate._silos.invitation import AwaitedError, SiloSum
 from pate._votes import Ballots, Panel
 
 
 def main(args: Sequence[str], preset: Preset = ALONE) -> None:
     """Run `pate label`."""
-    print(release(args, preset).describe(), end="")
+    try:
+        print(release(args, preset).describe(), end="")
+    except AwaitedError as error:
+        print(f"Waiting for {error}. Nothing is lost: the same command goes on from here.")
 
 
 def release(args: Sequence[str], preset: Preset = ALONE) -> StatedLabels:
@@ -29,7 +33,12 @@ def release(args: Sequence[str], preset: Preset = ALONE) -> StatedLabels:
     parsed = parse_with_votes(parser, args, preset)
     options = parser.instantiate(parsed)
     pipeline = Pipeline(options.run, options.data, ledger=options.ledger, overwrite=options.overwrite)
-    return pipeline.label(_settings(options), options.votes, unit=options.unit)
+    if options.silos is None:
+        return pipeline.label(_settings(options), options.votes, unit=options.unit)
+    request = SiloSum(
+        exchange=options.silos, teachers=options.teachers, without=options.without or (), wait=options.wait
+    )
+    return pipeline._label_silos(_settings(options), request, unit=options.unit)
 
 
 def settings_for(

@@ -17,6 +17,7 @@ from pate.accounting._filters import affordable
 from pate.aggregators._base import Aggregator
 from pate.aggregators._rounds import Rounds
 from pate.aggregators._score_votes import ScoreVotes
+from pate.aggregators._silo_votes import SiloVotes
 
 _EXCESS = 3e-6  # relative; noise that exceeds the least by less is kept as it is
 _TOLERANCE = 1e-6
@@ -32,7 +33,9 @@ def resolve_settings(settings: LabelSettings, panel: Panel, size: int, ballots: 
     number = size if settings.num_queries is None else settings.num_queries
     expect(number <= size, f"num_queries <= {size}", num_queries=number)
     aggregator = settings.aggregator
-    if ballots != "bits" and aggregator is not None:
+    if ballots == "masked":
+        expect(isinstance(aggregator, SiloVotes), "SiloVotes, which opens the sum of silos", aggregator=aggregator)
+    elif ballots != "bits" and aggregator is not None:
         readable = f"--aggregator ScoreVotes, for ballots that are {ballots}"
         expect(aggregator.needs_voters, readable, aggregator=type(aggregator).__name__)
     if settings.target_epsilon is None:

@@ -20,7 +20,7 @@ from pate._validation import expect
 from pate._vote_store import VoteManifest, VoteStore
 from pate._voter_store import fingerprint_of_voters, load_voters
 from pate._voters import ScoreVoters
-from pate._votes import Ballots, Votes, drawn_rows, rows_of
+from pate._votes import Ballots, NoisyTotal, Votes, drawn_rows, rows_of
 from pate.aggregators._base import Aggregator
 from pate.data._checks import as_text
 from pate.data._records import Role
@@ -64,9 +64,15 @@ def queries_on(manifest: VoteManifest, settings: LabelSettings) -> Queries:
     )
 
 
-def load_votes(run: Run, settings: LabelSettings, store: VoteStore, queries: Queries) -> Votes:
-    """Return the votes on the queries, with what the aggregator needs."""
+def load_votes(
+    run: Run, settings: LabelSettings, store: VoteStore, queries: Queries, total: NoisyTotal | None = None
+) -> Votes:
+    """Return the votes on the queries, with what the aggregator needs; of silos that mask them, their ``total``."""
     aggregator, manifest = settings.mechanism, store.manifest()
+    if manifest.ballots == "masked":
+        expect(total is not None, "--silos, the folder through which the silos of this run send", silos=None)
+        assert total is not None
+        return Votes.from_total(total, len(queries.ids), manifest.panel)
     rows = rows_of(queries.ids, np.array(manifest.ids))
     if manifest.ballots == "moments":
         return Votes.from_voters(load_voters(run), read_features(run, queries.ids, manifest.made_by))

@@ -20,11 +20,11 @@ from pate._runs import LABEL, Run, labels_file
 from pate._runs.released import Queries, ReleasedLabels, sealing_key
 from pate._validation import expect
 from pate._vote_store import VoteStore
-from pate._votes import Votes
+from pate._votes import NoisyTotal, Votes
 from pate.accounting._history import Entry
 
 
-def label(run: Run, votes: VoteStore, settings: LabelSettings) -> StatedLabels:
+def label(run: Run, votes: VoteStore, settings: LabelSettings, total: NoisyTotal | None = None) -> StatedLabels:
     """Label public samples through a private mechanism, and state what all releases from the private data cost.
 
     The cost is written to the ledger before the noise is drawn. A command that was killed goes on with what it
@@ -35,11 +35,12 @@ def label(run: Run, votes: VoteStore, settings: LabelSettings) -> StatedLabels:
         run: the run, whose teachers have voted.
         votes: their votes, all of them and unchanged.
         settings: the queries, the mechanism and the budget, for these votes.
+        total: the sum of silos that mask their votes, which is opened once it is paid for; None for other votes.
 
     Raises:
         ValueError: if the release would exceed the budget, or it cannot be made; nothing is spent then.
     """
-    labels = _Labels(run, votes, settings)
+    labels = _Labels(run, votes, settings, total)
     run.needs(LABEL, labels.inputs)  # raises on labels of other settings
     released = None if run.overwrite and run.changes(LABEL, labels.inputs) else _find_labels(run, labels.queries)
     # others may have released since: labels that are there are stated on all that the ledger holds by now
@@ -80,8 +81,8 @@ class _Labels(Publication):
     _votes: Votes
     _room: IO[bytes]
 
-    def __init__(self, run: Run, votes: VoteStore, settings: LabelSettings) -> None:
-        self._run, self._store, self._settings = run, votes, settings
+    def __init__(self, run: Run, votes: VoteStore, settings: LabelSettings, total: NoisyTotal | None) -> None:
+        self._run, self._store, self._settings, self._total = run, votes, settings, total
         # labels that could not be sealed would be paid for and lost
         self._key = sealing_key(run)
         self.queries = queries_on(votes.manifest(), settings)
@@ -91,7 +92,7 @@ class _Labels(Publication):
         self.seeds = run.private / "label"
 
     def request_digest(self) -> str:
-        self._votes = load_votes(self._run, self._settings, self._store, self.queries)
+        self._votes = load_votes(self._run, self._settings, self._store, self.queries, self._total)
         return digest_of(self._settings.mechanism, self.inputs, self._votes)
 
     @contextmanager

@@ -18,6 +18,7 @@ import numpy as np
 
 from pate._runs import Json, digest
 from pate._runs.files import naming_output, read_arrays, write_once
+from pate._silos.invitation import AwaitedError as AwaitedError
 from pate._silos.invitation import Invitation
 from pate._silos.masks import WordArray
 from pate._silos.secrets import SEED_BYTES, PublicKeys
@@ -26,10 +27,6 @@ from pate._validation import expect, expect_known
 INVITATION, SURVIVORS = "invitation.json", "survivors.json"
 _POLL_SECONDS = 0.2
 _Result = TypeVar("_Result")
-
-
-class AwaitedError(Exception):
-    """Others have to send something first, which the message names."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
 
 from pate._runs import digest
 from pate._validation import expect, expect_count, expect_distinct, expect_known
@@ -14,6 +16,27 @@ from pate.aggregators._silo_votes import SiloVotes
 
 _NAME = re.compile(r"[\w-][\w.-]*")
 _KEYS = ("teachers", "ids", "label_names", "sigma_silos", "colluding", "dropouts")
+
+
+class AwaitedError(Exception):
+    """Others have to send something first, which the message names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiloSum:
+    """What `pate label --silos` asks silos for.
+
+    Attributes:
+        exchange: the folder through which they send.
+        teachers: the nominal number of teachers of each silo, by its name.
+        without: silos that are left out if they have not sent their masked vectors.
+        wait: for how many seconds others are waited for; None for as long as it takes.
+    """
+
+    exchange: Path
+    teachers: Mapping[str, int]
+    without: Sequence[str] = ()
+    wait: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +79,7 @@ class Invitation:
         expect(self.dropouts <= most, f"dropouts <= {most} of {len(self.teachers)} silos", dropouts=self.dropouts)
         self.mechanism.event(self.panel)  # raises where noise does not fit
 
-    @property
+    @cached_property
     def mechanism(self) -> SiloVotes:
         """The mechanism that the sum is released by."""
         return SiloVotes(
@@ -76,12 +99,12 @@ class Invitation:
         """How many silos must be in the sum, and how many shares rebuild a seed."""
         return len(self.teachers) - self.dropouts
 
-    @property
+    @cached_property
     def content(self) -> bytes:
         """The file's content."""
         return json.dumps(asdict(self), indent=1).encode()
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """The digest that everything sent on this invitation has in it."""
         return digest(self.content)

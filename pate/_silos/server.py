@@ -36,7 +36,7 @@ class Server:
         if (exchange.folder / SURVIVORS).is_file():
             return exchange.survivors
         expect_known("--without", self.without, terms.teachers)
-        _ = exchange.shares  # of all: none can drop out before
+        _ = exchange.roster, exchange.shares  # of all: none can drop out before
         absent = exchange.absent("masked")
         if awaited := [name for name in absent if name not in self.without]:
             raise AwaitedError(f"masked of {', '.join(awaited)}")

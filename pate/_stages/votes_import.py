@@ -64,7 +64,7 @@ class VotesFrom:
 
     def fingerprint(self, key: bytes) -> str:
         """Return a hash of all votes that confirms no guess to those who do not have the ``key`` of the run."""
-        return digest(key, *(silo.fingerprint for silo in self.silos.members))
+        return digest(key, *self.silos.fingerprints)
 
 
 def votes_from(votes: NamedVotes | Sequence[NamedVotes] | Path | str, *, unit: str | None = None) -> VotesFrom:

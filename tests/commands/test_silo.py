@@ -41,7 +41,7 @@ def test_silos_that_wait_finish_together(
     silos = [threading.Thread(target=cli.main, args=(words(hospitals, name),)) for name in hospitals.teachers]
     for silo in silos:
         silo.start()
-    waiting(lambda: hospitals.server().open(), 30)
+    waiting(hospitals.server().open, 30)
     for silo in silos:
         silo.join()
     assert "west: done. In the sum: north, south, west" in capsys.readouterr().out

@@ -70,8 +70,10 @@ class Hospitals:
 
     def curators(self, *names: str) -> tuple[WordArray, int]:
         """Return the sum of some silos that a curator would have, who saw their counts and their noise."""
-        words = np.zeros((len(self.ids), len(LABELS)), dtype=np.uint64)
+        terms = self.exchange.invitation
+        rows = [self.ids.index(query) for query in terms.ids]
+        words = np.zeros((len(rows), len(LABELS)), dtype=np.uint64)
         for name in names or self.teachers:
             noise = private_generator(self.member(name)._secrets().noise_key)
-            words += summand(self.counts[name][::-1], self.terms.mechanism.share_sigma, noise)
+            words += summand(self.counts[name][rows], terms.mechanism.share_sigma, noise)
         return words, len(names or self.teachers)

@@ -291,7 +291,7 @@ def test_a_share_that_is_none_is_refused(tmp_path: Path, share: str | None) -> N
 def test_another_invitation_is_refused(tmp_path: Path) -> None:
     hospitals = Hospitals(tmp_path)
     hospitals.advance()
-    other = Invitation(**{**vars(hospitals.terms), "sigma_silos": 0.1})
+    other = replace(hospitals.terms, sigma_silos=0.1)
     with pytest.raises(ValueError, match=r"^Expected .*invitation.json as this command writes it"):
         invite(hospitals.exchange, other)
     path = hospitals.exchange.folder / "invitation.json"

@@ -1,0 +1,110 @@
+"""Labels from silos that mask their votes: what they are invited to, and the sum that is released."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate._planning.completion import resolve_settings
+from pate._release.label_inputs import queries_on
+from pate._release.label_settings import LabelSettings
+from pate._silos.exchange import Exchange, waiting
+from pate._silos.invitation import Invitation, SiloSum
+from pate._silos.server import Server, invite
+from pate._validation import expect
+from pate._vote_store import VoteManifest
+from pate._votes import Ballots, Panel
+from pate._votes_file import Silos
+from pate.aggregators._silo_votes import SiloVotes
+from pate.data._checks import as_text
+from pate.data._records import Role
+from pate.data._source import DataSource
+
+
+@dataclass(frozen=True, eq=False)
+class MaskedSilos(Silos):
+    """Silos of whose votes nothing is known but what they are invited to."""
+
+    terms: Invitation
+
+    @property
+    def fingerprints(self) -> tuple[str, ...]:
+        """The digest of the invitation."""
+        return (self.terms.digest,)
+
+    @property
+    def num_teachers(self) -> int:
+        """The nominal number of teachers of all silos."""
+        return self.terms.panel.num_teachers
+
+    @property
+    def form(self) -> Ballots:
+        """What is known of the ballots: nothing."""
+        return "masked"
+
+
+@dataclass(frozen=True)
+class InvitedSum:
+    """The sum of invited silos, which is waited for.
+
+    Attributes:
+        server: the server's part.
+        terms: the invitation.
+        wait: for how many seconds; None for as long as it takes.
+    """
+
+    server: Server
+    terms: Invitation
+    wait: float | None
+
+    def collect(self) -> None:
+        """Invite the silos, and wait until all that are not left out have sent their masked vectors.
+
+        Raises:
+            AwaitedError: if they have not in time.
+            ValueError: if the folder has another invitation, or a file in it is damaged.
+        """
+        invite(self.server.exchange, self.terms)
+        waiting(self.server.survivors, self.wait)
+
+    def open(self) -> tuple[NDArray[np.uint64], int]:
+        """Return the sum ``[Q, C]`` and the number of silos in it, as `Server.open` does, once it can be unmasked."""
+        return waiting(self.server.open, self.wait)
+
+
+def invited(
+    request: SiloSum, settings: LabelSettings, data: DataSource | None
+) -> tuple[LabelSettings, MaskedSilos, InvitedSum]:
+    """Return the settings, complete, with the silos and the sum that they are invited to. Writes nothing.
+
+    Raises:
+        ValueError: without public records, or if no noise meets the target, the aggregator is not `SiloVotes` of as
+            many silos, or the noise has a seed.
+    """
+    expect(data is not None, "--data with the public records that the silos vote on", data=None)
+    assert data is not None
+    expect(settings.noise_seed is None, "no noise_seed with --silos, which draw the noise", seed=settings.noise_seed)
+    ids, names = np.sort(as_text(data.load(Role.PUBLIC).ids)), data.label_names
+    panel = Panel(sum(request.teachers.values()), len(names))
+    silos, aggregator = len(request.teachers), settings.aggregator or SiloVotes.blank()
+    if isinstance(aggregator, SiloVotes) and aggregator.silos is None:
+        aggregator = replace(aggregator, silos=silos)
+    complete = resolve_settings(replace(settings, aggregator=aggregator), panel, len(ids), "masked")
+    mechanism = complete.mechanism
+    assert isinstance(mechanism, SiloVotes)
+    expect(mechanism.silos == silos, f"silos={silos}, as --teachers names", silos=mechanism.silos)
+    manifest = VoteManifest(
+        num_teachers=panel.num_teachers, label_names=names, made_by={}, chunks={}, ids=ids.tolist(), ballots="masked"
+    )
+    terms = Invitation(
+        teachers=dict(sorted(request.teachers.items())),
+        ids=queries_on(manifest, complete).ids.tolist(),
+        label_names=list(names),
+        sigma_silos=float(mechanism.sigma_silos),
+        colluding=mechanism.colluding,
+        dropouts=mechanism.dropouts,
+    )
+    server = Server(Exchange(request.exchange), request.without)
+    return complete, MaskedSilos(ids, tuple(names), None, (), terms), InvitedSum(server, terms, request.wait)
