@@ -41,7 +41,9 @@ def run_in_kernel(name: str, folder: Path) -> Any:
     nbclient = pytest.importorskip("nbclient")
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
     resources = {"metadata": {"path": str(folder)}}
-    nbclient.NotebookClient(notebook, timeout=600, record_timing=False, resources=resources).execute()
+    nbclient.NotebookClient(
+        notebook, timeout=600, record_timing=False, coalesce_streams=True, resources=resources
+    ).execute()
     notebook.metadata.language_info = {"name": "python"}  # without the version
     return notebook
 
