@@ -102,6 +102,18 @@ def test_what_floats_decide_is_what_digits_decide(
         np.testing.assert_array_equal(one, other)
 
 
+def test_what_floats_cannot_tell_is_left_to_digits() -> None:
+    """A coin near its chance, a time that is uncertain itself, and a coin of which few digits are drawn."""
+    losses, times, chance = np.full(5, 0.5), np.full(5, 1.0), 1 / (1 + -math.expm1(-0.5) * math.expm1(1.0))
+    coins = np.array([chance * 0.99, chance * 1.01, chance * (1 + 1e-15), chance * 0.99, 2.0**-21])
+    uncertain = np.array([False, False, False, True, False])
+    taken, doubtful = race._are_taken(losses, times, coins, uncertain)
+    assert taken[[0, 1]].tolist() == [True, False]
+    assert doubtful.tolist() == [False, False, True, True, False]  # the last is far from its chance
+    times[4] = 100.0
+    assert race._are_taken(losses, times, coins, uncertain)[1][4]
+
+
 @pytest.mark.parametrize("factor", [1, 1000])
 def test_chances_beyond_the_digits_of_a_float_are_met(factor: int) -> None:
     """The first digits of a uniform number leave it open, and those that follow decide by the chance that is left."""
