@@ -44,6 +44,10 @@ class Panel:
 class NoisyTotal(Protocol):
     """The sum of the counts of several silos with shares of noise, which nobody sees before it is opened."""
 
+    @property
+    def identity(self) -> str:
+        """What no other sum has: one that was paid for pays for no other, whose noise is new."""
+
     def open(self) -> tuple[NDArray[np.uint64], int]:
         """Return the sum ``[Q, C]``, in steps of the grid of the shares modulo 2^64, and the number of its silos."""
 

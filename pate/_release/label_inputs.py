@@ -103,7 +103,8 @@ def digest_of(aggregator: Aggregator, inputs: Inputs, votes: Votes) -> str:
     the inputs name, and from features.
     """
     arrays = (b"" if array is None else array.tobytes() for array in (votes.predictions, votes.features))
-    return digest(inputs.digest, code_version(), np.__version__, *arrays, *code_of(aggregator))
+    total = () if votes.total is None else (votes.total.identity,)
+    return digest(inputs.digest, code_version(), np.__version__, *arrays, *total, *code_of(aggregator))
 
 
 def code_of(aggregator: Aggregator) -> Iterator[Path]:

@@ -69,6 +69,11 @@ class InvitedSum:
         invite(self.server.exchange, self.terms)
         waiting(self.server.survivors, self.wait)
 
+    @property
+    def identity(self) -> str:
+        """The digest of all keys, from which all masks follow, and beside them all noise."""
+        return self.server.exchange.roster_digest
+
     def open(self) -> tuple[NDArray[np.uint64], int]:
         """Return the sum ``[Q, C]`` and the number of silos in it, as `Server.open` does, once it can be unmasked."""
         return waiting(self.server.open, self.wait)

@@ -41,6 +41,8 @@ class Opened:
     def __init__(self, silos: list[UInt64Array]) -> None:
         self.silos = silos
 
+    identity = "a sum"
+
     def open(self) -> tuple[UInt64Array, int]:
         return np.asarray(sum(self.silos[1:], start=self.silos[0])), len(self.silos)
 

@@ -114,6 +114,27 @@ def test_a_silo_that_drops_out_costs_nothing_more(tmp_path: Path, capsys: pytest
 
 
 @pytest.mark.slow
+def test_a_sum_that_is_begun_anew_is_paid_for(tmp_path: Path) -> None:
+    """Silos that lost their secrets draw other noise: what the first sum reserved does not pay for the second."""
+    silos = Labelling(tmp_path)
+    silos.label()
+    silos.advance(rounds=3)
+    silos.label()
+    assert silos.num_paid() == 1 and not (tmp_path / "run" / "public" / "labels.npz").exists()
+    first = (tmp_path / "exchange" / "invitation.json").read_bytes()
+    (tmp_path / "exchange").rename(tmp_path / "begun")
+    for name in silos.teachers:
+        (tmp_path / name / "private").rename(tmp_path / name / "lost")
+    silos.label()
+    assert (tmp_path / "exchange" / "invitation.json").read_bytes() == first and silos.num_paid() == 1
+    silos.advance(rounds=3)
+    silos.label()
+    silos.advance()
+    assert silos.label() == 0 and silos.num_paid() == 2
+    silos.expect_curators("north", "south", "west")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["survivors", "open", "after"])
 def test_a_server_that_is_killed_goes_on(tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
     silos = Labelling(tmp_path)
