@@ -272,7 +272,11 @@ def test_an_interrupt_that_comes_out_as_another_error_is_one(
         raise ImportError("PLEASE READ THIS")
 
     monkeypatch.setattr("pate._commands.ledger.show", cut_short)
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    code, error = run("ledger show", capsys)
+    surroundings = signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores it
+    try:
+        before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+        code, error = run("ledger show", capsys)
+        assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    finally:
+        signal.signal(signal.SIGINT, surroundings)
     assert (code, len(error.splitlines())) == (status, 1) and "the same command resumes from here" in error
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before

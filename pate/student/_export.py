@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from importlib.util import find_spec
@@ -85,7 +86,9 @@ def _quiet() -> Iterator[None]:
     """Silence what torch logs and prints while it traces a network."""
     logging.disable(logging.WARNING)
     try:
-        with redirect_stderr(io.StringIO()):
+        with redirect_stderr(io.StringIO()), warnings.catch_warnings():
+            # torch 2.6 and 2.7, of transforms in a list: only the names of modules in its traces are lost
+            warnings.filterwarnings("ignore", "Unable to find the path of the module", UserWarning)
             yield
     finally:
         logging.disable(logging.NOTSET)
