@@ -6,12 +6,15 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from signal import SIGTERM, SIGUSR1, SIGUSR2
 from typing import Any
 
 from pate._commands.parsing import new_parser, run_folder
 from pate._validation import expect, expect_count
 
 _SHARED = (["teachers", "fit"], ["teachers", "vote"])
+_PREEMPTED = (128 + SIGTERM, -SIGTERM, -SIGUSR1, -SIGUSR2)
+"""Exit statuses of a command that was signalled because its job is about to end."""
 
 
 def main(args: Sequence[str]) -> None:
@@ -66,7 +69,12 @@ def submitted(
         """A process that is submitted again where it runs out of time."""
 
         def __call__(self) -> None:
-            subprocess.run([sys.executable, "-m", "pate", *words], check=True)
+            command = [sys.executable, "-m", "pate", *words]
+            # SLURM signals this process too, which has the job submitted again and kills the command, but not always
+            # at once: after SIGTERM there may be minutes left
+            while (done := subprocess.run(command)).returncode in _PREEMPTED:
+                pass
+            done.check_returncode()
 
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     executor = submitit.AutoExecutor(folder=folder, cluster=cluster)

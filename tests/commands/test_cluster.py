@@ -1,15 +1,21 @@
 """`pate status` says how far a run is, and `pate submit` hands its stages to a cluster."""
 
+import contextlib
+import os
+import signal
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pate import cli
+from pate._commands.submit import submitted
 from pate._runs.locks import lease
 from tests.conftest import make_arrays, recipe
-from tests.stages.test_teachers import begin
+from tests.stages.test_teachers import begin, same_partition
 
 Captured = pytest.CaptureFixture[str]
 
@@ -82,3 +88,58 @@ def test_jobs_on_this_machine_train_and_vote(tmp_path: Path, capsys: Captured) -
     assert (run / "private").stat().st_mode & 0o077 == 0
     assert cli.main([*submit, "teachers", "vote", "--absent=[99]", "--run", str(run)]) == 2
     assert "Expected jobs that end well" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path]:
+    """The words of a command, and the run that it made in one process that nobody disturbed."""
+    place = tmp_path_factory.mktemp("alone")
+    np.savez(place / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    folder = recipe(place / "recipe", place / "data.npz", steps=300, chunk_size=1)
+    words = ["teachers", "fit", *(f"--config={folder / part}.yaml" for part in ("data", "teachers"))]
+    words.append(f"--ledger={place}/ledger.sqlite")
+    assert cli.main([*words, f"--run={place / 'run'}"]) == 0
+    return words, place / "run"
+
+
+def teachers_of(run: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (run / "private" / "teachers").glob("*") if path.is_file()}
+
+
+def processes_below(pid: int) -> Iterator[int]:
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        yield int(child)
+        yield from processes_below(int(child))
+
+
+@pytest.mark.slow
+def test_a_job_that_is_preempted_is_submitted_again(alone: tuple[list[str], Path], tmp_path: Path) -> None:
+    pytest.importorskip("submitit")
+    words, expected = alone
+    run, logs = tmp_path / "run", tmp_path / "run" / "private" / "jobs"
+    same_partition(expected, run)
+    (job,) = submitted([*words, f"--run={run}", "--shared=true"], logs, 1, "local", {"timeout_min": 60})
+
+    def wait_for(sign: str) -> None:
+        while not list((run / "private" / "teachers").glob(sign)):
+            assert not job.done(), job.stderr()
+            time.sleep(0.01)
+
+    def signal_all(number: signal.Signals) -> None:
+        """Signal all processes of the job, as SLURM does; the first one here is the scheduler."""
+        for pid in list(processes_below(job._process.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    try:
+        wait_for("*.ckpt")
+        signal_all(signal.SIGCONT)
+        signal_all(signal.SIGTERM)
+        wait_for("teachers_00002.pt")  # in what is left of its time
+        signal_all(signal.SIGUSR2)
+        job.result()
+        assert "Requeued job" in job.stdout()
+        assert teachers_of(run) == teachers_of(expected)
+    finally:
+        for pid in [*processes_below(job._process.pid), job._process.pid] if not job.done() else []:
+            os.kill(pid, signal.SIGKILL)
