@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -31,9 +31,10 @@ _MODULES = [".".join(path.relative_to(_ROOT.parent).with_suffix("").parts) for p
 _CONTEXT.set_forkserver_preload(["torch._dynamo", "pytorch_lightning.cli", *_MODULES])
 
 
-def _run(words: list[str], folder: Path, output: Path) -> None:
+def _run(words: list[str], folder: Path, output: Path, environment: Mapping[str, str]) -> None:
     """Be the command ``pate`` with ``words``, in ``folder``."""
     os.setsid()
+    os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(folder)
     for stream, name in ((sys.stdout, "out"), (sys.stderr, "err")):
@@ -58,9 +59,18 @@ class Command:
         folder: where it runs.
         output: its standard output and error are written to this path with the suffixes ``.out`` and ``.err``.
         fresh: start a new interpreter in place of a fork.
+        environment: variables that it has beside those of this process.
     """
 
-    def __init__(self, words: Sequence[str], folder: Path, output: Path, *, fresh: bool = False) -> None:
+    def __init__(
+        self,
+        words: Sequence[str],
+        folder: Path,
+        output: Path,
+        *,
+        fresh: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._words, self._output = words, output
         self._process: ForkServerProcess | subprocess.Popen[bytes]
         if fresh:
@@ -68,13 +78,14 @@ class Command:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "pate", *words],
                     cwd=folder,
+                    env={**os.environ, **(environment or {})},
                     stdout=out,
                     stderr=err,
                     start_new_session=True,
                     preexec_fn=partial(signal.signal, signal.SIGINT, signal.default_int_handler),
                 )
         else:
-            self._process = _CONTEXT.Process(target=_run, args=(list(words), folder, output))
+            self._process = _CONTEXT.Process(target=_run, args=(list(words), folder, output, environment or {}))
             self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -157,8 +168,11 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Start ``pate`` with the words given, in ``folder`` or where the tests run; the end of the test kills it."""
     started: list[Command] = []
 
-    def start(*words: str, folder: Path | None = None, fresh: bool = False) -> Command:
-        command = Command(words, folder or Path.cwd(), tmp_path / f"command{len(started)}", fresh=fresh)
+    def start(
+        *words: str, folder: Path | None = None, fresh: bool = False, environment: Mapping[str, str] | None = None
+    ) -> Command:
+        output = tmp_path / f"command{len(started)}"
+        command = Command(words, folder or Path.cwd(), output, fresh=fresh, environment=environment)
         started.append(command)
         return command
 

@@ -15,6 +15,7 @@ from pate import cli
 from pate._commands.submit import submitted
 from pate._runs.locks import lease
 from tests.conftest import make_arrays, recipe
+from tests.processes import Start
 from tests.stages.test_teachers import begin, same_partition
 
 Captured = pytest.CaptureFixture[str]
@@ -104,6 +105,45 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path]:
 
 def teachers_of(run: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (run / "private" / "teachers").glob("*") if path.is_file()}
+
+
+def slurm(tasks: list[int], ranks: int = 1) -> list[dict[str, str]]:
+    """The variables of the tasks of an array, each of which srun starts as many times as it has ranks."""
+    array = {"COUNT": len(tasks), "MIN": min(tasks), "MAX": max(tasks)}
+    return [
+        {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in (array | {"ID": task}).items()}
+        | {"SLURM_ARRAY_JOB_ID": "7", "SLURM_JOB_ID": str(8 + task), "SLURM_JOB_NAME": "teachers"}
+        | {"SLURM_NTASKS": str(ranks), "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)}
+        for task in tasks
+        for rank in range(ranks)
+    ]
+
+
+SCHEDULED = {
+    "--array=0-6:2": slurm([0, 2, 4, 6]),
+    "--array=3,5, submitted again": slurm([3, 5]),
+    "array x srun": slurm([1, 4], ranks=2),
+    "qsub -J 0-4:2": [{"PBS_ARRAY_INDEX": str(index), "PBS_JOBID": f"7[{index}]"} for index in (0, 2, 4)],
+    "bsub -J teachers[2-4]": [{"LSB_JOBINDEX": str(index), "LSB_JOBINDEX_END": "4"} for index in (2, 3, 4)],
+    "completionMode: Indexed": [{"JOB_COMPLETION_INDEX": index, "HOSTNAME": f"pod-{index}"} for index in "02"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", SCHEDULED)
+def test_tasks_leave_the_same_teachers_however_they_are_counted(
+    scheduler: str, alone: tuple[list[str], Path], tmp_path: Path, start: Start
+) -> None:
+    words, expected = alone
+    run = tmp_path / "run"
+    same_partition(expected, run)
+    words = [*words, f"--run={run}", "--shared=true"]
+    first, *others = [start(*words, environment=variables) for variables in SCHEDULED[scheduler]]
+    assert first.wait_for(run, "private/teachers/*.ckpt"), first.err
+    first.send(signal.SIGKILL)  # its node is lost
+    for task in others:
+        assert task.wait() == 0, task.err
+    assert teachers_of(run) == teachers_of(expected)
 
 
 def processes_below(pid: int) -> Iterator[int]:
