@@ -54,7 +54,7 @@ def settings_for(
 
 
 def _parser() -> CommandParser:
-    parser = make_parser("label", label, skip={"run", "votes", "settings"}, settings=LabelSettings)
+    parser = make_parser("label", label, skip={"run", "votes", "settings", "total"}, settings=LabelSettings)
     add_votes(parser)
     return parser
 
