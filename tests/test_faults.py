@@ -21,6 +21,7 @@ from pate.data._images import read_image
 from pate.teachers._saved import SavedChunk
 from tests.conftest import make_arrays, recipe
 from tests.faults import full_disk, read_only
+from tests.silos.exchanges import Hospitals
 
 AGGREGATOR = "--aggregator StableTopK --aggregator.scale_gap 39 --aggregator.sigma_test 60 --aggregator.delta_test 1e-9"
 PANEL = "--num_teachers 800 --num_labels 20"
@@ -53,6 +54,10 @@ CASES = (
     Case("teachers vote --run run --workers 2", (TEACHERS_VOTE,)),
     Case(f"{LABELS} run --num_queries 40 --overwrite"),
     Case(f"{LABELS} new --votes votes.npz --num_queries 20"),
+    Case(
+        f"label --silos meeting --teachers.a 30 --teachers.b 30 --config recipe/data.yaml {TARGET} --run new --wait 0"
+    ),
+    Case("silo hospitals/exchange --name north --votes hospitals/north/votes.npz --state north --wait 0"),
     Case("student fit --run run --config recipe/student.yaml", (STUDENT,)),
     Case("student fit --run run --config recipe/student.yaml --trainer.max_epochs 3 --overwrite"),
     Case("student validate --run run --model.fit descent"),
@@ -101,6 +106,7 @@ def place(finished: Path, copied: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     ballots = np.random.default_rng(0).integers(0, 2, (40, 25, 4)).astype(np.uint8)
     ids = np.array([f"s{i}" for i in range(40)])
     np.savez(place / "votes.npz", ballots=ballots, ids=ids, label_names=np.array(list("abcd")))
+    Hospitals(place / "hospitals")
     monkeypatch.chdir(place)
     return place
 

@@ -44,16 +44,16 @@ def replacing(path: Path, mode: str = "wb", *, folder: Path | None = None) -> It
     """
     place = folder or path.parent
     path.parent.mkdir(parents=True, exist_ok=True)
-    remove_drafts((draft for draft in place.glob(f".{escape(path.name)}.*") if _is_abandoned(draft)), (path.name,))
+    for draft in place.glob(f".{escape(path.name)}.*"):
+        if (named := _DRAFT.fullmatch(draft.name)) and named[1] == path.name:
+            _remove_abandoned(draft)
     beside = place / f".{path.name}.{secrets.token_hex(8)}"
     try:
-        with beside.open(mode, encoding=None if "b" in mode else "utf-8") as file:
-            with suppress(OSError):  # file systems without locks
-                fcntl.flock(file, fcntl.LOCK_EX)
+        with _locked_draft(beside, mode) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+            beside.replace(path)
     except OSError as error:
         # what is written has no name in errors of a full disk, and a draft has one that nobody knows
         error.filename, error.filename2 = str(path), None
@@ -63,14 +63,22 @@ def replacing(path: Path, mode: str = "wb", *, folder: Path | None = None) -> It
             beside.unlink()
 
 
-def _is_abandoned(draft: Path) -> bool:
-    """Whether a file that is being written is being written by nobody."""
-    try:
-        with draft.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-    except OSError:
-        return False
+def _locked_draft(draft: Path, mode: str) -> IO[Any]:
+    """Open a draft that nobody takes for abandoned until it is closed."""
+    while True:
+        file: IO[Any] = draft.open(mode, encoding=None if "b" in mode else "utf-8")
+        with suppress(OSError):  # file systems without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()  # somebody deleted it before it was locked
+
+
+def _remove_abandoned(draft: Path) -> None:
+    """Delete a draft that nobody is writing, a file."""
+    with suppress(OSError), draft.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        draft.unlink()
 
 
 def remove_drafts(files: Iterable[Path], names: Container[str] | None = None) -> None:

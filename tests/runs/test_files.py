@@ -1,8 +1,10 @@
 """Archives are read with care: what is not wanted is not inflated, and what cannot be true is not believed."""
 
+import fcntl
 import io
 import tracemalloc
 from pathlib import Path
+from typing import IO
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
@@ -114,3 +116,21 @@ def test_drafts_of_killed_commands_go_when_the_file_is_written(tmp_path: Path) -
         write_text(answers, "quick")
         slow.write("slow")
     assert answers.read_text() == "slow" and set(tmp_path.iterdir()) == {answers, *others}
+
+
+def test_a_draft_that_is_deleted_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked: list[Path] = []
+    flock = fcntl.flock
+
+    def slow(file: IO[bytes], operation: int) -> None:
+        (draft,) = tmp_path.glob(".*")
+        if not locked:
+            draft.unlink()
+        locked.append(draft)
+        flock(file, operation)
+
+    monkeypatch.setattr("fcntl.flock", slow)
+    write_text(tmp_path / "answers.csv", "whole")
+    assert len(locked) == 2 and (tmp_path / "answers.csv").read_text() == "whole"
