@@ -25,6 +25,16 @@ def _has_width() -> bool:
         return False
 
 
+class _Bar(tqdm):  # type: ignore[misc,unused-ignore]
+    """A bar without tqdm's monitor: an interrupt that met the thread as it started left a message of its own.
+
+    The monitor only lowers ``miniters``, and so a bar of this kind is made with 1.
+    """
+
+    monitor_interval = 0
+    disable = True  # until the bar is made: one that was interrupted before has nothing to close
+
+
 class _Lines:
     """A file in which each drawing of a bar is a line of stderr."""
 
@@ -59,13 +69,14 @@ def stage_bar(
         shown: whether anything is printed at all.
         patient: whether a terminal shows nothing in the first minute either.
     """
-    options: dict[str, Any] = {"total": total, "desc": name, "unit": unit, "initial": initial, "disable": not shown}
+    options: dict[str, Any] = {"total": total, "desc": name, "unit": unit, "initial": initial, "miniters": 1}
+    options["disable"] = not shown
     if patient:
         options["delay"] = _PAUSE
     if sys.stderr is not None and sys.stderr.isatty():
-        return tqdm(**options, dynamic_ncols=_has_width(), **({} if counted else {"bar_format": _UNCOUNTED_BAR}))
+        return _Bar(**options, dynamic_ncols=_has_width(), **({} if counted else {"bar_format": _UNCOUNTED_BAR}))
     line = _LINE if counted else _UNCOUNTED_LINE
-    return tqdm(**(options | {"delay": _PAUSE}), file=_Lines(), bar_format=line, mininterval=_PAUSE, maxinterval=_PAUSE)
+    return _Bar(**(options | {"delay": _PAUSE}), file=_Lines(), bar_format=line, mininterval=_PAUSE)
 
 
 @contextmanager

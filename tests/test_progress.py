@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,24 @@ def test_a_hidden_bar_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None
     with stage_bar(2, "faces", unit="face", shown=False) as bar:
         bar.update(2)
     assert capsys.readouterr().err == ""
+
+
+def test_a_bar_starts_no_thread_and_one_that_was_never_made_ends_without_a_word() -> None:
+    """An interrupt may come between the two; tqdm's own monitor took milliseconds there."""
+    threads = threading.active_count()
+    with stage_bar(2, "faces", unit="face") as bar:
+        assert threading.active_count() == threads and "monitor" not in vars(type(bar))
+        kind: Any = type(bar)
+        kind.__new__(kind).close()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_slow_units_after_fast_ones_are_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    with stage_bar(2000, "teachers", unit="step") as bar:
+        bar.update(1900)
+        capsys.readouterr()
+        bar.update()
+        assert "1901 of 2000" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from tqdm import tqdm
 
+from pate._progress import stage_bar
 from pate._runs.files import cell, naming_output, read_arrays, replacing, write_arrays
 from pate._typing import Float32Array, UInt8Array
 from pate._validation import expect, expect_count
@@ -86,7 +86,7 @@ def predict_files(
         samples, ids = _read_table(source, student.input.columns) if table else _read_archive(source)
         total, batches = len(ids), _rows(samples, ids, batch_size)
     write = _write_table if output.suffix == ".csv" else _write_archive
-    with naming_output(output), tqdm(total=total, desc="predictions", disable=None) as bar:
+    with naming_output(output), stage_bar(total, "predictions", unit="sample") as bar:
 
         def answered() -> Iterator[tuple[list[str], Float32Array, UInt8Array]]:
             for batch in batches:
