@@ -11,6 +11,7 @@ import pytest
 
 from pate.accounting._accountant import RDPAccountant
 from pate.accounting._autodp import from_autodp, to_autodp
+from pate.accounting._conversion import remaining_delta
 from pate.accounting._cost import DEFAULT_ORDERS
 from pate.accounting._curves import pure_dp_rdp
 from pate.accounting._events import (
@@ -315,3 +316,18 @@ def test_counts_beyond_floats_are_refused(count: int) -> None:
     assert accountant.events == ()
     once = accountant.compose(event, 2**53).rdp
     np.testing.assert_allclose(once, 2.0**53 * DEFAULT_ORDERS / 2e6, rtol=1e-12)
+
+
+def test_no_release_costs_nothing_and_no_epsilon_is_below_zero() -> None:
+    nothing = gaussian(2.0).cost().times(0)
+    assert (nothing.mu_squared, nothing.log_survival, nothing.rounds) == (0.0, 0.0, 0.0) and not nothing.rdp.any()
+    for epsilon in (-1.0, math.nan):
+        with pytest.raises(ValueError, match=r"^Expected epsilon >= 0, got epsilon="):
+            accountant((gaussian(20.0), 3)).get_delta(epsilon)
+
+
+def test_what_tests_fail_with_is_taken_from_delta_before_the_curve() -> None:
+    failures = 2 * math.log1p(-1e-7)
+    left = (1e-6 + math.expm1(failures)) / math.exp(failures)
+    assert remaining_delta(1e-6, failures) == pytest.approx(left, rel=1e-9) and left == pytest.approx(8e-7, rel=1e-6)
+    assert remaining_delta(1e-6, 0.0) == 1e-6 and remaining_delta(1e-7, failures) < 0

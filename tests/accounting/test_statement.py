@@ -32,6 +32,7 @@ from pate.accounting._gaussian import gaussian_epsilon
 from pate.accounting._ledger import Ledger
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement import REACHED, Statement
+from pate.accounting._statement_words import describe_keeping
 from pate.aggregators import Aggregator, ClippedVotes, ConfidentScreen, Peeling, Rounds
 from tests.accounting import oracles
 from tests.statements import PUBLISHED, edits
@@ -116,7 +117,7 @@ def test_epsilon_follows_from_the_json_by_hand(ledger: Ledger, relation: Neighbo
     made = statement(ledger)
     with mp.workdps(40):
         assert by_hand(made, relation) == pytest.approx(made["guarantees"][relation.value]["epsilon"], rel=1e-9)
-    made.verify()
+    assert made.verify() == 0
 
 
 def test_epsilon_follows_from_the_text_by_hand(ledger: Ledger) -> None:
@@ -229,7 +230,7 @@ def test_a_statement_names_its_file(ledger: Ledger, tmp_path: Path) -> None:
     ledger.reserve(GAUSSIAN, count=3, run="three", description="NoisyVotes", seeded=False)
     ledger.settle(3, published=PUBLISHED | {"sha256": digest, "num_answered": 2})
     made = statement(ledger, 3)
-    made.verify(ledger=ledger.path, released=file, facts={"num_answered": 2, "num_teachers": 100})
+    assert made.verify(ledger=ledger.path, released=file, facts={"num_answered": 2, "num_teachers": 100}) == 0
     with pytest.raises(ValueError, match=r"^Expected num_answered=3, .* got num_answered=2$"):
         made.verify(facts={"num_answered": 3})
     file.write_bytes(b"others")
@@ -618,3 +619,10 @@ def test_equal_rounds_are_stated_by_their_exact_composition(tmp_path: Path) -> N
     }
     assert "rounds" not in both["guarantees"]["replace_record"] and "Theorem 3.3" not in both.text.split("What was")[-1]
     assert both["guarantees"]["replace_record"]["epsilon"] > epsilon
+
+
+def test_how_a_budget_is_kept_depends_on_when_it_was_declared() -> None:
+    first, second, third = (describe_keeping(number) for number in (0, 1, 2))
+    assert first == "no release is made beyond it, whatever earlier ones showed."
+    assert "after release 1: " in second and second.endswith("from what release 1 showed.")
+    assert "after release 2: " in third and third.endswith("from what releases 1 .. 2 showed.")

@@ -298,3 +298,12 @@ def test_a_screen_for_another_relation_is_refused() -> None:
             threshold_confident=12.0,
             neighboring_relation=Relation.ADD_REMOVE_TEACHER,
         )
+
+
+def test_a_student_that_is_half_sure_denies() -> None:
+    """At even odds both labels are as likely: the one that is not given says less."""
+    settings = {"sigma_interactive": 1e-6, "threshold_interactive": 1e6, "min_confidence": 0.5}
+    screen = InteractiveScreen(answers=NoisyVotes(sigma_votes=1.0), **settings)  # type: ignore[arg-type]
+    votes = replace(Votes.from_counts(np.array([[5, 5, 5]]), 10), predictions=np.array([[0.5, 0.4999, 0.5001]]))
+    release = screen.aggregate(votes, generator=np.random.default_rng(0))
+    assert release.labels.tolist() == [[0, 0, 1]] and release.mask.all()

@@ -195,3 +195,10 @@ def test_laplace_test_run_for_another_relation_fails_more_often() -> None:
     assert event(REPLACE, 1e-6).cost().delta0 == pytest.approx(1)
     likely = event(REPLACE, 0.1, 0.4)
     assert likely.cost().delta0 == pytest.approx(1 - math.exp(-10) / 2 / (2 * 0.4), rel=1e-6)
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.3, 0.5, 0.7, 0.95])
+def test_an_unstable_gap_passes_laplace_noise_as_often_as_delta_says(delta: float) -> None:
+    test = m.LaplaceStabilityTest(scale=3.0, delta_test=delta, shift=2)
+    assert float(test.probability(np.array(2.0))) == pytest.approx(delta, rel=1e-9)
+    assert test.event(NeighboringRelation.REPLACE_RECORD).cost().delta0 == pytest.approx(delta, rel=1e-9)
