@@ -4,12 +4,15 @@
 
     class TestMine(AggregatorContract): ...
 
-They run under pytest, which this package needs.
+They run under pytest: pip install 'pate[testing]'.
 """
 
 from typing import TYPE_CHECKING
 
-import pytest
+try:
+    import pytest
+except ImportError:
+    raise ImportError("pate.testing needs pytest: pip install 'pate[testing]'") from None
 
 from pate._lazy import lazy_names
 
