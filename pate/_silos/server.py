@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+import warnings
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pate._silos.exchange import INVITATION, SURVIVORS, AwaitedError, Exchange
@@ -53,28 +54,35 @@ class Server:
 
         Raises:
             AwaitedError: if not enough silos have done so yet.
-            ValueError: if what they reveal does not fit what they sent before.
+            ValueError: if what they reveal does not fit what they sent before, and no others are enough.
+
+        Warns:
+            UserWarning: with the file of a silo that was left out, since others are enough.
         """
         exchange, terms, survivors = self.exchange, self.exchange.invitation, self.survivors()
         names = json.dumps({"invitation": terms.digest, "survivors": survivors})
         exchange.send(exchange.folder / SURVIVORS, names.encode())
-        revealed = {name: shares for name in survivors if (shares := exchange.unmasking(name)) is not None}
+        revealed, refusals = {}, []
+        for name in survivors:
+            try:
+                if (shares := exchange.unmasking(name)) is not None:
+                    revealed[name] = shares
+            except ValueError as error:
+                refusals.append(str(error))  # others may be enough
         if len(revealed) < terms.threshold:
+            if refusals:
+                raise ValueError(refusals[0])
             silent = [name for name in survivors if name not in revealed]
             raise AwaitedError(f"unmasking of {', '.join(silent)} ({terms.threshold} of all are enough)")
-        places = {name: place for place, name in enumerate(terms.teachers)}
-        holders = list(revealed)[: terms.threshold]
-        seeds = {
-            name: rebuilt({places[holder]: revealed[holder][name] for holder in holders}) for name in terms.teachers
-        }
-        for name, seed in seeds.items():
-            keys, context = exchange.roster[name], terms.digest
-            fits = (
-                commitment_to(seed, context, name) == keys.commitment
-                if name in survivors
-                else public_of_pairs(seed, context, name) == keys.pairs
-            )
-            expect(fits, f"shares of {name}'s secret, from {', '.join(holders)}, as it dealt them", shares="others")
+        seeds = {}
+        for name in terms.teachers:
+            seeds[name], liar = self._seed(name, revealed)
+            if liar is not None:
+                refusals.append(
+                    f"Expected shares as they were dealt in {exchange.place('unmasking', liar)}, got others"
+                )
+        for refusal in dict.fromkeys(refusals):
+            warnings.warn(f"{refusal}. The shares of others are enough", stacklevel=2)
         total = unmasked(
             map(exchange.masked, survivors),
             own_mask_seeds=[seeds[name] for name in survivors],
@@ -83,6 +91,24 @@ class Server:
             context=terms.digest,
         )
         return total.reshape(len(terms.ids), len(terms.label_names)), len(survivors)
+
+    def _seed(self, name: str, revealed: Mapping[str, Mapping[str, bytes]]) -> tuple[bytes, str | None]:
+        """Return the seed of a silo, and the holder whose share had to be left out, if there is one."""
+        exchange, terms, holders = self.exchange, self.exchange.invitation, [*revealed]
+        places = {holder: place for place, holder in enumerate(terms.teachers)}
+        for first in range(len(holders)):  # so that each is left out once, where there are more than needed
+            chosen = [*holders[first:], *holders[:first]][: terms.threshold]
+            seed = rebuilt({places[holder]: revealed[holder][name] for holder in chosen})
+            keys, context = exchange.roster[name], terms.digest
+            fits = (
+                commitment_to(seed, context, name) == keys.commitment
+                if name in exchange.survivors
+                else public_of_pairs(seed, context, name) == keys.pairs
+            )
+            if fits:  # the choice before differed by one holder, and did not fit
+                return seed, holders[first - 1] if first else None
+        who = ", ".join(holders)
+        raise ValueError(f"Expected shares of {name}'s secret, from {who}, as it dealt them, got shares='others'")
 
 
 def invite(exchange: Exchange, terms: Invitation) -> None:

@@ -240,6 +240,10 @@ def test_a_file_that_was_changed_is_refused(tmp_path: Path, kind: str, how: str)
         path.write_text(json.dumps(content))
     else:
         path.write_bytes(path.read_bytes()[:400] + b"changed" + path.read_bytes()[407:])
+    if kind == "unmasking":  # the shares of the two others are enough
+        with pytest.warns(UserWarning, match=r"^Expected .*unmasking/south\.json.*\. The shares of others are enough$"):
+            expect_same(hospitals.server().open(), hospitals.curators())
+        hospitals.exchange.place(kind, "west").unlink()
     read = hospitals.server().open if kind in ("masked", "unmasking") else hospitals.member("west").advance
     with pytest.raises(ValueError, match=r"^Expected "):
         read()
@@ -282,10 +286,28 @@ def test_a_share_that_is_none_is_refused(tmp_path: Path, share: str | None) -> N
     del content["shares"]["west"]
     content["shares"] |= {} if share is None else {"west": share}
     path.write_text(json.dumps(content))
+    with pytest.warns(UserWarning, match=r"^Expected a share of 16 bytes of each silo in .*unmasking/north.json, got"):
+        hospitals.server().open()  # two of three are enough
+    hospitals.exchange.place("unmasking", "west").unlink()
     with pytest.raises(ValueError, match=r"^Expected a share of 16 bytes of each silo in .*unmasking/north.json, got"):
         hospitals.server().open()
-    path.unlink()  # two of three are enough
-    hospitals.server().open()
+
+
+def test_a_silo_that_lies_is_left_out_beside_one_that_dropped_out(tmp_path: Path) -> None:
+    hospitals = Hospitals(tmp_path, silos=5, dropouts=2)
+    hospitals.advance(rounds=3)
+    hospitals.exchange.place("masked", "west").unlink()
+    with pytest.raises(AwaitedError):
+        hospitals.server("west").open()
+    others = [name for name in hospitals.teachers if name != "west"]
+    hospitals.advance(*others)
+    path = hospitals.exchange.place("unmasking", "north")
+    content = json.loads(path.read_text())
+    content["shares"] = dict.fromkeys(content["shares"], "00" * 16)
+    path.write_text(json.dumps(content))
+    with pytest.warns(UserWarning, match=r"^Expected shares as they were dealt in .*unmasking/north\.json") as warned:
+        expect_same(hospitals.server().open(), hospitals.curators(*others))
+    assert len(warned) == 1
 
 
 def test_another_invitation_is_refused(tmp_path: Path) -> None:
