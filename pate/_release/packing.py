@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from zipfile import ZipFile, ZipInfo
 
-from pate._data_file import load_ledger
+from pate._data_file import expect_data_config, load_ledger
 from pate._release.stating import expect_stated
 from pate._runs import LABEL, Run, replacing
 from pate._runs.locks import locked
@@ -30,6 +30,7 @@ def pack(root: Path, output: Path) -> None:
     expect(not inside, f"an archive outside of {run.public}, which it holds", output=str(output))
     with locked(root):
         run.require(LABEL)
+        expect_data_config(run)  # it names the ledger that the statement is compared with
         expect_stated(run)
         for problem in unpublishable(run):
             raise ValueError(problem)

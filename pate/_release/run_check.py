@@ -111,6 +111,7 @@ def _expect_intact(run: Run, stage: Stage) -> None:
 
 
 def _expect_closed(private: Path) -> None:
+    expect(private.is_dir(), "the private folder of a run. Put it back", missing=str(private))
     mode = stat.S_IMODE(private.stat().st_mode)
     closed = f"{private} of mode 0700: chmod 700 {shlex.quote(str(private))}"
     expect(not mode & 0o077, closed, mode=f"{mode:04o}")

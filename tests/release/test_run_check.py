@@ -83,6 +83,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "damaged_state": (lambda run: (run / LABEL.state).write_text("{"), "Put it back"),
     "lost_state": (lambda run: (run / LABEL.state).unlink(), "label.json beside public/labels.npz"),
     "lost_labels": (lambda run: (run / LABEL.outputs[0]).unlink(), "labels.npz missing"),
+    "lost_private": (lambda run: shutil.rmtree(run / "private"), "the private folder of a run"),
     "changed_labels": (lambda run: _change(run / LABEL.outputs[0]), "labels.npz"),
     "smaller_epsilon": (_state_a_smaller_epsilon, "got epsilon=0.1"),
     "lost_ledger": (_name_another_ledger, "elsewhere.sqlite"),
@@ -170,3 +171,10 @@ def test_labels_without_a_true_statement_are_not_packed(run: Path, tmp_path: Pat
     (run / LABEL.outputs[1]).unlink()
     with pytest.raises(ValueError, match=r"privacy\.json missing"):
         pack(run, tmp_path / "public.zip")
+
+
+def test_a_run_that_names_no_ledger_is_not_packed(run: Path, tmp_path: Path) -> None:
+    (run / "data.yaml").unlink()
+    with pytest.raises(ValueError, match=r"data\.yaml"):
+        pack(run, tmp_path / "public.zip")
+    assert not (tmp_path / "public.zip").exists()
