@@ -216,7 +216,9 @@ class Run:
         """Return the outputs of a finished stage that are missing, relative to the run's folder."""
         state = self.state(stage)
         names = [output.as_posix() for output in stage.outputs] + list(state.files if state is not None else ())
-        return [name for name in names if not (self.root / name).exists()]
+        # outputs without a suffix are folders, in which each file has a name and a digest of its own
+        paths = {name: self.root / name for name in names}
+        return [name for name, path in paths.items() if not (path.is_file() if path.suffix else path.exists())]
 
     def clear(self, stage: Stage) -> None:
         """Delete a stage's outputs and its state; the ledger is never touched.

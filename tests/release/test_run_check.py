@@ -72,6 +72,11 @@ def _name_another_ledger(run: Path) -> None:
     config.write_text("\n".join([*lines, f"ledger: {run}/elsewhere.sqlite\n"]))
 
 
+def _make_labels_a_folder(run: Path) -> None:
+    (run / LABEL.outputs[0]).unlink()
+    (run / LABEL.outputs[0]).mkdir()
+
+
 WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "changed_teacher": (lambda run: _change(next(run.glob("private/teachers/*.pt"))), "changed since"),
     "lost_votes": (lambda run: next(run.glob("private/votes/*.npy")).unlink(), "missing"),
@@ -83,6 +88,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "damaged_state": (lambda run: (run / LABEL.state).write_text("{"), "Put it back"),
     "lost_state": (lambda run: (run / LABEL.state).unlink(), "label.json beside public/labels.npz"),
     "lost_labels": (lambda run: (run / LABEL.outputs[0]).unlink(), "labels.npz missing"),
+    "folder_of_labels": (_make_labels_a_folder, "labels.npz missing"),
     "lost_private": (lambda run: shutil.rmtree(run / "private"), "the private folder of a run"),
     "changed_labels": (lambda run: _change(run / LABEL.outputs[0]), "labels.npz"),
     "smaller_epsilon": (_state_a_smaller_epsilon, "got epsilon=0.1"),
