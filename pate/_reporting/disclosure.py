@@ -22,6 +22,7 @@ from pate._runs import DISCLOSURE
 from pate._runs.files import write_text
 from pate._validation import expect
 from pate.accounting._figures import epsilon_text, exact_text, guess_text
+from pate.accounting._statement import Statement
 from pate.accounting._statement_words import by_relation, describe_conditions, describe_ledger, ledger_words
 
 YOURS = "Yours to say:"
@@ -167,8 +168,7 @@ class _Answers:
     def plain(self) -> tuple[Answer, ...]:
         """Return answers to the people whose records were used."""
         unit, (name, guarantee) = self.statement["unit"], by_relation(self.statement, "guarantees")[0]
-        most, mu = guess_text(guarantee), guarantee.get("mu")
-        by_mu = "" if mu is None else f"mu = {epsilon_text(mu)} of Gaussian differential privacy, and so "
+        most = guess_text(guarantee, Statement(self.statement).total_variation)
         return (
             Answer("What is this, and what is it for?", self.product, "what it is for, and who answers for it."),
             Answer(
@@ -181,7 +181,7 @@ class _Answers:
                 f"Think of two data sets where {guarantee['neighbors']}. A coin decides which of them is used."
                 f" Somebody who knows both, and sees all releases of {self.whose}, says which it was: right at most"
                 f" {most} of the time, where guessing blindly is right 50% of the time."
-                f" (This is {by_mu}epsilon = {epsilon_text(guarantee['epsilon'])},"
+                f" (This is epsilon = {epsilon_text(guarantee['epsilon'])},"
                 f" delta = {exact_text(guarantee['delta'])}, {name.upper()}.) {' '.join(self.conditions)}",
             ),
             Answer(

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
-from scipy.special import ndtr
-
 _DIGITS = Context(prec=400)  # more digits than a float has before and after the point
 
 
@@ -33,19 +31,17 @@ def exact_text(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
 
 
-def guess_text(guarantee: Mapping[str, Any]) -> str:
+def guess_text(guarantee: Mapping[str, Any], total_variation: float = 1.0) -> str:
     """Return how often whoever tells two neighbors apart is right at most, in percent, where a coin chose between them.
 
     Of ``epsilon`` and ``delta`` that is `(e^epsilon + delta) / (e^epsilon + 1)`, half the sum of what Kairouz, Oh &
-    Viswanath (2015) say of both errors of a test. Where epsilon follows from a ``mu``, which may fail by delta at most,
-    it is also `Phi(mu/2) + delta/2` (Dong, Roth & Su (2022), Definition 2.6). The smaller one is rounded up.
+    Viswanath (2015) say of both errors of a test, and of a ``total_variation`` `(1 + total_variation) / 2`: the delta
+    at an epsilon of 0, mostly less. The smaller one is rounded up.
 
-    >>> guess_text({"epsilon": 1.0, "delta": 1e-6}), guess_text({"epsilon": 1.0, "delta": 1e-6, "mu": 0.2368})
+    >>> guess_text({"epsilon": 1.0, "delta": 1e-6}), guess_text({"epsilon": 1.0, "delta": 1e-6}, 0.0942)
     ('73.2%', '54.8%')
     """
-    epsilon, mu = guarantee["epsilon"], guarantee.get("mu")
+    epsilon = guarantee["epsilon"]
     decay = 0.0 if epsilon is None else math.exp(-epsilon)
-    share = min(1.0, (1.0 + guarantee["delta"] * decay) / (1.0 + decay))
-    if mu is not None:
-        share = min(share, float(ndtr(mu / 2)) + guarantee["delta"] / 2)
+    share = min(1.0, (1.0 + guarantee["delta"] * decay) / (1.0 + decay), (1.0 + total_variation) / 2)
     return f"{epsilon_text(100 * share, 1)}%"

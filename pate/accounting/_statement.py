@@ -152,6 +152,15 @@ class Statement:
         """The statement as text, with everything that is needed to compute its figures by hand."""
         return describe(self.content, _listed(self.content))
 
+    @property
+    def total_variation(self) -> float:
+        """The most by which neighbors differ in any outcome's probability, of the guarantee that is stated first."""
+        relation = NeighboringRelation(self["neighboring_relation"])
+        if self["guarantees"][relation.value]["fixed_by"] != "reservation":
+            return 1.0  # nothing but its epsilon was fixed beforehand
+        charges = reaching(_listed(self.content).reserved(), self["max_teachers_per_unit"])
+        return account(charges, relation).get_delta(0.0)
+
 
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal, as `sha256sum` prints it."""

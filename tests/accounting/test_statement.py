@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import mpmath as mp
+import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
+from scipy.stats import binom
 
 from pate._settings import encode
 from pate._votes import Panel
@@ -626,3 +628,18 @@ def test_how_a_budget_is_kept_depends_on_when_it_was_declared() -> None:
     assert first == "no release is made beyond it, whatever earlier ones showed."
     assert "after release 1: " in second and second.endswith("from what release 1 showed.")
     assert "after release 2: " in third and third.endswith("from what releases 1 .. 2 showed.")
+
+
+def test_total_variation_follows_from_what_proves_most_at_epsilon_zero(tmp_path: Path) -> None:
+    """Of equal pure rounds epsilon follows from no mu, and yet neighbors differ by much less than epsilon allows."""
+    rounds = {each: PureDPEvent(epsilon=0.1, neighboring_relation=each) for each in NeighboringRelation}
+    ledger = Ledger(tmp_path / "alone.sqlite")
+    released(ledger, rounds, 100)
+    stated = statement(ledger)
+    guarantee = stated["guarantees"][stated["neighboring_relation"]]
+    # the sum of 100 coins of bias e^0.1 to 1, by enumeration
+    heads = np.arange(101)
+    right = math.exp(0.1) / (1 + math.exp(0.1))
+    exact = np.abs(binom.pmf(heads, 100, right) - binom.pmf(heads, 100, 1 - right)).sum() / 2
+    assert exact <= stated.total_variation <= exact + 0.001
+    assert guess_text(guarantee) > "99" and guess_text(guarantee, stated.total_variation) < "70"
