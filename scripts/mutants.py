@@ -1,13 +1,13 @@
 """Mutants: small faults put into a copy of the package one by one, and whether a fast test notices each.
 
-python -m scripts.mutants [--sample 150] [--seed 0] [--part 0 1] [--deliberate] [--near]
+python -m scripts.mutants [--sample 150] [--seed 0] [--part 0 1] [--only 3 17] [--deliberate] [--near] [--all]
 
 A mutant swaps an operator, a comparison, a constant or a function such as `min` at a place drawn from the modules on
 which the guarantee rests, types and messages left out; or it is one of `DELIBERATE`, faults that would break it. The
 pinned outputs run first, then the tests that mirror the module, those of its package that import from it (all of them
-with ``--near``), and those of the house. Deliberate faults must be noticed without the pins. What survives is printed,
-to be tried against all tests and read: many are equivalent, or change how well a search is done and not what is
-promised.
+with ``--near``), and those of the house. Deliberate faults must be noticed without the pins. What survives is printed
+with its number, to be read, since many are equivalent, or change how well a search is done and not what is promised;
+and to be tried on all fast tests, with ``--all --only`` and the numbers.
 """
 
 import argparse
@@ -140,8 +140,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sample", type=int, default=150, help="how many are drawn")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--part", type=int, nargs=2, default=(0, 1), help="of how many, for two processes: 0 2 and 1 2")
+    parser.add_argument("--only", type=int, nargs="+", help="the numbers of those to try, as they are printed")
     parser.add_argument("--deliberate", action="store_true", help="try the deliberate faults instead")
     parser.add_argument("--near", action="store_true", help="run all tests of the module's package too")
+    parser.add_argument("--all", action="store_true", help="run all fast tests of the project at the end")
     options = parser.parse_args(arguments)
     if options.deliberate:
         mutants = [deliberate(*fault) for fault in DELIBERATE]
@@ -151,16 +153,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         mutants = [everything[i] for i in drawn]
         print(f"{len(everything):,} places in {len(modules())} modules")
     part, num_parts = options.part
-    mutants = mutants[part::num_parts]
+    numbers = options.only or range(1, len(mutants) + 1)
+    numbered = {number: mutants[number - 1] for number in numbers[part::num_parts]}
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         skipped = shutil.ignore_patterns(".git", ".venv", ".mypy_cache", "site", "node_modules")
         shutil.copytree(ROOT, tree, ignore=skipped)
-        groups = partial(tests_of, pins=not options.deliberate, near=options.near)
-        survivors = try_all(mutants, tree, groups)
-    print(f"{len(mutants) - len(survivors)} of {len(mutants)} were killed. Survivors:")
-    for mutant in survivors:
-        print(mutant.show())
+        groups = partial(tests_of, pins=not options.deliberate, near=options.near, rest=options.all)
+        survivors = try_all(numbered, tree, groups)
+    print(f"{len(numbered) - len(survivors)} of {len(numbered)} were killed. Survivors:")
+    for number, mutant in survivors.items():
+        print(f"{number:4} {mutant.show()}")
 
 
 @cache
@@ -238,7 +241,9 @@ def _words(node: ast.AST) -> Iterator[ast.AST]:
         yield from (*node.args[1:], *node.keywords)
 
 
-def try_all(mutants: Sequence[Mutant], tree: Path, groups: Callable[[str], list[tuple[str, ...]]]) -> list[Mutant]:
+def try_all(
+    mutants: dict[int, Mutant], tree: Path, groups: Callable[[str], list[tuple[str, ...]]]
+) -> dict[int, Mutant]:
     """Return the mutants that the tests in a copy of the project do not notice."""
     os.chdir(tree)
     os.environ["PYTHONPATH"] = str(tree)
@@ -248,8 +253,8 @@ def try_all(mutants: Sequence[Mutant], tree: Path, groups: Callable[[str], list[
     for name in HEAVY:  # once, for all children
         __import__(name)
     clean: set[tuple[str, ...]] = set()
-    survivors = []
-    for i, mutant in enumerate(mutants):
+    survivors = {}
+    for number, mutant in mutants.items():
         begun, killed = time.monotonic(), False
         for tests in groups(mutant.path):
             if killed := fails(tests, mutant):
@@ -258,13 +263,13 @@ def try_all(mutants: Sequence[Mutant], tree: Path, groups: Callable[[str], list[
                 clean.add(tests)
                 break
         if not killed:
-            survivors.append(mutant)
+            survivors[number] = mutant
         state = "killed" if killed else "SURVIVED"
-        print(f"{i + 1:4} {state} in {time.monotonic() - begun:.0f} s  {mutant.show()}", flush=True)
+        print(f"{number:4} {state} in {time.monotonic() - begun:.0f} s  {mutant.show()}", flush=True)
     return survivors
 
 
-def tests_of(path: str, *, pins: bool, near: bool) -> list[tuple[str, ...]]:
+def tests_of(path: str, *, pins: bool, near: bool, rest: bool) -> list[tuple[str, ...]]:
     """Return the tests of a module in the order in which they are run."""
     folder, name = Path(path).parent, Path(path).stem.lstrip("_")
     package = Path("tests", *(part.lstrip("_") for part in folder.parts[1:]))
@@ -277,7 +282,8 @@ def tests_of(path: str, *, pins: bool, near: bool) -> list[tuple[str, ...]]:
     groups.append(tuple(user for user in users if user != str(mirror)))
     if near or not (mirror.is_file() or users):
         groups.append((str(package),) if folder != Path("pate") else ("tests/aggregators",))
-    return [*(group for group in groups if group), ("tests/test_house.py",)]
+    groups.append(("tests/test_house.py",))
+    return [*(group for group in groups if group), *([("tests",)] if rest else [])]
 
 
 def fails(tests: Sequence[str], mutant: Mutant | None = None) -> bool:
