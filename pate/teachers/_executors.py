@@ -67,23 +67,27 @@ def run_jobs(job: ChunkJob, chunks: Sequence[range], execution: Execution, repor
 
 
 def _run_on_leases(job: ChunkJob, missing: list[range], report: Report) -> None:
-    """Work on chunks that nobody else works on, until all are done, by whom ever."""
+    """Work on chunks that nobody else works on, until all are done, by whom ever.
+
+    After each chunk a worker looks from the first one on again, so that all chunks are begun in order. What a worker
+    that died has left therefore comes before all that nobody has begun, and is what the next one to be free takes.
+    """
     while missing:
-        waiting = []
-        for teachers in missing:
+        for teachers in list(missing):
             path = job.lease_file(teachers)
             expect(path is not None, "a job on which processes work together", lease_file=None)
             assert path is not None
             with lease(path) as held:
                 if job.is_done(teachers):
                     report(job.num_steps)
+                    missing.remove(teachers)
                 elif held:
                     job.only(teachers).work(teachers, report)
-                else:
-                    waiting.append(teachers)
-        if len(waiting) == len(missing):
-            time.sleep(_POLL_SECONDS)
-        missing = waiting
+                    missing.remove(teachers)
+                    break
+        else:
+            if missing:
+                time.sleep(_POLL_SECONDS)
 
 
 def _run_on_loky(job: ChunkJob, missing: list[range], execution: Execution, progress: Progress) -> None:

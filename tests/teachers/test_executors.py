@@ -220,6 +220,21 @@ def test_the_chunk_of_a_process_that_died_is_taken_over(tmp_path: Path) -> None:
     assert done == [range(2), range(2, 4)]
 
 
+def test_the_chunk_of_a_process_that_died_is_the_next_to_be_taken(tmp_path: Path) -> None:
+    begun: list[int] = []
+
+    def work(teachers: range) -> None:
+        begun.append(teachers.start)
+        if teachers.start == 4:  # here another process dies in the middle of its chunk
+            other.__exit__(None, None, None)
+
+    other = lease(tmp_path / "2.lease")
+    assert other.__enter__()
+    chunks = [range(start, start + 2) for start in range(0, 12, 2)]
+    run_jobs(LeasedJob(work, tmp_path), chunks, Execution(shared=True), lambda steps: None)
+    assert begun == [0, 4, 2, 6, 8, 10]
+
+
 def test_a_job_without_leases_is_not_shared(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a job on which processes work together"):
         run_jobs(BareJob(print, tmp_path), [range(2)], Execution(shared=True), print)
