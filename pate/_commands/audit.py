@@ -14,7 +14,7 @@ from pate._audit.canaries import CanaryRecords, Kind
 from pate._audit.whole import audit
 from pate._commands.mistakes import CommandParser
 from pate._commands.recipes import find_recipe
-from pate._commands.run import by_part
+from pate._commands.run import by_part, data_of
 from pate._commands.run import main as run_recipe
 from pate._runs import TEACHERS_FIT, Run, StageChangedError, write_json, write_text
 from pate._runs.locks import locked
@@ -23,7 +23,8 @@ from pate._validation import expect, expect_count
 from pate.accounting._statement_words import AUDITED
 from pate.data._source import DataSource
 
-_PARTS = ("teachers.yaml", "label.yaml", "student.yaml")
+_OTHERS = ("teachers", "label", "student")
+_PARTS = tuple(f"{part}.yaml" for part in _OTHERS)
 _MARK = "NOT-PRIVATE.txt"
 _CHOOSE = "Choose another folder with --output"
 
@@ -43,7 +44,7 @@ def main(args: Sequence[str]) -> None:
     if seed is None:
         seed = _read(copy / "data.yaml")["init_args"]["seed"] if begun else secrets.randbits(31)
     settings = {
-        "source": _read(recipe / "data.yaml"),
+        "source": data_of(recipe, overrides, run.root),
         "canaries": parsed.canaries,
         "kind": parsed.kind,
         "seed": seed,
@@ -61,9 +62,8 @@ def main(args: Sequence[str]) -> None:
     expect(not foreign, f"a new folder, or that of an audit. {_CHOOSE}", output=str(folder))
     same = not begun or _read(copy / "data.yaml") == data
     expect(same, f"the data and the canaries that the audit in {folder} was begun with. {_CHOOSE}", settings="others")
-    # by_part leaves the prefix to overrides of data alone
-    inner = [f"--data.init_args.source.{word.removeprefix('--data.')}" for word in overrides.pop("data")]
-    inner += [f"--{part}.{word.removeprefix('--')}" for part, words in overrides.items() for word in words]
+    # those of data are in the copy already
+    inner = [f"--{part}.{word.removeprefix('--')}" for part in _OTHERS for word in overrides[part]]
     with locked(folder):
         for place in (folder, run.root, run.public):
             write_text(place / _MARK, f"{AUDITED}\n")

@@ -160,6 +160,12 @@ def _settings(step: _Step, recipe: Path, overrides: Mapping[str, list[str]], roo
     return {name: value for name, value in content.items() if name not in ("run", "overwrite")}
 
 
+def data_of(recipe: Path, overrides: Mapping[str, list[str]], root: Path) -> Json:
+    """Return a recipe's source of records with its overrides, as plain data. Ends with status 2 on a wrong option."""
+    source: Json = _settings(_STEPS[0], recipe, overrides, root)["data"]
+    return source
+
+
 def _files(content: Json) -> list[str]:
     """Return the settings of a stage as the files of a recipe, each below its name."""
     if "num_teachers" not in content:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 import pate
 from pate import cli
@@ -140,6 +141,14 @@ def test_bad_settings_leave_nothing_behind(
     assert message in error and len(error.splitlines()) == 1
     assert not Path("audited").exists()
     assert {path.name for path in Path("data").iterdir()} == {"table.npz", "table.ledger.sqlite"}
+
+
+def test_a_setting_of_the_data_can_be_none(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = ["--data.init_args.features=null", "--data.init_args.labels", "[a, b, c]", "--print_config"]
+    assert cli.main(["audit", "mine", *settings]) == 0
+    source = yaml.safe_load(capsys.readouterr().out)["data"]["init_args"]["source"]["init_args"]
+    assert source["features"] is None and source["labels"] == ["a", "b", "c"]
+    assert {path.name for path in recipe.parent.iterdir()} == {"mine", "data"}
 
 
 def test_features_that_are_no_rows_are_refused(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
