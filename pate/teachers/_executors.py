@@ -133,8 +133,11 @@ def _run_on_ray(job: ChunkJob, missing: list[range], execution: Execution, progr
         raise ValueError("Expected the package ray for executor='ray', got none: pip install 'pate[ray]'") from None
     if started := not ray.is_initialized():
         terminate = signal.getsignal(signal.SIGTERM)
+        address = os.environ.get("RAY_ADDRESS")
         ray.init(
-            num_cpus=None if os.environ.get("RAY_ADDRESS") else execution.workers * execution.threads,
+            # by default Ray joins any cluster that runs here, whose size is its own and whose owner is anybody
+            address=address or "local",
+            num_cpus=None if address else execution.workers * execution.threads,
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.ERROR,
