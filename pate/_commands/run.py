@@ -18,7 +18,7 @@ from pate._commands.parsing import Preset
 from pate._commands.recipes import find_recipe
 from pate._commands.summary import describe_run
 from pate._data_file import load_ledger
-from pate._runs import TEACHERS_VOTE, Json, Run
+from pate._runs import STUDENT, TEACHERS_VOTE, Json, Run
 from pate._runs.locks import lock_run
 from pate._settings import decode
 from pate._validation import expect
@@ -79,11 +79,16 @@ def main(args: Sequence[str]) -> None:
         print("---\n".join(text for content in contents for text in _files(content)), end="")
         return
     # errors in any stage are reported before teachers train for hours and labels are paid for
-    fit, *_ = [_settings(step, recipe, overrides, root) for step in _STEPS if step.parts]
+    fit, _, student, *_ = [_settings(step, recipe, overrides, root) for step in _STEPS if step.parts]
     voting = parsed.votes
     if voting is None and fit["fit"] != "closed_form":
         voting = Run(root).begun(TEACHERS_VOTE).settings.get("votes")
-    release = _planned_release(fit, voting, overrides["label"], _preset(_LABEL, recipe, root))
+    data: DataSource = decode(DataSource, fit["data"])
+    release, num_queries = _planned_release(fit, data, voting, overrides["label"], _preset(_LABEL, recipe, root))
+    if parsed.overwrite or not Run(root).is_finished(STUDENT):
+        from pate._stages.student_steps import rehearse_student
+
+        rehearse_student(Run(root), student, data, num_queries=num_queries)
     vote = replace(_VOTE, words=(f"--votes={voting}",) if voting else ())
     steps = [vote if step is _VOTE else step for step in (*_STEPS, *([_REFERENCES] if parsed.references else []))]
     if parsed.dry_run:
@@ -101,18 +106,22 @@ def main(args: Sequence[str]) -> None:
     print(describe_run(Run(root, ledger=load_ledger(root))), end="")
 
 
-def _planned_release(fit: Json, voting: Voting | None, words: Sequence[str], preset: Preset) -> str:
-    """Return what will be released; raise ``ValueError`` if public facts say that a later stage will be refused.
+def _planned_release(
+    fit: Json, data: DataSource, voting: Voting | None, words: Sequence[str], preset: Preset
+) -> tuple[str, int]:
+    """Return what will be released, and the number of queries.
+
+    Raises ``ValueError`` if public facts say that a later stage will be refused.
 
     They are the numbers of public samples and of test records, and the panel that answers queries.
 
     Args:
         fit: the settings of `pate teachers fit`.
+        data: the records.
         voting: how the teachers are to vote; None for what they do by default.
         words: the overrides of `pate label`.
         preset: what they are given beside.
     """
-    data: DataSource = decode(DataSource, fit["data"])
     size, panel = len(data.load(Role.PUBLIC).ids), Panel(fit["num_teachers"] or MOST_VOTERS, data.num_labels)
     expect(len(data.load(Role.TEST).ids) > 0, "test records, by which the student is judged", test_records=0)
     ballots: Ballots = "scores" if voting == "scores" else "bits"
@@ -126,10 +135,11 @@ def _planned_release(fit: Json, voting: Voting | None, words: Sequence[str], pre
     epsilon = epsilon_of(event, count=charge[1], delta=settings.delta)
     mechanism = settings.mechanism
     noise = ", ".join(f"{name} = {getattr(mechanism, name):.6g}" for name in mechanism.noise_parameters)
-    return (
+    text = (
         f"Labels of {charge[1]} public samples by {type(mechanism).__name__} with {noise}:"
         f"\n    epsilon = {epsilon_text(epsilon)} at delta = {exact_text(settings.delta)}, {settings.relation.name}"
     )
+    return text, charge[1]
 
 
 def _command(step: _Step) -> Callable[[Sequence[str], Preset], object]:

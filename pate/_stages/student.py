@@ -17,9 +17,11 @@ import numpy as np
 import torch
 import yaml
 from lightning_fabric.plugins.io.checkpoint_io import CheckpointIO
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint, ProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+from pytorch_lightning.strategies.launchers.subprocess_script import _SubprocessScriptLauncher
 
 from pate._checkpoints import LocalCheckpoints
 from pate._data_file import public_digest
@@ -86,6 +88,8 @@ class StudentCLI(LightningCLI):
         parser_kwargs: further arguments of the parsers.
     """
 
+    data_class: type[StudentData] = StudentData
+
     def __init__(
         self,
         args: list[str] | Json,
@@ -97,17 +101,21 @@ class StudentCLI(LightningCLI):
             logging.getLogger(name).setLevel(logging.WARNING)
         for message in _KNOWN:
             warnings.filterwarnings("ignore", message)
-        super().__init__(
-            Student,
-            StudentData,
-            args=args,
-            run=self._asked is not None,
-            auto_configure_optimizers=False,
-            save_config_callback=None,
-            seed_everything_default=0,
-            parser_class=parser_class,
-            parser_kwargs={"prog": "pate student", **parser_kwargs},
-        )
+        try:
+            super().__init__(
+                Student,
+                self.data_class,
+                args=args,
+                run=self._asked is not None,
+                auto_configure_optimizers=False,
+                save_config_callback=None,
+                seed_everything_default=0,
+                parser_class=parser_class,
+                parser_kwargs={"prog": "pate student", **parser_kwargs},
+            )
+        except MisconfigurationException as error:
+            reason = " ".join(str(error).split())[:300]
+            raise ValueError(f"Expected settings that fit Lightning and this machine, got: {reason}") from error
 
     def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
         """Return the one that is asked for: building the parsers of all four takes a third of a small run."""
@@ -184,7 +192,11 @@ class StudentCLI(LightningCLI):
         if compared and not _one_of(EarlyStopping, trainer["callbacks"]):
             callbacks.append(EarlyStopping(_LOSS, patience=_PATIENCE))
         self.trainer_defaults["callbacks"] = callbacks
-        return super().instantiate_trainer(**kwargs)
+        made = super().instantiate_trainer(**kwargs)
+        again = isinstance(made.strategy.launcher, _SubprocessScriptLauncher)
+        one = "trainer.devices=1, or trainer.strategy=ddp_spawn: processes of others run the command again"
+        expect(not again, one, devices=made.world_size, strategy=type(made.strategy).__name__)
+        return made
 
     def fit(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Train the student, from its last checkpoint if there is one. One that is overwritten stays until it works."""

@@ -6,10 +6,12 @@ import json
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import yaml
 from jsonargparse import ArgumentError
+from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.utilities.seed import isolate_rng
 from torch import nn
 from torch.optim import Optimizer
@@ -17,9 +19,16 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from pate._networks import expect_factory
 from pate._runs import METRICS, STUDENT, Json, Run
-from pate._runs.released import require_student
+from pate._runs.released import ReleasedLabels, require_student
 from pate._settings import encode, plain
+from pate._validation import expect_known
+from pate.data._records import Role
+from pate.data._source import DataSource
 from pate.student._decisions import Purpose
+
+if TYPE_CHECKING:
+    from pate._stages.student import StudentCLI
+    from pate.student._module import Student
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,13 +95,74 @@ def test_student(run: Run) -> Json:
     return figures
 
 
-def _command(name: str, run: Run, content: Json) -> None:
+def rehearse_student(run: Run, content: Json, source: DataSource, *, num_queries: int) -> None:
+    """Train a student for one batch of made-up labels of the public samples, and discard it. Writes nothing.
+
+    Args:
+        run: the run whose student it will be.
+        content: the settings of `pate student fit`.
+        source: the records, of which the public ones are read.
+        num_queries: the number of queries that will be labelled.
+
+    Raises:
+        ValueError: in one line, if a student cannot be trained by these settings.
+    """
+    from pytorch_lightning import Trainer
+
+    from pate._stages.student import StudentCLI
+    from pate.student._data import StudentData
+
+    # any mix of labels; the last query has no answer, so that there may be samples without labels
+    labels = np.indices((num_queries, source.num_labels)).sum(axis=0) % 2
+    made_up = ReleasedLabels(
+        ids=source.records(Role.PUBLIC).ids[:num_queries],
+        label_names=source.label_names,
+        num_teachers=1,
+        delta=0.0,
+        aggregator={},
+        release=0,
+        labels=labels.astype(np.uint8),
+        mask=np.broadcast_to(np.arange(num_queries)[:, None] < max(1, num_queries - 1), labels.shape),
+    )
+
+    class MadeUpData(StudentData):
+        def _read(self) -> tuple[DataSource, ReleasedLabels]:
+            return source, made_up
+
+    class Rehearsal(StudentCLI):
+        data_class = MadeUpData
+
+        def fit(self, model: Student, ckpt_path: str | None = None, **_: Any) -> None:
+            trainer = self.trainer
+            callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+            if trainer.world_size > 1:  # whose settings are checked, while one process is enough for the rest
+                model.trainer = trainer
+                model.setup("fit")
+                trainer = Trainer(accelerator="cpu", devices=1, callbacks=callbacks, **quiet)
+            trainer.fit(model, self.datamodule)
+            # one batch is no occasion for callbacks to look for theirs
+            wanted = {monitor for callback in callbacks if (monitor := getattr(callback, "monitor", None))}
+            expect_known("metrics to monitor", sorted(wanted), trainer.callback_metrics)
+
+    quiet: Json = {"fast_dev_run": True, "enable_progress_bar": False, "enable_model_summary": False}
+    try:
+        _command("fit", run, content | {"trainer": content["trainer"] | quiet}, Rehearsal)
+    except OSError:  # of the machine
+        raise
+    except Exception as error:
+        line = " ".join(str(error).split())
+        if not line.startswith("Expected "):
+            line = f"Expected a student that can be trained on one batch, got {type(error).__name__}: {line[:300]}"
+        raise ValueError(line) from error
+
+
+def _command(name: str, run: Run, content: Json, kind: type[StudentCLI] | None = None) -> None:
     from pate._stages.student import StudentCLI
 
     arguments = {"subcommand": name, name: content | {"run": str(run.root), "overwrite": run.overwrite}}
     # a program's own random numbers and warnings are left as they are
     with isolate_rng(), warnings.catch_warnings():
         try:
-            StudentCLI(arguments, exit_on_error=False)
+            (kind or StudentCLI)(arguments, exit_on_error=False)
         except ArgumentError as error:
             raise ValueError(f"Expected settings of a student, got {' '.join(str(error).split())}") from None

@@ -19,6 +19,7 @@ from pate._typing import BoolArray, Float32Array, IntArray, StrArray
 from pate._validation import expect, expect_count
 from pate._votes import rows_of
 from pate.data._records import Features, Role
+from pate.data._source import DataSource
 
 Labels = Literal["released", "truth"]
 
@@ -67,12 +68,10 @@ class StudentData(pl.LightningDataModule):
         expect_count(0, num_workers=num_workers, seed=seed, unlabelled=unlabelled)
         expect(0 <= val_fraction < 1, "0 <= val_fraction < 1", val_fraction=val_fraction)
         self.run = Run(Path(run))
-        self.run.require(LABEL)
         self.batch_size, self.num_workers, self.seed = batch_size, num_workers, seed
-        self.source = load_data(self.run)
+        self.source, released = self._read()
         self.input_shape = self.source.input_shape
         self.label_names = self.source.label_names
-        released = ReleasedLabels.load(self.run.root)
         names = released.label_names
         expect(names == self.label_names, f"released labels named {', '.join(self.label_names)}", label_names=names)
         public = self.source.records(Role.PUBLIC)
@@ -95,6 +94,11 @@ class StudentData(pl.LightningDataModule):
         self._linear = (public.features, rows, released) if self.noise_std == 0 else None
         self._role = Role(predict_on)
         self.hold_out(val_fraction)
+
+    def _read(self) -> tuple[DataSource, ReleasedLabels]:
+        """Return the records of the run, and its labels."""
+        self.run.require(LABEL)
+        return load_data(self.run), ReleasedLabels.load(self.run.root)
 
     def hold_out(self, val_fraction: float) -> None:
         """Split the labelled samples anew: ``val_fraction`` of them for validation, the others for training."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from torch import nn
 
 from pate import cli
 from pate.accounting import NeighboringRelation
@@ -322,11 +323,39 @@ def test_a_copied_folder_of_pictures_is_told_calmly(
     assert not re.search(r"[0-9a-f]{16}", error.replace(str(tmp_path), ""))
 
 
+def student(*, data: str = "{}", trainer: str = "{}", optimize: str = "accuracy", **model: str) -> dict[str, str]:
+    """Return the file of a student's settings, written as YAML."""
+    settings = ", ".join(f"{name}: {value}" for name, value in ({"network": "models.Linear"} | model).items())
+    return {"student.yaml": f"model: {{{settings}}}\ndata: {data}\ntrainer: {trainer}\noptimize: {optimize}\n"}
+
+
+EARLY = "{{callbacks: [{{class_path: EarlyStopping, init_args: {{monitor: {}}}}}]}}"
+
+
+def too_narrow(shape: tuple[int, ...], num_labels: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(shape[0], 3), nn.ReLU(), nn.Linear(3, num_labels - 1))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"student.yaml": "model: {network: models.Gone}"}, "models"),
         ({"student.yaml": "trainer: {max_epoch: 3}"}, "max_epoch"),
+        ({"student.yaml": "model: {network: torch.nn.Linear}"}, "Expected a network of (input_shape, num_labels)"),
+        (
+            student(network="tests.commands.test_run.too_narrow"),
+            "got RuntimeError: The size of tensor a (4) must match",
+        ),
+        (student(fit="descent", optimizer="{class_path: SGD, init_args: {lr: -1}}"), "Invalid learning rate"),
+        (student(fit="descent", scheduler="lr_scheduler.ReduceLROnPlateau"), "ReduceLROnPlateau"),
+        (student(fit="descent", data="{val_fraction: 0}", optimize="macro_f1"), "--data.val_fraction > 0"),
+        (student(data="{batch_size: 0}"), "batch_size >= 1"),
+        (student(trainer="{accelerator: gpu}"), "Expected settings that fit Lightning and this machine"),
+        (student(trainer="{gradient_clip_val: 1}"), "Automatic gradient clipping"),
+        (student(trainer="{devices: 2, accelerator: cpu}"), "trainer.strategy=ddp_spawn"),
+        (student(trainer="{devices: 2, accelerator: cpu, strategy: ddp_spawn}"), "fit=descent, got devices=2"),
+        (student(fit="descent", trainer=EARLY.format("val_los")), "did you mean val_loss?"),
+        (student(trainer=EARLY.format("val_loss")), "metrics to monitor among train_loss, got val_loss"),
         ({"label.yaml": "num_queries: 101\ndelta: 0.001\ntarget_epsilon: 2"}, "num_queries <= 100"),
         ({"label.yaml": "aggregator: NoisyVotes\ndelta: 0.001"}, "the noise of NoisyVotes"),
         ({"label.yaml": "delta: 0.001"}, "--aggregator, or --target_epsilon"),
@@ -352,4 +381,5 @@ def test_what_a_later_stage_would_refuse_is_told_before_the_first(
         code = stopped.code
     captured = capsys.readouterr()
     assert code == 2 and message in captured.err and "[1/" not in captured.out
+    assert len(captured.err.splitlines()) == 1
     assert not (tmp_path / "run").exists() and not (tmp_path / "data.ledger.sqlite").exists()
