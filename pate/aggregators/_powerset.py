@@ -112,7 +112,7 @@ def _encode(ballots: UInt8Array) -> Codes:
     packed = np.zeros((*ballots.shape[:-1], 8), dtype=np.uint8)
     bits = np.packbits(ballots, axis=-1, bitorder="little")
     packed[..., : bits.shape[-1]] = bits
-    return packed.view("<u8")[..., 0].astype(np.uint64, copy=False)
+    return np.asarray(packed.view("<u8")[..., 0], dtype=np.uint64)
 
 
 def _decode(codes: Codes, num_labels: int) -> UInt8Array:

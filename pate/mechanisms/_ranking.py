@@ -44,7 +44,7 @@ def as_rows(scores: ArrayLike) -> tuple[Rows, bool]:
     expect(rows.ndim in (1, 2) and rows.shape[-1] > 0, "scores of shape [d] or [batch, d]", shape=rows.shape)
     expect(rows.dtype.kind in "iuf", "integer or float scores", dtype=str(rows.dtype))
     if rows.dtype.kind == "f":
-        rows = rows.astype(np.float64, copy=False)
+        rows = np.asarray(rows, dtype=np.float64)
         if rows.size:
             # the sum is not finite if any score is not, and finite scores must not overflow in their difference
             with np.errstate(over="ignore", invalid="ignore"):
@@ -124,10 +124,10 @@ def sort_ascending(values: Rows, *, largest: int | None) -> tuple[IntArray, Rows
     Integers in ``0..largest`` are sorted together with their indices, as one key per entry.
     """
     num_items = values.shape[1]
-    bits = max(1, (num_items - 1).bit_length())
+    bits = (num_items - 1).bit_length()
     end = math.inf if largest is None else (largest + 1) << bits
     if end >= 2**63:
-        order: IntArray = np.argsort(values, axis=1, kind="stable").astype(np.int64, copy=False)
+        order: IntArray = np.asarray(np.argsort(values, axis=1, kind="stable"), dtype=np.int64)
         return order, np.take_along_axis(values, order, axis=1)
     keys: NDArray[np.signedinteger] = values.astype(np.int32 if end < 2**31 else np.int64)
     # a Python int as the other operand keeps the keys as narrow as they are

@@ -1,5 +1,7 @@
 """Scores as exact distances from one of them, sorted with their indices, and sums with noise."""
 
+import itertools
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from pate.mechanisms._noise import seeded_generator
 from pate.mechanisms._ranking import (
     NEAR,
+    REACH,
     are_near,
     as_rows,
     below_rank,
+    expect_within,
     k_smallest,
     rank,
     sort_ascending,
@@ -45,6 +49,33 @@ def test_distances_are_from_the_score_of_a_rank_and_end_at_their_reach() -> None
     np.testing.assert_array_equal(below_rank(scores, 3, reach=9.0)[0], [-9, -1, 0, 9, 9])
     large = np.array([[2**64 - 1, 2**63 + 1, 2**63]], dtype=np.uint64)
     np.testing.assert_array_equal(below_rank(large, 2)[0], [2.0 - 2**63, 0, 1])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.uint64])
+def test_distances_are_those_of_integers_at_every_rank(dtype: type[np.integer]) -> None:
+    """Of all triples of numbers at the ends of a type and in its middle, each rounded once, as Python rounds it."""
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    for triple in itertools.product({low, low + 1, 0, 1, high - 1, high}, repeat=3):
+        ordered, scores = sorted(triple, reverse=True), np.array([triple], dtype=dtype)
+        for k in (1, 2, 3):
+            exact = [float(ordered[k - 1] - score) for score in triple]
+            np.testing.assert_array_equal(below_rank(scores, k)[0], exact)
+        # a sum with noise is that of fractions, rounded once
+        sums = [float(Fraction(score) + Fraction(3, 8)) for score in triple]
+        np.testing.assert_array_equal(with_noise(scores, np.full((1, 3), 0.375))[0], sums)
+
+
+def test_noise_and_distances_are_told_apart_by_far() -> None:
+    """Distances that are not cut are rounded by 2^-33 scales at most; those that are lie beyond all noise."""
+    assert np.spacing(NEAR) / 2 <= 2.0**-33 < np.spacing(2 * NEAR) / 2 and REACH >= 2.0**10 * NEAR
+
+
+def test_ranks_leave_as_many_items_out_as_they_must() -> None:
+    expect_within(5, spare=1, k=4)
+    expect_within(5, k=5)
+    for spare in (0, 1):
+        with pytest.raises(ValueError, match=rf"^Expected k <= {5 - spare} for 5 items, got k={6 - spare}$"):
+            expect_within(5, spare=spare, k=6 - spare)
 
 
 def test_scores_of_a_batch_are_near_one_another_up_to_a_bound() -> None:
@@ -94,7 +125,7 @@ def test_keys_sort_as_a_stable_sort_does(spread: int, num_items: int) -> None:
 
 def test_smallest_come_in_order() -> None:
     values = seeded_generator(1).random((10, 12))
-    for k in (1, 5, 12):
+    for k in (1, 2, 11, 12):
         np.testing.assert_array_equal(k_smallest(values, k), np.argsort(values, axis=1)[:, :k])
 
 
