@@ -250,7 +250,7 @@ class RecordVoters(Voters):
 
     def parts(self, question: Question) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
         """Yield for blocks of records the basis ``[n, R + 1]``, the residuals ``[n, C]`` and the ballots' norms."""
-        for rows in blocks(len(self.labels), 2 * self.geometry.num_directions + 2 * self.num_labels):
+        for rows in blocks(len(self.labels), self.geometry.num_directions + self.num_labels):
             coordinates, labels = np.asarray(self.coordinates[rows]), self.labels[rows].astype(np.float64)
             basis, residuals = question.basis(coordinates), question.residuals(coordinates, labels)
             norms = np.sqrt((basis**2).sum(axis=1)) * np.sqrt((residuals**2).sum(axis=1))
@@ -313,7 +313,7 @@ class GroupVoters(Averages):
     def _sums(self, question: Question) -> Iterator[tuple[FloatArray, int]]:
         bounds = np.append(np.flatnonzero(np.diff(self.groups, prepend=-1)), len(self.groups))
         records = -(-len(self.groups) // max(1, len(bounds) - 1))  # of a group, on average
-        for some in blocks(len(bounds) - 1, 2 * records * (self.geometry.num_directions + self.num_labels)):
+        for some in blocks(len(bounds) - 1, records * (self.geometry.num_directions + self.num_labels)):
             inner = bounds[some.start : some.stop + 1]
             rows = slice(inner[0], inner[-1])
             coordinates, labels = np.asarray(self.coordinates[rows]), self.labels[rows].astype(np.float64)
@@ -388,7 +388,7 @@ def blocks(num_rows: int, entries: int) -> list[slice]:
 
 def _feature_bits(num_features: int) -> int:
     """Return the bits of a feature and of an axis's entry, so that their products add up to less than 2^53."""
-    return (51 - math.ceil(math.log2(max(2, num_features)))) // 2
+    return (51 - math.ceil(math.log2(num_features))) // 2
 
 
 def _power_above(value: float) -> float:

@@ -1,6 +1,7 @@
 """A voter's ballot moves the clipped sum by what it is, to the last bit, and by no more than its clip."""
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,13 +13,16 @@ from numpy.typing import NDArray
 import pate._voters
 from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._voters import (
+    MOST_VOTERS,
     Geometry,
     GroupVoters,
     Question,
     RecordVoters,
     ScoreVoters,
     Voters,
+    blocks,
     encode_scores,
+    factors,
 )
 
 NUM_LABELS, NUM_FEATURES = 3, 5
@@ -165,6 +169,7 @@ def test_sums_are_those_of_the_plain_definition(kind: str) -> None:
     norms = np.array([np.linalg.norm(each) for each in ballots])
     np.testing.assert_allclose(voters.norms(question), norms, rtol=1e-2)
     for clip in (10.0, float(np.median(norms)), 0.01):
+        assert (factors(norms, clip) * norms < min(clip, norms.max() * 1.01)).all(), "rounding included"
         plain = sum(each * min(1, clip / max(norm, 1e-9)) for each, norm in zip(ballots, norms, strict=True))
         np.testing.assert_allclose(voters.clipped_sum(question, clip), plain, atol=len(norms) * 1e-3 * min(clip, 1))
 
@@ -337,12 +342,90 @@ def test_scores_are_steps_and_nothing_is_none_of_them() -> None:
     np.testing.assert_array_equal(encode_scores(np.array([0, 1], dtype=np.uint8)), [1, 255])
 
 
+@pytest.mark.parametrize("num_features", [1, 2, 3, 4, 5, 37])
+def test_coordinates_are_those_of_whole_numbers(num_features: int) -> None:
+    """Of the widest features too, no product or sum of steps is rounded: as Python's integers have them."""
+    generator = np.random.default_rng(9)
+    geometry = Geometry.of(generator.normal(size=(12, num_features)))
+    most, largest = 2 ** round(math.log2(np.linalg.norm(geometry.axes[:, 0]))), 2**20  # axes have length 1
+    signs = np.sign(geometry.axes.T) * 1e30
+    for features in (*signs, *-signs, *generator.normal(size=(9, num_features))):
+        steps = np.rint(features / geometry.step).clip(-most, most) - geometry.centre
+        exact = [
+            sum(int(step) * int(entry) for step, entry in zip(steps, axis, strict=True)) for axis in geometry.axes.T
+        ]
+        assert max(map(abs, exact)) < 2**53
+        coordinates = np.rint(np.array(exact, dtype=np.float64) * (geometry.step / most) / geometry.unit)
+        np.testing.assert_array_equal(geometry.coordinates(features[None])[0], coordinates.clip(-largest, largest))
+    assert largest / 8 <= np.abs(geometry.samples).max() <= largest / 4, "a record may lie four times as far out"
+
+
+def test_directions_that_vanish_on_the_grid_are_left_out() -> None:
+    public = np.zeros((3000, 2))
+    public[0, 0], public[:, 1] = 1.0, np.resize([1e-6, -1e-6], 3000)
+    assert Geometry.of(public).num_directions == 1 and Geometry.of(public[:, 1:]).num_directions == 1
+
+
+def test_bases_and_residuals_are_whole_numbers_that_add_up_exactly() -> None:
+    """In steps of 2^-12 and 2^-16; sums over the most voters that there may be are below 2^53."""
+    question = question_of(np.random.default_rng(4), constant=1.0)
+    features = np.concatenate((PUBLIC, 1e30 * np.sign(PUBLIC - 7)))
+    basis = question.basis(GEOMETRY.coordinates(features))
+    np.testing.assert_array_equal(basis, np.rint(basis))
+    assert (basis[:, -1] == 2**12).all()
+    norms = np.linalg.norm(basis[:, :-1], axis=1)
+    assert norms.max() <= 2 * 2**12 and (norms[len(PUBLIC) :] > 2 * 2**12 * 0.999).all()
+    sure = replace(question, levels=np.array([-9.0, 9.0, 0.25]), slopes=np.zeros_like(question.slopes))
+    residuals = sure.residuals(GEOMETRY.samples, np.tile([1.0, 0.0, 0.0], (len(PUBLIC), 1)))
+    np.testing.assert_array_equal(residuals, np.tile([2**16, -(2**16), -(2**14)], (len(PUBLIC), 1)))
+    assert np.abs(basis).max() * 2**16 * MOST_VOTERS <= 2**53
+
+
+def test_no_clip_is_sought_below_half_of_what_a_public_sample_has() -> None:
+    records = Records.drawn(30, np.random.default_rng(5))
+    question = replace(question_of(np.random.default_rng(5)), levels=np.array([0.3, 0.6, -9.0]))
+    ours = (question.levels + GEOMETRY.linear(PUBLIC) @ question.slopes).clip(0, 1)
+    none = ~ours.any(axis=1)
+    spread = np.where(none, 1.0, np.sqrt((ours * (1 - ours)).sum(axis=1)))
+    norms = np.linalg.norm(question.basis(GEOMETRY.samples) / 2**12, axis=1)
+    assert record_voters(records).least_norm(question) == pytest.approx(np.median(norms * spread) / 2, rel=1e-3)
+    # of a student that expects nothing, and of one that is certain
+    still = np.zeros_like(question.slopes)
+    for levels, spread_of_all in ((np.zeros(3), 1.0), (np.ones(3), 1e-3)):
+        plain = replace(question, levels=levels, slopes=still)
+        least = record_voters(records).least_norm(plain)
+        assert least == pytest.approx(np.median(norms) * spread_of_all / 2, rel=1e-3)
+    assert group_voters(records).least_norm(question) == score_voters(records).least_norm(question) == 0
+
+
+def test_blocks_cover_all_rows_and_are_as_large_as_they_may_be() -> None:
+    for num_rows, entries in ((0, 3), (7, 1 << 22), (7, 1 << 23), (10, 1 << 20), (10, 0), (9, 1_000_000)):
+        parts = blocks(num_rows, entries)
+        assert [row for part in parts for row in range(num_rows)[part]] == list(range(num_rows))
+        sizes = [part.stop - part.start for part in parts]
+        assert all(size == 1 or size * entries <= 1 << 22 < (size + 1) * max(entries, 1) for size in sizes[:-1])
+
+
 def test_voters_that_cannot_be_are_refused() -> None:
     voters = record_voters(Records.drawn(60, np.random.default_rng(8)))
     changes: list[dict[str, Any]] = [{"num_voters": 1}, {"num_voters": 2**24}]
     for change in changes:
         with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
             replace(voters, **change)
+    assert replace(voters, num_voters=2).num_voters == 2
+    assert replace(voters, num_voters=MOST_VOTERS).num_voters == MOST_VOTERS
+    question = question_of(np.random.default_rng(8), constant=1.0)
+    changes = [{"constant": 0.0}, {"constant": 1.01}, {"shares": np.ones(4)}, {"levels": np.zeros(4)}]
+    for change in changes:
+        with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
+            replace(question, **change)
+    teachers = score_voters(Records.drawn(60, np.random.default_rng(8)))
+    assert isinstance(teachers, ScoreVoters)
+    chunk = teachers.scores[0]
+    wrong = [[chunk], [*teachers.scores, chunk], [chunk[0]], [chunk[:, 1:]], [chunk[:, :, 1:]], [chunk.astype(int)]]
+    for scores in wrong:
+        with pytest.raises(ValueError, match=r"^Expected (uint8 scores of shape \[t, 40, 3\]|scores of 20 teachers), "):
+            replace(teachers, scores=scores)
     groups = group_voters(Records.drawn(60, np.random.default_rng(8)))
     with pytest.raises(ValueError, match=r"^Expected groups in ascending order[^\n]*$"):
         replace(groups, groups=groups.groups[::-1])
