@@ -1,5 +1,7 @@
 """The closed-form student: shrinkage and left-out answers are those of explicit refits, and noise rarely departs."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,13 +13,16 @@ from pate._linear import (
     _RATIOS,
     Directions,
     LinearStudent,
+    _Keyed,
     _logistic,
     bend_to_one_side,
     constant_logits,
     departures,
     fit_linear,
+    linear_student_of,
     link,
     posterior,
+    shrunk_means,
 )
 
 
@@ -326,6 +331,72 @@ def test_departures_are_the_most_that_gain_together(gains: np.ndarray, data: st.
     order = np.random.default_rng(0).permutation(len(gains))
     if len(set(ratio)) == len(ratio):
         np.testing.assert_array_equal(departures(gains[order], squares[order]), kept[order])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_departures_are_those_of_the_definition(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    for num in (1, 2, 5, 9, 40):
+        squares = generator.exponential(10, num)
+        gains = np.sqrt(squares) * generator.normal(0.7, 1.5, num)
+        gains[0] = -np.sqrt(squares[0])  # worse by a standard error, and no more than that
+        candidates = sorted(
+            (j for j in range(num) if gains[j] >= -np.sqrt(squares[j])), key=lambda j: -gains[j] / np.sqrt(squares[j])
+        )
+        sizes = [
+            size
+            for size in range(1, len(candidates) + 1)
+            if gains[candidates[:size]].sum()
+            >= math.sqrt((4 + 2 * math.log(math.comb(num, size))) * squares[candidates[:size]].sum())
+        ]
+        expected = candidates[: max(sizes, default=0)]
+        assert np.flatnonzero(departures(gains, squares)).tolist() == sorted(expected)
+    assert departures(np.array([2.0]), np.array([1.0])).all(), "at the bound itself"
+
+
+def test_means_of_four_labels_are_shrunk_and_of_three_are_not() -> None:
+    means, variances = np.array([0.1, 0.3, 0.5, 0.9]), np.array([0.01, 0.02, 0.03, 0.02])
+    np.testing.assert_array_equal(shrunk_means(means[:3], variances[:3]), means[:3])
+    # by Efron and Morris: (n - 3) times the variance, over the sum of squares around the mean
+    share = 1 - 0.02 / (0.35**2 + 0.15**2 + 0.05**2 + 0.45**2)
+    np.testing.assert_allclose(shrunk_means(means, variances), 0.45 + share * (means - 0.45))
+    np.testing.assert_allclose(shrunk_means(means, variances * 100), 0.45)
+
+
+def test_a_student_of_answers_follows_their_link_and_decides_as_they_did() -> None:
+    generator = np.random.default_rng(3)
+    features = generator.standard_normal((60, 4)) + 2
+    answers = (features - 2) @ generator.standard_normal((4, 5)) * [1.0, 0.2, 0.1, 0.1, 0.1] + [0.4, 0.3, 0.5, 0.2, 0.9]
+    decisions = np.tile([0, 0, 0, 0, 1], (60, 1))
+    decisions[0, 1], decisions[1:, 2] = 1, 1  # one differs from all others
+    student = linear_student_of(features, answers, decisions)
+    assert student.departs.tolist() == [False, True, True, False, False]
+    means = answers.mean(axis=0)
+    level, steepness = link(means, answers - means)
+    free = level + steepness * (answers - means)
+    np.testing.assert_allclose(student.logits(features)[:, 1:3], free[:, 1:3], atol=1e-9)
+    np.testing.assert_allclose(expit(student.constants)[[1, 2, 3]], means[[1, 2, 3]], atol=1e-9)
+    assert ((student.predict(features) > 0.5) == decisions)[:, [0, 3, 4]].all()
+    # against its mean a label is decided as it was, and means beyond [0, 1] are cut at half a sample
+    turned = linear_student_of(
+        features, answers - [9.0, 0, 0, 0, 0] + [0, 9.0, 0, 0, 0], 1 - decisions[:, :1] + 0 * decisions
+    )
+    assert (turned.predict(features) > 0.5).all() and not turned.departs.any()
+    wide = linear_student_of(features, answers - [9.0, 0, -9.0, 0, 0], decisions * [0, 1, 1, 1, 1])
+    assert expit(wide.constants[[0, 2]]) == pytest.approx([0.5 / 60, 1 - 0.5 / 60])
+    for wrong in (answers[:, 0], answers[1:], answers[:, :, None]):
+        with pytest.raises(ValueError, match=r"^Expected answers of shape \[60, C\], "):
+            linear_student_of(features, wrong, decisions)
+    with pytest.raises(ValueError, match=r"^Expected decisions of shape \[60, 5\], "):
+        linear_student_of(features, answers, decisions[:, 1:])
+    with pytest.raises(ValueError, match=r"^Expected answers of shape \[0, C\], "):
+        linear_student_of(features[:0], answers[:0], decisions[:0])
+
+
+def test_features_are_known_by_their_numbers_and_shape() -> None:
+    features = np.arange(6.0).reshape(2, 3)
+    assert _Keyed(features) == _Keyed(features.copy()) == _Keyed(np.asfortranarray(features))
+    assert _Keyed(features) != _Keyed(features.reshape(3, 2)) and _Keyed(features) != _Keyed(features + 1)
 
 
 def test_departures_without_evidence() -> None:
