@@ -33,7 +33,7 @@ LEAST = 1e-6
 """The least logit of an answer that is kept above one half, which float32 tells from 0."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LinearStudent:
     """One linear model per label: ``x @ weights`` is the logit of a label; ``departs`` says which it may decide.
 

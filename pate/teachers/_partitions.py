@@ -17,7 +17,7 @@ from pate.data._records import Records
 from pate.teachers._plan import TeacherPlan, Unit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PartitionedRecords:
     """Records, and the rows on which each teacher is trained. PRIVATE.
 
