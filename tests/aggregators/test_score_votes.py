@@ -28,7 +28,7 @@ from pate.accounting._calibration import Target, epsilon_of
 from pate.accounting._events import GaussianEvent
 from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import _score_votes as score_votes
-from pate.aggregators._score_votes import Learner, ScoreVotes, noisy_count, noisy_sum
+from pate.aggregators._score_votes import Learner, ScoreVotes, learned_without_noise, noisy_count, noisy_sum
 from pate.testing._audit import sampled_epsilon
 
 NUM_LABELS = 4
@@ -198,6 +198,40 @@ def test_slopes_are_shrunk_by_their_most_likely_prior(prior: float) -> None:
     np.testing.assert_allclose(evidence, 4000 * (prior - math.log(1 + prior)), rtol=0.15, atol=5)
 
 
+def test_a_round_is_learnt_by_the_formulas_of_a_normal_prior() -> None:
+    """Of labels that are too few to be shrunk towards each other, from a question that nothing was known for."""
+    generator, deviation, num = np.random.default_rng(9), 0.003, 5000
+    learner = Learner(GEOMETRY, 3, num)
+    question, variances = learner.question(), GEOMETRY.variances
+    squares = (variances / (variances + variances.mean())) ** 2
+    np.testing.assert_allclose(question.shares, squares / squares.sum())
+    assert question.constant == 1 and not question.levels.any() and not question.slopes.any()
+    mean = generator.normal(size=(len(variances) + 1, 3)) * 0.05
+    mean[-1] = 0.3, 0.6, -0.2
+    learner.learn(question, mean, deviation)
+    levels = np.array([0.3, 0.6, 0.5 / len(PUBLIC)])  # no less than half a sample
+    # a moment along a direction is its slope times its variance and weight
+    weights = question.weights[:, None]
+    estimates = mean[:-1] / weights / variances[:, None]
+    noise = (deviation / weights / variances[:, None]) ** 2 + levels * (1 - levels) / num / variances[:, None]
+    kept, _ = score_votes._shrinkage(estimates, noise)
+    following = learner.question()
+    np.testing.assert_allclose(following.levels, levels)
+    np.testing.assert_allclose(following.slopes, estimates * kept)
+    np.testing.assert_allclose(learner._errors, kept * noise)
+    wanted = kept.mean(axis=1) + question.shares
+    np.testing.assert_allclose(following.shares, wanted / wanted.sum())
+    assert following.constant == pytest.approx(wanted.sum() ** -0.5) and 0 < following.constant < 1
+
+
+@pytest.mark.parametrize("num", [40, 4000])
+def test_without_noise_the_levels_are_those_of_the_labels(num: int) -> None:
+    voters = voters_of(num, np.random.default_rng(10))
+    question = learned_without_noise(voters).question()
+    at_mean = question.predictions(voters.coordinates).mean(axis=0)
+    np.testing.assert_allclose(at_mean, voters.labels.mean(axis=0), atol=0.05)
+
+
 def test_a_label_whose_model_never_differs_is_given_by_the_constant() -> None:
     """Where it says the same for all samples there is nothing to gain; where it is sure for half of them, there is."""
     learner = Learner(GEOMETRY, NUM_LABELS, 20_000.0)
@@ -290,6 +324,7 @@ def test_votes_must_have_voters_and_features() -> None:
         {"rounds": ()},
         {"rounds": (0.5, 0.4)},
         {"rounds": (1.5, -0.5)},
+        {"rounds": (0.5, 0.5 + 1.5e-9)},
         {"neighboring_relation": "swap"},
     ],
 )

@@ -1,5 +1,7 @@
 """The joint mechanism, for the few items of the contract and beyond them."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from pate import mechanisms as m
 from pate.accounting import NeighboringRelation
 from pate.accounting._events import Event
 from pate.mechanisms import _joint as joint
+from pate.mechanisms._exact_race import Picked
 from pate.mechanisms._joint import JointNoise
 from pate.testing import MechanismContract
 from pate.testing._laws import chi_square_p_value
@@ -186,3 +189,36 @@ def test_a_batch_of_near_ties_beside_an_outlier_ends_at_its_law() -> None:
     steep = np.concatenate(([1000], 500 - np.arange(30), [0]))
     found = m.JointMechanism(k=10, scale=0.02)(np.tile(steep, (3, 1)), generator=m.seeded_generator(7))
     assert (found == np.arange(10)).all()
+
+
+@pytest.mark.parametrize("shift", [0, 2**62])
+@pytest.mark.parametrize("scale", [1.0, 1e-7])
+def test_items_within_a_loss_are_those_that_are_counted(shift: int, scale: float) -> None:
+    """By one search where all scores are near, and by bisection where they are not; limits that are met count."""
+    scores = np.array([9, 9, 7, 4, 4, 4, 1, 0]) + shift
+    losses = joint._Losses(scores, 3, scale)
+    assert losses.furthest == 9
+    limits = np.array([0.0, 0.5, 1.0, 2.0, 3.0, 4.5, 5.0, 8.0, 9.0])
+    counted = [[int((scores[place] - scores <= limit).sum()) for place in range(3)] for limit in limits.tolist()]
+    for reached in (losses.reach(limits), np.concatenate([losses.reach(limits[[i]]) for i in range(9)])):
+        np.testing.assert_array_equal(reached, counted)
+
+
+def test_a_proposal_is_kept_as_often_as_a_loss_of_its_block_is_no_smaller() -> None:
+    reach, log_rates, scale = np.array([[2, 4], [2, 4], [3, 4], [3, 4]]), np.array([5.0, 4.0, 6.0, 5.0]), 1.5
+    starts, ends = np.array([1.0, 1.0, 2.0, 1.0]), np.array([2.0, 2.0, np.inf, 2.0])
+    losses, ranks = np.array([0.5, 1.5, 3.0, 2.0]), np.zeros((4, 2), dtype=np.int64)
+    blocks = Picked(np.arange(4), np.array([1, 2, 3, 2]), np.full(4, 8))
+    proposals = joint._proposals(ranks, losses, starts, ends, reach, scale, blocks, log_rates)
+    sequences, shares = np.array([2 * 3, 2 * 3, 3 * 3, 3 * 3]), np.array([1, 2, 3, 2]) / 8
+    worst = np.maximum(losses, starts)
+    masses = np.exp(-worst / scale) - np.exp(-ends / scale)
+    kept = sequences * masses / shares / np.exp(log_rates)
+    assert kept[3] == 0 and (kept[:3] > 0).all()
+    np.testing.assert_allclose(np.exp(proposals.log_chances), kept)
+    assert proposals.losses is not None and proposals.loss is not None
+    for place, probability in enumerate(kept.tolist()):
+        factor, low, high = proposals.chance(place)
+        less = 0.0 if high is None else math.exp(-high)
+        assert float(factor) * (math.exp(-low) - less) == pytest.approx(probability)
+        assert float(proposals.loss(place)) == pytest.approx(losses[place] / scale) == proposals.losses[place]
