@@ -1,6 +1,7 @@
 """Powerset voting keeps the contract."""
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy.stats import chisquare
 from pate._votes import Votes
 from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Powerset
+from pate.mechanisms import _exact_race as race
 from pate.testing._aggregators import AggregatorContract, Grid, Law
 from tests.aggregators.oracles import sets_law
 from tests.mechanisms import oracles
@@ -66,3 +68,17 @@ def test_sets_nobody_voted_for_are_uniform() -> None:
     assert chisquare(seen[1:]).pvalue > 1e-4
     # two votes for the empty set against 15 other sets
     assert seen[0] / 20_000 == pytest.approx(np.e**2 / (np.e**2 + 15), abs=0.02)
+
+
+def test_chances_by_floats_are_those_of_fractions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left to floats in the second half, and all comes out the same, sets that nobody named included."""
+    ballots = (np.random.default_rng(0).random((100, 4, 3)) < 0.4).astype(np.uint8)
+
+    def drawn() -> np.ndarray:
+        votes, generator = Votes.from_ballots(ballots), np.random.default_rng(1)
+        return np.asarray(Powerset(scale_powerset=0.8).aggregate(votes, generator=generator).labels)
+
+    expected = drawn()
+    assert not (expected[:, None] == ballots).all(axis=2).any(axis=1).all()
+    monkeypatch.setattr(race, "_MARGIN", math.inf)
+    np.testing.assert_array_equal(drawn(), expected)

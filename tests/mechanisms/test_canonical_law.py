@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 
 from pate import mechanisms as m
 from pate.mechanisms import _canonical_law as canonical_law
-from pate.mechanisms._canonical import CanonicalLoss
+from pate.mechanisms._canonical import CanonicalLoss, _subset_table
 from tests.mechanisms import oracles
 from tests.mechanisms.test_canonical import SCORES, classes_of
 
@@ -141,3 +141,11 @@ def test_class_probabilities_are_of_one_row_and_gumbel_noise() -> None:
         m.CanonicalMechanism(k=2, scale=1.0).class_probabilities([SCORES, SCORES])
     with pytest.raises(ValueError, match=r"^Expected Gumbel noise, got noise='exponential'$"):
         m.CanonicalMechanism(k=2, scale=1.0, noise="exponential").class_probabilities(SCORES)
+
+
+def test_tables_that_are_kept_cannot_be_written_to() -> None:
+    subsets = _subset_table(9, 3)
+    assert subsets is not None
+    for table in (subsets, canonical_law.log_factorials(5)):
+        with pytest.raises(ValueError, match="read-only"):
+            table[...] = 0

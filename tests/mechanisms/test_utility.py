@@ -22,6 +22,7 @@ def test_errors_of_a_sequence() -> None:
 def test_ties_with_the_last_place_count_as_recalled() -> None:
     assert m.recall(SCORES, [1, 3]) == 1
     assert m.k_relative_error(SCORES, [3, 1]) == 0
+    assert m.recall([3.0, 2.5, 2.0], [0, 2]) == 0.5, "half a vote below the last place is below it"
     assert m.k_relative_error([5, 5, 1], [0]) == 0
 
 
