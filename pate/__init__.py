@@ -3,11 +3,10 @@
 Most programs need no more than the names below; the packages hold the others. All are imported on their first use.
 """
 
-from typing import TYPE_CHECKING
-
 from pate._lazy import lazy_names
 from pate._version import __version__ as __version__
 
+TYPE_CHECKING = False  # as `typing` says it, which takes half of the time to start
 if TYPE_CHECKING:
     from pate import accounting as accounting
     from pate import aggregators as aggregators
@@ -51,4 +50,4 @@ if TYPE_CHECKING:
     from pate.teachers import Execution as Execution
     from pate.teachers import TeacherPlan as TeacherPlan
 else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)
+    __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -1,8 +1,27 @@
-"""`python -m pate`, which is the command `pate`."""
+"""The command `pate`, also as `python -m pate`: Ctrl-C is one line while what it needs is still imported, too."""
+
+from __future__ import annotations
 
 import sys
 
-from pate.cli import main
+
+def main() -> int:
+    """Run `pate` and return its exit status; see `pate.cli.main`."""
+    try:
+        import signal
+
+        from pate import cli
+
+        try:
+            return cli.main()
+        finally:
+            # all is said, and what Python puts away at its end would answer with a traceback
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+    except KeyboardInterrupt:
+        sys.stderr.write("pate: interrupted; nothing had begun\n")
+        return 130
+
 
 if __name__ == "__main__":
     sys.exit(main())

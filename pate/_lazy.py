@@ -1,15 +1,20 @@
-"""Public names that are imported on their first use (PEP 562)."""
+"""Public names that are imported on their first use (PEP 562).
 
-import ast
+It imports nothing itself: the command `pate` begins with it, and cannot answer Ctrl-C in one line until it is read.
+"""
+
+from __future__ import annotations
+
 import sys
-from collections.abc import Callable
-from importlib import import_module
-from pathlib import Path
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
-def lazy_names(package: str, file: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package whose names are imported on their first use.
+def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package whose names are imported on their first use.
 
     The names are those that the package imports for type checkers, under ``if TYPE_CHECKING``: there is no second list.
     What it imports from itself are its subpackages, which ``__all__`` leaves out.
@@ -18,11 +23,23 @@ def lazy_names(package: str, file: str) -> tuple[list[str], Callable[[str], Any]
         package: its ``__name__``.
         file: its ``__file__``.
     """
-    (block,) = (node for node in ast.parse(Path(file).read_text()).body if isinstance(node, ast.If))
-    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
-    homes = {alias.name: str(node.module) for node in imports for alias in node.names}
+    homes: dict[str, str] = {}
+
+    def read() -> None:
+        import ast
+
+        with open(file) as source:
+            (block,) = (node for node in ast.parse(source.read()).body if isinstance(node, ast.If))
+        imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+        homes.update({alias.name: str(node.module) for node in imports for alias in node.names})
 
     def get(name: str) -> Any:
+        from importlib import import_module
+
+        if not homes:
+            read()
+        if name == "__all__":
+            return [name for name, home in homes.items() if home != package]
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         inside = homes[name] == package
@@ -30,8 +47,7 @@ def lazy_names(package: str, file: str) -> tuple[list[str], Callable[[str], Any]
         setattr(sys.modules[package], name, value)
         return value
 
-    return (
-        [name for name, home in homes.items() if home != package],
-        get,
-        lambda: sorted({*vars(sys.modules[package]), *homes}),
-    )
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), "__all__", *get("__all__"), *homes})
+
+    return get, names

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import pate
-from pate import cli
+from pate import __main__, cli
 
 
 def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
@@ -76,6 +76,30 @@ def test_commands_that_train_nothing_need_no_torch(copied: Path) -> None:
     words = ["label", "--config", f"{copied}/public/label.yaml", "--run", str(copied), "--num_queries=20"]
     starts = (([*name.split(), option], code) for name in LIGHT for option, code in ends)
     expect_no_framework(*starts, ([*words, "--overwrite"], 0))
+
+
+def test_the_command_imports_nothing_before_it_can_be_interrupted() -> None:
+    """Half of the time to start went by before Ctrl-C could be answered in one line."""
+    script = "import sys; before = set(sys.modules); import pate.__main__; print(sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(["__future__", "pate", "pate.__main__", "pate._lazy", "pate._version"])
+
+
+def test_ctrl_c_while_the_command_is_imported_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "main", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        assert __main__.main() == 130
+        # what Python does at its end is ended without a word
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == "pate: interrupted; nothing had begun\n"
 
 
 def test_the_command_is_installed() -> None:

@@ -107,3 +107,10 @@ def test_whole_runs_are_measured_once(
     monkeypatch.setattr(script, "call", lambda *words: pytest.fail(f"measured again: {words}"))
     script.main(words)
     assert capsys.readouterr().out == first.out
+
+
+def test_every_interrupted_command_is_counted_once(capsys: pytest.CaptureFixture[str]) -> None:
+    load("measure_interrupts").main(2, 0, 5, ["--version"])
+    *_, row = capsys.readouterr().out.splitlines()
+    delay, *ways = map(int, row.strip("| ").split(" | "))
+    assert delay == 0 and sum(ways) == 2

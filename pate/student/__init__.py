@@ -21,4 +21,4 @@ if TYPE_CHECKING:
     from pate.student._module import masked_loss as masked_loss
     from pate.student._samples import InputFormat as InputFormat
 else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)
+    __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -23,4 +23,4 @@ if TYPE_CHECKING:
     from pate.teachers._voting import VoteJob as VoteJob
     from pate.teachers._voting import cast_votes as cast_votes
 else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)
+    __getattr__, __dir__ = lazy_names(__name__, __file__)

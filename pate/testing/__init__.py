@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pate.testing._mechanisms import MechanismContract as MechanismContract
     from pate.testing._sources import SourceContract as SourceContract
 else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)
+    __getattr__, __dir__ = lazy_names(__name__, __file__)
 
 # before any of them is imported
 _REWRITTEN = ("_aggregators", "_batches", "_contract", "_events", "_laws", "_mechanisms", "_sources")
