@@ -18,7 +18,7 @@ from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Release
 from pate.aggregators._of_mechanism import MechanismAggregator
 from pate.mechanisms._limited_domain import DomainMechanism, LimitedDomain, Listed
-from pate.mechanisms._top_stable import TopStable, chance_to_exceed, unstable_threshold
+from pate.mechanisms._top_stable import TopStable
 
 Lists = TypeVar("Lists", bound=DomainMechanism)
 
@@ -132,7 +132,4 @@ class TopStableTopK(_Listing[TopStable]):
     def most_answered(self, panel: Panel) -> float:
         """Return a bound on the probability that one of kbar gaps passes, or 1 with a fallback."""
         widest = panel.num_teachers - self.neighboring_relation.count_window
-        scales = {"scale_threshold": self.scale_threshold_stable, "scale_gap": self.scale_gap_stable}
-        threshold = unstable_threshold(self.delta_stable / self.kbar, **scales)
-        chance = self.kbar * chance_to_exceed(threshold - widest, **scales)
-        return 1.0 if self.fallback else min(1.0, chance)
+        return 1.0 if self.fallback else min(1.0, self.mechanism(panel).chance_to_pass(widest))

@@ -105,6 +105,10 @@ class TopStable(DomainMechanism):
             return Peeled(Listed.of(items[0]), passed[0], rounds[0])
         return Peeled(Listed.of(items), passed, rounds)
 
+    def chance_to_pass(self, gap: float) -> float:
+        """Return a bound on the probability that one of kbar gaps passes, if none exceeds the window by more."""
+        return self.kbar * chance_to_exceed(self._threshold - gap, **self._scales)
+
     def _items(self, ranked: Ranked, generator: np.random.Generator) -> IntArray:
         return self._peel(ranked, generator)[0]
 
@@ -113,14 +117,11 @@ class TopStable(DomainMechanism):
         order, scores = ranked
         k, kbar = self.k, self.kbar
         below = distances(scores, scores[:, k - 1 : k], reach=REACH * self.scale_peel)
-        threshold = unstable_threshold(
-            self.delta / kbar, scale_threshold=self.scale_threshold, scale_gap=self.scale_gap
-        )
         turns = np.concatenate((np.arange(k, kbar + 1), np.arange(k - 1, 0, -1)))
         gaps = np.maximum(distances(scores[:, turns], scores[:, turns - 1]) - self.window(self.relation), 0)
         # the noisy gaps that come before the noisy threshold
         scales = [self.scale_gap] * kbar + [self.scale_threshold]
-        bars = np.column_stack((-gaps, np.full(len(gaps), -threshold)))
+        bars = np.column_stack((-gaps, np.full(len(gaps), -self._threshold)))
         places = np.argsort(smallest(bars, kbar + 1, noise="laplace", scale=scales, generator=generator), axis=1)
         over = places[:, :-1] < places[:, -1:]
         passed: BoolArray = np.logical_or.reduce(over, axis=1)
@@ -149,11 +150,15 @@ class TopStable(DomainMechanism):
         )
 
     def _failure(self, wider: float) -> float:
-        if wider <= 0:
-            return self.delta
-        scales = {"scale_threshold": self.scale_threshold, "scale_gap": self.scale_gap}
-        threshold = unstable_threshold(self.delta / self.kbar, **scales)
-        return self.kbar * chance_to_exceed(threshold - wider, **scales)
+        return self.delta if wider <= 0 else self.chance_to_pass(wider)
+
+    @property
+    def _scales(self) -> dict[str, float]:
+        return {"scale_threshold": self.scale_threshold, "scale_gap": self.scale_gap}
+
+    @property
+    def _threshold(self) -> float:
+        return unstable_threshold(self.delta / self.kbar, **self._scales)
 
     @property
     def _threshold_scale(self) -> float:

@@ -137,6 +137,14 @@ def test_a_gap_passes_when_it_is_wide_against_the_noise(noise: float) -> None:
             assert (test(np.full(100, gap), generator=m.seeded_generator(0)) == expected).all()
 
 
+def test_a_test_of_real_gaps_that_always_fails_still_has_an_event() -> None:
+    """A gap of one sensitivity passes with a probability of 1 in floats, and no delta is 1."""
+    test = m.StabilityTest(num_teachers=9.5, sigma=0.01, delta_test=0.1, shift=0.5, window=3.5, whole=False)
+    assert test.probability(3.5) == 1
+    cost = test.event(NeighboringRelation.REPLACE_RECORD).cost()
+    assert 1 - 1e-9 < cost.delta0 < 1
+
+
 @pytest.mark.parametrize("gap", [4.6, 5.725, 11.0])
 def test_a_gap_that_the_event_does_not_pay_for_is_refused(gap: float) -> None:
     """The maximum in its curve runs over half votes up to the number of teachers."""

@@ -190,6 +190,18 @@ def test_a_threshold_for_adding_fails_more_often_under_replacing() -> None:
     assert other.failure(ADD) == other.failure(REPLACE) == 0.05
 
 
+@pytest.mark.parametrize("gap", [0, 2, 5])
+def test_gaps_pass_as_often_as_is_said(gap: int) -> None:
+    """The bound adds kbar equal gaps up: one of them alone passes at least a third of it, and all at most the bound."""
+    draws, mechanism = 6000, m.TopStable(**GIVEN)
+    bound = mechanism.chance_to_pass(gap)
+    assert (bound == pytest.approx(mechanism.delta)) == (gap == 0)
+    scores = np.arange(5, 0, -1) * (gap + int(mechanism.window(ADD)))
+    passed = mechanism.peel(np.tile(scores, (draws, 1)), generator=m.seeded_generator(0)).passed.sum()
+    least, most = (binom.ppf(chance, draws, share) for chance, share in ((1e-6, bound / 3), (1 - 1e-6, min(1, bound))))
+    assert least <= passed <= most
+
+
 def test_without_a_wide_gap_there_is_only_failure() -> None:
     draws = 4000
     failed = int(run(np.full((draws, 5), 7)).listed.any(axis=1).sum())
