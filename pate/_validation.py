@@ -71,6 +71,15 @@ def expect_distinct(what: str, values: Iterable[Hashable]) -> None:
     expect(not twice, f"{what} that occur once", twice=twice[:3])
 
 
+def one_line(message: str) -> str:
+    r"""Return a message with escapes in place of line breaks and whatever else is not printed.
+
+    >>> print(one_line("no such file: a" + chr(10) + "b"))
+    no such file: a\nb
+    """
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in message)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a question that suggests the closest name to ``word``; empty if none is close."""
     listed = sorted(name for name in set(known) if not name.endswith(".help"))

@@ -120,7 +120,11 @@ def _ending(stop: BaseException) -> tuple[str | None, int | None]:
     from pate._faults import fault_behind
 
     line = fault_behind(stop) or (str(stop) if isinstance(stop, ValueError) else None)
-    return line, None if line is None else 2
+    if line is None:
+        return None, None
+    from pate._validation import one_line
+
+    return one_line(line), 2
 
 
 def _let_go(stream: TextIO | None) -> None:
@@ -177,8 +181,7 @@ def _help(words: list[str]) -> int:
 
         close = get_close_matches(" ".join(stage[:2]), _COMMANDS, n=1)
         meant = f"; did you mean {close[0]}?" if close else ""
-        print(f"pate: unknown command: {' '.join(stage[:2])}{meant} (`pate --help` lists them)", file=sys.stderr)
-        return 2
+        raise ValueError(f"unknown command: {' '.join(stage[:2])}{meant} (`pate --help` lists them)")
     text = [
         "usage: pate <command> [options]",
         "",

@@ -8,6 +8,7 @@ from pathlib import Path
 from pate._commands.parsing import new_parser
 from pate._release.packing import pack as write_archive
 from pate._release.run_check import check_run
+from pate._validation import one_line
 
 
 def check(args: Sequence[str]) -> None:
@@ -22,7 +23,7 @@ def check(args: Sequence[str]) -> None:
     run: Path = parser.parse_args(list(args)).run
     result = check_run(run)
     if result.problems:
-        print("\n".join(f"{run}: {problem}" for problem in result.problems))
+        print("\n".join(one_line(f"{run}: {problem}") for problem in result.problems))
         raise SystemExit(1)
     print(f"{run}: all is well; finished: {', '.join(result.finished) or 'nothing yet'}")
     print(f"next: {result.next_command}")

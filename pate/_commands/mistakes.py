@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from jsonargparse import ArgumentParser, Namespace
 
 from pate._commands.help import BriefHelp, example
-from pate._validation import did_you_mean
+from pate._validation import did_you_mean, one_line
 from pate.aggregators import Aggregator
 from pate.data._source import DataSource
 from pate.data.features import FeatureMap
@@ -53,7 +53,7 @@ class CommandParser(ArgumentParser):
         try:
             made: Namespace = super().instantiate(*args, **settings)
         except ValueError as error:
-            raise ValueError(one_line(str(error))) from None
+            raise ValueError(brief(str(error))) from None
         return made
 
     def _print_message(self, message: str, file: Any = None) -> None:
@@ -67,7 +67,7 @@ class CommandParser(ArgumentParser):
         if not self.exit_on_error:
             super().error(message, ex)
         name = self.shown.prog.replace(" [options]", "")
-        sys.stderr.write(f"{name}: {one_line(message)}{_class_meant(message, self._words)}")
+        sys.stderr.write(f"{name}: {one_line(brief(message))}{_class_meant(message, self._words)}")
         sys.stderr.write(f" (`{name} --help` lists them)\n")
         self.exit(2)
 
@@ -79,7 +79,7 @@ _HEADINGS = re.compile(
 """Lines of jsonargparse that say nothing of what is wrong."""
 
 
-def one_line(message: str) -> str:
+def brief(message: str) -> str:
     """Return a message of jsonargparse in one line, with what each type but None objects to a value that fits none."""
     lines = [line.strip() for line in message.split("\n")]
     telling = [line.removeprefix("- ") for line in lines if not _HEADINGS.fullmatch(line)]

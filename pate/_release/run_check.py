@@ -65,6 +65,8 @@ def check_run(root: Path) -> RunCheck:
     run, problems = Run(root), list[str]()
     begun = run.data_config.is_file() or (root / first_stage(run).state).is_file()
     expect(begun, "the folder of a run, with its data.yaml", path=str(root))
+    if not run.private.is_dir():  # all else would follow from that
+        return RunCheck((), (f"Expected {run.private}, got no such folder. Put it back",), None)
     with _noting(problems):
         expect_data_config(run)
         run = replace(run, ledger=load_ledger(root))
@@ -79,7 +81,7 @@ def check_run(root: Path) -> RunCheck:
     with _noting(problems):
         _expect_closed(run.private)
     with _noting(problems):
-        problems.extend(unpublishable(run))
+        problems.extend((*_unreadable(run.private), *unpublishable(run)))
     if problems:
         return RunCheck((), tuple(problems), None)
     finished = tuple(stage.name for stage in _stages(run) if run.is_finished(stage))
@@ -101,20 +103,24 @@ def _stages(run: Run) -> tuple[Stage, ...]:
 
 def _expect_intact(run: Run, stage: Stage) -> None:
     """Raise ``ValueError`` unless what a stage left is unchanged and follows from what the stages before it left."""
-    left = [output for output in stage.outputs if (run.root / output).exists()]
-    if run.state(stage) is None and not stage.marked:
-        expect(not left, f"{run.root / stage.state} beside {', '.join(map(str, left))}. Put it back", missing=True)
-    elif stage is STUDENT and run.is_finished(STUDENT):
+    run.expect_state(stage)
+    if stage is STUDENT and run.is_finished(STUDENT):
         require_student(run)
     elif run.is_finished(stage):
         run.require(stage)
 
 
 def _expect_closed(private: Path) -> None:
-    expect(private.is_dir(), "the private folder of a run. Put it back", missing=str(private))
     mode = stat.S_IMODE(private.stat().st_mode)
     closed = f"{private} of mode 0700: chmod 700 {shlex.quote(str(private))}"
     expect(not mode & 0o077, closed, mode=f"{mode:04o}")
+
+
+def _unreadable(private: Path) -> Iterator[str]:
+    """Yield what lies in the private folder and is neither a file nor a folder."""
+    for path in sorted(private.rglob("*")):
+        if not (path.is_file() or path.is_dir()):
+            yield f"Expected plain files in {private}, got {path.relative_to(private)}. Delete it"
 
 
 def _next_command(run: Run) -> str:

@@ -89,7 +89,8 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "lost_state": (lambda run: (run / LABEL.state).unlink(), "label.json beside public/labels.npz"),
     "lost_labels": (lambda run: (run / LABEL.outputs[0]).unlink(), "labels.npz missing"),
     "folder_of_labels": (_make_labels_a_folder, "labels.npz missing"),
-    "lost_private": (lambda run: shutil.rmtree(run / "private"), "the private folder of a run"),
+    "lost_private": (lambda run: shutil.rmtree(run / "private"), "private, got no such folder. Put it back"),
+    "private_fifo": (lambda run: os.mkfifo(run / "private" / "votes" / "pipe"), "got votes/pipe. Delete it"),
     "changed_labels": (lambda run: _change(run / LABEL.outputs[0]), "labels.npz"),
     "smaller_epsilon": (_state_a_smaller_epsilon, "got epsilon=0.1"),
     "lost_ledger": (_name_another_ledger, "elsewhere.sqlite"),
@@ -127,6 +128,7 @@ LEAKS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "linked_folder": (lambda run: (run / "public" / "frontier").symlink_to(run / "private"), "plain files"),
     "fifo": (lambda run: os.mkfifo(run / "public" / "report.html"), "plain files"),
+    "line_break": (lambda run: (run / "public" / "a\nb\x1b[2J").write_text("x"), r"public/a\nb\x1b[2J. Move it"),
 }
 """What lies in ``public/`` and must not, and what is said of it."""
 
@@ -147,11 +149,22 @@ def test_what_is_wrong_is_found(wrong: str, run: Path, capsys: Printed) -> None:
 def test_nothing_else_is_given_away(leak: str, run: Path, tmp_path: Path, capsys: Printed) -> None:
     spoil, said = LEAKS[leak]
     spoil(run)
-    assert [said in problem for problem in check_run(run).problems] == [True]
+    with pytest.raises(SystemExit):
+        cli.main(["check", str(run)])
+    assert [said in line for line in capsys.readouterr().out.splitlines()] == [True]
     assert cli.main(["pack", str(run), "--output", str(tmp_path / "public.zip")]) == 2
     printed = capsys.readouterr().err
     assert said in printed and printed.count("\n") == 1
     assert not (tmp_path / "public.zip").exists()
+
+
+def test_a_lost_private_folder_is_put_back_rather_than_labels_bought_again(run: Path, capsys: Printed) -> None:
+    """All else that is missing follows from it."""
+    shutil.rmtree(run / "private")
+    assert check_run(run).problems == (f"Expected {run}/private, got no such folder. Put it back",)
+    assert cli.main(["pack", str(run)]) == 2
+    error = capsys.readouterr().err
+    assert "label.json beside public/labels.npz" in error and "Put it back" in error and "run it first" not in error
 
 
 def test_a_pack_holds_the_public_files_alone(run: Path, tmp_path: Path) -> None:
