@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from functools import cache
 from glob import escape
 from pathlib import Path
+from struct import Struct
 from tokenize import TokenError
-from typing import IO, Any
-from zipfile import BadZipFile, ZipFile, ZipInfo, is_zipfile
+from typing import IO, Any, Literal
+from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo, is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,8 @@ Json = dict[str, Any]
 _DRAFT = re.compile(r"\.(.+)\.[0-9a-f]{16}")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _BLOCK = 1 << 22  # bytes read at once
+_LOCAL_HEADER = Struct("<26xHH")  # of a zip's member, with the lengths of the name and of the extra fields after it
+_Header = tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]
 
 
 @contextmanager
@@ -234,6 +237,7 @@ def read_arrays(
     optional: Sequence[str] = (),
     *,
     unread: Sequence[str] = (),
+    mapped: Sequence[str] = (),
     what: str = "an .npz file of plain arrays",
 ) -> dict[str, NDArray[Any]]:
     """Return the arrays of an ``.npz`` file by name.
@@ -243,6 +247,8 @@ def read_arrays(
         required: names of arrays that have to be there.
         optional: names of arrays that may be there; any other would be left out without a word, and is refused.
         unread: names of arrays that may be there, too, and are not wanted.
+        mapped: names of arrays that are not read into memory, if they hold numbers and are not compressed: they are
+            compared with their checksum, and mapped (`numpy.memmap`).
         what: what the file is, for errors.
 
     Raises:
@@ -258,7 +264,8 @@ def read_arrays(
             expect_known(f"arrays of {path}", members, [*required, *optional, *unread])
             missing = [name for name in required if name not in members]
             expect(not missing, f"the arrays {', '.join(required)} in {path}", missing=missing)
-            return {name: _array(archive, members[name]) for name in (*required, *optional) if name in members}
+            names = [name for name in (*required, *optional) if name in members]
+            return {name: _array(archive, members[name], mapped=name in mapped) for name in names}
     # what is raised depends on where a file ends or was changed
     except (OSError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error, _DamagedError) as error:
         problem = error if isinstance(error, _DamagedError) else f"a damaged one ({error})"
@@ -281,12 +288,26 @@ def read_array(path: Path, *, what: str = "an .npy file of one plain array") -> 
         raise ValueError(f"Expected {what} in {path}, got {error}") from None
 
 
-def _array(archive: ZipFile, member: ZipInfo) -> NDArray[Any]:
+def _array(archive: ZipFile, member: ZipInfo, *, mapped: bool) -> NDArray[Any]:
     """Return an array whose header fits its size, which is compared before anything is inflated."""
     with archive.open(member) as file:
-        _expect_fitting(file, member.file_size, member.filename)
+        shape, order, dtype = _expect_fitting(file, member.file_size, member.filename)
+        if mapped and member.compress_type == ZIP_STORED and dtype.kind in "biuf" and shape and 0 not in shape:
+            start = _start(archive, member) + file.tell()
+            while file.read(_BLOCK):  # compares the checksum at the end
+                pass
+            assert archive.fp is not None
+            return np.memmap(archive.fp, dtype, "r", start, shape, order)
     with archive.open(member) as file:
         return _content(file)
+
+
+def _start(archive: ZipFile, member: ZipInfo) -> int:
+    """Return where the content of a member begins: after its local header, which ends with a name and extra fields."""
+    assert archive.fp is not None
+    archive.fp.seek(member.header_offset)
+    lengths: tuple[int, int] = _LOCAL_HEADER.unpack(archive.fp.read(_LOCAL_HEADER.size))
+    return archive.fp.tell() + sum(lengths)
 
 
 def _content(file: IO[bytes]) -> NDArray[Any]:
@@ -298,26 +319,27 @@ def _content(file: IO[bytes]) -> NDArray[Any]:
     return array
 
 
-def _expect_fitting(file: IO[bytes], size: int, name: str) -> None:
-    """Raise unless the header of an array speaks of plain values and of as many as there are bytes for."""
-    shape, dtype = _header(file)
+def _expect_fitting(file: IO[bytes], size: int, name: str) -> _Header:
+    """Return the header of an array, which has to speak of plain values and of as many as there are bytes for."""
+    shape, order, dtype = _header(file)
     if dtype.hasobject:
         raise _DamagedError("an array of Python objects, which is never read")
     if dtype.kind in "Vc":
         raise _DamagedError(f"an array of type {dtype}")
     if file.tell() + math.prod(shape) * dtype.itemsize != size:
         raise _DamagedError(f"a damaged one ({name} of {size} bytes, shape {shape})")
+    return shape, order, dtype
 
 
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return the shape and the type of what follows in an ``.npy``."""
+def _header(file: IO[bytes]) -> _Header:
+    """Return the shape, the order and the type of what follows in an ``.npy``."""
     try:
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(file)
+        shape, by_columns, dtype = read(file)
         if min(shape, default=0) < 0:
             raise ValueError(f"a negative size in {shape}")
     # numpy evaluates it as Python
     except (ValueError, TypeError, SyntaxError, TokenError, OverflowError, RecursionError) as error:
         raise _DamagedError(f"a damaged one ({error})") from None
-    return shape, dtype
+    return shape, "F" if by_columns else "C", dtype

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate._runs.files import read_arrays
+from pate._typing import Float32Array, IntArray
 from pate._validation import expect, expect_distinct
-from pate.data._checks import as_text, check_features, check_labels, select_labels
-from pate.data._records import ArrayFeatures
+from pate.data._checks import as_text, check_labels, select_labels
+from pate.data._records import ArrayFeatures, Features, blocks_of
 from pate.data._table import Table, TableSource, expect_fractions, split_by_hash
 from pate.data.features import FeatureMap
 
@@ -19,6 +22,8 @@ OPTIONAL = ("ids", "split", "group", "label_names")
 """Arrays that a file may have besides ``X`` and ``Y``; ``ids`` are required of a source."""
 _OFFICIAL = {0: 162_770, 1: 19_867, 2: 19_962}
 """CelebA's evaluation partition: the number of rows of each part, one part after the other."""
+_ROWS = 64
+"""Rows read from a file at once: the system maps much beside each, which counts as memory until it is let go."""
 _GIVE_IDS = "given once when they are collected, such as ids=np.arange(len(X)).astype(str)"
 
 
@@ -54,8 +59,8 @@ class Arrays(TableSource):
         self._fractions = public_fraction, test_fraction
 
     def _read_table(self) -> Table:
-        arrays, source = read_arrays(self.path, ("X", "Y"), OPTIONAL), self.path.name
-        features, labels = check_features(arrays["X"], source=source), check_labels(arrays["Y"], source=source)
+        arrays, source = read_arrays(self.path, ("X", "Y"), OPTIONAL, mapped=("X",)), self.path.name
+        features, labels = _finite_features(arrays["X"], source=source), check_labels(arrays["Y"], source=source)
         num, num_labels = labels.shape
         default_names = np.array([f"label_{j}" for j in range(num_labels)])
         names = as_text(arrays.get("label_names", default_names), name="label_names")
@@ -69,19 +74,54 @@ class Arrays(TableSource):
             split = split_by_hash(ids if groups is None else groups, *self._fractions, source=source)
         unknown = sorted(set(np.unique(split).tolist()) - {0, 1, 2})
         expect(not unknown, f"split in 0 (private), 1 (public), 2 (test) in {source}", others=unknown)
-        rows = {"X": features, "ids": ids, "split": split} | ({} if groups is None else {"group": groups})
+        rows = {"ids": ids, "split": split} | ({} if groups is None else {"group": groups})
         expect(split.ndim == 1, f"split of shape [N] in {source}", shape=split.shape)
-        sizes = {name: len(column) for name, column in rows.items()}
+        sizes = {"X": features.shape[0]} | {name: len(column) for name, column in rows.items()}
         expect(set(sizes.values()) == {num}, f"{num} rows in every array of {source}", **sizes)
         columns = select_labels(names.tolist(), self._wanted, source=source)
         return Table(
-            features=ArrayFeatures(features),
+            features=features,
             names=names[columns].tolist(),
             labels=labels[:, columns],
             ids=ids,
             split=split,
             groups=groups,
         )
+
+
+class _StoredFeatures(Features):
+    """Rows of an array that stays in its file.
+
+    The rows of a role are read when they are needed, and those selected of them, such as a chunk's, at once. What is
+    sent to another process takes its values along.
+    """
+
+    def __init__(self, values: np.memmap[Any, Any], rows: IntArray | None = None) -> None:
+        self._values, self._whole = values, rows is None
+        self._rows = np.arange(len(values)) if rows is None else rows
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self._rows), *self._values.shape[1:])
+
+    def __getitem__(self, index: Any, /) -> Float32Array:
+        rows, file = np.asarray(self._rows[index]), self._values.base
+        assert isinstance(file, mmap.mmap)
+        values = np.empty((rows.size, *self.shape[1:]), dtype=np.float32)
+        for start in range(0, rows.size, _ROWS):
+            values[start : start + _ROWS] = self._values[rows.ravel()[start : start + _ROWS]]
+            file.madvise(mmap.MADV_DONTNEED)
+        return values.reshape(*rows.shape, *self.shape[1:])
+
+    def select(self, rows: IntArray) -> Features:
+        return _StoredFeatures(self._values, rows) if self._whole else ArrayFeatures(self[rows])
+
+    def __reduce__(self) -> tuple[type[ArrayFeatures], tuple[Float32Array]]:
+        return ArrayFeatures, (self._sent,)
+
+    @cached_property
+    def _sent(self) -> Float32Array:
+        return self[:]  # one array, which joblib writes to a file that all its workers map
 
 
 class CelebAAttributes(TableSource):
@@ -123,6 +163,19 @@ class CelebAAttributes(TableSource):
             split=table["partition"],
             groups=table["identity"],
         )
+
+
+def _finite_features(values: NDArray[Any], *, source: str) -> Features:
+    """Return features as float32. Raises ``ValueError`` on NaN or infinite values."""
+    features = (
+        _StoredFeatures(values)
+        if isinstance(values, np.memmap)
+        else ArrayFeatures(np.ascontiguousarray(values, dtype=np.float32))
+    )
+    blocks = (features[rows] for rows in blocks_of(features, range(features.shape[0])))
+    bad = sum(int((~np.isfinite(block).reshape(len(block), -1).all(axis=1)).sum()) for block in blocks)
+    expect(bad == 0, f"finite features in {source}", records_with_nan_or_infinity=bad)
+    return features
 
 
 def _expect_official(partition: NDArray[Any], *, source: str) -> None:

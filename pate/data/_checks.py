@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate._typing import Float32Array, IntArray, StrArray, UInt8Array
+from pate._typing import IntArray, StrArray, UInt8Array
 from pate._validation import expect, expect_distinct
 
 
@@ -48,11 +48,3 @@ def select_labels(names: Sequence[str], wanted: Sequence[str] | None, *, source:
     expect(not unknown, f"names of labels among {', '.join(names)} ({source})", unknown=unknown)
     expect_distinct("label names", wanted)
     return np.array([list(names).index(name) for name in wanted])
-
-
-def check_features(features: Float32Array, *, source: str) -> Float32Array:
-    """Return features as contiguous float32. Raises ``ValueError`` on NaN or infinite values."""
-    features = np.ascontiguousarray(features, dtype=np.float32)
-    bad = np.count_nonzero(~np.isfinite(features).reshape(len(features), -1).all(axis=1))
-    expect(bad == 0, f"finite features in {source}", records_with_nan_or_infinity=bad)
-    return features

@@ -1,11 +1,13 @@
+import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 from pate.data import Arrays, CelebAAttributes, DataSource, PublicPCA, PublicScaling, Role
 from pate.data._checks import as_text
+from pate.data._records import ArrayFeatures
 from pate.testing import SourceContract
 from tests.conftest import Write, make_arrays
 
@@ -44,6 +46,13 @@ class ArraysContract(SourceContract):
         arrays = dict(np.load(folder / "data.npz"))
         arrays["X"][self.place(folder, role, -1)] += 1
         np.savez(folder / "data.npz", **arrays)
+
+
+class TestArraysCompressed(ArraysContract):
+    """Which are read as a whole."""
+
+    def write(self, folder: Path) -> None:
+        np.savez_compressed(folder / "data.npz", **self.arrays())  # type: ignore[arg-type]
 
 
 class TestArrays(ArraysContract):
@@ -261,3 +270,34 @@ def test_the_official_table_carries_the_images_numbers(tmp_path: Path) -> None:
     np.savez(tmp_path / "table.npz", partition=np.roll(official, 1), **arrays)
     with pytest.raises(ValueError, match="the official 202599 rows"):
         CelebAAttributes(tmp_path / "table.npz", labels=["a"]).records(Role.PUBLIC)
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f8", "<f2", "u1", "<i8", "?"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_array_that_stays_in_its_file_has_the_bits_of_one_that_was_read(
+    dtype: str, order: Literal["C", "F"], tmp_path: Path
+) -> None:
+    arrays = make_arrays(60)
+    arrays["X"] = np.asarray(np.abs(arrays["X"]).reshape(60, 3, 2), dtype=dtype, order=order)
+    np.savez(tmp_path / "a.npz", **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(tmp_path / "b.npz", **arrays)  # type: ignore[arg-type]
+    stored, read = Arrays(tmp_path / "a.npz"), Arrays(tmp_path / "b.npz")
+    for role in Role:
+        lazy, whole = stored.load(role).features, read.load(role).features
+        assert not isinstance(lazy, ArrayFeatures) and isinstance(whole, ArrayFeatures)
+        for index in (np.arange(lazy.shape[0]), np.array([[4, 1], [1, 0]]), slice(2, 5), 3):
+            np.testing.assert_array_equal(lazy[index], whole[index], strict=True)
+        assert isinstance(pickle.loads(pickle.dumps(lazy)), ArrayFeatures)
+        chunk = lazy.select(np.array([5, 2]))
+        assert isinstance(chunk, ArrayFeatures)
+        np.testing.assert_array_equal(chunk.values, whole.values[[5, 2]], strict=True)
+        assert stored.fingerprint(role) == read.fingerprint(role)
+
+
+def test_an_array_that_stays_in_its_file_is_compared_with_its_checksum(write_arrays: Write) -> None:
+    path = write_arrays()
+    content = bytearray(path.read_bytes())
+    content[content.index(b"NUMPY") + 200] ^= 1  # within X, which comes first
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"got a damaged one \(Bad CRC-32 for file 'X.npy'\)"):
+        Arrays(path).load(Role.PRIVATE)
