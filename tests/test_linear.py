@@ -264,6 +264,12 @@ def test_separable_labels_and_constant_features_are_finite() -> None:
         np.testing.assert_allclose(plain.predict(constant).mean(axis=0)[2:], [0.99, 0.01], atol=0.02)
 
 
+def test_a_constant_of_equal_labels_is_half_a_sample_from_certain() -> None:
+    labels = np.tile([0.0, 1.0], (50, 1))
+    constants = fit_linear(np.random.default_rng(0).standard_normal((50, 2)), labels, everywhere(labels)).constants
+    np.testing.assert_allclose(expit(constants), [0.01, 0.99])
+
+
 def test_pictures_are_flattened() -> None:
     features, shares = task(50, 12, 2)
     flat = fit_linear(features, shares, everywhere(shares), noise_std=0.05)

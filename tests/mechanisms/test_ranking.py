@@ -110,6 +110,7 @@ def test_a_sum_with_noise_is_rounded_once() -> None:
     scores, noise = np.array([[2**60 + 1, 2**60 + 127, 3]]), np.array([[0.25, 1.5, 0.25]])
     # rounded first, the second would have lost the vote that carries it to the next float
     np.testing.assert_array_equal(with_noise(scores, noise), [[2.0**60, 2.0**60 + 256, 3.25]])
+    np.testing.assert_array_equal(with_noise(-scores, -noise), [[-(2.0**60), -(2.0**60) - 256, -3.25]])
     np.testing.assert_array_equal(with_noise(np.array([[3, 4]]), noise[:, :2]), [[3.25, 5.5]])
 
 
