@@ -405,6 +405,13 @@ def test_refuses_what_it_has_no_pairs_for(event: Event) -> None:
         adaptive_epsilon(event, 3, delta=1e-6)
 
 
+def test_bits_are_refused_where_corners_would_not_be_near_the_arc() -> None:
+    assert len(gaussian_bit_pairs(8.0, 6.0, spacing=0.5).p) > 10
+    for name, value in (("mu", 8.5), ("spacing", 0.55)):
+        with pytest.raises(ValueError, match=rf"^Expected {name} <= [0-9.]+, got {name}={value}$"):
+            gaussian_bit_pairs(**{"mu": 1.0, "reach": 6.0, name: value})
+
+
 @pytest.mark.parametrize(("low", "high"), [(-0.72, 9.0), (-9.0, 0.32)])
 def test_what_lies_beyond_the_grid_is_bounded(low: float, high: float) -> None:
     rounds, laws, count = CASES["two queries"]

@@ -243,6 +243,7 @@ def test_a_label_whose_model_never_differs_is_given_by_the_constant() -> None:
     assert not learner._departing(samples, same)[1].any()
     halves = same * np.where(np.arange(300) % 2, 1, -1)[:, None]
     assert learner._departing(samples, halves)[1][0]
+    assert not learner._departing(samples, halves * 1e-4)[1].any()  # decisions that gain next to nothing
 
 
 def test_the_student_is_recovered_from_what_is_released() -> None:
