@@ -173,19 +173,15 @@ class Run:
 
     def require(self, stage: Stage) -> None:
         """Raise ``ValueError`` unless ``stage`` is finished and all its files exist unchanged."""
-        self.expect_state(stage)
         state = self.state(stage)
         if state is None or not state.finished:
+            lost = state is None and not stage.marked
+            left = [output.as_posix() for output in stage.outputs if lost and (self.root / output).exists()]
+            expect(not left, f"{self.root / stage.state} beside {', '.join(left)}. Put it back", missing=True)
             raise ValueError(f"Expected `pate {stage.name}` to be finished in {self.root}: run it first")
         wrong = [f"{name} missing" for name in self.missing_outputs(stage)] or self._damaged(stage, contents=True)
         if wrong:
             raise StageChangedError(self._describe_damage(stage, wrong))
-
-    def expect_state(self, stage: Stage) -> None:
-        """Raise ``ValueError`` if what ``stage`` wrote is there, but not the file that says what it was made from."""
-        if self.state(stage) is None and not stage.marked:
-            left = [output for output in stage.outputs if (self.root / output).exists()]
-            expect(not left, f"{self.root / stage.state} beside {', '.join(map(str, left))}. Put it back", missing=True)
 
     def begun(self, stage: Stage) -> Inputs:
         """Return what a stage was begun with; no settings and no digests if it was not."""
