@@ -87,6 +87,7 @@ class TeacherPlan:
         expect(0 <= power <= 1, "0 <= positive_weight_power <= 1", positive_weight_power=power)
         if self.clip_norm is not None:
             expect_positive(clip_norm=self.clip_norm)
+        _expect_made(self.optimizer, self.scheduler)
         if self.chunk_size != "auto":
             expect_count(1, chunk_size=self.chunk_size)
             if self.chunk_size > 1:
@@ -129,6 +130,16 @@ class ClosedFormPlan:
     def nominal(self) -> int:
         """The nominal number of teachers; `MOST_VOTERS` where each record or group is one."""
         return MOST_VOTERS if self.num_teachers is None else self.num_teachers
+
+
+def _expect_made(make_optimizer: OptimizerFactory, make_scheduler: SchedulerFactory | None) -> None:
+    """Raise ``ValueError`` if no optimizer, or no scheduler of it, can be made."""
+    try:
+        optimizer = make_optimizer([torch.nn.Parameter(torch.zeros(1, 1))])
+        if make_scheduler is not None:
+            make_scheduler(optimizer)
+    except TypeError as error:
+        raise ValueError(f"Expected an optimizer, and a scheduler if any, that can be made, got {error}") from None
 
 
 def check_entrywise(make_optimizer: OptimizerFactory) -> None:

@@ -202,6 +202,19 @@ def test_optimizers_that_look_across_teachers(optimizer: Any) -> None:
     plan(optimizer=optimizer, chunk_size=1)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"optimizer": None},
+        {"optimizer": partial(torch.optim.Adam, lr=None)},  # type: ignore[arg-type]
+        {"scheduler": torch.optim.lr_scheduler.StepLR},
+    ],
+)
+def test_optimizers_and_schedulers_that_cannot_be_made_are_one_line(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"^Expected an optimizer, and a scheduler if any, that can be made, got "):
+        plan(**changes, chunk_size=1)
+
+
 def test_a_scheduler_that_looks_at_losses() -> None:
     settings = plan(scheduler=ReduceLROnPlateau)
     chunk = TeacherChunk(
