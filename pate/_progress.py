@@ -80,9 +80,9 @@ def stage_bar(
 
 
 @contextmanager
-def step_bar(total: int, name: str) -> Iterator[Any]:
+def step_bar(total: int, name: str, *, unit: str = "step") -> Iterator[Any]:
     """Open the bar of a stage with few steps, and say each minute how far it is, however long one of them takes."""
-    with stage_bar(total, name, unit="step", patient=True) as bar:
+    with stage_bar(total, name, unit=unit, patient=True) as bar:
         ended = Event()
 
         def tell() -> None:

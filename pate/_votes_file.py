@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate._progress import stage_bar
+from pate._progress import step_bar
 from pate._runs import digest, write_arrays
-from pate._runs.files import read_arrays
+from pate._runs.files import Blocks, Stream, read_arrays
 from pate._typing import FloatArray, IntArray, StrArray, UInt8Array
 from pate._validation import expect, expect_count, expect_distinct
 from pate._voters import SCORE_STEPS, encode_scores
-from pate._votes import Ballots, Panel, Votes, pack_ballots
+from pate._votes import Ballots, Panel, Votes, pack_ballots, unpack_ballots
 
 ScoreArray = NDArray[np.floating[Any]]
 
@@ -53,6 +53,8 @@ class NamedVotes:
     counts: IntArray | None = None
     num_teachers: int | None = None
     features: FloatArray | None = None
+    # [T, N, ceil(C / 8)] beside the counts, in place of ballots that came in blocks
+    _packed: UInt8Array | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         ids, names = _texts("ids", self.ids), _texts("label_names", self.label_names)
@@ -63,11 +65,15 @@ class NamedVotes:
         shape = (len(ids), len(names))
         ballots, scores, counts = forms.values()
         if counts is None:
-            checked = _checked_ballots(ballots, shape) if scores is None else _checked_scores(scores, shape)
-            teachers = checked.shape[1] if self.num_teachers is None else self.num_teachers
-            as_present = f"num_teachers={checked.shape[1]}, as in {present[0]}"
-            expect(teachers == checked.shape[1], as_present, num_teachers=teachers)
-            forms[present[0]] = checked[order]
+            if isinstance(ballots, Blocks):
+                forms["_packed"], forms["counts"] = _packed_ballots(ballots, order, shape)
+                forms["ballots"], present_teachers = None, len(forms["_packed"])
+            else:
+                checked = _checked_ballots(ballots, shape) if scores is None else _checked_scores(scores, shape)
+                forms[present[0]], present_teachers = checked[order], checked.shape[1]
+            teachers = present_teachers if self.num_teachers is None else self.num_teachers
+            as_present = f"num_teachers={present_teachers}, as in {present[0]}"
+            expect(teachers == present_teachers, as_present, num_teachers=teachers)
         else:
             expect(
                 self.num_teachers is not None, "num_teachers, the public number behind the counts", num_teachers=None
@@ -97,16 +103,23 @@ class NamedVotes:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read one ``.npz`` with the arrays that the constructor takes. Raises ``ValueError`` in one line."""
-        arrays = read_arrays(path, _NAMES[:2], _NAMES[2:], what="an .npz file of votes without pickled objects")
+        return cls._read(path, packing=False)
+
+    @classmethod
+    def _read(cls, path: Path, *, packing: bool) -> Self:
+        """Read votes, with ballots that are packed block by block, since there may be many, or as they are."""
+        unread, what = ("ballots",) if packing else (), "an .npz file of votes without pickled objects"
+        optional = [name for name in _NAMES[2:] if name not in unread]
+        arrays: dict[str, Any] = {**read_arrays(path, _NAMES[:2], optional, unread=unread, what=what)}
+        arrays |= {name: blocks for name in unread if (blocks := Blocks.find(path, name, what=what)) is not None}
         teachers = arrays.pop("num_teachers", None)
         try:
             if teachers is not None:
                 is_integer = teachers.ndim == 0 and teachers.dtype.kind in "iu"
                 expect(is_integer, "one integer num_teachers", shape=teachers.shape, dtype=str(teachers.dtype))
-            content: dict[str, Any] = dict(arrays)
-            return cls(**content, num_teachers=None if teachers is None else int(teachers))
+            return cls(**arrays, num_teachers=None if teachers is None else int(teachers))
         except ValueError as error:
-            raise ValueError(f"{error} ({path})") from None
+            raise ValueError(str(error) if str(path) in str(error) else f"{error} ({path})") from None
 
     def save(self, path: Path | str) -> None:
         """Write the ``.npz`` that `read` reads, whole or not at all."""
@@ -123,6 +136,10 @@ class NamedVotes:
 
         It is ``[T, N, ceil(C / 8)]`` for ``bits``, and ``[T, N, C]`` for ``scores``, which ballots are too.
         """
+        if self._packed is not None:
+            return (
+                self._packed if form == "bits" else encode_scores(unpack_ballots(self._packed, len(self.label_names)))
+            )
         votes = self.ballots if self.scores is None else self.scores
         if votes is None:
             return None
@@ -135,8 +152,9 @@ class NamedVotes:
         votes = self.counts if stored is None else stored
         assert votes is not None
         head = json.dumps([self.ids.tolist(), self.label_names, self.num_teachers, stored is None, self.form])
-        features = () if self.features is None else (np.ascontiguousarray(self.features).tobytes(),)
-        return digest(head, np.ascontiguousarray(votes).tobytes(), *features)
+        arrays = (votes,) if self.features is None else (votes, self.features)
+        contents = (np.ascontiguousarray(array).reshape(-1).view(np.uint8).data for array in arrays)
+        return digest(head, *(Stream(content.nbytes, [content]) for content in contents))
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +180,7 @@ class Silo:
 
     def votes(self) -> NamedVotes:
         """Return the votes. Raises ``ValueError`` if their file has changed since it was first read."""
-        votes = _read(self.source)
+        votes = read_votes(self.source)
         same = votes is self.source or votes.fingerprint() == self.fingerprint
         expect(same, f"the votes that {self.source} held when this command began", votes="others")
         return votes
@@ -205,10 +223,10 @@ class Silos:
         """
         expect(sources, "the votes of at least one silo", silos=0)
         joined: Self | None = None
-        with stage_bar(len(sources), "votes", unit="silo", patient=True) as bar:
+        with step_bar(len(sources), "votes", unit="silo") as bar:
             for number, source in enumerate(sources):
                 name = str(source) if isinstance(source, Path) else f"silo {number}"
-                joined = cls._joined(joined, _read(source), source, name)
+                joined = cls._joined(joined, read_votes(source), source, name)
                 bar.update()
         assert joined is not None
         expect_count(2, num_teachers=joined.num_teachers)
@@ -223,7 +241,7 @@ class Silos:
             source=source,
             num_teachers=votes.num_teachers,
             form=votes.form,
-            counts_alone=votes.counts is not None,
+            counts_alone=votes.counts is not None and votes._packed is None,
             fingerprint=votes.fingerprint(),
             sums=digest(sums.tobytes()) if (sums != sums[:1]).any() else None,
         )
@@ -265,8 +283,9 @@ class Silos:
         return "scores" if any(silo.form == "scores" for silo in self.members) else "bits"
 
 
-def _read(source: NamedVotes | Path) -> NamedVotes:
-    return NamedVotes.read(source) if isinstance(source, Path) else source
+def read_votes(source: NamedVotes | Path) -> NamedVotes:
+    """Return the votes of a silo; of ballots in a file the counts, and the packed form, which is an eighth as large."""
+    return NamedVotes._read(source, packing=True) if isinstance(source, Path) else source
 
 
 def _sums(votes: NamedVotes) -> IntArray:
@@ -294,11 +313,29 @@ def _texts(name: str, values: ArrayLike) -> StrArray:
 def _by_teacher(name: str, votes: ArrayLike, shape: tuple[int, int]) -> NDArray[Any]:
     """Return votes ``[N, T, C]``, T = 1 if they are ``[N, C]``."""
     array = np.asarray(votes)
-    array = array[:, None] if array.ndim == 2 else array
-    size, labels = shape
-    fits = array.ndim == 3 and (array.shape[0], array.shape[2]) == shape and array.shape[1] > 0
-    expect(fits, f"{name} of shape [{size}, T, {labels}], as ids and label_names say", shape=array.shape)
-    return array
+    return array.reshape(_shape_by_teacher(name, array.shape, shape))
+
+
+def _shape_by_teacher(name: str, votes: tuple[int, ...], shape: tuple[int, int]) -> tuple[int, int, int]:
+    """Return ``[N, T, C]`` for votes of that shape, T = 1 if it is ``[N, C]``."""
+    (size, labels), full = shape, (votes[0], 1, votes[1]) if len(votes) == 2 else votes
+    fits = len(full) == 3 and (full[0], full[2]) == shape and full[1] > 0
+    expect(fits, f"{name} of shape [{size}, T, {labels}], as ids and label_names say", shape=full)
+    return size, full[1], labels
+
+
+def _packed_ballots(ballots: Blocks, order: IntArray, shape: tuple[int, int]) -> tuple[UInt8Array, IntArray]:
+    """Return ballots ``[T, N, ceil(C / 8)]`` and their counts ``[N, C]``, with samples in ``order``."""
+    size, teachers, labels = _shape_by_teacher("ballots", ballots.shape, shape)
+    packed = np.empty((teachers, size, -(-labels // 8)), dtype=np.uint8)
+    counts, rows, start = np.empty(shape, dtype=np.int64), np.argsort(order), 0
+    for block in ballots:
+        checked = _checked_ballots(block, (len(block), labels))
+        chosen = rows[start : start + len(block)]
+        counts[chosen] = checked.sum(axis=1, dtype=np.int64)
+        packed[:, chosen] = pack_ballots(checked.swapaxes(0, 1))
+        start += len(block)
+    return packed, counts
 
 
 def _checked_ballots(ballots: ArrayLike, shape: tuple[int, int]) -> UInt8Array:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from multiprocessing import Process
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from zipfile import ZipFile
 
 import numpy as np
 
@@ -50,8 +51,13 @@ def make_silos(folder: Path, options: argparse.Namespace) -> None:
             counts = generator.binomial(options.teachers, 0.1, (options.queries, options.labels))
             np.savez(path, ids=ids, label_names=names, counts=counts, num_teachers=options.teachers)
         else:
+            np.savez(path, ids=ids, label_names=names)
             shape = options.queries, options.teachers, options.labels
-            np.savez(path, ids=ids, label_names=names, ballots=generator.integers(0, 2, shape, dtype=np.uint8))
+            header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+            with ZipFile(path, "a") as archive, archive.open("ballots.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array_header_1_0(file, header)
+                for _ in range(options.queries):  # there may be too many for the memory
+                    file.write(generator.integers(0, 2, shape[1:], dtype=np.uint8).data)
 
 
 def label(place: Path, queries: int) -> int:

@@ -1,17 +1,18 @@
 """Votes from elsewhere: what a file may hold, and what is refused in one line."""
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 from pate._vote_store import VoteStore
 from pate._votes import Votes
-from pate._votes_file import NamedVotes, Silos
+from pate._votes_file import NamedVotes, Silos, read_votes
 
 IDS = np.array(["s3", "s1", "s2"])
 NAMES = ("hat", "beard")
@@ -150,6 +151,35 @@ def test_a_file_comes_back_as_it_was_saved(tmp_path: Path) -> None:
         found = NamedVotes.read(tmp_path / "votes.npz")
         assert found.fingerprint() == votes.fingerprint()
         assert found.label_names == NAMES and found.num_teachers == votes.num_teachers
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_ballots_of_a_file_are_packed_block_by_block(
+    save: Callable[..., None], order: Literal["C", "F"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = np.random.default_rng(5)
+    ballots = generator.integers(0, 2, (50, 7, 11), dtype=np.uint8)
+    given: dict[str, Any] = {"ids": generator.permutation(50), "label_names": np.char.mod("l%d", np.arange(11))}
+    save(tmp_path / "votes.npz", **given, ballots=np.asarray(ballots, order=order))
+    monkeypatch.setattr("pate._runs.files._BLOCK", 4 * ballots[0].nbytes)
+    packed, expected = read_votes(tmp_path / "votes.npz"), NamedVotes(**given, ballots=ballots)
+    assert packed.ballots is None and packed.num_teachers == 7
+    assert packed.fingerprint() == expected.fingerprint() == NamedVotes.read(tmp_path / "votes.npz").fingerprint()
+    for form in ("bits", "scores"):
+        np.testing.assert_array_equal(packed.stored(form), expected.stored(form))
+    known, theirs = (Silos.of([source]).members[0] for source in (tmp_path / "votes.npz", expected))
+    assert (known.sums, known.counts_alone) == (theirs.sums, False)
+
+
+def test_reading_large_ballots_takes_little_more_than_their_packed_form(tmp_path: Path) -> None:
+    ballots = np.ones((50_000, 100, 8), dtype=np.uint8)
+    np.savez(tmp_path / "votes.npz", ids=np.arange(50_000), label_names=np.array(list("abcdefgh")), ballots=ballots)
+    tracemalloc.start()
+    read_votes(tmp_path / "votes.npz")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < ballots.nbytes
 
 
 def damage_nothing_there(path: Path) -> None:

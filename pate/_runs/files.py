@@ -258,15 +258,21 @@ def read_arrays(
     if not is_zipfile(path):
         # numpy would take it for a pickle, and advise to trust it
         raise ValueError(f"Expected {what} in {path}, got another kind of file, or a truncated one")
+    with _opened(path, what) as archive:
+        members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+        expect_known(f"arrays of {path}", members, [*required, *optional, *unread])
+        missing = [name for name in required if name not in members]
+        expect(not missing, f"the arrays {', '.join(required)} in {path}", missing=missing)
+        names = [name for name in (*required, *optional) if name in members]
+        return {name: _array(archive, members[name], mapped=name in mapped) for name in names}
+
+
+@contextmanager
+def _opened(path: Path, what: str) -> Iterator[ZipFile]:
+    """Open an ``.npz``; what is raised while it is read depends on where it ends or was changed."""
     try:
         with ZipFile(path) as archive:
-            members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
-            expect_known(f"arrays of {path}", members, [*required, *optional, *unread])
-            missing = [name for name in required if name not in members]
-            expect(not missing, f"the arrays {', '.join(required)} in {path}", missing=missing)
-            names = [name for name in (*required, *optional) if name in members]
-            return {name: _array(archive, members[name], mapped=name in mapped) for name in names}
-    # what is raised depends on where a file ends or was changed
+            yield archive
     except (OSError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error, _DamagedError) as error:
         problem = error if isinstance(error, _DamagedError) else f"a damaged one ({error})"
         raise ValueError(f"Expected {what} in {path}, got {problem}") from None
@@ -274,6 +280,50 @@ def read_arrays(
 
 class _DamagedError(ValueError):
     """An array that cannot be what its file says."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """An array of an ``.npz`` file that is read when it is iterated, some rows at once, because it may be large.
+
+    Attributes:
+        shape: its shape.
+    """
+
+    shape: tuple[int, ...]
+    _path: Path
+    _member: str
+    _what: str
+
+    @classmethod
+    def find(cls, path: Path, name: str, *, what: str) -> Blocks | None:
+        """Return an array of an ``.npz`` file that `read_arrays` has read, or None. Raises as that does."""
+        with _opened(path, what) as archive:
+            members = [member for member in archive.infolist() if member.filename.removesuffix(".npy") == name]
+            if not members:
+                return None
+            with archive.open(members[-1]) as file:
+                shape, *_ = _expect_fitting(file, members[-1].file_size, name)
+        return cls(shape, path, members[-1].filename, what)
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        """Yield blocks of rows; all rows of an array that is stored by columns. Raises as `read_arrays` does."""
+        with _opened(self._path, self._what) as archive:
+            member = archive.getinfo(self._member)
+            with archive.open(member) as file:
+                shape, order, dtype = _expect_fitting(file, member.file_size, member.filename)
+                if order == "F":
+                    yield _array(archive, member, mapped=False)
+                    return
+                row = math.prod(shape[1:]) * dtype.itemsize
+                step = max(1, _BLOCK // max(1, row))
+                for start in range(0, shape[0], step):
+                    count = min(step, shape[0] - start)
+                    content = file.read(count * row)
+                    if len(content) < count * row:
+                        raise _DamagedError(f"a damaged one ({member.filename} ends early)")
+                    yield np.frombuffer(content, dtype=dtype).reshape(count, *shape[1:])
+                file.read()  # to the end, where the checksum is compared
 
 
 def read_array(path: Path, *, what: str = "an .npy file of one plain array") -> NDArray[Any]:

@@ -18,7 +18,7 @@ from pate._silos.secrets import ROOT_BYTES, Secrets
 from pate._typing import IntArray
 from pate._validation import expect
 from pate._votes import rows_of
-from pate._votes_file import NamedVotes
+from pate._votes_file import read_votes
 from pate.accounting._budget import Budget
 from pate.accounting._ledger import Ledger
 from pate.mechanisms._noise import private_generator
@@ -156,7 +156,7 @@ class Member:
 
     def _counts(self) -> IntArray:
         """Return the counts ``[Q, C]`` of the silo's teachers. Raises ``ValueError`` if they are not as invited."""
-        terms, votes = self.exchange.invitation, NamedVotes.read(self.votes)
+        terms, votes = self.exchange.invitation, read_votes(self.votes)
         names = ", ".join(terms.label_names)
         expect(votes.label_names == tuple(terms.label_names), f"label_names {names}", label_names=votes.label_names)
         ids = np.array(terms.ids)
@@ -165,6 +165,5 @@ class Member:
         invited = terms.teachers[self.name]
         expect(votes.num_teachers == invited, f"votes of {invited} teachers", num_teachers=votes.num_teachers)
         expect(votes.scores is None, "ballots or counts, which can be summed", scores=self.votes.name)
-        counts = votes.counts if votes.ballots is None else votes.ballots.sum(axis=1, dtype=np.int64)
-        assert counts is not None
-        return counts[rows_of(ids, votes.ids)]
+        assert votes.counts is not None
+        return votes.counts[rows_of(ids, votes.ids)]

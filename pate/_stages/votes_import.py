@@ -12,7 +12,7 @@ import numpy as np
 
 from pate._data_file import describe_data, load_ledger
 from pate._planning.completion import resolve_settings
-from pate._progress import stage_bar
+from pate._progress import step_bar
 from pate._release.label_inputs import expect_features
 from pate._release.label_settings import LabelSettings
 from pate._release.ledger_file import (
@@ -165,7 +165,7 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
     if not run.begin(VOTES_IMPORT, inputs):
         return
     store, silos, first_teacher = VoteStore(run.root.resolve() / VOTES_IMPORT.outputs[0]), votes.silos, 0
-    with stage_bar(len(silos.members), "import of votes", unit="silo", patient=True) as bar:
+    with step_bar(len(silos.members), "import of votes", unit="silo") as bar:
         for silo in silos.members:
             teachers = range(first_teacher, first_teacher + silo.num_teachers)
             _import_silo(store, teachers, silo.votes(), silos.form)
