@@ -6,9 +6,12 @@ import pytest
 
 from pate.accounting._cost import DEFAULT_ORDERS
 from pate.accounting._curves import (
+    bounded_range_mu_squared,
     bounded_range_rdp,
+    gaussian_noisy_max_mu_squared,
     gaussian_noisy_max_rdp,
     gaussian_rdp,
+    pure_dp_mu_squared,
     pure_dp_rdp,
     renyi_curve_rdp,
 )
@@ -76,3 +79,25 @@ def test_known_curve_is_bounded_by_its_chords() -> None:
     np.testing.assert_allclose(renyi_curve_rdp(known, known, pure_dp_rdp(known, 1.0)), pure_dp_rdp(known, 1.0))
     assert renyi_curve_rdp(101.0, known, pure_dp_rdp(known, 1.0)) == np.inf
     assert renyi_curve_rdp(1.01, known, pure_dp_rdp(known, 1.0)) == pure_dp_rdp(1.5, 1.0)
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-5, 9.99e-4, 1.001e-3, 0.03, 1.0, 7.0, 30.0])
+def test_the_gaussian_that_dominates_randomised_response_meets_it_where_both_errors_agree(epsilon: float) -> None:
+    """Never a Gaussian of less: its errors are ``Phi(-mu / 2)``, both."""
+    with mp.workdps(60):
+        error = 1 / (1 + mp.exp(mp.mpf(epsilon)))
+        exact = (2 * mp.sqrt(2) * mp.erfinv(1 - 2 * error)) ** 2
+        for stated in (pure_dp_mu_squared(epsilon), bounded_range_mu_squared(2 * epsilon)):
+            assert 0 < mp.mpf(float(stated)) / exact - 1 < 1e-6
+
+
+def test_a_noisy_largest_score_costs_the_smaller_of_two_bounds() -> None:
+    """The second is better for few candidates, the first for many."""
+    for candidates, order, rdp in (
+        (1, 3.0, 3 / 8 / 4),
+        (2, 3.0, 3 / 8 / 2),
+        (1000, 3.0, 3 / 8 + np.log(1000) / 2),
+        (5, 41.0, 41 / 8 + np.log(5) / 40),
+    ):
+        assert gaussian_noisy_max_rdp(order, 2.0, candidates) == pytest.approx(rdp, rel=1e-13)
+        assert gaussian_noisy_max_mu_squared(2.0, candidates) == pytest.approx(candidates / 16, rel=1e-13)

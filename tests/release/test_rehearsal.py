@@ -37,6 +37,9 @@ def test_votes_are_made_up_and_noise_is_nobodys() -> None:
     assert [queries for queries, _, _ in seen] == [0, 1, 7]
     assert seen[-1][1] == [[0, 0, 0], [8, 8, 8], [4, 4, 4], [4, 3, 4], [4, 3, 2], [8, 3, 0], [8, 3, 0]]
     assert {tuple(key) for _, _, key in seen} == {(0, 0)}
+    # more labels than half of the teachers
+    rehearse(Watched(sigma_votes=1.0), Panel(4, 5))
+    assert seen[-1][1][4:] == [[2, 1, 0, 0, 0], [4, 1, 2, 1, 0], [4, 1, 0, 0, 0]]
 
 
 def test_what_an_aggregator_refuses_is_raised() -> None:
