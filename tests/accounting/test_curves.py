@@ -29,6 +29,15 @@ def test_gaussian_curve_to_nine_digits(sigma: float) -> None:
     assert np.abs(above).max() < 1e-12
 
 
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-5, 9.9e-4, 1.1e-3, 0.3, 4.0, 40.0])
+def test_the_gaussian_of_a_pure_mechanism_is_no_better_to_forty_digits(epsilon: float) -> None:
+    """Its total variation, ``2 Phi(mu / 2) - 1``, is that of randomised response, or hardly more."""
+    mu = np.sqrt(pure_dp_mu_squared(epsilon))
+    with mp.workdps(40):
+        excess = mp.erf(mp.mpf(float(mu)) / mp.sqrt(8)) / mp.tanh(mp.mpf(epsilon) / 2) - 1
+    assert (0 if epsilon < 40 else -1e-12) <= excess < 1e-6
+
+
 @pytest.mark.parametrize("epsilon", WIDTHS)
 def test_pure_curve_to_nine_digits(epsilon: float) -> None:
     with mp.workdps(80):

@@ -103,6 +103,7 @@ def test_empty_places_are_filled_with_public_items() -> None:
     assert m.padded([3, -1, -1], public=public).tolist() == [3, 7, 0]
     assert m.padded([-1, -1], public=public).tolist() == [7, 3]
     assert m.padded([[9, 8], [-1, 7]], public=public).tolist() == [[9, 8], [3, 7]]
+    assert m.padded([-1], public=public).tolist() == [7]
     given = np.array([3, -1])
     assert m.padded(given, public=public).tolist() == [3, 7] and given.tolist() == [3, -1]
 
@@ -111,6 +112,7 @@ def test_empty_places_are_filled_with_public_items() -> None:
     ("chosen", "public", "message"),
     [
         ([0.5], [0], "Expected integer indices"),
+        (np.zeros(0, dtype=np.int64), [0], r"Expected lists of shape \[k\] or \[batch, k\]"),
         ([0, -1], [1], "Expected a public order of at least 2 items"),
         ([0, -1], [1, 1], "Expected distinct public items >= 0"),
         ([0, -1], [1, -1], "Expected distinct public items >= 0"),
@@ -118,7 +120,7 @@ def test_empty_places_are_filled_with_public_items() -> None:
         ([4, 4], [1, 2], "Expected distinct indices in a list"),
     ],
 )
-def test_lists_that_are_refused(chosen: list[int], public: list[int], message: str) -> None:
+def test_lists_that_are_refused(chosen: Any, public: list[int], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}"):
         m.padded(chosen, public=public)
 

@@ -169,6 +169,11 @@ def test_one_item_is_one_choice_for_all() -> None:
     assert gaps == pytest.approx([SCALE * (math.log(39) + math.log(9))] * 3, rel=1e-7)
 
 
+@pytest.mark.parametrize("name", ["peeling", "permute-and-flip"])
+def test_of_items_without_a_gap_each_is_as_likely(name: str) -> None:
+    assert m.top_k_probability(MAKERS[name](1), gap=0.0, num_items=40) == pytest.approx(1 / 40)
+
+
 def test_all_items_need_no_gap() -> None:
     for name in ("joint", "peeling", "permute-and-flip", "one-shot Laplace", "one-shot exponential"):
         assert m.gap_for_top_k(MAKERS[name](7), probability=0.999, num_items=7) == 0
