@@ -97,6 +97,21 @@ def test_a_light_command_ends_in_one_line(how: str, tmp_path: Path, start: Start
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("stage", ["between checkpoints", "student fit"])
+def test_lightning_adds_no_line_of_its_own(stage: str, how: str, unbroken: Path, tmp_path: Path, start: Start) -> None:
+    """Its loops catch signals, too, and tell of them."""
+    end, code = ENDS[how]
+    # without samples held out nothing stops the student
+    student = ["--student.model.fit=descent", "--student.trainer.max_epochs=1000000", "--student.data.val_fraction=0"]
+    ended = start(*run_words(unbroken / "recipe", tmp_path / "run", *student))
+    assert ended.wait_for(tmp_path / "run", SIGNS[stage])
+    end(ended)
+    assert ended.wait() == code
+    assert ended.err == f"pate run: {how}; the same command resumes from here\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize("executor", ["serial", "loky", "ray"])
 def test_ended_and_started_again(executor: str, how: str, unbroken: Path, tmp_path: Path, start: Start) -> None:
     end, code = ENDS[how]
