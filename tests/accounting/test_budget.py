@@ -31,6 +31,8 @@ from pate.accounting._filters import (
     PrivacyFilter,
     RenyiFilter,
     affordable,
+    describe_remainder,
+    expect_filter_of_first,
     filter_from_dict,
     make_filter,
 )
@@ -371,3 +373,72 @@ def test_no_second_release_by_what_the_first_showed_exceeds_a_renyi_filter(tmp_p
     assert 0.9 * WHOLE.delta < delta <= WHOLE.delta
     assert all(declared_after_the_first(tmp_path, each) for each in laws)
     assert worst(1.1 * bounds.max_rdp)[0] > WHOLE.delta
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.4])
+def test_the_epsilon_of_a_refusal_is_that_of_the_sum(share: float) -> None:
+    """By the conversion of each filter's own bound, below it and beyond."""
+    spent = GAUSSIAN.cost(np.array([6.0]))
+    renyi = RenyiFilter(order=6.0, max_rdp=0.5, max_delta0=1e-7)
+    total = spent.times(round(share * 0.5 / float(spent.rdp[0])))
+    overhead = float(conversion_overhead(np.array([6.0]), 9e-7)[0])
+    budget = replace(BUDGET, max_epsilon=0.5 + overhead)
+    assert renyi.epsilon(budget, total) == pytest.approx(float(total.rdp[0]) + overhead, rel=1e-12)
+    gaussian = GaussianFilter(max_mu_squared=0.01, max_delta0=1e-7)
+    assert gaussian.epsilon(budget, total) == pytest.approx(gaussian_epsilon(9e-7, math.sqrt(total.mu_squared)))
+
+
+def test_a_filter_is_that_of_its_first_release_in_every_number() -> None:
+    first = GAUSSIAN.cost()
+    bounds = make_filter(BUDGET, first, ("renyi",))
+    assert isinstance(bounds, RenyiFilter)
+    expect_filter_of_first(bounds, replace(BUDGET, filter="renyi"), first)
+    for name, value in (("order", bounds.order + 1), ("max_rdp", bounds.max_rdp / 2), ("max_delta0", 3e-7)):
+        with pytest.raises(
+            ValueError, match=r"^Expected the filter that follows from the budget and the first release"
+        ):
+            expect_filter_of_first(replace(bounds, **{name: value}), replace(BUDGET, filter="renyi"), first)
+
+
+def test_no_part_of_delta_is_left_where_failures_take_all_of_it() -> None:
+    for bounds in (
+        RenyiFilter(order=2.0, max_rdp=0.1, max_delta0=1e-6),
+        GaussianFilter(max_mu_squared=0.1, max_delta0=1e-6),
+        MixedFilter(max_weights=0.1, width=float(WIDTHS[-1]), max_delta0=1e-6),
+    ):
+        with pytest.raises(ValueError, match=r"^Expected max_delta0 of "):
+            bounds.expect_follows(BUDGET)
+
+
+@pytest.mark.parametrize("earlier", [0, 40, 99])
+def test_what_is_left_says_how_rare_failures_would_have_to_be(earlier: int) -> None:
+    bounds = RenyiFilter(order=2.0, max_rdp=1e9, max_delta0=1e-7)
+    test = TEST.cost(bounds.orders)  # of 1e-9
+    said = describe_remainder(bounds, test.times(earlier), test, 200)
+    assert f": {100 - earlier} such queries can be paid" in said
+    rarer = float(said.partition("with probability ")[2].split()[0])
+    assert 0.94 * (100 - earlier) <= rarer * 200 / 1e-9 <= 100 - earlier + 1e-4
+    for spent, count in ((earlier, 100 - earlier), (101, 200)):
+        assert "with probability" not in describe_remainder(bounds, test.times(spent), test, count)
+
+
+@pytest.mark.parametrize("weights", [0.5, 40.0])
+def test_a_mixed_filter_counts_what_lies_beyond_the_reach_of_its_theorem(weights: float) -> None:
+    """Of the largest ``mu^2`` that its weights may have, which no weights of any width exceed."""
+    largest = weights * math.pi / 2
+    once = 2 * float(ndtr(math.sqrt(largest + 1) / 2 - 8))
+    for rounds, share in ((1.0, 1.001), (1.0, 0.999), (1000.0, 1.001), (1000.0, 0.999)):
+        bounds = MixedFilter(max_weights=weights, width=float(WIDTHS[-1]), max_delta0=rounds * once * share)
+        assert bounds.admits_failures(NOTHING._replace(rounds=rounds)) == (share > 1)
+
+
+def test_a_query_that_costs_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^Expected a query that costs something, got cost=0\.0$"):
+        affordable(BUDGET, NOTHING)
+    # a failure alone is a cost
+    assert affordable(BUDGET, TEST.cost()._replace(rdp=NOTHING.rdp, mu_squared=0.0)) > 0
+
+
+def test_the_widest_bits_are_allowed_whatever_the_budget() -> None:
+    bounds = make_filter(replace(BUDGET, max_epsilon=900.0), GAUSSIAN.cost(), ("mixed",))
+    assert isinstance(bounds, MixedFilter) and bounds.width == WIDTHS[-1] == 1
