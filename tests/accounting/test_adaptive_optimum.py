@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -446,3 +446,51 @@ def test_symmetric_choices_are_the_worst_in_gaussian_dp(eta: float) -> None:
     np.testing.assert_allclose(width[499], symmetric, rtol=1e-10)
     assert width.argmax() == 499 or width.max() <= symmetric * (1 + 1e-10)
     assert (width[[0, 250, 750, -1]] < symmetric).all()
+
+
+def test_a_grid_holds_what_is_asked_for_and_one_round_of_nothing_is_bounded_from_above() -> None:
+    profile = adaptive_profile([], 0, low=-0.93, high=0.87, step=0.1)
+    np.testing.assert_allclose(profile.epsilon, np.arange(-10, 10) / 10, atol=1e-15)
+    exact = np.maximum(0, -np.expm1(profile.epsilon))
+    assert (profile.delta[:10] > exact[:10]).all()
+    np.testing.assert_allclose(profile.delta, exact, rtol=1e-12)
+    for step in (1e-5, 0.1):
+        adaptive_profile([], 0, low=-step, high=step, step=step)
+    for step in (0.99e-5, 0.101):
+        with pytest.raises(ValueError, match=r"^Expected step in \[1e-5, 0\.1\], got "):
+            adaptive_profile([], 0, low=-1, high=1, step=step)
+
+
+def test_equal_rounds_have_a_grid_up_to_their_largest_loss_or_eight_deviations() -> None:
+    """And a range beyond."""
+    for eta, count, largest in ((1.0, 2, 2.0), (0.1, 100, 4 + 1 / 8)):
+        rounds = equal_rounds([(BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE), count)])
+        assert rounds is not None
+        ends = rounds[1].epsilon[[0, -1]]
+        np.testing.assert_allclose(ends, [-largest - eta, largest + eta], atol=eta / 48)
+    within, beyond = (PureDPEvent(epsilon=epsilon, neighboring_relation=REPLACE) for epsilon in (10.0, 10.01))
+    assert equal_rounds([(within, 3)]) is not None and equal_rounds([(beyond, 3)]) is None
+    assert (pure_profile(10.0, 30).delta <= 1).all()
+
+
+@pytest.mark.parametrize(("reach", "end", "number"), [(2.0, 3.0, 7), (100.0, 26.0, 53)])
+def test_corners_of_bits_are_where_neighboring_tangents_meet(reach: float, end: float, number: int) -> None:
+    """From the farthest center, whose point of the arc is a corner, to the middle of the arc."""
+    p, q = gaussian_bit_pairs(1.0, reach, spacing=0.5)
+    assert p.shape == q.shape == (number,)
+    centers = [mp.mpf(-end) + mp.mpf(end) * i / (number - 1) for i in range(number)]
+    with mp.workdps(60):
+        arc = [(mp.ncdf(c - 0.5), mp.ncdf(c + 0.5), mp.exp(-c)) for c in centers]
+        corners = [arc[0][:2]]
+        for (q0, p0, s0), (q1, p1, s1) in pairwise(arc):
+            at = (p1 - p0 + s0 * q0 - s1 * q1) / (s0 - s1)
+            corners.append((at, p0 + s0 * (at - q0)))
+    np.testing.assert_allclose(q, [float(corner[0]) for corner in corners], rtol=1e-9)
+    np.testing.assert_allclose(p, [float(corner[1]) for corner in corners], rtol=1e-9)
+    outwards = adaptive_optimum._moved_outwards(np.array([0.5]), np.array([0.25]))
+    assert outwards.p > 0.5 and outwards.q < 0.25
+
+
+def test_a_polygon_has_an_even_number_of_sides() -> None:
+    for sides, corners in ((4, 2), (5, 3), (6, 3), (7, 4)):
+        assert bounded_range_pairs(20.0, sides=sides).p.shape == (corners,)

@@ -118,3 +118,13 @@ def test_both_bounds_hold_on_cells(width: float) -> None:
             assert (steps <= bit._slope(np.array(alpha), x, y) * (1 + 1e-6) + 1e-9 * inside.max(axis=1) / size).all()
             tight += int((second < first).sum())
     assert tight > 0
+
+
+@pytest.mark.parametrize(("alpha", "width"), [(1.5, 0.3), (3.0, 0.05), (4.0, 2.0), (30.0, 0.5)])
+def test_the_bound_on_the_slope_is_the_slope_where_a_cell_is_a_point(alpha: float, width: float) -> None:
+    """So that cells that are narrow enough are decided by it."""
+    points, step, order = np.array([-9.0, -4.0, -1.7, -0.6, 0.3, 1.2]), 1e-4, np.array(alpha)
+    below, above = (bit._excess(order, bit._parts_at(points + move, width)) for move in (-step, step))
+    here = bit._parts_at(points, width)
+    slope, height = np.abs(above - below) / (2 * step), bit._excess(order, here)
+    np.testing.assert_allclose(bit._slope(order, here, here), slope, rtol=1e-5, atol=float(height.max()) * 1e-7)
