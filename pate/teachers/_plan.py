@@ -39,7 +39,7 @@ class TeacherPlan:
 
     Args:
         network: makes a teacher's network for an input shape and a number of labels.
-        num_teachers: number of teachers, at least 2.
+        num_teachers: number of teachers, from 2 to 2^23.
         num_steps: optimizer steps of every teacher, a public constant.
         batch_size: records per step.
         optimizer: makes a teacher's optimizer, which must work entry by entry (SGD, Adam, AdamW ...).
@@ -79,6 +79,7 @@ class TeacherPlan:
     def __post_init__(self) -> None:
         expect_factory(self.network)
         expect_count(2, num_teachers=self.num_teachers)
+        expect(self.num_teachers <= MOST_VOTERS, f"num_teachers <= {MOST_VOTERS}", num_teachers=self.num_teachers)
         expect_count(1, num_steps=self.num_steps, batch_size=self.batch_size, checkpoint_steps=self.checkpoint_steps)
         expect_count(0, seed=self.seed)
         for name, value, choices in (("unit", self.unit, Unit), ("precision", self.precision, Precision)):
