@@ -106,12 +106,16 @@ def test_a_gaussian_filter_takes_other_releases_at_the_mu_that_dominates_them() 
     assert not bounds.admits(CURVE.cost(bounds.orders))
 
 
+@pytest.mark.parametrize("kind", [None, "renyi", "mixed"])
 @pytest.mark.parametrize("event", [GAUSSIAN, CHOICE])
-def test_what_a_filter_admits_to_the_last_needs_the_epsilon_of_its_budget(event: Event) -> None:
-    bounds, once = make_filter(BUDGET, event.cost()), event.cost()
-    most = affordable(BUDGET, once)
-    needed = [bounds.epsilon(BUDGET, event.cost(bounds.orders).times(number)) for number in (most - 1, most, most + 1)]
-    assert needed[0] < needed[1] <= BUDGET.max_epsilon < needed[2] < 1.1 * BUDGET.max_epsilon
+def test_what_a_filter_admits_to_the_last_needs_the_epsilon_of_its_budget(
+    event: Event, kind: FilterName | None
+) -> None:
+    budget = replace(BUDGET, filter=kind)
+    bounds, once = make_filter(budget, event.cost()), event.cost()
+    most = affordable(budget, once)
+    needed = [bounds.epsilon(budget, event.cost(bounds.orders).times(number)) for number in (most - 1, most, most + 1)]
+    assert needed[0] < needed[1] <= budget.max_epsilon < needed[2] < 1.1 * budget.max_epsilon
 
 
 @pytest.mark.parametrize("event", [GAUSSIAN, ComposedEvent(events=(CHOICE, TEST))])

@@ -1,10 +1,12 @@
 """The file of a ledger: damaged, altered, exchanged or incomplete rows stop every reader."""
 
+import os
 import random
 import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +82,20 @@ def test_a_read_only_ledger_can_be_read_and_no_more(path: Path) -> None:
     with pytest.raises(ValueError, match=ONE_LINE):
         reserve(ledger, gaussian(60), 1)
     assert len(verify_ledger(path).entries) == 40
+
+
+def test_a_ledger_that_may_not_be_written_is_opened_to_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, connect, addresses = filled(path), sqlite3.connect, []
+
+    def recorded(address: str, **options: Any) -> sqlite3.Connection:
+        addresses.append(address)
+        connection: sqlite3.Connection = connect(address, **options)
+        return connection
+
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(sqlite3, "connect", recorded)
+    assert len(ledger.entries()) == len(verify_ledger(path).entries) == 40
+    assert addresses and all(address.endswith("?mode=ro") for address in addresses)
 
 
 def tamper(path: Path, statement: str, *values: object) -> None:
