@@ -191,9 +191,10 @@ def test_bad_arguments_of_the_conversion_raise() -> None:
         total.get_epsilon(delta=1e-6, conversion="best")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="Expected Gaussian events alone"):
         total.get_epsilon(delta=1e-6, conversion="exact")
-    for orders in ([1.0, 2.0], [3.0, 2.0], [], [2.0, math.inf]):
+    for orders in ([1.0, 2.0], [3.0, 2.0], [2.0, 1.5, 3.0], [2.0, 2.0], [], [2.0, math.inf], [2.0, 3.0, math.inf]):
         with pytest.raises(ValueError, match="Expected ascending finite orders above 1"):
             RDPAccountant(relation=REPLACE, orders=np.array(orders))
+    assert RDPAccountant(relation=REPLACE, orders=np.array([2.0])).orders.tolist() == [2.0]
 
 
 def test_nothing_costs_nothing() -> None:
@@ -331,3 +332,15 @@ def test_what_tests_fail_with_is_taken_from_delta_before_the_curve() -> None:
     left = (1e-6 + math.expm1(failures)) / math.exp(failures)
     assert remaining_delta(1e-6, failures) == pytest.approx(left, rel=1e-9) and left == pytest.approx(8e-7, rel=1e-6)
     assert remaining_delta(1e-6, 0.0) == 1e-6 and remaining_delta(1e-7, failures) < 0
+
+
+@pytest.mark.parametrize("conversion", ["optimal", "classic"])
+def test_delta_is_a_probability_and_nothing_released_costs_none(conversion: Any) -> None:
+    total = RDPAccountant(relation=REPLACE)
+    assert total.get_delta(0.0, conversion=conversion) == 0
+    total.compose(GaussianEvent(noise_multiplier=0.01, neighboring_relation=REPLACE))
+    total.compose(FailureEvent(delta=0.25, neighboring_relation=REPLACE))
+    # nothing is proven of so little noise
+    assert total.get_delta(0.0, conversion=conversion) == 1
+    # beyond all losses what may fail is left
+    assert total.get_delta(1e9, conversion=conversion) == pytest.approx(0.25, rel=1e-14)
