@@ -50,5 +50,6 @@ class Exact:
         return (
             f"Exactly, if the noise is what it should be: where a canary is turned, each of {self.steps} noisy answers"
             f" moves\nby {self.mean:.3f} of its standard deviations on average, and by {self.largest:.3f} at most;"
-            f" together they leak\nepsilon = {self.epsilon:.3f} at most, where {self.paid:.3f} was paid."
+            f" together these answers leak\nepsilon = {self.epsilon:.3f} at most, where {self.paid:.3f} was paid for"
+            " all that is released."
         )
