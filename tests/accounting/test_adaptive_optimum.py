@@ -401,6 +401,7 @@ def test_the_published_query_is_known_to_a_fifth_of_a_percent() -> None:
     ],
 )
 def test_refuses_what_it_has_no_pairs_for(event: Event) -> None:
+    assert adaptive_epsilon(PureDPEvent(epsilon=10.0, neighboring_relation=REPLACE), 1, delta=1e-6) > 9
     with pytest.raises(ValueError, match=r"^Expected (an event of two outcomes|eta <= 20|epsilon <= 10), got "):
         adaptive_epsilon(event, 3, delta=1e-6)
 

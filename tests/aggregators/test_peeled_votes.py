@@ -49,6 +49,7 @@ class TestPeeledVotes(AggregatorContract):
     def test_too_large_a_set_is_refused(self) -> None:
         with pytest.raises(ValueError, match=r"^Expected k <= 1 for 1 labels, got k=2$"):
             PeeledVotes(k=2, scale_chosen=1.0, sigma_chosen=1.0).event(Panel(4, 1))
+        PeeledVotes(k=2, scale_chosen=1.0, sigma_chosen=1.0).event(Panel(4, 2))
 
 
 @pytest.mark.slow

@@ -198,6 +198,11 @@ def test_slopes_are_shrunk_by_their_most_likely_prior(prior: float) -> None:
     np.testing.assert_allclose(evidence, 4000 * (prior - math.log(1 + prior)), rtol=0.15, atol=5)
 
 
+def test_nothing_speaks_for_slopes_that_are_smaller_than_their_noise() -> None:
+    shrinkage, evidence = score_votes._shrinkage(np.full((50, 2), 1e-3), np.ones((50, 2)))
+    assert not shrinkage.any() and not evidence.any()
+
+
 def test_a_round_is_learnt_by_the_formulas_of_a_normal_prior() -> None:
     """Of labels that are too few to be shrunk towards each other, from a question that nothing was known for."""
     generator, deviation, num = np.random.default_rng(9), 0.003, 5000

@@ -210,3 +210,11 @@ def test_an_unstable_gap_passes_laplace_noise_as_often_as_delta_says(delta: floa
     test = m.LaplaceStabilityTest(scale=3.0, delta_test=delta, shift=2)
     assert float(test.probability(np.array(2.0))) == pytest.approx(delta, rel=1e-9)
     assert test.event(NeighboringRelation.REPLACE_RECORD).cost().delta0 == pytest.approx(delta, rel=1e-9)
+
+
+@pytest.mark.parametrize("teachers", [1, 2, 5])
+def test_laplace_noise_fails_for_a_unit_of_more_teachers_as_often_as_its_event_says(teachers: int) -> None:
+    """A gap that so many teachers can undo is wider by the window of each."""
+    test = m.LaplaceStabilityTest(scale=5.0, delta_test=1e-4, shift=1)
+    exact = float(test.probability(np.array(float(teachers))))
+    assert test.event(ADD).reaching(teachers).cost().delta0 == pytest.approx(exact, rel=1e-9)
