@@ -98,7 +98,7 @@ class Directions:
         values, vectors = np.linalg.eigh(inner @ inner.T if wide else inner.T @ inner)
         # what subtracting a rounded mean leaves of constant features is no direction
         rounding = len(inner) ** 3 * (np.finfo(np.float64).eps * np.abs(centre).max(initial=0.0)) ** 2
-        significant = values > max(1e-9 * float(values[-1:].max(initial=0.0)), rounding)
+        significant = values > max(1e-9 * float(values.max(initial=0.0)), rounding)
         spread, basis = np.sqrt(values[significant][::-1]), vectors[:, significant][:, ::-1]
         if wide:
             return cls(centre, basis, spread, inner.T @ basis / spread)
@@ -168,8 +168,9 @@ def linear_student_of(features: ArrayLike, answers: ArrayLike, decisions: ArrayL
     expect(y.ndim == 2 and 0 < len(y) == len(x), f"answers of shape [{len(x)}, C]", shape=y.shape)
     expect(yes.shape == y.shape, f"decisions of shape {list(y.shape)}", shape=yes.shape)
     space, means = _directions(_Keyed(x)), y.mean(axis=0)
-    level, steepness = link(means, y - means)
-    inner = space.right @ (space.left.T @ (y - means) * steepness / space.spread[:, None])
+    fitted = y - means
+    level, steepness = link(means, fitted)
+    inner = space.right @ (space.left.T @ fitted * steepness / space.spread[:, None])
     rare = 0.5 / len(x)
     constants = logit(means.clip(rare, 1 - rare))
     departs = np.asarray((yes != yes[0]).any(axis=0))
@@ -249,7 +250,7 @@ def _fit(x: FloatArray, y: FloatArray, noise_std: float | None) -> _Models:
         slopes = steepness * weights
     # leaving a sample out moves its own posterior mean by a known share of its residual
     leverage = 1 / num + space.left**2 @ shrinkage
-    moved = leverage / np.maximum(1 - leverage, 1e-3) * (y - raw - fitted)
+    moved = leverage / np.maximum(1 - leverage, np.finfo(np.float64).eps) * (y - raw - fitted)
     answers = means + fitted - moved > 0.5
     terms = (answers.astype(np.float64) - (means > 0.5)) * (2 * y - 1)
     inner = space.right @ (slopes / space.spread[:, None])
@@ -283,7 +284,7 @@ def posterior(space: Directions, centred: FloatArray, noise_std: float) -> tuple
         signal = ratio * shapes
         residual = outside + (moments**2 / (1 + signal)[:, None]).sum(axis=0)
         levels[i] = np.maximum(residual / free, max(noise_std**2, np.finfo(np.float64).tiny))
-        losses[i] = (free * np.log(levels[i]) + residual / levels[i] + np.log1p(signal).sum()) / 2
+        losses[i] = free * np.log(levels[i]) + residual / levels[i] + np.log1p(signal).sum()
     chosen = np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)
     signal = _RATIOS[chosen] * shapes[:, None]
     shrinkage = signal / (1 + signal)
@@ -300,11 +301,11 @@ def link(means: FloatArray, fitted: FloatArray) -> tuple[FloatArray, FloatArray]
         means: ``[C]``, the means of the labels.
         fitted: ``[N, C]``, what the answers add to them, with mean 0.
     """
-    rare = 0.5 / max(1, len(fitted))
+    rare = 0.5 / len(fitted)
     means = means.clip(rare, 1 - rare)
     spread = fitted.std(axis=0)
-    varies = spread > np.finfo(np.float64).eps
-    unit = np.where(varies, fitted / np.where(varies, spread, 1), 0)
+    scale = np.where(spread > np.finfo(np.float64).eps, spread, np.inf)  # what does not vary has no slope
+    unit = fitted / scale
     level, slope = np.asarray(logit(means)), np.zeros(len(means))
     # Newton's method on both moments; steps are clipped, because separable labels have no finite solution
     for _ in range(_NEWTON):
@@ -315,12 +316,11 @@ def link(means: FloatArray, fitted: FloatArray) -> tuple[FloatArray, FloatArray]
         by_level = curvature.mean(axis=0) + 1e-6
         both = (curvature * unit).mean(axis=0)
         by_slope = (curvature * unit**2).mean(axis=0) + 1e-6
-        area = np.maximum(by_level * by_slope - both**2, 1e-12)
-        before, step = slope, (by_level * short - both * missing) / area
+        before, step = slope, (by_level * short - both * missing) / (by_level * by_slope - both**2)
         slope = (slope - step.clip(-0.5, 0.5)).clip(0, _STEEPEST)
         # the mean is met whatever the slope may be
-        level = level - ((missing + both * (slope - before)) / by_level).clip(-1, 1)
-    return level, np.where(varies, slope / np.where(varies, spread, 1), 0)
+        level = level - ((missing + both * (slope - before)) / by_level).clip(-4, 4)
+    return level, slope / scale
 
 
 def shrunk_means(means: FloatArray, variances: FloatArray) -> FloatArray:

@@ -13,6 +13,7 @@ from pate._linear import (
     _RATIOS,
     Directions,
     LinearStudent,
+    _fit,
     _Keyed,
     _logistic,
     bend_to_one_side,
@@ -54,6 +55,19 @@ def test_constant_features_have_no_directions(value: float) -> None:
         assert not len(Directions.of(np.full(shape, value)).spread)
 
 
+@pytest.mark.parametrize("scale", [1.0, 2.0**-60])
+def test_directions_are_wider_than_rounding_and_than_a_part_of_the_widest(scale: float) -> None:
+    """Ten samples around 1, off by a multiple of its last digit: the bound is ten of them."""
+    signs = np.resize([1.0, -1.0], 10)[:, None]
+    for steps in range(6, 16):
+        features = scale * (1 + steps * np.finfo(np.float64).eps * signs)
+        assert len(Directions.of(features).spread) == (steps > 10)
+    across = np.resize([1.0, 1.0, -1.0, -1.0], 12)
+    for share, num_directions in ((0.99e-9, 1), (1.01e-9, 2)):
+        features = scale * np.column_stack((np.resize([1.0, -1.0], 12), math.sqrt(share) * across))
+        assert len(Directions.of(features).spread) == num_directions
+
+
 @pytest.mark.parametrize(("num", "num_features"), [(25, 3), (10, 30)])
 def test_posterior_means_are_those_of_a_gaussian_process(num: int, num_features: int) -> None:
     """By one linear system for each label, with the prior that is the most likely for it and for all labels."""
@@ -71,6 +85,7 @@ def test_posterior_means_are_those_of_a_gaussian_process(num: int, num_features:
         level = max(residual / (num - 1), 1e-4)
         return float(((num - 1) * np.log(level) + residual / level + np.linalg.slogdet(covariance)[1]) / 2)
 
+    np.testing.assert_allclose(_RATIOS, [0, *(10 ** (k / 4) for k in range(-12, 21))])
     losses = np.array([[surprise(ratio, label) for label in range(4)] for ratio in _RATIOS.tolist()])
     best = np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)
     assert _RATIOS[best].all()
@@ -81,28 +96,66 @@ def test_posterior_means_are_those_of_a_gaussian_process(num: int, num_features:
         np.testing.assert_allclose(space.left @ weights[:, label], mean, atol=1e-7)
 
 
-@pytest.mark.parametrize(("num", "num_features"), [(20, 3), (14, 20)])
-def test_left_out_answers_are_those_of_refits(num: int, num_features: int) -> None:
-    """What a posterior mean moves by without one sample, with the prior as it is, centring included."""
-    features, shares = task(num, num_features, 2)
-    centred = shares - shares.mean(axis=0)
+def test_without_directions_noise_is_the_variance_or_what_is_known_if_that_is_more() -> None:
+    centred = np.array([[-0.5, -1e-3], [0.5, 1e-3]])
+    weights, shrinkage, noise = posterior(Directions.of(np.zeros((2, 1))), centred, 0.01)
+    assert weights.shape == shrinkage.shape == (0, 2)
+    np.testing.assert_allclose(noise, [0.5, 1e-4])
+
+
+@pytest.mark.parametrize("noise_std", [None, 0.3, 1e-5])
+@pytest.mark.parametrize(("num", "num_features"), [(20, 3), (6, 20), (30, 3)])
+def test_gains_are_those_of_refits(num: int, num_features: int, noise_std: float | None) -> None:
+    """Answers without one sample are those of a ridge regression of the others, with the prior as it is."""
+    features, shares = task(num, num_features, 60)
+    targets = (shares > 0.5).astype(float) if noise_std is None else shares
+    raw = targets.mean(axis=0)
     space = Directions.of(features)
-    weights, kept, _ = posterior(space, centred, 0.05)
-    assert kept.any()
-    fitted = space.left @ weights
-    leverage = 1 / num + space.left**2 @ kept
-    moved = leverage / (1 - leverage) * (centred - fitted)
-    for j in np.flatnonzero(kept.any(axis=0)):
-        ratio = kept[0, j] / (1 - kept[0, j]) / space.spread[0] ** 2
+    _, kept, noise = posterior(space, targets - raw, noise_std or 0.0)
+    means = shrunk_means(raw, noise / num)
+    constant = means > 0.5
+    refits = np.empty(targets.shape)
+    for j, share in enumerate(kept[0].tolist()):
+        penalty = space.spread[0] ** 2 * ((1 - share) / share if share else 1e12)
         for i in range(num):
             rest = np.arange(num) != i
-            centre, level = features[rest].mean(axis=0), shares[rest, j].mean()
+            centre, level = features[rest].mean(axis=0), targets[rest, j].mean()
             inner, outer = features[rest] - centre, features[i] - centre
-            weights = np.linalg.solve(
-                inner.T @ inner + np.eye(num_features) / ratio, inner.T @ (shares[rest, j] - level)
-            )
-            refit = level + outer @ weights
-            assert shares[:, j].mean() + fitted[i, j] - moved[i, j] == pytest.approx(refit, abs=1e-7)
+            moments = inner.T @ (targets[rest, j] - level)
+            slopes = np.linalg.solve(inner.T @ inner + np.eye(num_features) * penalty, moments)
+            refits[i, j] = means[j] - raw[j] + level + outer @ slopes
+    terms = np.where((refits > 0.5) != constant, np.where(constant, -1, 1) * (2 * targets - 1), 0)
+    assert terms.any()
+    models = _fit(features, targets, noise_std)
+    np.testing.assert_allclose(models.gains, terms.sum(axis=0), atol=1e-9)
+    np.testing.assert_allclose(models.squares, (terms**2).sum(axis=0), atol=1e-9)
+    np.testing.assert_allclose(expit(models.constants), np.clip(means, 0.5 / num, 1 - 0.5 / num))
+
+
+def test_what_is_as_likely_as_not_is_denied() -> None:
+    """Without directions an answer is the mean of the other samples, and a constant that of all."""
+    models = _fit(np.zeros((3, 1)), np.array([[0.0], [0.25], [1.25]]), 1.0)
+    assert models.gains.tolist() == [-1.5] and models.squares.tolist() == [1.25]
+    models = _fit(np.zeros((2, 1)), np.array([[0.5], [1.0]]), 1.0)
+    assert models.gains.tolist() == [-1] and models.squares.tolist() == [1]
+
+
+@pytest.mark.parametrize(("num", "noise_std", "exact"), [(30, None, True), (29, None, False), (30, 0.1, False)])
+def test_exact_labels_of_ten_samples_a_direction_have_a_logistic_model(
+    num: int, noise_std: float | None, exact: bool
+) -> None:
+    features, shares = task(num, 3, 5)
+    targets = (shares > 0.5).astype(float)
+    space, raw = Directions.of(features), targets.mean(axis=0)
+    weights, _, noise = posterior(space, targets - raw, noise_std or 0.0)
+    means, fitted = shrunk_means(raw, noise / num), space.left @ weights
+    intercepts, slopes = _logistic(space, means + fitted)
+    level, steepness = link(means, fitted)
+    logistic, linked = intercepts + space.left @ slopes, level + steepness * fitted
+    assert np.abs(logistic - linked).max() > 0.1
+    models = _fit(features, targets, noise_std)
+    logits = features @ models.weights[:-1] + models.weights[-1]
+    np.testing.assert_allclose(logits, logistic if exact else linked, atol=1e-9)
 
 
 def test_a_logistic_model_of_exact_labels_keeps_the_moments() -> None:
@@ -115,15 +168,53 @@ def test_a_logistic_model_of_exact_labels_keeps_the_moments() -> None:
     np.testing.assert_allclose(given_back, shares, atol=0.02)
 
 
+@pytest.mark.parametrize(("widths", "level"), [((1, 0.03, 0.01), 0.0), ((1, 1, 1), -6.0)])
+def test_a_logistic_model_is_held_back_along_narrow_directions(widths: tuple[float, ...], level: float) -> None:
+    """Where its likelihood less the ridge is largest: by a ten-thousandth along the widest, by as much as 1 else."""
+    generator = np.random.default_rng(0)
+    features = generator.standard_normal((400, 3)) * widths
+    logits = features @ [[4.0], [20.0], [30.0]] + level
+    shares = np.column_stack((expit(logits), logits > generator.standard_normal((400, 1))))
+    space = Directions.of(features)
+    intercepts, slopes = _logistic(space, shares)
+    given_back = expit(intercepts + space.left @ slopes)
+    ridge = 1e-4 * (space.spread[0] / space.spread[:, None]) ** 2 * slopes
+    assert np.abs(ridge).max() > (0.02 if level else 0.5)
+    np.testing.assert_allclose(given_back.mean(axis=0), shares.mean(axis=0), atol=5e-4)
+    np.testing.assert_allclose(space.left.T @ given_back + ridge, space.left.T @ shares, atol=0.04 if level else 0.01)
+
+
 def test_the_link_of_two_numbers_keeps_two_moments_and_the_order() -> None:
-    means = np.array([0.02, 0.3, 0.5, 0.9])
-    fitted = np.random.default_rng(0).standard_normal((400, 4)) * np.array([0.01, 0.1, 0.2, 0.05])
+    means = np.array([0.03, 0.3, 0.5, 0.9])
+    fitted = np.random.default_rng(0).standard_normal((400, 4)) * np.array([0.04, 0.1, 0.2, 0.05])
     fitted -= fitted.mean(axis=0)
     level, steepness = link(means, fitted)
     assert (steepness > 0).all()
     given_back = expit(level + steepness * fitted)
-    np.testing.assert_allclose(given_back.mean(axis=0), means, atol=1e-6)
-    np.testing.assert_allclose((given_back * fitted).mean(axis=0), (fitted**2).mean(axis=0), rtol=1e-3)
+    np.testing.assert_allclose(given_back.mean(axis=0), means, rtol=1e-9)
+    np.testing.assert_allclose((given_back * fitted).mean(axis=0), (fitted**2).mean(axis=0), rtol=1e-9)
+
+
+@pytest.mark.parametrize("law", ["normal", "cauchy", "chi_squared", "lognormal"])
+def test_the_link_meets_both_moments_whatever_the_law_of_the_answers(law: str) -> None:
+    """The second where the slope is within its bounds; beyond them it is on the side where they end."""
+    generator = np.random.default_rng(1)
+    sizes = {"normal": generator.standard_normal, "cauchy": generator.standard_cauchy}
+    shape = (60, 400)
+    fitted = sizes[law](shape) if law in sizes else generator.standard_normal(shape)
+    if law == "chi_squared":
+        fitted = fitted**2
+    elif law == "lognormal":
+        fitted = np.exp(2 * fitted)
+    fitted -= fitted.mean(axis=0)
+    fitted *= 10 ** generator.uniform(-3, 0, 400) / fitted.std(axis=0)
+    means = expit(generator.normal(0, 3, 400))
+    level, steepness = link(means, fitted)
+    predicted, slopes = expit(level + steepness * fitted), steepness * fitted.std(axis=0)
+    np.testing.assert_allclose(predicted.mean(axis=0), means.clip(0.5 / 60, 1 - 0.5 / 60), rtol=1e-9)
+    surplus = (predicted * fitted).mean(axis=0) / (fitted**2).mean(axis=0) - 1
+    assert (surplus[slopes < 5.999] > -1e-6).all() and (surplus[slopes > 0.001] < 1e-6).all()
+    assert ((slopes > 0.001) & (slopes < 5.999)).mean() > 0.2
 
 
 def test_the_link_of_what_does_not_vary_is_the_mean() -> None:
@@ -162,6 +253,9 @@ def test_logits_on_one_side_keep_their_order(above: bool) -> None:
     right = far & ((logits > 0) == above)
     np.testing.assert_allclose(bent[right], logits[right], atol=0.005)
     assert bend_to_one_side(np.array([[-np.inf]]), np.array([above])) == -np.inf
+    # what is kept above 0 is a millionth at least
+    bend = math.log(2) / 8 + 1e-6 if above else -math.log(2) / 8
+    np.testing.assert_allclose(bend_to_one_side(np.array([[0.0]]), np.array([above])), bend, rtol=1e-9)
 
 
 @pytest.mark.parametrize("num_features", [3, 80])
@@ -187,6 +281,12 @@ def test_a_strong_signal_departs_and_is_found_again() -> None:
     right = (student.predict(features) > 0.5) == (shares > 0.5)
     constant = np.maximum((shares > 0.5).mean(), (shares <= 0.5).mean())
     assert right.mean() > 0.85 > constant
+
+
+def test_shares_next_to_one_half_depart_too() -> None:
+    signs = np.resize([1.0, -1.0, 1.0, 1.0], 20)[:, None]
+    student = fit_linear(signs, 0.5 - signs / 100, everywhere(signs), noise_std=1e-3)
+    assert student.departs.all() and (student.logits(signs) * signs < 0).all()
 
 
 def test_noise_alone_hardly_ever_departs() -> None:
@@ -307,11 +407,11 @@ def test_what_does_not_fit_is_refused(changes: dict[str, object], message: str) 
 
 
 def test_a_student_is_its_weights() -> None:
-    weights = np.array([[2.0, 1.0], [0.0, 0.0], [-1.0, 0.5]])
-    student = LinearStudent(weights, departs=np.array([True, False]), constants=np.array([0.0, -1.0]))
+    weights = np.array([[2.0, 1.0, 1.0], [0.0, 0.0, 0.0], [-1.0, 0.5, 0.5]])
+    student = LinearStudent(weights, departs=np.array([True, False, False]), constants=np.array([0.0, -1.0, 0.0]))
     logits = student.logits([[1.0, 9.0], [0.0, 0.0]])
     np.testing.assert_allclose(logits[:, 0], [1.0, -1.0])
-    assert (logits[:, 1] < 0).all() and logits[0, 1] > logits[1, 1]
+    assert (logits[:, 1:] < 0).all() and (logits[0, 1:] > logits[1, 1:]).all()
     np.testing.assert_allclose(student.predict([[1.0, 9.0], [0.0, 0.0]]), expit(logits))
 
 
@@ -388,6 +488,10 @@ def test_a_student_of_answers_follows_their_link_and_decides_as_they_did() -> No
         features, answers - [9.0, 0, 0, 0, 0] + [0, 9.0, 0, 0, 0], 1 - decisions[:, :1] + 0 * decisions
     )
     assert (turned.predict(features) > 0.5).all() and not turned.departs.any()
+    denied = linear_student_of(features, answers + np.array([0, 9.0, 0, 0, 0]), 0 * decisions)
+    assert not (denied.predict(features) > 0.5).any() and not denied.departs.any()
+    alone = linear_student_of(features[:1], answers[:1], decisions[:1])
+    assert ((alone.predict(features[:1]) > 0.5) == decisions[:1]).all()
     wide = linear_student_of(features, answers - [9.0, 0, -9.0, 0, 0], decisions * [0, 1, 1, 1, 1])
     assert expit(wide.constants[[0, 2]]) == pytest.approx([0.5 / 60, 1 - 0.5 / 60])
     for wrong in (answers[:, 0], answers[1:], answers[:, :, None]):
@@ -426,11 +530,27 @@ def test_labels_of_other_masks_prove_together_what_none_proves_alone() -> None:
     assert not fit_linear(features, shares, mask & False, noise_std=noise_std).departs.any()
 
 
-def test_a_constant_answer_is_the_mean_of_a_label() -> None:
-    """Never more certain than half a sample; a label that was not released is denied."""
-    shares = np.tile([0.3, 0.9, 0.0, 0.5], (400, 1))
-    mask = np.ones(shares.shape, dtype=np.bool_)
+@pytest.mark.parametrize("noise_std", [None, 0.05, 5.0])
+def test_constant_answers_are_shrunk_means_of_what_was_released(noise_std: float | None) -> None:
+    """Label by label, with the variance that its answers have, or the known one if that is more."""
+    generator = np.random.default_rng(0)
+    shares, mask = generator.random((30, 7)) ** np.arange(1, 8), generator.random((30, 7)) < 0.7
     mask[:, 3] = False
-    logits = constant_logits(np.random.default_rng(0).random(shares.shape) < shares, mask)
-    np.testing.assert_allclose(expit(logits), [0.3, 0.9, 0.5 / 400, 0.0], atol=0.05)
-    assert logits[2] > -np.inf and logits[3] == -np.inf
+    mask[1:, 5], mask[2:, 6] = False, False
+    mask[0, 5] = mask[:2, 6] = True
+    released = [shares[mask[:, j], j] for j in range(7) if j != 3]
+    variances = [label.var(ddof=1) if len(label) > 1 else 0.0 for label in released]
+    known = (noise_std or 0) ** 2
+    means = shrunk_means(
+        np.array([label.mean() for label in released]),
+        np.array([max(variance, known) / len(label) for label, variance in zip(released, variances, strict=True)]),
+    )
+    half = 0.5 / np.array(list(map(len, released)))
+    answers = expit(constant_logits(shares, mask, noise_std=noise_std))
+    assert answers[3] == 0
+    np.testing.assert_allclose(np.delete(answers, 3), means.clip(half, 1 - half))
+
+
+def test_a_constant_answer_is_never_more_certain_than_half_a_sample() -> None:
+    answers = expit(constant_logits(np.tile([0.0, 1.0, 0.5], (40, 1)), np.ones((40, 3), dtype=np.bool_)))
+    np.testing.assert_allclose(answers, [0.5 / 40, 1 - 0.5 / 40, 0.5])
