@@ -16,15 +16,18 @@ from scipy.special import ndtri
 
 from pate._audit.bounds import TradeOff, mean_bound, most_right
 from pate._audit.canaries import Canaries
+from pate._audit.exact import Exact, Laws
+from pate._audit.laws import laws
 from pate._progress import stage_bar
 from pate._typing import BoolArray, FloatArray, IntArray, UInt8Array
 from pate._validation import expect
 from pate._voters import GroupVoters, Question, RecordVoters, Voters
 from pate._votes import Votes
 from pate.accounting._gaussian import gaussian_epsilon
-from pate.aggregators._base import Aggregator
+from pate.aggregators._base import Aggregator, ballots_of
 from pate.aggregators._noisy_votes import NoisyVotes
 from pate.aggregators._score_votes import ScoreVotes, released
+from pate.aggregators._tau_voting import TauVoting
 
 _PASSES = 4  # in which what canaries explain is told from noise
 
@@ -73,11 +76,14 @@ class World(ABC):
         """Return the scores ``[m]`` of canaries after one release of votes in which ``present`` ``[m]`` are."""
 
     @abstractmethod
-    def moves(self, aggregator: Aggregator, generator: np.random.Generator) -> FloatArray | None:
-        """Return by how many standard deviations of its noise each step of a release moves when a canary is turned.
+    def exact(self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float) -> Exact:
+        """Return what a release for which an epsilon of ``paid`` is paid at ``delta`` leaks of its canaries.
 
-        Coins are tossed for all canaries; each is then turned alone, and its votes are counted again by the release's
-        own code. The result has the shape ``[m, steps]``; it is None if the noise is not Gaussian.
+        Coins are tossed for all of them; each is then turned alone, and its votes are counted again by the release's
+        own code.
+
+        Raises:
+            NotAtHandError: if the law of the aggregator is not known, or has too many outcomes.
         """
 
     def repeat(self, aggregator: Aggregator, *, runs: int, generator: np.random.Generator) -> Iterator[float]:
@@ -128,8 +134,8 @@ class Moments(World):
             moves.append(first - second)
         return _likelier(np.stack(seen), np.stack(moves))
 
-    def moves(self, aggregator: Aggregator, generator: np.random.Generator) -> FloatArray | None:
-        """Return the moves of the noisy sum of each round, given what the rounds before released."""
+    def exact(self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float) -> Exact:
+        """Return what the noisy sum of each round leaks, given what one draw of the rounds before released."""
         assert isinstance(aggregator, ScoreVotes)
         present = generator.random(self.num_canaries) < 0.5
         voters = self._turned(present)
@@ -143,7 +149,7 @@ class Moments(World):
                     step.append(float(np.linalg.norm(difference)) / moments.sigma)
                     bar.update()
                 steps.append(step)
-        return np.transpose(steps)
+        return Exact.of_moves(np.transpose(steps), paid=paid, delta=delta)
 
     def _turned(self, present: BoolArray) -> Voters:
         voters = self._votes.voters
@@ -180,14 +186,24 @@ class Teachers(World):
         sides = [self._turned(everything).counts, self._turned(~everything).counts]
         return _likelier((release.noisy_counts - (sides[0] + sides[1]) / 2)[None], (first - second)[None])
 
-    def moves(self, aggregator: Aggregator, generator: np.random.Generator) -> FloatArray | None:
-        """Return the moves of the noisy counts of each query; `NoisyVotes` alone have such, and no others are told."""
-        if not isinstance(aggregator, NoisyVotes):
-            return None
+    def exact(self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float) -> Exact:
+        """Return what the noisy sums leak, or labels that are released without any by their `laws`."""
         present = generator.random(self.num_canaries) < 0.5
-        counts = self._turned(present).counts
-        turned = (self._turned(present ^ alone).counts for alone in np.eye(self.num_canaries, dtype=np.bool_))
-        return np.array([np.linalg.norm(other - counts, axis=1) for other in turned]) / aggregator.sigma_votes
+        votes = self._turned(present)
+        turned = (self._turned(present ^ alone) for alone in np.eye(self.num_canaries, dtype=np.bool_))
+        if isinstance(aggregator, NoisyVotes | TauVoting):
+            there = _in_deviations(aggregator, votes)
+            moves = [np.linalg.norm(_in_deviations(aggregator, other) - there, axis=1) for other in turned]
+            return Exact.of_moves(np.array(moves), paid=paid, delta=delta)
+
+        def pairs() -> Iterator[Laws]:
+            with stage_bar(self.num_canaries, "exact divergences", unit="canary") as bar:
+                for other in turned:
+                    moved = np.flatnonzero((ballots_of(other) != ballots_of(votes)).any(axis=(1, 2)))
+                    yield laws(aggregator, votes[moved], other[moved])
+                    bar.update()
+
+        return Exact.of_laws(pairs(), steps=self.num_queries, paid=paid, delta=delta)
 
     def _turned(self, present: BoolArray) -> Votes:
         assert self._votes.ballots is not None
@@ -196,6 +212,13 @@ class Teachers(World):
             first, second = self._ballots[:, :, copy]
             ballots[:, teachers] = np.where(present[None, :, None], first, second)
         return replace(self._votes, ballots=ballots, counts=ballots.sum(axis=1, dtype=np.int64))
+
+
+def _in_deviations(aggregator: NoisyVotes | TauVoting, votes: Votes) -> FloatArray:
+    """Return the sums ``[Q, C]`` that noise is added to, in its standard deviations."""
+    if isinstance(aggregator, NoisyVotes):
+        return votes.counts / aggregator.sigma_votes
+    return aggregator.clipped_sums(votes) / aggregator.sigma_tau
 
 
 def _clipped(voters: RecordVoters, question: Question, clip: float) -> FloatArray:

@@ -12,6 +12,7 @@ import numpy as np
 from pate._audit.bounds import Bounds, hits_at, trade_off_of
 from pate._audit.canaries import CanaryRecords
 from pate._audit.exact import Exact
+from pate._audit.laws import NotAtHandError
 from pate._audit.repeated import Moments, Repeated, Teachers, World
 from pate._data_file import load_data, load_ledger
 from pate._pipeline import Pipeline
@@ -51,8 +52,7 @@ class Outcome:
         hits: the largest rate of true positives that is stated to be possible, by rate of false positives.
         labels: what the released answers prove, in one run.
         student: what the student's probabilities prove, in one run.
-        exact: what a release leaks of each canary; None where its votes without one, or a law of its noise, are not at
-            hand.
+        exact: what a release leaks of each canary; or why that is not at hand.
         repeated: what further releases of the same votes prove; None where canaries cannot be turned around in votes.
     """
 
@@ -61,14 +61,14 @@ class Outcome:
     hits: Mapping[float, float]
     labels: Bounds
     student: Bounds
-    exact: Exact | None
+    exact: Exact | str
     repeated: Repeated | None
 
     @property
     def refuted(self) -> bool:
         """Whether anything that was stated is false."""
         tests = (self.labels, self.student, self.exact, self.repeated)
-        return any(test is not None and test.refuted for test in tests)
+        return any(test.refuted for test in tests if test is not None and not isinstance(test, str))
 
     @property
     def content(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class Outcome:
         if self.repeated is not None:
             name, share = f"what the mechanism drew, {self.repeated.runs} releases", f"{self.repeated.right:.1%}"
             lines.append(f"{name:<44} {share:>16} {'':>11} {self.repeated.gaussian_epsilon:>15.2f}")
-        exact = "Exact divergences of a query are not at hand." if self.exact is None else self.exact.text
+        exact = f"Nothing exact: {self.exact}." if isinstance(self.exact, str) else self.exact.text
         verdict = "The statement is FALSE: no such mechanism did this." if self.refuted else "The statement stands."
         return "\n".join([*lines, "", exact, "", verdict]) + "\n"
 
@@ -129,7 +129,8 @@ def audit(folder: Path, *, releases: int) -> Outcome:
         Bounds.of(data.canaries.scores(view), data.present, stated, delta=delta, confidence=confidence)
         for view in views
     )
-    exact = repeated = None
+    exact: Exact | str = "no canary can be turned in votes of this kind"
+    repeated = None
     settings = decode_fields(LabelSettings, run.begun(LABEL).settings)
     world = world_of(run, data, settings)
     if world is not None:
@@ -137,12 +138,14 @@ def audit(folder: Path, *, releases: int) -> Outcome:
         alone = account(reaching([(events, len(released.ids))], copies), NeighboringRelation.REPLACE_RECORD)
 
         def leaks() -> dict[str, Any]:
-            moves = world.moves(settings.mechanism, private_generator())
             paid = alone.get_epsilon(delta=delta)
-            return {"exact": None if moves is None else asdict(Exact.of(moves, paid=paid, delta=delta))}
+            try:
+                return {"exact": asdict(world.exact(settings.mechanism, private_generator(), paid=paid, delta=delta))}
+            except NotAtHandError as error:
+                return {"exact": str(error)}
 
-        content = make_once(run.private / f"audit-{released.release}.json", leaks)["exact"]
-        exact = None if content is None else Exact(**content)
+        content = make_once(run.private / f"exact-{released.release}.json", leaks)["exact"]
+        exact = content if isinstance(content, str) else Exact(**content)
     if world is not None and releases:
         shares = _repeated(world, settings.mechanism, run.private / f"audit-{released.release}.txt", releases)
         repeated = Repeated.of(shares, trade_off_of(alone), delta=delta, confidence=confidence)

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
-from pate._typing import FloatArray, IntArray
+from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._validation import expect, expect_positive
 from pate._votes import Panel, Votes
 from pate.accounting._events import Event, GaussianEvent
@@ -88,18 +88,10 @@ class TauVoting(Aggregator):
         return math.sqrt(float(moved.max()))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        sums = np.empty(votes.counts.shape)
-        ballots = ballots_of(votes)
-        guess = (predictions_of(votes) > 0.5).astype(np.uint8) if self.around_predictions else None
-        step = max(1, _ENTRIES // max(1, ballots[:1].size))
-        for start in range(0, len(sums), step):
-            rows = slice(start, start + step)
-            differing = ballots[rows] if guess is None else ballots[rows] ^ guess[rows, None]
-            weights = self._weights(differing.sum(axis=2, dtype=np.int64))
-            sums[rows] = (weights[:, None] @ differing.astype(np.float64))[:, 0]
-        noisy = add_gaussian(sums, sigma=self.sigma_tau, generator=generator)
+        noisy = add_gaussian(self.clipped_sums(votes), sigma=self.sigma_tau, generator=generator)
         labels = (noisy > self.threshold_tau).astype(np.uint8)
-        if guess is not None:
+        if self.around_predictions:
+            guess = _guess(votes)
             labels ^= guess
             noisy = np.where(guess > 0, votes.num_teachers - noisy, noisy)
         mask = np.ones(labels.shape, dtype=np.bool_)
@@ -107,8 +99,25 @@ class TauVoting(Aggregator):
             return Release(labels, mask)
         return Release(labels, mask, noisy_counts=noisy, noise_std=self.sigma_tau)
 
+    def clipped_sums(self, votes: Votes) -> FloatArray:
+        """Return the sums ``[Q, C]`` of clipped ballots, without noise."""
+        sums = np.empty(votes.counts.shape)
+        ballots = ballots_of(votes)
+        guess = _guess(votes) if self.around_predictions else None
+        step = max(1, _ENTRIES // max(1, ballots[:1].size))
+        for start in range(0, len(sums), step):
+            rows = slice(start, start + step)
+            differing = ballots[rows] if guess is None else ballots[rows] ^ guess[rows, None]
+            weights = self._weights(differing.sum(axis=2, dtype=np.int64))
+            sums[rows] = (weights[:, None] @ differing.astype(np.float64))[:, 0]
+        return sums
+
     def _weights(self, sizes: IntArray) -> FloatArray:
         """Return the factor by which ballots of ``sizes`` labels are scaled down, so coarse that sums are exact."""
         norms = np.maximum(sizes, 1) if self.norm == "l1" else np.sqrt(np.maximum(sizes, 1))
         factors: FloatArray = np.floor(np.minimum(1.0, self.tau / norms) * 2.0**_BITS) / 2**_BITS
         return factors
+
+
+def _guess(votes: Votes) -> UInt8Array:
+    return (predictions_of(votes) > 0.5).astype(np.uint8)

@@ -1,0 +1,192 @@
+"""Laws of what aggregators release of a query, on votes with a canary's one version and with its other.
+
+They follow from the definitions of the mechanisms and share no code with what draws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from functools import reduce, singledispatch
+from itertools import combinations, permutations
+from typing import Any
+
+import numpy as np
+
+from pate._audit.exact import Laws
+from pate._typing import BoolArray, FloatArray
+from pate._votes import CountArray, Votes
+from pate.aggregators._base import ballots_of
+from pate.aggregators._powerset import Powerset
+from pate.aggregators._stable_majority import StableMajority
+from pate.aggregators._stable_topk import StableTopK
+from pate.aggregators._top_k import Canonical, Joint, Peeling, PermuteAndFlip
+
+MOST_OUTCOMES = 4096
+"""How many outcomes of a query are listed."""
+MOST_FLIPPED = 128
+"""How many there may be where each chance is an integral over all others, as with exponential noise."""
+
+
+class NotAtHandError(ValueError):
+    """A law is not known here, or has too many outcomes."""
+
+
+@singledispatch
+def laws(aggregator: Any, votes: Votes, turned: Votes) -> Laws:
+    """Return the laws of all queries on ``votes`` and on ``turned``; outcomes that tell the same may be one.
+
+    Raises:
+        NotAtHandError: if the law of the aggregator is not known here, or has too many outcomes.
+    """
+    raise _unknown(aggregator)
+
+
+@laws.register
+def _of_subsets(aggregator: Canonical, votes: Votes, turned: Votes) -> Laws:
+    num_labels, k, gamma = votes.num_labels, aggregator.k, aggregator.gamma
+    _expect_few(math.comb(num_labels, k), aggregator.noise_law)
+    inside = np.array(list(combinations(range(num_labels), k)))
+    outside = np.array([sorted(set(range(num_labels)) - set(row)) for row in inside.tolist()])
+
+    def law(counts: CountArray) -> FloatArray:
+        best_left_out = reduce(np.maximum, (counts[:, column] for column in outside.T))
+        if aggregator.loss == "published":
+            best_left_out = np.maximum(best_left_out, np.sort(counts, axis=1)[:, -k, None])
+        least = reduce(np.minimum, (counts[:, column] for column in inside.T))
+        return _choose((gamma * least - (1 - gamma) * best_left_out) / aggregator.scale_canonical, aggregator.noise_law)
+
+    return law(votes.counts), law(turned.counts)
+
+
+@laws.register
+def _of_sequences(aggregator: Joint, votes: Votes, turned: Votes) -> Laws:
+    k = aggregator.k
+    _expect_few(math.perm(votes.num_labels, k), aggregator.noise_law)
+    # those of a set one after another, because sets are released
+    sequences = np.array([row for chosen in combinations(range(votes.num_labels), k) for row in permutations(chosen)])
+
+    def law(counts: CountArray) -> FloatArray:
+        ranked = -np.sort(-counts.astype(np.int64), axis=1)
+        losses = reduce(np.maximum, (ranked[:, i, None] - counts[:, column] for i, column in enumerate(sequences.T)))
+        chances = _choose(-losses / aggregator.scale_joint, aggregator.noise_law)
+        return np.asarray(chances.reshape(len(counts), -1, math.factorial(k)).sum(axis=2))
+
+    return law(votes.counts), law(turned.counts)
+
+
+@laws.register
+def _of_peeling(aggregator: Peeling, votes: Votes, turned: Votes) -> Laws:
+    if aggregator.noise_law != "gumbel":
+        raise _unknown(aggregator, aggregator.noise_law)
+    return _peel(votes, turned, aggregator.k, aggregator.scale_peel, "gumbel")
+
+
+@laws.register
+def _of_flips(aggregator: PermuteAndFlip, votes: Votes, turned: Votes) -> Laws:
+    return _peel(votes, turned, aggregator.k, aggregator.scale_flip, "exponential")
+
+
+@laws.register
+def _of_gaps(aggregator: StableTopK, votes: Votes, turned: Votes) -> Laws:
+    if aggregator.noise_law not in ("gumbel", "exponential"):
+        raise _unknown(aggregator, aggregator.noise_law)
+    num_labels, test = votes.num_labels, aggregator.mechanism(votes.panel).test
+    ranks = np.arange(num_labels + 1)
+    least, most = (0, num_labels) if aggregator.allow_empty else (1, num_labels - 1)
+    allowed = (ranks >= least) & (ranks <= min(most, aggregator.kbar or most))
+    preferred = np.where(allowed, 0.0 if aggregator.regularizer is None else aggregator.regularizer, -np.inf)
+    chances, members = [], []
+    for side in (votes, turned):
+        counts = np.pad(side.counts.astype(np.float64), ((0, 0), (1, 1)), constant_values=(side.num_teachers, 0))
+        gaps = np.diff(np.sort(-counts))
+        chances.append(
+            _choose((gaps + preferred) / aggregator.scale_gap, aggregator.noise_law) * test.probability(gaps)
+        )
+        places = np.argsort(np.argsort(-side.counts, axis=1, kind="stable"), axis=1)
+        members.append(places[:, :, None] < ranks)
+    return _released(chances, (members[0] == members[1]).all(axis=1))
+
+
+@laws.register
+def _of_majority(aggregator: StableMajority, votes: Votes, turned: Votes) -> Laws:
+    test, leads = aggregator.mechanism(votes.panel), [2 * side.counts - side.num_teachers for side in (votes, turned)]
+    passed = [test.probability(np.abs(lead).min(axis=1, keepdims=True) / 2) for lead in leads]
+    return _released(passed, ((leads[0] > 0) == (leads[1] > 0)).all(axis=1, keepdims=True))
+
+
+@laws.register
+def _of_powerset(aggregator: Powerset, votes: Votes, turned: Votes) -> Laws:
+    """Sets whose number of votes stays as it is are one outcome: their chances change by one factor."""
+    scale, most = aggregator.scale_powerset, 2.0**votes.num_labels
+    rows = []
+    for ballots in zip(ballots_of(votes), ballots_of(turned), strict=True):
+        before, after = (Counter(map(bytes, side)) for side in ballots)
+        moved = sorted(code for code in before | after if before[code] != after[code])
+        chances = []
+        for counted in (before, after):
+            highest = max(counted.values())
+            weights = {code: math.exp((count - highest) / scale) for code, count in counted.items()}
+            unseen = math.exp(-highest / scale)
+            total = sum(weights.values()) + (most - len(weights)) * unseen
+            parts = [weights.get(code, unseen) / total for code in moved]
+            chances.append([*parts, max(0.0, 1 - sum(parts))])
+        rows.append(chances)
+    widest = max((len(first) for first, _ in rows), default=1)
+    padded = np.array([[side + [0.0] * (widest - len(side)) for side in row] for row in rows]).reshape(-1, 2, widest)
+    return padded[:, 0], padded[:, 1]
+
+
+def _peel(votes: Votes, turned: Votes, k: int, scale: float, noise: str) -> Laws:
+    """Return the laws of sets that are peeled: a set comes of each of its members as the last one."""
+    _expect_few(sum(math.comb(votes.num_labels, size) for size in range(1, k + 1)), "gumbel")
+
+    def law(counts: CountArray) -> FloatArray:
+        chances: dict[tuple[int, ...], FloatArray] = {(): np.ones(len(counts))}
+        for _ in range(k):
+            longer: dict[tuple[int, ...], FloatArray] = {}
+            for chosen, chance in chances.items():
+                left = [label for label in range(votes.num_labels) if label not in chosen]
+                for label, part in zip(left, _choose(counts[:, left] / scale, noise).T, strict=True):
+                    members = tuple(sorted((*chosen, label)))
+                    longer[members] = longer.get(members, 0.0) + chance * part
+            chances = longer
+        return np.column_stack(list(chances.values()))
+
+    return law(votes.counts), law(turned.counts)
+
+
+def _choose(utilities: FloatArray, noise: str) -> FloatArray:
+    """Return the chances ``[Q, N]`` of the largest of ``utilities`` with noise of scale 1."""
+    weights = np.exp(utilities - utilities.max(axis=1, keepdims=True))
+    if noise == "gumbel":
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+    # permute and flip: an outcome comes at a uniform time, and is taken if no coin before it showed heads
+    nodes, parts = np.polynomial.legendre.leggauss(utilities.shape[1] // 2 + 1)
+    chances = np.zeros(utilities.shape)
+    for time, part in zip((nodes + 1) / 2, parts / 2, strict=True):
+        still = np.log1p(-weights * time)
+        chances += part * weights * np.exp(still.sum(axis=1, keepdims=True) - still)
+    return chances
+
+
+def _released(chances: list[FloatArray], same: BoolArray) -> Laws:
+    """Return the laws of what is released with ``chances``, as the ``same`` outcomes or as others, and else nothing."""
+    first, second = chances
+    nothing = [1 - side.sum(axis=1, keepdims=True) for side in chances]
+    none = np.zeros(first.shape)
+    return (
+        np.hstack((first * same, first * ~same, none, nothing[0])),
+        np.hstack((second * same, none, second * ~same, nothing[1])),
+    )
+
+
+def _expect_few(outcomes: int, noise: str) -> None:
+    most = MOST_FLIPPED if noise == "exponential" else MOST_OUTCOMES
+    if outcomes > most:
+        raise NotAtHandError(f"a query has {outcomes:,} outcomes, of which {most:,} are listed at most")
+
+
+def _unknown(aggregator: Any, noise: str | None = None) -> NotAtHandError:
+    kind = type(aggregator).__name__ + (f" with {noise} noise" if noise else "")
+    return NotAtHandError(f"the law of what {kind} releases is not known to an audit")
