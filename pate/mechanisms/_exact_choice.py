@@ -8,10 +8,9 @@ numbers whose operations and logarithm are rounded correctly.
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,12 +18,10 @@ from numpy.typing import ArrayLike
 from pate._typing import FloatArray, IntArray
 from pate._validation import expect
 from pate.mechanisms._exact_normal import Lazy
+from pate.mechanisms._intervals import Interval, log_of, negative, precise
 from pate.mechanisms._noise import Noise, quantile
 from pate.mechanisms._ranking import NEAR, k_smallest
 
-Interval: TypeAlias = tuple[Decimal, Decimal]
-
-DIGITS = 53
 EXTREME = 2.0**-20  # tails in which the digits that are not drawn move noise by more than 2^-33
 # Elsewhere they move it by 2^-32 at most, for any law; logarithms are taken to err by less than 2^-40 of their value,
 # 2^12 times what numpy promises; and both keys of a pair err.
@@ -87,7 +84,7 @@ def smallest(
         others = places[np.isfinite(below[row, places])].tolist()
         ordered = _in_order(
             {at: Fraction(below[row, at]) if exact is None else exact(row, at) for at in others},
-            {at: Lazy(int(tails[row, at] * 2.0**DIGITS), DIGITS) for at in others},
+            {at: Lazy.of(tails[row, at]) for at in others},
             {at: Fraction(scales[row, at]) for at in others},
             noise,
             generator,
@@ -127,10 +124,8 @@ def _in_order(
 def _quantile_of(tail: Lazy, noise: Noise, generator: np.random.Generator) -> tuple[Fraction, Fraction]:
     """Return bounds on the noise that is exceeded with the probability ``tail``, of which more digits may be drawn."""
     while True:
-        with localcontext() as context:
-            context.prec = tail.length // 3 + 12
-            low, high = (Decimal(end.numerator) / Decimal(end.denominator) for end in tail.ends)
-            bounds = _bounds((low.next_minus(), high.next_plus()), noise)
+        with precise(tail.length):
+            bounds = _bounds(tail.bounds, noise)
             if bounds is not None:
                 return Fraction(bounds[0]), Fraction(bounds[1])
         tail.extend(generator)
@@ -143,25 +138,17 @@ def _bounds(tail: Interval, noise: Noise) -> Interval | None:
     if low <= 0 or rest[0] <= 0:
         return None
     if noise == "gumbel":
-        wait = _negative(log_of(rest))
-        return _negative(log_of(wait)) if wait[0] > 0 else None
+        wait = negative(log_of(rest))
+        return negative(log_of(wait)) if wait[0] > 0 else None
     if noise == "exponential":
-        return _negative(log_of(tail))
+        return negative(log_of(tail))
     if noise == "laplace":
         if low < Decimal("0.5") < high:
             return None
         if high <= Decimal("0.5"):
-            return _negative(log_of(((2 * low).next_minus(), (2 * high).next_plus())))
+            return negative(log_of(((2 * low).next_minus(), (2 * high).next_plus())))
         return log_of(((2 * rest[0]).next_minus(), (2 * rest[1]).next_plus()))
     if noise == "half_logistic":
         rest = (2 - high).next_minus(), (2 - low).next_plus()
     above, under = log_of(rest), log_of(tail)
     return (above[0] - under[1]).next_minus(), (above[1] - under[0]).next_plus()
-
-
-def log_of(interval: Interval) -> Interval:
-    return interval[0].ln().next_minus(), interval[1].ln().next_plus()
-
-
-def _negative(interval: Interval) -> Interval:
-    return -interval[1], -interval[0]

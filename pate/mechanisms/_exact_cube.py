@@ -8,15 +8,14 @@ and the logarithm leave a rounding open, further digits are drawn.
 from __future__ import annotations
 
 import math
-from decimal import localcontext
 from fractions import Fraction
 
 import numpy as np
 
 from pate._typing import FloatArray
-from pate.mechanisms._exact_choice import DIGITS
 from pate.mechanisms._exact_normal import Lazy, split
 from pate.mechanisms._exact_race import total_wait
+from pate.mechanisms._intervals import precise
 from pate.mechanisms._ranking import Rows, with_noise
 
 
@@ -33,13 +32,13 @@ def add_cube(rows: Rows, *, scale: float, generator: np.random.Generator) -> Flo
         radius = -np.log(tails).sum(axis=1, keepdims=True)
         moved = steps * radius * (2 * places - 1) + beyond
         nearest = np.rint(moved)
-        # logarithms, as for choices by noisy scores, and the digits that are not drawn
+        # logarithms, as for choices by noisy scores, and the digits that are not drawn; sum and product err by far less
         error = radius * 2.0**-38 + (2.0**-51 / tails).sum(axis=1, keepdims=True)
-        doubtful = ~(np.abs(moved - nearest) < 0.5 - steps * error - 2.0**-50 * (1 + np.abs(moved)))
+        doubtful = ~(np.abs(moved - nearest) < 0.5 - steps * error)
     for row in np.flatnonzero(doubtful.any(axis=1)).tolist():
-        waits = [Lazy(int(tail * 2.0**DIGITS), DIGITS) for tail in tails[row]]
+        waits = [Lazy.of(tail) for tail in tails[row]]
         for item in np.flatnonzero(doubtful[row]).tolist():
-            place = Lazy(int(places[row, item] * 2.0**DIGITS), DIGITS)
+            place = Lazy.of(places[row, item])
             nearest[row, item] = _rounded(Fraction(beyond[row, item]), Fraction(steps), waits, place, generator)
     return with_noise(on_grid, grid * nearest)
 
@@ -48,7 +47,7 @@ def _rounded(offset: Fraction, steps: Fraction, waits: list[Lazy], place: Lazy, 
     """Return the integer nearest to ``offset`` and ``steps`` times the sum of waits, at a place in (-1, 1)."""
     while True:
         if all(wait.digits for wait in waits):
-            with localcontext(prec=place.length // 3 + 24):
+            with precise(place.length):
                 radii = [Fraction(bound) for bound in total_wait(waits)]
             ends = [radius * (2 * end - 1) for radius in radii for end in place.ends]
             low, high = (math.floor(offset + steps * end + Fraction(1, 2)) for end in (min(ends), max(ends)))

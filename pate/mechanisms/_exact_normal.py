@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
@@ -30,8 +29,10 @@ from numpy.typing import ArrayLike
 
 from pate._typing import BoolArray, FloatArray, IntArray
 from pate._validation import expect
+from pate.mechanisms._intervals import Interval, around, exp_of, negative, precise
 from pate.mechanisms._ranking import Rows, with_noise
 
+DIGITS = 53  # of a uniform number that is a float
 _HEIGHT = 401  # of the curve at 0, in cells: the largest for which there are at most 2^14 of them
 _STRIPS = 136  # of width 2^-5: the curve is below 2^-4 cells where they end, at 4.25, and more than halves in a quarter
 _CELL_BITS, _OFFSET_BITS = 14, 49  # of a word of 64, after the sign
@@ -131,6 +132,17 @@ class Lazy:
     digits: int
     length: int
 
+    @classmethod
+    def of(cls, uniform: float) -> Lazy:
+        """Return a number that begins with the digits of a float in [0, 1) from a generator."""
+        return cls(int(uniform * 2.0**DIGITS), DIGITS)
+
+    @property
+    def bounds(self) -> Interval:
+        """Decimal bounds on it."""
+        low, high = self.ends
+        return around(low)[0], around(high)[1]
+
     @property
     def ends(self) -> tuple[Fraction, Fraction]:
         """The interval in which it lies."""
@@ -174,13 +186,9 @@ def _word(generator: np.random.Generator) -> int:
 
 def _curve(x: Fraction, length: int) -> tuple[Fraction, Fraction]:
     """Return bounds on the curve at ``x``, closer to one another than ``2^-length`` of it."""
-    with localcontext() as context:
-        context.prec = length // 3 + 12
-        # quotient, exponential function and product are rounded correctly, by half a unit of the last digit
-        exponent = Decimal(-(x.numerator**2)) / Decimal(2 * x.denominator**2)
-        height = Fraction(_HEIGHT * exponent.exp())
-        error = height * Fraction(4 - exponent) / 10 ** (context.prec - 1)
-    return height - error, height + error
+    with precise(length):
+        low, high = exp_of(negative(around(x**2 / 2)))
+    return _HEIGHT * Fraction(low), _HEIGHT * Fraction(high)
 
 
 class _Cells(NamedTuple):

@@ -15,15 +15,16 @@ proposals are needed, however many outcomes there are.
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
+from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
 from pate._typing import BoolArray, FloatArray, IntArray
-from pate.mechanisms._exact_choice import DIGITS, EXTREME, Interval, log_of
+from pate.mechanisms._exact_choice import EXTREME
 from pate.mechanisms._exact_normal import Lazy
+from pate.mechanisms._intervals import Interval, around, exp_of, log_of, negative, precise, product, total
 
 SLACK = 2.0**-10
 """By what the logarithm of a rate is lifted."""
@@ -130,16 +131,12 @@ def draw(
             for i in np.flatnonzero(doubtful).tolist():
                 row, place = int(at[i]), int(places[i])
                 past = lazy.setdefault(row, [])
-                past += [_lazy(drawn[np.searchsorted(of, row)]) for of, drawn in waits[len(past) :]]
+                past += [Lazy.of(drawn[np.searchsorted(of, row)]) for of, drawn in waits[len(past) :]]
                 log_rate = Fraction(float(log_rates[row]))
-                kept[place] = _is_taken(proposals.loss(place), past, log_rate, _lazy(coins[i]), generator)
+                kept[place] = _is_taken(proposals.loss(place), past, log_rate, Lazy.of(coins[i]), generator)
         chosen[rows[kept]] = proposals.outcomes[kept]
         rows = rows[~kept]
     return np.zeros((0, 0), dtype=np.int64) if chosen is None else chosen
-
-
-def _lazy(uniform: float) -> Lazy:
-    return Lazy(int(uniform * 2.0**DIGITS), DIGITS)
 
 
 def _are_kept(proposals: Proposals, generator: np.random.Generator) -> BoolArray:
@@ -151,7 +148,7 @@ def _are_kept(proposals: Proposals, generator: np.random.Generator) -> BoolArray
     kept = lead > 0
     doubtful = ~(np.abs(lead) > _MARGIN) | (coins < EXTREME) & (proposals.log_chances < -_FAR)
     for place in np.flatnonzero(doubtful).tolist():
-        kept[place] = _happens(proposals.chance(place), _lazy(coins[place]), generator)
+        kept[place] = _happens(proposals.chance(place), Lazy.of(coins[place]), generator)
     return kept
 
 
@@ -169,13 +166,12 @@ def _are_taken(
 def _happens(chance: Chance, uniform: Lazy, generator: np.random.Generator) -> bool:
     """Return whether ``uniform`` is below ``chance``."""
     while True:
-        with localcontext(Emax=MAX_EMAX, Emin=MIN_EMIN, prec=uniform.length // 3 + 24):
-            low, high = _exponential(chance.low)
+        with precise(uniform.length):
+            falls = exp_of(around(-chance.low))
             if chance.high is not None:
-                less, more = _exponential(chance.high)
-                low, high = (low - more).next_minus(), (high - less).next_plus()
-            bounds = _product(_decimals(chance.factor), (max(low, Decimal(0)), high))
-            least, most = _uniform(uniform)
+                falls = total(falls, negative(exp_of(around(-chance.high))))
+            bounds = product(around(chance.factor), falls)
+            least, most = uniform.bounds
             if most <= bounds[0]:
                 return True
             if least >= bounds[1]:
@@ -188,12 +184,11 @@ def _is_taken(
 ) -> bool:
     """Return whether ``coin`` is below ``1 / (p + (1 - p) exp(t))`` for the sum t of waits at this rate."""
     while loss:
-        with localcontext(Emax=MAX_EMAX, Emin=MIN_EMIN, prec=coin.length // 3 + 24):
-            low, high = _product(total_wait(waits), _exponential(log_rate))
-            heads = _exponential(loss)
-            tails = (1 - heads[1]).next_minus(), (1 - heads[0]).next_plus()
-            grown = low.exp().next_minus(), high.exp().next_plus()
-            bounds = _product(_uniform(coin), _sum(heads, _product(tails, grown)))
+        with precise(coin.length):
+            grown = exp_of(product(total_wait(waits), exp_of(around(-log_rate))))
+            heads = exp_of(around(-loss))
+            tails = total((Decimal(1), Decimal(1)), negative(heads))
+            bounds = product(coin.bounds, total(heads, product(tails, grown)))
             if bounds[1] <= 1:
                 return True
             if bounds[0] >= 1:
@@ -204,41 +199,12 @@ def _is_taken(
 
 
 def total_wait(waits: list[Lazy]) -> Interval:
-    """Return bounds on the sum of exponential numbers that are exceeded with these probabilities."""
-    total = Decimal(0), Decimal(0)
+    """Return bounds on the sum of exponential numbers that are exceeded with these probabilities.
+
+    The upper one is infinite as long as all digits of any of these are 0.
+    """
+    bounds = Decimal(0), Decimal(0)
     for wait in waits:
-        total = _sum(total, _wait(wait))
-    return total
-
-
-def _sum(first: Interval, second: Interval) -> Interval:
-    return (first[0] + second[0]).next_minus(), (first[1] + second[1]).next_plus()
-
-
-def _product(first: Interval, second: Interval) -> Interval:
-    """Return bounds on a product of numbers that are not negative, whose lower bounds may be."""
-    low = max(first[0], Decimal(0)) * max(second[0], Decimal(0))
-    return low.next_minus(), (first[1] * second[1]).next_plus()
-
-
-def _exponential(exponent: Fraction) -> Interval:
-    """Return bounds on ``exp(-exponent)``."""
-    low, high = _decimals(exponent)
-    return (-high).exp().next_minus(), (-low).exp().next_plus()
-
-
-def _decimals(number: Fraction) -> Interval:
-    quotient = Decimal(number.numerator) / Decimal(number.denominator)
-    return quotient.next_minus(), quotient.next_plus()
-
-
-def _uniform(digits: Lazy) -> Interval:
-    low, high = digits.ends
-    return _decimals(low)[0], _decimals(high)[1]
-
-
-def _wait(digits: Lazy) -> Interval:
-    """Return bounds on minus the logarithm; the upper one is infinite as long as all digits are 0."""
-    low, high = _uniform(digits)
-    most = Decimal("Infinity") if low <= 0 else -log_of((low, low))[0]
-    return -log_of((high, high))[1], most
+        low, high = wait.bounds
+        bounds = total(bounds, negative(log_of((max(low, Decimal(0)), high))))
+    return bounds

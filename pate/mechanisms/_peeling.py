@@ -12,7 +12,8 @@ from pate._typing import IntArray
 from pate.accounting._events import Event
 from pate.accounting._relation import NeighboringRelation
 from pate.mechanisms._base import TopKMechanism, choice_event
-from pate.mechanisms._exact_choice import DIGITS, smallest
+from pate.mechanisms._exact_choice import smallest
+from pate.mechanisms._exact_normal import DIGITS
 from pate.mechanisms._noise import Noise
 from pate.mechanisms._ranking import REACH, ROWS, Rows, below_rank, distances, rank
 

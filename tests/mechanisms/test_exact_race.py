@@ -2,9 +2,7 @@
 
 import math
 from collections.abc import Callable
-from decimal import localcontext
 from fractions import Fraction
-from itertools import pairwise
 
 import mpmath
 import numpy as np
@@ -143,34 +141,6 @@ def test_times_beyond_the_digits_of_a_float_are_told_apart() -> None:
     assert 0.1 < passes < 0.9 and abs(np.mean(taken) - passes) < 4 * math.sqrt(passes * (1 - passes) / draws)
     assert race._is_taken(Fraction(0), [Lazy(0, 53)], rate, Lazy(2**53 - 1, 53), generator)
     assert not race._is_taken(loss, [Lazy(0, 300)], rate, Lazy(2**52, 53), generator)
-
-
-def test_bounds_enclose_what_they_bound() -> None:
-    """On few digits, where a bound that is rounded the wrong way lies on the wrong side at once."""
-
-    def fraction(number: mpmath.mpf) -> Fraction:
-        return Fraction(mpmath.nstr(number, 40))
-
-    digits = [Lazy(int(generated), 20) for generated in np.random.default_rng(6).integers(1, 2**20 - 1, 40)]
-    with localcontext(prec=6), mpmath.workdps(45):
-        for one, other in pairwise(digits):
-            assert one.ends == (Fraction(one.digits, 2**20), Fraction(one.digits + 1, 2**20))
-            low, high = one.ends
-            assert Fraction(race._uniform(one)[0]) < low < high < Fraction(race._uniform(one)[1])
-            exact, second = race._decimals(low), race._decimals(other.ends[0])
-            assert Fraction(exact[0]) < low < Fraction(exact[1])
-            added, multiplied = race._sum(exact, second), race._product(exact, second)
-            assert Fraction(added[0]) < low + other.ends[0] < Fraction(added[1])
-            assert Fraction(multiplied[0]) < low * other.ends[0] < Fraction(multiplied[1])
-            least, most = race._exponential(low)
-            assert Fraction(least) < fraction(mpmath.exp(-mpmath.mpf(one.digits) / 2**20)) < Fraction(most)
-            waits = [fraction(-mpmath.log(mpmath.mpf(one.digits + i) / 2**20)) for i in (1, 0)]
-            waits = [
-                wait + fraction(-mpmath.log(mpmath.mpf(other.digits + i) / 2**20))
-                for wait, i in zip(waits, (1, 0), strict=True)
-            ]
-            least, most = race.total_wait([one, other])
-            assert Fraction(least) < waits[0] < waits[1] < Fraction(most)
 
 
 def test_weights_are_integers_however_small_the_masses() -> None:
