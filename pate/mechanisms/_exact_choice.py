@@ -138,8 +138,7 @@ def _bounds(tail: Interval, noise: Noise) -> Interval | None:
     if low <= 0 or rest[0] <= 0:
         return None
     if noise == "gumbel":
-        wait = negative(log_of(rest))
-        return negative(log_of(wait)) if wait[0] > 0 else None
+        return negative(log_of(negative(log_of(rest))))
     if noise == "exponential":
         return negative(log_of(tail))
     if noise == "laplace":

@@ -7,6 +7,7 @@ from typing import Any, get_args
 import mpmath
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
 from pate._typing import IntArray
 from pate.mechanisms import _exact_choice
@@ -14,6 +15,7 @@ from pate.mechanisms._exact_choice import smallest
 from pate.mechanisms._exact_normal import Lazy
 from pate.mechanisms._noise import Noise, quantile
 from pate.mechanisms._peeling import one_shot
+from tests.mechanisms.scripted import Scripted
 
 NOISES: tuple[Noise, ...] = get_args(Noise)
 QUANTILES: dict[str, Any] = {
@@ -101,3 +103,75 @@ def test_no_noise_decides_nothing() -> None:
     below = np.array([[3.0, 1.0, 2.0, 1.0]])
     order = smallest(below, 3, noise="gumbel", scale=[[0.0]], generator=np.random.default_rng(0))
     assert sorted(order[0, :2].tolist()) == [1, 3] and order[0, 2] == 2
+
+
+def resolved(
+    below: list[float], k: int, monkeypatch: pytest.MonkeyPatch, *, tails: ArrayLike = 0.5, **settings: Any
+) -> set[int] | None:
+    """Return the places of one row whose order is left to digits; Laplace noise is 0 at a tail of 0.5."""
+    places: list[set[int]] = []
+
+    def in_order(values: dict[int, Fraction], *_: Any) -> list[int]:
+        places.append(set(values))
+        return list(values)
+
+    monkeypatch.setattr(_exact_choice, "_in_order", in_order)
+    arguments: dict[str, Any] = {"noise": "laplace", "scale": 1.0, "generator": np.random.default_rng(0)} | settings
+    smallest(np.array([below]), k, tails=np.broadcast_to(tails, (1, len(below))), **arguments)
+    return places[0] if places else None
+
+
+@pytest.mark.parametrize("scale", [[1.0], [3.0], [0.0, -3.0, 1.0, 1.0, 1.0]])
+@pytest.mark.parametrize("far", [0.0, 2.0**22])
+def test_keys_that_are_close_are_left_to_digits_and_no_others(
+    scale: list[float], far: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Among the first k, and between them and the next; keys far from 0 are close at a greater distance."""
+    margin = 2.0**-28 * max(map(abs, scale)) + 2.0**-50 * far
+    order: list[float] = [-9.0, far, far + 1, far + 2, far + 3]
+    for pair in range(4):
+        for share in (0.9, 1.1):
+            below = order.copy()
+            below[pair] = order[pair + 1] - share * margin
+            expected = set(range(max(3, pair + 2))) if share < 1 and pair < 3 else None
+            assert resolved(below, 3, monkeypatch, scale=[scale]) == expected
+
+
+def test_what_is_infinite_needs_no_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resolved([-np.inf, 0.0, np.inf, np.inf], 3, monkeypatch) is None
+    assert resolved([-np.inf, 0.0, 0.0, np.inf], 2, monkeypatch) == {1, 2}
+
+
+def test_tails_that_are_extreme_are_left_to_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever their keys lie, since nothing is known of these."""
+    for tail, extreme in ((0.98 * 2.0**-20, True), (1.02 * 2.0**-20, False)):
+        for one in (tail, 1 - tail):
+            expected = {0, 2} if extreme else None
+            assert resolved([0.0, 300.0, 99.0, 200.0], 1, monkeypatch, tails=[0.5, 0.5, one, 0.5]) == expected
+
+
+def test_what_was_clipped_is_ordered_by_exact_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    far = 2.0**20 * 4
+    for lead, clipped in ((0.98, False), (1.02, True)):
+        below = [5.0, -lead * far, 0.0]
+        settings: dict[str, Any] = {"scale": 4.0, "exact": lambda row, place: Fraction(0)}
+        assert resolved(below, 2, monkeypatch, **settings) == ({1, 2} if clipped else None)
+        assert resolved(below, 2, monkeypatch, scale=4.0) is None
+
+
+def test_numbers_whose_bounds_overlap_are_told_apart_by_further_digits() -> None:
+    """Whichever begins lower; no more is drawn for numbers that are clear of one another."""
+    scales = dict.fromkeys(range(3), Fraction(1))
+    for words, first in (((0, 2**63), 1), ((2**63, 0), 0)):
+        tails = {0: Lazy(1, 2), 1: Lazy(1, 2), 2: Lazy(1, 2)}
+        # the noise of either is within log(2) and log(1), and less of it at a larger tail
+        values = {0: Fraction(0), 1: Fraction(1, 10), 2: Fraction(5)}
+        order = _exact_choice._in_order(values, tails, scales, "exponential", Scripted(*words[::-1]))
+        assert order[0] == first and order[2] == 2 and tails[2].length == 2
+
+
+def test_noise_of_the_largest_scale_is_drawn() -> None:
+    assert smallest(np.zeros((1, 3)), 1, noise="laplace", scale=1e300, generator=np.random.default_rng(0)).shape == (
+        1,
+        1,
+    )

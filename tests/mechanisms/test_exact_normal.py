@@ -19,6 +19,7 @@ from pate._typing import FloatArray, IntArray
 from pate.mechanisms import _exact_normal
 from pate.mechanisms._exact_normal import Lazy, add_gaussian, exceeds, rounded_normal
 from pate.mechanisms._noise import private_generator
+from tests.mechanisms.scripted import Scripted
 
 ROOT = Path(pate.__file__).parent
 
@@ -126,7 +127,7 @@ def test_ties_of_floats_are_decided_by_further_digits() -> None:
 
 def test_the_cells_cover_the_curve() -> None:
     cells = _exact_normal._cells()
-    assert cells.num_piled < 2**14
+    assert cells.num_piled < 2**14 == len(cells.strips) and len(cells.curve) == 136
     mpmath.mp.dps = 40
     curve = [401 * mpmath.exp(-((mpmath.mpf(strip) / 32) ** 2) / 2) for strip in range(137)]
     strips = cells.strips[: cells.num_piled] >> 49
@@ -161,6 +162,11 @@ def test_the_tail_follows_its_law() -> None:
     share = 401 * 32 * math.sqrt(2 * math.pi) * norm.sf(4.25)  # the tail's area, in cells
     assert len(drawn) / 2000 == pytest.approx(share, abs=4 * math.sqrt(share / 2000))
     assert kstest(norm.sf(abs(drawn)) / norm.sf(4.25), "uniform").pvalue > 1e-3
+
+
+def test_a_uniform_number_begins_with_the_digits_of_a_float() -> None:
+    for uniform in (0.0, 0.5, 1 - 2.0**-53):
+        assert Lazy.of(uniform).ends == (Fraction(uniform), Fraction(uniform) + Fraction(1, 2**53))
 
 
 def test_a_lazy_number_is_extended_until_it_decides() -> None:
@@ -201,3 +207,139 @@ def test_nothing_private_draws_another_normal() -> None:
 def test_noise_too_large_for_integers_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^Expected noise of less than 2\^49 steps of its grid, got sigma="):
         rounded_normal(np.zeros(1), 2.0**49, np.random.default_rng(0))
+
+
+def curve_at(word: int) -> Fraction:
+    """The curve at an abscissa of ``2^54`` to a unit, in cells, by 40 digits."""
+    with mpmath.workdps(40):
+        return Fraction(mpmath.nstr(401 * mpmath.exp(-((mpmath.mpf(word) / 2**54) ** 2) / 2), 40))
+
+
+@pytest.fixture
+def decided(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is left to further digits, in order."""
+    names: list[str] = []
+
+    def watch(name: str) -> None:
+        decide = getattr(Lazy, name)
+
+        def watched(*arguments: Any) -> Any:
+            names.append(name)
+            return decide(*arguments)
+
+        monkeypatch.setattr(Lazy, name, watched)
+
+    for name in ("rounded", "exceeds", "is_below_curve"):
+        watch(name)
+    return names
+
+
+def test_a_word_names_its_cell_its_place_and_its_sign() -> None:
+    """Every cell once: of those that the curve may cross the points below it are taken, others are drawn anew."""
+    cells, generator = _exact_normal._cells(), np.random.default_rng(13)
+    numbers = np.arange(2**14)
+    places, signs = generator.integers(2**49, size=2**14) | 1, generator.integers(2, size=2**14)
+    heights = generator.integers(2**64, size=cells.num_piled - cells.num_inside, dtype=np.uint64)
+    strips = cells.strips[numbers] >> 49
+    expected = (strips << 49 | places) ^ -signs
+    crossed = np.arange(cells.num_inside, cells.num_piled)
+    lead = 401 * np.exp(-((((strips << 49 | places) * 2.0**-54)[crossed]) ** 2) / 2) - cells.levels[crossed]
+    rejected = [*crossed[lead < heights * 2.0**-64], *range(cells.num_piled + 1, 2**14)]
+    first = signs * -(2**63) + (numbers << 49) + places
+    again = np.arange(len(rejected)) + 12_345
+    # a point of the tail: the first rectangle, its first place, at the bottom
+    words, lazy = _exact_normal._normal_words(2**14, Scripted(first, heights, 2**63, 0, 0, again, []))
+    expected[rejected] = again
+    tail = lazy.pop(cells.num_piled)
+    assert not lazy and tail.ends[-signs[cells.num_piled]] == Fraction(17, 4) * (1 - 2 * int(signs[cells.num_piled]))
+    kept = numbers != cells.num_piled
+    np.testing.assert_array_equal(words[kept], expected[kept])
+
+
+def test_a_point_near_the_curve_is_decided_by_digits_and_no_other(decided: list[str]) -> None:
+    """All that floats err is far less than the margin."""
+    generator, margin = np.random.default_rng(14), Fraction(1, 2**36)
+    words = generator.integers(136 << 49, size=400) ^ -generator.integers(2, size=400)
+    shares = np.tile([-1.02, -0.98, -0.1, 0.1, 0.98, 1.02], 67)[:400]
+    # how far the points lie below the curve
+    heights = [curve_at(word) - Fraction(share) * margin for word, share in zip(words.tolist(), shares, strict=True)]
+    levels = np.array([math.floor(height) for height in heights])
+    digits = [int((height % 1) * 2**64) for height in heights]
+    below, lazy = _exact_normal._are_below_curve(words, levels, Scripted(np.array(digits, dtype=np.uint64)))
+    np.testing.assert_array_equal(below, shares > 0)
+    assert sorted(lazy) == np.flatnonzero(abs(shares) < 1).tolist() and len(decided) == len(lazy)
+
+
+def test_numbers_near_the_middle_of_steps_are_left_to_digits_and_no_others(decided: list[str]) -> None:
+    for sigma in (1.0, 64.0):
+        words, _ = _exact_normal._normal_words(2000, np.random.default_rng(15))
+        noise = words * (sigma * 2.0**-54)
+        noise = np.where(abs(noise) < 0.45, noise, 0.0)
+        shares = np.tile([-1.05, -0.95, 0.95, 1.05], 500)
+        offsets = np.where(noise == 0, 0.0, np.copysign(0.5, noise) + shares * (sigma + 1) * 2.0**-48 - noise)
+        decided.clear()
+        rounded_normal(offsets, sigma, np.random.default_rng(15))
+        assert 0 < len(decided) == ((noise != 0) & (abs(shares) < 1)).sum()
+
+
+@pytest.mark.parametrize(("value", "sigma"), [(0.0, 2.0), (60.0, 2.0), (-60.0, 0.5)])
+def test_comparisons_of_numbers_near_one_another_are_left_to_digits_and_no_others(
+    value: float, sigma: float, decided: list[str]
+) -> None:
+    words, _ = _exact_normal._normal_words(2000, np.random.default_rng(16))
+    noise = words * (sigma * 2.0**-54)
+    shares = np.tile([-1.07, -0.93, 0.93, 1.07], 500)
+    thresholds = value + noise - shares * (8 * sigma + abs(value) + abs(value + noise)) * 2.0**-50
+    chosen = np.flatnonzero(abs(noise) < 0.2 * sigma)
+    lead = np.where(np.isin(np.arange(2000), chosen), thresholds, value + 100 * sigma)
+    passed = exceeds(np.full(2000, value), lead, sigma=sigma, generator=np.random.default_rng(16))
+    assert 0 < len(decided) == (abs(shares[chosen]) < 1).sum()
+    np.testing.assert_array_equal(passed[chosen], shares[chosen] > 0)
+
+
+@pytest.mark.parametrize(
+    ("values", "scale"),
+    [
+        (np.array([2**60 + 2**54 - 1, 2**53 + 1, 5, 2**64 - 1], dtype=np.uint64), 2.0**80),
+        (np.array([2**62 - 1, -(2**62) - 3, -1]), 2.0**34),
+        (np.array([7, -7], dtype=np.int32), 0.3),
+        (np.array([0.1, -1e6 / 3, 1e308, -5e-324]), 0.3),
+    ],
+)
+def test_values_are_split_without_rounding(values: NDArray[Any], scale: float) -> None:
+    on_grid, beyond, grid = _exact_normal.split(values, scale)
+    assert (abs(beyond) < 1).all() and math.log2(grid).is_integer() and grid <= scale / 2**19
+    for value, part, rest in zip(values.tolist(), on_grid.tolist(), beyond.tolist(), strict=True):
+        assert Fraction(part) + Fraction(rest) * Fraction(grid) == Fraction(value)
+        assert Fraction(part) % Fraction(grid) == 0
+
+
+def test_the_tail_is_drawn_by_its_digits() -> None:
+    """A rectangle for each zero before the first one, however many there are."""
+    for zeros, words in ((0, [2**63]), (3, [2**60 + 5]), (64, [0, 2**63 + 1]), (130, [0, 0, 2**61])):
+        for sign in (0, -1):
+            noise, accepted = _exact_normal._tail(sign, Scripted(*words, 7, *[0] * 60))
+            assert accepted and noise.digits >> noise.length - 66 == (17 + zeros << 64 | 7) ^ sign
+    # rectangles that are 2^-(4 + zeros) cells high, just below the curve and just above it
+    for zeros in (0, 3, 9):
+        at = (17 + zeros << 52) + 12_345
+        share = curve_at(at) * 2 ** (4 + zeros)
+        for factor in (0.999, 1.001):
+            height = int(share * Fraction(factor) * 2**64)
+            assert _exact_normal._tail(0, Scripted(2 ** (63 - zeros), 12_345 << 12, height))[1] == (factor < 1)
+
+
+def test_digits_are_drawn_only_where_bounds_leave_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing, middle = Scripted(), Fraction(3, 2)
+    assert not Lazy(3, 2).exceeds(Fraction(1), Fraction(1), nothing)
+    assert Lazy(3, 2).exceeds(Fraction(1, 2), Fraction(1), nothing)
+    assert Lazy(3, 2).rounded(Fraction(-1, 4), Fraction(1), nothing) == 1
+
+    def bounds(_: Fraction, length: int) -> tuple[Fraction, Fraction]:
+        return (Fraction(1), Fraction(2)) if length < 64 else (middle, middle)
+
+    monkeypatch.setattr(_exact_normal, "_curve", bounds)
+    # heights of 1/2 to 1, 2 to 3, and 1 to 2 of which more is drawn
+    assert Lazy(0, 0).is_below_curve(Lazy(1, 1), nothing) and not Lazy(0, 0).is_below_curve(Lazy(2, 0), nothing)
+    for word in (2**62, 2**63):
+        assert Lazy(0, 0).is_below_curve(Lazy(1, 0), Scripted(0, word)) == (word < 2**63)
