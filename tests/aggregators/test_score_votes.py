@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import expit
-from scipy.stats import kstest
+from scipy.stats import kstest, norm
 
-from pate._linear import linear_student_of
+from pate._linear import linear_student_of, link, shrunk_means
 from pate._planning.outlook import Outlook
 from pate._planning.proposals import proposals
-from pate._typing import FloatArray, UInt8Array
+from pate._typing import BoolArray, FloatArray, UInt8Array
 from pate._voters import (
     Geometry,
     GroupVoters,
@@ -77,21 +77,51 @@ def test_a_median_and_its_sum_cost_their_multiplier(
 ) -> None:
     """Squared inverse multipliers of all comparisons and of the sum add up, whatever clip was found."""
     searches, clips = [], []
+    generator = np.random.default_rng(0)
+    voters, largest = voters_of(num_voters, generator), first_question().largest_norm
+    least = voters.least_norm(first_question())
+    sought = [largest * 2 ** (-k / 4) for k in range(47, -1, -1) if k == 0 or largest * 2 ** (-(k - 1) / 4) > least]
 
     def find(sizes: FloatArray, candidates: FloatArray, *, sigma: float, **rest: Any) -> float:
         searches.append((math.ceil(math.log2(len(candidates))), sigma))
+        np.testing.assert_allclose(candidates, sought)
         clips.append(1.2 * float(candidates[candidate]))
         return float(candidates[candidate])
 
     monkeypatch.setattr(score_votes, "noisy_median", find)
-    generator = np.random.default_rng(0)
-    release = noisy_sum(voters_of(num_voters, generator), first_question(), num_voters, multiplier, generator)
-    clip = clips[0] if clips else first_question().largest_norm
+    release = noisy_sum(voters, first_question(), num_voters, multiplier, generator)
+    clip = clips[0] if clips else largest
+    assert release.clip == clip
     of_median, of_sum = sum(steps / sigma**2 for steps, sigma in searches), (2 * clip / release.sigma) ** 2
     assert of_median + of_sum == pytest.approx(multiplier**-2, rel=1e-12)
     assert of_median <= 0.25 * multiplier**-2 * (1 + 1e-12)
-    assert all(sigma <= num_voters / 3 for _, sigma in searches)
-    assert bool(searches) == (multiplier < 40 or num_voters == 3000)
+    # a twentieth, unless the noise is then more than a sixth of the voters; a quarter at most
+    steps = math.ceil(math.log2(len(sought)))
+    twentieth, quarter = (multiplier * math.sqrt(steps / share) for share in (0.05, 0.25))
+    sigma = twentieth if twentieth < num_voters / 6 else max(quarter, num_voters / 6)
+    assert len(searches) == (sigma <= num_voters / 3) == (multiplier < 40 or num_voters == 3000)
+    assert all(search == pytest.approx((steps, sigma)) for search in searches)
+
+
+@pytest.mark.parametrize(("count", "least", "clipped"), [(12, 0.25, True), (11.99, 0.25, False), (12, 2.0, False)])
+def test_a_clip_is_sought_where_noise_is_a_third_of_the_voters_at_most(
+    count: float, least: float, clipped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With four comparisons on a quarter of the budget it is four times the multiplier."""
+    generator, question, searches = np.random.default_rng(0), first_question(), []
+    voters, largest = voters_of(12, generator), first_question().largest_norm
+
+    def find(sizes: FloatArray, candidates: FloatArray, *, sigma: float, num_voters: float, **rest: Any) -> float:
+        searches.append((len(candidates), candidates[0] / largest, sigma, num_voters))
+        return float(candidates[0])
+
+    monkeypatch.setattr(score_votes, "noisy_median", find)
+    monkeypatch.setattr(RecordVoters, "least_norm", lambda *_: least * largest)
+    release = noisy_sum(voters, question, count, 1.0, generator)
+    # the least candidate is the largest that is no more than the least norm
+    assert searches == ([(9, 0.25, 4.0, count)] if clipped else [])
+    assert release.clip == pytest.approx(1.2 * largest / 4 if clipped else largest)
+    assert release.sigma == pytest.approx(2 * release.clip / math.sqrt(0.75 if clipped else 1))
 
 
 def test_no_clip_is_sought_below_what_a_single_label_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,15 +139,29 @@ def test_no_clip_is_sought_below_what_a_single_label_says(monkeypatch: pytest.Mo
     assert 1 / 2 <= sought[0] <= math.sqrt(5) / 2
 
 
+def test_clips_are_sought_down_to_the_48th_where_none_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    sought: list[FloatArray] = []
+    models = ScoreVoters.of((encode_scores(np.full((50, 300, NUM_LABELS), 0.3)),), PUBLIC)
+
+    def find(sizes: FloatArray, candidates: FloatArray, **rest: Any) -> float:
+        sought.append(candidates)
+        return 1.0
+
+    monkeypatch.setattr(score_votes, "noisy_median", find)
+    noisy_sum(models, first_question(), 50, 0.1, np.random.default_rng(0))
+    np.testing.assert_allclose(sought, [first_question().largest_norm * 2 ** (-np.arange(48)[::-1] / 4)])
+
+
 @pytest.mark.parametrize("queries", [1, 7, 300])
 @pytest.mark.parametrize("rounds", [(1.0,), (0.3, 0.7), (0.1, 0.15, 0.25, 0.5)])
 def test_rounds_cost_what_their_queries_cost(
     queries: int, rounds: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    multipliers = []
+    multipliers, counts = [], []
 
     def spend(*given: Any) -> Any:
         multipliers.append(given[3])
+        counts.append(given[2])
         return noisy_sum(*given)
 
     def count(num_private: int, multiplier: float, noise: np.random.Generator) -> float:
@@ -134,13 +178,14 @@ def test_rounds_cost_what_their_queries_cost(
     event = voting.event(votes.panel)
     assert isinstance(event, GaussianEvent)
     assert sum(m**-2 for m in multipliers) == pytest.approx(queries / event.noise_multiplier**2, rel=1e-12)
-    assert len(multipliers) == 1 + len(rounds)
+    shares = [0.02, *(0.98 * share for share in rounds)]  # the first for the number of voters
+    assert [m**-2 for m in multipliers] == pytest.approx([queries / 9 * share for share in shares])
     # models that left scores are as many as was agreed upon
     multipliers.clear()
     models = ScoreVoters.of((encode_scores(np.full((9, 300, NUM_LABELS), 0.3)),), PUBLIC)
     voting.aggregate(Votes.from_voters(models, PUBLIC[:queries]), generator=generator)
     assert sum(m**-2 for m in multipliers) == pytest.approx(queries / event.noise_multiplier**2, rel=1e-12)
-    assert len(multipliers) == len(rounds)
+    assert len(multipliers) == len(rounds) and counts[-len(rounds) :] == [9] * len(rounds)
 
 
 def test_a_count_has_gaussian_noise_and_is_never_what_noise_alone_may_be() -> None:
@@ -203,38 +248,171 @@ def test_nothing_speaks_for_slopes_that_are_smaller_than_their_noise() -> None:
     assert not shrinkage.any() and not evidence.any()
 
 
-def test_a_round_is_learnt_by_the_formulas_of_a_normal_prior() -> None:
-    """Of labels that are too few to be shrunk towards each other, from a question that nothing was known for."""
-    generator, deviation, num = np.random.default_rng(9), 0.003, 5000
-    learner = Learner(GEOMETRY, 3, num)
-    question, variances = learner.question(), GEOMETRY.variances
-    squares = (variances / (variances + variances.mean())) ** 2
-    np.testing.assert_allclose(question.shares, squares / squares.sum())
+def plain_losses(estimates: FloatArray, noise: FloatArray, priors: list[float]) -> FloatArray:
+    """Return minus twice the log-likelihood ``[priors, C]`` of estimates whose slopes have a prior variance."""
+    logs = [norm.logpdf(estimates, scale=np.sqrt(prior + noise)).sum(axis=0) for prior in priors]
+    return -2 * np.array(logs)
+
+
+@pytest.mark.parametrize("num_labels", [3, 5])
+def test_rounds_are_learnt_by_the_formulas_of_a_normal_prior(num_labels: int) -> None:
+    """Two rounds of noisy moments, the second around what was learnt from the first."""
+    generator, num, variances = np.random.default_rng(9), 5000, GEOMETRY.variances
+    learner = Learner(GEOMETRY, num_labels, num)
+    question = learner.question()
+    ridge = (variances / (variances + variances.mean())) ** 2
+    np.testing.assert_allclose(question.shares, ridge / ridge.sum())
     assert question.constant == 1 and not question.levels.any() and not question.slopes.any()
-    mean = generator.normal(size=(len(variances) + 1, 3)) * 0.05
-    mean[-1] = 0.3, 0.6, -0.2
-    learner.learn(question, mean, deviation)
-    levels = np.array([0.3, 0.6, 0.5 / len(PUBLIC)])  # no less than half a sample
-    # a moment along a direction is its slope times its variance and weight
-    weights = question.weights[:, None]
-    estimates = mean[:-1] / weights / variances[:, None]
-    noise = (deviation / weights / variances[:, None]) ** 2 + levels * (1 - levels) / num / variances[:, None]
-    kept, _ = score_votes._shrinkage(estimates, noise)
-    following = learner.question()
-    np.testing.assert_allclose(following.levels, levels)
-    np.testing.assert_allclose(following.slopes, estimates * kept)
-    np.testing.assert_allclose(learner._errors, kept * noise)
-    wanted = kept.mean(axis=1) + question.shares
-    np.testing.assert_allclose(following.shares, wanted / wanted.sum())
-    assert following.constant == pytest.approx(wanted.sum() ** -0.5) and 0 < following.constant < 1
+    coordinates = GEOMETRY.linear(PUBLIC)
+    slopes: list[FloatArray] = []
+    levels, deviations = [], []
+    for deviation in (0.003, 0.002):
+        mean = generator.normal(size=(len(variances) + 1, num_labels)) * 0.05
+        if not slopes:
+            mean[-1, :3] = 0.3, 0.6, -0.2
+        learner.learn(question, mean, deviation)
+        # what the student explains on public samples is added back; a moment is a slope times variance and weight
+        explained = (question.levels + coordinates @ question.slopes).clip(0, 1)
+        weights = np.sqrt(question.shares / variances)[:, None]
+        slopes.append((mean[:-1] / weights + coordinates.T @ explained / len(PUBLIC)) / variances[:, None])
+        levels.append(mean[-1] / question.constant + explained.mean(axis=0))
+        deviations.append((deviation / weights / variances[:, None], deviation / question.constant))
+        precisions = np.array([of_slopes**-2.0 for of_slopes, _ in deviations])
+        level_precisions = np.array([of_levels**-2.0 for _, of_levels in deviations])
+        estimates = (precisions * slopes).sum(axis=0) / precisions.sum(axis=0)
+        plain_levels = shrunk_means(
+            level_precisions @ levels / level_precisions.sum(), np.full(num_labels, 1 / level_precisions.sum())
+        )
+        plain_levels = plain_levels.clip(0.5 / len(PUBLIC), 1 - 0.5 / len(PUBLIC))  # no less than half a sample
+        noise = 1 / precisions.sum(axis=0) + plain_levels * (1 - plain_levels) / num / variances[:, None]
+        priors = noise.min() * np.array([0, *(10 ** (k / 4) for k in range(-12, 29))])
+        losses = plain_losses(estimates, noise, priors.tolist())
+        prior = priors[np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)]
+        kept = prior / (prior + noise)
+        question = learner.question()
+        np.testing.assert_allclose(question.levels, plain_levels, rtol=1e-5)
+        np.testing.assert_allclose(question.slopes, estimates * kept, rtol=1e-3, atol=1e-6)  # samples are on a grid
+        np.testing.assert_allclose(learner._errors, kept * noise, rtol=1e-5)
+        wanted = kept.mean(axis=1) + ridge / ridge.sum()
+        np.testing.assert_allclose(question.shares, wanted / wanted.sum(), rtol=1e-5)
+        assert question.constant == pytest.approx(wanted.sum() ** -0.5, rel=1e-5) and 0 < question.constant < 1
 
 
-@pytest.mark.parametrize("num", [40, 4000])
+def test_priors_are_a_factor_of_ten_to_the_fourth_apart() -> None:
+    """Of slopes far above their noise, the most likely prior is the one nearest to their square."""
+    np.testing.assert_allclose(score_votes._RATIOS, [0, *(10 ** (k / 4) for k in range(-12, 29))])
+    generator = np.random.default_rng(0)
+    estimates, noise = generator.normal(size=(30, 4)) * [0, 1, 3, 30], generator.uniform(1, 2, (30, 4))
+    priors = noise.min() * score_votes._RATIOS
+    losses = plain_losses(estimates, noise, priors.tolist())
+    best = np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)
+    shrinkage, evidence = score_votes._shrinkage(estimates, noise)
+    np.testing.assert_allclose(shrinkage, priors[best] / (priors[best] + noise))
+    np.testing.assert_allclose(evidence, losses[0] - losses[best, np.arange(4)], atol=1e-9)
+
+
+def test_a_label_departs_where_what_it_gains_is_sure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By three posterior deviations, and by the label's own evidence: labels on both sides of each bound."""
+    monkeypatch.setattr(score_votes, "departures", lambda gains, squares: np.ones(len(gains), dtype=np.bool_))
+    generator, samples = np.random.default_rng(0), GEOMETRY.linear(PUBLIC)
+    num_labels = 8
+    learner = Learner(GEOMETRY, num_labels, 1e4)
+    logits = samples @ generator.normal(size=(samples.shape[1], num_labels))
+    errors = generator.uniform(0.5, 1.5, (samples.shape[1], num_labels)) * 1e-4
+    learner._level_precision = 1e6
+    learner._levels = np.repeat([0.5 + 0.0029, 0.5 + 0.0031], 4)
+    denied = learner._levels < 0.503
+    differ = (logits > 0) == denied
+    gains = (np.abs(np.tanh(logits / 2)) * differ).sum(axis=0)
+    variances = np.array(
+        [
+            4 * sum((samples[differ[:, j], i].sum()) ** 2 * errors[i, j] for i in range(samples.shape[1]))
+            + 4 * differ[:, j].sum() ** 2 * 1e-6
+            for j in range(num_labels)
+        ]
+    )
+    needed = 9 + 2 * math.log(num_labels)
+    for factor, enough in ((0.999, True), (1.001, False)):
+        # errors that leave a gain of three deviations, level included
+        levels = 4 * differ.sum(axis=0) ** 2 * 1e-6
+        learner._errors = errors * ((factor * gains / 3) ** 2 - levels) / (variances - levels)
+        assert (learner._errors > 0).all()
+        for evidence, evident in ((needed, True), (needed * 0.999, False)):
+            learner._evidence = np.full(num_labels, evidence)
+            above, departs = learner._departing(samples, logits)
+            assert (above != denied).all() and (departs == (enough and evident)).all()
+
+
+def test_a_gain_of_three_deviations_is_enough_and_a_level_three_above_one_half_is_not() -> None:
+    """Three samples that differ for certain gain three; those as likely as not differ from no denial."""
+    learner, samples = Learner(GEOMETRY, 1, 1e4), np.zeros((20, GEOMETRY.num_directions))
+    learner._evidence, learner._levels = np.array([9.0]), np.array([0.5])
+    logits = np.zeros((20, 1))
+    logits[:3] = 800.0
+    for precision, departs in ((36.0, True), (35.9, False)):
+        learner._level_precision = precision
+        assert [bool(each[0]) for each in learner._departing(samples, logits)] == [False, departs]
+    learner._level_precision = 4.0
+    for level, above in ((2.0, False), (2.001, True)):
+        learner._levels = np.array([level])
+        assert learner._departing(samples, logits)[0] == above
+
+
+def test_answers_are_linear_and_decisions_those_of_their_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(3)
+    learner = Learner(GEOMETRY, 5, 20_000.0)
+    learner._levels, learner._slopes = np.array([0.1, 0.2, 0.4, 0.6, 0.5]), generator.normal(size=(6, 5)) / 20
+    learner._slopes[:, 4] = 0.0  # as likely as not, wherever
+    above, departs = np.array([True, False, True, False, True]), np.array([True, True, False, False, True])
+    shown: list[FloatArray] = []
+
+    def decide(*given: FloatArray) -> tuple[BoolArray, BoolArray]:
+        shown.extend(given)
+        return above, departs
+
+    monkeypatch.setattr(learner, "_departing", decide)
+    features = PUBLIC[:50] + 0.1
+    answers, decisions = learner.answers(features)
+    np.testing.assert_allclose(answers, learner._levels + GEOMETRY.linear(features) @ learner._slopes)
+    fitted = GEOMETRY.linear(PUBLIC) @ learner._slopes
+    level, steepness = link(learner._levels, fitted)
+    np.testing.assert_allclose(shown[0], GEOMETRY.linear(PUBLIC), atol=1e-4)
+    np.testing.assert_allclose(shown[1], level + steepness * fitted, atol=1e-2)
+    logits = level + steepness * (answers - learner._levels)
+    np.testing.assert_array_equal(decisions, np.where(departs, logits > 0, above))
+    assert (decisions[:, :2].any(axis=0) & ~decisions[:, :2].all(axis=0)).all() and not decisions[:, 4].any()
+
+
+def test_a_mean_is_taken_as_it_is_however_noisy(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner, mean = Learner(GEOMETRY, 3, math.inf), np.zeros((7, 3))
+    mean[-1] = 0.2, 0.5, 1.5
+    learner.learn(learner.question(), mean, 2.0)
+    np.testing.assert_allclose(learner.question().levels, [0.2, 0.5, 1 - 0.5 / 300])
+    # a constant entry is not lost among many directions that are kept
+    monkeypatch.setattr(score_votes, "_shrinkage", lambda *_: (np.full((6, 3), 100.0), np.zeros(3)))
+    learner.learn(learner.question(), mean, 2.0)
+    assert learner.question().constant == 0.05
+
+
+@pytest.mark.parametrize("num", [1, 40, 4000])
 def test_without_noise_the_levels_are_those_of_the_labels(num: int) -> None:
-    voters = voters_of(num, np.random.default_rng(10))
+    voters = voters_of(max(2, num), np.random.default_rng(10))
+    voters = replace(voters, coordinates=voters.coordinates[:num], labels=voters.labels[:num])
     question = learned_without_noise(voters).question()
     at_mean = question.predictions(voters.coordinates).mean(axis=0)
-    np.testing.assert_allclose(at_mean, voters.labels.mean(axis=0), atol=0.05)
+    np.testing.assert_allclose(at_mean, voters.labels.mean(axis=0), atol=0.02)
+
+
+def test_of_no_records_nothing_is_learnt_and_of_models_their_mean() -> None:
+    voters = voters_of(2, np.random.default_rng(0))
+    question = learned_without_noise(
+        replace(voters, coordinates=voters.coordinates[:0], labels=voters.labels[:0])
+    ).question()
+    np.testing.assert_allclose(question.levels, 0.5 / 300)
+    alone = replace(voters, coordinates=voters.coordinates[:1], labels=np.ones((1, NUM_LABELS), dtype=np.uint8))
+    np.testing.assert_allclose(learned_without_noise(alone).question().levels, 1 - 0.5 / 300)
+    models = ScoreVoters.of((encode_scores(np.full((9, 300, 3), [0.25, 0.5, 0.75])),), PUBLIC)
+    np.testing.assert_allclose(learned_without_noise(models).question().levels, [0.25, 0.5, 0.75], atol=0.003)
 
 
 def test_a_label_whose_model_never_differs_is_given_by_the_constant() -> None:
@@ -318,7 +496,8 @@ def test_votes_must_have_voters_and_features() -> None:
     with pytest.raises(ValueError, match=r"^Expected voters of Panel\(num_teachers=51[^\n]*$"):
         replace(votes, num_teachers=51)
     none = voting.aggregate(votes[np.zeros(0, dtype=np.int64)], generator=generator)
-    assert none.labels.shape == (0, NUM_LABELS)
+    assert none.labels.shape == none.mask.shape == (0, NUM_LABELS) and none.noise_std == 0
+    assert none.noisy_counts is not None and none.noisy_counts.shape == (0, NUM_LABELS)
     assert len(voting.aggregate(votes[:3], generator=generator).labels) == 3
 
 
