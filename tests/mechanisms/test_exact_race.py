@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -18,6 +19,7 @@ from pate.mechanisms._exact_normal import Lazy
 from pate.mechanisms._exact_race import Chance, Proposals
 from pate.testing._laws import chi_square_p_value
 from tests.mechanisms import oracles
+from tests.mechanisms.scripted import Scripted
 
 COUNTS = np.random.default_rng(0).integers(0, 9, (40, 7))
 NOISES: tuple[CanonicalNoise, ...] = ("gumbel", "exponential")
@@ -113,6 +115,43 @@ def test_what_floats_cannot_tell_is_left_to_digits() -> None:
     assert doubtful.tolist() == [False, False, True, True, False]  # the last is far from its chance
     times[4] = 100.0
     assert race._are_taken(losses, times, coins, uncertain)[1][4]
+
+
+def test_what_lies_within_the_margins_is_left_to_digits_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And coins of which few digits are drawn, where the chance is as small."""
+    decided: list[int] = []
+
+    def happens(chance: int, *_: Any) -> bool:
+        decided.append(chance)
+        return True
+
+    monkeypatch.setattr(race, "_happens", happens)
+    shares, extreme = np.array([-1.05, -0.95, 0.95, 1.05]), np.array([0.98, 0.98, 1.02]) * 2.0**-20
+    log_chances = np.concatenate((np.full(4, -1.0), [-13.1, -12.9, -20.0]))
+    coins = np.concatenate((np.exp(-1 - shares * 2.0**-14), extreme))
+    proposals: Any = Proposals(np.zeros((7, 1), np.int64), log_chances, lambda place: place)  # type: ignore[arg-type, return-value]
+    kept = race._are_kept(proposals, Scripted(coins))
+    assert decided == [1, 2, 4] and kept.tolist() == [False, True, True, True, True, True, False]
+
+    # how long is waited for a coin, if the loss is 1/2
+    needed = np.concatenate((np.full(4, 8.0), [13.1, 12.9, 20.0]))
+    times = np.log1p(np.expm1(needed) / -math.expm1(-0.5))
+    coins = np.concatenate((np.exp(-8 - shares * 9 * 2.0**-28), extreme))
+    taken, doubtful = race._are_taken(np.full(7, 0.5), times, coins, np.zeros(7, np.bool_))
+    assert doubtful.tolist() == [False, True, True, False, True, False, False]
+    assert taken.tolist() == [False, False, True, True, True, True, False]
+
+
+def test_nothing_is_drawn_for_no_rows() -> None:
+    nothing: Any = None
+    assert race.draw(np.zeros(0), nothing, nothing, flip=True).shape == (0, 0)
+
+
+def test_a_chance_of_one_is_too_large() -> None:
+    nothing: Any = None
+    for log_chance in (0.0, 1e-9):
+        with pytest.raises(ArithmeticError):
+            race._are_kept(Proposals(np.zeros((1, 1), np.int64), np.array([log_chance]), nothing), nothing)
 
 
 @pytest.mark.parametrize("factor", [1, 1000])
