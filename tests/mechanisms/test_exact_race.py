@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from decimal import Decimal, getcontext
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +18,7 @@ from pate.mechanisms import _exact_race as race
 from pate.mechanisms._canonical import CanonicalLoss, CanonicalNoise
 from pate.mechanisms._exact_normal import Lazy
 from pate.mechanisms._exact_race import Chance, Proposals
+from pate.mechanisms._intervals import Interval
 from pate.testing._laws import chi_square_p_value
 from tests.mechanisms import oracles
 from tests.mechanisms.scripted import Scripted
@@ -148,10 +150,24 @@ def test_nothing_is_drawn_for_no_rows() -> None:
 
 
 def test_a_chance_of_one_is_too_large() -> None:
+    """Of any of the proposals."""
     nothing: Any = None
     for log_chance in (0.0, 1e-9):
+        chances = np.array([-1.0, log_chance])
         with pytest.raises(ArithmeticError):
-            race._are_kept(Proposals(np.zeros((1, 1), np.int64), np.array([log_chance]), nothing), nothing)
+            race._are_kept(Proposals(np.zeros((2, 1), np.int64), chances, nothing), nothing)
+
+
+def test_bounds_that_enclose_a_coin_do_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chance of 3/8, known to lie between 1/4 and 3/4 at first, against coins below and above 1/2."""
+
+    def exp_of(_: Interval) -> Interval:
+        return (Decimal("0.25"), Decimal("0.75")) if getcontext().prec < 40 else (Decimal("0.375"), Decimal("0.375"))
+
+    monkeypatch.setattr(race, "exp_of", exp_of)
+    chance = Chance(Fraction(1), Fraction(1))
+    for digits, word, expected in ((0, 2**63, True), (0, 2**64 - 1, False), (1, 0, False)):
+        assert race._happens(chance, Lazy(digits, 1), Scripted(word)) == expected
 
 
 @pytest.mark.parametrize("factor", [1, 1000])

@@ -1,11 +1,14 @@
 """Shares of noise: their sum is Gaussian but for what is stated, to the last digit."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy.stats import kstest, norm
 
 from pate._typing import FloatArray
 from pate.accounting._gaussian import gaussian_log_delta
+from pate.mechanisms._exact_normal import split
 from pate.mechanisms._noise_shares import decode, expect_room, failure, share_grid, share_sigma, summand
 
 
@@ -95,7 +98,27 @@ def test_what_is_stated_of_the_grid_in_use() -> None:
         steps = sigma / share_grid(sigma)
         assert 2**30 <= steps < 2**31 and np.log2(share_grid(sigma)) % 1 == 0
         for num in (1, 2, 40):
-            assert (num - 1) / (24 * steps**2) < failure(num) < 3e-19 * num
+            assert (num - 1) / (24 * steps**2) < failure(num) < 6e-20 * num
+
+
+@pytest.mark.parametrize(("sigma", "num"), [(5.0, 1), (2.0, 9), (1e-3, 40), (2.0**20, 2)])
+def test_sums_are_rounded_as_noise_of_one_party_is(sigma: float, num: int) -> None:
+    grid = split(np.zeros(1), sigma * math.sqrt(num))[2]
+    steps = np.array([1, 5, -3, 7]) * round(grid / share_grid(sigma)) // 2 + 1  # just beyond the middle of steps
+    decoded = decode(steps.astype(np.int64).view(np.uint64), sigma, num)
+    np.testing.assert_array_equal(decoded, np.array([1, 3, -1, 4]) * grid)
+
+
+@pytest.mark.parametrize(("sigma", "most"), [(1.0, 2**32 - 1), (2.0**-20, 2**12 - 1), (2.0**30, 2**53)])
+def test_what_fits_is_taken(sigma: float, most: int) -> None:
+    expect_room(most, sigma=sigma)
+    with pytest.raises(ValueError, match=r"^Expected shares of noise between "):
+        expect_room(most + 1 if sigma < 2 else most, sigma=sigma if sigma < 2 else 2 * sigma)
+
+
+def test_a_single_share_is_all_the_noise() -> None:
+    assert share_sigma(3.0, 1) == 3.0 and share_sigma(3.0, 9) == 1.0
+    assert summand(np.zeros((0, 3), dtype=np.int64), 1.0, np.random.default_rng(0)).shape == (0, 3)
 
 
 def test_shares_add_up_to_their_noise() -> None:
