@@ -124,7 +124,7 @@ class GapChoice(ScoreMechanism[IntArray]):
     @property
     def num_candidates(self) -> int:
         """The number of ranks to choose from."""
-        return len(range(self.num_labels + 1)[self._candidates])
+        return len(range(self._candidates.start, self._candidates.stop))
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
         """Choose a rank by gaps ``[C + 1]`` or ``[B, C + 1]``; return it as int64 ``[]`` or ``[B]``.
@@ -154,7 +154,7 @@ class GapChoice(ScoreMechanism[IntArray]):
         """
         others, ahead = self.num_candidates - 1, lead / self.scale
         if self.noise == "gumbel":
-            return 1 / (1 + others * math.exp(-min(ahead, 700.0)))
+            return 1 / (1 + others * math.exp(-ahead))
         if self.noise == "exponential" and lead >= 0:
             # the integral of (1 - z u)^others over u in 0..1, with z = exp(-ahead)
             z = math.exp(-min(ahead, 700.0))
@@ -178,7 +178,7 @@ class GapChoice(ScoreMechanism[IntArray]):
         return slice(first, min(last, self.kbar or last) + 1)
 
 
-def as_counts(counts: ArrayLike, upper: float, *, whole: bool = True) -> tuple[Rows, bool]:
+def as_counts(counts: ArrayLike, upper: float, *, whole: bool) -> tuple[Rows, bool]:
     """Return counts, int64, or other scores, float64, as ``[B, C]``, and whether they were given as one row ``[C]``.
 
     Raises:

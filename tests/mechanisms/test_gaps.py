@@ -112,6 +112,19 @@ def test_a_lead_is_chosen_with_the_probability_that_is_foretold(noise: GapNoise)
         assert abs(share - choose.probability(lead)) < 4.5 * math.sqrt(share * (1 - share) / draws)
 
 
+@pytest.mark.parametrize("noise", NOISES)
+def test_that_probability_is_the_one_of_the_law(noise: GapNoise) -> None:
+    """Of odd and even numbers of other gaps, narrower ones too; far ahead it is 1."""
+    for settings in ({}, {"kbar": 2}, {"allow_empty": False}):
+        choose = m.GapChoice(num_labels=4, scale=2.0, noise=noise, **settings)
+        for lead in (-1.5, 0.0, 0.5, 1.0, 4.0):
+            law = oracles.max_law(np.array([lead / 2, *[0.0] * (choose.num_candidates - 1)]), noise)
+            precision = 1e-9 if noise in ("gumbel", "exponential") and lead >= 0 else 2e-3
+            assert choose.probability(lead) == pytest.approx(law[0], rel=precision)
+        for lead in (1000.0, 1e6):
+            assert choose.probability(lead) == pytest.approx(1.0)
+
+
 def test_gaps_of_sorted_counts() -> None:
     order, gaps = m.sort_counts([[3, 9, 3, 0], [10, 10, 10, 10]], upper=10)
     assert order.tolist() == [[1, 0, 2, 3], [0, 1, 2, 3]]
@@ -210,6 +223,10 @@ def test_without_sentinels_two_labels_leave_one_choice() -> None:
         ),
         ({"regularizer": (0.0, 1.0)}, "Expected a regularizer of 4 numbers, got shape=(2,)"),
         (
+            {"regularizer": (0.0, 1.0, np.inf, 0.0)},
+            "Expected a regularizer below infinity, got regularizer=(0.0, 1.0, inf, 0.0)",
+        ),
+        (
             {"regularizer": (0.0, 1.0, np.nan, 0.0)},
             "Expected a regularizer below infinity, got regularizer=(0.0, 1.0, nan, 0.0)",
         ),
@@ -254,13 +271,15 @@ def test_a_choice_costs_the_window_of_gaps_over_its_scale(relation: NeighboringR
     assert events["exponential"] == events["laplace"] == PureDPEvent(epsilon=eta, neighboring_relation=relation)
 
 
-@pytest.mark.parametrize("regularizer", [None, (0.0, -(2.0**31), 1.0, 0.0)])
-def test_wide_gaps_are_chosen_by_the_law_of_their_differences(regularizer: tuple[float, ...] | None) -> None:
+@pytest.mark.parametrize("scale", [1, 4])
+@pytest.mark.parametrize("attracted", [False, True])
+def test_wide_gaps_are_chosen_by_the_law_of_their_differences(attracted: bool, scale: int) -> None:
     """Of gaps as large as counts may be, a vote or a unit of the regularizer counts as among small ones."""
-    choose, draws = m.GapChoice(num_labels=3, scale=1.0, regularizer=regularizer), 2_000
-    gaps = np.array([2**52 - 1, 2**52 + 2**31, 2**52 - 2, 7]) - (0 if regularizer else np.array([0, 2**31, 0, 0]))
+    regularizer, draws = (0.0, -(2.0**31) * scale, 1.0 * scale, 0.0) if attracted else None, 2_000
+    choose = m.GapChoice(num_labels=3, scale=scale, regularizer=regularizer)
+    gaps = 2**50 + scale * np.array([-1, 2**31 if attracted else 0, -2, -(2**40)])
     drawn = choose(np.tile(gaps, (draws, 1)), generator=m.seeded_generator(3))
-    leads = [-1, 0, -1] if regularizer else [-1, 0, -2]
+    leads = [-1, 0, -1] if attracted else [-1, 0, -2]
     expected = draws * oracles.softmax(np.array(leads, dtype=float))
     observed = np.bincount(drawn, minlength=4)
     assert observed[3] == 0 and chi_square_p_value(observed[:3], expected) > 1e-4
@@ -272,4 +291,5 @@ def test_a_regularizer_that_would_drown_the_noise_is_refused() -> None:
     )
     with pytest.raises(ValueError, match=message):
         m.GapChoice(num_labels=2, scale=2.0, regularizer=(0.0, -(2.0**33) - 1, -math.inf))
-    m.GapChoice(num_labels=2, scale=2.0, regularizer=(1e300, 1e300, -math.inf))
+    for numbers in ((1e300, 1e300, -math.inf), (0.0, -(2.0**33), -math.inf)):
+        assert m.GapChoice(num_labels=2, scale=2.0, regularizer=numbers).regularizer == numbers
