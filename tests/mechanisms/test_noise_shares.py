@@ -8,7 +8,7 @@ from scipy.stats import kstest, norm
 
 from pate._typing import FloatArray
 from pate.accounting._gaussian import gaussian_log_delta
-from pate.mechanisms._exact_normal import split
+from pate.mechanisms._exact_normal import rounded_normal, split
 from pate.mechanisms._noise_shares import decode, expect_room, failure, share_grid, share_sigma, summand
 
 
@@ -114,6 +114,13 @@ def test_what_fits_is_taken(sigma: float, most: int) -> None:
     expect_room(most, sigma=sigma)
     with pytest.raises(ValueError, match=r"^Expected shares of noise between "):
         expect_room(most + 1 if sigma < 2 else most, sigma=sigma if sigma < 2 else 2 * sigma)
+
+
+def test_a_summand_is_a_count_and_its_noise_in_steps() -> None:
+    grid, counts = share_grid(5.0), np.array([0, 3, 900])
+    noise = rounded_normal(np.zeros(3), 5.0 / grid, np.random.default_rng(1))
+    steps = summand(counts, 5.0, np.random.default_rng(1)).view(np.int64)
+    assert steps.tolist() == (counts / grid + noise).tolist()
 
 
 def test_a_single_share_is_all_the_noise() -> None:
