@@ -123,6 +123,13 @@ def test_a_summand_is_a_count_and_its_noise_in_steps() -> None:
     assert steps.tolist() == (counts / grid + noise).tolist()
 
 
+def test_the_largest_count_has_to_fit() -> None:
+    generator = np.random.default_rng(0)
+    with pytest.raises(ValueError, match=r"^Expected shares of noise between "):
+        summand(np.array([0, 2**32]), 1.0, generator)
+    assert summand(np.array([0]), 2.0**-32, generator).shape == (1,)
+
+
 def test_a_single_share_is_all_the_noise() -> None:
     assert share_sigma(3.0, 1) == 3.0 and share_sigma(3.0, 9) == 1.0
     assert summand(np.zeros((0, 3), dtype=np.int64), 1.0, np.random.default_rng(0)).shape == (0, 3)
