@@ -73,13 +73,12 @@ class Geometry:
         bits = _feature_bits(public.shape[1])
         step = _power_above(_SPARE * float(np.abs(public).max())) / (1 << bits)
         axes = np.rint(space.right[:, :_DIRECTIONS] * (1 << bits))
-        bare = cls(np.rint(space.centre / step), axes, step, 1.0, np.zeros(0), np.zeros((0, axes.shape[1]), np.int32))
-        exact = bare._projected(public)
+        exact = _projected(public, centre := np.rint(space.centre / step), axes, step)
         unit = _power_above(_SPARE * float(np.abs(exact).max())) / (1 << _COORDINATE)
         samples = _gridded(exact, unit)
         variances = (samples.astype(np.float64) ** 2).mean(axis=0) * unit**2
         held = variances > 0
-        return cls(bare.centre, axes[:, held], step, unit, variances[held], samples[:, held])
+        return cls(centre, axes[:, held], step, unit, variances[held], samples[:, held])
 
     @property
     def num_directions(self) -> int:
@@ -92,21 +91,13 @@ class Geometry:
         expect(inner.shape[1] == len(self.centre), f"features of {len(self.centre)} numbers", features=inner.shape[1])
         coordinates = np.empty((len(inner), self.num_directions), dtype=np.int32)
         for rows in blocks(len(inner), sum(self.axes.shape)):
-            coordinates[rows] = _gridded(self._projected(inner[rows]), self.unit)
+            coordinates[rows] = _gridded(_projected(inner[rows], self.centre, self.axes, self.step), self.unit)
         return coordinates
 
     def linear(self, features: ArrayLike) -> FloatArray:
         """Return the coordinates ``[N, R]`` of features ``[N, ...]``, in their own units and on no grid."""
-        weights = self.axes / (1 << _feature_bits(len(self.centre)))
-        return np.asarray((flat(features) - self.centre * self.step) @ weights)
-
-    def _projected(self, features: FloatArray) -> FloatArray:
-        """Return coordinates that have no rounding error but that of the features and axes themselves."""
-        bits = _feature_bits(len(self.centre))
-        most = float(1 << bits)
-        # a feature map may make of one record what is no number, which must not be an error
-        steps = np.rint(np.nan_to_num(features / self.step, posinf=most, neginf=-most)).clip(-most, most) - self.centre
-        return np.asarray((steps @ self.axes) * (self.step / (1 << bits)))
+        inner = flat(features) - self.centre * self.step
+        return np.asarray(inner @ self.axes / (1 << _feature_bits(len(self.centre))))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -155,10 +146,11 @@ class Question:
 
     def basis(self, coordinates: Int32Array) -> FloatArray:
         """Return weighed and clipped coordinates ``[N, R + 1]``, the constant last, as multiples of ``2^-12``."""
-        weights, most = self.weights * (self.geometry.unit * (1 << _BASIS)), float(1 << _LARGEST)
+        weights = self.weights * (self.geometry.unit * (1 << _BASIS))
+        most, widest = float(1 << _LARGEST), _WIDEST * (1 << _BASIS)
         rows = np.trunc((coordinates * weights).clip(-most, most))
         norms = np.sqrt((rows**2).sum(axis=1))  # of whole numbers
-        rows = np.trunc(rows * np.minimum(1, _WIDEST * (1 << _BASIS) / np.maximum(norms, 1))[:, None])
+        rows = np.trunc(rows * (widest / np.maximum(norms, widest))[:, None])
         return np.column_stack((rows, np.full(len(rows), np.rint(self.constant * (1 << _BASIS)))))
 
     def residuals(self, coordinates: Int32Array, labels: FloatArray) -> FloatArray:
@@ -311,8 +303,8 @@ class GroupVoters(Averages):
         return len(np.unique(self.groups))
 
     def _sums(self, question: Question) -> Iterator[tuple[FloatArray, int]]:
-        bounds = np.append(np.flatnonzero(np.diff(self.groups, prepend=-1)), len(self.groups))
-        records = -(-len(self.groups) // max(1, len(bounds) - 1))  # of a group, on average
+        bounds = np.append(np.unique(self.groups, return_index=True)[1], len(self.groups))
+        records = int(np.diff(bounds).max(initial=0))  # of a group, at most
         for some in blocks(len(bounds) - 1, records * (self.geometry.num_directions + self.num_labels)):
             inner = bounds[some.start : some.stop + 1]
             rows = slice(inner[0], inner[-1])
@@ -389,6 +381,14 @@ def blocks(num_rows: int, entries: int) -> list[slice]:
 def _feature_bits(num_features: int) -> int:
     """Return the bits of a feature and of an axis's entry, so that their products add up to less than 2^53."""
     return (51 - math.ceil(math.log2(num_features))) // 2
+
+
+def _projected(features: FloatArray, centre: FloatArray, axes: FloatArray, step: float) -> FloatArray:
+    """Return coordinates that have no rounding error but that of the features and axes themselves."""
+    most = float(1 << _feature_bits(len(centre)))
+    # a feature map may make of one record what is no number, which must not be an error
+    steps = np.rint(np.nan_to_num(features / step, posinf=most, neginf=-most)).clip(-most, most) - centre
+    return np.asarray((steps @ axes) * (step / most))
 
 
 def _power_above(value: float) -> float:

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import pate._voters
+from pate._linear import Directions
 from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._voters import (
     MOST_VOTERS,
@@ -169,7 +170,9 @@ def test_sums_are_those_of_the_plain_definition(kind: str) -> None:
     norms = np.array([np.linalg.norm(each) for each in ballots])
     np.testing.assert_allclose(voters.norms(question), norms, rtol=1e-2)
     for clip in (10.0, float(np.median(norms)), 0.01):
-        assert (factors(norms, clip) * norms < min(clip, norms.max() * 1.01)).all(), "rounding included"
+        scaled = factors(norms, clip) * norms
+        assert (scaled < min(clip, norms.max() * 1.01)).all(), "rounding included"
+        np.testing.assert_allclose(scaled[norms > clip], clip * (1 - 2.0**-30), rtol=2.0**-40)
         plain = sum(each * min(1, clip / max(norm, 1e-9)) for each, norm in zip(ballots, norms, strict=True))
         np.testing.assert_allclose(voters.clipped_sum(question, clip), plain, atol=len(norms) * 1e-3 * min(clip, 1))
 
@@ -346,8 +349,14 @@ def test_scores_are_steps_and_nothing_is_none_of_them() -> None:
 def test_coordinates_are_those_of_whole_numbers(num_features: int) -> None:
     """Of the widest features too, no product or sum of steps is rounded: as Python's integers have them."""
     generator = np.random.default_rng(9)
-    geometry = Geometry.of(generator.normal(size=(12, num_features)))
+    public = generator.normal(size=(12, num_features))
+    geometry = Geometry.of(public)
     most, largest = 2 ** round(math.log2(np.linalg.norm(geometry.axes[:, 0]))), 2**20  # axes have length 1
+    # as fine as leaves two bits to spare, whatever the signs; features may be four times as large as any public one
+    places = 2 ** math.ceil(math.log2(num_features))
+    assert places * most**2 <= 2**51 < 4 * places * most**2
+    assert 4 * np.abs(public).max() <= geometry.step * most < 8 * np.abs(public).max()
+    np.testing.assert_allclose(geometry.variances, (geometry.linear(public) ** 2).mean(axis=0), rtol=1e-4)
     signs = np.sign(geometry.axes.T) * 1e30
     for features in (*signs, *-signs, *generator.normal(size=(9, num_features))):
         steps = np.rint(features / geometry.step).clip(-most, most) - geometry.centre
@@ -358,6 +367,13 @@ def test_coordinates_are_those_of_whole_numbers(num_features: int) -> None:
         coordinates = np.rint(np.array(exact, dtype=np.float64) * (geometry.step / most) / geometry.unit)
         np.testing.assert_array_equal(geometry.coordinates(features[None])[0], coordinates.clip(-largest, largest))
     assert largest / 8 <= np.abs(geometry.samples).max() <= largest / 4, "a record may lie four times as far out"
+
+
+def test_the_4096_widest_directions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many products of coordinates and slopes of 20 bits have sums below 2^53."""
+    wide = Directions(np.zeros(1), np.ones((2, 4100)), np.ones(4100), np.ones((1, 4100)))
+    monkeypatch.setattr(Directions, "of", lambda _: wide)
+    assert Geometry.of(np.array([[1.0], [2.0]])).num_directions == 4096
 
 
 def test_directions_that_vanish_on_the_grid_are_left_out() -> None:
@@ -379,6 +395,40 @@ def test_bases_and_residuals_are_whole_numbers_that_add_up_exactly() -> None:
     residuals = sure.residuals(GEOMETRY.samples, np.tile([1.0, 0.0, 0.0], (len(PUBLIC), 1)))
     np.testing.assert_array_equal(residuals, np.tile([2**16, -(2**16), -(2**14)], (len(PUBLIC), 1)))
     assert np.abs(basis).max() * 2**16 * MOST_VOTERS <= 2**53
+    # of a sample far off, entries are cut at 32 before all of them are scaled down to a norm of 2
+    weighed = GEOMETRY.coordinates(features[-1:]) * GEOMETRY.unit * question.weights
+    cut = weighed.clip(-32, 32)
+    assert ((np.abs(weighed) > 32).any() and np.abs(weighed).min() < 32) and np.linalg.norm(cut) > 2
+    np.testing.assert_allclose(basis[-1:, :-1] / 2**12, cut * 2 / np.linalg.norm(cut), atol=2.0**-11)
+
+
+@pytest.mark.parametrize("size", [1e-6, 0.3, 40.0])
+def test_slopes_are_whole_numbers_of_twenty_bits(size: float) -> None:
+    """On a grid that is a power of two, as fine as they allow."""
+    question = question_of(np.random.default_rng(4))
+    question = replace(question, slopes=size * question.slopes / np.abs(question.slopes).max())
+    grid, slopes = question._gridded_slopes
+    np.testing.assert_array_equal(slopes, np.rint(slopes))
+    assert 2**19 <= np.abs(slopes).max() <= 2**20 and math.log2(grid / GEOMETRY.unit) % 1 == 0
+    np.testing.assert_allclose(slopes * grid / GEOMETRY.unit, question.slopes, atol=size * 2.0**-19)
+
+
+def test_ballots_of_groups_are_as_fine_as_their_squares_allow() -> None:
+    """A sum of the squares of all entries, the largest norm squared at most, has 51 bits at most."""
+    voters = group_voters(Records.drawn(60, np.random.default_rng(1)))
+    for num_labels in range(1, 50):
+        largest = 2 ** math.ceil(math.log2(5 * num_labels))
+        units = 4 ** replace(voters, num_labels=num_labels)._bits
+        assert largest * units <= 2**51 < 4 * largest * units
+
+
+def test_groups_may_have_any_numbers() -> None:
+    records, question = Records.drawn(60, np.random.default_rng(1)), question_of(np.random.default_rng(2))
+    plain, moved = (group_voters(replace(records, groups=records.groups + shift)) for shift in (0, -1))
+    assert records.groups[0] == 0
+    np.testing.assert_array_equal(plain.norms(question), moved.norms(question))
+    none = group_voters(records.of(np.zeros(60, dtype=np.bool_)))
+    assert none.num_private == 0 and not none.norms(question).size and not none.clipped_sum(question, 1.0).any()
 
 
 def test_no_clip_is_sought_below_half_of_what_a_public_sample_has() -> None:
@@ -404,6 +454,7 @@ def test_blocks_cover_all_rows_and_are_as_large_as_they_may_be() -> None:
         assert [row for part in parts for row in range(num_rows)[part]] == list(range(num_rows))
         sizes = [part.stop - part.start for part in parts]
         assert all(size == 1 or size * entries <= 1 << 22 < (size + 1) * max(entries, 1) for size in sizes[:-1])
+    assert [len(blocks((1 << 22) + more, 1)) for more in (0, 1)] == [1, 2]
 
 
 def test_voters_that_cannot_be_are_refused() -> None:
@@ -422,10 +473,12 @@ def test_voters_that_cannot_be_are_refused() -> None:
     teachers = score_voters(Records.drawn(60, np.random.default_rng(8)))
     assert isinstance(teachers, ScoreVoters)
     chunk = teachers.scores[0]
-    wrong = [[chunk], [*teachers.scores, chunk], [chunk[0]], [chunk[:, 1:]], [chunk[:, :, 1:]], [chunk.astype(int)]]
-    for scores in wrong:
-        with pytest.raises(ValueError, match=r"^Expected (uint8 scores of shape \[t, 40, 3\]|scores of 20 teachers), "):
+    for scores in ([chunk], [*teachers.scores, chunk]):
+        with pytest.raises(ValueError, match=r"^Expected scores of 20 teachers, "):
             replace(teachers, scores=scores)
+    for wrong in (chunk[0], chunk[:, 1:], chunk[:, :, 1:], chunk.astype(int)):
+        with pytest.raises(ValueError, match=r"^Expected uint8 scores of shape \[t, 40, 3\], "):
+            replace(teachers, scores=[wrong, teachers.scores[1]])
     groups = group_voters(Records.drawn(60, np.random.default_rng(8)))
     with pytest.raises(ValueError, match=r"^Expected groups in ascending order[^\n]*$"):
         replace(groups, groups=groups.groups[::-1])
