@@ -94,6 +94,21 @@ def test_gaps_pass_with_the_probability_that_is_foretold(delta: float) -> None:
         assert np.ptp(expected) > 0.2
 
 
+def test_that_probability_is_the_one_of_the_law() -> None:
+    settings: dict[str, Any] = {"delta_test": 0.1, "shift": 2}
+    gaps = np.linspace(0, 9, 19)
+    lead = np.maximum(gaps - 2, 0) / 1.5
+    normal = m.StabilityTest(num_teachers=9, sigma=1.5, **settings).probability(gaps)
+    laplace = m.LaplaceStabilityTest(scale=1.5, **settings).probability(gaps)
+    np.testing.assert_allclose(normal, oracles.NOISES["gaussian"][2](-ndtri(0.1) - lead), rtol=1e-12)
+    np.testing.assert_allclose(laplace, oracles.NOISES["laplace"][2](-math.log(0.2) - lead), rtol=1e-12)
+
+
+def test_gaps_below_a_small_bound_are_tested() -> None:
+    test = m.StabilityTest(num_teachers=0.5, sigma=0.1, delta_test=0.1, shift=0.2, whole=False)
+    assert test([-0.25, 0.5], generator=m.seeded_generator(0)).shape == (2,)
+
+
 class _HalfTheFailures(m.StabilityTest):
     def event(self, relation: NeighboringRelation) -> Event:
         event = super().event(relation)

@@ -12,7 +12,8 @@ from scipy.integrate import quad
 from scipy.stats import binom
 
 from pate import mechanisms as m
-from pate.accounting import Event, NeighboringRelation
+from pate.accounting import ComposedEvent, Event, NeighboringRelation
+from pate.accounting._events import FailureEvent
 from pate.mechanisms._top_stable import Peeled, chance_to_exceed
 from pate.testing import MechanismContract
 from pate.testing._mechanisms import Grid
@@ -155,6 +156,33 @@ def test_the_first_wide_gap_is_released() -> None:
     assert run([9, 8, 90, 8, 9]).items.tolist() == [2, -1]
 
 
+def test_a_set_that_is_large_enough_is_released_as_it_is() -> None:
+    """Below one to four of many, of which four are listed; and of more, none beyond the gap."""
+    quiet = {"k": 4, "kbar": 40, "scale_threshold": 1e-3, "scale_gap": 1e-3, "scale_peel": 1e9, "delta": 1e-9}
+    rows = np.where(np.arange(50) < np.arange(1, 5)[:, None], 90, np.arange(50)[::-1])
+    items, listed = run(np.tile(rows, (20, 1)), **quiet)
+    for row, size in enumerate((1, 2, 3, 4) * 20):
+        assert items[row, :size].tolist() == list(range(size)) and listed[row].sum() == size
+    # below six, of which any four are listed
+    more = run(np.tile(np.where(np.arange(50) < 6, 90, 0), (200, 1)), **quiet).items
+    assert set(more.ravel().tolist()) == set(range(6))
+
+
+@pytest.mark.parametrize("scales", [(2.0, 5.0), (5.0, 2.0)])
+def test_failures_grow_by_the_wider_noise(scales: tuple[float, float]) -> None:
+    mechanism = m.TopStable(**GIVEN | {"scale_threshold": scales[0], "scale_gap": scales[1]})
+    for relation in NeighboringRelation:
+        event = mechanism.event(relation)
+        assert isinstance(event, ComposedEvent) and isinstance(event.events[-1], FailureEvent)
+        assert event.events[-1].step == relation.count_window / 5
+
+
+@pytest.mark.parametrize("probability", [0.5, 0.7])
+def test_no_threshold_is_exceeded_by_half_or_more(probability: float) -> None:
+    with pytest.raises(ValueError, match=f"^Expected probability < 1/2, got probability={probability}$"):
+        m.unstable_threshold(probability, scale_threshold=1.0, scale_gap=1.0)
+
+
 def peel(scores: Any, **others: Any) -> Peeled:
     return m.TopStable(**GIVEN | others).peel(scores, generator=m.seeded_generator(0))
 
@@ -264,6 +292,7 @@ def test_event_adds_the_choice_the_peeling_and_the_failure() -> None:
     [
         ({"scale_peel": math.nan}, "Expected scale_peel > 0, got scale_peel=nan"),
         ({"k": 1, "kbar": 1, "delta": 0.6}, "Expected delta < kbar / 2 = 0.5, got delta=0.6"),
+        ({"k": 1, "kbar": 1, "delta": 0.5}, "Expected delta < kbar / 2 = 0.5, got delta=0.5"),
     ],
 )
 def test_arguments_that_are_refused(arguments: dict[str, Any], message: str) -> None:
