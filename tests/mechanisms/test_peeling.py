@@ -1,5 +1,7 @@
 """Peeling, beyond the few items of the contract."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from pate.mechanisms import _peeling
 from pate.testing import MechanismContract
 from pate.testing._laws import chi_square_p_value
 from tests.mechanisms import oracles
+from tests.mechanisms.scripted import Scripted
 
 # two levels so far apart that chances are computed anew when the first is used up
 LEVELS = np.array([80.0, 0.3, 81.0, 0.0, 1.0, 80.5])
@@ -78,6 +81,49 @@ def test_first_digits_leave_out_no_item_that_could_come_first() -> None:
         assert keys[chosen] <= 0
         first += int(chosen == np.argmin(keys))
     assert first >= 199  # the digits that follow hardly ever change the order
+
+
+def test_long_lists_are_peeled_by_the_digits_of_their_coins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Items are looked at if 16 digits of their numbers leave it open, by one unit more; 37 digits follow."""
+    scores, scale = np.array([10, 9, 7, 2, 0]), 2.0
+    seen: list[tuple[list[float], list[float]]] = []
+
+    def smallest(below: oracles.Array, k: int, *, tails: oracles.Array, **_: Any) -> oracles.Array:
+        seen.append((below[0].tolist(), (tails[0] * 2.0**53).tolist()))
+        return np.zeros((1, k), dtype=np.int64)
+
+    monkeypatch.setattr(_peeling, "smallest", smallest)
+    # the first time all coins are as large as they may be; then one is too large, and the first item is taken
+    first = np.floor(np.exp((scores - 10) / scale) * 2**16 + 1).astype(int).clip(max=2**16 - 1)
+    second = np.floor(np.exp((scores - 9) / scale) * 2**16 + 1).astype(int).clip(max=2**16 - 1)
+    second[[0, 3]] = 0, second[3] + 1
+    script = [
+        part
+        for coins, digits in ((first, [0, 1, 2**37 - 1, 2**36, 5]), (second, [3, 2, 2**37 - 1]))
+        for part in (np.concatenate((coins, [0, 0, 0])).astype(np.uint16).view(np.uint64), digits)
+    ]
+    chosen = m.PermuteAndFlipPeeling(k=2, scale=scale)._peel_long(scores[None], Scripted(*script))
+    assert chosen.tolist() == [[0, 1]]
+    expected = [
+        ([0, 1, 3, 8, 10], first, script[1], [0, 1, 2, 3, 4]),
+        ([0, 2, 9], second, script[3], [1, 2, 4]),
+    ]
+    for (below, tails), (distances, coins, digits, places) in zip(seen, expected, strict=True):
+        assert below == distances
+        assert tails == [int(coins[at]) * 2**37 + digit for at, digit in zip(places, digits, strict=True)]
+
+
+@pytest.mark.parametrize("mechanism", [m.GumbelPeeling, m.PermuteAndFlipPeeling])
+@pytest.mark.parametrize("shortest", [1024, 1])
+def test_a_unit_changes_nothing(mechanism: Any, shortest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_peeling, "_LONG", shortest)
+    scores = np.random.default_rng(0).integers(0, 2**40, (50, 7))
+    chosen, *others = (
+        mechanism(k=5, scale=unit * 2.0**39)(scores * unit, generator=np.random.default_rng(1))
+        for unit in (1.0, 2.0**24, 2.0**-60)
+    )
+    for other in others:
+        np.testing.assert_array_equal(chosen, other)
 
 
 def test_a_giant_count_does_not_drown_the_noise_of_later_choices() -> None:
