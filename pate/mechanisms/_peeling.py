@@ -19,7 +19,6 @@ from pate.mechanisms._ranking import REACH, ROWS, Rows, below_rank, distances, r
 
 _LONG = 1024  # items from which a list is peeled by itself
 _COIN = 16  # binary digits of uniform numbers that are drawn for all items
-_LIFTED = 2.0**_COIN * (1 + 2.0**-18)  # by more than chances in float32 err
 _LEAD = 60.0  # scales up to which they are in float32's range
 
 
@@ -98,7 +97,8 @@ class PermuteAndFlipPeeling(TopKMechanism):
                 chances = np.exp(-np.maximum(below / self.scale, 0.0)).astype(np.float32)
             words = generator.integers(1 << 64, size=items.size // 4 + 1, dtype=np.uint64)
             coins = words.view(np.uint16)[: items.size]
-            heads = np.flatnonzero(coins <= chances * np.float32(_LIFTED * math.exp(lead)) + np.float32(1))
+            # one unit more: chances in float32, and their products, err by less than 2^-21 of 2^16
+            heads = np.flatnonzero(coins <= chances * np.float32(2.0**_COIN * math.exp(lead)) + np.float32(1))
             heads = heads[~taken[heads]]
             if heads.size > 1:
                 digits = generator.integers(1 << (DIGITS - _COIN), size=heads.size)
