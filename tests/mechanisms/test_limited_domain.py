@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,31 @@ def test_all_but_one_may_be_the_domain() -> None:
     items, listed = run([90, 0, 60], k=2, kbar=2)
     assert items.tolist() == [0, 2] and listed.all()
     assert run([90, 0], k=1, kbar=1).items.tolist() == [0]
+
+
+@pytest.mark.parametrize("giant", [300.0, 2.0**50])
+def test_a_giant_score_leaves_the_others_and_the_threshold_where_they_are(giant: float) -> None:
+    """One item stands as high as the threshold, and is listed as often as not."""
+    draws = 500
+    mechanism = m.LimitedDomain(**GIVEN | {"k": 2, "kbar": 2, "scale": 2.0, "delta": 0.5})
+    threshold = 7 + 1 + 2.0 * math.log(2 / 0.5)
+    items = mechanism(np.tile([giant, threshold, 7.0], (draws, 1)), generator=m.seeded_generator(3)).items
+    assert (items[:, 0] == 0).all() and set(items[:, 1].tolist()) == {1, -1}
+    assert abs((items[:, 1] == 1).mean() - 1 / 2) < 4 * math.sqrt(1 / 4 / draws)
+
+
+@pytest.mark.parametrize("unit", [2.0**24, 2.0**-24])
+def test_a_unit_changes_nothing(unit: float) -> None:
+    mechanism = m.LimitedDomain(**GIVEN | {"delta": 1e-3, "scale": 2.0})
+    other = replace(mechanism, scale=2.0 * unit, sensitivity=unit)
+    scores = np.random.default_rng(0).integers(0, 60, (200, 7)).astype(float)
+    items, others = (
+        one(x, generator=m.seeded_generator(0)).items for one, x in ((mechanism, scores), (other, scores * unit))
+    )
+    np.testing.assert_array_equal(items, others)
+    assert len(np.unique((items >= 0).sum(axis=1))) > 2
+    for relation in NeighboringRelation:
+        assert other.event(relation) == mechanism.event(relation)
 
 
 def test_event_is_peeling_but_for_delta() -> None:

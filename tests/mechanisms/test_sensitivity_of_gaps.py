@@ -124,20 +124,21 @@ CHOICES: list[Any] = [
 
 
 @pytest.mark.parametrize("scores", [*TESTS, *CHOICES], ids=lambda each: type(each).__name__)
-def test_a_unit_changes_nothing(scores: Any) -> None:
-    """In a unit of 1/4, which floats divide exactly, draws and events are equal."""
+@pytest.mark.parametrize("unit", [2.0**-2, 2.0**24])
+def test_a_unit_changes_nothing(scores: Any, unit: float) -> None:
+    """In a unit by which floats are multiplied exactly, draws and events are equal."""
     lengths = {"num_teachers", "sensitivity", "shift", "pull", *scores.noise_parameters}
     own = {each.name for each in fields(scores)} & lengths
-    quarters = replace(scores, **{name: getattr(scores, name) / 4 for name in own})
+    scaled = replace(scores, **{name: getattr(scores, name) * unit for name in own})
     drawn = np.random.default_rng(0).uniform(0, 64, (500, 5))
     if scores in TESTS:
         drawn = drawn.ravel()
     if not isinstance(scores, m.FixedTopKMechanism):
-        gaps = [m.gap_for_answer(each, probability=0.9) for each in (scores, quarters)]
-        assert gaps[1] == gaps[0] / 4
+        gaps = [m.gap_for_answer(each, probability=0.9) for each in (scores, scaled)]
+        assert gaps[1] == gaps[0] * unit
     for relation in NeighboringRelation:
-        assert quarters.event(relation) == scores.event(relation)
-    found = [one(x, generator=m.seeded_generator(0)) for one, x in ((scores, drawn), (quarters, drawn / 4))]
+        assert scaled.event(relation) == scores.event(relation)
+    found = [one(x, generator=m.seeded_generator(0)) for one, x in ((scores, drawn), (scaled, drawn * unit))]
     for part, other in zip(*found, strict=True):
         np.testing.assert_array_equal(part, other)
 

@@ -2,6 +2,7 @@
 
 import math
 from collections import defaultdict
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -166,6 +167,21 @@ def test_a_set_that_is_large_enough_is_released_as_it_is() -> None:
     # below six, of which any four are listed
     more = run(np.tile(np.where(np.arange(50) < 6, 90, 0), (200, 1)), **quiet).items
     assert set(more.ravel().tolist()) == set(range(6))
+
+
+@pytest.mark.parametrize("unit", [2.0**24, 2.0**-24])
+def test_a_unit_changes_nothing(unit: float) -> None:
+    mechanism = m.TopStable(**GIVEN | {"fallback": True})
+    scales = {name: getattr(mechanism, name) * unit for name in mechanism.noise_parameters}
+    other = replace(mechanism, sensitivity=unit, **scales)
+    scores = np.random.default_rng(0).integers(0, 12, (200, 7)).astype(float)
+    peeled, others = (
+        one.peel(x, generator=m.seeded_generator(0)) for one, x in ((mechanism, scores), (other, scores * unit))
+    )
+    np.testing.assert_array_equal(peeled.listed.items, others.listed.items)
+    np.testing.assert_array_equal(peeled.rounds, others.rounds)
+    for relation in NeighboringRelation:
+        assert other.event(relation) == mechanism.event(relation)
 
 
 @pytest.mark.parametrize("scales", [(2.0, 5.0), (5.0, 2.0)])
