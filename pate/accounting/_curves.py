@@ -14,7 +14,8 @@ from scipy.special import expit, ndtri
 
 from pate._typing import FloatArray
 
-_ROUNDING = 16 * np.finfo(np.float64).eps
+ROUNDING = 16 * np.finfo(np.float64).eps
+"""Above the relative error of a dozen operations."""
 _LOOSE = 1e-12  # above the relative error of a normal quantile, twice
 
 
@@ -56,25 +57,24 @@ def bounded_range_rdp(orders: ArrayLike, eta: ArrayLike) -> FloatArray:
         log_alpha, over = np.log(alpha), 1 / (alpha - 1)
         tight = np.log1p(-1 / alpha) + upper + wide - lower + (upper - log_alpha - spread) * over
         scale = 1 - lower + wide + (1 - upper + log_alpha + np.abs(spread)) * over
-    curve: FloatArray = np.minimum(zcdp, tight + _ROUNDING * scale)
+    curve: FloatArray = np.minimum(zcdp, tight + ROUNDING * scale)
     return curve
 
 
 def pure_dp_rdp(orders: ArrayLike, epsilon: ArrayLike) -> FloatArray:
     """Tight curve of a pure ``epsilon``-DP mechanism: that of randomised response (Mironov (2017), Proposition 5).
 
-    Written as ``log(cosh((alpha - 1/2) epsilon) / cosh(epsilon / 2)) / (alpha - 1)``.
+    Written as ``log(1 + (e^((alpha - 1) epsilon) - 1) (1 - e^(-alpha epsilon)) / (1 + e^-epsilon)) / (alpha - 1)``, no
+    factor of which cancels.
     """
-    alpha, eps = np.broadcast_arrays(np.asarray(orders, dtype=np.float64), np.asarray(epsilon, dtype=np.float64))
+    alpha, eps = np.asarray(orders, dtype=np.float64), np.asarray(epsilon, dtype=np.float64)
     with np.errstate(over="ignore"):
-        wide, narrow, far = (alpha - 0.5) * eps, eps / 2, (alpha - 1) * eps
-    # cosh(a) / cosh(b) = 1 + 2 sinh((a + b) / 2) sinh((a - b) / 2) / cosh(b)
-    small = np.minimum(wide, 1.0)
-    shrink = np.divide(small, wide, out=np.ones_like(wide), where=wide > 0)
-    tame = eps * shrink
-    near = np.log1p(2 * np.sinh(alpha * tame / 2) * np.sinh((alpha - 1) * tame / 2) / np.cosh(tame / 2))
-    far = far + np.log1p(np.exp(-wide) ** 2) - np.log1p(np.exp(-eps)) + _ROUNDING * np.exp(-narrow)
-    curve: FloatArray = np.minimum(np.where(wide <= 1.0, near, far) * (1 + _ROUNDING) / (alpha - 1), eps)
+        largest_loss, all_losses = (alpha - 1) * eps, alpha * eps
+    # beyond 700, all but the largest exponential are lost in rounding
+    tame = np.minimum(largest_loss, 700.0)
+    excess = np.expm1(tame) * -np.expm1(-all_losses) * expit(eps)
+    total = largest_loss - tame + np.log1p(excess)
+    curve: FloatArray = np.minimum(total * (1 + ROUNDING) / (alpha - 1), eps)
     return curve
 
 
@@ -98,7 +98,7 @@ def pure_dp_mu_squared(epsilon: ArrayLike) -> FloatArray:
     ``1 / (1 + e^epsilon)``. ``G_mu`` is convex and passes through the same three points, so that it lies below.
     """
     eps = np.asarray(epsilon, dtype=np.float64)
-    mu = -2 * ndtri(expit(-eps))
+    mu = 2 * ndtri(expit(-eps))  # but for the sign
     # concave in epsilon: the tangent at 0 is above it, and keeps its digits where the quantile is next to 0
     return np.where(eps < 1e-3, eps * math.sqrt(math.pi / 2), mu) ** 2 * (1 + _LOOSE)
 

@@ -45,7 +45,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     expect(mu >= 0, "mu >= 0", mu=mu)
     if mu == 0 or epsilon == math.inf:
         return 0.0
-    return 1.0 if mu == math.inf else min(1.0, math.exp(gaussian_log_delta(epsilon, mu)))
+    return 1.0 if mu == math.inf else math.exp(gaussian_log_delta(epsilon, mu))
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
@@ -57,9 +57,9 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
     log_delta = math.log(delta)
     if gaussian_log_delta(0.0, mu) <= log_delta:
         return 0.0
-    # the conversion of zCDP is an upper bound (Bun & Steinke (2016), Proposition 1.3)
+    # the conversion of zCDP is an upper bound, and never tight (Bun & Steinke (2016), Proposition 1.3)
     above = mu**2 / 2 + mu * math.sqrt(-2 * log_delta)
-    return smallest_where(lambda epsilon: gaussian_log_delta(epsilon, mu) <= log_delta, 0.0, above * (1 + 1e-9))
+    return smallest_where(lambda epsilon: gaussian_log_delta(epsilon, mu) <= log_delta, 0.0, above)
 
 
 @lru_cache(maxsize=256)

@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from pate._typing import FloatArray, IntArray
+from pate.accounting._curves import ROUNDING
 
-_ROUNDING = 16 * np.finfo(np.float64).eps
-# relative error of log(Phi(a) / Phi(b)), which grows with a^2 and is below this for any delta_test above 1e-300
-_LOSS_ERROR = 1e-12
-# bound on what is lost when a probability is too small for a float
-_UNDERFLOW = 1e-60
+LOSS_ERROR = 1e-12
+"""Above the relative error of ``log(Phi(a) / Phi(b))``, which grows with ``a^2``, for any delta_test above 1e-300."""
+UNDERFLOW = 1e-60
+"""Above what is lost where a probability is too small for a float."""
 _MAX_GAPS = 2**52  # beyond them floats do not tell one gap from the next: the Gaussian bound is the answer
 _PARTS = 8  # that a block of gaps is split into
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
@@ -73,7 +73,7 @@ def stability_test_rdp(
         if start.size > _MAX_BLOCKS:
             np.maximum.at(worst, order_index, highest)
             break
-    return np.minimum(worst + _UNDERFLOW, bound)
+    return np.minimum(worst + UNDERFLOW, bound)
 
 
 def _largest_rdp(
@@ -125,17 +125,17 @@ def _two_outcome_rdp(alpha: FloatArray, *outcomes: _Outcome) -> FloatArray:
     for loss, _, _, _, most in outcomes:
         # E_Q[r^alpha] - 1 as E_Q[r^alpha - 1 - alpha (r - 1)]: no term is negative, so small ones keep their digits
         curved, linear = np.expm1(alpha * loss), alpha * np.expm1(loss)
-        slack = _ROUNDING * (np.abs(curved) + np.abs(linear))
-        excess = excess + ndtr(most) * ((curved - linear) * (1 + _LOSS_ERROR * (2 + np.abs(alpha * loss))) + slack)
+        slack = ROUNDING * (np.abs(curved) + np.abs(linear))
+        excess = excess + ndtr(most) * ((curved - linear) * (1 + LOSS_ERROR * (2 + np.abs(alpha * loss))) + slack)
         largest = np.maximum(largest, np.abs(alpha * loss))
     total: FloatArray = np.asarray(np.log1p(excess), dtype=np.float64)
     # beyond the range of exp, in log space
     far = ~(largest < 600)
     terms = [
-        alpha[far] * top[far] + log_ndtr(most[far]) - _ROUNDING * alpha[far] * (log_ndtr(p[far]) + log_ndtr(q[far]))
+        alpha[far] * top[far] + log_ndtr(most[far]) - ROUNDING * alpha[far] * (log_ndtr(p[far]) + log_ndtr(q[far]))
         for _, top, p, q, most in outcomes
     ]
-    total[far] = np.logaddexp(*terms) + _ROUNDING
+    total[far] = np.logaddexp(*terms) + ROUNDING
     return total / (alpha - 1)
 
 

@@ -41,12 +41,10 @@ from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr
 
 from pate._typing import FloatArray
-from pate.accounting._stability_curve import log_ndtr_rise
+from pate.accounting._curves import ROUNDING
+from pate.accounting._stability_curve import LOSS_ERROR, UNDERFLOW, log_ndtr_rise
 
 _TOLERANCE = 1e-5  # relative, of the logarithm that is searched
-_ROUNDING = 16 * np.finfo(np.float64).eps
-_LOSS_ERROR = 1e-12  # relative error of log r and log s within the cells
-_BEYOND = 1e-60  # above E outside the cells, and above what is lost where a probability is too small for a float
 _LARGEST_EXPONENT = 30.0  # largest alpha w for which the cells suffice
 _WIDEST = 1e10  # deviation over sensitivity beyond which too few digits of the divergence are left
 _PARTS = 8  # into which a cell is split
@@ -72,7 +70,7 @@ def threshold_bit_rdp(orders: ArrayLike, noise_multiplier: ArrayLike) -> FloatAr
 def _curve(orders: bytes, multiplier: float) -> FloatArray:
     alpha = np.frombuffer(orders)
     with np.errstate(over="ignore"):
-        curve = alpha / multiplier / multiplier / 2 * (1 + _ROUNDING)
+        curve = alpha / multiplier / multiplier / 2 * (1 + ROUNDING)
     near = (alpha <= _LARGEST_EXPONENT * multiplier) & (multiplier < _WIDEST)
     if near.any():
         curve[near] = np.fmin(curve[near], _supremum(alpha[near], 1 / multiplier))
@@ -102,7 +100,7 @@ def _supremum(alpha: FloatArray, width: float) -> FloatArray:
             row, part = np.nonzero(~(upper <= best[order][:, None] * (1 + _TOLERANCE)))
             start, size, order = points[row, 2 * part], size[row] / _PARTS, order[row]
     best[order] = np.inf  # if cells remain undecided, the Gaussian bound is used
-    supremum: FloatArray = (best * (1 + _TOLERANCE) * (1 + _ROUNDING) + _BEYOND) / (alpha - 1)
+    supremum: FloatArray = (best * (1 + _TOLERANCE) * (1 + ROUNDING) + UNDERFLOW) / (alpha - 1)
     return supremum
 
 
@@ -148,7 +146,7 @@ def _parts_at(a: FloatArray, width: float) -> _Parts:
         distance=np.abs(a),
         fall=mills[0] - mills[1],
         rise=mills[2] - mills[3],
-        slack=_ROUNDING * np.sum(mills, axis=0),
+        slack=ROUNDING * np.sum(mills, axis=0),
     )
 
 
@@ -161,15 +159,15 @@ def _log_psi_of_gain(alpha: FloatArray, gain: FloatArray) -> FloatArray:
     """Return ``log psi(e^gain)``, rounded upwards."""
     power = alpha * gain
     small, line = np.expm1(np.minimum(power, 36)), alpha * np.expm1(gain)
-    near = np.log((small - line) + _ROUNDING * (small + line))
-    far = power + np.log1p(_ROUNDING - alpha * np.exp(-(alpha - 1) * gain) + (alpha - 1) * np.exp(-power))
-    return np.where(power < 36, near, far) + _LOSS_ERROR * (2 + power)
+    near = np.log((small - line) + ROUNDING * (small + line))
+    far = power + np.log1p(ROUNDING - alpha * np.exp(-(alpha - 1) * gain) + (alpha - 1) * np.exp(-power))
+    return np.where(power < 36, near, far) + LOSS_ERROR * (2 + power)
 
 
 def _psi_of_loss(alpha: FloatArray, loss: FloatArray) -> FloatArray:
     """Return ``psi(e^-loss)``, rounded upwards."""
     power, line = -np.expm1(-alpha * loss), -alpha * np.expm1(-loss)
-    return ((line - power) + _ROUNDING * (line + power)) * (1 + _LOSS_ERROR * (2 + alpha * loss))
+    return ((line - power) + ROUNDING * (line + power)) * (1 + LOSS_ERROR * (2 + alpha * loss))
 
 
 def _excess(alpha: FloatArray, at: _Parts) -> FloatArray:
@@ -178,8 +176,8 @@ def _excess(alpha: FloatArray, at: _Parts) -> FloatArray:
 
 
 def _first_bound(alpha: FloatArray, x: _Parts, y: _Parts) -> FloatArray:
-    yes = np.exp(y.log_yes * (1 - _ROUNDING) + _log_psi_of_gain(alpha, x.gain))
-    return yes + np.exp(x.log_no * (1 - _ROUNDING)) * _psi_of_loss(alpha, y.loss)
+    yes = np.exp(y.log_yes * (1 - ROUNDING) + _log_psi_of_gain(alpha, x.gain))
+    return yes + np.exp(x.log_no * (1 - ROUNDING)) * _psi_of_loss(alpha, y.loss)
 
 
 def _slope(alpha: FloatArray, x: _Parts, y: _Parts) -> FloatArray:

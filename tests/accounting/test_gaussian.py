@@ -28,6 +28,7 @@ PLACES = [
     (1e-3, 1e-4),
 ]
 PLACES += [(0.7, 0.3), (6.0, 0.4), (20.0, 1.5), (40.0, 3.0), (1.2, 0.1), (5.0, 0.3), (14.0, 1.0), (60.0, 12.0)]
+PLACES += [(0.0, 1e-9), (0.0, 1e-12)]  # where a difference of probabilities would cancel
 
 
 def log_delta(epsilon: float, mu: float) -> float:
@@ -67,6 +68,26 @@ def test_ends() -> None:
     ):
         with pytest.raises(ValueError, match=r"^Expected (epsilon|mu) >= 0, got "):
             function(*arguments)
+
+
+def test_the_delta_of_no_epsilon_takes_none() -> None:
+    """To the last float: the total variation needs an epsilon of 0, and the next smaller delta more."""
+    exact = [
+        mu
+        for mu in np.linspace(0.1, 2, 40).tolist()
+        if math.log(gaussian_delta(0.0, mu)) == gaussian_log_delta(0.0, mu)
+    ]
+    assert exact
+    for mu in exact:
+        delta = gaussian_delta(0.0, mu)
+        assert gaussian_epsilon(delta, mu) == 0 < gaussian_epsilon(delta * (1 - 1e-12), mu)
+
+
+@pytest.mark.parametrize("mu", [1e-3, 0.1, 0.5, 0.8, 3.0])
+def test_epsilon_is_that_of_the_smallest_deltas_too(mu: float) -> None:
+    for delta in (5e-324, 1e-300, 1e-100):
+        epsilon = gaussian_epsilon(delta, mu)
+        assert gaussian_log_delta(epsilon, mu) <= math.log(delta) < gaussian_log_delta(epsilon * (1 - 1e-11), mu)
 
 
 def test_mills_ratio_and_its_slope_keep_their_digits() -> None:
