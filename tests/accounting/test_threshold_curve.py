@@ -7,7 +7,7 @@ from scipy.special import log_ndtr
 
 from pate.accounting import _threshold_curve as bit
 from pate.accounting._cost import DEFAULT_ORDERS
-from pate.accounting._curves import gaussian_rdp
+from pate.accounting._curves import ROUNDING, gaussian_rdp
 from pate.accounting._events import GaussianThresholdEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._threshold_curve import threshold_bit_rdp
@@ -75,6 +75,11 @@ def test_beyond_the_cells_it_is_the_gaussian_curve() -> None:
     assert (found[:2] < gaussian[:2] * 0.995).all()
     np.testing.assert_allclose(found[2:], gaussian[2:], rtol=1e-14)
     assert (found[2:] >= gaussian[2:]).all()
+    # raised by sixteen roundings
+    assert threshold_bit_rdp(64.0, 1.0) == 32 * (1 + 2.0**-48)
+    for multiplier in (1e10, 1.5e10):
+        np.testing.assert_allclose(threshold_bit_rdp(2.0, multiplier), gaussian_rdp(2.0, multiplier), rtol=1e-14)
+    assert threshold_bit_rdp(2.0, 0.9e10) < gaussian_rdp(2.0, 0.9e10) * 0.9
 
 
 def test_shapes_and_caching() -> None:
@@ -83,6 +88,9 @@ def test_shapes_and_caching() -> None:
     np.testing.assert_array_equal(rows[0], rows[2])
     np.testing.assert_array_equal(rows[1], threshold_bit_rdp(ORDERS, 2.0))
     assert threshold_bit_rdp(3.0, 2.0).shape == (1,)
+    np.testing.assert_array_equal(
+        threshold_bit_rdp(ORDERS, np.full((2, 3, 1), 2.0)), np.broadcast_to(rows[1], (2, 3, 8))
+    )
     threshold_bit_rdp(ORDERS, 2.0)[:] = 0
     np.testing.assert_array_equal(rows[1], threshold_bit_rdp(ORDERS, 2.0))
     with pytest.raises(ValueError, match="read-only"):
@@ -128,3 +136,55 @@ def test_the_bound_on_the_slope_is_the_slope_where_a_cell_is_a_point(alpha: floa
     here = bit._parts_at(points, width)
     slope, height = np.abs(above - below) / (2 * step), bit._excess(order, here)
     np.testing.assert_allclose(bit._slope(order, here, here), slope, rtol=1e-5, atol=float(height.max()) * 1e-7)
+
+
+def exact_slopes(order: float, a: float, width: float) -> tuple[mp.mpf, mp.mpf, mp.mpf]:
+    """E, and the two parts of the docstring whose difference is its derivative."""
+    order, a, width = mp.mpf(order), mp.mpf(a), mp.mpf(width)
+
+    def mills(x: mp.mpf) -> mp.mpf:
+        return mp.npdf(x) / oracles.phi(x)
+
+    r, s = oracles.phi(a + width) / oracles.phi(a), oracles.phi(-a - width) / oracles.phi(-a)
+    gain, loss = (t**order - 1 - order * (t - 1) for t in (r, s))
+    up = mp.npdf(a) * gain
+    up += order * oracles.phi(-a - width) * (1 - s ** (order - 1)) * (mills(-a - width) - mills(-a))
+    down = mp.npdf(a) * loss + order * oracles.phi(a + width) * (r ** (order - 1) - 1) * (mills(a) - mills(a + width))
+    return oracles.phi(a) * gain + oracles.phi(-a) * loss, up, down
+
+
+@pytest.mark.parametrize(("order", "width"), [(1.01, 2.0), (1.5, 0.3), (4.0, 2.0), (30.0, 0.5), (20.0, 1.4)])
+def test_bounds_of_a_point_err_by_far_less_than_a_cell_is_decided_with(order: float, width: float) -> None:
+    """In half a cell of the largest size, as a slope counts."""
+    points = np.array([-30.0, -9.0, -1.7, -0.6, 0.3, 1.2])
+    here = bit._parts_at(points, width)
+    excesses, slopes = bit._excess(np.array(order), here), bit._slope(np.array(order), here, here)
+    for a, excess, slope in zip(points.tolist(), excesses.tolist(), slopes.tolist(), strict=True):
+        with mp.workdps(60):
+            exact, up, down = exact_slopes(order, a, width)
+            errors = float((excess - exact) / exact), float((slope - abs(up - down)) / 2 / exact)
+        assert max(map(abs, errors)) < 1e-9 < (bit._TOLERANCE - bit._DECIDED) / 10
+
+
+@pytest.mark.parametrize("width", [1e-4, 1e-7])
+def test_narrow_bits_are_rounded_upwards(width: float) -> None:
+    """By sixteen roundings of the terms whose digits cancel: ``2 alpha w m`` of psi, four Mills ratios of a slope."""
+    for order in (1.5, 20.0):
+        for a in (-3.0, -0.4, 0.7, 3.0):
+            here = bit._parts_at(np.array(a), width)
+            m, yes, no = float(bit._mills(np.array(a))), *np.exp([here.log_yes, here.log_no])
+            with mp.workdps(60):
+                exact = exact_slopes(order, a, width)[0]
+                raised = float((mp.mpf(float(bit._excess(np.array(order), here))) - exact) / ROUNDING)
+            assert raised == pytest.approx(4 * order * width * m * yes, rel=0.3, abs=0)
+            assert here.slack == pytest.approx(2 * ROUNDING * (m + m * yes / no), rel=1e-3, abs=0)
+            # to both sides of the slope's difference
+            loose, sharp = (bit._slope(np.array(order), at, at) for at in (here, here._replace(slack=np.array(0.0))))
+            slack = 2 * order * (order - 1) * float(here.slack) * width * m * yes
+            assert loose - sharp == pytest.approx(slack, rel=0.01, abs=0)
+
+
+def test_cells_cover_what_counts_and_none_contains_the_middle() -> None:
+    """From 38 below the left end of the larger exponents up to 38."""
+    assert bit._EDGES[0] == -bit._LARGEST_EXPONENT - 38 and bit._EDGES[-1] == 38
+    assert 0 in bit._EDGES and 0 < np.diff(bit._EDGES).min() <= np.diff(bit._EDGES).max() == 1
