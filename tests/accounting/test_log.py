@@ -4,7 +4,7 @@ import os
 import random
 import re
 import sqlite3
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -244,3 +244,26 @@ def test_reading_holds_no_lock(path: Path) -> None:
         reserve(ledger, gaussian(6000), 1)  # while the others are not read yet
         assert len(list(rows)) == 80
     assert len(verify_ledger(path).entries) == 41
+
+
+def test_a_ledger_is_marked_as_one(path: Path) -> None:
+    """Files of this version stay readable: the marks are those of the first release."""
+    path = path.parent / "of" / "folders" / path.name
+    filled(path)
+    header = path.read_bytes()[:100]
+    assert header[68:72] == b"pate" and header[60:64] == (1).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize(("mode", "writable"), [(0o400, False), (0o600, True), (0o420, True), (0o402, True)])
+def test_a_ledger_that_anybody_may_write_is_writable(path: Path, mode: int, writable: bool) -> None:
+    filled(path)
+    path.chmod(mode)
+    with nullcontext() if writable else pytest.raises(ValueError, match=r"^Expected a writable ledger"):
+        log.expect_writable(path)
+
+
+@pytest.mark.parametrize("rows", [2, 7, 8, 9, 100])
+def test_blocks_of_rows_end_anywhere(path: Path, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    book = filled(path).book()
+    monkeypatch.setattr(log, "_ROWS", rows)
+    assert read_ledger(path).entries == book.entries
