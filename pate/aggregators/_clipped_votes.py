@@ -10,18 +10,17 @@ from typing import ClassVar
 import numpy as np
 
 from pate._typing import FloatArray, IntArray, UInt8Array
+from pate._voters import blocks
 from pate._votes import Panel, Votes
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, ballots_of, predictions_of
 from pate.mechanisms._exact_normal import add_gaussian, exceeds
 
-_ENTRIES = 1 << 22  # ballot entries worked on at once
 _DOUBLINGS = 4  # candidates for the median between a number and its double
 MEDIAN_SPARE = 1.2  # of the clip over the median, so that few ballots are clipped at all
-MEDIAN_ERRORS = (
-    6.0  # the noise of a comparison in the search, as a fraction of the teachers: three deviations from a half
-)
+# the noise of a comparison in the search, as a fraction of the teachers: three deviations from a half
+MEDIAN_ERRORS = 6.0
 MEDIAN_SHARE = 0.25  # the share of the budget above which the search is not worth it
 _BITS = 20  # of the factors by which ballots are scaled: sums over 2^33 teachers are exact in float64
 
@@ -167,7 +166,7 @@ def _candidates(most: int) -> IntArray:
 def sizes_of(ballots: UInt8Array, guess: UInt8Array) -> IntArray:
     """Return ``[T]``, in how many entries each teacher's ballot ``[Q, T, C]`` differs from ``guess`` ``[Q, C]``."""
     total = np.zeros(ballots.shape[1], dtype=np.int64)
-    for rows in _blocks(ballots):
+    for rows in blocks(len(ballots), ballots[:1].size):
         total += (ballots[rows] ^ guess[rows, None]).sum(axis=(0, 2), dtype=np.int64)
     return total
 
@@ -182,7 +181,7 @@ def clipped_sums(votes: Votes, guess: UInt8Array, sizes: IntArray, clip: int) ->
     scaled = np.flatnonzero(sizes > clip)
     if len(scaled):
         excess = 1 - factors_of(sizes[scaled], clip)
-        for rows in _blocks(ballots[:, : len(scaled)]):
+        for rows in blocks(len(ballots), len(scaled) * votes.num_labels):
             sums[rows] -= excess @ (ballots[rows][:, scaled] ^ guess[rows, None]).astype(np.float64)
     return sums
 
@@ -197,8 +196,3 @@ def factors_of(sizes: IntArray, clip: int) -> FloatArray:
     units = [math.isqrt((clip << 2 * _BITS) // size) for size in distinct_sizes.tolist()]
     factors: FloatArray = np.array(units, dtype=np.float64)[which.ravel()] / (1 << _BITS)
     return factors
-
-
-def _blocks(ballots: UInt8Array) -> list[slice]:
-    step = max(1, _ENTRIES // max(1, ballots[:1].size))
-    return [slice(start, start + step) for start in range(0, len(ballots), step)]

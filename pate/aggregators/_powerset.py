@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pate._typing import IntArray, UInt8Array
 from pate._validation import expect
+from pate._voters import blocks
 from pate._votes import Panel, Votes
 from pate.accounting._events import BoundedRangeEvent, Event
 from pate.accounting._relation import NeighboringRelation
@@ -21,7 +22,6 @@ from pate.mechanisms._exact_race import SLACK, Chance, Proposals, cumulative_wei
 Codes = NDArray[np.uint64]
 
 MOST_LABELS = 64
-_ENTRIES = 1 << 20  # ballot entries worked on at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +57,9 @@ class Powerset(Aggregator):
         ballots = ballots_of(votes)
         _expect_codes(votes.num_labels)
         chosen = np.empty(votes.num_queries, dtype=np.uint64)
-        step = max(1, _ENTRIES // max(1, ballots[:1].size))
-        for start in range(0, len(chosen), step):
-            codes = np.sort(_encode(ballots[start : start + step]), axis=1)
-            chosen[start : start + step] = _choose(codes, votes.num_labels, self.scale_powerset, generator)
+        for rows in blocks(len(chosen), ballots[:1].size):
+            codes = np.sort(_encode(ballots[rows]), axis=1)
+            chosen[rows] = _choose(codes, votes.num_labels, self.scale_powerset, generator)
         labels = _decode(chosen, votes.num_labels)
         return Release(labels, np.ones(labels.shape, dtype=np.bool_))
 

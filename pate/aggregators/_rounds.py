@@ -15,8 +15,6 @@ from pate.accounting._events import ComposedEvent, Event
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator, Release, features_of
 
-_FIRST = 0.25  # share of the budget of the first of two rounds
-
 
 @dataclass(frozen=True, kw_only=True)
 class Rounds(Aggregator):
@@ -120,16 +118,17 @@ def combined(earlier: Release, release: Release, num_teachers: int) -> Release:
     The later one stands alone unless both have noisy counts of all entries. One of several tiers never has: a screen
     that confirms a student writes the student's opinion beside the counts.
     """
-    if not (_has_all_counts(earlier) and _has_all_counts(release)):
+    before, after = _all_counts(earlier), _all_counts(release)
+    if before is None or after is None:
         return release
-    assert earlier.noisy_counts is not None and earlier.noise_std is not None
-    assert release.noisy_counts is not None and release.noise_std is not None
-    earlier_weight, weight = earlier.noise_std**-2, release.noise_std**-2
-    counts = (earlier_weight * earlier.noisy_counts + weight * release.noisy_counts) / (earlier_weight + weight)
+    weights = before[1] ** -2, after[1] ** -2
+    counts = (weights[0] * before[0] + weights[1] * after[0]) / sum(weights)
     labels = (2 * counts > num_teachers).astype(np.uint8)
-    return release._replace(labels=labels, noisy_counts=counts, noise_std=(earlier_weight + weight) ** -0.5)
+    return release._replace(labels=labels, noisy_counts=counts, noise_std=sum(weights) ** -0.5)
 
 
-def _has_all_counts(release: Release) -> bool:
-    has_counts = release.noisy_counts is not None and release.noise_std is not None and release.tiers is None
-    return has_counts and bool(release.mask.all())
+def _all_counts(release: Release) -> tuple[FloatArray, float] | None:
+    """Return noisy counts of all entries and the deviation of their noise, or None."""
+    if release.noisy_counts is None or release.noise_std is None or release.tiers is not None:
+        return None
+    return (release.noisy_counts, release.noise_std) if release.mask.all() else None

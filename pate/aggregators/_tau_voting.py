@@ -10,6 +10,7 @@ import numpy as np
 
 from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._validation import expect, expect_positive
+from pate._voters import blocks
 from pate._votes import Panel, Votes
 from pate.accounting._events import Event, GaussianEvent
 from pate.accounting._relation import NeighboringRelation
@@ -18,7 +19,6 @@ from pate.mechanisms._exact_normal import add_gaussian
 
 Norm = Literal["l2", "l1"]
 
-_ENTRIES = 1 << 22  # ballot entries worked on at once
 _BITS = 30  # of the factors by which ballots are scaled: sums over 2^23 teachers are exact in float64
 
 
@@ -82,10 +82,9 @@ class TauVoting(Aggregator):
         squares = sizes * weights**2
         if relation is NeighboringRelation.ADD_REMOVE_TEACHER and not self.around_predictions:
             return math.sqrt(float(squares.max()))
-        # two ballots differ most where they share as few labels as their sizes allow
-        shared = np.maximum(sizes[:, None] + sizes - num_labels, 0)
-        moved = squares[:, None] + squares - 2 * shared * np.outer(weights, weights)
-        return math.sqrt(float(moved.max()))
+        # two ballots differ most where they share no label: without those, the larger weighs no less in the others
+        disjoint = sizes[:, None] + sizes <= num_labels
+        return math.sqrt(float((squares[:, None] + squares)[disjoint].max()))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
         noisy = add_gaussian(self.clipped_sums(votes), sigma=self.sigma_tau, generator=generator)
@@ -104,9 +103,7 @@ class TauVoting(Aggregator):
         sums = np.empty(votes.counts.shape)
         ballots = ballots_of(votes)
         guess = _guess(votes) if self.around_predictions else None
-        step = max(1, _ENTRIES // max(1, ballots[:1].size))
-        for start in range(0, len(sums), step):
-            rows = slice(start, start + step)
+        for rows in blocks(len(sums), ballots[:1].size):
             differing = ballots[rows] if guess is None else ballots[rows] ^ guess[rows, None]
             weights = self._weights(differing.sum(axis=2, dtype=np.int64))
             sums[rows] = (weights[:, None] @ differing.astype(np.float64))[:, 0]

@@ -367,9 +367,45 @@ def test_a_query_of_more_ballots_than_are_worked_on_at_once() -> None:
 
 
 def test_an_undecided_prediction_predicts_no_label() -> None:
-    ballots = np.ones((1, 40, 5), dtype=np.uint8)
-    votes = replace(Votes.from_ballots(ballots), predictions=np.full((1, 5), 0.5))
+    """Most give nothing, and others are clipped; around all labels it is those that differ in nothing."""
+    ballots = np.zeros((1, 40, 5), dtype=np.uint8)
+    ballots[:, :10] = 1
     voting = ClippedVotes(multiplier_clipped=1e-6, around_predictions=True)
-    plain = replace(voting, around_predictions=False)
-    found, other = (each.aggregate(votes, generator=np.random.default_rng(0)).noisy_counts for each in (voting, plain))
-    np.testing.assert_array_equal(found, other)
+    for prediction, expected in ((0.5, 10 * math.sqrt(2 / 5)), (0.5 + 1e-9, 10.0), (1.0, 10.0)):
+        votes = replace(Votes.from_ballots(ballots), predictions=np.full((1, 5), prediction))
+        counts = voting.aggregate(votes, generator=np.random.default_rng(0)).noisy_counts
+        np.testing.assert_allclose(np.asarray(counts), np.full((1, 5), expected), atol=1e-4)
+
+
+def test_a_tie_gives_no_label_and_no_query_no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_clipped_votes, "add_gaussian", lambda sums, **_: sums)
+    ballots = np.zeros((1, 4, 3), dtype=np.uint8)
+    ballots[0, :2, 0] = ballots[0, :3, 1] = 1
+    voting = ClippedVotes(multiplier_clipped=1e4)
+    release = voting.aggregate(Votes.from_ballots(ballots), generator=np.random.default_rng(0))
+    assert release.labels.tolist() == [[0, 1, 0]]
+    none = voting.aggregate(Votes.from_ballots(ballots[:0]), generator=np.random.default_rng(0))
+    assert none.labels.shape == none.mask.shape == (0, 3) and none.noise_std == 1
+    assert none.noisy_counts is not None and none.noisy_counts.shape == (0, 3)
+
+
+@pytest.mark.parametrize("most", [1, 9, 1000, 120_000])
+def test_sizes_sought_are_a_quarter_of_a_doubling_apart(most: int) -> None:
+    candidates = Bisection(num_teachers=10, most=most).candidates
+    assert candidates.tolist() == sorted({math.ceil(most / 2 ** (k / 4)) for k in range(80)})
+    with pytest.raises(ValueError, match="read-only"):
+        candidates[0] = 2
+
+
+@pytest.mark.parametrize(("multiplier", "searched"), [(0.99, True), (1.0, True), (1.01, False), (1.3, False)])
+def test_a_search_takes_a_quarter_of_the_budget_at_most(
+    multiplier: float, searched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of four comparisons of 24 teachers with noise of a sixth of them: at a multiplier of 1, a quarter to the bit."""
+    medians = itertools.count(16)
+    monkeypatch.setattr(Bisection, "median", lambda *_: next(medians))
+    votes = Votes.from_ballots(np.zeros((1, 24, 16), dtype=np.uint8))
+    bisection = Bisection(num_teachers=24, most=16)
+    assert bisection.num_steps == 4 and bisection.share(1.0) == 0.25
+    ClippedVotes(multiplier_clipped=multiplier).aggregate(votes, generator=np.random.default_rng(0))
+    assert (next(medians) > 16) == searched

@@ -11,6 +11,7 @@ from scipy.stats import chisquare
 from pate._votes import Votes
 from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Powerset
+from pate.aggregators import _powerset as powerset
 from pate.mechanisms import _exact_race as race
 from pate.testing._aggregators import AggregatorContract, Grid, Law
 from tests.aggregators.oracles import sets_law
@@ -68,6 +69,35 @@ def test_sets_nobody_voted_for_are_uniform() -> None:
     assert chisquare(seen[1:]).pvalue > 1e-4
     # two votes for the empty set against 15 other sets
     assert seen[0] / 20_000 == pytest.approx(np.e**2 / (np.e**2 + 15), abs=0.02)
+
+
+@pytest.mark.parametrize("num_labels", [1, 8, 9, 12, 64])
+def test_sets_are_numbers_whose_bits_are_labels(num_labels: int) -> None:
+    ballots = (np.random.default_rng(0).random((5, 11, num_labels)) < 0.5).astype(np.uint8)
+    codes = powerset._encode(ballots)
+    assert codes.tolist() == [[sum(int(b) << j for j, b in enumerate(x)) for x in each] for each in ballots]
+    np.testing.assert_array_equal(powerset._decode(codes[:, 0], num_labels), ballots[:, 0])
+
+
+@pytest.mark.parametrize("scale", [0.8, 3.0])
+def test_chances_by_floats_are_those_of_fractions_one_by_one(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A set is proposed by its share, and kept with its weight over that, and over a rate that all rows exceed."""
+    ballots = (np.random.default_rng(0).random((300, 4, 3)) < 0.4).astype(np.uint8)
+    places = set()
+
+    def compare(log_rates: np.ndarray, propose: Any, *_: Any, **__: Any) -> Any:
+        proposals = propose(np.arange(len(log_rates)))
+        for place, log_chance in enumerate(proposals.log_chances.tolist()):
+            factor, low, high = proposals.chance(place)
+            falls = math.exp(-low) - (0 if high is None else math.exp(-high))
+            assert math.log(factor * falls) == pytest.approx(log_chance, abs=1e-9) and log_chance < -race.SLACK / 2
+            places.add(high is None)
+        return proposals.outcomes
+
+    monkeypatch.setattr(powerset, "draw", compare)
+    votes = Votes.from_ballots(ballots)
+    Powerset(scale_powerset=scale).aggregate(votes, generator=np.random.default_rng(1))
+    assert places == {False, True}
 
 
 def test_chances_by_floats_are_those_of_fractions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import yaml
 from scipy.special import ndtr
 
 from pate import cli
-from pate._linear import fit_linear
+from pate._linear import fit_linear, linear_student_of
 from pate._planning.completion import scale_to_target
 from pate._planning.outlook import Outlook
 from pate._planning.proposals import proposals, two_rounds
@@ -38,6 +38,7 @@ from pate.aggregators import (
     NoisyVotes,
     Release,
     Rounds,
+    ScoreVotes,
     TauVoting,
 )
 from pate.aggregators._base import predictions_of
@@ -255,6 +256,36 @@ def test_counts_are_joined_by_their_precision() -> None:
     ):
         assert combined(first, partial, 10) is partial
         assert combined(partial, second, 10) is second
+
+
+def test_a_tie_of_joined_counts_gives_no_label() -> None:
+    mask, labels = np.ones((1, 2), dtype=bool), np.zeros((1, 2), dtype=np.uint8)
+    tie, more = (Release(labels, mask, noisy_counts=np.array([counts]), noise_std=1.0) for counts in ([2, 5], [8, 6]))
+    assert combined(tie, more, 10).labels.tolist() == [[0, 1]]
+
+
+def test_a_student_is_of_counts_where_their_noise_is_known_and_else_of_labels() -> None:
+    generator = np.random.default_rng(0)
+    features = generator.standard_normal((40, 3))
+    counts = 20 + 8 * features @ generator.standard_normal((3, 4))
+    labels, mask = (counts > 18).astype(np.uint8), np.ones((40, 4), dtype=bool)
+    release = Release(labels, mask, noisy_counts=counts, noise_std=2.0)
+    for changed, expected in (
+        (release, fit_linear(features, counts / 40, mask, noise_std=2 / 40)),
+        (release._replace(noise_std=0.0), linear_student_of(features, counts / 40, labels)),
+        (release._replace(noise_std=None), fit_linear(features, labels, mask)),
+        (release._replace(noisy_counts=None), fit_linear(features, labels, mask)),
+    ):
+        student = student_of(changed, features, 40)
+        np.testing.assert_allclose(student.weights, expected.weights)
+        np.testing.assert_array_equal(student.departs, expected.departs)
+
+
+def test_rounds_need_what_one_of_them_needs() -> None:
+    noisy, clipped = NoisyVotes(sigma_votes=1.0), ClippedVotes(multiplier_clipped=1.0)
+    assert not Rounds(rounds=(noisy,)).needs_ballots and Rounds(rounds=(noisy, clipped)).needs_ballots
+    assert not Rounds(rounds=(clipped,)).needs_features and Rounds(rounds=(noisy, clipped)).needs_features
+    assert Rounds(rounds=(ScoreVotes(multiplier_scores=1.0),)).needs_features
 
 
 def test_a_round_that_leaves_queries_unanswered_teaches_of_those_that_it_answered() -> None:

@@ -203,6 +203,10 @@ def test_most_is_answered_where_all_agree() -> None:
     answered = screen.aggregate(votes, generator=np.random.default_rng(0)).mask[:, 0].mean()
     expected = screen.most_answered(panel)
     assert expected == pytest.approx(ndtr(6 / 5)) and abs(answered - expected) < 4 * np.sqrt(0.1 / 4000)
+    stable = StableTopK(scale_gap=2.0, sigma_test=9.0, delta_test=1e-6)
+    assert 0 < stable.most_answered(panel) < 0.9
+    both = replace(screen, answers=stable).most_answered(panel)
+    assert both == pytest.approx(ndtr(6 / 5) * stable.most_answered(panel))
 
 
 def test_statistics_are_compared_with_the_threshold_itself() -> None:
@@ -236,6 +240,7 @@ def test_what_a_student_is_sure_of_is_confirmed_with_its_own_share() -> None:
     np.testing.assert_array_equal(release.mask, np.tile([True, True, True, False], (20, 1)))
     np.testing.assert_array_equal(release.labels, np.tile([1, 0, 1, 0], (20, 1)))
     np.testing.assert_allclose(release.noisy_counts, np.tile([9, 1, 6.5, 0], (20, 1)))
+    assert InteractiveScreen(threshold_interactive=2.0, **common).min_confidence == 0.5
     for min_confidence, answered in ((0.5, True), (1.0, False)):
         screen = InteractiveScreen(threshold_interactive=2.0, min_confidence=min_confidence, **common)
         release = screen.aggregate(votes, generator=np.random.default_rng(0))

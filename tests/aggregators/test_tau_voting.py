@@ -1,6 +1,7 @@
 """Tau voting keeps the contract, hard and soft, around zero and around predictions."""
 
 import itertools
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from pate._votes import Votes
 from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, TauVoting
+from pate.aggregators import _tau_voting as tau_voting
 from pate.aggregators._tau_voting import Norm
 from pate.testing._aggregators import AggregatorContract, Grid, Law, SoftReleaseContract
 from tests.aggregators.oracles import gaussian_labels_law
@@ -118,6 +120,32 @@ def test_sensitivity_is_within_the_bounds_of_the_contract(norm: Norm, tau: float
         changed = voting.sensitivity(num_labels, Relation.REPLACE_RECORD)
         assert alone <= min(tau, num_labels**0.5) + 1e-12
         assert changed <= min(2**0.5 * alone, num_labels**0.5) + 1e-12
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+def test_sensitivity_is_that_of_all_pairs_of_ballots(norm: Norm) -> None:
+    for num_labels in (1, 2, 3, 4):
+        ballots = np.array(list(itertools.product((0.0, 1.0), repeat=num_labels)))
+        for tau in (0.6, 1.0, 1.2, 1.42, 1.74, 2.5):
+            voting = TauVoting(tau=tau, sigma_tau=1.0, threshold_tau=1.0, norm=norm)
+            scaled = np.array([clipped(ballot, tau, norm) for ballot in ballots])
+            moves = np.linalg.norm(scaled[:, None] - scaled, axis=2)
+            assert voting.sensitivity(num_labels, Relation.REPLACE_RECORD) == pytest.approx(moves.max(), rel=1e-8)
+            alone = voting.sensitivity(num_labels, Relation.ADD_REMOVE_TEACHER)
+            assert alone == pytest.approx(np.linalg.norm(scaled, axis=1).max(), rel=1e-8)
+
+
+def test_scaled_ballots_are_as_fine_as_their_sums_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In steps of 2^-30 rounded down, of which 2^23 add up exactly; a sum at the threshold gives no label."""
+    monkeypatch.setattr(tau_voting, "add_gaussian", lambda sums, **_: sums)
+    voting = TauVoting(tau=1.0, sigma_tau=1.0, threshold_tau=2.0)
+    weights = voting._weights(np.arange(50))
+    exact = [math.isqrt((1 << 60) // max(1, size)) for size in range(50)]
+    np.testing.assert_array_equal(weights * 2.0**30, exact)
+    ballots = np.zeros((1, 3, 2), dtype=np.uint8)
+    ballots[:, :2, 0] = ballots[:, :, 1] = 1
+    single = replace(voting, tau=9.0).aggregate(Votes.from_ballots(ballots), generator=np.random.default_rng(0))
+    assert single.labels.tolist() == [[0, 1]]
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])
