@@ -13,6 +13,7 @@ from scipy.special import ndtr, ndtri
 from pate import mechanisms as m
 from pate.accounting import BoundedRangeEvent, ComposedEvent, Event, NeighboringRelation
 from pate.testing import MechanismContract
+from pate.testing._laws import chi_square_p_value
 from pate.testing._mechanisms import Grid
 from tests.mechanisms import oracles
 
@@ -181,6 +182,29 @@ class TestFixedTopKByPeelingAlone(TestFixedTopK):
 
     def settings(self, relation: NeighboringRelation) -> dict[str, Any]:
         return super().settings(relation) | {"scale_gap": 100.0, "sigma_test": 100.0, "delta_test": 1e-9}
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+@pytest.mark.parametrize("by_root", [False, True])
+def test_every_rank_is_peeled_by_its_law(k: int, by_root: bool) -> None:
+    """One wide gap after another is chosen, of five labels; noise of the peeling reaches across it."""
+
+    class Five(TestFixedTopK):
+        num_items = 5
+        max_count = 810
+
+    draws, levels = 500, np.array([150, 0, 200, 40, 90])
+    noise = {"scale_gap": 10.0, "sigma_test": 10.0, "scale_peel": 150.0}
+    panel = {"num_teachers": 810, "num_labels": 5, "k": k, "pull": 0.0, "peel_by_root": by_root}
+    mechanism = m.FixedTopKMechanism(**FIXED | panel | noise)
+    rows = np.array([levels + 600 * (np.arange(5) < j) for j in range(6)])
+    drawn = mechanism(np.repeat(rows, draws, axis=0), generator=m.seeded_generator(0))
+    assert drawn.released.all()
+    numbers = drawn.members @ 2 ** np.arange(4, -1, -1) * 2 + 1
+    for j, row in enumerate(rows):
+        observed = np.bincount(numbers[j * draws :][:draws], minlength=64)
+        assert chi_square_p_value(observed, draws * Five().law(mechanism, row)) > 1e-4
+        assert (drawn.rounds[j * draws :][:draws] == min(k, abs(j - k))).all()
 
 
 class _FallbackForNothing(m.FixedTopKMechanism):
