@@ -85,6 +85,17 @@ def test_scores_are_released_without_bias_on_a_public_grid() -> None:
     assert grid >= 1.9 / 2**20 and (noisy / grid == np.rint(noisy / grid)).all()
 
 
+def test_a_unit_changes_nothing() -> None:
+    counted = m.PeeledCounts(k=2, scale=3.0, sigma=2.0)
+    other = m.PeeledCounts(k=2, scale=12.0, sigma=8.0, sensitivity=4.0)
+    scores = np.tile([9.0, 7.0, 8.0, 1.0], (100, 1))
+    one, four = counted(scores, generator=m.seeded_generator(0)), other(4 * scores, generator=m.seeded_generator(0))
+    np.testing.assert_array_equal(one.items, four.items)
+    np.testing.assert_array_equal(4 * one.scores, four.scores)
+    for relation in NeighboringRelation:
+        assert counted.event(relation) == other.event(relation)
+
+
 def test_a_split_of_the_noise_costs_what_it_says() -> None:
     relation = NeighboringRelation.REPLACE_RECORD
     for share in (0.1, 0.5, 0.9):
@@ -104,6 +115,7 @@ def test_empty_places_are_filled_with_public_items() -> None:
     assert m.padded([-1, -1], public=public).tolist() == [7, 3]
     assert m.padded([[9, 8], [-1, 7]], public=public).tolist() == [[9, 8], [3, 7]]
     assert m.padded([-1], public=public).tolist() == [7]
+    assert m.padded([0, -1, -1], public=[0, 6, 5]).tolist() == [0, 6, 5]
     given = np.array([3, -1])
     assert m.padded(given, public=public).tolist() == [3, 7] and given.tolist() == [3, -1]
 

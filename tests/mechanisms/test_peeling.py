@@ -102,8 +102,9 @@ def test_long_lists_are_peeled_by_the_digits_of_their_coins(monkeypatch: pytest.
         for coins, digits in ((first, [0, 1, 2**37 - 1, 2**36, 5]), (second, [3, 2, 2**37 - 1]))
         for part in (np.concatenate((coins, [0, 0, 0])).astype(np.uint16).view(np.uint64), digits)
     ]
-    chosen = m.PermuteAndFlipPeeling(k=2, scale=scale)._peel_long(scores[None], Scripted(*script))
-    assert chosen.tolist() == [[0, 1]]
+    generator = Scripted(*script)
+    chosen = m.PermuteAndFlipPeeling(k=2, scale=scale)._peel_long(scores[None], generator)
+    assert chosen.tolist() == [[0, 1]] and generator.ranges == [(0, 2**64), (0, 2**37)] * 2
     expected = [
         ([0, 1, 3, 8, 10], first, script[1], [0, 1, 2, 3, 4]),
         ([0, 2, 9], second, script[3], [1, 2, 4]),
@@ -117,9 +118,9 @@ def test_long_lists_are_peeled_by_the_digits_of_their_coins(monkeypatch: pytest.
 @pytest.mark.parametrize("shortest", [1024, 1])
 def test_a_unit_changes_nothing(mechanism: Any, shortest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_peeling, "_LONG", shortest)
-    scores = np.random.default_rng(0).integers(0, 2**40, (50, 7))
+    scores = np.tile(LEVELS, (50, 1))
     chosen, *others = (
-        mechanism(k=5, scale=unit * 2.0**39)(scores * unit, generator=np.random.default_rng(1))
+        mechanism(k=5, scale=unit)(scores * unit, generator=np.random.default_rng(1))
         for unit in (1.0, 2.0**24, 2.0**-60)
     )
     for other in others:

@@ -158,15 +158,15 @@ def test_the_first_wide_gap_is_released() -> None:
 
 
 def test_a_set_that_is_large_enough_is_released_as_it_is() -> None:
-    """Below one to four of many, of which four are listed; and of more, none beyond the gap."""
-    quiet = {"k": 4, "kbar": 40, "scale_threshold": 1e-3, "scale_gap": 1e-3, "scale_peel": 1e9, "delta": 1e-9}
-    rows = np.where(np.arange(50) < np.arange(1, 5)[:, None], 90, np.arange(50)[::-1])
-    items, listed = run(np.tile(rows, (20, 1)), **quiet)
-    for row, size in enumerate((1, 2, 3, 4) * 20):
-        assert items[row, :size].tolist() == list(range(size)) and listed[row].sum() == size
-    # below six, of which any four are listed
-    more = run(np.tile(np.where(np.arange(50) < 6, 90, 0), (200, 1)), **quiet).items
-    assert set(more.ravel().tolist()) == set(range(6))
+    """Below one to ten of many, of which ten are listed; and of more, none beyond the gap."""
+    quiet = {"k": 10, "kbar": 60, "scale_threshold": 1e-3, "scale_gap": 1e-3, "scale_peel": 1e9, "delta": 1e-9}
+    rows = np.where(np.arange(70) < np.arange(1, 11)[:, None], 90, np.arange(70)[::-1] - 70)
+    items, listed = run(rows, **quiet)
+    for row in range(10):
+        assert items[row, : row + 1].tolist() == list(range(row + 1)) and listed[row].sum() == row + 1
+    # below twelve, of which any ten are listed
+    more = run(np.tile(np.where(np.arange(70) < 12, 90, 0), (200, 1)), **quiet).items
+    assert set(more.ravel().tolist()) == set(range(12))
 
 
 @pytest.mark.parametrize("unit", [2.0**24, 2.0**-24])
@@ -191,6 +191,10 @@ def test_failures_grow_by_the_wider_noise(scales: tuple[float, float]) -> None:
         event = mechanism.event(relation)
         assert isinstance(event, ComposedEvent) and isinstance(event.events[-1], FailureEvent)
         assert event.events[-1].step == relation.count_window / 5
+
+
+def test_failures_may_be_almost_as_likely_as_not() -> None:
+    assert m.TopStable(**GIVEN | {"k": 1, "kbar": 1, "delta": 0.49}).failure(ADD) == 0.49
 
 
 @pytest.mark.parametrize("probability", [0.5, 0.7])
