@@ -127,8 +127,7 @@ class TopStable(DomainMechanism):
         passed: BoolArray = np.logical_or.reduce(over, axis=1)
         size = turns[np.argmax(over, axis=1)] * passed
         peeled = below[:, :kbar].copy()
-        peeled[size <= k] = -np.inf  # released as it is
-        peeled[np.arange(kbar) >= size[:, None]] = np.inf
+        peeled[np.arange(kbar) >= size[:, None]] = np.inf  # of k items or fewer, none is peeled off
         ranks = smallest(peeled, k, noise="gumbel", scale=self.scale_peel, generator=generator)
         if self.fallback:
             unanswered = below[~passed]

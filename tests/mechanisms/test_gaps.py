@@ -115,7 +115,7 @@ def test_a_lead_is_chosen_with_the_probability_that_is_foretold(noise: GapNoise)
 @pytest.mark.parametrize("noise", NOISES)
 def test_that_probability_is_the_one_of_the_law(noise: GapNoise) -> None:
     """Of odd and even numbers of other gaps, narrower ones too; far ahead it is 1."""
-    for settings in ({}, {"kbar": 2}, {"allow_empty": False}):
+    for settings in ({}, {"kbar": 3}, {"allow_empty": False}):
         choose = m.GapChoice(num_labels=4, scale=2.0, noise=noise, **settings)
         for lead in (-1.5, 0.0, 0.5, 1.0, 4.0):
             law = oracles.max_law(np.array([lead / 2, *[0.0] * (choose.num_candidates - 1)]), noise)
