@@ -6,10 +6,10 @@ import pytest
 from scipy.special import ndtri
 
 from pate.accounting._cost import DEFAULT_ORDERS
-from pate.accounting._curves import gaussian_rdp
+from pate.accounting._curves import ROUNDING, gaussian_rdp
 from pate.accounting._events import StabilityTestEvent, total_cost
 from pate.accounting._relation import NeighboringRelation
-from pate.accounting._stability_curve import _largest_rdp, stability_test_rdp
+from pate.accounting._stability_curve import _largest_rdp, _Outcome, _two_outcome_rdp, stability_test_rdp
 from tests.accounting import oracles
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
@@ -44,6 +44,49 @@ def test_stability_curve_is_the_maximum_over_gaps() -> None:
         true = [max(oracles.bernoulli_shift(a, z + g / 8, z + (g + 2) / 8) for g in shifts) for a in ORDERS[:7]]
         above = oracles.excess(found[:7], true)
     assert above.min() > 0 and above.max() < 1e-9
+
+
+def outcome(p: float, q: float) -> _Outcome:
+    """One outcome of probabilities ``Phi(p)`` and ``Phi(q)``."""
+    loss = np.array([float(mp.log(oracles.phi(mp.mpf(p)) / oracles.phi(mp.mpf(q))))])
+    return _Outcome(loss, loss, *(np.array([at]) for at in (p, q, q)))
+
+
+@pytest.mark.parametrize(
+    ("alpha", "p", "q"),
+    [
+        *(
+            (1.01, 0.3, 0.1),
+            (2.0, -1.0, -1.25),
+            (2.0, 1.0, 1.25),
+            (3.0, -6.0, -6.5),
+            (40.0, 0.6, -3.0),
+            (9.0, -2.0, 4.0),
+        ),
+        *((2.0, 0.5, 0.5 - 1e-6), (30.0, -1.0, -1 + 1e-7), (1.5, 2.0, 2 + 1e-9)),
+        # in log space
+        *((1e4, 0.5, 0.3), (1e4, 0.3, 0.5), (1e3, -9.0, -9.5), (1e5, 5.0, 4.0), (4e9, 7.0, 6.9), (1e11, 7.0, 6.9)),
+    ],
+)
+@np.errstate(over="ignore", invalid="ignore")
+def test_two_outcomes_are_raised_by_what_their_digits_lose(alpha: float, p: float, q: float) -> None:
+    """Two parts in 10^12 and more of a loss for what curves, sixteen roundings of what cancels; and by no more."""
+    with mp.workdps(60):
+        outcomes = outcome(p, q), outcome(-p, -q)
+        stated = float(_two_outcome_rdp(np.array([alpha]), *outcomes)[0]) * (mp.mpf(alpha) - 1)
+        laws = [[oracles.phi(mp.mpf(sign * x)) for sign in (1, -1)] for x in (p, q)]
+        powers = [alpha * mp.log(x / y) for x, y in zip(*laws, strict=True)]
+        total = mp.fsum(y * mp.exp(power) for y, power in zip(laws[1], powers, strict=True))
+        added = mp.mpf(0)
+        for x, y, power in zip(*laws, powers, strict=True):
+            if max(map(abs, powers)) < 600:
+                curved, linear = mp.expm1(power), alpha * (x / y - 1)
+                sizes = 1e-12 * (2 + abs(power)) * (curved - linear) + ROUNDING * (abs(curved) + abs(linear))
+                added += y * sizes / total
+            else:
+                added -= y * mp.exp(power) / total * ROUNDING * alpha * mp.log(x * y)
+        added += ROUNDING if max(map(abs, powers)) > 600 else 0
+        assert float((stated - mp.log(total)) / added) == pytest.approx(1, abs=0.2)
 
 
 @pytest.mark.slow
@@ -83,6 +126,29 @@ def test_stability_curve_of_many_teachers_is_that_of_some(num_teachers: int) -> 
     np.testing.assert_allclose(many[low], some[low], rtol=1e-11)
     endless = stability_test_rdp(DEFAULT_ORDERS, num_teachers=10**30, **arguments)  # type: ignore[arg-type]
     np.testing.assert_allclose(endless, gaussian_rdp(DEFAULT_ORDERS, 30.0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("num_teachers", [1, 2])
+def test_a_test_without_votes_to_spare_has_one_gap(num_teachers: int) -> None:
+    orders = np.array([1.5, 4.0, 30.0])
+    found = stability_test_rdp(orders, sigma=3.0, delta_test=0.01, shift=2, window=2, num_teachers=num_teachers)
+    with mp.workdps(60):
+        z = oracles.quantile(0.01, float(ndtri(0.01)))
+        above = oracles.excess(found, [oracles.bernoulli_shift(a, z, z + mp.mpf(2) / 3) for a in orders])
+    assert above.min() > 0 and above.max() < 1e-9
+    # of a probability that is none, what it may have been
+    rare = stability_test_rdp(orders[:1], sigma=3.0, delta_test=1e-200, shift=2, window=2, num_teachers=num_teachers)
+    assert rare == pytest.approx(1e-60, rel=1e-9, abs=0)
+
+
+def test_gaps_that_floats_do_not_tell_apart_have_the_gaussian_curve() -> None:
+    """From 2^52 half votes on."""
+
+    def share(num_teachers: int) -> float:
+        curve = stability_test_rdp(2.0, sigma=60.0, delta_test=1e-9, shift=2, window=2, num_teachers=num_teachers)
+        return float(curve[0] / gaussian_rdp(2.0, 30.0))
+
+    assert share(2**51 + 2) < 0.7 and share(2**51 + 3) == pytest.approx(1, rel=1e-12)
 
 
 def test_bounds_stand_in_for_too_many_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
