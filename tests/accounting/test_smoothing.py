@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.special import erfcx, log_ndtr, ndtr
+from scipy.special import erfcx, lambertw, log_ndtr, ndtr
 from scipy.stats import binom
 
 from pate.accounting import _smoothing as smoothing
@@ -125,6 +125,50 @@ def test_sums_of_excesses_bound_every_order_of_bits() -> None:
             total += weight * (1 + excess(total / its_width))
         (bound,) = smoothed_mu_squared(np.array([weights.sum()]), np.array([width]))
         assert total <= bound
+
+
+def test_a_sum_of_weights_has_the_stated_mu_squared() -> None:
+    """That of docs/accounting.md, raised by a part in 10^12."""
+    for width in (2.0**-20, 0.25):
+        for number in (0.3, 4.999, 5.0, 5.5, 300.0, 516.9, 517.0, 518.0, 1500.0, 1e5):
+            v = min(max(number - 5, 0), 512)
+            excess = (math.pi / 2 - 1) * min(number, 5) + math.log1p(v) + max(number - 517, 0) / 513
+            (found,) = smoothed_mu_squared(np.array([number * width]), np.array([width]))
+            assert 0.9e-12 < found / ((number + excess) * width) - 1 < 1.1e-12
+    assert WIDTHS[0] == 2.0**-40 and WIDTHS[-1] == 1 and WIDTHS.size == 161
+    np.testing.assert_allclose(WIDTHS[1:] / WIDTHS[:-1], 2**0.25, rtol=1e-14)
+
+
+@pytest.mark.parametrize("mu_squared", [1e-9, 0.02, 3.0, 700.0])
+def test_the_largest_weights_are_those_of_mu_squared(mu_squared: float) -> None:
+    most = smoothing.largest_weights(mu_squared)
+    assert (smoothed_mu_squared(most) <= mu_squared).all()
+    assert (smoothed_mu_squared(most * (1 + 1e-14)) > mu_squared * (1 - 1e-15)).all()
+    with pytest.raises(ValueError, match="read-only"):
+        most[:] = 1
+
+
+@pytest.mark.parametrize("bits", [CHOICE, TEST])
+def test_a_bit_weighs_the_fixed_point_of_its_scale_where_it_fits(bits: Bits) -> None:
+    scales = np.array([1e-3, 0.1, 0.2, 0.25, 0.9, 1.0, 1.001])
+    alone = (math.pi / 8 if bits is CHOICE else 1.0) * scales**2
+    weights, lighter = smoothing.weigh(bits, scales, alone)
+    np.testing.assert_array_equal(lighter, scales <= bits.largest)
+    for scale, whole, row in zip(scales.tolist(), alone.tolist(), weights, strict=True):
+        weight = -lambertw(-math.pi / 8 * bits.weight * min(scale, bits.largest) ** 2).real * 8 / math.pi
+        fits = (scale <= bits.largest) & (bits.width * weight <= WIDTHS)
+        assert (row[~fits] == whole).all() and (scale > bits.largest or fits.any())
+        assert (np.abs(row[fits] / weight - 1 - 1e-12) < 1e-13).all()
+    # never more than what it costs alone
+    weights, lighter = smoothing.weigh(bits, scales[1:2], alone[1:2] / 2)
+    assert (weights == alone[1] / 2).all() and not lighter.any()
+
+
+def test_losses_beyond_reach_are_those_of_normal_laws() -> None:
+    for rounds, mu_squared in ((1.0, 0.0), (600.0, 3.0), (1e6, 8.0)):
+        tail = ndtr(math.sqrt(mu_squared + 1) / 2 - 8)
+        assert smoothing.lost_delta(rounds, mu_squared) == pytest.approx(2 * rounds * tail, rel=1e-12, abs=0)
+    assert smoothing.lost_delta(0.0, math.inf) == 0
 
 
 # what is composed
