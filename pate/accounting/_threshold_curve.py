@@ -95,10 +95,9 @@ def _supremum(alpha: FloatArray, width: float) -> FloatArray:
             points = start[:, None] + size[:, None] * (np.arange(2 * _PARTS + 1) / (2 * _PARTS))
             parts, alpha_of_cell = _parts_at(points, width), alpha[order][:, None]
             x, c, y = (parts.at((slice(None), slice(i, i - 2 or None, 2))) for i in range(3))
-            middle = _excess(alpha_of_cell, c)
-            second = middle + size[:, None] / (2 * _PARTS) * _slope(alpha_of_cell, x, y)
+            second = _second_bound(alpha_of_cell, x, c, y, size[:, None] / _PARTS)
             upper = np.log1p(np.fmin(_first_bound(alpha_of_cell, x, y), second))
-            np.maximum.at(best, order, np.log1p(middle).max(axis=1))
+            np.maximum.at(best, order, np.log1p(_excess(alpha_of_cell, c)).max(axis=1))
             row, part = np.nonzero(~(upper <= best[order][:, None] * (1 + _DECIDED)))
             start, size, order = points[row, 2 * part], size[row] / _PARTS, order[row]
     best[order] = np.inf  # if cells remain undecided, the Gaussian bound is used
@@ -178,6 +177,10 @@ def _excess(alpha: FloatArray, at: _Parts) -> FloatArray:
 def _first_bound(alpha: FloatArray, x: _Parts, y: _Parts) -> FloatArray:
     yes = np.exp(y.log_yes + _log_psi_of_gain(alpha, x.gain))
     return yes + np.exp(x.log_no) * _psi_of_loss(alpha, y.loss)
+
+
+def _second_bound(alpha: FloatArray, x: _Parts, c: _Parts, y: _Parts, size: FloatArray) -> FloatArray:
+    return _excess(alpha, c) + size / 2 * _slope(alpha, x, y)
 
 
 def _slope(alpha: FloatArray, x: _Parts, y: _Parts) -> FloatArray:

@@ -58,6 +58,16 @@ def test_no_statistic_and_no_smaller_move_costs_more(multiplier: float) -> None:
             assert worst <= value * (1 + 1e-9) + 1e-9, (move, order)
 
 
+def test_the_worst_statistic_is_found_in_every_part_of_a_cell() -> None:
+    """As the order grows, it wanders to the left through many cells."""
+    orders, statistics = np.linspace(3.5, 9, 81), np.linspace(-30, -5, 2501)
+    p, q = (log_ndtr(np.outer((1, -1), statistics + move)) for move in (3.0, 0.0))
+    terms = orders[:, None, None] * p + (1 - orders[:, None, None]) * q
+    worst = np.logaddexp.reduce(terms, axis=1).max(axis=1) / (orders - 1)
+    assert (worst < threshold_bit_rdp(orders, 1 / 3)).all()
+    assert (threshold_bit_rdp(orders, 1 / 3) < worst * (1 + 1.1e-5)).all()
+
+
 @pytest.mark.parametrize("multiplier", [1.0, 20.0, 500.0])
 def test_a_bit_costs_two_over_pi_of_its_noise_at_moderate_orders(multiplier: float) -> None:
     share = threshold_bit_rdp(DEFAULT_ORDERS, multiplier) / gaussian_rdp(DEFAULT_ORDERS, multiplier)
@@ -119,7 +129,7 @@ def test_both_bounds_hold_on_cells(width: float) -> None:
             inside = bit._excess(np.array(alpha), bit._parts_at(start[:, None] + size * np.linspace(0, 1, 33), width))
             x, c, y = (bit._parts_at(start + size * share, width) for share in (0, 0.5, 1))
             first = bit._first_bound(np.array(alpha), x, y)
-            second = bit._excess(np.array(alpha), c) + size / 2 * bit._slope(np.array(alpha), x, y)
+            second = bit._second_bound(np.array(alpha), x, c, y, np.array(size))
             assert (inside.max(axis=1) <= first * (1 + 1e-9) + 1e-290).all()
             assert (inside.max(axis=1) <= second * (1 + 1e-9) + 1e-290).all()
             steps = np.abs(np.diff(inside, axis=1)).max(axis=1) * 32 / size
