@@ -12,6 +12,7 @@ from scipy.stats import kstest
 from pate._votes import Panel, Votes
 from pate.accounting._relation import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, NoisyVotes, PeeledVotes, Peeling
+from pate.mechanisms import _peeled_counts
 from pate.testing._aggregators import AggregatorContract, Grid, Law, Outcome
 from tests.aggregators.oracles import counts
 from tests.aggregators.test_top_k import GRID
@@ -89,3 +90,10 @@ def test_samples_with_fewer_labels_get_fewer() -> None:
     peeled = Peeling(k=2, scale_peel=2.0).aggregate(votes, generator=np.random.default_rng(1))
     assert counted.mask.all() and (counted.labels == [1, 0, 0, 0]).all()
     assert (peeled.labels.sum(axis=1) == 2).all()
+
+
+def test_a_tie_gives_no_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_peeled_counts, "add_gaussian", lambda counts, **_: counts.astype(float))
+    votes = Votes.from_counts([[2, 3, 1]], 4)
+    chosen = PeeledVotes(k=3, scale_chosen=1.0, sigma_chosen=1.0)
+    assert chosen.aggregate(votes, generator=np.random.default_rng(0)).labels.tolist() == [[0, 1, 0]]

@@ -8,7 +8,7 @@ import pytest
 from pate._votes import Panel, Votes
 from pate.accounting._charges import account
 from pate.accounting._relation import NeighboringRelation as Relation
-from pate.aggregators import Aggregator, NoisyVotes, SiloVotes
+from pate.aggregators import Aggregator, NoisyVotes, SiloVotes, _silo_votes
 from pate.mechanisms._noise_shares import UInt64Array, summand
 from pate.testing._aggregators import AggregatorContract, Law, SoftReleaseContract
 from tests.aggregators.oracles import counts, gaussian_labels_law
@@ -76,3 +76,11 @@ def test_it_costs_what_noise_in_one_hand_costs_and_the_distance_to_it() -> None:
         assert whole.epsilon <= shares.epsilon <= whole.epsilon * (1 + 1e-6)
         wide = SiloVotes(sigma_silos=50.0, silos=40).event(panel, relation).reaching(3).cost()
         assert wide.mu_squared == pytest.approx(9 * 4 / 2500) and 0 < wide.delta0 < 1e-16
+
+
+def test_two_silos_of_which_one_is_honest_are_enough_and_a_tie_gives_no_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    aggregator = SiloVotes(sigma_silos=3.0, silos=2, colluding=1)
+    assert aggregator.num_honest == 1 and aggregator.share_sigma == pytest.approx(3.0)
+    votes = Votes.from_counts([[1, 2, 3]], 4)
+    monkeypatch.setattr(_silo_votes, "decode", lambda *_: votes.counts.astype(float))
+    assert aggregator.aggregate(votes, generator=np.random.default_rng(0)).labels.tolist() == [[0, 0, 1]]

@@ -179,6 +179,10 @@ class TestJointExponential(TestJointOne):
         return [*super().malformed(), {"noise_law": "laplace"}]
 
 
+def test_the_least_voted_label_counts_half_unless_it_is_told() -> None:
+    assert Canonical(k=1, scale_canonical=1.0).gamma == 0.5
+
+
 def test_the_gap_needed_is_that_of_the_mechanism() -> None:
     panel = Panel(200, 6)
     for aggregator in (Canonical(k=2, scale_canonical=4.0), Peeling(k=2, scale_peel=4.0), Joint(k=2, scale_joint=4.0)):
