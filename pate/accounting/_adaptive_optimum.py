@@ -121,7 +121,7 @@ def adaptive_epsilon(event: Event, count: int, *, delta: float) -> float:
     profile = adaptive_profile(
         rounds, count, low=-margin, high=renyi + margin, step=float(np.clip(spread / 32, 1e-5, 0.1))
     )
-    return min(renyi, profile.at(remaining_delta(delta, cost.log_survival) * (1 - _READING_ERROR)))
+    return min(renyi, profile.at(remaining_delta(delta, cost.log_survival)))
 
 
 def adaptive_profile(rounds: Sequence[Pairs], count: int, *, low: float, high: float, step: float) -> Profile:
@@ -171,7 +171,7 @@ def _equal_profile(event: Event, count: int) -> Profile | None:
     eta = max(event.eta, 1e-3)  # what has a smaller range has this one too
     # eight standard deviations of the sum of losses, or all that it can be
     high = min(count * eta, 4 * eta * np.sqrt(count) + count * eta**2 / 8) + eta
-    if eta > 5 or high > 100:
+    if eta > 4.8 or high > 100:  # for nodes 0.1 apart at most
         return None
     # with twice as many sides and nodes epsilon is 0.03% smaller
     return adaptive_profile([bounded_range_pairs(eta, sides=48)], count, low=-high, high=high, step=eta / 48)

@@ -94,9 +94,10 @@ def test_a_profile_is_read_at_its_nodes_and_on_chords_between_them() -> None:
     profile = adaptive_optimum.Profile(np.array([-1.0, 0.0, 1.0, 2.0]), np.array([0.9, 0.5, 0.2, 0.1]))
     for delta, epsilon in ((0.95, 0.0), (0.5, 0.0), (0.2, 1.0), (0.1, 2.0)):
         assert profile.at(delta) == pytest.approx(epsilon) and profile.at(delta) >= epsilon
-    assert profile.at(0.35) == pytest.approx(math.log((1 + math.e) / 2))  # straight in exp(epsilon)
+    middle = math.log((1 + math.e) / 2)  # straight in exp(epsilon), and raised by a part in 10^12
+    assert 0.9e-12 < profile.at(0.35) / middle - 1 < 1.1e-12 and 0.9e-12 < profile.delta_at(middle) / 0.35 - 1 < 1.1e-12
     assert profile.at(0.09) == math.inf
-    for epsilon, delta in ((0.0, 0.5), (math.log((1 + math.e) / 2), 0.35), (2.0, 0.1), (3.0, 0.1)):
+    for epsilon, delta in ((0.0, 0.5), (middle, 0.35), (2.0, 0.1), (3.0, 0.1)):
         assert profile.delta_at(epsilon) == pytest.approx(delta) and profile.delta_at(epsilon) >= delta
     assert adaptive_optimum.Profile(np.array([0.5, 1.0]), np.array([0.2, 0.1])).at(0.3) == 0.5
 
@@ -161,6 +162,8 @@ def test_pure_rounds_are_exact_over_all_their_outcomes(epsilon: float, count: in
     for at in np.linspace(0, count * epsilon, 23):
         exact = float(np.maximum(0, p - math.exp(at) * q).sum())
         assert exact * (1 - 1e-12) - 1e-14 <= profile.delta_at(at) <= exact * (1 + 1e-8) + 1e-14
+        if 1e-4 < exact < 0.5:  # raised by a part in 10^9
+            assert 0.99e-9 < profile.delta_at(at) / exact - 1 < 1.01e-9
         if 1e-9 < exact < 0.5:
             assert profile.at(exact) == pytest.approx(at, abs=1e-7)
     assert profile.delta_at(count * epsilon + 1) == 0 and profile.at(1e-300) == pytest.approx(count * epsilon)
@@ -175,6 +178,8 @@ def test_many_pure_rounds_keep_nine_digits() -> None:
             exact += mp.binomial(count, k) * max(0, base ** (count - k) - mp.exp(stated) * base**k)
         exact /= (1 + base) ** count
     assert (1 - 1e-8) * delta < exact <= delta
+    # a probability of 2^-2000 is none
+    assert pure_profile(0.01, 2000).delta[-2:] == pytest.approx([1e-100, 0], rel=1e-12, abs=0)
 
 
 def test_no_adaptive_play_of_unequal_answers_exceeds_pure_rounds() -> None:
@@ -249,6 +254,11 @@ def test_rounds_are_equal_only_if_all_are_one_release() -> None:
     for events in unequal:
         assert equal_rounds([(event, 10) for event in events]) is None
     assert equal_rounds([(choice, 128)]) is not None and equal_rounds([(choice, 129)]) is None
+    assert equal_rounds([(pure, 10_000)]) is not None and equal_rounds([(pure, 10_001)]) is None
+    assert all(
+        equal_rounds([(event, 1)]) is None
+        for event in (GaussianEvent(noise_multiplier=1.0, neighboring_relation=REPLACE), unequal[-1][0])
+    )
     assert equal_rounds([(choice.reaching(60), 1)]) is None and equal_rounds([(pure.reaching(101), 1)]) is None
     # what may fail beside them takes its part of delta
     total = RDPAccountant(relation=REPLACE).compose(twice, 20)
@@ -454,9 +464,13 @@ def test_a_grid_holds_what_is_asked_for_and_one_round_of_nothing_is_bounded_from
     np.testing.assert_allclose(profile.epsilon, np.arange(-10, 10) / 10, atol=1e-15)
     exact = np.maximum(0, -np.expm1(profile.epsilon))
     assert (profile.delta[:10] > exact[:10]).all()
-    np.testing.assert_allclose(profile.delta, exact, rtol=1e-12)
+    np.testing.assert_allclose(profile.delta[:10] / exact[:10] - 1, 1e-13, rtol=0.02)
     for step in (1e-5, 0.1):
         adaptive_profile([], 0, low=-step, high=step, step=step)
+    adaptive_profile([], 0, low=-100, high=100, step=0.1)
+    for ends in ((-100.5, 1.0), (-1.0, 100.5), (0.05, 1.0), (-1.0, 0.05)):
+        with pytest.raises(ValueError, match=r"^Expected (low|high) in \["):
+            adaptive_profile([], 0, low=ends[0], high=ends[1], step=0.1)
     for step in (0.99e-5, 0.101):
         with pytest.raises(ValueError, match=r"^Expected step in \[1e-5, 0\.1\], got "):
             adaptive_profile([], 0, low=-1, high=1, step=step)
@@ -464,17 +478,25 @@ def test_a_grid_holds_what_is_asked_for_and_one_round_of_nothing_is_bounded_from
 
 def test_equal_rounds_have_a_grid_up_to_their_largest_loss_or_eight_deviations() -> None:
     """And a range beyond."""
-    for eta, count, largest in ((1.0, 2, 2.0), (0.1, 100, 4 + 1 / 8)):
+    for eta, count, largest in (
+        (1.0, 2, 2.0),
+        (0.1, 100, 4 + 1 / 8),
+        (1.5e-3, 2, 3e-3),
+        (4.0, 24, 96.0),
+        (4.8, 1, 4.8),
+    ):
         rounds = equal_rounds([(BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE), count)])
         assert rounds is not None
         ends = rounds[1].epsilon[[0, -1]]
         np.testing.assert_allclose(ends, [-largest - eta, largest + eta], atol=eta / 48)
+    for eta, count in ((4.02, 24), (4.81, 1)):
+        assert equal_rounds([(BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE), count)]) is None
     within, beyond = (PureDPEvent(epsilon=epsilon, neighboring_relation=REPLACE) for epsilon in (10.0, 10.01))
     assert equal_rounds([(within, 3)]) is not None and equal_rounds([(beyond, 3)]) is None
     assert (pure_profile(10.0, 30).delta <= 1).all()
 
 
-@pytest.mark.parametrize(("reach", "end", "number"), [(2.0, 3.0, 7), (100.0, 26.0, 53)])
+@pytest.mark.parametrize(("reach", "end", "number"), [(2.0, 3.0, 7), (2.2, 3.2, 8), (100.0, 26.0, 53)])
 def test_corners_of_bits_are_where_neighboring_tangents_meet(reach: float, end: float, number: int) -> None:
     """From the farthest center, whose point of the arc is a corner, to the middle of the arc."""
     p, q = gaussian_bit_pairs(1.0, reach, spacing=0.5)
@@ -489,9 +511,59 @@ def test_corners_of_bits_are_where_neighboring_tangents_meet(reach: float, end: 
     np.testing.assert_allclose(q, [float(corner[0]) for corner in corners], rtol=1e-9)
     np.testing.assert_allclose(p, [float(corner[1]) for corner in corners], rtol=1e-9)
     outwards = adaptive_optimum._moved_outwards(np.array([0.5]), np.array([0.25]))
-    assert outwards.p > 0.5 and outwards.q < 0.25
+    assert outwards.p / 0.5 - 1 == pytest.approx(1e-12, rel=1e-3) and 1 - outwards.q / 0.25 == pytest.approx(
+        1e-12, rel=1e-3
+    )
+
+
+def test_corners_of_choices_are_where_neighboring_tangents_meet() -> None:
+    """At the harmonic means of the coordinates of their points."""
+    eta, sides = mp.mpf(6), 4
+    p, q = bounded_range_pairs(6.0, sides=sides)
+    with mp.workdps(60):
+        for i, corner in enumerate(zip(p.tolist(), q.tolist(), strict=True)):
+            ends = [eta * (sides // 2 + i + j) / sides for j in (0, 1)]
+            up, down = (2 / (mp.exp(-sign * ends[0]) + mp.exp(-sign * ends[1])) for sign in (1, -1))
+            exact = (mp.exp(eta) - up) / mp.expm1(eta), (mp.exp(eta) * down - 1) / mp.expm1(eta)
+            np.testing.assert_allclose(corner, [float(value) for value in exact], rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("delta_test", "num_teachers", "reach"),
+    [(1e-3, 80, ndtri(1e-3) + 78 / 5), (1e-9, 5, -ndtri(1e-9)), (0.9, 2, ndtri(0.9)), (0.9, 1, ndtri(0.9))],
+)
+def test_bits_of_a_test_reach_as_far_as_its_gaps(delta_test: float, num_teachers: int, reach: float) -> None:
+    test = StabilityTestEvent(
+        sigma=5, delta_test=delta_test, shift=2, num_teachers=num_teachers, neighboring_relation=REPLACE
+    )
+    (pairs,) = adaptive_optimum._pairs_of(test)
+    np.testing.assert_array_equal(pairs, gaussian_bit_pairs(2 / 5, float(reach)))
+
+
+def test_half_a_round_moves_and_weighs_a_profile() -> None:
+    """Beyond its ends stand 1 and its last value; what is lost in roundings and underflow is added."""
+    value, weights = np.array([0.9, 0.5, 0.1, 0.0]), np.full((1, 4), 0.25)
+    for move, expected in ((-1, [1.0, 0.9, 0.5, 0.1]), (0, [0.9, 0.5, 0.1, 0.0]), (1, [0.5, 0.1, 0.0, 0.0])):
+        moved = adaptive_optimum._backward(value, np.full((1, 4), move), weights)
+        np.testing.assert_allclose(moved, np.minimum(np.array(expected) * (1 + 1e-13) + 1e-100, 1), rtol=1e-15)
+    raised = adaptive_optimum._backward(value[:1], np.zeros((1, 4), dtype=int), weights)
+    assert raised / 0.9 - 1 == pytest.approx(1e-13, rel=0.02)
+    short = adaptive_optimum._backward(np.array([0.9, 0.5]), np.full((1, 4), 1), weights)
+    np.testing.assert_allclose(short, 0.5, rtol=1e-12)
+
+
+def test_losses_at_nodes_are_moved_down_by_a_billionth_of_a_cell() -> None:
+    step, q = 0.01, 0.3
+    taps, weights = adaptive_optimum._stencils(Pairs(np.array([q * math.exp(3 * step)]), np.array([q])), step)
+    # the loss of a yes, played in both directions
+    np.testing.assert_array_equal(taps[:, :2], [[-4, -3], [2, 3]])
+    shares = weights[:, 0] / weights[:, :2].sum(axis=1)
+    np.testing.assert_allclose(shares, 1e-9 * step / -math.expm1(-step), rtol=1e-4)
 
 
 def test_a_polygon_has_an_even_number_of_sides() -> None:
+    assert bounded_range_pairs(1.0, sides=2).p.shape == (1,)
+    with pytest.raises(ValueError, match="sides"):
+        bounded_range_pairs(1.0, sides=1)
     for sides, corners in ((4, 2), (5, 3), (6, 3), (7, 4)):
         assert bounded_range_pairs(20.0, sides=sides).p.shape == (corners,)
