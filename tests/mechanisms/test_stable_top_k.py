@@ -191,13 +191,13 @@ def test_every_rank_is_peeled_by_its_law(k: int, by_root: bool) -> None:
 
     class Five(TestFixedTopK):
         num_items = 5
-        max_count = 810
+        max_count = 1210
 
-    draws, levels = 500, np.array([150, 0, 200, 40, 90])
+    draws, levels = 3000, np.array([210, 0, 10, 5, 200])
     noise = {"scale_gap": 10.0, "sigma_test": 10.0, "scale_peel": 150.0}
-    panel = {"num_teachers": 810, "num_labels": 5, "k": k, "pull": 0.0, "peel_by_root": by_root}
+    panel = {"num_teachers": 1210, "num_labels": 5, "k": k, "pull": 0.0, "peel_by_root": by_root}
     mechanism = m.FixedTopKMechanism(**FIXED | panel | noise)
-    rows = np.array([levels + 600 * (np.arange(5) < j) for j in range(6)])
+    rows = np.array([levels + 800 * (np.arange(5) < j) for j in range(6)])
     drawn = mechanism(np.repeat(rows, draws, axis=0), generator=m.seeded_generator(0))
     assert drawn.released.all()
     numbers = drawn.members @ 2 ** np.arange(4, -1, -1) * 2 + 1
