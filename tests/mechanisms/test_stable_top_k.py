@@ -276,6 +276,20 @@ def test_without_the_empty_set_equal_counts_release_nothing() -> None:
     assert not released.any() and not members.any()
 
 
+def test_seeded_releases_of_many_rows_stay_as_they_are() -> None:
+    """Rows of a later part change nothing in those before it, unless noise is Gaussian: that of all is drawn at once."""
+    rows = np.random.default_rng(0).integers(0, 101, (1100, 4))
+    for given, kept in zip(stable(rows), stable(rows[:1024]), strict=True):
+        np.testing.assert_array_equal(given[:1024], kept)
+    mechanism, generator = m.StableTopKMechanism(**STABLE | {"noise": "gaussian"}), m.seeded_generator(0)
+    gaps = m.sort_counts(rows, upper=100).gaps
+    chosen = mechanism.choice(gaps, generator=generator)
+    passed = mechanism.test(np.take_along_axis(gaps, chosen[:, None], axis=1)[:, 0], generator=generator)
+    members, released = stable(rows, noise="gaussian")
+    np.testing.assert_array_equal(released, passed)
+    np.testing.assert_array_equal(members.sum(axis=1), chosen * passed)
+
+
 def test_one_label_is_in_or_out() -> None:
     for count, expected in ((100, True), (0, False)):
         members, released = stable([[count]], num_labels=1)
