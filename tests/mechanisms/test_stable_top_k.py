@@ -277,7 +277,7 @@ def test_without_the_empty_set_equal_counts_release_nothing() -> None:
 
 
 def test_seeded_releases_of_many_rows_stay_as_they_are() -> None:
-    """Rows of a later part change nothing in those before it, unless noise is Gaussian: that of all is drawn at once."""
+    """Rows of a later part change nothing in those before it; Gaussian noise of all rows is drawn at once."""
     rows = np.random.default_rng(0).integers(0, 101, (1100, 4))
     for given, kept in zip(stable(rows), stable(rows[:1024]), strict=True):
         np.testing.assert_array_equal(given[:1024], kept)
