@@ -37,8 +37,7 @@ Sampler = tuple[Callable[[IntArray], Proposals], float]
 CanonicalNoise = Literal["gumbel", "exponential"]
 CanonicalLoss = Literal["lead", "published"]
 
-_TABLE = 1 << 16  # largest table of classes that is evaluated in full for every row of a batch
-_LOG_LARGEST = 600.0  # logarithm of the largest number of subsets that the table may hold
+_TABLE = 1 << 16  # largest table of classes that is evaluated in full for every row of a batch: none has e^352 subsets
 _GRID = 13  # points of the first envelope
 
 
@@ -123,7 +122,7 @@ class CanonicalMechanism(TopKMechanism):
 
     def _tail_terms(self, below: FloatArray) -> FloatArray:
         """Return the log weights ``[.., d - k]`` that tails k + 1..d add to a class, relative to the top-k."""
-        return (below[..., self.k - 1 : self.k] - below[..., self.k :]) / self.scale * self.gamma
+        return -below[..., self.k :] / self.scale * self.gamma
 
     def _head_terms(self, below: FloatArray) -> FloatArray:
         """Return the log weights ``[.., k]`` that heads 0..k-1 add to a class, relative to the top-k."""
@@ -154,7 +153,7 @@ class CanonicalMechanism(TopKMechanism):
             log_counts = np.log(table[head.places, tail]) - head.log_shares
             top = column.places == 0
             return self._proposals(
-                np.where(top[:, None], [k, k - 1], np.column_stack((head.places, tail + k))),
+                np.where(top[:, None], [-1, k - 1], np.column_stack((head.places, tail + k))),
                 np.where(top, 0.0, log_weights + log_counts) - column.log_shares - log_rates[rows],
                 [below[row] for row in rows],
                 log_rates[rows],
@@ -179,22 +178,21 @@ class CanonicalMechanism(TopKMechanism):
         share: Callable[[int], Fraction],
         losses: FloatArray,
     ) -> Proposals:
-        """Propose classes ``[n, 2]``, head and rank of the tail from 0; ``share`` is the chance of each."""
+        """Propose classes ``[n, 2]``, head and rank of the tail from 0; ``share`` is the chance of each.
+
+        The head is -1 where the tail alone counts: in the top-k, and in all classes with ``gamma = 1``.
+        """
 
         def loss(place: int) -> Fraction:
             (head, tail), row = classes[place].tolist(), below[place]
             if tail < self.k:
                 return Fraction(0)
-            gamma, last = Fraction(self.gamma), Fraction(row[self.k - 1])
-            lost = gamma * (Fraction(row[tail]) - last)
-            if self.gamma < 1:
-                lost += (1 - gamma) * (Fraction(row[self._outside]) - Fraction(row[max(head, 0)]))
-            return lost / Fraction(self.scale)
+            gamma, lead = Fraction(self.gamma), Fraction(row[self._outside]) - Fraction(row[head])
+            return (gamma * Fraction(row[tail]) + (1 - gamma) * lead) / Fraction(self.scale)
 
         def chance(place: int) -> Chance:
             head, tail = classes[place].tolist()
-            first = head + 1
-            count = 1 if tail < self.k else math.comb(tail - first, self.k - 1 - max(head, 0))
+            count = math.comb(tail - head - 1, self.k - 1 - max(head, 0))
             return Chance(count / share(place), loss(place) + Fraction(float(log_rates[place])))
 
         return Proposals(classes, log_chances, chance, losses, loss)
@@ -207,8 +205,8 @@ class CanonicalMechanism(TopKMechanism):
         head, tail = draw(np.array([log_rate]), propose, generator, flip=flip)[0].tolist()
         if tail < k:
             return np.arange(k)
-        # 0..head-1, some of head+1..tail-1, and tail; with gamma = 1 the rank after the head is not kept out
-        body = generator.choice(tail - head - 1, size=k - 1 - max(head, 0), replace=False, shuffle=False) + head + 1
+        # 0..head-1, some of head+1..tail-1, and tail
+        body = generator.choice(tail - head - 1, size=k - 1 - max(head, 0), replace=False) + head + 1
         return np.concatenate((np.arange(max(head, 0)), body, [tail]))
 
     def _tail_sampler(self, below: FloatArray, generator: np.random.Generator) -> Sampler:
@@ -218,7 +216,7 @@ class CanonicalMechanism(TopKMechanism):
         """
         k = self.k
         factorial = log_factorials(below.size)
-        losses = (below[k - 1 :] - below[k - 1]) / self.scale
+        losses = below[k - 1 :] / self.scale
         log_masses = factorial[k - 1 :] - factorial[: below.size - k + 1] - factorial[k - 1] - losses
         largest = float(log_masses.max())
         masses = np.exp(log_masses - largest)
@@ -257,29 +255,21 @@ class CanonicalMechanism(TopKMechanism):
             summed: FloatArray = np.log(np.exp(terms - largest[:, None]).sum(axis=1)) + largest
             return summed - factorial[at - 2]
 
-        reach = num_items - k
         # tails at growing distances from the top-k, as g is steepest next to it
-        grid = np.unique(np.rint(np.geomspace(1, reach, min(_GRID, reach))).astype(np.int64)) + k
+        grid = np.unique(np.rint(np.geomspace(1, num_items - k, _GRID)).astype(np.int64)) + k
         values = coupling(grid)
-        for _ in range(8):
-            chord = np.interp(tails, grid, values)
-            log_masses = tail_terms + chord
-            largest = max(0.0, float(log_masses.max()))  # the top-k has log mass 0
+        while True:
+            log_masses = np.append(0.0, tail_terms + np.interp(tails, grid, values))  # the top-k has log mass 0
+            largest = float(log_masses.max())
             masses = np.exp(log_masses - largest)
-            # halve the stretches that matter and whose chord lies well above the curve
-            ends = np.cumsum(masses)[grid - k - 1]
-            middle = (grid[1:] + grid[:-1]) // 2
-            split = (np.diff(ends) > 0.02 * ends[-1]) & (middle > grid[:-1])
-            if not split.any():
-                break
-            middle = middle[split]
+            # halve the stretches that matter, unless no chord lies well above the curve there
+            matter = np.diff(np.cumsum(masses)[grid - k]) > 0.02 * masses.sum()
+            middle = ((grid[1:] + grid[:-1]) // 2)[matter]
             exact_values = coupling(middle)
-            if not (chord[middle - k - 1] - exact_values > 0.1).any():
+            if not (np.interp(middle, grid, values) - exact_values > 0.1).any():
                 break
-            grid = np.concatenate((grid, middle))
-            order = np.argsort(grid)
-            grid, values = grid[order], np.concatenate((values, exact_values))[order]
-        masses = np.append(math.exp(-largest), masses)
+            grid, first = np.unique(np.append(grid, middle), return_index=True)
+            values = np.append(values, exact_values)[first]
         cumulative = cumulative_weights(masses[None])
         log_rate = largest + math.log(masses.sum()) + SLACK
 
@@ -287,7 +277,7 @@ class CanonicalMechanism(TopKMechanism):
             column = pick(cumulative, generator)
             log_rates = np.array([log_rate])
             if not column.places[0]:
-                chances, top = -column.log_shares - log_rate, np.array([[k, k - 1]])
+                chances, top = -column.log_shares - log_rate, np.array([[-1, k - 1]])
                 return self._proposals(top, chances, [below], log_rates, column.share, np.zeros(1))
             tail = k + column.places
             terms = head_terms + factorial[tail[0] - 2 - heads]
@@ -309,10 +299,7 @@ class CanonicalMechanism(TopKMechanism):
 def _subset_table(num_items: int, k: int) -> FloatArray | None:
     if k * (num_items - k) > _TABLE:
         return None
-    counts = log_counts(num_items, k)
-    if float(counts.max()) > _LOG_LARGEST:
-        return None
-    table = np.rint(np.exp(counts)) if float(counts.max()) < 30 else np.exp(counts)
+    table: FloatArray = np.exp(log_counts(num_items, k))
     table.setflags(write=False)
     return table
 

@@ -90,7 +90,7 @@ class ClassProbabilities:
         """Logarithm of the weight of all sets, of which the top-k has 1."""
         columns = np.arange(self.log_tails.size)
         if not self._heads_are_equal:
-            at = np.unique(np.rint(np.geomspace(1, columns.size, min(_GRID, columns.size))).astype(np.int64)) - 1
+            at = np.unique(np.rint(np.geomspace(1, columns.size, _GRID)).astype(np.int64)) - 1
             head_sums = self._log_head_sums(0, at)
             # but for its own term, the mass of tail t is a sum over h of (t-h-2)! / (t-2)! with constant factors, each
             # the exponential of a convex function of t: so its logarithm is convex, and a chord lies above it
