@@ -70,7 +70,7 @@ def _of_sequences(aggregator: Joint, votes: Votes, turned: Votes) -> Laws:
         ranked = -np.sort(-counts.astype(np.int64), axis=1)
         losses = reduce(np.maximum, (ranked[:, i, None] - counts[:, column] for i, column in enumerate(sequences.T)))
         chances = _choose(-losses / aggregator.scale_joint, aggregator.noise_law)
-        return np.asarray(chances.reshape(len(counts), -1, math.factorial(k)).sum(axis=2))
+        return np.asarray(chances.reshape(len(counts), math.comb(votes.num_labels, k), math.factorial(k)).sum(axis=2))
 
     return law(votes.counts), law(turned.counts)
 

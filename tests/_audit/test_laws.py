@@ -89,6 +89,13 @@ def test_laws_tell_neighbors_apart_as_well_as_their_oracles(contract: Aggregator
     assert max(epsilon for epsilon in curves if np.isfinite(epsilon)) > 0.4
 
 
+@pytest.mark.parametrize("contract", CONTRACTS, ids=lambda contract: type(contract).__name__.removeprefix("Test"))
+def test_a_canary_that_no_query_sees_has_laws_of_no_query(contract: AggregatorContract) -> None:
+    votes, _ = sides(contract, some_pairs(contract))
+    p, q = laws(contract.make(REPLACE), votes[:0], votes[:0])
+    assert p.shape == q.shape and len(p) == 0
+
+
 def test_another_scale_is_another_law() -> None:
     contract = test_top_k.TestCanonical()
     both = sides(contract, some_pairs(contract))
