@@ -97,7 +97,8 @@ def joint_epsilon(p: FloatArray, q: FloatArray, *, delta: float) -> float:
 def _one_way(p: FloatArray, q: FloatArray, delta: float) -> float:
     with np.errstate(divide="ignore", invalid="ignore"):
         losses = np.where(p > 0, np.log(p) - np.log(q), np.nan)
-    impossible = -math.expm1(float(np.log1p(-np.where(losses == np.inf, p, 0.0).sum(axis=1)).sum()))
+        alone = np.minimum(np.where(losses == np.inf, p, 0.0).sum(axis=1), 1.0)  # sums err
+        impossible = -math.expm1(float(np.log1p(-alone).sum()))
     if impossible > delta:
         return _LARGEST
     shared = np.isfinite(losses)

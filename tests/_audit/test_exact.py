@@ -126,6 +126,14 @@ def test_answers_together_leak_as_much_as_their_enumerated_law(zeros: bool, delt
     assert told == joint_epsilon(q, p, delta=delta)
 
 
+def test_laws_that_share_nothing_are_told_though_their_sums_err() -> None:
+    """One answer of two shares no outcome, and its chances add up to more than 1."""
+    p = np.array([[0.1, 0.1, 0.1, 0.7000000000000002, 0.0], [0.5, 0.5, 0.0, 0.0, 0.0]])
+    q = np.array([[0.0, 0.0, 0.0, 0.0, 1.0], [0.4, 0.6, 0.0, 0.0, 0.0]])
+    assert p[0].sum() > 1
+    assert joint_epsilon(p, q, delta=DELTA) == joint_epsilon(p[:1], q[:1], delta=DELTA) == 700
+
+
 @pytest.mark.parametrize(("n", "chance"), [(40, 0.6), (150, 0.53)])
 def test_bits_leak_as_the_binomial_law_of_them(n: int, chance: float) -> None:
     """So unlikely a tail, and so small a delta, that a transform without care would make them up."""
