@@ -96,23 +96,24 @@ def _of_gaps(aggregator: StableTopK, votes: Votes, turned: Votes) -> Laws:
     least, most = (0, num_labels) if aggregator.allow_empty else (1, num_labels - 1)
     allowed = (ranks >= least) & (ranks <= min(most, aggregator.kbar or most))
     preferred = np.where(allowed, 0.0 if aggregator.regularizer is None else aggregator.regularizer, -np.inf)
-    chances, members = [], []
+    passed, failed, members = [], [], []
     for side in (votes, turned):
         counts = np.pad(side.counts.astype(np.float64), ((0, 0), (1, 1)), constant_values=(side.num_teachers, 0))
         gaps = np.diff(np.sort(-counts))
-        chances.append(
-            _choose((gaps + preferred) / aggregator.scale_gap, aggregator.noise_law) * test.probability(gaps)
-        )
+        chances = _choose((gaps + preferred) / aggregator.scale_gap, aggregator.noise_law)
+        passed.append(chances * test.probability(gaps))
+        failed.append(chances * test.failure(gaps))
         places = np.argsort(np.argsort(-side.counts, axis=1, kind="stable"), axis=1)
         members.append(places[:, :, None] < ranks)
-    return _released(chances, (members[0] == members[1]).all(axis=1))
+    return _released(passed, failed, (members[0] == members[1]).all(axis=1))
 
 
 @laws.register
 def _of_majority(aggregator: StableMajority, votes: Votes, turned: Votes) -> Laws:
     test, leads = aggregator.mechanism(votes.panel), [2 * side.counts - side.num_teachers for side in (votes, turned)]
-    passed = [test.probability(np.abs(lead).min(axis=1, keepdims=True) / 2) for lead in leads]
-    return _released(passed, ((leads[0] > 0) == (leads[1] > 0)).all(axis=1, keepdims=True))
+    distances = [np.abs(lead).min(axis=1, keepdims=True) / 2 for lead in leads]
+    passed, failed = ([chance(distance) for distance in distances] for chance in (test.probability, test.failure))
+    return _released(passed, failed, ((leads[0] > 0) == (leads[1] > 0)).all(axis=1, keepdims=True))
 
 
 @laws.register
@@ -128,9 +129,10 @@ def _of_powerset(aggregator: Powerset, votes: Votes, turned: Votes) -> Laws:
             highest = max(counted.values())
             weights = {code: math.exp((count - highest) / scale) for code, count in counted.items()}
             unseen = math.exp(-highest / scale)
-            total = sum(weights.values()) + (most - len(weights)) * unseen
-            parts = [weights.get(code, unseen) / total for code in moved]
-            chances.append([*parts, max(0.0, 1 - sum(parts))])
+            others = [weight for code, weight in weights.items() if code not in moved]
+            rest = sum(others) + (most - len(moved) - len(others)) * unseen
+            parts = [*(weights.get(code, unseen) for code in moved), rest]
+            chances.append([part / sum(parts) for part in parts])
         rows.append(chances)
     widest = max((len(first) for first, _ in rows), default=1)
     padded = np.array([[side + [0.0] * (widest - len(side)) for side in row] for row in rows]).reshape(-1, 2, widest)
@@ -170,10 +172,13 @@ def _choose(utilities: FloatArray, noise: str) -> FloatArray:
     return chances
 
 
-def _released(chances: list[FloatArray], same: BoolArray) -> Laws:
-    """Return the laws of what is released with ``chances``, as the ``same`` outcomes or as others, and else nothing."""
-    first, second = chances
-    nothing = [1 - side.sum(axis=1, keepdims=True) for side in chances]
+def _released(passed: list[FloatArray], failed: list[FloatArray], same: BoolArray) -> Laws:
+    """Return the laws of outcomes that have ``passed``, the ``same`` ones or others; those that ``failed`` are nothing.
+
+    The chance of nothing is no difference from 1, which would be 0 on one side alone where both are small.
+    """
+    first, second = passed
+    nothing = [side.sum(axis=1, keepdims=True) for side in failed]
     none = np.zeros(first.shape)
     return (
         np.hstack((first * same, first * ~same, none, nothing[0])),

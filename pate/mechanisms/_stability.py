@@ -61,7 +61,15 @@ class _GapTest(Mechanism[BoolArray]):
 
     def probability(self, gaps: ArrayLike) -> FloatArray:
         """Return the probability that each of ``gaps``, of any shape and in votes, passes."""
-        return self._exceeds(self._quantile - np.maximum(np.asarray(gaps, dtype=np.float64) - self.shift, 0))
+        return self._exceeds(self._missing(gaps))
+
+    def failure(self, gaps: ArrayLike) -> FloatArray:
+        """Return the probability that each of ``gaps`` fails, however small: the noise is symmetric."""
+        return self._exceeds(-self._missing(gaps))
+
+    def _missing(self, gaps: ArrayLike) -> FloatArray:
+        """Return what the noise must exceed for each of ``gaps`` to pass, in votes."""
+        return self._quantile - np.maximum(np.asarray(gaps, dtype=np.float64) - self.shift, 0)
 
     def _expect_priced(self, gaps: FloatArray) -> None:
         """Raise ``ValueError`` on gaps that the event does not pay for."""

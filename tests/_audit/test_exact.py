@@ -13,7 +13,16 @@ from pate._audit.repeated import Teachers, World
 from pate._votes import Panel, Votes
 from pate.accounting import NeighboringRelation, RDPAccountant
 from pate.accounting._gaussian import gaussian_epsilon
-from pate.aggregators import Aggregator, Canonical, NoisyVotes, Peeling, StableTopK, TauVoting
+from pate.aggregators import (
+    Aggregator,
+    Canonical,
+    NoisyVotes,
+    Peeling,
+    Powerset,
+    StableMajority,
+    StableTopK,
+    TauVoting,
+)
 from pate.testing import exact_epsilon
 from tests._audit.test_repeated import Plant, a_shared_partition, no_clip
 from tests._audit.worlds import DELTA, MU, moments, voting
@@ -92,6 +101,29 @@ def test_discrete_releases_leak_what_is_paid_at_most(aggregator: Aggregator) -> 
     assert 0.5 < told.mean < told.largest < 1 and told.steps == 15
     less = {name: getattr(aggregator, name) / 6 for name in aggregator.noise_parameters}
     assert leaks(world, replace(aggregator, **less), paid=paid).refuted
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "yes", "num_teachers", "turned"),
+    [
+        (StableMajority(sigma_majority=0.2, delta_majority=1e-10), 14, 20, [0]),
+        (StableTopK(scale_gap=1.0, sigma_test=0.4, delta_test=1e-10, allow_empty=False), 8, 20, [0, 1]),
+        (Powerset(scale_powerset=0.05), 1, 2, [0, 0]),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Aggregator) else str(value),
+)
+def test_outcomes_rarer_than_what_float_errs_are_possible(
+    aggregator: Aggregator, yes: int, num_teachers: int, turned: list[int]
+) -> None:
+    """With so little noise one version has a rare outcome that the other has with a chance below 1e-16."""
+    ballots = np.zeros((1, num_teachers, len(turned)), dtype=np.uint8)
+    ballots[0, :yes, 0] = 1
+    first, second = ballots[:, None, :1], np.array(turned, dtype=np.uint8)[None, None, None]
+    world = Teachers(Votes.from_ballots(ballots), np.array([[0]]), np.stack((first, second)))
+    accountant = RDPAccountant(relation=NeighboringRelation.REPLACE_RECORD)
+    paid = accountant.compose(aggregator.event(Panel(num_teachers, len(turned))), 1).get_epsilon(delta=1e-9)
+    told = world.exact(aggregator, np.random.default_rng(5), paid=paid, delta=1e-9)
+    assert 0.1 * paid < told.epsilon < paid and not told.refuted
 
 
 def test_a_canary_that_turns_nothing_leaks_nothing() -> None:
