@@ -89,6 +89,16 @@ def test_two_outcomes_are_raised_by_what_their_digits_lose(alpha: float, p: floa
         assert float((stated - mp.log(total)) / added) == pytest.approx(1, abs=0.2)
 
 
+@np.errstate(over="ignore", invalid="ignore")
+@pytest.mark.parametrize("alpha", [1.5, 40.0, 1e4, 1e6])
+@pytest.mark.parametrize("low", [-6.0, -3.0, 0.3, 5.0])
+def test_a_gap_costs_the_larger_of_both_directions(low: float, alpha: float) -> None:
+    high, here, order = low + 0.5, np.zeros(1, dtype=np.int64), np.array([alpha])
+    both = [_two_outcome_rdp(order, outcome(p, q), outcome(-p, -q)).item() for p, q in ((high, low), (low, high))]
+    largest = _largest_rdp(order, here, here, low, 0.25, 0.5).item()
+    assert largest == pytest.approx(max(both), rel=1e-14, abs=0)
+
+
 @pytest.mark.slow
 def test_no_gap_is_left_out_that_costs_more() -> None:
     chance, some = np.random.default_rng(0), DEFAULT_ORDERS[::16]
