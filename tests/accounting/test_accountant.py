@@ -283,6 +283,12 @@ def test_mechanisms_come_from_autodp_and_go_back() -> None:
     np.testing.assert_allclose(accountant((again, 1)).rdp, mine.rdp, rtol=1e-9)
     with pytest.raises(ValueError, match="Expected an autodp mechanism with a Renyi-DP curve"):
         from_autodp(zoo.Mechanism(), relation=REPLACE)
+    # the orders at which a curve is finite
+    short = zoo.Mechanism()
+    short.propagate_updates(lambda order: order / 8 if order < 9 else math.inf, "RDP")
+    finite = from_autodp(short, relation=REPLACE)
+    assert finite.orders == tuple(DEFAULT_ORDERS[DEFAULT_ORDERS < 9].tolist())
+    assert finite.rdp == pytest.approx(np.array(finite.orders) / 8)
 
 
 @pytest.mark.parametrize(
