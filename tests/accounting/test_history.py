@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pate.accounting._history import Book
+from pate.accounting._history import Book, Entry, History
 from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._log import Head
 from pate.accounting._verification import verify_ledger
@@ -100,3 +100,39 @@ def test_a_malformed_settlement_stops(path: Path, changes: dict[str, Any]) -> No
         changes = {"realised": [{"events": plain(noise), "count": count} for count, noise in changes["realised"]]}
     expect_stop(forge(path.with_name("malformed"), [row, settled | changes]))
     expect_stop(forge(path.with_name("twice"), [row, settled, settled]))
+
+
+def test_what_was_published_can_be_stated_anew_once_a_release_is_settled(path: Path) -> None:
+    row = {"kind": "reserve", "at": "", "run": "", "description": "", "count": 3, "seeded": False, "delta": None}
+    row["events"] = {relation.value: event.to_dict() for relation, event in gaussian(60).items()}
+    settled = {"kind": "settle", "at": "", "release": 1, "realised": None, "published": {"kind": "one"}}
+    state = {"kind": "state", "at": "", "release": 1, "published": {"kind": "two"}}
+    (entry,) = verify_ledger(forge(path, [row, settled, state])).entries
+    assert entry.published == {"kind": "two"}
+    for number, rows in enumerate(([row, state], [row, settled, state | {"published": "two"}])):
+        forged = forge(path.with_name(f"malformed{number}"), rows)
+        expect_stop(forged)
+        with pytest.raises(ValueError, match=f", got row {len(rows)}: Expected what was published as an object"):
+            read_ledger(forged)
+
+
+def test_a_settlement_ends_where_it_was_recorded(path: Path) -> None:
+    ledger, heads = Ledger(path), []
+    for number in (1, 2, 3):
+        reserve(ledger, gaussian(60), 3)
+        # all that was reserved, in two parts, whose sum may exceed it by rounding
+        heads.append(ledger.settle(number, realised=[(gaussian(60), 1), (gaussian(60), 2), (gaussian(60), 0)]))
+    assert [head.rows for head in heads] == [2, 4, 6]
+    again = [[(gaussian(60), 1), (gaussian(60), 2), (gaussian(60), 0)]] * 3
+    assert [ledger.settle(number, realised=paid) for number, paid in zip((1, 2, 3), again, strict=True)] == heads
+    assert Ledger(path).settle(2, realised=again[1]) == heads[1]
+    for entry in ledger.entries():
+        assert Entry.from_dict(entry.to_dict()) == entry
+
+
+def test_without_a_budget_none_was_declared(path: Path) -> None:
+    ledger = Ledger(path)
+    assert Book() == History().book() and Book().declared_after == 0
+    reserve(ledger, gaussian(60), 3)
+    assert ledger.book().declared_after == 0
+    assert "digests" not in repr(ledger.book())

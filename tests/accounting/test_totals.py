@@ -13,7 +13,7 @@ from pate.accounting._cost import DEFAULT_ORDERS
 from pate.accounting._events import RenyiCurveEvent, total_cost
 from pate.accounting._ledger import Ledger
 from pate.accounting._relation import NeighboringRelation
-from pate.accounting._totals import Totals, _terms, as_cost, charge_values
+from pate.accounting._totals import Totals, _Sums, _terms, as_cost, charge_values
 from pate.accounting._verification import verify_ledger
 from tests.accounting.ledgers import REPLACE, gaussian, name, reserve, stable
 
@@ -44,6 +44,38 @@ def test_no_digits_are_lost_to_what_was_taken_back(relation: NeighboringRelation
     assert not totals.values().any()
 
 
+@pytest.mark.parametrize("exponent", range(20, 72, 4))
+def test_sums_keep_their_digits_beside_a_charge_of_any_size(exponent: int) -> None:
+    """Also where just enough is left of the sum not to compute it afresh."""
+    small, large = name(gaussian(3.0)), name(gaussian(3.0 / 2 ** (exponent / 2)))
+    totals = Totals(DEFAULT_ORDERS)
+    totals.values()
+    for number in (3, 7):
+        totals.add(small, number)
+        totals.add(large, 5)
+        totals.values()
+        totals.add(large, -5)
+    for relation in NeighboringRelation:
+        once = parse_events(small)[relation].cost()
+        np.testing.assert_allclose(as_cost(totals.values(), relation).rdp, 10 * once.rdp, rtol=2**-51)
+
+
+def test_two_floats_hold_a_sum_of_four() -> None:
+    """Every digit of what was added and taken back, but for an error of 2^-100 of the largest sum."""
+    chance = random.Random(2)
+    names = [name(gaussian(sigma)) for sigma in (0.7, 3.0, 31.0, 1e3)]
+    sums, exact = _Sums(DEFAULT_ORDERS.size), Fraction(0)
+    for number in range(60):
+        events = names[number % 4]
+        count = -1 if number > 40 else chance.choice([1, 5, 2**30 + 1])
+        terms = _terms(events, DEFAULT_ORDERS.tobytes())
+        assert sums.add(terms, count)
+        exact += count * Fraction(float(terms.value[0, 50]))
+        held = Fraction(float(sums._high[0, 50])) + Fraction(float(sums._low[0, 50]))
+        assert abs(held / exact - 1) < Fraction(1, 2**98)
+    assert not sums.add(_terms(names[0], DEFAULT_ORDERS.tobytes()), -int(exact / Fraction(float(terms.value[0, 50]))))
+
+
 def test_infinite_costs_come_and_go(path: Path) -> None:
     wide = {r: RenyiCurveEvent(orders=(1.5, 2.5), rdp=(0.1, 0.2), neighboring_relation=r) for r in gaussian(1)}
     ledger = Ledger(path)
@@ -72,6 +104,26 @@ def test_sums_in_blocks_are_sums_one_by_one() -> None:
         changes += [(each, -count) for each, count in chance.sample(changes, 40)]
         block, single = Totals(DEFAULT_ORDERS), Totals(DEFAULT_ORDERS)
         expected = []
+        for change in changes:
+            single.add(*change)
+            expected.append(single.values())
+        np.testing.assert_allclose(block.add_each(changes), np.stack(expected), rtol=1e-12)
+        np.testing.assert_allclose(block.values(), single.values(), rtol=1e-15)
+
+
+def test_a_block_upon_a_large_sum_is_added_at_once() -> None:
+    """And infinite costs in it are those of their charges, one by one."""
+    wide = {r: RenyiCurveEvent(orders=(1.5, 2.5), rdp=(0.1, 0.2), neighboring_relation=r) for r in gaussian(1)}
+    first, second, known_in_part = name(gaussian(30.0)), name(stable()), name(wide)
+    for changes in (
+        [(first, 2), (second, 3), (first, -1), (second, 1)],
+        [(first, 2), (known_in_part, 1), (second, 1), (known_in_part, -1), (first, 1)],
+    ):
+        block, single = Totals(DEFAULT_ORDERS), Totals(DEFAULT_ORDERS)
+        expected = []
+        for totals in (block, single):
+            totals.add(first, 1000)
+            totals.add(second, 1000)
         for change in changes:
             single.add(*change)
             expected.append(single.values())
