@@ -101,8 +101,9 @@ def test_delta_of_an_infinite_or_impossible_epsilon() -> None:
     assert accountant((gaussian(1e-3), 1)).get_delta(0.0) <= 1
     assert accountant().get_delta(0.0) == 0
     for wrong in (-0.1, math.nan):
-        with pytest.raises(ValueError, match="Expected epsilon >= 0, got"):
-            total.get_delta(wrong)
+        for conversion in ("tightest", "optimal", "classic"):
+            with pytest.raises(ValueError, match="Expected epsilon >= 0, got"):
+                total.get_delta(wrong, conversion=conversion)
 
 
 # delta0
@@ -143,6 +144,8 @@ def test_the_tighter_of_curve_and_gaussian_is_stated() -> None:
     assert found.mu is None and found.order is not None
     assert (found.epsilon, found.order) == choices.get_epsilon_and_order(delta=1e-6)
     assert choices.cost.mu_squared == pytest.approx(10 * 0.1**2 * math.pi / 8, rel=1e-3)
+    equal = accountant((BoundedRangeEvent(eta=0.1, neighboring_relation=REPLACE), 10)).guarantee(delta=1e-6)
+    assert equal.rounds == 10 and equal.epsilon < found.epsilon
     # nothing is known of a curve from elsewhere
     mixed = gaussians.compose(RenyiCurveEvent(orders=(2.0,), rdp=(1e-9,), neighboring_relation=REPLACE))
     assert mixed.guarantee(delta=1e-6).order == pytest.approx(2.0, abs=0.2) and mixed.cost.mu_squared == math.inf
@@ -201,6 +204,9 @@ def test_nothing_costs_nothing() -> None:
     total = accountant((gaussian(1.0), 0))
     assert total.events == () and total.get_epsilon(delta=1e-6) == 0 and total.get_delta(0.0) == 0
     assert total.compose([], []).events == ()
+    assert total.get_epsilon_and_order(delta=1e-6) == (0.0, total.orders[-1])
+    unbounded = accountant((FailureEvent(delta=0.1, neighboring_relation=REPLACE), 1))
+    assert unbounded.get_epsilon_and_order(delta=0.01) == (math.inf, unbounded.orders[-1])
 
 
 def test_order_of_a_mixed_batch_does_not_matter() -> None:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri
 
 from pate.accounting._calibration import epsilon_of
+from pate.accounting._cost import Cost
 from pate.accounting._events import (
     BoundedRangeEvent,
     ComposedEvent,
@@ -390,3 +391,29 @@ def test_a_record_under_another_id_costs_as_two_teachers() -> None:
     exact = [gaussian_delta(epsilon, teachers / 2) for teachers, epsilon in enumerate(figures, 1)]
     assert exact == pytest.approx([1e-5, 1e-5])
     assert all(f"{epsilon:.2f}" in str(NeighboringRelation.__doc__) for epsilon in figures)
+
+
+def test_only_bits_that_weigh_less_among_many_count_as_rounds() -> None:
+    gaussian = GaussianEvent(noise_multiplier=9.0, neighboring_relation=REPLACE)
+    choice = BoundedRangeEvent(eta=0.1, neighboring_relation=REPLACE)
+    wide = BoundedRangeEvent(eta=9.0, neighboring_relation=REPLACE)
+    assert [event.cost().rounds for event in (gaussian, choice, wide)] == [0, 1, 0]
+    total = BoundedRangeEvent.total((choice, choice, wide), np.array([2.0, 3.0, 4.0]), np.array([2.0]))
+    assert total.rounds == 5
+    assert RootPeelingEvent(eta=0.1, count=1, neighboring_relation=REPLACE).cost().mu_squared > 0
+
+
+@pytest.mark.parametrize("sigma", [5.0, 40.0])
+def test_a_test_weighs_what_its_window_in_scales_of_noise_says(sigma: float) -> None:
+    def cost(scale: float, relation: NeighboringRelation) -> Cost:
+        shift = relation.count_window
+        return StabilityTestEvent(
+            sigma=scale, delta_test=1e-6, shift=shift, num_teachers=30, neighboring_relation=relation
+        ).cost()
+
+    one, two = cost(sigma, TEACHER), cost(2 * sigma, REPLACE)
+    np.testing.assert_allclose(one.among_many, two.among_many, rtol=1e-12)
+    assert one.rounds == two.rounds == 1
+    # a bit at its threshold: 2 / pi of a Gaussian, and hardly more
+    least = 2 / np.pi / sigma**2
+    assert least <= one.among_many[-1] <= 1.05 * least < one.mu_squared

@@ -1,6 +1,7 @@
 """The ledger: what is reserved and settled is remembered, and a malformed call writes nothing."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -190,3 +191,34 @@ def test_a_reservation_is_found_by_its_token(path: Path) -> None:
     with pytest.raises(ValueError, match="can be paid"):
         ask("c", count=100_000)
     assert ask("b") == 2
+
+
+def test_a_copy_of_a_ledger_is_refused_while_the_original_is_in_its_place(path: Path) -> None:
+    copy, moved = path.with_name("copy.sqlite"), path.with_name("moved.sqlite")
+    reserve(Ledger(path), gaussian(60), 1)
+    Ledger(path, home=path)
+    content = path.read_bytes()
+    assert read_ledger(path).home == path and len(bodies(path)) == 2
+    for home in (path, None):
+        Ledger(path, home=home)
+    assert path.read_bytes() == content
+    copy.write_bytes(content)
+    with pytest.raises(ValueError, match=f"^Expected one ledger [^\n]* --ledger={path} names the original, got copy="):
+        Ledger(copy, home=copy)
+    assert copy.read_bytes() == content
+    path.rename(moved)
+    Ledger(moved, home=moved)
+    assert read_ledger(moved).home == moved
+    # where another ledger has taken its place, the original has been moved
+    reserve(Ledger(path), gaussian(70), 1)
+    Ledger(copy, home=copy)
+    assert read_ledger(copy).home == copy
+
+
+def test_numbers_that_json_lacks_are_not_published(path: Path) -> None:
+    ledger = Ledger(path)
+    reserve(ledger, gaussian(60), 1)
+    with pytest.raises(ValueError, match="JSON"):
+        ledger.settle(1, published={"kind": "labels", "delta": math.nan})
+    assert len(bodies(path)) == 1
+    ledger.settle(1, published={"kind": "labels", "delta": 1e-6})

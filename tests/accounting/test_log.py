@@ -98,6 +98,26 @@ def test_a_ledger_that_may_not_be_written_is_opened_to_be_read(path: Path, monke
     assert addresses and all(address.endswith("?mode=ro") for address in addresses)
 
 
+@pytest.mark.parametrize(("file", "folder"), [(True, True), (True, False), (False, True)])
+def test_a_reader_rolls_back_what_was_cut_short_only_where_it_may_write(
+    path: Path, file: bool, folder: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(path)
+    connect, modes = sqlite3.connect, []
+
+    def recorded(address: str, **options: Any) -> sqlite3.Connection:
+        modes.append(address.partition("?mode=")[2])
+        connection: sqlite3.Connection = connect(address, **options)
+        return connection
+
+    monkeypatch.setattr(os, "access", lambda place, _: {path: file, path.parent: folder}[Path(place)])
+    monkeypatch.setattr(sqlite3, "connect", recorded)
+    read_ledger(path)
+    with log.opened(path, writable=True):
+        pass
+    assert modes == ["rw" if file and folder else "ro", "rw"]
+
+
 def tamper(path: Path, statement: str, *values: object) -> None:
     with closing(sqlite3.connect(path)) as connection:
         for change in ("UPDATE", "DELETE"):

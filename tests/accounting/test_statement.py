@@ -6,6 +6,7 @@ import math
 import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,8 @@ from pate.accounting._filters import make_filter
 from pate.accounting._gaussian import gaussian_epsilon
 from pate.accounting._ledger import Ledger
 from pate.accounting._relation import NeighboringRelation
-from pate.accounting._statement import REACHED, Statement
-from pate.accounting._statement_words import describe_keeping
+from pate.accounting._statement import REACHED, Statement, expect_same
+from pate.accounting._statement_words import AUDIT, describe_keeping
 from pate.aggregators import Aggregator, ClippedVotes, ConfidentScreen, Peeling, Rounds
 from tests.accounting import oracles
 from tests.statements import PUBLISHED, edits
@@ -643,3 +644,70 @@ def test_total_variation_follows_from_what_proves_most_at_epsilon_zero(tmp_path:
     exact = np.abs(binom.pmf(heads, 100, right) - binom.pmf(heads, 100, 1 - right)).sum() / 2
     assert exact <= stated.total_variation <= exact + 0.001
     assert guess_text(guarantee) > "99" and guess_text(guarantee, stated.total_variation) < "70"
+
+
+def test_what_is_not_a_release_of_the_ledger_has_no_statement(ledger: Ledger) -> None:
+    release: Any
+    for release in (0, -1, 3, True, 1.0, "1", None):
+        with pytest.raises(ValueError, match=r"^Expected a release among the 2 of the ledger, got release="):
+            Statement.of(ledger.book(), release)
+    stated = statement(ledger)
+    assert stated.verify() == stated.verify(ledger=ledger.path) == 0
+    assert stated != Statement(stated.content | {"delta": 1e-5}) and stated != stated.content
+    kind: Any
+    for kind in ("none", ["labels"], 3, None):
+        with pytest.raises(ValueError, match=r"^Expected a statement of a kind among labels, "):
+            Statement.from_json({"kind": kind})
+
+
+def test_figures_agree_but_for_rounding() -> None:
+    for stated in (0.5 * (1 + 9e-10), 0.5 * (1 - 9e-10)):
+        expect_same({"epsilon": 0.5}, {"epsilon": stated})
+    expect_same([1.0, 1], [1, 1])
+    wrong: tuple[tuple[Any, Any], ...] = ((0.5, 0.5 * (1 + 1.2e-9)), (1.0, True), (1, 1.0), (1, True), (None, 0.0))
+    for computed, figure in wrong:
+        with pytest.raises(ValueError, match=r"^Expected a\.epsilon="):
+            expect_same({"a": {"epsilon": computed}}, {"a": {"epsilon": figure}})
+
+
+@pytest.mark.parametrize(
+    ("seeded", "counts"), [((True, False), "run"), ((False, True), "run"), ((False, False), AUDIT)]
+)
+def test_nothing_is_private_beside_noise_from_a_seed_or_canaries(
+    tmp_path: Path, seeded: tuple[bool, bool], counts: str
+) -> None:
+    ledger = Ledger(tmp_path / "seeded.sqlite")
+    for flag in seeded:
+        released(ledger, GAUSSIAN, 1, seeded=flag, ledger=counts)
+    assert [statement(ledger, release)["private"] for release in (1, 2)] == [False, False]
+    private = Ledger(tmp_path / "private.sqlite")
+    released(private, GAUSSIAN, 1, ledger="run")
+    assert statement(private)["private"] is True
+    # no budget was declared
+    assert statement(private).verify() == 0
+    assert not verifies(statement(private).content | {"declared_after": 1}, None)
+
+
+def test_beside_a_budget_nothing_but_its_epsilon_is_known(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    released(ledger, GAUSSIAN, 7, budget=Budget(max_epsilon=3.0, delta=1e-6, neighboring_relation=REPLACE))
+    assert statement(ledger).total_variation == 1
+
+
+@pytest.mark.parametrize("less", [True, False])
+def test_what_was_settled_costs_no_more_at_any_order(ledger: Ledger, less: bool) -> None:
+    """A Gaussian mechanism costs less than a choice at small orders, and more at large ones."""
+    before = {relation: BoundedRangeEvent(eta=1.0, neighboring_relation=relation) for relation in NeighboringRelation}
+    after: dict[NeighboringRelation, Event] = {
+        relation: BoundedRangeEvent(eta=0.9, neighboring_relation=relation)
+        if less
+        else GaussianEvent(noise_multiplier=2.2, neighboring_relation=relation)
+        for relation in NeighboringRelation
+    }
+    released(ledger, before, 1)
+    book = ledger.book()
+    entry = replace(book.entries[2], realised=((after, 1),))
+    content = Statement.of(replace(book, entries=(*book.entries[:2], entry)), 3).content
+    reserved, paid = before[REPLACE].cost(), after[REPLACE].cost()
+    assert reserved.mu_squared > paid.mu_squared and reserved.rdp[0] > paid.rdp[0]
+    assert verifies(json.loads(json.dumps(content)), None) == less

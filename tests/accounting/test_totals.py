@@ -117,6 +117,7 @@ def test_a_block_upon_a_large_sum_is_added_at_once() -> None:
     first, second, known_in_part = name(gaussian(30.0)), name(stable()), name(wide)
     for changes in (
         [(first, 2), (second, 3), (first, -1), (second, 1)],
+        [(first, 600), (first, 700), (first, 800)],
         [(first, 2), (known_in_part, 1), (second, 1), (known_in_part, -1), (first, 1)],
     ):
         block, single = Totals(DEFAULT_ORDERS), Totals(DEFAULT_ORDERS)

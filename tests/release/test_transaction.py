@@ -1,9 +1,10 @@
 """The one transaction, killed at each of its steps, for both kinds of release."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,14 +12,17 @@ import pytest
 from pate._histogram import HistogramFiles
 from pate._release import transaction
 from pate._release.labels import _Labels
-from pate._release.pending import PendingRelease
+from pate._release.pending import PendingRelease, pending_release
 from pate._release.top_k import _TopK, release_top_k
 from pate._release.top_k_settings import TopKSettings
 from pate._release.transaction import Publication
+from pate.accounting._budget import BudgetExceededError
+from pate.accounting._filters import affordable
 from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement import Statement
 from pate.mechanisms import LimitedDomain
+from tests.accounting import ledgers as events
 from tests.conftest import copy_run
 from tests.release.test_labels_crash import Killed, release_screened
 
@@ -164,3 +168,59 @@ def test_a_top_k_that_no_epsilon_could_state_is_not_paid_for(tmp_path: Path) -> 
         release_pairs(tmp_path / "run")
     assert len(read_ledger(ledger.path).entries) == 1
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["items.txt", "ledger.sqlite", "pairs.csv"]
+
+
+def test_a_refusal_says_whose_releases_have_used_up_a_budget(tmp_path: Path) -> None:
+    """And to take other data only where these would do."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    once = events.gaussian(60)
+    terms = transaction.Terms(
+        ledger=ledger,
+        events=once,
+        count=1,
+        relation=NeighboringRelation.REPLACE_RECORD,
+        delta=1e-6,
+        budget=events.BUDGET,
+        run="two",
+        description="",
+    )
+    exceeded, other = BudgetExceededError("Expected less"), ValueError("Expected more")
+    for error in (exceeded, other):
+        assert str(transaction._with_its_ledger(error, terms)) == f"{error} ({ledger.path})"
+    events.reserve(ledger, once, 1)
+    assert str(transaction._with_its_ledger(other, terms)) == f"Expected more ({ledger.path})"
+    named = ValueError(f"Expected {ledger.path}")
+    assert transaction._with_its_ledger(named, terms) is named
+    most = affordable(events.BUDGET, once[NeighboringRelation.REPLACE_RECORD].cost())
+    for budget, number, fits in ((events.BUDGET, most, True), (events.BUDGET, most + 1, False), (None, most + 1, True)):
+        text = str(transaction._with_its_ledger(exceeded, replace(terms, count=number, budget=budget)))
+        assert text.startswith(f"Expected less. The ledger {ledger.path} counts ") and "before (run)" in text
+        assert ("take other data" in text) == fits
+
+
+def test_what_is_reserved_is_not_asked_whether_its_delta_suffices_again(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    seeds = tmp_path / "seeds"
+    publication: Any = SimpleNamespace(noise_seed=None, seeds=seeds)
+
+    def reserve(number: int) -> int:
+        terms = transaction.Terms(
+            ledger=ledger,
+            events=events.stable(),  # with tests of 1e-9
+            count=number,
+            relation=NeighboringRelation.REPLACE_RECORD,
+            delta=1e-6,
+            budget=None,
+            run="one",
+            description="",
+        )
+        return transaction._reserve(publication, terms, pending_release(seeds, "request", 1))
+
+    with pytest.raises(ValueError, match=r"^Expected delta > "):
+        reserve(1001)
+    assert ledger.entries() == () and not seeds.exists()
+    events.reserve(ledger, events.stable(), 300)
+    assert reserve(600) == reserve(600) == 2
+    with pytest.raises(ValueError, match=r"^Expected the cost that release 2 reserved"):
+        reserve(601)
+    assert [entry.count for entry in ledger.entries()] == [300, 600] and seeds.exists()
