@@ -81,7 +81,16 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
     (CHOICE + "baselines.py", "1), scale=self.scale", "1), scale=self.scale / 2"),
     (CHOICE + "baselines.py", "add_cube(rows, scale=self.scale", "add_cube(rows, scale=self.scale / 2"),
     (CHOICE + "peeling.py", 'self.k, self.scale, "gumbel"', 'self.k, self.scale / 2, "gumbel"'),
-    (CHOICE + "peeling.py", 'noise="exponential", scale=self.scale', 'noise="exponential", scale=self.scale / 2'),
+    (
+        CHOICE + "peeling.py",
+        'below, 1, noise="exponential", scale=self.scale',
+        'below, 1, noise="exponential", scale=self.scale / 2',
+    ),
+    (
+        CHOICE + "peeling.py",
+        'near[None], 1, noise="exponential", scale=self.scale',
+        'near[None], 1, noise="exponential", scale=self.scale / 2',
+    ),
     (CHOICE + "exact_normal.py", "rounded_normal(beyond, sigma / grid", "rounded_normal(beyond, sigma / grid / 2"),
     (
         NOISE + "clipped_votes.py",
