@@ -43,5 +43,5 @@ def guess_text(guarantee: Mapping[str, Any], total_variation: float = 1.0) -> st
     """
     epsilon = guarantee["epsilon"]
     decay = 0.0 if epsilon is None else math.exp(-epsilon)
-    share = min(1.0, (1.0 + guarantee["delta"] * decay) / (1.0 + decay), (1.0 + total_variation) / 2)
+    share = min((1.0 + guarantee["delta"] * decay) / (1.0 + decay), (1.0 + total_variation) / 2)
     return f"{epsilon_text(100 * share, 1)}%"

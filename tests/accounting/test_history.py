@@ -1,5 +1,6 @@
 """What the rows of a ledger mean: releases, heads, and rows that no ledger writes."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +137,12 @@ def test_without_a_budget_none_was_declared(path: Path) -> None:
     reserve(ledger, gaussian(60), 3)
     assert ledger.book().declared_after == 0
     assert "digests" not in repr(ledger.book())
+
+
+@pytest.mark.parametrize(("excess", "within"), [(0.8e-12, True), (1.3e-12, False)])
+def test_a_settlement_exceeds_what_was_reserved_by_rounding_alone(path: Path, excess: float, within: bool) -> None:
+    ledger = Ledger(path)
+    reserve(ledger, gaussian(60), 3)
+    with nullcontext() if within else pytest.raises(ValueError, match=r"^Expected at most what release 1 reserved"):
+        ledger.settle(1, realised=[(gaussian(60 * (1 - excess / 2)), 3)])
+    assert ledger.entries()[0].settled is within

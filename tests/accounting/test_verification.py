@@ -74,3 +74,15 @@ def test_a_filter_that_does_not_follow_from_its_budget_stops(
     for field, value in changes.items():
         rows[0][part][field] = value(rows[0][part][field]) if callable(value) else value
     expect_stop(forge(path.with_name("forged"), rows))
+
+
+@pytest.mark.parametrize("number", [1, 3, 5])
+def test_the_first_release_beyond_a_budget_is_named(path: Path, number: int) -> None:
+    ledger = Ledger(path)
+    for _ in range(5):
+        reserve(ledger, gaussian(60), 1, BUDGET)
+    rows = bodies(path)
+    verify_ledger(forge(path.with_name("same"), rows))
+    rows[number]["count"] = 10**6
+    with pytest.raises(ValueError, match=rf"^Expected row {number + 1} of [^\n]* to be within the budget\. "):
+        verify_ledger(forge(path.with_name("forged"), rows))

@@ -42,6 +42,7 @@ def test_what_is_out_of_range_is_refused(settings: dict[str, Any], expected: str
 
 def test_the_ends_of_ranges_are_allowed() -> None:
     TopKSettings(k=1, scale=1.0, noise_seed=0)
+    assert TopKSettings(k=1, scale=1.0).delta == 1e-6
     limited = TopKSettings(k=3, scale=1.0, mechanism="limited_domain", kbar=3, delta_domain=0.99e-6)
     assert (limited.num_candidates, limited.failure_probability) == (3, 0.99e-6)
     assert TopKSettings(k=3, scale=1.0, mechanism="limited_domain").failure_probability == pytest.approx(1e-7)
@@ -73,7 +74,9 @@ def test_a_limited_domain_leaves_one_public_item_out(monkeypatch: pytest.MonkeyP
         with pytest.raises(ValueError, match=f"^Expected {most}"):
             made(ITEMS, **settings)
     # of hidden items nobody knows how many there are
-    assert made(HIDDEN, k=2).kbar == 20
+    assert made(HIDDEN, k=2).kbar == 20 and made(HIDDEN, k=2, kbar=1_000_000).kbar == 1_000_000
+    with pytest.raises(ValueError, match=r"^Expected kbar <= 1000000, got kbar=1000001$"):
+        made(HIDDEN, k=2, kbar=1_000_001)
     monkeypatch.setattr(top_k_settings, "_MOST_CANDIDATES", 20)
     assert made(HIDDEN, k=2, kbar=20).kbar == 20
     with pytest.raises(ValueError, match=r"^Expected kbar <= 20, got kbar=21$"):
