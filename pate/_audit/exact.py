@@ -79,8 +79,8 @@ class Exact:
         return (
             f"Exactly, if the noise is what it should be: where a canary is turned, the best guess by one of"
             f" {self.steps} answers is\nright in {self.mean:.1%} on average, and in {self.largest:.1%} at most; of the"
-            f" canary that they tell best, they leak together\nepsilon = {self.epsilon:.3f}, where {self.paid:.3f} was"
-            " paid for all that is released."
+            f" canary that they tell best, they leak together\nat least epsilon = {self.epsilon:.3f}, where"
+            f" {self.paid:.3f} was paid for all that is released."
         )
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from functools import reduce, singledispatch
+from collections.abc import Callable, Mapping
+from functools import reduce
 from itertools import combinations, permutations
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from pate._audit.exact import Laws
 from pate._typing import BoolArray, FloatArray
 from pate._votes import CountArray, Votes
-from pate.aggregators._base import ballots_of
+from pate.aggregators._base import Aggregator, ballots_of
 from pate.aggregators._powerset import Powerset
 from pate.aggregators._stable_majority import StableMajority
 from pate.aggregators._stable_topk import StableTopK
@@ -32,17 +33,18 @@ class NotAtHandError(ValueError):
     """A law is not known here, or has too many outcomes."""
 
 
-@singledispatch
-def laws(aggregator: Any, votes: Votes, turned: Votes) -> Laws:
+def laws(aggregator: Aggregator, votes: Votes, turned: Votes) -> Laws:
     """Return the laws of all queries on ``votes`` and on ``turned``; outcomes that tell the same may be one.
 
     Raises:
         NotAtHandError: if the law of the aggregator is not known here, or has too many outcomes.
     """
-    raise _unknown(aggregator)
+    law = _LAWS.get(type(aggregator))  # a subclass may have another
+    if law is None:
+        raise _unknown(aggregator)
+    return law(aggregator, votes, turned)
 
 
-@laws.register
 def _of_subsets(aggregator: Canonical, votes: Votes, turned: Votes) -> Laws:
     num_labels, k, gamma = votes.num_labels, aggregator.k, aggregator.gamma
     _expect_few(math.comb(num_labels, k), aggregator.noise_law)
@@ -59,7 +61,6 @@ def _of_subsets(aggregator: Canonical, votes: Votes, turned: Votes) -> Laws:
     return law(votes.counts), law(turned.counts)
 
 
-@laws.register
 def _of_sequences(aggregator: Joint, votes: Votes, turned: Votes) -> Laws:
     k = aggregator.k
     _expect_few(math.perm(votes.num_labels, k), aggregator.noise_law)
@@ -75,19 +76,16 @@ def _of_sequences(aggregator: Joint, votes: Votes, turned: Votes) -> Laws:
     return law(votes.counts), law(turned.counts)
 
 
-@laws.register
 def _of_peeling(aggregator: Peeling, votes: Votes, turned: Votes) -> Laws:
     if aggregator.noise_law != "gumbel":
         raise _unknown(aggregator, aggregator.noise_law)
     return _peel(votes, turned, aggregator.k, aggregator.scale_peel, "gumbel")
 
 
-@laws.register
 def _of_flips(aggregator: PermuteAndFlip, votes: Votes, turned: Votes) -> Laws:
     return _peel(votes, turned, aggregator.k, aggregator.scale_flip, "exponential")
 
 
-@laws.register
 def _of_gaps(aggregator: StableTopK, votes: Votes, turned: Votes) -> Laws:
     if aggregator.noise_law not in ("gumbel", "exponential"):
         raise _unknown(aggregator, aggregator.noise_law)
@@ -108,7 +106,6 @@ def _of_gaps(aggregator: StableTopK, votes: Votes, turned: Votes) -> Laws:
     return _released(passed, failed, (members[0] == members[1]).all(axis=1))
 
 
-@laws.register
 def _of_majority(aggregator: StableMajority, votes: Votes, turned: Votes) -> Laws:
     test, leads = aggregator.mechanism(votes.panel), [2 * side.counts - side.num_teachers for side in (votes, turned)]
     distances = [np.abs(lead).min(axis=1, keepdims=True) / 2 for lead in leads]
@@ -116,7 +113,6 @@ def _of_majority(aggregator: StableMajority, votes: Votes, turned: Votes) -> Law
     return _released(passed, failed, ((leads[0] > 0) == (leads[1] > 0)).all(axis=1, keepdims=True))
 
 
-@laws.register
 def _of_powerset(aggregator: Powerset, votes: Votes, turned: Votes) -> Laws:
     """Sets whose number of votes stays as it is are one outcome: their chances change by one factor."""
     scale, most = aggregator.scale_powerset, 2.0**votes.num_labels
@@ -195,3 +191,14 @@ def _expect_few(outcomes: int, noise: str) -> None:
 def _unknown(aggregator: Any, noise: str | None = None) -> NotAtHandError:
     kind = type(aggregator).__name__ + (f" with {noise} noise" if noise else "")
     return NotAtHandError(f"the law of what {kind} releases is not known to an audit")
+
+
+_LAWS: Mapping[type, Callable[[Any, Votes, Votes], Laws]] = {
+    Canonical: _of_subsets,
+    Joint: _of_sequences,
+    Peeling: _of_peeling,
+    PermuteAndFlip: _of_flips,
+    StableTopK: _of_gaps,
+    StableMajority: _of_majority,
+    Powerset: _of_powerset,
+}

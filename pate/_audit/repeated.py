@@ -191,7 +191,7 @@ class Teachers(World):
         present = generator.random(self.num_canaries) < 0.5
         votes = self._turned(present)
         turned = (self._turned(present ^ alone) for alone in np.eye(self.num_canaries, dtype=np.bool_))
-        if isinstance(aggregator, NoisyVotes | TauVoting):
+        if type(aggregator) is NoisyVotes or type(aggregator) is TauVoting:  # a subclass may have other noise
             there = _in_deviations(aggregator, votes)
             moves = [np.linalg.norm(_in_deviations(aggregator, other) - there, axis=1) for other in turned]
             return Exact.of_moves(np.array(moves), paid=paid, delta=delta)

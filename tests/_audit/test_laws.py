@@ -144,6 +144,15 @@ def test_what_is_not_known_or_too_large_is_named(aggregator: Aggregator, message
         laws(aggregator, votes, votes)
 
 
+def test_a_subclass_may_have_another_law() -> None:
+    class Twice(Powerset):
+        """Another aggregator, whose law nobody knows."""
+
+    votes = Votes.from_ballots(np.zeros((1, 3, 2), dtype=np.uint8))
+    with pytest.raises(NotAtHandError, match="the law of what Twice releases is not known to an audit"):
+        laws(Twice(scale_powerset=1.0), votes, votes)
+
+
 def test_as_many_flips_as_are_listed_add_up() -> None:
     votes = Votes.from_ballots(np.eye(MOST_FLIPPED, dtype=np.uint8)[None])
     (p,), _ = laws(PermuteAndFlip(k=1, scale_flip=0.1), votes, votes)
