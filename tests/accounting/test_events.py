@@ -25,6 +25,7 @@ from pate.accounting._events import (
     StabilityTestEvent,
     event_from_dict,
     leaves,
+    total_cost,
 )
 from pate.accounting._gaussian import gaussian_delta
 from pate.accounting._relation import NeighboringRelation
@@ -417,3 +418,24 @@ def test_a_test_weighs_what_its_window_in_scales_of_noise_says(sigma: float) -> 
     # a bit at its threshold: 2 / pi of a Gaussian, and hardly more
     least = 2 / np.pi / sigma**2
     assert least <= one.among_many[-1] <= 1.05 * least < one.mu_squared
+
+
+def test_a_group_of_one_costs_what_one_does() -> None:
+    event = GaussianEvent(noise_multiplier=9.0, neighboring_relation=REPLACE)
+    one = GroupEvent(event=event, teachers=1, neighboring_relation=REPLACE).cost()
+    assert one.mu_squared == event.cost().mu_squared and one.log_survival == 0
+    np.testing.assert_allclose(one.rdp, event.cost().rdp, rtol=1e-12)
+
+
+def test_what_never_happened_costs_nothing_though_it_would_be_infinite() -> None:
+    """Beside others of its kind and of others."""
+    event = GaussianEvent(noise_multiplier=9.0, neighboring_relation=REPLACE)
+    curve = RenyiCurveEvent(orders=(2.0,), rdp=(0.1,), neighboring_relation=REPLACE)
+    less = RenyiCurveEvent(orders=(2.0,), rdp=(0.05,), neighboring_relation=REPLACE)
+    for events, counts, expected in (
+        ((event, curve), (3, 0), event.cost().times(3)),
+        ((less, curve), (1, 0), less.cost()),
+    ):
+        total = total_cost(events, counts)
+        assert total.mu_squared == pytest.approx(expected.mu_squared)
+        np.testing.assert_allclose(total.rdp, expected.rdp, rtol=1e-12)

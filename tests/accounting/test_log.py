@@ -172,6 +172,18 @@ def test_a_ledger_that_was_put_back_or_exchanged_is_noticed_by_who_had_it_open(p
         assert path.read_bytes() == content
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_another_ledger_in_its_place_is_noticed_by_who_had_it_open(path: Path, rows: int) -> None:
+    ledger, other = Ledger(path), Ledger(path.with_name("other"))
+    reserve(ledger, gaussian(60), 1)
+    for _ in range(rows):
+        reserve(other, gaussian(70), 1)
+    path.write_bytes(other.path.read_bytes())
+    for use in (ledger.entries, lambda: reserve(ledger, gaussian(60), 1)):
+        with pytest.raises(ValueError, match=r"^Expected a ledger at [^\n]* that continues row 1, got history="):
+            use()
+
+
 def test_rows_of_others_are_seen(path: Path) -> None:
     first, second = Ledger(path), Ledger(path)
     reserve(first, gaussian(60), 40, BUDGET)
@@ -269,7 +281,7 @@ def test_reading_holds_no_lock(path: Path) -> None:
 def test_a_ledger_is_marked_as_one(path: Path) -> None:
     """Files of this version stay readable: the marks are those of the first release."""
     path = path.parent / "of" / "folders" / path.name
-    filled(path)
+    reserve(Ledger(path), gaussian(60), 1)
     header = path.read_bytes()[:100]
     assert header[68:72] == b"pate" and header[60:64] == (1).to_bytes(4, "big")
 

@@ -35,7 +35,7 @@ from pate.accounting._gaussian import gaussian_epsilon
 from pate.accounting._ledger import Ledger
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement import REACHED, Statement, expect_same
-from pate.accounting._statement_words import AUDIT, describe_keeping
+from pate.accounting._statement_words import AUDIT, AUDITED, describe_keeping
 from pate.aggregators import Aggregator, ClippedVotes, ConfidentScreen, Peeling, Rounds
 from tests.accounting import oracles
 from tests.statements import PUBLISHED, edits
@@ -680,6 +680,8 @@ def test_nothing_is_private_beside_noise_from_a_seed_or_canaries(
     for flag in seeded:
         released(ledger, GAUSSIAN, 1, seeded=flag, ledger=counts)
     assert [statement(ledger, release)["private"] for release in (1, 2)] == [False, False]
+    told = AUDITED if counts == AUDIT else "NOT PRIVATE: the noise of at least one release was drawn from a fixed seed."
+    assert statement(ledger).text.startswith(f"{told}\n\n")
     private = Ledger(tmp_path / "private.sqlite")
     released(private, GAUSSIAN, 1, ledger="run")
     assert statement(private)["private"] is True

@@ -14,7 +14,7 @@ from tests.accounting.ledgers import gaussian
 
 @pytest.mark.parametrize("key", [0, 5, 2**KEY_BITS - 1])
 def test_a_request_finds_what_it_began(tmp_path: Path, key: int) -> None:
-    folder = tmp_path / "seeds"
+    folder = tmp_path / "private" / "seeds"
     begun = pending_release(folder, "one", key)
     begun.write()
     assert pending_release(folder, "one", 7) == begun and begun.key == key

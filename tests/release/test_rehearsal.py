@@ -37,6 +37,16 @@ def test_votes_are_made_up_and_noise_is_nobodys() -> None:
     assert [queries for queries, _, _ in seen] == [0, 1, 7]
     assert seen[-1][1] == [[0, 0, 0], [8, 8, 8], [4, 4, 4], [4, 3, 4], [4, 3, 2], [8, 3, 0], [8, 3, 0]]
     assert {tuple(key) for _, _, key in seen} == {(0, 0)}
+
+    class Counted(Watched):
+        needs_ballots = True
+
+        def aggregate(self, votes: Any, *, generator: np.random.Generator) -> Release:
+            assert votes.ballots.shape == (votes.num_queries, 8, 3)
+            np.testing.assert_array_equal(votes.ballots.sum(axis=1), votes.counts)
+            return super().aggregate(votes, generator=generator)
+
+    rehearse(Counted(sigma_votes=1.0), Panel(8, 3))
     # more labels than half of the teachers
     rehearse(Watched(sigma_votes=1.0), Panel(4, 5))
     assert seen[-1][1][4:] == [[2, 1, 0, 0, 0], [4, 1, 2, 1, 0], [4, 1, 0, 0, 0]]

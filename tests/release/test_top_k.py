@@ -1,13 +1,18 @@
 """A top k that is asked for twice: after it was killed, at the same time, or where others wrote meanwhile."""
 
+import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pate._histogram import HistogramFiles
 from pate._release import top_k, transaction
+from pate._release.stating import verify_published
 from pate._release.top_k import release_top_k
 from pate._release.top_k_settings import TopKSettings
 from pate._runs.locks import locked_output
@@ -155,3 +160,46 @@ def test_what_all_releases_cost_was_fixed_before_their_noise() -> None:
         reserved = account([(events, 6)], relation).get_epsilon(delta=1e-6)
         assert stated["guarantees"][relation.value]["epsilon"] == pytest.approx(reserved)
     assert stated.verify(ledger=Path("ledger.sqlite")) == 0
+
+
+def test_each_step_of_a_release_moves_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    bars: list[tuple[int, list[int]]] = []
+
+    @contextmanager
+    def counted(total: int, _: str) -> Iterator[Any]:
+        moves: list[int] = []
+        bars.append((total, moves))
+        yield SimpleNamespace(update=lambda: moves.append(1))
+
+    monkeypatch.setattr(transaction, "step_bar", counted)
+    release("top.csv")
+    assert [(total, len(moves)) for total, moves in bars] == [(4, 4)]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".json"])
+def test_a_list_has_its_ranks_from_one_and_is_paid_for_once(suffix: str) -> None:
+    source = HistogramFiles(pairs=Path("pairs.csv"), items=Path("items.txt"))
+    counts = [
+        release(f"one{suffix}")["ledger"]["counts"],
+        release(f"two{suffix}", ledger=str(source.ledger_path))["ledger"]["counts"],
+    ]
+    assert counts == ["named", "private data"]
+    assert [entry.count for entry in read_ledger(Path("ledger.sqlite")).entries] == [1]
+    text = Path(f"one{suffix}").read_text()
+    if suffix == ".csv":
+        header, *rows = text.splitlines()
+        assert header == "rank,item" and [row[:2] for row in rows] == ["1,", "2,", "3,"]
+        items = [row[2:] for row in rows]
+    else:
+        items = json.loads(text)["items"]
+        assert text == json.dumps({"items": items, "ordered": True}, indent=2) + "\n"
+    assert len({*items}) == 3 and {*items} < {*"abcdef"}
+    Path(f"one{suffix}").unlink()
+    with pytest.raises(ValueError, match=r"^Expected the released file, got missing='one\.csv'$"):
+        verify_published(Path("one.privacy.json"), None)
+
+
+def test_a_file_is_no_folder_for_a_list() -> None:
+    with pytest.raises(ValueError, match=r"^Expected a folder that can be written to, got output='items.txt/top.csv'$"):
+        release("items.txt/top.csv")
+    assert not Path("ledger.sqlite").exists()

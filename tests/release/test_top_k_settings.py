@@ -43,6 +43,7 @@ def test_what_is_out_of_range_is_refused(settings: dict[str, Any], expected: str
 def test_the_ends_of_ranges_are_allowed() -> None:
     TopKSettings(k=1, scale=1.0, noise_seed=0)
     assert TopKSettings(k=1, scale=1.0).delta == 1e-6
+    assert TopKSettings(k=1, scale=1.0, mechanism="limited_domain", kbar=1).num_candidates == 1
     limited = TopKSettings(k=3, scale=1.0, mechanism="limited_domain", kbar=3, delta_domain=0.99e-6)
     assert (limited.num_candidates, limited.failure_probability) == (3, 0.99e-6)
     assert TopKSettings(k=3, scale=1.0, mechanism="limited_domain").failure_probability == pytest.approx(1e-7)
