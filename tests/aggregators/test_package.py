@@ -113,6 +113,7 @@ FIXED: dict[str, float] = {f"{name}_fixed": scale for name, scale in STABLE.item
 LIMITED = LimitedDomainTopK(k=1, kbar=2, scale_domain=4.0, delta_domain=1e-4)
 ANSWERED: dict[str, tuple[Aggregator, float]] = {
     "counts": (NoisyVotes(sigma_votes=10.0), 1.0),
+    "sets": (Peeling(k=2, scale_peel=1.0), 1.0),
     "leads": (NoisyVotes(sigma_votes=10.0, min_lead=15.0), float(ndtr(0.5) + ndtr(-3.5))),
     "majority": (StableMajority(sigma_majority=5.0, delta_majority=1e-4), float(ndtr(19 / 5 + ndtri(1e-4)))),
     "gaps": (StableTopK(**STABLE), float(ndtr(38 / 9 + ndtri(1e-4)))),  # type: ignore[arg-type]

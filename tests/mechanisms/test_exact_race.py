@@ -89,11 +89,21 @@ def _powerset(scores: FloatArray | IntArray) -> list[IntArray]:
     return [Powerset(scale_powerset=0.7).aggregate(votes, generator=np.random.default_rng(9)).labels.astype(np.int64)]
 
 
-@pytest.mark.parametrize(
+DRAWS = pytest.mark.parametrize(
     ("draw", "scores"),
-    [(_joint, COUNTS), (_joint, COUNTS[0] / 3), (_canonical, COUNTS), (_canonical, COUNTS[0] / 3), (_powerset, COUNTS)],
-    ids=["joint", "joint-row", "canonical", "canonical-row", "powerset"],
+    [
+        (_joint, COUNTS),
+        (_joint, COUNTS[0] / 3),
+        (_canonical, COUNTS),
+        (_canonical, 4 * COUNTS),
+        (_canonical, COUNTS[0] / 3),
+        (_powerset, COUNTS),
+    ],
+    ids=["joint", "joint-row", "canonical", "canonical-apart", "canonical-row", "powerset"],
 )
+
+
+@DRAWS
 def test_what_floats_decide_is_what_digits_decide(
     draw: Callable[[FloatArray | IntArray], list[IntArray]],
     scores: FloatArray | IntArray,
@@ -105,6 +115,31 @@ def test_what_floats_decide_is_what_digits_decide(
     monkeypatch.setattr(race, "_TIME_MARGIN", math.inf)
     for one, other in zip(draw(scores), expected, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@DRAWS
+def test_chances_in_floats_are_those_in_fractions(
+    draw: Callable[[FloatArray | IntArray], list[IntArray]],
+    scores: FloatArray | IntArray,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A chance that is a little too large changes hardly any draw, and is noticed here."""
+    are_kept, checked = race._are_kept, 0
+
+    def compared(proposals: Proposals, generator: np.random.Generator) -> BoolArray:
+        nonlocal checked
+        for place, log_chance in enumerate(proposals.log_chances.tolist()):
+            factor, low, high = proposals.chance(place)
+            exact = math.log(factor.numerator) - math.log(factor.denominator) - float(low)
+            if high is not None:
+                exact += math.log(-math.expm1(float(low - high)))
+            assert log_chance == pytest.approx(exact, abs=1e-9)
+            checked += 1
+        return are_kept(proposals, generator)
+
+    monkeypatch.setattr(race, "_are_kept", compared)
+    draw(scores)
+    assert checked
 
 
 def test_what_floats_cannot_tell_is_left_to_digits() -> None:

@@ -72,6 +72,7 @@ def test_all_items_are_the_top() -> None:
         ([0, 5], "Expected indices in 0..4, got minimum=0, maximum=5"),
         ([-1, 0], "Expected indices in 0..4, got minimum=-1, maximum=0"),
         ([1, 1], "Expected distinct indices, got repeated=[1]"),
+        ([2, 0, 0], "Expected distinct indices, got repeated=[0]"),
         (np.zeros(0, dtype=int), "Expected an integer k >= 1, got k=0"),
         ([0, 1, 2, 3, 4, 0], "Expected k <= 5 for 5 items, got k=6"),
     ],

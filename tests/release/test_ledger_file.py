@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from pate import cli
-from pate._release.ledger_file import choose_ledger, expect_ledger
+from pate._release.ledger_file import choose_ledger, expect_ledger, ledger_scope, record_ledger_place
 from pate._runs.run import Run, labels_file
 from pate._runs.stage import LABEL
 from pate.accounting._ledger import Ledger, read_ledger
@@ -105,6 +105,16 @@ def test_the_ledger_is_recorded_and_found_from_anywhere(taught: Path, monkeypatc
     assert cli.main(["label", *words, "--num_queries=5"]) == 0
     assert len(read_ledger(Path(recorded)).entries) == 1
     assert not os.listdir(taught / "elsewhere")
+
+
+def test_a_ledger_is_that_of_the_private_data_only_where_theirs_lies(taught: Path) -> None:
+    run = Run(Path("runs/one"), ledger=taught / "data" / "faces.ledger.sqlite")
+    assert ledger_scope(run) == "private data"
+    record_ledger_place(run, taught / "data" / "others.sqlite")
+    assert ledger_scope(run) == "named"
+    record_ledger_place(run, None)
+    assert ledger_scope(run) == "named"
+    assert ledger_scope(Run(Path("runs/one"))) == "run"
 
 
 def test_a_folder_that_is_marked_read_only_is_left_as_it_is(place: Path) -> None:

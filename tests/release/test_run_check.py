@@ -175,6 +175,7 @@ def test_a_pack_holds_the_public_files_alone(run: Path, tmp_path: Path) -> None:
     assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
     with ZipFile(tmp_path / "one.zip") as archive:
         archive.extractall(tmp_path / "opened")
+        assert {entry.external_attr >> 16 for entry in archive.infolist()} == {0o644}
     files = {path.relative_to(run / "public"): path for path in (run / "public").rglob("*") if path.is_file()}
     opened = tmp_path / "opened" / "public"
     assert {path.relative_to(opened) for path in opened.rglob("*") if path.is_file()} == files.keys()
