@@ -32,7 +32,9 @@ class _Bar(tqdm):  # type: ignore[misc,unused-ignore]
     """
 
     monitor_interval = 0
-    disable = True  # until the bar is made: one that was interrupted before has nothing to close
+
+    def __del__(self) -> None:
+        """Do nothing: a ``with`` statement closes a bar, and tqdm trips over one that an interrupt left half made."""
 
 
 class _Lines:
