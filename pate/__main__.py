@@ -12,9 +12,14 @@ def main() -> int:
 
         from pate import cli
 
+        # an interrupt has its one line; what it left half made, or met in a finalizer, has none
+        tell = sys.unraisablehook
+        sys.unraisablehook = lambda told: None if cli.was_stopped() else tell(told)
         try:
             return cli.main()
         finally:
+            # Python ends as killed after an interrupt in code that a library compiled, until the next code is compiled
+            exec("")
             # all is said, and what Python puts away at its end would answer with a traceback
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -50,6 +50,8 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
 }
 
 
+_AGAIN = 0.1  # seconds until an interrupt that was dropped is raised again
+
 _received: list[signal.Signals] = []
 """The signals that asked the running command to end."""
 
@@ -127,6 +129,11 @@ def _ending(stop: BaseException) -> tuple[str | None, int | None]:
     return one_line(line), 2
 
 
+def was_stopped() -> bool:
+    """Return whether a signal asked the running command, or the last one, to end."""
+    return bool(_received)
+
+
 def _let_go(stream: TextIO | None) -> None:
     """Lead a stream that cannot be written to nowhere: at its end the interpreter flushes once more."""
     if stream is None:
@@ -151,12 +158,21 @@ def _unread(stream: TextIO | None) -> bool:
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Let Ctrl-C and the first SIGTERM end what runs inside; further ones of SIGTERM do not disturb the cleanup."""
+    """Let Ctrl-C and SIGTERM end what runs inside; further ones of SIGTERM do not disturb the cleanup.
+
+    Python drops an interrupt that meets a finalizer, and libraries drop some that meet their imports: it is raised
+    again, until the command ends or cleans up.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
         first = not _received
-        _received.append(signal.Signals(number))
-        if first or number == signal.SIGINT:
+        if number != signal.SIGALRM:
+            _received.append(signal.Signals(number))
+        if first:
+            before[signal.SIGALRM] = signal.signal(signal.SIGALRM, stop)
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+        # while it cleans up, the command handles the interrupt that was raised before
+        if first or number == signal.SIGINT or sys.exception() is None:
             raise KeyboardInterrupt
 
     before = {}
@@ -168,6 +184,8 @@ def _stoppable() -> Iterator[None]:
     try:
         yield
     finally:
+        if _received:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
 

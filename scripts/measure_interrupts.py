@@ -9,12 +9,13 @@ from collections import Counter
 
 # what an installer writes for the command
 _SCRIPT = "import sys; from pate.__main__ import main; sys.exit(main())"
-_LINE, _ENDED, _PYTHON, _TRACEBACK, _DONE = _OUTCOMES = (
+_LINE, _ENDED, _PYTHON, _TRACEBACK, _DONE, _OTHER = _OUTCOMES = (
     "one line, status 130",
     "ended by the signal, no line",
     "Python fails to start",
     "traceback",
     "had finished",
+    "another status, or more lines",
 )
 
 
@@ -28,10 +29,11 @@ def outcome(words: list[str], delay: float) -> str:
     time.sleep(delay)
     process.send_signal(signal.SIGINT)
     _, error = process.communicate()
-    if "Fatal Python error" in error:
-        return _PYTHON
+    for sign, way in (("Fatal Python error", _PYTHON), ("Traceback", _TRACEBACK)):
+        if sign in error:
+            return way
     ways = {(130, 1): _LINE, (-signal.SIGINT, 0): _ENDED, (0, 0): _DONE}
-    return ways.get((process.returncode, len(error.splitlines())), _TRACEBACK)
+    return ways.get((process.returncode, len(error.splitlines())), _OTHER)
 
 
 def main(runs: int, last: int, step: int, words: list[str]) -> None:

@@ -3,12 +3,15 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import pate
 from pate import __main__, cli
+
+Process = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
@@ -92,6 +95,7 @@ def test_ctrl_c_while_the_command_is_imported_is_one_line(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "main", interrupted)
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     before = signal.getsignal(signal.SIGINT)
     try:
         assert __main__.main() == 130
@@ -100,6 +104,32 @@ def test_ctrl_c_while_the_command_is_imported_is_one_line(
     finally:
         signal.signal(signal.SIGINT, before)
     assert capsys.readouterr().err == "pate: interrupted; nothing had begun\n"
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Process:
+    """Run lines of code as the command, in a process that was started as ``python -m``."""
+
+    def process(*lines: str) -> subprocess.CompletedProcess[str]:
+        head = ["import signal, sys, pate.cli", "from pate.__main__ import main", "def command():"]
+        body = [f"    {line}" for line in (*lines, "return 143")]
+        (tmp_path / "command.py").write_text("\n".join([*head, *body, "pate.cli.main = command", "sys.exit(main())"]))
+        return subprocess.run([sys.executable, "-m", "command"], cwd=tmp_path, capture_output=True, text=True)
+
+    return process
+
+
+def test_an_interrupt_in_code_that_a_library_compiled_leaves_the_status(process: Process) -> None:
+    """`dataclass` compiles methods; Python takes such an interrupt for its own end, by SIGINT."""
+    done = process("try: exec('raise KeyboardInterrupt')", "except KeyboardInterrupt: pass")
+    assert (done.returncode, done.stderr) == (143, "")
+
+
+def test_what_an_interrupt_left_half_made_says_nothing(process: Process) -> None:
+    half_made = "class HalfMade:", "    def __del__(self): self.missing", "HalfMade()"
+    assert "has no attribute 'missing'" in process(*half_made).stderr
+    done = process("pate.cli._received.append(signal.SIGTERM)", *half_made)
+    assert (done.returncode, done.stderr) == (143, "")
 
 
 def test_the_command_is_installed() -> None:

@@ -6,7 +6,8 @@ import shutil
 import signal
 import sqlite3
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -266,7 +267,23 @@ def test_a_pipe_is_no_picture(tmp_path: Path) -> None:
         read_image(tmp_path / "a.png", 8)
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C as in a terminal: a suite in the background ignores it. The command leaves all handlers as they were."""
+    numbers = signal.SIGINT, signal.SIGTERM, signal.SIGALRM
+    surroundings = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    after = [signal.getsignal(number) for number in numbers]
+    signal.signal(signal.SIGINT, surroundings)
+    assert after == before and signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+INTERRUPTS = pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+
+
+@INTERRUPTS
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_that_comes_out_as_another_error_is_one(
     number: signal.Signals, status: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,11 +295,48 @@ def test_an_interrupt_that_comes_out_as_another_error_is_one(
         raise ImportError("PLEASE READ THIS")
 
     monkeypatch.setattr("pate._commands.ledger.show", cut_short)
-    surroundings = signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores it
-    try:
-        before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-        code, error = run("ledger show", capsys)
-        assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-    finally:
-        signal.signal(signal.SIGINT, surroundings)
+    code, error = run("ledger show", capsys)
     assert (code, len(error.splitlines())) == (status, 1) and "the same command resumes from here" in error
+
+
+def dropped_by_a_library(number: signal.Signals) -> None:
+    with suppress(KeyboardInterrupt):
+        signal.raise_signal(number)
+
+
+def dropped_in_a_finalizer(number: signal.Signals) -> None:
+    class Thing:
+        def __del__(self) -> None:
+            signal.raise_signal(number)
+
+    Thing()
+
+
+@INTERRUPTS
+@pytest.mark.parametrize("drop", [dropped_by_a_library, dropped_in_a_finalizer])
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_that_was_dropped_comes_again_and_lets_the_command_clean_up(
+    drop: Callable[[signal.Signals], None],
+    number: signal.Signals,
+    status: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Schedulers terminate a command once, and kill it some time after."""
+    cleaned: list[bool] = []
+
+    def command(*arguments: object) -> None:
+        drop(number)
+        try:
+            for _ in range(1000):
+                time.sleep(0.01)
+        finally:
+            for _ in range(30):  # longer than what is dropped stays away
+                time.sleep(0.01)
+            signal.raise_signal(signal.SIGTERM)
+            cleaned.append(True)
+
+    monkeypatch.setattr("pate._commands.ledger.show", command)
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: None)
+    code, error = run("ledger show", capsys)
+    assert (code, len(error.splitlines()), cleaned) == (status, 1, [True])
