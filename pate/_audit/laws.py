@@ -22,6 +22,7 @@ from pate.aggregators._powerset import Powerset
 from pate.aggregators._stable_majority import StableMajority
 from pate.aggregators._stable_topk import StableTopK
 from pate.aggregators._top_k import Canonical, Joint, Peeling, PermuteAndFlip
+from pate.mechanisms._gaps import sort_counts
 
 MOST_OUTCOMES = 4096
 """How many outcomes of a query are listed."""
@@ -89,18 +90,18 @@ def _of_flips(aggregator: PermuteAndFlip, votes: Votes, turned: Votes) -> Laws:
 def _of_gaps(aggregator: StableTopK, votes: Votes, turned: Votes) -> Laws:
     if aggregator.noise_law not in ("gumbel", "exponential"):
         raise _unknown(aggregator, aggregator.noise_law)
-    num_labels, test = votes.num_labels, aggregator.mechanism(votes.panel).test
+    num_labels, mechanism = votes.num_labels, aggregator.mechanism(votes.panel)
     ranks = np.arange(num_labels + 1)
     least, most = (0, num_labels) if aggregator.allow_empty else (1, num_labels - 1)
     allowed = (ranks >= least) & (ranks <= min(most, aggregator.kbar or most))
     preferred = np.where(allowed, 0.0 if aggregator.regularizer is None else aggregator.regularizer, -np.inf)
     passed, failed, members = [], [], []
     for side in (votes, turned):
-        counts = np.pad(side.counts.astype(np.float64), ((0, 0), (1, 1)), constant_values=(side.num_teachers, 0))
-        gaps = np.diff(np.sort(-counts))
+        ranked = sort_counts(side.counts, upper=side.num_teachers, majority_weight=mechanism.majority_weight)
+        gaps = ranked.gaps.astype(np.float64)
         chances = _choose((gaps + preferred) / aggregator.scale_gap, aggregator.noise_law)
-        passed.append(chances * test.probability(gaps))
-        failed.append(chances * test.failure(gaps))
+        passed.append(chances * mechanism.test.probability(gaps))
+        failed.append(chances * mechanism.test.failure(gaps))
         places = np.argsort(np.argsort(-side.counts, axis=1, kind="stable"), axis=1)
         members.append(places[:, :, None] < ranks)
     return _released(passed, failed, (members[0] == members[1]).all(axis=1))

@@ -23,22 +23,23 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
     """Release the exact set of the k most voted labels, k chosen by the widest noisy gap, if that gap is stable.
 
     Choose it if samples have many labels and the teachers agree: the cost of a query does not grow with the number of
-    labels. A query whose gap is narrow is not answered.
+    labels. A query whose gap is narrow is not answered, unless most teachers give none or all of the labels.
 
     Privacy: an ``eta``-bounded-range choice (Gumbel noise on gaps that move within a window of 2 votes under
     ADD_REMOVE_TEACHER, 4 under REPLACE_RECORD; ``eta = window / scale_gap``) composed with a Gaussian
     propose-test-release of ``delta_test`` (Zhu & Wang (2022), Algorithm 2, at the exact cost of its released bit).
-    Other noise costs what `pate.mechanisms.GapChoice` and `pate.mechanisms.LaplaceStabilityTest` say. With Gaussian
-    noise in the choice, as in the experiments of the paper, it costs far more than with Gumbel noise of the same
-    standard deviation: what is proven is a `GaussianNoisyMaxEvent` of C + 1 gaps (C - 1 without the empty and the full
-    set). We know no theorem for the smaller cost in their Table 2.
+    Majorities for none and for all move as gaps do; made for REPLACE_RECORD, they move by 2 under both relations, and
+    so the cost is that of REPLACE_RECORD under both. Other noise costs what `pate.mechanisms.GapChoice` and
+    `pate.mechanisms.LaplaceStabilityTest` say. With Gaussian noise in the choice, as in the experiments of the paper,
+    it costs far more than with Gumbel noise of the same standard deviation: what is proven is a `GaussianNoisyMaxEvent`
+    of C + 1 gaps (C - 1 without the empty and the full set). We know no theorem for the smaller cost in their Table 2.
 
     Args:
         scale_gap: scale of the noise on the gaps, in votes.
         sigma_test: standard deviation of the noise of the stability test, or its scale if it is ``laplace``, in votes.
         delta_test: probability that an unstable set passes the test, paid by every query.
         neighboring_relation: the relation that the test protects.
-        allow_empty: whether no label, and all labels, are possible answers.
+        allow_empty: whether no label, and all labels, are possible answers, by majority; the paper leaves them out.
         noise_law: noise on the gaps, one of those of `pate.mechanisms.GapChoice`.
         test_law: noise of the test, ``gaussian`` or ``laplace``.
         regularizer: public numbers, one more than labels, added to the gaps below 0, 1, .. labels; minus infinity
@@ -48,7 +49,7 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
 
     Raises:
         ValueError: on a scale or deviation that is not positive, ``delta_test`` outside (0, 1), an unknown noise, a
-            regulariser that is NaN or plus infinity, or ``kbar < 1``.
+            regularizer that is NaN or plus infinity, or ``kbar < 1``.
     """
 
     names: ClassVar[Mapping[str, str]] = {"noise_law": "noise", "test_law": "test_noise"}
@@ -72,7 +73,8 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
 
     def most_answered(self, panel: Panel) -> float:
         """Return the probability that the widest gap of all passes its test."""
-        return float(self.mechanism(panel).test.probability(panel.num_teachers))
+        mechanism = self.mechanism(panel)
+        return float(mechanism.test.probability(mechanism.widest_gap))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,12 +30,15 @@ class SortedCounts(NamedTuple):
     order: IntArray
     """Label indices, ``[C]`` or ``[B, C]``: ``order[..., j]`` is the label of rank j."""
     gaps: Rows
-    """``[C + 1]`` or ``[B, C + 1]``: ``gaps[..., k]`` is the gap below the k largest counts, with the public sentinels
-    ``upper`` before the first and 0 after the last; int64, or float64 of real scores.
+    """``[C + 1]`` or ``[B, C + 1]``: ``gaps[..., k]`` is the gap below the k largest counts. The first and the last are
+    gaps to the public sentinels ``upper`` and 0, or weighted distances from ``upper / 2``, negative where a majority
+    is against none or all of the labels. int64; float64 of real scores and where there are half votes.
     """
 
 
-def sort_counts(counts: ArrayLike, *, upper: float, whole: bool = True) -> SortedCounts:
+def sort_counts(
+    counts: ArrayLike, *, upper: float, whole: bool = True, majority_weight: int | None = None
+) -> SortedCounts:
     """Sort counts, or other scores, and take the gaps between those of neighboring ranks.
 
     Args:
@@ -43,18 +46,26 @@ def sort_counts(counts: ArrayLike, *, upper: float, whole: bool = True) -> Sorte
         upper: the largest possible count, which is the public number of teachers, below 2^53; of other scores a public
             bound that holds for all of them, whatever the data.
         whole: whether all but integers are refused.
+        majority_weight: w, 1 or 2, for the gaps by which a majority votes for none or all of the labels:
+            ``w (upper / 2 - h_(1))`` and ``w (h_(C) - upper / 2)``. None for the sentinels.
 
     Raises:
-        ValueError: on counts of another shape, kind or range, or ``upper`` that is not a positive integer (a positive
-            number, of real scores).
+        ValueError: on counts of another shape, kind or range, ``upper`` that is not a positive integer (a positive
+            number, of real scores), or a ``majority_weight`` that is neither 1 nor 2.
     """
+    _expect_weight(majority_weight=majority_weight)
     rows, single = as_counts(counts, upper, whole=whole)
-    ranked = sort_rows(rows, upper)
+    ranked = sort_rows(rows, upper, majority_weight)
     return SortedCounts(ranked.order[0], ranked.gaps[0]) if single else ranked
 
 
 def _expect_rank(**ranks: int | None) -> None:
     expect_count(1, **{name: rank for name, rank in ranks.items() if rank is not None})
+
+
+def _expect_weight(**weights: int | None) -> None:
+    for name, weight in weights.items():
+        expect(weight in (None, 1, 2), f"{name} 1 or 2", **{name: weight})
 
 
 def _expect_below_infinity(**regularizers: Sequence[float] | None) -> None:
@@ -70,7 +81,8 @@ class GapChoice(ScoreMechanism[IntArray]):
 
     Privacy: sorted scores, whole or real, move within the window in which the scores do, so a gap moves by its width at
     most in either direction: within a window ``w`` of 2 votes (or sensitivities) under ADD_REMOVE_TEACHER and 4 under
-    REPLACE_RECORD. Gumbel noise: one bounded-range choice of ``w / scale``. Gaussian noise: the
+    REPLACE_RECORD. A distance from ``upper / 2`` moves by its weight: with weight 2 the window is 4 under both
+    relations. Gumbel noise: one bounded-range choice of ``w / scale``. Gaussian noise: the
     `GaussianNoisyMaxEvent` of `num_candidates` noisy gaps. Any other noise: pure DP of ``w / scale``.
 
     Args:
@@ -78,20 +90,22 @@ class GapChoice(ScoreMechanism[IntArray]):
         scale: scale of the noise (its standard deviation for ``gaussian``), in votes.
         sensitivity: the most by which one score (not a gap) changes between neighbors, 1 for votes.
         noise: ``gumbel``, ``exponential``, ``laplace``, ``logistic``, ``half_logistic`` or ``gaussian``.
-        allow_empty: whether k may be 0 or C, at the public sentinels. Otherwise it lies in 1..C-1.
+        allow_empty: whether k may be 0 or C. Otherwise it lies in 1..C-1.
+        majority_weight: that of `sort_counts`, where the first and the last gap are distances from ``upper / 2``.
         regularizer: public numbers ``[C + 1]`` added to the gaps, kept as a tuple; minus infinity rules a k out.
         kbar: largest k, for an unknown domain: counts of rank beyond ``kbar + 1`` have no influence.
 
     Raises:
-        ValueError: on ``scale <= 0``, ``sensitivity <= 0``, an unknown noise, ``kbar`` outside 1..C, a regulariser that
-            is not of shape ``[C + 1]``, is NaN or plus infinity or rules out every k, or fewer than two labels without
-            the sentinels.
+        ValueError: on ``scale <= 0``, ``sensitivity <= 0``, an unknown noise, ``kbar`` outside 1..C, a
+            ``majority_weight`` that is neither 1 nor 2, a regularizer that is not of shape ``[C + 1]``, is NaN or plus
+            infinity or rules out every k, or fewer than two labels without the empty and the full set.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
     checks: ClassVar[Checks] = {
         "noise": partial(expect_noise, GapNoise),
         "kbar": _expect_rank,
+        "majority_weight": _expect_weight,
         "regularizer": _expect_below_infinity,
     }
 
@@ -99,6 +113,7 @@ class GapChoice(ScoreMechanism[IntArray]):
     scale: float
     noise: GapNoise = "gumbel"
     allow_empty: bool = True
+    majority_weight: int | None = None
     regularizer: tuple[float, ...] | None = None
     kbar: int | None = None
 
@@ -138,7 +153,7 @@ class GapChoice(ScoreMechanism[IntArray]):
         if self.regularizer is not None:
             preferred = np.array(self.regularizer[self._candidates])
             disadvantage = preferred.max() - preferred
-            reach *= 2  # the farthest that a regulariser can make up for, and as far again
+            reach *= 2  # the farthest that a regularizer can make up for, and as far again
         below = below_rank(rows[:, self._candidates], 1, reach=reach) + disadvantage
         if self.noise == "gaussian":
             best = np.argmin(add_gaussian(below, sigma=self.scale, generator=generator), axis=1)
@@ -150,7 +165,7 @@ class GapChoice(ScoreMechanism[IntArray]):
     def probability(self, lead: float) -> float:
         """Return the probability that a gap is chosen which is ``lead`` votes wider than all others, these being equal.
 
-        Exact with Gumbel and exponential noise, and by quadrature with any other. A regulariser is left out.
+        Exact with Gumbel and exponential noise, and by quadrature with any other. A regularizer is left out.
         """
         others, ahead = self.num_candidates - 1, lead / self.scale
         if self.noise == "gumbel":
@@ -165,7 +180,8 @@ class GapChoice(ScoreMechanism[IntArray]):
         return float(mass @ (-np.expm1(log_survival(middle + ahead, self.noise))) ** others)
 
     def event(self, relation: NeighboringRelation) -> Event:
-        window = 2 * self.window(relation)
+        weight = self.majority_weight if self.allow_empty and self.majority_weight else 1
+        window = 2 * max(self.window(relation), weight * self.sensitivity)
         if self.noise == "gaussian":
             return GaussianNoisyMaxEvent(
                 neighboring_relation=relation, noise_multiplier=self.scale / window, num_candidates=self.num_candidates
@@ -198,8 +214,8 @@ def as_counts(counts: ArrayLike, upper: float, *, whole: bool) -> tuple[Rows, bo
     return rows.astype(np.int64 if whole else np.float64, copy=False), single
 
 
-def sort_rows(rows: Rows, upper: float) -> SortedCounts:
-    """Sort counts or scores ``[B, C]`` that are known to lie in ``[0, upper]``."""
+def sort_rows(rows: Rows, upper: float, majority_weight: int | None = None) -> SortedCounts:
+    """Sort counts or scores ``[B, C]`` that are known to lie in ``[0, upper]``, as `sort_counts` does."""
     padded = np.empty((len(rows), rows.shape[1] + 2), dtype=rows.dtype)
     if rows.dtype.kind == "f":
         # not as distances below the bound, which would round them
@@ -208,4 +224,10 @@ def sort_rows(rows: Rows, upper: float) -> SortedCounts:
     else:
         order, padded[:, 1:-1] = sort_ascending(int(upper) - rows, largest=int(upper))
         padded[:, 0], padded[:, -1] = 0, upper
-    return SortedCounts(order, padded[:, 1:] - padded[:, :-1])
+    gaps = padded[:, 1:] - padded[:, :-1]
+    if majority_weight is not None:
+        if majority_weight * upper % 2:  # half votes
+            gaps = gaps.astype(np.float64)
+        doubled = np.stack((upper - 2 * rows.max(axis=1), 2 * rows.min(axis=1) - upper), axis=1)
+        gaps[:, [0, -1]] = majority_weight * doubled / 2
+    return SortedCounts(order, gaps)

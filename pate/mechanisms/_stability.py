@@ -42,10 +42,17 @@ class _GapTest(Mechanism[BoolArray]):
     delta_test: float
     shift: float
     sensitivity: float = 1.0
+    window: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         expect_positive(sensitivity=self.sensitivity, shift=self.shift)
+        if self.window is not None:
+            expect_positive(window=self.window)
+
+    def gap_window(self, relation: NeighboringRelation) -> float:
+        """Return the number of votes by which the tested number moves between neighbors."""
+        return (relation.count_window if self.window is None else self.window) * self.sensitivity
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> BoolArray:
         """Test gaps of any shape, one for each query, in votes; return booleans of that shape.
@@ -104,34 +111,27 @@ class StabilityTest(_GapTest):
         shift: the largest gap at which a neighbor may hold another set, in votes: 1 under ADD_REMOVE_TEACHER and 2
             under REPLACE_RECORD, for a gap between two counts, times the sensitivity of other scores.
         sensitivity: the most by which one score (not a gap) changes between neighbors, 1 for votes.
+        window: the number of sensitivities by which the tested number moves between neighbors; None for a gap between
+            two scores, which moves by one or two, as the relation says.
         num_teachers: the nominal number of teachers, which is the largest possible gap; more generally the largest
             value of the narrower of two neighbors' gaps. Of other scores a public bound on them.
         sigma: standard deviation of the noise, in votes.
-        window: the number of votes by which the tested number moves between neighbors; None for a gap between two
-            scores, which moves by one or two sensitivities, as the relation says.
         whole: whether gaps are multiples of one half, as those of whole scores are. Others are refused, as is a
             sensitivity that is no whole number. If not, the cost covers all real numbers.
 
     Raises:
         ValueError: on ``sigma <= 0``, ``delta_test`` outside (0, 1), a ``shift``, ``num_teachers``, ``window`` or
-            ``sensitivity`` that is not positive, or no integer though ``whole``, or both a window and a sensitivity.
+            ``sensitivity`` that is not positive, or no integer though ``whole``.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma",)
 
     num_teachers: float
     sigma: float
-    window: float | None = None
     whole: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect(
-            self.window is None or self.sensitivity == 1,
-            "a window or a sensitivity, not both",
-            window=self.window,
-            sensitivity=self.sensitivity,
-        )
         numbers = {"shift": self.shift, "num_teachers": self.num_teachers}
         numbers |= {} if self.window is None else {"window": self.window}
         if self.whole:
@@ -142,7 +142,7 @@ class StabilityTest(_GapTest):
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe one test together with the exact set that it releases."""
-        window = relation.count_window * self.sensitivity if self.window is None else self.window
+        window = self.gap_window(relation)
         if self.whole:
             return StabilityTestEvent(
                 neighboring_relation=relation,
@@ -150,7 +150,7 @@ class StabilityTest(_GapTest):
                 delta_test=self.delta_test,
                 shift=int(self.shift),
                 num_teachers=int(self.num_teachers),
-                window=None if self.window is None and self.sensitivity == 1 else int(window),
+                window=None if window == relation.count_window else int(window),
             )
         delta = max(self.delta_test, float(self.probability(window)))
         return ComposedEvent(
@@ -169,8 +169,8 @@ class StabilityTest(_GapTest):
         if self.whole:
             expect((2 * gaps % 1 == 0).all(), "gaps in whole or half votes", gaps="others")
         # the narrower gap of two neighbors is num_teachers at most
-        most = self.num_teachers + (self.window or 0)
-        expect(gaps.max(initial=0) <= most, f"gaps of at most {most} votes", gaps="larger ones")
+        most = self.num_teachers + (self.window or 0) * self.sensitivity
+        expect(gaps.max(initial=0) <= most, f"gaps of at most {most:g} votes", gaps="larger ones")
 
     def _passes(self, lead: FloatArray, generator: np.random.Generator) -> BoolArray:
         return exceeds(lead, self._quantile, sigma=self.sigma, generator=generator)
@@ -187,8 +187,8 @@ class StabilityTest(_GapTest):
 class LaplaceStabilityTest(_GapTest):
     """Test gaps with Laplace noise (Zhu & Wang (2022), Algorithm 5, with the exact quantile, on ``max(shift, q)``).
 
-    Privacy: pure DP of ``w / scale``, with ``w`` the window by which a gap moves, one sensitivity under
-    ADD_REMOVE_TEACHER and two under REPLACE_RECORD, except with a certain probability: ``delta_test``, or the
+    Privacy: pure DP of ``w / scale``, with ``w`` the window by which a gap moves (unless given, one sensitivity under
+    ADD_REMOVE_TEACHER and two under REPLACE_RECORD), except with a certain probability: ``delta_test``, or the
     probability of passing a gap of w if a test with a smaller ``shift`` is accounted under another relation. This
     covers the outcome together with the exact set above the gap, of whole scores and of real ones.
 
@@ -198,7 +198,8 @@ class LaplaceStabilityTest(_GapTest):
         scale: scale of the noise, in votes.
 
     Raises:
-        ValueError: on ``scale <= 0``, ``delta_test`` outside (0, 1), ``shift <= 0`` or ``sensitivity <= 0``.
+        ValueError: on ``scale <= 0``, ``delta_test`` outside (0, 1), a ``shift``, ``window`` or ``sensitivity`` that is
+            not positive.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
@@ -207,7 +208,7 @@ class LaplaceStabilityTest(_GapTest):
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe one test together with the exact set that it releases."""
-        window = relation.count_window * self.sensitivity
+        window = self.gap_window(relation)
         threshold = self._standard_quantile - max(0, window - self.shift) / self.scale
         delta = math.exp(-threshold) / 2 if threshold > 0 else 1 - math.exp(threshold) / 2
         return ComposedEvent(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -66,9 +66,15 @@ class _TestedGap(ScoreMechanism[Released_co]):
             sensitivity=self.sensitivity,
             noise=self.noise,
             allow_empty=self.allow_empty,
+            majority_weight=self.majority_weight,
             regularizer=self._preference,
             kbar=self._largest_rank,
         )
+
+    @property
+    def majority_weight(self) -> int | None:
+        """The weight of the majorities for none and for all of the labels, as of `sort_counts`; None for sentinels."""
+        return None
 
     @property
     def _preference(self) -> tuple[float, ...] | None:
@@ -83,18 +89,16 @@ class _TestedGap(ScoreMechanism[Released_co]):
     @cached_property
     def test(self) -> StabilityTest | LaplaceStabilityTest:
         """The test of the gap below that rank."""
+        tested: dict[str, Any] = {
+            "delta_test": self.delta_test,
+            "shift": self.shift,
+            "sensitivity": self.sensitivity,
+            # a doubled majority moves by two sensitivities, whichever relation the cost is stated under
+            "window": 2 if self.majority_weight == 2 else None,
+        }
         if self.test_noise == "laplace":
-            return LaplaceStabilityTest(
-                scale=self.sigma_test, delta_test=self.delta_test, shift=self.shift, sensitivity=self.sensitivity
-            )
-        return StabilityTest(
-            num_teachers=self.num_teachers,
-            sigma=self.sigma_test,
-            delta_test=self.delta_test,
-            shift=self.shift,
-            sensitivity=self.sensitivity,
-            whole=self.whole,
-        )
+            return LaplaceStabilityTest(scale=self.sigma_test, **tested)
+        return StabilityTest(num_teachers=self.num_teachers, sigma=self.sigma_test, whole=self.whole, **tested)
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe the choice of a gap, then its test (Zhu & Wang (2022), Theorem 11), for one row of counts."""
@@ -107,7 +111,7 @@ class _TestedGap(ScoreMechanism[Released_co]):
 
     def _ranked(self, rows: Rows, generator: np.random.Generator) -> tuple[SortedCounts, IntArray, BoolArray]:
         """Return sorted counts, the rank chosen ``[n]`` and whether it passed ``[n]``."""
-        ranked = sort_rows(rows, self.num_teachers)
+        ranked = sort_rows(rows, self.num_teachers, self.majority_weight)
         rank = self.choice(ranked.gaps, generator=generator)
         gap = np.take_along_axis(ranked.gaps, rank[:, None], axis=1)[:, 0]
         return ranked, rank, self.test(gap, generator=generator)
@@ -116,6 +120,10 @@ class _TestedGap(ScoreMechanism[Released_co]):
 @dataclass(frozen=True, kw_only=True)
 class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
     """Choose k by the widest noisy gap, then release the exact set of the k largest counts if that gap is stable.
+
+    "No label" (k = 0) and "all labels" (k = C) have the evidence of a majority in place of a gap:
+    ``w (T / 2 - h_(1))`` and ``w (h_(C) - T / 2)``, for ``T = num_teachers`` and ``w`` the `majority_weight`. These
+    sets are the same for all votes, and a majority moves by w sensitivities, which the shift covers.
 
     Privacy: a `GapChoice` composed with a `StabilityTest` or a `LaplaceStabilityTest` (the composition of Zhu & Wang
     (2022), Theorem 11, at the curves of both parts: what the theorem makes of a curve is not used).
@@ -132,7 +140,7 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
         sensitivity: the most by which one score changes between neighbors, 1 for votes.
         whole: whether scores and their sensitivity are whole numbers, as counts are. Others are refused; if not, the
             cost covers all real numbers.
-        allow_empty: whether k may be 0 or C.
+        allow_empty: whether k may be 0 or C, which the paper leaves out.
         noise: noise of the choice, one of those of `GapChoice`.
         test_noise: noise of the test, ``gaussian`` or ``laplace``.
         regularizer: public numbers ``[C + 1]`` added to the gaps, in votes; minus infinity rules a k out.
@@ -141,7 +149,7 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
     Raises:
         ValueError: on a scale or deviation that is not positive, ``delta_test`` outside (0, 1), a ``shift`` or
             ``sensitivity`` that is not positive, or no integer though ``whole``, more than 2^32 scales of noise within
-            ``num_teachers`` if not, an unknown noise, a regulariser or ``kbar`` that `GapChoice` refuses, or one label
+            ``num_teachers`` if not, an unknown noise, a regularizer or ``kbar`` that `GapChoice` refuses, or one label
             without the empty and the full set.
     """
 
@@ -149,6 +157,19 @@ class StableTopKMechanism(_TestedGap[tuple[BoolArray, BoolArray]]):
 
     regularizer: tuple[float, ...] | None = None
     kbar: int | None = None
+
+    @property
+    def majority_weight(self) -> int | None:
+        """2 where the shift covers two sensitivities, as that of REPLACE_RECORD does, and 1 otherwise."""
+        if not self.allow_empty:
+            return None
+        return 2 if self.shift >= 2 * self.sensitivity else 1
+
+    @property
+    def widest_gap(self) -> float:
+        """The widest gap, or majority, that scores can have, in votes."""
+        inner = self.num_teachers if self.num_labels > 1 else 0.0
+        return max(inner, (self.majority_weight or 0) * self.num_teachers / 2)
 
     @property
     def _preference(self) -> tuple[float, ...] | None:

@@ -169,18 +169,18 @@ def answer_probability(
     """Return a probability with which a gap passes its test, or with which StableTopK releases the set above it.
 
     Args:
-        mechanism: a test of a gap, or `StableTopKMechanism` without a regulariser.
+        mechanism: a test of a gap, or `StableTopKMechanism` without a regularizer.
         gap: the gap between two sorted scores, in votes, at least 0.
-        widest_other: the largest of all other gaps, the sentinels' among them, from which `StableTopKMechanism` has to
-            choose, in votes.
+        widest_other: the largest of all other gaps, and majorities for none or all of the labels, from which
+            `StableTopKMechanism` has to choose, in votes.
 
     Raises:
-        ValueError: on gaps that are negative or not finite, or a regulariser.
+        ValueError: on gaps that are negative or not finite, or a regularizer.
     """
     expect(0 <= gap < math.inf, "a finite gap >= 0", gap=gap)
     if isinstance(mechanism, StableTopKMechanism):
         expect(0 <= widest_other < math.inf, "a finite widest_other >= 0", widest_other=widest_other)
-        expect(mechanism.regularizer is None, "no regulariser", regularizer=mechanism.regularizer)
+        expect(mechanism.regularizer is None, "no regularizer", regularizer=mechanism.regularizer)
         return mechanism.choice.probability(gap - widest_other) * float(mechanism.test.probability(gap))
     return float(mechanism.probability(gap))
 
@@ -194,7 +194,7 @@ def gap_for_answer(
     """Return the smallest gap, in votes, at which `answer_probability` reaches ``probability``.
 
     Raises:
-        ValueError: on a probability outside (0, 1), or a regulariser.
+        ValueError: on a probability outside (0, 1), or a regularizer.
     """
     return _inverse(
         lambda gap: answer_probability(mechanism, gap=gap, widest_other=widest_other),

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.stats import kstest
 
 from pate._planning.outlook import Outlook
-from pate._planning.proposals import forms, proposals, title
+from pate._planning.proposals import for_target, forms, proposals, splits_noise, title
 from pate._typing import IntArray
 from pate._votes import Panel, Votes
 from pate.accounting._calibration import Target, epsilon_of
@@ -68,6 +68,8 @@ class AggregatorContract(Contract):
     """Public features of every query, for an aggregator that needs them."""
     loose_because = ""
     """Why no pair of neighbors comes within 10% of the event's curve; empty if one does, at some order."""
+    answers_coins_because = ""
+    """Why an aggregator that abstains from some queries answers teachers who toss coins; empty if it does not."""
 
     @abstractmethod
     def make(self, relation: NeighboringRelation) -> Aggregator:
@@ -315,7 +317,38 @@ class AggregatorContract(Contract):
             answered = sum(p * np.array(outcome[first:last]) for outcome, p in law.items())
             assert np.max(answered) <= admitted + 1e-6, f"Expected at most {admitted}, got {answered} for {ballots}"
 
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_votes_without_signal_answer_nothing(self, relation: NeighboringRelation) -> None:
+        """One that abstains from some queries answers at most a twentieth of those on which teachers toss coins."""
+        aggregator = _abstaining(self._contract(), relation)
+        num_queries = _COINS.num_queries
+        answered = 0 if aggregator is None else int(_release_of(aggregator, _COINS).mask.any(axis=1).sum())
+        expected = f"Expected {num_queries // 20} of {num_queries} queries without signal answered at most"
+        said = f"{expected}, unless `answers_coins_because` says why, got {answered}"
+        assert (answered > num_queries // 20) == bool(self.answers_coins_because), said
+
+    @pytest.mark.parametrize("relation", RELATIONS)
+    def test_unanimous_votes_are_answered(self, relation: NeighboringRelation) -> None:
+        """One that abstains answers three quarters of unanimous votes as cast: sets of every size, or of k labels."""
+        aggregator = _abstaining(self._contract(), relation)
+        if aggregator is None:
+            return
+        sizes = [aggregator.k] if hasattr(aggregator, "k") else range(_PRACTICE.num_labels + 1)
+        for size in sizes:
+            cast = np.array([np.random.default_rng(row).permutation(_PRACTICE.num_labels) < size for row in range(20)])
+            release = _release_of(aggregator, _votes_of_probability(cast))
+            right = int((release.mask & (release.labels == cast)).all(axis=1).sum())
+            assert right >= 15, f"Expected 15 of 20 unanimous sets of {size} labels answered as cast, got {right}"
+
     # helpers
+
+    def in_practice(self, outlook: Outlook) -> Aggregator | None:
+        """Return an aggregator of the class with all noise that a target of epsilon 8 needs; None if there is none."""
+        target, cls = outlook.target(epsilon=8.0), type(self.make(outlook.relation))
+        if splits_noise(cls):
+            return for_target(cls, target, outlook.panel)
+        proposed = proposals(cls, outlook)
+        return proposed[0].calibrated(target, outlook.panel) if proposed else None
 
     def drawn(self, aggregator: Aggregator, votes: Votes, generator: np.random.Generator) -> IntArray:
         """Return outcomes ``[Q, 2 C + 1]`` that follow the law of one query each."""
@@ -501,6 +534,36 @@ def neighbors(panel: Panel, relation: NeighboringRelation) -> list[tuple[Ballots
             moves = [(a, absent) for a in kinds if a != absent]
             pairs += [((*others, a), (*others, b)) for pair in moves for a, b in (pair, pair[::-1])]
     return pairs
+
+
+_PRACTICE = Panel(num_teachers=200, num_labels=6)
+
+
+def _votes_of_probability(chances: Array) -> Votes:
+    """Return votes on queries whose labels ``[Q, C]`` each of 200 teachers gives with these chances."""
+    ballots = np.random.default_rng(0).random((len(chances), _PRACTICE.num_teachers, _PRACTICE.num_labels))
+    votes = Votes.from_ballots((ballots < chances[:, None]).astype(np.uint8))
+    return replace(votes, predictions=np.full(chances.shape, 0.5), features=np.eye(len(chances)))
+
+
+_COINS = _votes_of_probability(np.full((60, 6), 0.5))
+
+
+def _release_of(aggregator: Aggregator, votes: Votes) -> Release:
+    return aggregator.aggregate(votes, generator=np.random.default_rng(0))
+
+
+@cache
+def _abstaining(contract: _Checked, relation: NeighboringRelation) -> Aggregator | None:
+    """Return the aggregator `in_practice` if it leaves some votes unanswered, between coins and agreement."""
+    num_queries, k = _COINS.num_queries, _PRACTICE.num_labels // 2
+    outlook = Outlook(panel=_PRACTICE, num_queries=num_queries, delta=1e-6, relation=relation, labels_per_sample=k)
+    aggregator = contract().in_practice(outlook)
+    if aggregator is None or aggregator.needs_voters:
+        return None
+    agreement = np.linspace(0.5, 1, num_queries)[:, None]
+    votes = _votes_of_probability(np.where(np.arange(_PRACTICE.num_labels) < k, agreement, 1 - agreement))
+    return None if _release_of(aggregator, votes).mask.any(axis=1).all() else aggregator
 
 
 def _visible_part(contract: _Checked) -> Callable[[Ballots], Ballots]:

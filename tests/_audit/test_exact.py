@@ -85,7 +85,7 @@ DISCRETE: tuple[Aggregator, ...] = (
     Canonical(k=2, scale_canonical=8.0),
     Canonical(k=2, scale_canonical=8.0, noise_law="exponential"),
     Peeling(k=2, scale_peel=12.0),
-    StableTopK(scale_gap=10.0, sigma_test=2.0, delta_test=1e-9),
+    StableTopK(scale_gap=20.0, sigma_test=4.0, delta_test=1e-9),
 )
 
 

@@ -45,9 +45,9 @@ def stable_law(
     choice: Callable[[np.ndarray], np.ndarray],
     test: Callable[[float, float, float, float], float] = passing,
 ) -> Law:
-    """Law of StableTopK whose rank is chosen with the law ``choice`` of the gaps."""
+    """Law of StableTopK whose rank is chosen with the law ``choice`` of the gaps; a majority weighs the ``shift``."""
     h = counts(votes)
-    gaps, order = oracles.gaps(h, votes.num_teachers), oracles.ranks(h)
+    gaps, order = oracles.majority_gaps(h, votes.num_teachers, shift), oracles.ranks(h)
     law: dict[Outcome, float] = defaultdict(float)
     for k, chance in enumerate(choice(np.array(gaps, dtype=float)).tolist()):
         p = test(gaps[k], shift, sigma, delta)

@@ -209,6 +209,13 @@ def gaps(scores: Scores, upper: float) -> list[float]:
     return [h[j] - h[j + 1] for j in range(len(h) - 1)]
 
 
+def majority_gaps(scores: Scores, upper: float, weight: int) -> list[float]:
+    """Gaps between sorted counts, and in place of the sentinels how far majorities are against all and for all."""
+    h = sorted(scores, reverse=True)
+    inner = [h[j] - h[j + 1] for j in range(len(h) - 1)]
+    return [weight * (upper / 2 - h[0]), *inner, weight * (h[-1] - upper / 2)]
+
+
 def laplace_panels(scale: float, kinks: Scores) -> tuple[Array, Array]:
     """Nodes and probability weights of Laplace noise of ``scale``, smooth between the kinks."""
     z, weights = _panels([0.0, *(k / scale for k in kinks)])
@@ -310,9 +317,9 @@ def stable_top_k_slow(
     shift: int,
     generator: np.random.Generator,
 ) -> list[int] | None:
-    """Zhu & Wang (2022), Algorithm 2, with the sentinels, for one row."""
+    """Zhu & Wang (2022), Algorithm 2, with majorities for none and all, for one row."""
     order = ranks(counts.tolist())
-    q = gaps(counts.tolist(), upper)
+    q = majority_gaps(counts.tolist(), upper, shift)
     k = max(range(len(q)), key=lambda j: q[j] - scale * math.log(generator.standard_exponential()))
     passed = max(shift, q[k]) + sigma * generator.standard_normal() - z * sigma > shift
     return order[:k] if passed else None

@@ -192,6 +192,16 @@ def test_events_of_scores() -> None:
     assert often.event(REPLACE).cost(ORDERS).delta0 == pytest.approx(1)
 
 
+def test_a_window_counts_sensitivities() -> None:
+    given: dict[str, Any] = {"num_teachers": 60, "sigma": 4.0, "delta_test": 1e-3}
+    wide = m.StabilityTest(**given, shift=6, sensitivity=3, window=2)
+    for relation in (ADD, REPLACE):
+        assert wide.gap_window(relation) == 6
+        assert wide.event(relation).cost(ORDERS).delta0 == pytest.approx(1e-3)
+    plain = m.StabilityTest(**given, shift=6, sensitivity=3)
+    assert plain.gap_window(ADD) == 3 and plain.gap_window(REPLACE) == 6
+
+
 def test_gaps_of_real_scores() -> None:
     order, gaps = m.sort_counts([[0.5, 0.75, 0.5], [1.0, 0.0, 1.0]], upper=2.0, whole=False)
     assert order.tolist() == [[1, 0, 2], [0, 2, 1]] and gaps.tolist() == [[1.25, 0.25, 0, 0.5], [1, 0, 1, 0]]
@@ -206,7 +216,6 @@ def test_gaps_of_real_scores() -> None:
         ({"shift": 1.5}, "Expected an integer shift >= 1, got shift=1.5"),
         ({"num_teachers": 0.5}, "Expected an integer num_teachers >= 1, got num_teachers=0.5"),
         ({"whole": False, "num_teachers": 0.0}, "Expected num_teachers > 0, got num_teachers=0.0"),
-        ({"window": 2, "sensitivity": 3}, "Expected a window or a sensitivity, not both, got window=2, sensitivity=3"),
     ],
 )
 def test_tests_that_are_refused(arguments: dict[str, Any], message: str) -> None:

@@ -178,6 +178,7 @@ def test_a_gap_that_the_event_does_not_pay_for_is_refused(gap: float) -> None:
         ({"delta_test": 1.0}, "Expected 0 < delta_test < 1, got delta_test=1.0"),
         ({"shift": 0}, "Expected shift > 0, got shift=0"),
         ({"sensitivity": 0.0}, "Expected sensitivity > 0, got sensitivity=0.0"),
+        ({"window": 0}, "Expected window > 0, got window=0"),
     ],
 )
 def test_tests_that_are_refused(arguments: dict[str, Any], message: str) -> None:
@@ -191,10 +192,10 @@ def test_tests_that_are_refused(arguments: dict[str, Any], message: str) -> None
         assert str(caught.value) == message
 
 
-@pytest.mark.parametrize("name", ["num_teachers", "window"])
-def test_gaussian_tests_that_are_refused(name: str) -> None:
-    given: dict[str, Any] = {"num_teachers": 9, "sigma": 1.0, "delta_test": 0.1, "shift": 1} | {name: 0}
-    with pytest.raises(ValueError, match=f"^Expected an integer {name} >= 1, got {name}=0$"):
+@pytest.mark.parametrize(("name", "value"), [("num_teachers", 0), ("window", 0.5)])
+def test_gaussian_tests_that_are_refused(name: str, value: float) -> None:
+    given: dict[str, Any] = {"num_teachers": 9, "sigma": 1.0, "delta_test": 0.1, "shift": 1} | {name: value}
+    with pytest.raises(ValueError, match=f"^Expected an integer {name} >= 1, got {name}={value}$"):
         m.StabilityTest(**given)
 
 

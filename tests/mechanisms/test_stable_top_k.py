@@ -46,7 +46,8 @@ class TestStableTopK(MechanismContract):
         return list(itertools.product((0, 1), repeat=self.num_items + 1))
 
     def law(self, mechanism: Any, scores: oracles.Array) -> oracles.Array:
-        q = oracles.gaps(scores.tolist(), self.upper)
+        weight = 2 if mechanism.shift >= 2 * mechanism.sensitivity else 1
+        q = oracles.majority_gaps(scores.tolist(), self.upper, weight)
         order = oracles.ranks(scores.tolist())
         law = dict.fromkeys(self.outcomes(), 0.0)
         for j, p in self.choices(mechanism, np.array(q, dtype=float)).items():
@@ -265,15 +266,50 @@ def test_an_event_is_that_of_the_choice_and_that_of_the_test() -> None:
 @pytest.mark.parametrize("noise", ["gumbel", "gaussian"])
 def test_little_noise_releases_the_set_above_the_widest_gap(noise: str) -> None:
     members, released = stable(COUNTS, scale_gap=1e-3, sigma_test=1e-3, noise=noise)
-    assert released.all()
-    # equal counts leave nothing but the sentinels, of which none and all are as far
+    # of equal counts no gap is wide, and half of the teachers are no majority for none or all
+    assert released.tolist() == [True, False, True]
     assert members[[0, 2]].tolist() == [[True, False, True, False], [False, True, False, True]]
-    assert members[1].all() or not members[1].any()
 
 
-def test_without_the_empty_set_equal_counts_release_nothing() -> None:
-    members, released = stable(np.full((200, 5), 50), num_labels=5, delta_test=1e-9, allow_empty=False)
+@pytest.mark.parametrize("allow_empty", [False, True])
+def test_equal_counts_without_a_majority_release_nothing(allow_empty: bool) -> None:
+    members, released = stable(np.full((200, 5), 50), num_labels=5, delta_test=1e-9, allow_empty=allow_empty)
     assert not released.any() and not members.any()
+
+
+@pytest.mark.parametrize(("shift", "weight"), [(1, 1), (2, 2), (3, 2)])
+@pytest.mark.parametrize("num_teachers", [99, 100])
+def test_none_and_all_are_answered_by_majority(shift: int, weight: int, num_teachers: int) -> None:
+    """Their gaps are compared with those between labels: a label is given from a quarter or a third of T on."""
+    quiet = {"scale_gap": 1e-3, "sigma_test": 1e-3, "num_teachers": num_teachers, "shift": shift}
+    alone = math.ceil(num_teachers * (weight / (2 + 2 * weight)) + 0.1)
+    rows = [[alone, 0, 0, 0], [alone - 2, 0, 0, 0], [num_teachers] * 4, [0] * 4]
+    members, released = stable(rows, **quiet)
+    assert released.all()
+    assert members.sum(axis=1).tolist() == [1, 0, 4, 0]
+    gaps = m.sort_counts([alone, 0, 0, 0], upper=num_teachers, majority_weight=weight).gaps.tolist()
+    half = num_teachers / 2
+    assert gaps == [weight * (half - alone), alone, 0, 0, -weight * half]
+
+
+@pytest.mark.parametrize("weight", [0, 3, -1, 1.5])
+def test_a_weight_of_majorities_that_is_refused(weight: Any) -> None:
+    refused = rf"^Expected majority_weight 1 or 2, got majority_weight={weight}$"
+    with pytest.raises(ValueError, match=refused):
+        m.sort_counts([1, 2], upper=3, majority_weight=weight)
+    with pytest.raises(ValueError, match=refused):
+        m.GapChoice(num_labels=2, scale=1.0, majority_weight=weight)
+
+
+def test_a_doubled_majority_has_its_window_under_both_relations() -> None:
+    """What is run for REPLACE_RECORD costs as much under ADD_REMOVE_TEACHER, unless none and all are left out."""
+    doubled, single = m.StableTopKMechanism(**STABLE), m.StableTopKMechanism(**STABLE | {"shift": 1})
+    np.testing.assert_array_equal(doubled.event(ADD).cost().rdp, doubled.event(REPLACE).cost().rdp)
+    assert doubled.choice.event(ADD) == BoundedRangeEvent(neighboring_relation=ADD, eta=2.0)
+    assert single.choice.event(ADD) == BoundedRangeEvent(neighboring_relation=ADD, eta=1.0)
+    without = m.StableTopKMechanism(**STABLE | {"allow_empty": False})
+    assert without.choice.event(ADD) == BoundedRangeEvent(neighboring_relation=ADD, eta=1.0)
+    assert (without.event(ADD).cost().rdp < doubled.event(ADD).cost().rdp).all()
 
 
 def test_seeded_releases_of_many_rows_stay_as_they_are() -> None:
@@ -282,7 +318,7 @@ def test_seeded_releases_of_many_rows_stay_as_they_are() -> None:
     for given, kept in zip(stable(rows), stable(rows[:1024]), strict=True):
         np.testing.assert_array_equal(given[:1024], kept)
     mechanism, generator = m.StableTopKMechanism(**STABLE | {"noise": "gaussian"}), m.seeded_generator(0)
-    gaps = m.sort_counts(rows, upper=100).gaps
+    gaps = m.sort_counts(rows, upper=100, majority_weight=2).gaps
     chosen = mechanism.choice(gaps, generator=generator)
     passed = mechanism.test(np.take_along_axis(gaps, chosen[:, None], axis=1)[:, 0], generator=generator)
     members, released = stable(rows, noise="gaussian")

@@ -243,5 +243,5 @@ def test_what_cannot_be_predicted_is_refused() -> None:
         m.gap_for_top_k(canonical(2, gamma=0.0, loss="published"), probability=0.5, num_items=5)
     plain = m.StableTopKMechanism(num_teachers=9, num_labels=1, scale_gap=1, sigma_test=1, delta_test=0.1, shift=1)
     preferring = replace(plain, regularizer=(0.0, 1.0))
-    with pytest.raises(ValueError, match=r"^Expected no regulariser, got regularizer=\(0.0, 1.0\)$"):
+    with pytest.raises(ValueError, match=r"^Expected no regularizer, got regularizer=\(0.0, 1.0\)$"):
         m.gap_for_answer(preferring, probability=0.5)

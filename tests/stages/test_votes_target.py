@@ -43,6 +43,26 @@ def test_votes_of_a_refused_target_stay_where_they_were(
     assert message in error and not Path("runs/mine").exists() and spent() == 0
 
 
+@pytest.mark.parametrize("relation", ["REPLACE_RECORD", "ADD_REMOVE_TEACHER"])
+def test_stable_top_k_answers_agreement_and_no_coins(relation: str, place: Path) -> None:
+    """60 queries to 200 teachers at epsilon 8: coins, then 20 each that show none, one and all of the labels."""
+    aggregator = ("--aggregator=StableTopK", f"--aggregator.neighboring_relation={relation}")
+    words = ("--target_epsilon=8", "--delta=1e-6", "--num_queries=60", "--noise_seed=1")
+    coins = np.random.default_rng(0).integers(0, 2, (60, 200, len(NAMES)), dtype=np.uint8)
+    unanimous = np.repeat([[0] * len(NAMES), [1] + [0] * (len(NAMES) - 1), [1] * len(NAMES)], 20, axis=0)
+    kinds = {"coins": coins, "unanimous": np.repeat(unanimous[:, None], 200, axis=1).astype(np.uint8)}
+    for name, ballots in kinds.items():
+        ids = np.array([f"sample-{i:02}" for i in range(60)])
+        NamedVotes(ids=ids, label_names=NAMES, ballots=ballots).save(Path(f"{name}.npz"))
+        assert label(f"--votes={name}.npz", *words, run=f"runs/{name}", aggregator=aggregator) == 0
+    answers = released("runs/coins")
+    assert answers.mask.any(axis=1).sum() <= 3
+    answers = released("runs/unanimous")
+    order = np.argsort(answers.ids)
+    right = (answers.mask[order] & (answers.labels[order] == unanimous)).all(axis=1).reshape(3, 20).sum(axis=1)
+    assert (right >= 15).all()
+
+
 KINDS = [
     ("NoisyVotes",),
     ("StableMajority",),
