@@ -24,7 +24,7 @@ import torch
 from pate import cli
 from pate._own_code import finder_in_use, own_code
 from pate._settings import decode
-from pate.data import FeatureMap
+from pate.data import FeatureMap, PythonFile
 from tests.conftest import copy_run, make_arrays, recipe
 from tests.silos.exchanges import Hospitals
 from tests.stages.test_votes_import import made_votes
@@ -273,7 +273,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     write_own(tmp_path)
     yield tmp_path
-    for name in ("mine", "agreed", "late"):
+    for name in ("mine", "agreed", "late", "parts", "parts.maps"):
         sys.modules.pop(name, None)
 
 
@@ -304,6 +304,18 @@ def test_nothing_but_class_paths_names_modules_that_lie_there(own: Path, monkeyp
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     _, received = pickle.loads(sent)
     assert type(received).__name__ == "Halved" and "agreed" in sys.modules
+
+
+def test_packages_and_files_of_python_import_what_lies_there(own: Path) -> None:
+    (own / "parts").mkdir()  # a package without __init__.py
+    (own / "parts" / "maps.py").write_text("from agreed import half\nfrom mine import Halved as Map\n")
+    (own / "records.py").write_text("from agreed import half\nfrom mine import Table as Records\n")
+    with pytest.raises(ModuleNotFoundError):
+        PythonFile(own / "records.py", "Records", {"path": str(own / "data.npz")})
+    with own_code():
+        assert type(decode(FeatureMap, "parts.maps.Map")).__name__ == "Halved"
+        source = PythonFile(own / "records.py", "Records", {"path": str(own / "data.npz")})
+        assert source.label_names == ("a", "b", "c", "d")
 
 
 def test_a_model_names_no_module_that_lies_there(finished: Path, own: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -154,7 +154,7 @@ def _run_on_ray(job: ChunkJob, missing: list[range], execution: Execution, progr
             runtime_env={
                 "env_vars": {
                     "OMP_NUM_THREADS": str(execution.threads),
-                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                    "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path),
                     "PYTHONSAFEPATH": "1",
                 }
             },
