@@ -1,8 +1,13 @@
-"""The command `pate`, also as `python -m pate`: Ctrl-C is one line while what it needs is still imported, too."""
+"""The command `pate`, also as `python -m pate`: Ctrl-C is one line while what it needs is still imported, too.
 
-from __future__ import annotations
+Up to the first line nothing is imported but ``sys``, which is built in: for ``python -m`` Python looks for all else in
+the working directory first.
+"""
 
 import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]
 
 
 def main() -> int:

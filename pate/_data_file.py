@@ -54,7 +54,9 @@ def read_data(path: Path) -> DataSource:
     try:
         source: DataSource = parser.instantiate(parser.parse_path(path)).data
     except ArgumentError as error:
-        raise ValueError(f"Expected a source of records under `data:` in {path}, got {error}") from None
+        reason = " ".join(str(error).split())
+        where = " (install its package, or add its folder to PYTHONPATH)" if "No module named" in reason else ""
+        raise ValueError(f"Expected a source of records under `data:` in {path}, got {reason}{where}") from None
     return source
 
 

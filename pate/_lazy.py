@@ -1,9 +1,8 @@
 """Public names that are imported on their first use (PEP 562).
 
 It imports nothing itself: the command `pate` begins with it, and cannot answer Ctrl-C in one line until it is read.
+As `python -m pate` it would import from the working directory, too.
 """
-
-from __future__ import annotations
 
 import sys
 
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_names(package: str, file: str) -> "tuple[Callable[[str], Any], Callable[[], list[str]]]":
     """Return ``__getattr__`` and ``__dir__`` of a package whose names are imported on their first use.
 
     The names are those that the package imports for type checkers, under ``if TYPE_CHECKING``: there is no second list.
@@ -33,7 +32,7 @@ def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
         imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
         homes.update({alias.name: str(node.module) for node in imports for alias in node.names})
 
-    def get(name: str) -> Any:
+    def get(name: str) -> "Any":
         from importlib import import_module
 
         if not homes:

@@ -49,6 +49,14 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "completion": ("completion", "main", "print a script with which the shell completes all of these"),
 }
 
+_OF_ONES_OWN = {
+    *("run", "audit", "teachers fit", "teachers vote", "forget", "label", "references", "choose"),
+    *("student fit", "student validate", "student test", "student predict", "calibrate", "account", "frontier"),
+}
+"""Commands that a user's own configuration guides, its class paths into the working directory too.
+
+The others read what somebody else may have written: models, runs, statements, ledgers, exchanges.
+"""
 
 _AGAIN = 0.1  # seconds until an interrupt that was dropped is raised again
 
@@ -92,16 +100,15 @@ def _run(words: list[str], name: str | None) -> int:
     if name is None:
         return _help(words)
     module, function, _ = _COMMANDS[name]
-    # class paths in configurations name networks and plug-ins relative to the working directory
-    if (folder := os.getcwd()) not in sys.path:
-        sys.path.insert(0, folder)
     with _stoppable():
+        from pate._own_code import children_elsewhere, own_code
         from pate._runs.locks import release_locks
 
         try:
             options = import_module("pate._commands.recipes").with_shipped_files(words[len(name.split()) :])
             arguments = (options, *([_COMMANDS] if name == "completion" else []))
-            getattr(import_module(f"pate._commands.{module}"), function)(*arguments)
+            with children_elsewhere(), own_code(trusted=name in _OF_ONES_OWN):
+                getattr(import_module(f"pate._commands.{module}"), function)(*arguments)
         finally:
             release_locks()
     return 0

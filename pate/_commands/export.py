@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pate._commands.parsing import new_parser
+from pate._own_code import own_code
 from pate.student._carried import load_student
 from pate.student._export import ExportFormat, export_student
 
@@ -23,7 +24,8 @@ def main(args: Sequence[str]) -> None:
     parser.add_argument("--output", type=Path, required=True, help="the file: .pt2 for torch.export, or .onnx")
     parser.add_argument("--trust", action="store_true", help="run code of other packages that the model names")
     parsed = parser.parse_args(list(args))
-    student = load_student(parsed.model, trust=parsed.trust)
+    with own_code(trusted=parsed.trust):
+        student = load_student(parsed.model, trust=parsed.trust)
     export_student(student, parsed.output, format=parsed.format)
     shape = ", ".join(map(str, ["N", *student.input.shape]))
     print(f"{parsed.format} of {student.input.kind} [{shape}], {len(student.label_names)} labels: {parsed.output}")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pate._commands.parsing import new_parser
+from pate._own_code import own_code
 from pate.student._carried import load_student
 from pate.student._predictions import Unreadable, predict_files
 
@@ -36,7 +37,8 @@ def main(args: Sequence[str]) -> None:
     parser.add_argument("--device", type=str, default="cpu", help="where to compute, such as cuda")
     parser.add_argument("--trust", action="store_true", help="run code of other packages that the model names")
     parsed = parser.parse_args(list(args))
-    student = load_student(parsed.model, device=parsed.device, trust=parsed.trust)
+    with own_code(trusted=parsed.trust):
+        student = load_student(parsed.model, device=parsed.device, trust=parsed.trust)
     num_samples, skipped = predict_files(
         student,
         parsed.source,

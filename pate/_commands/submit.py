@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -69,7 +70,7 @@ def submitted(
         """A process that is submitted again where it runs out of time."""
 
         def __call__(self) -> None:
-            command = [sys.executable, "-m", "pate", *words]
+            command = [sys.executable, "-P", "-m", "pate", *words]
             # SLURM signals this process too, which has the job submitted again and kills the command, but not always
             # at once: after SIGTERM there may be minutes left
             while (done := subprocess.run(command)).returncode in _PREEMPTED:
@@ -77,7 +78,9 @@ def submitted(
             done.check_returncode()
 
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
+    # a cluster may pass no variables on, such as that by which Python does not begin in the working directory
+    python = f"{shlex.quote(sys.executable)} -P"
+    executor = submitit.AutoExecutor(folder=folder, cluster=cluster, local_python=python, slurm_python=python)
     executor.update_parameters(name="pate", **parameters)
     with executor.batch():
         return [executor.submit(Worker()) for _ in range(jobs)]  # type: ignore[no-untyped-call]

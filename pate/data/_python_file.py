@@ -10,6 +10,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 
+from pate._own_code import SOURCES
 from pate._validation import expect
 from pate.data._records import FeatureMap, Records, Role
 from pate.data._source import DataSource, located
@@ -76,7 +77,7 @@ class PythonFile(DataSource):
 
 
 def _module(path: Path) -> Any:
-    spec = spec_from_file_location(f"pate_records_{path.stem}", path)
+    spec = spec_from_file_location(f"{SOURCES}{path.stem}", path)
     assert spec is not None and spec.loader is not None, "a file of Python has a loader"
     module = module_from_spec(spec)
     # dataclasses look up their module while they are made; afterwards it is removed, so that objects are pickled by

@@ -22,12 +22,16 @@ import torch
 from joblib import Parallel, delayed
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
+from pate._own_code import OwnCode, finder_in_use
 from pate._runs.locks import lease
 from pate._validation import expect
 from pate.teachers._jobs import ChunkJob, Execution, Progress, Report, forget_steps, steps_writer
 
 if TYPE_CHECKING:
     from ray import ObjectRef
+
+_Sent = tuple[OwnCode | None, ChunkJob]
+"""A job behind what finds the modules of its classes: the one is unpickled before the other."""
 
 # how often in a row all workers may be lost without finishing a single chunk
 _PATIENCE = 3
@@ -101,7 +105,10 @@ def _run_on_loky(job: ChunkJob, missing: list[range], execution: Execution, prog
             pre_dispatch="2*n_jobs",
             max_nbytes="1M" if job.public else None,
         )
-        calls = (delayed(_work)(job.only(teachers), teachers, execution.threads, os.getpid()) for teachers in missing)
+        calls = (
+            delayed(_work)((finder_in_use(), job.only(teachers)), teachers, execution.threads, os.getpid())
+            for teachers in missing
+        )
         try:
             with warnings.catch_warnings():
                 # loky replaces workers whose memory grew; the jobs are not lost
@@ -129,6 +136,7 @@ def _run_on_loky(job: ChunkJob, missing: list[range], execution: Execution, prog
 def _run_on_ray(job: ChunkJob, missing: list[range], execution: Execution, progress: Progress) -> None:
     try:
         import ray
+        from ray.job_config import JobConfig
     except ImportError:
         raise ValueError("Expected the package ray for executor='ray', got none: pip install 'pate[ray]'") from None
     if started := not ray.is_initialized():
@@ -141,8 +149,14 @@ def _run_on_ray(job: ChunkJob, missing: list[range], execution: Execution, progr
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.ERROR,
+            # a client's: workers of any other import from the working directory of this process first
+            job_config=JobConfig(_client_job=True),
             runtime_env={
-                "env_vars": {"OMP_NUM_THREADS": str(execution.threads), "PYTHONPATH": os.pathsep.join(sys.path)}
+                "env_vars": {
+                    "OMP_NUM_THREADS": str(execution.threads),
+                    "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path),
+                    "PYTHONSAFEPATH": "1",
+                }
             },
         )
         if terminate is not None and threading.current_thread() is threading.main_thread():
@@ -151,15 +165,15 @@ def _run_on_ray(job: ChunkJob, missing: list[range], execution: Execution, progr
     try:
         # the work of a lost worker is submitted again; an error of the job itself is not
         work = ray.remote(num_cpus=execution.threads, num_gpus=execution.gpus, max_retries=_PATIENCE)(_work)
-        stored: ObjectRef[ChunkJob] | None = None
+        stored: ObjectRef[_Sent] | None = None
 
-        def sent(teachers: range) -> ChunkJob | ObjectRef[ChunkJob]:
+        def sent(teachers: range) -> _Sent | ObjectRef[_Sent]:
             nonlocal stored
             part = job.only(teachers)
             if part is not job:
-                return part
+                return finder_in_use(), part
             # data common to all chunks are stored once
-            stored = ray.put(job) if stored is None else stored
+            stored = ray.put((finder_in_use(), job)) if stored is None else stored
             return stored
 
         cpus: float = ray.cluster_resources().get("CPU", 1)  # type: ignore[no-untyped-call, unused-ignore]
@@ -178,7 +192,8 @@ def _run_on_ray(job: ChunkJob, missing: list[range], execution: Execution, progr
             ray.shutdown()
 
 
-def _work(job: ChunkJob, teachers: range, threads: int, parent: int | None) -> range:
+def _work(sent: _Sent, teachers: range, threads: int, parent: int | None) -> range:
+    _, job = sent
     _set_up_process(threads)
     write = steps_writer(job.steps_file(teachers))
 
