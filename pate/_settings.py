@@ -144,10 +144,10 @@ def plain(value: Any) -> Any:
     """
     if isinstance(value, Enum):
         return value.name
+    if isinstance(value, np.generic):  # of which some are floats or texts, too
+        return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.generic):
-        return value.item()
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):
