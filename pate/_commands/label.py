@@ -12,6 +12,7 @@ from pate._commands.parsing import ALONE, Preset, make_parser, parse, shows_help
 from pate._commands.votes import HELP, add_votes, votes_from_where
 from pate._pipeline import Pipeline
 from pate._planning.completion import resolve_settings
+from pate._planning.unanswered import describe_unanswered
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label
 from pate._release.stating import StatedLabels
@@ -23,13 +24,24 @@ from pate._votes import Ballots, Panel
 def main(args: Sequence[str], preset: Preset = ALONE) -> None:
     """Run `pate label`."""
     try:
-        print(release(args, preset).describe(), end="")
+        released = _release(args, preset)
+        print(released.describe(), end="")
+        _print_unanswered(released)
     except AwaitedError as error:
         print(f"Waiting for {error}. Nothing is lost: the same command goes on from here.")
 
 
-def release(args: Sequence[str], preset: Preset = ALONE) -> StatedLabels:
-    """Release the labels of `pate label`, and print nothing."""
+def release(args: Sequence[str], preset: Preset = ALONE) -> None:
+    """Release the labels of `pate label`, and print nothing but what would help if none was answered."""
+    _print_unanswered(_release(args, preset))
+
+
+def _print_unanswered(released: StatedLabels) -> None:
+    if (text := describe_unanswered(released)) is not None:
+        print(text)
+
+
+def _release(args: Sequence[str], preset: Preset) -> StatedLabels:
     origin = HELP if shows_help(args) else votes_from_where(args, preset)
     parser = _parser(origin)
     # votes from elsewhere come with the data that the run has

@@ -333,6 +333,21 @@ def test_options_of_an_exchange_need_one(
     assert spent() == 0 and not Path("runs/mine").exists()
 
 
+def test_a_release_that_answers_nothing_says_its_price_and_what_would_help(place: Path, capsys: Captured) -> None:
+    tied = np.zeros((100, 20, 4), dtype=np.uint8)
+    tied[:, ::2] = 1
+    replace(made_votes(), ballots=tied).save(Path("tied.npz"))
+    stable = ("--aggregator=StableMajority", "--aggregator.sigma_majority=1", "--aggregator.delta_majority=1e-9")
+    assert label("--votes=tied.npz", aggregator=stable) == 0
+    out = capsys.readouterr().out
+    assert not released().mask.any()
+    price, help_text = out.splitlines()[-2:]
+    assert price.startswith("None of 40 queries was answered, and epsilon = ") and "at delta = 0.001 is spent" in price
+    assert help_text.startswith("Fewer queries, a larger epsilon, more teachers or another aggregator help")
+    assert label("--votes=votes.npz", run="runs/answered") == 0
+    assert "was answered" not in capsys.readouterr().out
+
+
 def test_votes_come_from_one_place(place: Path, capsys: Captured) -> None:
     error = refused(capsys, "--votes=votes.npz", "--silos=exchange")
     assert "Expected --votes or --silos, not both" in error and not Path("exchange").exists()
