@@ -24,6 +24,12 @@ from pate.aggregators import NoisyVotes
 from tests.conftest import copy_run, make_arrays, recipe
 
 
+def current_umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
 def everything(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
@@ -42,6 +48,13 @@ def test_what_a_run_leaves(finished: Path) -> None:
     references = json.loads((finished / "private" / "references" / "metrics.json").read_text())
     assert references["true_label_student"]["macro_f1"] > 0.8
     assert references["teacher_majority"]["macro_f1"] > 0.8
+
+
+def test_all_private_folders_are_closed_to_others(finished: Path) -> None:
+    """After each stage of `pate run --references`."""
+    folders = {path: stat.S_IMODE(path.stat().st_mode) for path in (finished / "private").rglob("*") if path.is_dir()}
+    assert {path.name for path in folders} >= {"teachers", "votes"} and set(folders.values()) == {0o700}
+    assert stat.S_IMODE((finished / "public").stat().st_mode) == 0o777 & ~current_umask()
 
 
 def test_nothing_private_is_in_the_public_folder(finished: Path) -> None:
