@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import yaml
-from jsonargparse import ArgumentError, ArgumentParser
+from jsonargparse import ArgumentError
 
 from pate._runs import VOTES_IMPORT, Json, Run, digest, first_stage
-from pate._settings import encode
+from pate._settings import SettingsParser, encode
 from pate._validation import expect, expect_known
 from pate.data._records import Role
 from pate.data._source import DataSource
@@ -60,8 +60,8 @@ def read_data(path: Path) -> DataSource:
     return source
 
 
-def _parser() -> ArgumentParser:
-    parser = ArgumentParser(exit_on_error=False)
+def _parser() -> SettingsParser:
+    parser = SettingsParser(exit_on_error=False)
     parser.add_argument("--data", type=DataSource, required=True)
     parser.add_argument("--ledger", type=str | None, default=None)
     return parser

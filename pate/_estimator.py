@@ -14,11 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate._linear import LinearStudent, fit_linear, linear_student_of
 from pate._pipeline import Pipeline, label
+from pate._planning.completion import resolve_settings
 from pate._release.label_settings import LabelSettings
 from pate._release.stating import StatedLabels
 from pate._typing import FloatArray, IntArray, StrArray, UInt8Array
-from pate._validation import expect, expect_count, expect_positive
-from pate._votes import rows_of
+from pate._validation import as_float32, expect, expect_count, expect_positive
+from pate._votes import Panel, rows_of
 from pate._votes_file import NamedVotes
 from pate.data._arrays import Arrays
 from pate.data._checks import as_text
@@ -55,7 +56,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
 
     Args:
         epsilon: what one fit may cost at most, under REPLACE_RECORD.
-        delta: the chance that this fails; well below one over the number of records.
+        delta: the chance that this fails: 1e-3 at most, and below one over ``n_teachers``. Choose it well below one
+            over the number of records, which is private, and so not looked at.
         teacher: None for a linear model in closed form, for which nothing is trained (`ScoreVotes`; the best choice
             for most tables, ``docs/measured.md``); or any classifier of scikit-learn, whose clones are fitted label
             by label to parts of the records. Those with ``predict_proba`` give each label to their best public
@@ -126,7 +128,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         units = as_text(np.arange(len(records)) if groups is None else groups, name="groups")
         expect(len(units) == len(records), f"{len(records)} groups, one for each record", groups=len(units))
         settings = LabelSettings(delta=self.delta, target_epsilon=self.epsilon, noise_seed=self.noise_seed)
-        self._scaling = PublicScaling().fit(ArrayFeatures(public.astype(np.float32)))
+        self._scaling = PublicScaling().fit(ArrayFeatures(as_float32(public, what="X_public")))
         ids = np.char.mod("public%09d", np.arange(len(public)))
         with TemporaryDirectory(prefix="pate") as folder:
             run = Path(folder) / type(self).__name__
@@ -139,6 +141,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 pipeline.vote()
                 released = pipeline.label(settings)
             else:
+                # a target that nothing reaches is found before teachers are fitted
+                resolve_settings(settings, Panel(self._num_teachers(), labels.shape[1]), len(public))
                 ballots = self._ballots(records, labels, public, units, random)
                 names = [f"label_{j}" for j in range(labels.shape[1])]
                 votes = NamedVotes(ids=ids, label_names=tuple(names), ballots=ballots, features=self._features(public))
@@ -187,7 +191,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         return np.asarray(y[:, None] == shown, dtype=np.uint8)
 
     def _features(self, X: FloatArray) -> FloatArray:
-        return self._scaling.transform(ArrayFeatures(X.astype(np.float32))).astype(np.float64)
+        return self._scaling.transform(ArrayFeatures(as_float32(X, what="X"))).astype(np.float64)
 
     def _public_samples(self, X_public: ArrayLike | None, random: np.random.RandomState) -> FloatArray:
         if X_public is not None:
@@ -214,18 +218,22 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         The key is drawn for this fit alone, so that the teacher of a record, even of a row number, is independent of
         all others': of neighbors with a record more or less, every assignment of the others is as likely.
         """
-        expect(self.n_teachers is not None, "n_teachers, a public number, with a teacher", n_teachers=None)
-        assert self.n_teachers is not None
-        seeds = random.randint(2**31 - 1, size=self.n_teachers).tolist()
+        num_teachers = self._num_teachers()
+        seeds = random.randint(2**31 - 1, size=num_teachers).tolist()
         # a classifier that cannot be fitted at all is found out on labels that mean nothing
         _fitted(self.teacher, public[:100], np.arange(len(public[:100])) % 2, seeds[0]).predict(public[:1])
-        teachers = assign_teachers(units.tolist(), num_teachers=self.n_teachers, key=secrets.token_bytes(32))
-        ballots = np.zeros((len(public), self.n_teachers, labels.shape[1]), dtype=np.uint8)
+        teachers = assign_teachers(units.tolist(), num_teachers=num_teachers, key=secrets.token_bytes(32))
+        ballots = np.zeros((len(public), num_teachers, labels.shape[1]), dtype=np.uint8)
         for teacher, seed in enumerate(seeds):
             rows = np.flatnonzero(teachers == teacher)
             for column in range(labels.shape[1]) if rows.size else ():
                 ballots[:, teacher, column] = _ballot(self.teacher, X[rows], labels[rows, column], public, seed)
         return ballots
+
+    def _num_teachers(self) -> int:
+        expect(self.n_teachers is not None, "n_teachers, a public number, with a teacher", n_teachers=None)
+        assert self.n_teachers is not None
+        return int(self.n_teachers)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

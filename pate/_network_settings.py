@@ -9,11 +9,11 @@ from inspect import isfunction, signature
 from types import ModuleType
 from typing import Any
 
-from jsonargparse import ArgumentParser
 from torch import nn
 
 from pate._networks import make_network
 from pate._runs import Json
+from pate._settings import SettingsParser
 from pate._validation import expect
 
 _WITHOUT_WEIGHTS = "settings_without_weights"
@@ -139,7 +139,7 @@ def _plain(name: str, value: Any) -> Any:
 
 def _made_by_configuration(settings: Json | str, *shape: Any) -> nn.Module:
     """Return the network as the command line would make it of the same settings, types of arguments and all."""
-    parser = ArgumentParser(exit_on_error=False)
+    parser = SettingsParser(exit_on_error=False)
     kind = Callable[[tuple[int, ...]], nn.Module] if len(shape) == 1 else Callable[[tuple[int, ...], int], nn.Module]
     parser.add_argument("--network", type=kind)
     factory = parser.instantiate(parser.parse_object({"network": settings})).network

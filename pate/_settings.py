@@ -22,6 +22,8 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
 Settings = TypeVar("Settings")
 
+_TOO_LARGE = "Expected numbers that a float holds, got a larger one"
+
 
 class Described:
     """Remembers its constructor arguments, so that `plain` can write them down. Subclasses need do nothing."""
@@ -32,6 +34,45 @@ class Described:
         described = super().__new__(cls)
         described.__dict__["_made_with"] = (args, kwargs)
         return described
+
+
+class SettingsParser(ArgumentParser):
+    """A parser that refuses unknown settings, empty ones too, and whole numbers that no float holds."""
+
+    def parse_args(self, *args: Any, **settings: Any) -> Namespace:
+        """Return the parsed options."""
+        try:
+            parsed: Namespace = super().parse_args(*args, **settings)
+        except OverflowError as error:
+            self.error(f"{_TOO_LARGE}: {error}")
+        return parsed
+
+    def parse_object(self, *args: Any, **settings: Any) -> Namespace:
+        """Return the parsed settings, which may be the arguments of a class that another setting names."""
+        try:
+            parsed: Namespace = super().parse_object(*args, **settings)
+        except OverflowError as error:
+            self.error(f"{_TOO_LARGE}: {error}")
+        return parsed
+
+    def _apply_actions(self, cfg: Any, parent_key: str = "", *rest: Any, **options: Any) -> Namespace:
+        """Return the checked settings of a file, an object or a class.
+
+        jsonargparse then merges the values that it finds, and so would drop an unknown setting without any.
+        """
+        applied: Namespace = super()._apply_actions(cfg, parent_key, *rest, **options)
+        inside = f"{parent_key}." if parent_key else ""
+        empty = [inside + key for key, value in applied.items(branches=True) if value == Namespace()]
+        for key in empty:
+            if not self._accepts(key):
+                raise TypeError(f"Option '{key}' is not accepted")
+        return applied
+
+    def _accepts(self, key: str) -> bool:
+        """Return whether ``key`` names a setting, a group of settings, or a part of a setting's value."""
+        subcommands = () if self._subcommands_action is None else self._subcommands_action.choices
+        known = [*(action.dest for action in self._actions), *subcommands]
+        return any(key == name or name.startswith(f"{key}.") or key.startswith(f"{name}.") for name in known)
 
 
 def encode(kind: Any, value: Any, *, absolute_paths: bool = False) -> Any:
@@ -103,10 +144,10 @@ def plain(value: Any) -> Any:
     """
     if isinstance(value, Enum):
         return value.name
+    if isinstance(value, np.generic):  # of which some are floats or texts, too
+        return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.generic):
-        return value.item()
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):
@@ -178,9 +219,9 @@ def _decoded(kinds: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
     return {name: decoded[name] for name in content}
 
 
-def _parser(kinds: dict[str, Any]) -> ArgumentParser:
+def _parser(kinds: dict[str, Any]) -> SettingsParser:
     """Return a parser without defaults, which jsonargparse would mix into the arguments of another class."""
-    parser = ArgumentParser(exit_on_error=False)
+    parser = SettingsParser(exit_on_error=False)
     for name, kind in kinds.items():
         parser.add_argument(f"--{name}", type=kind)
     return parser

@@ -7,8 +7,16 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 from difflib import get_close_matches
 from typing import Any
+from unicodedata import category
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+from pate._typing import Float32Array
+
+_MOST_LETTERS = 1000  # of a label's name
+_UNSHOWN = ("Cc", "Cs", "Zl", "Zp")
+"""Unicode's categories of control characters, surrogates, and separators of lines and paragraphs."""
 
 
 def expect(condition: object, requirement: str, **got: Any) -> None:
@@ -50,6 +58,34 @@ def expect_count(minimum: int, **values: float) -> None:
         integer = isinstance(value, int) or (hasattr(value, "dtype") and value.dtype.kind in "iu")
         enough = integer and not isinstance(value, bool) and value >= minimum
         expect(enough, f"an integer {name} >= {minimum}", **{name: value})
+
+
+def as_float32(values: ArrayLike, *, what: str = "features") -> Float32Array:
+    """Return numbers as float32. Raises ``ValueError`` if one is too large for it, rather than infinite.
+
+    >>> as_float32([0.5])
+    array([0.5], dtype=float32)
+    """
+    try:
+        with np.errstate(over="raise"):
+            return np.asarray(values, dtype=np.float32)
+    except (FloatingPointError, OverflowError):
+        raise ValueError(f"Expected {what} up to 3.4e38, the largest number of float32, got a larger one") from None
+
+
+def expect_label_names(what: str, names: Iterable[str]) -> None:
+    """Raise ``ValueError`` on a name that files, tables and reports cannot show, or if one occurs twice.
+
+    >>> expect_label_names("label names", ["cat", "dog"])
+    """
+    listed = list(names)
+    for name in listed:
+        one = f"{what} of 1 to {_MOST_LETTERS} characters"
+        expect(len(name) <= _MOST_LETTERS, one, characters=len(name))
+        expect(name.strip(), one, name=name)
+        strange = [sign for sign in name if category(sign) in _UNSHOWN]
+        expect(not strange, f"{what} without control characters, line breaks and lone surrogates", name=name)
+    expect_distinct(what, listed)
 
 
 def expect_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:

@@ -15,7 +15,7 @@ from pate._progress import step_bar
 from pate._runs import digest, write_arrays
 from pate._runs.files import Blocks, Stream, read_arrays
 from pate._typing import FloatArray, IntArray, StrArray, UInt8Array
-from pate._validation import expect, expect_count, expect_distinct
+from pate._validation import expect, expect_count, expect_distinct, expect_label_names
 from pate._voters import SCORE_STEPS, encode_scores
 from pate._votes import Ballots, Panel, Votes, pack_ballots, unpack_ballots
 
@@ -306,6 +306,8 @@ def _texts(name: str, values: ArrayLike) -> StrArray:
     expect(array.ndim == 1 and array.size > 0, f"{name} of shape [N] with N > 0", shape=array.shape)
     expect(array.dtype.kind in "Uiu", f"{name} that are texts or integers", dtype=str(array.dtype))
     texts = array.astype(np.str_)
+    if name == "label_names":
+        expect_label_names(name, texts.tolist())
     expect_distinct(name, texts.tolist())
     return texts
 
@@ -367,6 +369,9 @@ def _checked_features(features: NDArray[Any], size: int) -> FloatArray:
     expect(array.ndim == 2 and len(array) == size, f"features of shape [{size}, F], as ids say", shape=array.shape)
     expect(array.dtype.kind in "buif", "features that are numbers", dtype=str(array.dtype))
     expect(np.isfinite(array).all(), "finite features", features="others")
+    most = float(np.finfo(np.float32).max)
+    within = np.abs(array).max(initial=0) <= most
+    expect(within, "features up to 3.4e38, the largest number of float32", features="larger ones")
     return array.astype(np.float64)
 
 

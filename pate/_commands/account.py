@@ -10,7 +10,7 @@ from pate._planning.costs import EPSILONS, costs_of
 from pate._planning.plots import draw_epsilons
 from pate._planning.tables import text_table
 from pate._votes import Panel
-from pate.accounting._figures import epsilon_text, exact_text
+from pate.accounting._figures import epsilon_text, exact_text, meaning_of
 from pate.aggregators import Aggregator
 from pate.aggregators._base import LEAST_ANSWERED
 
@@ -41,6 +41,9 @@ def account(
         epsilons = ("-" if row[column] is None else epsilon_text(row[column], 4) for column in EPSILONS)
         rows.append((f"    {name}", *epsilons, f"{row['delta0']:.3g}"))
     print("\n".join(text_table(rows)))
+    meaning = meaning_of(costs[aggregator.neighboring_relation.value]["tightest"])
+    if meaning is not None:
+        print(meaning)
     answered = aggregator.most_answered(panel)
     if answered < LEAST_ANSWERED:
         print(f"{panel.num_teachers} teachers who all agree are answered with probability {answered:.2g} at most:")

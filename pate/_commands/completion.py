@@ -60,7 +60,7 @@ def _tree(commands: Mapping[str, tuple[str, str, str]]) -> argparse.ArgumentPars
 
 def _actions(command: Callable[[Sequence[str]], Any]) -> list[argparse.Action]:
     """Return the options of a command, which does not run."""
-    parser = capture_parser(command, [])
+    parser = capture_parser(command, ["--help"])  # which lists the options of all modes
     assert isinstance(parser, CommandParser)
     return list(parser.shown._actions)
 

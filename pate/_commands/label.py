@@ -8,37 +8,55 @@ from dataclasses import fields
 from jsonargparse import Namespace
 
 from pate._commands.mistakes import CommandParser
-from pate._commands.parsing import ALONE, Preset, make_parser
-from pate._commands.votes import add_votes, parse_with_votes
+from pate._commands.parsing import ALONE, Preset, make_parser, parse, shows_help, with_saved_data
+from pate._commands.votes import HELP, add_votes, votes_from_where
 from pate._pipeline import Pipeline
 from pate._planning.completion import resolve_settings
+from pate._planning.unanswered import describe_unanswered
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label
 from pate._release.stating import StatedLabels
 from pate._silos.invitation import AwaitedError, SiloSum
+from pate._validation import expect
 from pate._votes import Ballots, Panel
 
 
 def main(args: Sequence[str], preset: Preset = ALONE) -> None:
     """Run `pate label`."""
     try:
-        print(release(args, preset).describe(), end="")
+        released = _release(args, preset)
+        print(released.describe(), end="")
+        _print_unanswered(released)
     except AwaitedError as error:
         print(f"Waiting for {error}. Nothing is lost: the same command goes on from here.")
 
 
-def release(args: Sequence[str], preset: Preset = ALONE) -> StatedLabels:
-    """Release the labels of `pate label`, and print nothing."""
-    parser = _parser()
-    parsed = parse_with_votes(parser, args, preset)
-    options = parser.instantiate(parsed)
-    pipeline = Pipeline(options.run, options.data, ledger=options.ledger, overwrite=options.overwrite)
-    if options.silos is None:
-        return pipeline.label(_settings(options), options.votes, unit=options.unit)
+def release(args: Sequence[str], preset: Preset = ALONE) -> None:
+    """Release the labels of `pate label`, and print nothing but what would help if none was answered."""
+    _print_unanswered(_release(args, preset))
+
+
+def _print_unanswered(released: StatedLabels) -> None:
+    if (text := describe_unanswered(released)) is not None:
+        print(text)
+
+
+def _release(args: Sequence[str], preset: Preset) -> StatedLabels:
+    origin = HELP if shows_help(args) else votes_from_where(args, preset)
+    parser = _parser(origin)
+    # votes from elsewhere come with the data that the run has
+    options = parser.instantiate(parse(parser, args, preset if origin is None else with_saved_data(args, preset)))
+    settings, overwrite = _settings(options), options.overwrite
+    if origin is None:
+        return Pipeline(options.run, overwrite=overwrite).label(settings)
+    pipeline = Pipeline(options.run, options.data, ledger=options.ledger, overwrite=overwrite)
+    if origin == "votes":
+        return pipeline.label(settings, options.votes, unit=options.unit)
+    expect(options.teachers, "--teachers with a number for each silo", teachers=options.teachers)
     request = SiloSum(
         exchange=options.silos, teachers=options.teachers, without=options.without or (), wait=options.wait
     )
-    return pipeline._label_silos(_settings(options), request, unit=options.unit)
+    return pipeline._label_silos(settings, request, unit=options.unit)
 
 
 def settings_for(
@@ -49,13 +67,15 @@ def settings_for(
     Raises:
         ValueError: in one line, if nothing could be released by them.
     """
-    parser = _parser()
-    return resolve_settings(_settings(parser.instantiate(parse_with_votes(parser, args, preset))), panel, size, ballots)
+    origin = votes_from_where(args, preset)
+    expect(origin is None, "labels by the votes of the recipe's own teachers", option=f"--{origin}")
+    parser = _parser(origin)
+    return resolve_settings(_settings(parser.instantiate(parse(parser, args, preset))), panel, size, ballots)
 
 
-def _parser() -> CommandParser:
+def _parser(origin: str | None) -> CommandParser:
     parser = make_parser("label", label, skip={"run", "votes", "settings", "total"}, settings=LabelSettings)
-    add_votes(parser)
+    add_votes(parser, origin)
     return parser
 
 

@@ -8,21 +8,28 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, Namespace
+from jsonargparse._typehints import ActionTypeHint
 
 from pate._commands.help import BriefHelp, example
-from pate._validation import did_you_mean, one_line
+from pate._settings import SettingsParser
+from pate._validation import did_you_mean, expect, one_line
 from pate.aggregators import Aggregator
 from pate.data._source import DataSource
 from pate.data.features import FeatureMap
 
 
-class CommandParser(ArgumentParser):
-    """A parser that accepts no abbreviated options, and suggests the right name for an unknown one."""
+class CommandParser(SettingsParser):
+    """A parser that accepts no abbreviated options, and suggests the right name for an unknown one.
+
+    Attributes:
+        elsewhere: options that it has only with another option, and the names of that one.
+    """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         brief: dict[str, Any] = {"allow_abbrev": False, "formatter_class": BriefHelp}
         super().__init__(*args, **(brief | options))
         self._words: tuple[str, ...] = ()
+        self.elsewhere: dict[str, str] = {}
         if self.epilog is None:
             self.epilog = example(self.prog.removeprefix("pate "))
 
@@ -43,7 +50,9 @@ class CommandParser(ArgumentParser):
         """
         self._words = tuple(args or ())
         options = self.shown._option_string_actions
-        if (unknown := unknown_option(self._words, options)) is not None:
+        plain = [name for name, action in options.items() if not isinstance(action, ActionTypeHint)]
+        if (unknown := unknown_option(self._words, options, plain)) is not None:
+            self._refuse_elsewhere(unknown)
             self.error(f"Expected a known option, got {unknown}{did_you_mean(unknown, options)}")
         parsed: Namespace = super().parse_args(args, *rest, **settings)
         return parsed
@@ -62,10 +71,18 @@ class CommandParser(ArgumentParser):
         if message and stream is not None:
             stream.write(message)
 
+    def _refuse_elsewhere(self, option: str) -> None:
+        """Raise ``ValueError`` if an option that is unknown here comes with another one."""
+        name = "--" + option.removeprefix("--").partition(".")[0]
+        needed = self.elsewhere.get(name, "")
+        expect(name not in self.elsewhere, f"{needed} with {name}", option=option)
+
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """End with status 2 and the message; raise ``ArgumentError`` if the parser does not exit on errors."""
         if not self.exit_on_error:
             super().error(message, ex)
+        if unknown := re.fullmatch(r"Option '([\w.]+)' is not accepted", message):
+            self._refuse_elsewhere(unknown[1])
         name = self.shown.prog.replace(" [options]", "")
         sys.stderr.write(f"{name}: {one_line(brief(message))}{_class_meant(message, self._words)}")
         sys.stderr.write(f" (`{name} --help` lists them)\n")
@@ -86,13 +103,14 @@ def brief(message: str) -> str:
     return " ".join(" ".join(telling or lines).split())
 
 
-def unknown_option(args: Iterable[str], options: Iterable[str]) -> str | None:
+def unknown_option(args: Iterable[str], options: Iterable[str], plain: Iterable[str] = ()) -> str | None:
     """Return the first word of ``args`` that looks like an option but is not in ``options``, or None.
 
-    Settings of what an option names, ``--aggregator.k`` of ``--aggregator``, are options too.
+    Settings of what an option names, ``--aggregator.k`` of ``--aggregator``, are options too; ``plain`` options have
+    none.
     """
     valid = set(options)
-    groups = {option.rpartition(".")[0] for option in valid if not option.endswith(".help")}
+    groups = {option.rpartition(".")[0] for option in valid if not option.endswith(".help")} | set(plain)
     for word in args:
         name = word.partition("=")[0].removesuffix("+")
         if not re.fullmatch(r"--[A-Za-z][\w.]*", name) or name in valid:

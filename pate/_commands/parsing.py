@@ -169,7 +169,12 @@ def add_data(parser: ArgumentParser) -> None:
 
 def shows(args: Sequence[str]) -> bool:
     """Return whether arguments ask for help or for settings in place of work."""
-    return any(word in ("-h", "--help") or word.startswith("--print_config") for word in args)
+    return shows_help(args) or any(word.startswith("--print_config") for word in args)
+
+
+def shows_help(args: Sequence[str]) -> bool:
+    """Return whether arguments ask for help."""
+    return any(word in ("-h", "--help") for word in args)
 
 
 def run_folder(args: Sequence[str]) -> Path | None:

@@ -10,6 +10,8 @@ from pate._reporting.disclosure import write_disclosure
 from pate._reporting.report import write_report
 from pate._validation import expect
 
+_NUM_SAMPLES = 20
+
 
 def main(args: Sequence[str]) -> None:
     """Run `pate report`."""
@@ -38,11 +40,18 @@ def main(args: Sequence[str]) -> None:
         help="write a folder instead: a model card (README.md) and an entry for the registry of deployments"
         " (registry.yaml), of public files alone",
     )
-    parser.add_argument("--num_samples", type=int, default=20, help="number of queries shown with their labels")
+    parser.add_argument(
+        "--num_samples",
+        type=int | None,
+        default=None,
+        help=f"number of queries shown with their labels; {_NUM_SAMPLES} by default",
+    )
     parsed = parser.parse_args(list(args))
     expect(not (parsed.disclosure and parsed.private), "a disclosure without --private", private=parsed.private)
     if parsed.disclosure:
+        expect(parsed.num_samples is None, "a disclosure without --num_samples", num_samples=parsed.num_samples)
         print(write_disclosure(parsed.run, output=parsed.output))
         return
-    path = write_report(parsed.run, output=parsed.output, private=parsed.private, num_samples=parsed.num_samples)
+    num_samples = _NUM_SAMPLES if parsed.num_samples is None else parsed.num_samples
+    path = write_report(parsed.run, output=parsed.output, private=parsed.private, num_samples=num_samples)
     print(f"{path}{' (PRIVATE: not to be published)' if parsed.private else ''}")

@@ -18,6 +18,9 @@ from pate._commands.parsing import Preset
 from pate._commands.recipes import find_recipe
 from pate._commands.summary import describe_run
 from pate._data_file import load_ledger
+from pate._release.foresight import expect_possible
+from pate._release.label_settings import LabelSettings
+from pate._release.ledger_file import choose_ledger
 from pate._runs import STUDENT, TEACHERS_VOTE, Json, Run
 from pate._runs.locks import lock_run
 from pate._settings import decode
@@ -25,8 +28,7 @@ from pate._validation import expect
 from pate._voters import MOST_VOTERS
 from pate._votes import Ballots, Panel, Voting
 from pate.accounting._calibration import epsilon_of
-from pate.accounting._charges import expect_delta_beyond_tests
-from pate.accounting._figures import epsilon_text, exact_text
+from pate.accounting._figures import epsilon_text, exact_text, meaning_of
 from pate.data._records import Role
 from pate.data._source import DataSource
 
@@ -84,18 +86,21 @@ def main(args: Sequence[str]) -> None:
     if voting is None and fit["fit"] != "closed_form":
         voting = Run(root).begun(TEACHERS_VOTE).settings.get("votes")
     data: DataSource = decode(DataSource, fit["data"])
-    release, num_queries = _planned_release(fit, data, voting, overrides["label"], _preset(_LABEL, recipe, root))
+    settings, panel = _label_settings(fit, data, voting, overrides["label"], _preset(_LABEL, recipe, root))
+    ledger = choose_ledger(root, fit["ledger"] and Path(fit["ledger"]), data, overwrite=parsed.overwrite)
+    expect_possible(Run(root, overwrite=parsed.overwrite, ledger=ledger), settings, panel, data)
     if parsed.overwrite or not Run(root).is_finished(STUDENT):
         from pate._stages.student_steps import rehearse_student
 
-        rehearse_student(Run(root), student, data, num_queries=num_queries)
+        rehearse_student(Run(root), student, data, num_queries=settings.num_queries)
     vote = replace(_VOTE, words=(f"--votes={voting}",) if voting else ())
     steps = [vote if step is _VOTE else step for step in (*_STEPS, *([_REFERENCES] if parsed.references else []))]
     if parsed.dry_run:
         fit_teachers = steps[0]
         print(f"[1/{len(steps)}] {fit_teachers.name}", flush=True)
         _command(fit_teachers)([*_words(fit_teachers, overrides), "--dry_run"], _preset(fit_teachers, recipe, root))
-        print("\n".join([release, f"Run: {root}. Nothing was written, and nothing was spent."]))
+        print(_planned_release(settings, panel))
+        print(f"Run: {root}. Nothing was written, and nothing was spent.")
         return
     # held through all stages
     lock_run(root)
@@ -106,14 +111,12 @@ def main(args: Sequence[str]) -> None:
     print(describe_run(Run(root, ledger=load_ledger(root))), end="")
 
 
-def _planned_release(
+def _label_settings(
     fit: Json, data: DataSource, voting: Voting | None, words: Sequence[str], preset: Preset
-) -> tuple[str, int]:
-    """Return what will be released, and the number of queries.
+) -> tuple[LabelSettings, Panel]:
+    """Return the settings of the release, complete, and the numbers of teachers and labels.
 
-    Raises ``ValueError`` if public facts say that a later stage will be refused.
-
-    They are the numbers of public samples and of test records, and the panel that answers queries.
+    Raises ``ValueError`` if the numbers of public samples, test records, teachers and labels do not allow it.
 
     Args:
         fit: the settings of `pate teachers fit`.
@@ -128,18 +131,22 @@ def _planned_release(
     if fit["fit"] == "closed_form":
         expect(voting is None, "no --votes of teachers in closed form, whose ballots are moments", votes=voting)
         ballots = "moments"
-    settings = settings_for(words, preset, panel, size, ballots)
-    charge = settings.mechanism.events(panel), settings.num_queries or size
-    expect_delta_beyond_tests([charge], settings.relation, settings.delta)
-    event = settings.mechanism.event(panel, settings.relation).reaching(settings.max_teachers_per_unit)
-    epsilon = epsilon_of(event, count=charge[1], delta=settings.delta)
-    mechanism = settings.mechanism
+    return settings_for(words, preset, panel, size, ballots), panel
+
+
+def _planned_release(settings: LabelSettings, panel: Panel) -> str:
+    """Return what will be released, and for which epsilon."""
+    mechanism, count = settings.mechanism, settings.num_queries
+    assert count is not None, "settings are complete"
+    event = mechanism.event(panel, settings.relation).reaching(settings.max_teachers_per_unit)
+    epsilon = epsilon_of(event, count=count, delta=settings.delta)
     noise = ", ".join(f"{name} = {getattr(mechanism, name):.6g}" for name in mechanism.noise_parameters)
     text = (
-        f"Labels of {charge[1]} public samples by {type(mechanism).__name__} with {noise}:"
+        f"Labels of {count} public samples by {type(mechanism).__name__} with {noise}:"
         f"\n    epsilon = {epsilon_text(epsilon)} at delta = {exact_text(settings.delta)}, {settings.relation.name}"
     )
-    return text, charge[1]
+    meaning = meaning_of(epsilon)
+    return text if meaning is None else f"{text}\n{meaning}"
 
 
 def _command(step: _Step) -> Callable[[Sequence[str], Preset], object]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pate._commands.parsing import new_parser
+from pate._release.promise import expect_promise
 from pate._validation import expect
 from pate.accounting._budget import Budget
 from pate.accounting._relation import NeighboringRelation
@@ -54,6 +55,8 @@ def main(args: Sequence[str]) -> None:
 
     limits = {"max_epsilon": options.max_epsilon, "delta": options.delta}
     expect(list(limits.values()).count(None) in (0, 2), "--max_epsilon with --delta", **limits)
+    if options.delta is not None:
+        expect_promise(options.delta)
     relation = NeighboringRelation.REPLACE_RECORD
     budget = None if options.delta is None else Budget(neighboring_relation=relation, **limits)
 

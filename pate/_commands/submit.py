@@ -11,6 +11,7 @@ from signal import SIGTERM, SIGUSR1, SIGUSR2
 from typing import Any
 
 from pate._commands.parsing import new_parser, run_folder
+from pate._runs import make_folder
 from pate._validation import expect, expect_count
 
 _SHARED = (["teachers", "fit"], ["teachers", "vote"])
@@ -77,7 +78,8 @@ def submitted(
                 pass
             done.check_returncode()
 
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
+    folder.chmod(0o700)  # one that was there, too
     # a cluster may pass no variables on, such as that by which Python does not begin in the working directory
     python = f"{shlex.quote(sys.executable)} -P"
     executor = submitit.AutoExecutor(folder=folder, cluster=cluster, local_python=python, slurm_python=python)

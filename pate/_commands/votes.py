@@ -4,18 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from jsonargparse import ArgumentParser, Namespace
-
-from pate._commands.parsing import Preset, parse, with_saved_data
+from pate._commands.mistakes import CommandParser
+from pate._commands.parsing import Preset, named_before
 from pate._validation import expect
 from pate.data._source import DataSource
 
-_OPTIONS = ("votes", "unit", "data", "ledger", "teachers", "without")
+HELP = "help"
+"""The origin of which `add_votes` adds the options of all."""
+
+_OPTIONS: dict[str, tuple[Any, str]] = {
+    "unit": (
+        str | None,
+        "with --votes or --silos: the statement's word for what reaches one teacher alone (default: the run's, or"
+        " record)",
+    ),
+    "data": (
+        DataSource | None,
+        "with --votes or --silos: source of the public and test records for a student, as in --config data.yaml;"
+        " private ones are not needed",
+    ),
+    "ledger": (
+        Path | None,
+        "with --votes: ledger of the private data behind the votes, shared by all runs on them; None for"
+        " votes.ledger.sqlite beside votes.npz, and ledger.sqlite in a folder; with --silos for the run's own",
+    ),
+    "teachers": (
+        dict[str, int] | None,
+        "with --silos: the public number of teachers of each, as in --teachers.north 60 --teachers.south 80",
+    ),
+    "without": (
+        list[str] | None,
+        "with --silos: names of silos that dropped out, which are left out of the sum, such as [west]",
+    ),
+    "wait": (
+        float | None,
+        "with --silos: seconds to wait for others, 0 to do what can be done now; None for as long as it takes",
+    ),
+}
+_FROM: dict[str, tuple[str, ...]] = {"votes": ("unit", "data", "ledger"), "silos": tuple(_OPTIONS)}
+"""The options of each place that votes come from; there are none for the votes of the run's own teachers."""
 
 
-def add_votes(parser: ArgumentParser) -> None:
-    """Add the options of votes from elsewhere."""
+def votes_from_where(args: Sequence[str], preset: Preset) -> str | None:
+    """Return ``votes`` or ``silos``, whichever option says where votes come from; None for a run's own teachers.
+
+    Raises ``ValueError`` if both do.
+    """
+    named = {name: named_before(name, args, preset) for name in _FROM}
+    named = {name: value for name, value in named.items() if value not in (None, "null")}
+    expect(len(named) < 2, "--votes or --silos, not both", **named)
+    return next(iter(named), None)
+
+
+def add_votes(parser: CommandParser, origin: str | None) -> None:
+    """Add the options of votes from elsewhere: those of their ``origin``, or of every one to a page of help."""
     parser.add_argument(
         "--votes",
         type=Path | None,
@@ -26,63 +70,14 @@ def add_votes(parser: ArgumentParser) -> None:
         " run's private folder",
     )
     parser.add_argument(
-        "--unit",
-        type=str | None,
-        default=None,
-        help="with --votes or --silos: the statement's word for what reaches one teacher alone (default: the run's, or"
-        " record)",
-    )
-    parser.add_argument(
-        "--data",
-        type=DataSource | None,
-        default=None,
-        help="with --votes or --silos: source of the public and test records for a student, as in --config data.yaml;"
-        " private ones are not needed",
-    )
-    parser.add_argument(
-        "--ledger",
-        type=Path | None,
-        default=None,
-        help="with --votes: ledger of the private data behind the votes, shared by all runs on them; None for"
-        " votes.ledger.sqlite beside votes.npz, and ledger.sqlite in a folder; with --silos for the run's own",
-    )
-    parser.add_argument(
         "--silos",
         type=Path | None,
         default=None,
         help="in place of --votes: a folder through which silos send what only adds up to noisy counts, by `pate silo`",
     )
-    parser.add_argument(
-        "--teachers",
-        type=dict[str, int] | None,
-        default=None,
-        help="with --silos: the public number of teachers of each, as in --teachers.north 60 --teachers.south 80",
-    )
-    parser.add_argument(
-        "--without",
-        type=list[str] | None,
-        default=None,
-        help="with --silos: names of silos that dropped out, which are left out of the sum, such as [west]",
-    )
-    parser.add_argument(
-        "--wait",
-        type=float | None,
-        default=None,
-        help="with --silos: seconds to wait for others, 0 to do what can be done now; None for as long as it takes",
-    )
-
-
-def parse_with_votes(parser: ArgumentParser, args: Sequence[str], preset: Preset) -> Namespace:
-    """Return the parsed options as `parse` does; for votes from elsewhere, completed by the data that the run has.
-
-    Raises ``ValueError`` if options of votes are given without votes.
-    """
-    parsed = parse(parser, args, preset)
-    if parsed.silos is not None:
-        expect(parsed.votes is None, "--votes or --silos, not both", votes=str(parsed.votes))
-        expect(parsed.teachers, "--teachers with a number for each silo", teachers=parsed.teachers)
-    if parsed.votes is not None or parsed.silos is not None:
-        return parse(parser, args, with_saved_data(args, preset))
-    votes_options = [f"--{name}" for name in _OPTIONS if parsed.get(name) is not None]
-    expect(not votes_options, "--votes with options that are for votes from elsewhere", options=votes_options)
-    return parsed
+    for name, (kind, text) in _OPTIONS.items():
+        origins = [f"--{place}" for place, names in _FROM.items() if name in names]
+        if origin == HELP or name in _FROM.get(origin or "", ()):
+            parser.add_argument(f"--{name}", type=kind, default=None, help=text)
+        else:
+            parser.elsewhere[f"--{name}"] = " or ".join(origins)

@@ -8,6 +8,7 @@ from typing import Any
 from pate._planning.outlook import Outlook
 from pate._planning.proposals import for_target, proposals, splits_noise
 from pate._release.label_settings import LabelSettings
+from pate._release.promise import expect_promise
 from pate._validation import expect
 from pate._votes import Ballots, Panel
 from pate.accounting._bisection import smallest_where
@@ -32,6 +33,7 @@ def resolve_settings(settings: LabelSettings, panel: Panel, size: int, ballots: 
     """
     number = size if settings.num_queries is None else settings.num_queries
     expect(number <= size, f"num_queries <= {size}", num_queries=number)
+    expect_promise(settings.delta, num_units=panel.num_teachers)
     aggregator = settings.aggregator
     if ballots == "masked":
         expect(isinstance(aggregator, SiloVotes), "SiloVotes, which opens the sum of silos", aggregator=aggregator)

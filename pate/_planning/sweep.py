@@ -17,8 +17,9 @@ from pate._planning.learning import Learner, fit_learner
 from pate._planning.proposals import for_target
 from pate._planning.task import Task
 from pate._progress import stage_bar
+from pate._release.promise import expect_promise
 from pate._typing import FloatArray
-from pate._validation import expect, expect_count, expect_open_unit, expect_positive
+from pate._validation import expect, expect_count, expect_positive
 from pate._votes import Panel
 from pate.accounting._calibration import Target
 from pate.accounting._relation import NeighboringRelation
@@ -59,7 +60,7 @@ class Sweep:
 
     def __post_init__(self) -> None:
         expect_count(1, seeds=self.seeds)
-        expect_open_unit(delta=self.delta)
+        expect_promise(self.delta)
         expect(self.epsilons, "at least one epsilon", epsilons=self.epsilons)
         expect_positive(**{f"epsilons[{i}]": epsilon for i, epsilon in enumerate(self.epsilons)})
         expect(self.by in ("accuracy", "macro_f1"), "by in accuracy, macro_f1", by=self.by)
@@ -183,6 +184,7 @@ def run_sweep(facts: Facts, sweep: Sweep) -> SweepResult:
     Raises:
         ValueError: on facts or settings that do not fit, or a target that no noise meets.
     """
+    expect_promise(sweep.delta, num_units=facts.num_units)
     learner, num_queries = fit_learner(facts), sweep.queries(facts)
     ensembles: list[tuple[int, Callable[..., Task], tuple[type[Aggregator], ...]]]
     ensembles = [(size, ensemble_votes, _CANDIDATES) for size in sweep.teachers(facts)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
-from pate._validation import expect, expect_count, expect_open_unit
+from pate._release.promise import expect_promise
+from pate._validation import expect, expect_count
 from pate.accounting._budget import Budget, FilterName
 from pate.accounting._relation import NeighboringRelation
 from pate.aggregators._base import Aggregator
@@ -19,7 +20,8 @@ class LabelSettings:
         aggregator: the mechanism, by name or path. With a target epsilon its noise may be left out, or all of it: None
             is then ``Rounds`` of ``ClippedVotes``, which need ballots and features, or ``ScoreVotes`` where ballots are
             scores or moments.
-        delta: the delta of the statement, above what the mechanism's tests cost.
+        delta: the delta of the statement, above what the mechanism's tests cost, at most 1e-3 and below one over the
+            number of teachers.
         num_queries: number of public samples to label; None for all that were voted on.
         max_epsilon: the budget of the ledger, at this delta and under the aggregator's relation. A release that would
             take the total of all releases beyond it is refused before anything is spent. The first one given is final.
@@ -63,7 +65,7 @@ class LabelSettings:
         expect_count(0, query_seed=self.query_seed)
         if self.noise_seed is not None:
             expect_count(0, noise_seed=self.noise_seed)
-        expect_open_unit(delta=self.delta)
+        expect_promise(self.delta)
         expect_count(1, max_teachers_per_unit=self.max_teachers_per_unit)
         alone = self.max_epsilon is None or self.max_teachers_per_unit == 1
         expect(alone, "no max_epsilon with max_teachers_per_unit > 1", max_epsilon=self.max_epsilon)

@@ -36,12 +36,7 @@ def rehearse(
         ValueError: if the aggregator raises it, if its release does not have the shape of the votes, or if less than
             `LEAST_ANSWERED` of the queries would be answered, whatever the votes.
     """
-    answered = aggregator.most_answered(panel)
-    agreed = f"at least {LEAST_ANSWERED:.0%} of the queries answered where all {panel.num_teachers} teachers agree"
-    noise = " and ".join(f"{name}={scale:.4g}" for name, scale in aggregator.noise.items())
-    ways = "fewer queries, a larger target_epsilon or delta, a lower threshold or more teachers"
-    less = f"less noise than {noise} of {type(aggregator).__name__} ({ways})"
-    expect(answered >= LEAST_ANSWERED, f"{agreed}, by {less}", answered=float(f"{answered:.2g}"))
+    expect_answers(aggregator, panel)
     made_up = _made_up(panel)
     for count in (0, 1, len(made_up)):
         counts, shape = made_up[:count], (count, panel.num_labels)
@@ -67,6 +62,16 @@ def rehearse(
         if release.tiers is not None:
             expect(release.tiers.shape == (count,), f"the tiers of {count} queries", shape=release.tiers.shape)
         aggregator.charges(release, panel)
+
+
+def expect_answers(aggregator: Aggregator, panel: Panel) -> None:
+    """Raise ``ValueError`` if less than `LEAST_ANSWERED` of the queries would be answered, whatever the votes."""
+    answered = aggregator.most_answered(panel)
+    agreed = f"at least {LEAST_ANSWERED:.0%} of the queries answered where all {panel.num_teachers} teachers agree"
+    noise = " and ".join(f"{name}={scale:.4g}" for name, scale in aggregator.noise.items())
+    ways = "fewer queries, a larger target_epsilon or delta, a lower threshold or more teachers"
+    less = f"less noise than {noise} of {type(aggregator).__name__} ({ways})"
+    expect(answered >= LEAST_ANSWERED, f"{agreed}, by {less}", answered=float(f"{answered:.2g}"))
 
 
 def _stand_ins(voters: Voters, labels: BoolArray) -> RecordVoters:

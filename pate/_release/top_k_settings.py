@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from pate._histogram import Histogram
+from pate._release.promise import expect_promise
 from pate._validation import expect, expect_count, expect_open_unit, expect_positive
 from pate.accounting._budget import Budget, FilterName
 from pate.accounting._calibration import Target, calibrate_scale
@@ -44,7 +45,7 @@ class TopKSettings:
             of a ranking; limited_domain, up to k choices of one item each, which need no public list of items.
         target_epsilon: epsilon of this release at delta, in place of a scale.
         scale: scale of the noise, in the unit of the counts.
-        delta: the delta of every epsilon.
+        delta: the delta of every epsilon, at most 1e-3.
         kbar: with limited_domain, how many of the largest counts may be named; 10 k by default.
         delta_domain: with limited_domain, the probability that an item is named that a neighbor could not name, a part
             of delta; a tenth of it by default.
@@ -77,7 +78,7 @@ class TopKSettings:
 
     def __post_init__(self) -> None:
         expect_count(1, k=self.k)
-        expect_open_unit(delta=self.delta)
+        expect_promise(self.delta)
         for name, kinds in (("mechanism", Choice), ("neighbors", Neighbors)):
             value = getattr(self, name)
             expect(value in get_args(kinds), f"a {name} among {', '.join(get_args(kinds))}", **{name: value})

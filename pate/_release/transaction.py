@@ -21,7 +21,7 @@ from pate.accounting._budget import Budget, BudgetExceededError
 from pate.accounting._charges import Charge, Events, expect_delta_beyond_tests
 from pate.accounting._filters import affordable
 from pate.accounting._history import Entry
-from pate.accounting._ledger import Ledger, read_ledger
+from pate.accounting._ledger import Ledger, expect_payable, read_ledger
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._statement import Statement
 from pate.mechanisms._noise import draw_key, private_generator, seeded_generator
@@ -177,17 +177,42 @@ def _reserve(publication: Publication, terms: Terms, pending: PendingRelease) ->
         # nothing was reserved
         if not begun:
             destroy(publication.seeds, pending.token)
-        raise _with_its_ledger(error, terms) from None
+        charge = terms.events, terms.count
+        raise _with_its_ledger(error, ledger.path, ledger.entries(), terms.budget, charge) from None
 
 
-def _with_its_ledger(error: ValueError, terms: Terms) -> ValueError:
+def expect_payable_release(
+    path: Path, charge: Charge, *, relation: NeighboringRelation, delta: float, budget: Budget | None
+) -> None:
+    """Raise ``ValueError`` if a ledger could not pay for a release that is yet to be made. Writes nothing.
+
+    Args:
+        path: the ledger, which may be yet to be made.
+        charge: what the release will reserve.
+        relation: the relation of its guarantee.
+        delta: the delta of its statement.
+        budget: the limit that it asks for, or None.
+    """
+    events, count = charge
+    entries = read_ledger(path).entries if path.exists() else ()
+    try:
+        paid = [before for entry in entries for before in entry.charges]
+        expect_delta_beyond_tests([*paid, charge], relation, delta)
+        expect_payable(path, events, count=count, budget=budget, delta=delta)
+    except ValueError as error:
+        raise _with_its_ledger(error, path, entries, budget, charge) from None
+
+
+def _with_its_ledger(
+    error: ValueError, path: Path, entries: Sequence[Entry], budget: Budget | None, charge: Charge
+) -> ValueError:
     """Return the error with its ledger and, if earlier releases use up the budget, the runs that made them."""
-    path, budget = terms.ledger.path, terms.budget
-    earlier = sorted({entry.run for entry in terms.ledger.entries()})
+    earlier = sorted({entry.run for entry in entries})
     if not (isinstance(error, BudgetExceededError) and earlier):
         return error if str(path) in str(error) else ValueError(f"{error} ({path})")
     # where the release alone is too much, other data are no way out
-    alone = budget is None or affordable(budget, terms.events[terms.relation].cost()) >= terms.count
+    events, count = charge
+    alone = budget is None or affordable(budget, events[budget.neighboring_relation].cost()) >= count
     ways = "ask for less, take other data" if alone else "ask for less"
     return ValueError(
         f"{error}. The ledger {path} counts what runs on these private data released before ({', '.join(earlier)}),"

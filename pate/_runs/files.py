@@ -38,6 +38,13 @@ _LOCAL_HEADER = Struct("<26xHH")  # of a zip's member, with the lengths of the n
 _Header = tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder if it is missing, and its parents; one below a folder ``private`` is open to its owner alone."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(mode=0o700 if "private" in path.parts else 0o777, exist_ok=True)
+
+
 @contextmanager
 def replacing(path: Path, mode: str = "wb", *, folder: Path | None = None) -> Iterator[IO[Any]]:
     """Open a temporary file for writing, and rename it to ``path`` once it is complete and on disk.
@@ -46,7 +53,7 @@ def replacing(path: Path, mode: str = "wb", *, folder: Path | None = None) -> It
     ``path`` are deleted.
     """
     place = folder or path.parent
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     for draft in place.glob(f".{escape(path.name)}.*"):
         if (named := _DRAFT.fullmatch(draft.name)) and named[1] == path.name:
             _remove_abandoned(draft)
@@ -113,10 +120,10 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     An older folder of that name is moved aside and deleted. A process that is killed between the two renames leaves
     neither. Nobody else may write ``path`` meanwhile: what an earlier process left half-written is deleted.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     remove_drafts(path.parent.glob(".*"), (path.name,))
     beside, aside = (path.with_name(f".{path.name}.{secrets.token_hex(8)}") for _ in range(2))
-    beside.mkdir()
+    make_folder(beside)
     try:
         yield beside
         for file in beside.iterdir():

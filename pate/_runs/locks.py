@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
 
-from pate._runs.files import remove_drafts
+from pate._runs.files import make_folder, remove_drafts
 
 LOCK = ".lock"
 """Name of the file that is in a run's folder while a command works on it; it names the process."""
@@ -135,7 +135,7 @@ def lease(path: Path, *, wait: bool = False) -> Iterator[bool]:
     Raises:
         ValueError: if the disk has no locks.
     """
-    path.parent.mkdir(exist_ok=True)
+    make_folder(path.parent)
     descriptor = None
     while descriptor is None:
         try:

@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
+from pate._json import read_json
 from pate._runs import digest
-from pate._validation import expect, expect_count, expect_distinct, expect_known
+from pate._validation import expect, expect_count, expect_distinct, expect_known, expect_label_names
 from pate._votes import Panel
 from pate.aggregators._silo_votes import SiloVotes
 
@@ -74,6 +75,7 @@ class Invitation:
             texts = isinstance(names, list | tuple) and names and all(isinstance(text, str) for text in names)
             expect(texts, f"a list of texts, at least one, as {name}", **{name: names and names[:1]})
             expect_distinct(name, names)
+        expect_label_names("label_names", self.label_names)
         # of two lists of survivors, each shown to half of the silos, both could else be opened
         most = (len(self.teachers) - 1) // 2
         expect(self.dropouts <= most, f"dropouts <= {most} of {len(self.teachers)} silos", dropouts=self.dropouts)
@@ -121,7 +123,7 @@ class Invitation:
     def of(cls, content: bytes) -> Invitation:
         """Return the invitation in a file. Raises ``ValueError`` if it is not one that this program wrote."""
         try:
-            values = json.loads(content)
+            values = read_json(content)
             expect_known("keys", values, _KEYS)
             numbers = all(type(values[name]) is int for name in ("colluding", "dropouts"))
             expect(numbers and isinstance(values["sigma_silos"], float), "numbers", type="others")

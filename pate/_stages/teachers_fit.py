@@ -12,9 +12,22 @@ from typing import NamedTuple
 import torch
 
 from pate._data_file import describe_data
+from pate._disk import expect_disk
 from pate._progress import stage_bar
 from pate._release.ledger_file import ledger_setting, open_ledger, record_ledger_place
-from pate._runs import KEY_BYTES, TEACHERS_FIT, Inputs, Json, Run, digest, ensure_key, make_once, read_key, write_text
+from pate._runs import (
+    KEY_BYTES,
+    TEACHERS_FIT,
+    Inputs,
+    Json,
+    Run,
+    digest,
+    ensure_key,
+    make_folder,
+    make_once,
+    read_key,
+    write_text,
+)
 from pate._runs.locks import FINISH, lease
 from pate._settings import encode_fields
 from pate._validation import expect
@@ -29,7 +42,7 @@ from pate.teachers._log import log_curves, read_losses, teachers_table
 from pate.teachers._partitions import PartitionedRecords, units_of
 from pate.teachers._plan import CLOSED_FORM, ClosedFormPlan, CurveFormat, TeacherPlan
 from pate.teachers._saved import CHUNK_SIZE, chunk_file, foreign_files
-from pate.teachers._sizing import choose_size, describe_training, disk_bytes, expect_disk
+from pate.teachers._sizing import choose_size, describe_training, disk_bytes
 from pate.teachers._training import TrainJob
 
 _ONE_OF_MANY = (
@@ -95,7 +108,7 @@ def fit_teachers(
     job = TrainJob(plan=sized_plan, data=partitioned, folder=folder, made_from=made_from)
     chunks = sized_plan.chunks()
     untrained = sum(len(teachers) for teachers in chunks if not job.is_done(teachers))
-    expect_disk(disk_bytes(plan, data.input_shape, data.num_labels, untrained), folder)
+    expect_disk(disk_bytes(plan, data.input_shape, data.num_labels, untrained), folder, "teachers")
     with stage_bar(len(chunks) * plan.num_steps, "teachers", unit="step") as bar:
         run_jobs(job, chunks, execution, bar.update)
     with lease(folder / FINISH, wait=True):
@@ -140,7 +153,7 @@ def begin_fit(run: Run, data: DataSource, plan: TeacherPlan | ClosedFormPlan) ->
     folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
     if not run.begin(TEACHERS_FIT, inputs, foreign=foreign_files(folder, made_from)):
         return None
-    folder.mkdir(exist_ok=True)
+    make_folder(folder)
     if plan.unit == "record" and data.records(Role.PRIVATE).groups is not None:
         print(_ONE_OF_MANY, file=sys.stderr, flush=True)
     return Beginning(folder, key, made_from)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
+_LARGE_EPSILON = 10
 _DIGITS = Context(prec=400)  # more digits than a float has before and after the point
 
 
@@ -29,6 +30,25 @@ def exact_text(value: float) -> str:
     ('1e-06', '1.0000004e-06', '8')
     """
     return repr(float(value)).removesuffix(".0")
+
+
+def meaning_of(epsilon: float | None) -> str | None:
+    """Return a sentence on what an epsilon above 10 leaves to protect; None of smaller ones.
+
+    Of two neighbors, each as likely, a guess is right with probability `e^epsilon / (1 + e^epsilon)` at most, as in
+    `guess_text`, where the small delta is left out.
+
+    >>> meaning_of(8.0)
+    >>> meaning_of(10.5)
+    'Above 10 an epsilon promises little: a guess between two neighbors may be right in all but 1 of 36317 cases.'
+    """
+    if epsilon is not None and epsilon <= _LARGE_EPSILON:
+        return None
+    right = "in all cases"
+    if epsilon is not None and epsilon < 700:  # beyond it floats end
+        cases = math.ceil(math.exp(epsilon)) + 1
+        right = f"in all but 1 of {cases if cases < 1e6 else f'{cases:.1e}'} cases"
+    return f"Above 10 an epsilon promises little: a guess between two neighbors may be right {right}."
 
 
 def guess_text(guarantee: Mapping[str, Any], total_variation: float = 1.0) -> str:

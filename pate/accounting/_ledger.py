@@ -235,14 +235,23 @@ def read_ledger(path: Path, *, rows: int | None = None) -> Book:
 
     Raises ``ValueError`` like `Ledger`.
     """
-    path = Path(path)
+    return _read_history(Path(path), rows=rows).book()
+
+
+def expect_payable(path: Path, events: Events, *, count: int, budget: Budget | None, delta: float) -> None:
+    """Raise ``ValueError`` as `Ledger.reserve` would, of a ledger that may be yet to be made. Writes nothing."""
+    history = _read_history(path) if path.exists() else History()
+    history.reservation(events, count, budget, delta)
+
+
+def _read_history(path: Path, *, rows: int | None = None) -> History:
     expect(path.is_file(), "a ledger", path=str(path))
     history = History()
     with log.opened(path, writable=False) as connection:
         log.expect_intact(connection, path)
         for text, digest in islice(log.rows_after(connection, history.head, path), rows):
             history.fold_row(text, digest, path)
-    return history.book()
+    return history
 
 
 def _now() -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from pate.accounting._base import leaves
 from pate.accounting._charges import Charge, cost_of_charges, reaching
 from pate.accounting._events import PureDPEvent
-from pate.accounting._figures import epsilon_text, exact_text
+from pate.accounting._figures import epsilon_text, exact_text, meaning_of
 from pate.accounting._history import Book
 from pate.accounting._relation import NeighboringRelation
 from pate.accounting._smoothing import FURTHEST, REACH, WIDTHS
@@ -155,6 +155,9 @@ def _headline(statement: Mapping[str, Any]) -> Iterator[str]:
             yield f"{where}: this release {this}; all releases of {whose} {total}:"
         yield f"    neighbors are data sets where {guarantee['neighbors']}."
     yield "Any outcome is at most exp(epsilon) times as probable as it would be for a neighbor, plus delta."
+    first = statement["guarantees"][statement["neighboring_relation"]]["epsilon"]
+    if (meaning := meaning_of(first)) is not None:
+        yield meaning
 
 
 def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:

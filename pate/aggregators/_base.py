@@ -100,7 +100,7 @@ class Aggregator(ABC):
         scales = {name: getattr(self, name) for name in self.noise_parameters if name not in self.missing}
         expect_positive(**scales)
         for name, scale in scales.items():
-            expect(scale <= _LARGEST_SCALE, f"{name} <= {_LARGEST_SCALE:g}", **{name: scale})
+            expect(float(scale) <= _LARGEST_SCALE, f"{name} <= {_LARGEST_SCALE:g}", **{name: scale})
 
     @classmethod
     def blank(cls, **settings: Any) -> Self:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pate._runs.files import read_arrays
 from pate._typing import Float32Array, IntArray
-from pate._validation import expect, expect_distinct
+from pate._validation import as_float32, expect, expect_distinct
 from pate.data._checks import as_text, check_labels, select_labels
 from pate.data._records import ArrayFeatures, Features, blocks_of
 from pate.data._table import Table, TableSource, expect_fractions, split_by_hash
@@ -109,7 +109,7 @@ class _StoredFeatures(Features):
         assert isinstance(file, mmap.mmap)
         values = np.empty((rows.size, *self.shape[1:]), dtype=np.float32)
         for start in range(0, rows.size, _ROWS):
-            values[start : start + _ROWS] = self._values[rows.ravel()[start : start + _ROWS]]
+            values[start : start + _ROWS] = as_float32(self._values[rows.ravel()[start : start + _ROWS]])
             file.madvise(mmap.MADV_DONTNEED)
         return values.reshape(*rows.shape, *self.shape[1:])
 
@@ -170,7 +170,7 @@ def _finite_features(values: NDArray[Any], *, source: str) -> Features:
     features = (
         _StoredFeatures(values)
         if isinstance(values, np.memmap)
-        else ArrayFeatures(np.ascontiguousarray(values, dtype=np.float32))
+        else ArrayFeatures(np.ascontiguousarray(as_float32(values, what=f"features in {source}")))
     )
     blocks = (features[rows] for rows in blocks_of(features, range(features.shape[0])))
     bad = sum(int((~np.isfinite(block).reshape(len(block), -1).all(axis=1)).sum()) for block in blocks)

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from pate._typing import Float32Array, UInt8Array
-from pate._validation import expect, expect_count, expect_distinct
+from pate._validation import as_float32, expect, expect_count, expect_label_names
 from pate.data._checks import check_labels
 from pate.data._images import Pictures, squared
 from pate.data._records import FeatureMap, Features, Records, Role
@@ -96,7 +96,7 @@ class ItemFeatures(Features):
         return values.reshape(*index.shape, *self.shape[1:])
 
     def _read(self, item: int) -> Float32Array:
-        return np.asarray(_part(self._items[item], self._keys.features), dtype=np.float32)
+        return as_float32(_part(self._items[item], self._keys.features))
 
 
 class ItemPictures(Pictures):
@@ -138,7 +138,7 @@ class _Datasets(DataSource):
     ) -> None:
         super().__init__(features=features)
         expect(label_names, "names of the labels", label_names=list(label_names))
-        expect_distinct("label names", label_names)
+        expect_label_names("label names", label_names)
         self._label_names = tuple(label_names)
         self._keys = keys
         self._ledger = None if ledger is None else located(ledger)

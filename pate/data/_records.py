@@ -15,7 +15,7 @@ import numpy as np
 from pate._runs import Stream
 from pate._settings import Described
 from pate._typing import Float32Array, IntArray, StrArray, UInt8Array
-from pate._validation import expect, expect_distinct
+from pate._validation import as_float32, expect, expect_distinct
 from pate.data._checks import as_text
 
 _BLOCK_BYTES = 1 << 24
@@ -76,7 +76,7 @@ class ArrayFeatures(Features):
     """
 
     def __init__(self, values: Float32Array) -> None:
-        self.values: Float32Array = np.asarray(values, dtype=np.float32)
+        self.values: Float32Array = as_float32(values)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from pate._runs import digest
 from pate._settings import Described
-from pate._validation import expect, expect_distinct
+from pate._validation import expect, expect_label_names
 from pate.data._records import Features, MappedFeatures, Records, Role, as_features, values_of
 from pate.data.features import FeatureMap
 
@@ -87,7 +87,7 @@ class DataSource(Described, ABC):
         Raises:
             ValueError: if a label name occurs twice, or an id in two roles: a record could be private and published.
         """
-        expect_distinct("label names", self.label_names)
+        expect_label_names("label names", self.label_names)
         ids = {role: (self._records.get(role) or self._raw(role)).ids for role in Role}
         for one, other in combinations(Role, 2):
             shared = np.intersect1d(ids[one], ids[other])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +13,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from pate._json import read_json
 from pate._network_settings import restored_network
 from pate._runs import Json
 from pate._typing import Float32Array, UInt8Array
-from pate._validation import expect, expect_count, expect_distinct, expect_known
+from pate._validation import expect, expect_count, expect_known, expect_label_names
 from pate.accounting._statement import Statement
 from pate.student._answers import Answers
 from pate.student._decisions import PURPOSES
@@ -138,8 +138,8 @@ def _file(path: Path) -> Path:
 
 def _read_json(path: Path) -> Json:
     try:
-        content: Json = json.loads(_file(path).read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        content: Json = read_json(_file(path).read_text())
+    except ValueError as error:
         raise ValueError(f"Expected JSON in {path}, got {error}") from None
     expect(isinstance(content, dict), f"an object in {path}", type=type(content).__name__)
     return content
@@ -155,7 +155,7 @@ def _read_settings(root: Path) -> Json:
     expect_known(f"keys of {path}", content, [*_KEYS, "format", "pate", "constant_decisions"])
     wrong = [name for name, right in _KEYS.items() if not right(content[name])]
     expect(not wrong, f"settings of a student in {path}", wrong=wrong)
-    expect_distinct(f"label names of {path}", content["label_names"])
+    expect_label_names(f"label names of {path}", content["label_names"])
     num_cuts, num_labels = len(content["cuts"]), len(content["label_names"])
     expect(num_cuts == num_labels, f"a cut for each of {num_labels} labels in {path}", cuts=num_cuts)
     return content

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pate._runs import Json
 from pate._typing import Float32Array, UInt8Array
-from pate._validation import expect
+from pate._validation import as_float32, expect
 from pate.data._images import Pictures, read_image, squared
 from pate.data._number_table import NumberColumns
 from pate.data._records import Features
@@ -128,6 +128,6 @@ class InputFormat:
 
 def _numbers(samples: NDArray[Any] | Sequence[Any]) -> Float32Array:
     try:
-        return np.asarray(samples, dtype=np.float32)
+        return as_float32(samples)
     except (TypeError, ValueError) as error:
         raise ValueError(f"Expected an array of numbers, got {type(samples).__name__} ({error})") from None

@@ -11,6 +11,7 @@ import numpy as np
 from lightning_utilities.core.rank_zero import rank_zero_only
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 
+from pate._runs import make_folder
 from pate._typing import Float32Array
 from pate.teachers._partitions import PartitionedRecords
 from pate.teachers._plan import CurveFormat, TeacherPlan
@@ -39,6 +40,7 @@ def teachers_table(data: PartitionedRecords, final_losses: Float32Array) -> str:
 def log_curves(losses: Float32Array, num_steps: int, folder: Path, kind: CurveFormat) -> None:
     """Log the spread over teachers of losses ``[points, num_teachers]``, at the last step of each span of steps."""
     rmtree(folder, ignore_errors=True)
+    make_folder(folder)
     # whoever finishes writes, whatever its rank under torchrun
     rank_zero_only.rank = 0  # type: ignore[attr-defined]
     logger = (TensorBoardLogger if kind == "tensorboard" else CSVLogger)(folder, name="", version="")

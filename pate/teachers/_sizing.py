@@ -5,17 +5,15 @@ Both are measured on random data of the public shape, so that the choice reveals
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pate._validation import expect
+from pate._disk import gigabytes
 from pate.teachers._chunk import TeacherChunk, make_networks
 from pate.teachers._devices import available_bytes, root_device
 from pate.teachers._jobs import Execution
@@ -119,13 +117,6 @@ def disk_bytes(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, num_t
     return num_teachers * sum(sizes)
 
 
-def expect_disk(needed: int, folder: Path) -> None:
-    """Raise ``ValueError`` if the disk of a folder, or of its nearest parent, has no room for so many bytes."""
-    place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    free = shutil.disk_usage(place).free
-    expect(needed <= free, f"{gigabytes(needed)} GB of free disk for the teachers in {folder}", free_gb=gigabytes(free))
-
-
 def step_seconds(
     plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int, *, device: torch.device, limit: float = 0.4
 ) -> float:
@@ -159,11 +150,6 @@ def _trial_chunk(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, siz
         label_shares=np.ones((size, num_labels), dtype=np.float32),
     )
     return chunk.train()
-
-
-def gigabytes(size: int) -> str:
-    """Return a number of bytes as GB, with three digits."""
-    return f"{size / 1e9:.3g}"
 
 
 def describe_training(

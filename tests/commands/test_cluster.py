@@ -183,3 +183,23 @@ def test_a_job_that_is_preempted_is_submitted_again(alone: tuple[list[str], Path
     finally:
         for pid in [*processes_below(job._process.pid), job._process.pid] if not job.done() else []:
             os.kill(pid, signal.SIGKILL)
+
+
+def test_what_jobs_print_lies_in_a_closed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    submitit = pytest.importorskip("submitit")
+    modes = []
+
+    class Executor:
+        def __init__(self, folder: Path, cluster: str | None) -> None:
+            modes.extend(path.stat().st_mode & 0o777 for path in (folder, folder.parent))
+            raise ValueError("no cluster")
+
+    monkeypatch.setattr(submitit, "AutoExecutor", Executor)
+    words = ["submit", "--jobs=2", "--cluster=local", "--", "teachers", "vote", f"--run={tmp_path / 'run'}"]
+    (tmp_path / "run" / "private" / "jobs").mkdir(parents=True, mode=0o755)  # of an earlier version
+    (tmp_path / "run" / "private").chmod(0o700)
+    assert cli.main(words) == 2
+    (tmp_path / "run" / "private" / "jobs").rmdir()
+    (tmp_path / "run" / "private").rmdir()
+    assert cli.main(words) == 2
+    assert modes == [0o700] * 4

@@ -1,14 +1,16 @@
 """What is said of a wrong command line, and what was meant."""
 
 import shlex
+from importlib import import_module
 from pathlib import Path
 
 import pytest
-from jsonargparse import ArgumentError
+from jsonargparse import ArgumentError, capture_parser
 
 from pate import cli
 from pate._commands.mistakes import CommandParser, unknown_option
 from pate._validation import did_you_mean
+from pate.aggregators import registered
 
 PANEL = "--num_queries 3 --delta 1e-5 --num_teachers 10 --num_labels 3"
 PLAN = "plan --num_records 300 --num_labels 2 --num_public 30"
@@ -151,3 +153,78 @@ def test_a_parser_that_raises_says_what_jsonargparse_says() -> None:
     with pytest.raises(ArgumentError, match="got --seed; did you mean --seeds"):
         parser.parse_args(["--seed=3"])
     assert parser.parse_args(["--seeds=3"]).seeds == 3
+
+
+@pytest.mark.parametrize("name", sorted(set(cli._COMMANDS) - {"completion"}))
+def test_no_command_takes_a_setting_that_an_option_does_not_have(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty setting is refused as any other: of the command, and of each of its options."""
+    module, function, _ = cli._COMMANDS[name]
+    parser = capture_parser(getattr(import_module(f"pate._commands.{module}"), function), ["--help"])
+    assert isinstance(parser, CommandParser)
+    general = ("--help", "--config", "--print_config", "--parameters")  # the last holds any setting of submitit
+    options = {option for action in parser.shown._actions for option in action.option_strings}
+    named = sorted(option for option in options if option.startswith("--") and not option.endswith((".help", "+")))
+    subcommand = name.split()[1:] if name.startswith("student") else []
+    for option in (*named, ""):
+        if option in general:
+            continue
+        unknown = f"{option}.no_such" if option else "--no_such"
+        with pytest.raises(SystemExit):
+            parser.parse_args([*subcommand, f"{unknown}={{}}"])
+        said = capsys.readouterr().err
+        assert "no_such" in said or f'key "{option[2:]}"' in said, (unknown, said)
+
+
+EMPTY = "account --num_queries 3 --delta 1e-5 --num_teachers 10 --num_labels 3"
+STABLE = "{class_path: StableTopK, init_args: {scale_gap: 3, sigma_test: 3, delta_test: 1e-8, max_k: {}}}"
+
+
+@pytest.mark.parametrize("value", ["{}", "null", "[]", "3"])
+@pytest.mark.parametrize("aggregator", sorted(registered()))
+def test_no_aggregator_takes_an_option_of_another(
+    aggregator: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*EMPTY.split(), "--aggregator", aggregator, f"--aggregator.max_kk={value}"]
+    assert end_of(words) == 2
+    assert "Option 'max_kk' is not accepted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ([*EMPTY.split(), f"--aggregator={STABLE}"], "max_k"),
+        (["frontier", "--aggregators=[{class_path: NoisyVotes, init_args: {max_k: {}}}]"], "max_k"),
+        (["frontier", "--simulate={num_labels: 4, num_teachers: 20, kind: {}}"], "kind"),
+        (["frontier", "--config", "empty.yaml"], "bogus"),
+        (["label", "--run", "x", "--delta", "1e-6", "--target_epsilon", "1", "--config", "empty.yaml"], "bogus"),
+    ],
+)
+@pytest.mark.usefixtures("files")
+def test_empty_settings_in_values_and_files_are_refused(
+    words: list[str], option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("empty.yaml").write_text("bogus: {}\n")
+    assert end_of(words) == 2
+    assert f"Option '{option}' is not accepted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--delta", "1" * 400],
+        ["--delta=1e-5", "--max_epsilon", "1" * 400],
+        ["--delta=1e-5", "--aggregator=NoisyVotes", f"--aggregator.sigma_votes={'1' * 400}"],
+        ["--config=large.yaml"],
+    ],
+)
+@pytest.mark.usefixtures("files")
+def test_whole_numbers_beyond_floats_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("large.yaml").write_text(f"delta: {'1' * 400}\n")
+    assert end_of(["label", "--run", "x", "--target_epsilon", "1", *words]) == 2
+    captured = capsys.readouterr()
+    assert "too large to convert to float" in captured.err and len(captured.err.splitlines()) == 1
+
+
+def test_a_disclosure_shows_no_samples(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", str(copied), "--disclosure", "--num_samples", "3"]) == 2
+    assert "Expected a disclosure without --num_samples, got num_samples=3" in capsys.readouterr().err

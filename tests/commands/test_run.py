@@ -13,11 +13,21 @@ import yaml
 from torch import nn
 
 from pate import cli
+from pate._planning.completion import resolve_settings
+from pate._release.label_settings import LabelSettings
+from pate._votes import Panel
 from pate.accounting import NeighboringRelation
 from pate.accounting._figures import epsilon_text
 from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._statement import Statement
+from pate.aggregators import NoisyVotes
 from tests.conftest import copy_run, make_arrays, recipe
+
+
+def current_umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
 
 
 def everything(root: Path) -> dict[str, bytes]:
@@ -38,6 +48,13 @@ def test_what_a_run_leaves(finished: Path) -> None:
     references = json.loads((finished / "private" / "references" / "metrics.json").read_text())
     assert references["true_label_student"]["macro_f1"] > 0.8
     assert references["teacher_majority"]["macro_f1"] > 0.8
+
+
+def test_all_private_folders_are_closed_to_others(finished: Path) -> None:
+    """After each stage of `pate run --references`."""
+    folders = {path: stat.S_IMODE(path.stat().st_mode) for path in (finished / "private").rglob("*") if path.is_dir()}
+    assert {path.name for path in folders} >= {"teachers", "votes"} and set(folders.values()) == {0o700}
+    assert stat.S_IMODE((finished / "public").stat().st_mode) == 0o777 & ~current_umask()
 
 
 def test_nothing_private_is_in_the_public_folder(finished: Path) -> None:
@@ -72,12 +89,43 @@ def test_a_dry_run_checks_everything_and_writes_nothing(tmp_path: Path, capsys: 
     np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
     folder, before = recipe(tmp_path / "recipe", tmp_path / "data.npz"), everything(tmp_path)
     words = ["run", str(folder), "--run", str(tmp_path / "run"), "--dry_run"]
-    assert cli.main([*words, "--label.target_epsilon=3"]) == 0
+    assert cli.main([*words, "--label.target_epsilon=60"]) == 0
     out = capsys.readouterr().out
     assert "PRIVATE: 400 records in 10 partitions" in out and "Disk: about " in out
-    assert "Labels of 80 public samples by StableTopK with scale_gap = " in out and "epsilon = 3.000 at delta" in out
+    assert "Labels of 80 public samples by StableTopK with scale_gap = " in out and "epsilon = 60.000 at delta" in out
+    assert "Above 10 an epsilon promises little" in out
     assert cli.main([*words, "--label.num_queries=101"]) == 2
     assert everything(tmp_path) == before and not (tmp_path / "run").exists()
+
+
+def test_a_ledger_that_cannot_pay_is_found_before_the_first_stage(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And is no hindrance for a run that has paid."""
+    copied, data = copy_run(finished, tmp_path / "copied"), tmp_path / "data.npz"
+    np.savez(data, **make_arrays())  # type: ignore[arg-type]
+    folder = recipe(tmp_path / "recipe", data)
+    (folder / "label.yaml").write_text("aggregator: NoisyVotes\ndelta: 0.001\ntarget_epsilon: 3\nmax_epsilon: 4\n")
+    words = ["run", str(folder), "--dry_run", "--ledger", str(tmp_path / "ledger.sqlite"), "--run"]
+    assert cli.main([*words, str(tmp_path / "new")]) == 0 and not (tmp_path / "ledger.sqlite").exists()
+    settings = LabelSettings(NoisyVotes.blank(), delta=1e-3, target_epsilon=3, max_epsilon=4)
+    complete = resolve_settings(settings, Panel(10, 4), 100)
+    paid = {"count": 100, "run": "other", "description": "", "seeded": False, "budget": settings.budget}
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.reserve(complete.mechanism.events(Panel(10, 4)), **paid)
+    capsys.readouterr()
+    assert cli.main([*words, str(tmp_path / "new")]) == 2
+    said = capsys.readouterr()
+    assert f"The ledger {tmp_path / 'ledger.sqlite'} counts what runs on these private data released" in said.err
+    assert "[1/" not in said.out and not (tmp_path / "new").exists() and len(ledger.entries()) == 1
+    # what is reserved with a seed that is kept goes on, and what is released is not paid for again
+    (tmp_path / "new" / "private" / "label").mkdir(parents=True)
+    (tmp_path / "new" / "private" / "label" / "seed.json").touch()
+    assert cli.main([*words, str(tmp_path / "new")]) == 0
+    shutil.copy(tmp_path / "ledger.sqlite", copied / "ledger.sqlite")
+    again = ["run", str(folder), "--dry_run", "--run", str(copied)]
+    shutil.copy(finished.parent / "recipe" / "label.yaml", folder / "label.yaml")
+    assert cli.main([*again, f"--data.init_args.path={finished.parent / 'data.npz'}", "--label.noise_seed=3"]) == 0
 
 
 @pytest.mark.slow
@@ -235,13 +283,7 @@ def test_bad_input_costs_one_line_and_nothing_else(
     error = capfd.readouterr().err
     assert message in error
     assert "Traceback" not in error
-    ledger = tmp_path / "data.ledger.sqlite"
-    assert ledger.is_file() == any(word.startswith("--label.max_epsilon") for word in words)
-    if ledger.is_file():
-        assert read_ledger(ledger).entries == ()
-    assert not (tmp_path / "run" / "public" / "labels.npz").exists()
-    if not any(word.startswith("--label.max_epsilon") for word in words):
-        assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "data.ledger.sqlite").exists() and not (tmp_path / "run").exists()
 
 
 def test_stages_say_which_comes_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -332,6 +374,10 @@ def student(*, data: str = "{}", trainer: str = "{}", optimize: str = "accuracy"
 EARLY = "{{callbacks: [{{class_path: EarlyStopping, init_args: {{monitor: {}}}}}]}}"
 
 
+NOISY = "{class_path: NoisyVotes, init_args: {sigma_votes: 1}}"
+AROUND = "{class_path: TauVoting, init_args: {sigma_tau: 1, tau: 2, threshold_tau: 2, around_predictions: true}}"
+
+
 def too_narrow(shape: tuple[int, ...], num_labels: int) -> nn.Module:
     return nn.Sequential(nn.Linear(shape[0], 3), nn.ReLU(), nn.Linear(3, num_labels - 1))
 
@@ -359,8 +405,23 @@ def too_narrow(shape: tuple[int, ...], num_labels: int) -> nn.Module:
         ({"label.yaml": "num_queries: 101\ndelta: 0.001\ntarget_epsilon: 2"}, "num_queries <= 100"),
         ({"label.yaml": "aggregator: NoisyVotes\ndelta: 0.001"}, "the noise of NoisyVotes"),
         ({"label.yaml": "delta: 0.001"}, "--aggregator, or --target_epsilon"),
-        ({"label.yaml": "aggregator: {class_path: Peeling, init_args: {k: 9}}\ndelta: 0.1\ntarget_epsilon: 2"}, "k"),
+        ({"label.yaml": "aggregator: {class_path: Peeling, init_args: {k: 9}}\ndelta: 0.001\ntarget_epsilon: 2"}, "k"),
         ({"data.npz": "no test records"}, "test record"),
+        ({"label.yaml": "aggregator: StableTopK\ndelta: 0.001\ntarget_epsilon: 0.5"}, "at least 10% of the queries"),
+        (
+            {"label.yaml": "aggregator: StableTopK\ndelta: 0.001\ntarget_epsilon: 40\nmax_epsilon: 39"},
+            "target_epsilon <= 39.0 (--max_epsilon)",
+        ),
+        (
+            {"label.yaml": f"aggregator: {NOISY}\ndelta: 0.001\nmax_epsilon: 1"},
+            "Expected",
+        ),
+        ({"label.yaml": "delta: 0.01\ntarget_epsilon: 2"}, "delta <= 0.001, which promises something"),
+        ({"label.yaml": "votes: votes.npz\ndelta: 0.001\ntarget_epsilon: 2"}, "votes of the recipe's own teachers"),
+        (
+            {"label.yaml": f"aggregator: {AROUND}\ndelta: 0.001\npredictions: gone.npz"},
+            "--predictions, a file that `pate student predict` wrote, got missing='gone.npz'",
+        ),
     ],
 )
 def test_what_a_later_stage_would_refuse_is_told_before_the_first(

@@ -1,7 +1,7 @@
 """The one transaction, killed at each of its steps, for both kinds of release."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ from pate._release.pending import PendingRelease, pending_release
 from pate._release.top_k import _TopK, release_top_k
 from pate._release.top_k_settings import TopKSettings
 from pate._release.transaction import Publication
-from pate.accounting._budget import BudgetExceededError
+from pate.accounting._budget import Budget, BudgetExceededError
 from pate.accounting._filters import affordable
 from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._relation import NeighboringRelation
@@ -174,26 +174,20 @@ def test_a_refusal_says_whose_releases_have_used_up_a_budget(tmp_path: Path) -> 
     """And to take other data only where these would do."""
     ledger = Ledger(tmp_path / "ledger.sqlite")
     once = events.gaussian(60)
-    terms = transaction.Terms(
-        ledger=ledger,
-        events=once,
-        count=1,
-        relation=NeighboringRelation.REPLACE_RECORD,
-        delta=1e-6,
-        budget=events.BUDGET,
-        run="two",
-        description="",
-    )
+
+    def said(error: ValueError, budget: Budget | None = events.BUDGET, number: int = 1) -> ValueError:
+        return transaction._with_its_ledger(error, ledger.path, ledger.entries(), budget, (once, number))
+
     exceeded, other = BudgetExceededError("Expected less"), ValueError("Expected more")
     for error in (exceeded, other):
-        assert str(transaction._with_its_ledger(error, terms)) == f"{error} ({ledger.path})"
+        assert str(said(error)) == f"{error} ({ledger.path})"
     events.reserve(ledger, once, 1)
-    assert str(transaction._with_its_ledger(other, terms)) == f"Expected more ({ledger.path})"
+    assert str(said(other)) == f"Expected more ({ledger.path})"
     named = ValueError(f"Expected {ledger.path}")
-    assert transaction._with_its_ledger(named, terms) is named
+    assert said(named) is named
     most = affordable(events.BUDGET, once[NeighboringRelation.REPLACE_RECORD].cost())
     for budget, number, fits in ((events.BUDGET, most, True), (events.BUDGET, most + 1, False), (None, most + 1, True)):
-        text = str(transaction._with_its_ledger(exceeded, replace(terms, count=number, budget=budget)))
+        text = str(said(exceeded, budget, number))
         assert text.startswith(f"Expected less. The ledger {ledger.path} counts ") and "before (run)" in text
         assert ("take other data" in text) == fits
 

@@ -309,17 +309,48 @@ def test_counts_do_not_serve_an_aggregator_that_needs_ballots(place: Path, capsy
         (("--votes=votes.npz", "--num_queries=101"), "num_queries <= 100"),
         (("--votes=votes.npz", "--delta=2"), "0 < delta < 1"),
         (("--votes=$NOWHERE_AT_ALL/votes.npz",), "environment variables"),
-        (
-            ("--unit=patient",),
-            "Expected --votes with options that are for votes from elsewhere, got options=['--unit']",
-        ),
-        (("--config=recipe/data.yaml",), "options=['--data']"),
+        (("--unit=patient",), "Expected --votes or --silos with --unit, got option='--unit'"),
+        (("--config=recipe/data.yaml",), "Expected --votes or --silos with --data, got option='data.init_args.path'"),
         ((), "`pate teachers vote` to be finished"),
     ],
 )
 def test_bad_settings_spend_nothing(words: tuple[str, ...], message: str, place: Path, capsys: Captured) -> None:
     assert message in refused(capsys, *words)
     assert spent() == 0
+
+
+@pytest.mark.parametrize("value", ["null", "{}", "[]", "1", "[west]"])
+@pytest.mark.parametrize("option", ["without", "wait", "teachers"])
+@pytest.mark.parametrize("votes", ["votes.npz", None])
+def test_options_of_an_exchange_need_one(
+    option: str, value: str, votes: str | None, place: Path, capsys: Captured
+) -> None:
+    """A silo that was to be left out would be counted, and paid for."""
+    origin = () if votes is None else (f"--votes={votes}",)
+    assert f"Expected --silos with --{option}, got" in refused(capsys, *origin, f"--{option}={value}")
+    Path("more.yaml").write_text(f"{option}: {value}\n")
+    assert f"Expected --silos with --{option}, got" in refused(capsys, *origin, "--config=more.yaml")
+    assert spent() == 0 and not Path("runs/mine").exists()
+
+
+def test_a_release_that_answers_nothing_says_its_price_and_what_would_help(place: Path, capsys: Captured) -> None:
+    tied = np.zeros((100, 20, 4), dtype=np.uint8)
+    tied[:, ::2] = 1
+    replace(made_votes(), ballots=tied).save(Path("tied.npz"))
+    stable = ("--aggregator=StableMajority", "--aggregator.sigma_majority=1", "--aggregator.delta_majority=1e-9")
+    assert label("--votes=tied.npz", aggregator=stable) == 0
+    out = capsys.readouterr().out
+    assert not released().mask.any()
+    price, help_text = out.splitlines()[-2:]
+    assert price.startswith("None of 40 queries was answered, and epsilon = ") and "at delta = 0.001 is spent" in price
+    assert help_text.startswith("Fewer queries, a larger epsilon, more teachers or another aggregator help")
+    assert label("--votes=votes.npz", run="runs/answered") == 0
+    assert "was answered" not in capsys.readouterr().out
+
+
+def test_votes_come_from_one_place(place: Path, capsys: Captured) -> None:
+    error = refused(capsys, "--votes=votes.npz", "--silos=exchange")
+    assert "Expected --votes or --silos, not both" in error and not Path("exchange").exists()
 
 
 @pytest.mark.parametrize("settings", [("--votes=nowhere.npz",), ("--votes=votes.npz", "--delta=2")])

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from models import MLP, Linear, SmallCNN
+from pate._disk import expect_disk
 from pate.teachers import _sizing as sizing
 from pate.teachers._jobs import Execution
 from pate.teachers._sizing import (
@@ -18,7 +19,6 @@ from pate.teachers._sizing import (
     chunk_bytes,
     describe_training,
     disk_bytes,
-    expect_disk,
     fitting_size,
     step_seconds,
 )
@@ -109,12 +109,12 @@ def test_linear_heads_are_stacked_and_convolutions_are_not() -> None:
 def test_the_disk_that_teachers_take_is_there_before_they_train(tmp_path: Path) -> None:
     settings = plan(network=Linear)
     assert disk_bytes(settings, (6,), 4, 100) == 100 * (6 * 4 + 4) * 4
-    expect_disk(1000, tmp_path / "new" / "teachers")
+    expect_disk(1000, tmp_path / "new" / "teachers", "teachers")
     needed = f"{10**18 / 1e9:.3g}"
     with pytest.raises(
         ValueError, match=rf"^Expected {re.escape(needed)} GB of free disk for the teachers in .*, got free_gb="
     ):
-        expect_disk(10**18, tmp_path / "new" / "teachers")
+        expect_disk(10**18, tmp_path / "new" / "teachers", "teachers")
 
 
 def test_a_dry_run_says_what_will_run_where() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from joblib import Parallel, cpu_count, delayed
 from PIL import Image
 
+from pate._disk import expect_disk
 from pate._progress import stage_bar
 from pate._runs import Json, write_json, write_text
 from pate._validation import expect
@@ -26,6 +27,7 @@ _BEGUN = "faces.json.begun"
 # Faces that one call draws; more than a few such calls are worth processes of their own.
 _SHARE = 1000
 _FEW = 5
+_HEAD, _DEPTH = 800, 1  # bytes of a picture with its row in the table, and more for each pixel
 
 
 class FolderDiffersError(FileExistsError, ValueError):
@@ -59,7 +61,8 @@ def write_celeba_folder(
         progress: whether to show a progress bar.
 
     Raises:
-        ValueError: for a negative num or seed, a size outside 32..64, or fractions that are not shares of 1.
+        ValueError: for a negative num or seed, a size outside 32..64, fractions that are not shares of 1, or more faces
+            than the disk has room for.
         FolderDiffersError: (a FileExistsError and a ValueError) if the folder holds other faces, or a data set that
             this function did not write.
     """
@@ -75,6 +78,7 @@ def write_celeba_folder(
         # Left where the last run was killed at its very end.
         (output / _BEGUN).unlink(missing_ok=True)
         return
+    expect_disk(num * (_HEAD + _DEPTH * size**2), output, "faces", files=num)
     folder = output / _IMAGES
     output.mkdir(parents=True, exist_ok=True)
     write_json(output / _BEGUN, wanted)

@@ -1,0 +1,27 @@
+"""A release that answered nothing: its price, and what would help. It follows from public numbers and the answers."""
+
+from __future__ import annotations
+
+from pate._planning.gaps import gap_needed
+from pate._release.stating import StatedLabels
+from pate._settings import decode
+from pate.accounting._figures import epsilon_text, exact_text
+from pate.aggregators._base import Aggregator
+
+_LIKELY = 0.9
+
+
+def describe_unanswered(released: StatedLabels) -> str | None:
+    """Return two lines on labels of which none was answered, or None if some were."""
+    if released.answered.any():
+        return None
+    aggregator: Aggregator = decode(Aggregator, released.aggregator)
+    cost = released.statement["this_release"][released.statement["neighboring_relation"]]
+    price = f"epsilon = {epsilon_text(cost['epsilon'])} at delta = {exact_text(cost['delta'])}"
+    gap = gap_needed(aggregator, released.panel, probability=_LIKELY)
+    needed = "" if gap is None else f" {gap.meaning} with probability {_LIKELY:g}."
+    return (
+        f"None of {len(released.ids)} queries was answered, and {price} is spent: the teachers agree too little for"
+        f" this noise.{needed}\n"
+        "Fewer queries, a larger epsilon, more teachers or another aggregator help; to ask again costs again."
+    )

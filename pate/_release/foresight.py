@@ -1,0 +1,52 @@
+"""Whether a release will be refused, as far as public facts say so: known before teachers are trained for it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pate._release.label_inputs import read_predictions
+from pate._release.label_settings import LabelSettings
+from pate._release.rehearsal import expect_answers, rehearse
+from pate._release.transaction import expect_payable_release
+from pate._runs import LABEL, Run
+from pate._settings import encode_fields
+from pate._votes import Panel, drawn_rows
+from pate.data._records import Role
+from pate.data._source import DataSource
+
+
+def expect_possible(run: Run, settings: LabelSettings, panel: Panel, data: DataSource) -> None:
+    """Raise ``ValueError`` if labels will be refused that a run is yet to release. Writes nothing.
+
+    Labels that are there, and releases that were begun, are not looked at: they were paid for.
+
+    Args:
+        run: the run, with the ledger that will pay.
+        settings: the queries, the mechanism and the budget, complete.
+        panel: the numbers of teachers and labels.
+        data: the source of the public samples.
+    """
+    if _is_paid(run, settings):
+        return
+    aggregator, ids = settings.mechanism, data.load(Role.PUBLIC).ids
+    count = len(ids) if settings.num_queries is None else settings.num_queries
+    charge = aggregator.events(panel), count
+    relation = aggregator.neighboring_relation
+    expect_payable_release(run.ledger_path, charge, relation=relation, delta=settings.delta, budget=settings.budget)
+    predictions = None
+    if settings.predictions is not None:
+        queries = np.array(ids)[drawn_rows(len(ids), count, seed=settings.query_seed)]
+        predictions = read_predictions(settings.predictions, queries, data.label_names)
+    if aggregator.needs_features or aggregator.needs_voters:
+        expect_answers(aggregator, panel)  # what is left is rehearsed with the votes
+    else:
+        rehearse(aggregator, panel, predictions=predictions)
+
+
+def _is_paid(run: Run, settings: LabelSettings) -> bool:
+    """Return whether labels by these settings are there, or their cost may be in the ledger."""
+    seeds = run.private / "label"
+    if seeds.is_dir() and any(seeds.iterdir()):
+        return True
+    changed = run.overwrite and run.begun(LABEL).settings != encode_fields(settings)
+    return run.is_finished(LABEL) and not changed
