@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from pate._json import read_json
 from pate._runs import Json, digest
 from pate._runs.files import naming_output, read_arrays, write_once
 from pate._silos.invitation import AwaitedError as AwaitedError
@@ -140,7 +141,7 @@ class Exchange:
         """Return what a file holds, which is of these kinds by name."""
         path = self.folder / place
         try:
-            content: Json = json.loads(self._bytes(place, what))
+            content: Json = read_json(self._bytes(place, what))
             expect_known("keys", content, ["invitation", *kinds])
             fits = all(isinstance(content.get(name), kind) for name, kind in kinds.items())
             expect(fits, f"{', '.join(kinds)}", keys=[*content])

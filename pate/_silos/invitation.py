@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
+from pate._json import read_json
 from pate._runs import digest
 from pate._validation import expect, expect_count, expect_distinct, expect_known
 from pate._votes import Panel
@@ -121,7 +122,7 @@ class Invitation:
     def of(cls, content: bytes) -> Invitation:
         """Return the invitation in a file. Raises ``ValueError`` if it is not one that this program wrote."""
         try:
-            values = json.loads(content)
+            values = read_json(content)
             expect_known("keys", values, _KEYS)
             numbers = all(type(values[name]) is int for name in ("colluding", "dropouts"))
             expect(numbers and isinstance(values["sigma_silos"], float), "numbers", type="others")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pate._json import read_json
 from pate._runs import digest
 from pate._runs.files import naming_output, write_once
 from pate._silos.exchange import INVITATION, SURVIVORS, Exchange, packed
@@ -115,7 +116,7 @@ class Member:
             kept = {"invitation": terms.digest, "name": self.name, "votes": fingerprint, "root": drawn}
             self._keep(path, json.dumps(kept).encode())
         try:
-            content = json.loads(path.read_text())
+            content = read_json(path.read_text())
             invitation, name, votes = (content[key] for key in ("invitation", "name", "votes"))
             root = bytes.fromhex(content["root"])
         except (ValueError, KeyError, TypeError):

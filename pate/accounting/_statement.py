@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from pate._json import read_json
 
 from pate._validation import expect
 from pate.accounting._budget import Budget
@@ -74,8 +75,8 @@ class Statement:
             ValueError: in one line, if it is no statement.
         """
         try:
-            plain = json.loads(content) if isinstance(content, str | bytes) else content
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            plain = read_json(content) if isinstance(content, str | bytes) else content
+        except ValueError as error:
             raise ValueError(f"Expected a readable statement, got: {error}") from None
         kind = plain.get("kind") if isinstance(plain, Mapping) else None
         recognised = isinstance(kind, str) and kind in WORDS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from pate._json import read_json
 from pate._network_settings import restored_network
 from pate._runs import Json
 from pate._typing import Float32Array, UInt8Array
@@ -138,8 +138,8 @@ def _file(path: Path) -> Path:
 
 def _read_json(path: Path) -> Json:
     try:
-        content: Json = json.loads(_file(path).read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        content: Json = read_json(_file(path).read_text())
+    except ValueError as error:
         raise ValueError(f"Expected JSON in {path}, got {error}") from None
     expect(isinstance(content, dict), f"an object in {path}", type=type(content).__name__)
     return content
