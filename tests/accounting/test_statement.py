@@ -419,6 +419,9 @@ def test_a_budget_declared_after_a_release_says_so(ledger: Ledger) -> None:
     for after in (0, 3, -1, None):
         with pytest.raises(ValueError, match=r"^Expected declared_after=2, "):
             Statement.from_json(made.content | {"declared_after": after}).verify(ledger=ledger.path)
+    for after in (0, 1):
+        with pytest.raises(ValueError, match=r"^Expected guarantees\.replace_record\.fixed_by=budget"):
+            Statement.from_json(made.content | {"declared_after": after}).verify()
     for after in (3, -1, None):
         with pytest.raises(ValueError, match=r"^Expected declared_after in 0 .. 2, got"):
             Statement.from_json(made.content | {"declared_after": after}).verify()
