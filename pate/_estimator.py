@@ -136,7 +136,9 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 file = Path(folder) / "records.npz"
                 _save(file, records, labels, public, ids, groups=None if groups is None else units)
                 plan = ClosedFormPlan(num_teachers=self.n_teachers, unit="record" if groups is None else "group")
-                pipeline = Pipeline(run, _OneFit(file, features=PublicScaling()), ledger=self.ledger)
+                pipeline = Pipeline(
+                    run, _OneFit(file, features=PublicScaling(), permanent_ids=True), ledger=self.ledger
+                )
                 pipeline.fit_teachers(plan)
                 pipeline.vote()
                 released = pipeline.label(settings)

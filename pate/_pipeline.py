@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pate._data_file import expect_data_config, load_data, load_ledger, read_data
+from pate._json import read_json
 from pate._planning.completion import resolve_settings
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import label as release_labels
@@ -265,7 +265,7 @@ class Pipeline:
             expect(trained, wanted, imported_votes=str(run.root))
             run.require(TEACHERS_FIT)
             make_references(run, load_plan(run))
-            figures: Json = json.loads((run.root / REFERENCES.outputs[0] / METRICS).read_text())
+            figures: Json = read_json((run.root / REFERENCES.outputs[0] / METRICS).read_text())
             return figures
 
     @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from pate._json import read_json
 from pate._runs import TEACHERS_VOTE, VOTES_IMPORT, Json, Run, digest, first_stage, replacing, write_json
 from pate._typing import FloatArray, IntArray, UInt8Array
 from pate._validation import expect, expect_distinct, expect_known
@@ -261,7 +261,7 @@ def finished_votes(run: Run) -> VoteStore:
 
 def _read(path: Path) -> Json:
     try:
-        content: Json = json.loads(path.read_text())
+        content: Json = read_json(path.read_text())
         expect(isinstance(content, dict), "an object", type=type(content).__name__)
     except (OSError, ValueError) as error:
         raise _damaged(path, error) from None

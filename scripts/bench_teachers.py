@@ -168,7 +168,7 @@ def make_records(shape: tuple[int, ...], num_teachers: int) -> tuple[Records, li
     """Return random records, and the rows of each teacher's partition."""
     generator = np.random.default_rng(0)
     num = num_teachers * RECORDS
-    ids = np.arange(num).astype(str)
+    ids = np.char.mod("r%d", np.arange(num))
     features = generator.standard_normal((num, *shape), dtype=np.float32)
     labels = generator.integers(0, 2, (num, LABELS), dtype=np.uint8)
     records = Records(features=ArrayFeatures(features), labels=labels, ids=ids, groups=ids)

@@ -48,7 +48,7 @@ def make(path: Path, num: int, write: object) -> None:
         path,
         X=features,
         Y=labels,
-        ids=np.arange(num).astype(str),
+        ids=np.char.mod("r%d", np.arange(num)),
         split=np.array([1, 2, *[0] * 8])[np.arange(num) % 10],
     )
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pate._commands.parsing import new_parser
+from pate._json import read_json
 from pate._runs import LABEL, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, VOTES_IMPORT, Run, Stage, first_stage
 from pate._runs.locks import lease
 from pate._validation import expect
@@ -42,7 +42,7 @@ def _progress(run: Run, stage: Stage) -> str:
     if stage not in _CHUNKS or not size.is_file():
         return "begun"
     num_teachers = run.begun(TEACHERS_FIT).settings["num_teachers"]
-    num_chunks = -(-num_teachers // json.loads(size.read_text())["chunk_size"])
+    num_chunks = -(-num_teachers // read_json(size.read_text())["chunk_size"])
     return f"{len(list(folder.glob(_CHUNKS[stage])))} of {num_chunks} chunks"
 
 

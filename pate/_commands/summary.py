@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pate._json import read_json
 from pate._planning.tables import text_table
 from pate._runs import LABEL, METRICS, REFERENCES, STUDENT, Json, Run
 
@@ -32,7 +32,7 @@ def describe_run(run: Run) -> str:
     for stage in (STUDENT, REFERENCES):
         path = run.root / stage.outputs[0] / METRICS
         if path.is_file():
-            figures_of |= json.loads(path.read_text())
+            figures_of |= read_json(path.read_text())
     private = [name for name in ("teacher_majority", "noiseless_sums", "true_label_student") if name in figures_of]
     chosen = figures_of.pop("optimize")
     lines = _table(f"Test set, cut for {chosen}", figures_of, private)
@@ -58,7 +58,7 @@ def describe_run(run: Run) -> str:
         "student": STUDENT.outputs[0],
     }
     places = [f"{name + ':':<19}{run.root / place}" for name, place in files.items()]
-    counts = json.loads((run.root / LABEL.outputs[1]).read_text())["ledger"]["counts"]
+    counts = read_json((run.root / LABEL.outputs[1]).read_text())["ledger"]["counts"]
     places.append(f"{'ledger:':<19}{_relative_to_cwd(run.ledger_path)} ({_LEDGERS[counts]})")
     return "\n".join([*lines, "", statement.rstrip(), "", *places, f"{'PRIVATE files:':<19}{run.private}"]) + "\n"
 

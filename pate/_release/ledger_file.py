@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pate._data_file import load_ledger
@@ -143,14 +143,6 @@ def expect_ledger(run: Run) -> None:
     expected = (spent or shared) if run.ledger is None else finished
     moved = f"if it was moved, name its place by `ledger:` in {run.data_config}"
     expect(not expected, f"the ledger of {run.root} where it was; {moved}", missing=str(path))
-
-
-def record_ledger_place(run: Run, beside: Path | None) -> None:
-    """Record, in the finished first stage of a run, where the ledger would lie ``beside`` what is private."""
-    first = first_stage(run)
-    state = run.state(first)
-    assert state is not None, "a finished stage has a state"
-    run.record(first, replace(state, beside=None if beside is None else str(beside.absolute())))
 
 
 def ledger_scope(run: Run) -> str:

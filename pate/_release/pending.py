@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pate._json import read_json
 from pate._runs import replacing
 from pate._validation import expect
 from pate.accounting._ledger import read_ledger
@@ -72,7 +73,7 @@ class PendingRelease:
         book = read_ledger(ledger)
         number = next((entry.release for entry in book.entries if entry.token == self.token), None)
         try:
-            statement = json.loads(statement_file.read_text(encoding="utf-8"))
+            statement = read_json(statement_file.read_text(encoding="utf-8"))
             head = Head(statement["ledger"]["rows"], statement["ledger"]["digest"])
             return number is not None and number == statement["release"] and book.follows(head)
         except (OSError, ValueError, KeyError, TypeError):
@@ -113,7 +114,7 @@ def destroy(folder: Path, token: str | None) -> None:
 
 def _read(file: Path) -> PendingRelease:
     try:
-        content = json.loads(file.read_text())
+        content = read_json(file.read_text())
         token, key = content["token"], int(content["key"], 16)
         expect(isinstance(token, str) and token, "a token", token=type(token).__name__)
         expect(0 <= key < 2**KEY_BITS, f"a key of {KEY_BITS} bits", key="another")

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from pate._histogram import Histogram, HistogramSource
-from pate._release.pending import PendingRelease
+from pate._release.pending import PendingRelease, pending_release
 from pate._release.stating import facts_of_top_k
 from pate._release.top_k_settings import TopKSettings
 from pate._release.transaction import Publication, Settlement, Terms, release
@@ -22,10 +22,11 @@ from pate._runs.files import cell, code_version, digest, remove_drafts, write_te
 from pate._runs.locks import locked_output
 from pate._validation import expect
 from pate.accounting._history import Entry
-from pate.accounting._ledger import Ledger
+from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._statement import Statement
 from pate.mechanisms._base import TopKMechanism
 from pate.mechanisms._limited_domain import LimitedDomain
+from pate.mechanisms._noise import draw_key, private_generator
 
 
 def release_top_k(source: HistogramSource, settings: TopKSettings, *, output: Path, ledger: Path) -> Statement:
@@ -42,9 +43,11 @@ def release_top_k(source: HistogramSource, settings: TopKSettings, *, output: Pa
             ``<name>.privacy.json`` and ``<name>.privacy.txt``.
         ledger: the ledger of the private data, one for all releases from them; made if it is missing.
 
+    The same call once more, with files that are older than the list, returns the statement that is there.
+
     Raises:
-        ValueError: before anything is spent, on settings that cannot be met, files that cannot be written or exist
-            already, or a budget that does not suffice.
+        ValueError: before anything is spent, on settings that cannot be met, files that cannot be written or are there
+            already from another call, or a budget that does not suffice.
     """
     settings.expect_public_items(public=source.public)
     expect(output.suffix in (".csv", ".json"), "an output that is a .csv or a .json", output=str(output))
@@ -53,7 +56,8 @@ def release_top_k(source: HistogramSource, settings: TopKSettings, *, output: Pa
     with locked_output(output.resolve()):
         names = [output.stem + suffix for suffix in (output.suffix, ".privacy.json", ".privacy.txt")]
         remove_drafts(folder.glob(".*"), names)
-        return release(_TopK(source, settings, output, ledger))
+        publication = _TopK(source, settings, output, ledger)
+        return publication.finished() or release(publication)
 
 
 class _TopK(Publication):
@@ -94,6 +98,30 @@ class _TopK(Publication):
             run=self.file.absolute().stem,
             description=type(self._mechanism).__name__,
         )
+
+    def finished(self) -> Statement | None:
+        """Return the statement of this very release where nothing is left to be done, or None.
+
+        Its ledger says what was asked for, and nothing of private files: none of these may be newer than the list.
+        """
+        made = (self.statement_file, self.statement_file.with_suffix(".txt"), self.file)
+        begun = pending_release(self.seeds, self.request_digest(), draw_key()).file.is_file()
+        if begun or not all(path.is_file() for path in (*made, self._ledger)):
+            return None
+        if max(path.stat().st_mtime_ns for path in self._source.files) > self.file.stat().st_mtime_ns:
+            return None
+        histogram = self._source.read(private_generator())
+        mechanism = self._settings.mechanism_for(histogram)
+        try:
+            statement = Statement.read(self.statement_file)
+            facts = facts_of_top_k(self._settings, mechanism, histogram)
+            statement.verify(ledger=self._ledger, released=self.file, facts=facts)
+        except ValueError:
+            return None  # of another call
+        book, budget = read_ledger(self._ledger), self._settings.budget
+        entry = book.entries[statement["release"] - 1]
+        same = entry.events == mechanism.events() and entry.seeded == (self.noise_seed is not None)
+        return statement if same and budget in (None, book.budget) else None
 
     def _expect_new(self, pending: PendingRelease) -> None:
         """Raise ``ValueError`` if there are outputs, unless they are of this very release, which was killed."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from pate._data_file import read_locations
+from pate._json import read_json
 from pate._runs import LABEL, METRICS, STUDENT, Json, Run, labels_file
 from pate._runs.files import read_arrays
 from pate._runs.released import ReleasedLabels
@@ -152,7 +152,7 @@ def _read_learned(run: Run, source: DataSource | None) -> Learned | None:
     path, num_test, older = folder / METRICS, None, False
     metrics: Json = {}
     if path.is_file():
-        metrics = json.loads(path.read_text())
+        metrics = read_json(path.read_text())
         older = labels_file(run).is_file() and path.stat().st_mtime < labels_file(run).stat().st_mtime
     if metrics and source is not None:
         try:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+from pate._json import read_json
 from pate._reporting.charts import histogram, line_chart
 from pate._reporting.findings import Findings, Released, read_frontier, read_log
 from pate._reporting.page import Block, Figure, Figures, Listing, Section, Table, Text, barred, barred_share, shown
@@ -100,7 +100,7 @@ def _references(findings: Findings) -> Iterator[Block]:
     path = findings.run.root / REFERENCES.outputs[0] / METRICS
     if not path.is_file():
         return
-    metrics: Json = json.loads(path.read_text())
+    metrics: Json = read_json(path.read_text())
     if findings.learned is not None:
         metrics = findings.learned.metrics | metrics
     yield Text("References for the student on the test records, computed without privacy.")

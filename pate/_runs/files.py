@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import math
 import os
-import re
 import secrets
 import shutil
 import sys
 import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from glob import escape
 from pathlib import Path
 from struct import Struct
 from tokenize import TokenError
@@ -26,12 +23,13 @@ from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo, is_zipfile
 import numpy as np
 from numpy.typing import NDArray
 
+from pate._drafts import DRAFT, draft_of
+from pate._json import read_json
 from pate._validation import expect, expect_known
 from pate._version import __version__
 
 Json = dict[str, Any]
 
-_DRAFT = re.compile(r"\.(.+)\.[0-9a-f]{16}")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _BLOCK = 1 << 22  # bytes read at once
 _LOCAL_HEADER = Struct("<26xHH")  # of a zip's member, with the lengths of the name and of the extra fields after it
@@ -52,43 +50,14 @@ def replacing(path: Path, mode: str = "wb", *, folder: Path | None = None) -> It
     It lies beside ``path``, or in another ``folder`` of the same file system. Those that killed commands left of
     ``path`` are deleted.
     """
-    place = folder or path.parent
     make_folder(path.parent)
-    for draft in place.glob(f".{escape(path.name)}.*"):
-        if (named := _DRAFT.fullmatch(draft.name)) and named[1] == path.name:
-            _remove_abandoned(draft)
-    beside = place / f".{path.name}.{secrets.token_hex(8)}"
     try:
-        with _locked_draft(beside, mode) as file:
+        with draft_of(path, mode, folder=folder) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-            beside.replace(path)
     except OSError as error:
         # what is written has no name in errors of a full disk, and a draft has one that nobody knows
         error.filename, error.filename2 = str(path), None
         raise
-    finally:
-        with suppress(OSError):  # what could not be made
-            beside.unlink()
-
-
-def _locked_draft(draft: Path, mode: str) -> IO[Any]:
-    """Open a draft that nobody takes for abandoned until it is closed."""
-    while True:
-        file: IO[Any] = draft.open(mode, encoding=None if "b" in mode else "utf-8")
-        with suppress(OSError):  # file systems without locks
-            fcntl.flock(file, fcntl.LOCK_EX)
-        if os.fstat(file.fileno()).st_nlink:
-            return file
-        file.close()  # somebody deleted it before it was locked
-
-
-def _remove_abandoned(draft: Path) -> None:
-    """Delete a draft that nobody is writing, a file."""
-    with suppress(OSError), draft.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        draft.unlink()
 
 
 def remove_drafts(files: Iterable[Path], names: Container[str] | None = None) -> None:
@@ -99,7 +68,7 @@ def remove_drafts(files: Iterable[Path], names: Container[str] | None = None) ->
         names: the names of the files that are meant, without hidden parts; None for all.
     """
     for path in list(files):
-        draft = _DRAFT.fullmatch(path.name)
+        draft = DRAFT.fullmatch(path.name)
         if draft is not None and (names is None or draft[1] in names):
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
@@ -218,24 +187,14 @@ def make_once(path: Path, make: Callable[[], Json]) -> Json:
     """
     if not path.is_file():
         write_once(path, json.dumps(make()).encode())
-    content: Json = json.loads(path.read_text())
+    content: Json = read_json(path.read_text())
     return content
 
 
 def write_once(path: Path, content: bytes, *, mode: int = 0o666) -> None:
     """Create a file with ``content``, whole or not at all; one that is there stays as it is."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        # unlike a rename, a link fails if the file exists
-        os.link(beside, path)
-    except FileExistsError:
-        pass
-    finally:
-        beside.unlink(missing_ok=True)
+    with draft_of(path, once=True, permissions=mode) as file:
+        file.write(content)
 
 
 def read_arrays(

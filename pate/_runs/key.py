@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from pathlib import Path
 
+from pate._json import read_json
 from pate._runs.files import make_once
 from pate._runs.run import Run
 from pate._runs.stage import TEACHERS_FIT, Stage
@@ -28,7 +28,7 @@ def read_key(run: Run) -> bytes | None:
     if not path.is_file():
         return None
     try:
-        key = bytes.fromhex(json.loads(path.read_text())["key"])
+        key = bytes.fromhex(read_json(path.read_text())["key"])
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"Expected a key of hexadecimal digits, got something else in {path}. Put it back") from None
     expect(16 <= len(key) <= 64, f"a key of 16 to 64 bytes in {path}", length=len(key))

@@ -74,6 +74,8 @@ def lock_run(root: Path, *, shared: bool = False) -> None:
     _sign(descriptor)
     if not shared:
         remove_drafts(root.rglob(".*"))
+        for left in root.rglob(FINISH):  # by a process that was killed
+            left.unlink()
     _held[key] = _Held(path, descriptor, shared, made_folder)
 
 

@@ -17,6 +17,7 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from pate._json import read_json
 from pate._runs.files import Json, digest, read_arrays
 from pate._runs.key import KEY_FILE, read_key
 from pate._runs.run import Run, first_stage, labels_file
@@ -160,7 +161,7 @@ class ReleasedLabels(Queries):
             label_names=tuple(arrays["label_names"].tolist()),
             num_teachers=int(arrays["num_teachers"]),
             delta=float(arrays["delta"]),
-            aggregator=json.loads(str(arrays["aggregator"])),
+            aggregator=read_json(str(arrays["aggregator"])),
             release=int(arrays["release"]),
             labels=arrays["labels"],
             mask=arrays["mask"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from pate._json import read_json
 from pate._runs.files import digest, write_json, write_text
 from pate._runs.stage import (
     DISCLOSURE,
@@ -135,7 +135,8 @@ class Run:
         self.public.mkdir(exist_ok=True)
         self._empty_trash(stage)
         write_text(self.root / stage.config, yaml.safe_dump(dict(inputs.settings), sort_keys=False))
-        self.record(stage, StageState(inputs, release=release))
+        before = self.state(stage) or StageState(inputs)
+        self.record(stage, replace(before, begun=inputs, finished=False, files={}, release=release))
         # after the state, which says what the first stage was: data.yaml alone would be that of teachers
         self._write_data_config(stage, inputs)
         return True
@@ -153,8 +154,16 @@ class Run:
         state = self.state(stage)
         return [] if state is None else state.begun.differences(inputs)
 
-    def finish(self, stage: Stage, files: Mapping[Path, str] | None = None) -> None:
-        """Record that ``stage`` is finished, with its ``files`` in the run's folder and the `digest` of each."""
+    def finish(
+        self, stage: Stage, files: Mapping[Path, str] | None = None, *, ledger_beside: Path | None = None
+    ) -> None:
+        """Record that ``stage`` is finished, in one write.
+
+        Args:
+            stage: the stage.
+            files: its files in the run's folder, with the `digest` of each.
+            ledger_beside: of a run's first stage: where the ledger would lie beside what is private, if anywhere.
+        """
         state = self.state(stage)
         assert state is not None, "a stage begins before it finishes"
         outputs = {
@@ -164,7 +173,8 @@ class Run:
             }
             for path, content in (files or {}).items()
         }
-        self.record(stage, replace(state, finished=True, files=outputs))
+        beside = None if ledger_beside is None else str(ledger_beside.absolute())
+        self.record(stage, replace(state, finished=True, files=outputs, beside=beside))
 
     def is_finished(self, stage: Stage) -> bool:
         """Return whether ``stage`` is finished."""
@@ -201,7 +211,7 @@ class Run:
         if stage.paid:
             again = "Put it back, or delete it and do it again with --overwrite, which is a new release and costs again"
         try:
-            content = json.loads(path.read_text())
+            content = read_json(path.read_text())
         except ValueError as error:
             raise ValueError(
                 f"Expected what `pate {stage.name}` wrote in {path}, got no JSON ({error}). {again}"

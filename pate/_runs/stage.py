@@ -109,6 +109,7 @@ class StageState:
         files: what it left: the bytes and the digest of each file, by its name in the run's folder.
         release: the number of the release that it wrote; None for a stage that releases nothing.
         beside: of a run's first stage: the place where a ledger would lie beside what is private.
+        again: of teachers that are forgetting records: the settings of the stages to be done again, by their names.
     """
 
     begun: Inputs
@@ -116,6 +117,7 @@ class StageState:
     files: Mapping[str, Json] = field(default_factory=dict)
     release: int | None = None
     beside: str | None = None
+    again: Mapping[str, Json] = field(default_factory=dict)
 
     @classmethod
     def from_dict(cls, state: Json) -> StageState:
@@ -125,12 +127,13 @@ class StageState:
         files = state.get("files", {})
         expect(isinstance(files, dict), "the state of a stage", files=files)
         begun = Inputs(state["config"], state["inputs"])
-        return cls(begun, state["finished"], files, state.get("release"), state.get("beside"))
+        more = state.get("release"), state.get("beside"), state.get("again", {})
+        return cls(begun, state["finished"], files, *more)
 
     def to_dict(self) -> Json:
         """Return plain JSON types."""
         begun = {"config": dict(self.begun.settings), "inputs": dict(self.begun.digests)}
-        more = {"files": dict(self.files), "release": self.release, "beside": self.beside}
+        more = {"files": dict(self.files), "release": self.release, "beside": self.beside, "again": dict(self.again)}
         return {"format": FORMAT, "finished": self.finished, **begun} | {k: v for k, v in more.items() if v}
 
 

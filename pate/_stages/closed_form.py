@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from pate._linear import flat, linear_student_of
-from pate._release.ledger_file import record_ledger_place
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Inputs, Run, code_version, digest
 from pate._stages.teachers_fit import begin_fit
 from pate._stages.teachers_vote import expect_same_data
@@ -54,8 +53,8 @@ def fit_closed_form(run: Run, data: DataSource, plan: ClosedFormPlan, *, dry_run
     if plan.num_teachers is not None:
         names = (str(unit) for unit in units)
         groups = assign_teachers(names, num_teachers=plan.num_teachers, key=beginning.key)
-    run.finish(TEACHERS_FIT, VoterStore(beginning.folder).save(private, geometry, groups))
-    record_ledger_place(run, data.ledger_path)
+    files = VoterStore(beginning.folder).save(private, geometry, groups)
+    run.finish(TEACHERS_FIT, files, ledger_beside=data.ledger_path)
 
 
 def seal_closed_form(

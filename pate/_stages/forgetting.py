@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pate._runs import LABEL, REFERENCES, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Run, StageState, read_key
+from pate._runs import LABEL, REFERENCES, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Run, read_key
 from pate._runs.key import KEY_FILE
 from pate._stages.closed_form import fit_closed_form, seal_closed_form
 from pate._stages.teachers_fit import fit_teachers, origin_of, training_inputs
@@ -48,7 +48,9 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
         ValueError: if the data hold some of the units alone, or are not those of the teachers; nothing is changed then.
     """
     expect(not execution.shared, "one process that forgets, with its workers", shared=True)
-    plan, begun = load_plan(run), run.begun(TEACHERS_FIT)
+    plan, state = load_plan(run), run.state(TEACHERS_FIT)
+    assert state is not None, "what has a plan was begun"
+    begun = state.begun
     private = data.load(Role.PRIVATE)
     named = np.isin(units_of(private, plan.unit), list(units))
     missing = sorted(set(units) - set(units_of(private, plan.unit)[named].tolist()))
@@ -64,28 +66,35 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
     )
     if missing:
         run.require(TEACHERS_FIT)
-        return False
+        if not state.again:
+            return False
     expect(not named.all(), "private records that are left", left=0)
-    if digests == before:
+    if digests == before and not missing:
         run.require(TEACHERS_FIT)
+        voted = run.state(TEACHERS_VOTE)
+        again = {} if voted is None else {TEACHERS_VOTE.name: dict(voted.begun.settings)}
         forgotten = replace(begun, digests={**begun.digests, **after})
-        # from here on the run is one on the data without them, whose teachers are not all there
-        run.record(TEACHERS_FIT, StageState(forgotten))
-    again = replace(run, overwrite=True)
+        # from here on the run is one on the data without them, whose teachers are not all there, and nor are its votes
+        run.record(TEACHERS_FIT, replace(state, begun=forgotten, finished=False, files={}, again=again))
     if isinstance(plan, ClosedFormPlan):
-        fit_closed_form(again, rest, plan)
+        fit_closed_form(run, rest, plan)
     else:
-        old = origin_of(replace(begun, digests={**begun.digests, **before}))
-        _drop_chunks(run, plan, units, old=old)
+        if not missing:
+            old = origin_of(replace(begun, digests={**begun.digests, **before}))
+            _drop_chunks(run, plan, units, old=old)
         fit_teachers(run, rest, plan, execution)
-    if run.state(TEACHERS_VOTE) is not None:
-        if isinstance(plan, ClosedFormPlan):
-            seal_closed_form(again, rest, plan)
-        else:
-            vote_teachers(again, rest, plan, execution)
-    if run.state(REFERENCES) is not None:
-        run.clear(REFERENCES)
+    run.clear(REFERENCES)
     (run.private / "report.html").unlink(missing_ok=True)
+    state = run.state(TEACHERS_FIT)
+    assert state is not None
+    if TEACHERS_VOTE.name in state.again:
+        overwriting, settings = replace(run, overwrite=True), state.again[TEACHERS_VOTE.name]
+        if isinstance(plan, ClosedFormPlan):
+            seal_closed_form(overwriting, rest, plan)
+        else:
+            voting, absent = settings["votes"], settings["absent"]
+            vote_teachers(overwriting, rest, plan, execution, voting=voting, absent=absent)
+        run.record(TEACHERS_FIT, replace(state, again={}))
     return True
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from pate._json import read_json
 from pate._networks import expect_factory
 from pate._runs import METRICS, STUDENT, Json, Run
 from pate._runs.released import ReleasedLabels, require_student
@@ -91,7 +91,7 @@ def test_student(run: Run) -> Json:
     require_student(run)
     settings = yaml.safe_load((run.root / STUDENT.config).read_text())
     _command("test", run, settings | {"verbose": False})
-    figures: Json = json.loads((run.root / STUDENT.outputs[0] / METRICS).read_text())
+    figures: Json = read_json((run.root / STUDENT.outputs[0] / METRICS).read_text())
     return figures
 
 

@@ -14,7 +14,7 @@ import torch
 from pate._data_file import describe_data
 from pate._disk import expect_disk
 from pate._progress import stage_bar
-from pate._release.ledger_file import ledger_setting, open_ledger, record_ledger_place
+from pate._release.ledger_file import ledger_setting, open_ledger
 from pate._runs import (
     KEY_BYTES,
     TEACHERS_FIT,
@@ -120,8 +120,7 @@ def fit_teachers(
         write_text(folder / "PRIVATE_log.csv", teachers_table(partitioned, losses[-1]))
         log_curves(losses, plan.num_steps, folder / "PRIVATE_losses", logger)
         files = [folder / CHUNK_SIZE, *(chunk_file(folder, teachers) for teachers in chunks)]
-        run.finish(TEACHERS_FIT, {file: digest(file) for file in files})
-    record_ledger_place(run, data.ledger_path)
+        run.finish(TEACHERS_FIT, {file: digest(file) for file in files}, ledger_beside=data.ledger_path)
 
 
 class Beginning(NamedTuple):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
+from pate._json import read_json
 from pate._runs import TEACHERS_FIT, Run
 from pate._settings import decode_fields
 from pate.teachers._plan import CLOSED_FORM, ClosedFormPlan, TeacherPlan
@@ -24,5 +24,5 @@ def load_plan(run: Run) -> TeacherPlan | ClosedFormPlan:
     path = run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE
     if not path.is_file():
         run.require(TEACHERS_FIT)
-    chosen = json.loads(path.read_text())
+    chosen = read_json(path.read_text())
     return replace(plan, **chosen)

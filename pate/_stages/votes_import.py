@@ -21,7 +21,6 @@ from pate._release.ledger_file import (
     expect_ledger,
     ledger_setting,
     open_ledger,
-    record_ledger_place,
 )
 from pate._runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Inputs, Json, Run, digest, ensure_key, read_key
 from pate._validation import expect
@@ -179,8 +178,7 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
         made_by={"votes": inputs.digests["votes"]},
         ballots=silos.form,
     )
-    run.finish(VOTES_IMPORT, vote_files | feature_files)
-    record_ledger_place(run, votes.ledger_path)
+    run.finish(VOTES_IMPORT, vote_files | feature_files, ledger_beside=votes.ledger_path)
 
 
 def _import_silo(store: VoteStore, teachers: range, votes: NamedVotes, form: Ballots) -> None:

@@ -19,7 +19,7 @@ from pate.accounting._conversion import conversion_overhead
 from pate.accounting._cost import DEFAULT_ORDERS, Cost
 from pate.accounting._figures import epsilon_text, exact_text
 from pate.accounting._gaussian import gaussian_epsilon, largest_mu
-from pate.accounting._smoothing import FIRST, WIDTHS, largest_weights, lost_delta, smoothed_mu_squared
+from pate.accounting._smoothing import WIDTHS, largest_weights, lost_delta, smoothed_mu_squared
 
 _SLACK = 1e-12  # relative; sums of the same costs in another order differ by less
 _BEFORE: tuple[FilterName, ...] = ("renyi", "gaussian")  # the kinds of filter of ledgers of version 0.3
@@ -64,18 +64,23 @@ class PrivacyFilter(ABC):
         return amount <= bound * (1 + _SLACK) and self.admits_failures(cost)
 
     def admits_failures(self, cost: Cost) -> bool:
-        """Whether the delta0 of the sum of all releases is within its bound."""
-        return -cost.log_survival <= -math.log1p(-self.max_delta0) * (1 + _SLACK)
+        """Whether the failures of all releases together are within their bound."""
+        return self.failures(cost) <= self.max_delta0 * (1 + _SLACK)
+
+    def failures(self, cost: Cost) -> float:
+        """Return what ``cost`` takes of the delta that is set aside."""
+        return cost.delta0
 
     def describe_spent(self, cost: Cost) -> str:
         """Say how much of the bounds ``cost`` has used."""
         amount, bound, name = self._bounded(cost)
-        return f"{amount:.4g} of {bound:.4g} of {name}, {cost.delta0:.3g} of {self.max_delta0:.3g} of delta0"
+        return f"{amount:.4g} of {bound:.4g} of {name}, {self.failures(cost):.3g} of {self.max_delta0:.3g} of delta0"
 
     def describe_left(self, cost: Cost) -> str:
         """Say how much of the bounds ``cost`` leaves."""
         amount, bound, name = self._bounded(cost)
-        return f"{max(0.0, bound - amount):.4g} of {name} and {max(0.0, self.max_delta0 - cost.delta0):.3g} of delta0"
+        left = max(0.0, self.max_delta0 - self.failures(cost))
+        return f"{max(0.0, bound - amount):.4g} of {name} and {left:.3g} of delta0"
 
     def to_dict(self) -> dict[str, float]:
         """Return plain JSON types; `filter_from_dict` is the inverse."""
@@ -192,8 +197,7 @@ class MixedFilter(PrivacyFilter):
         return DEFAULT_ORDERS[:1]
 
     def epsilon(self, budget: Budget, cost: Cost) -> float:
-        mu_squared = smoothed_mu_squared(np.array([self._weights(cost)]), np.array([self.width]))
-        return gaussian_epsilon(budget.delta - self.max_delta0, math.sqrt(float(mu_squared[0])))
+        return gaussian_epsilon(budget.delta - self.max_delta0, math.sqrt(self._mu_squared(self._weights(cost))))
 
     def expect_follows(self, budget: Budget) -> None:
         """Raise ``ValueError`` unless ``max_weights`` have the ``mu^2`` of a Gaussian mechanism of the budget."""
@@ -203,13 +207,15 @@ class MixedFilter(PrivacyFilter):
         follows = math.isclose(self.max_weights, weights, rel_tol=1e-9)
         expect(follows, f"max_weights={weights} from max_epsilon", max_weights=self.max_weights)
 
-    def admits_failures(self, cost: Cost) -> bool:
-        """Whether delta0, with the delta that bits beyond the reach of the theorem may cost, is within its bound."""
-        lost = lost_delta(cost.rounds, self.max_weights * (1 + FIRST))
-        return cost.delta0 + lost <= self.max_delta0 * (1 + _SLACK)
+    def failures(self, cost: Cost) -> float:
+        # with bits beyond the reach of the theorem
+        return cost.delta0 + lost_delta(cost.rounds, self._mu_squared(self.max_weights))
 
     def _bounded(self, cost: Cost) -> tuple[float, float, str]:
         return self._weights(cost), self.max_weights, f"weights of bits of width {self.width:.3g} at most"
+
+    def _mu_squared(self, weights: float) -> float:
+        return float(smoothed_mu_squared(np.array([weights]), np.array([self.width]))[0])
 
     def _weights(self, cost: Cost) -> float:
         return float(cost.among_many[np.searchsorted(WIDTHS, self.width)])
@@ -218,8 +224,7 @@ class MixedFilter(PrivacyFilter):
 def filter_from_dict(description: Mapping[str, float]) -> PrivacyFilter:
     """Return the filter that `PrivacyFilter.to_dict` described."""
     kinds: dict[str, type[PrivacyFilter]] = {"max_mu_squared": GaussianFilter, "max_weights": MixedFilter}
-    named = [kind for name, kind in kinds.items() if name in description]
-    kind: type[PrivacyFilter] = named[0] if named else RenyiFilter
+    kind: type[PrivacyFilter] = next((kinds[name] for name in kinds if name in description), RenyiFilter)
     return kind(**description)
 
 
@@ -260,18 +265,16 @@ def make_filter(budget: Budget, first: Cost, kinds: Sequence[FilterName] = get_a
     possible = overhead <= budget.max_epsilon
     expect(possible.any(), f"max_epsilon >= {overhead.min()} at this delta", max_epsilon=budget.max_epsilon)
     best = int(np.argmin(np.where(possible, last.rdp + overhead, np.inf)))
-    return RenyiFilter(
-        order=float(DEFAULT_ORDERS[best]), max_rdp=budget.max_epsilon - float(overhead[best]), max_delta0=max_delta0
-    )
+    order, most = float(DEFAULT_ORDERS[best]), budget.max_epsilon - float(overhead[best])
+    return RenyiFilter(order=order, max_rdp=most, max_delta0=max_delta0)
 
 
 def expect_filter_of_first(bounds: PrivacyFilter, budget: Budget, first: Cost) -> None:
     """Raise ``ValueError`` unless ``bounds`` are those that `make_filter` returns, or did before mixed filters."""
     kinds: tuple[FilterName, ...] = get_args(FilterName) if bounds.name == "mixed" or budget.filter else _BEFORE
     derived, actual = make_filter(budget, first, kinds).to_dict(), bounds.to_dict()
-    same = derived.keys() == actual.keys() and all(
-        math.isclose(value, actual[name], rel_tol=1e-9) for name, value in derived.items()
-    )
+    close = (math.isclose(value, actual[name], rel_tol=1e-9) for name, value in derived.items())
+    same = derived.keys() == actual.keys() and all(close)
     expect(same, f"the filter that follows from the budget and the first release, {derived}", filter=actual)
 
 
@@ -294,10 +297,11 @@ def refuse(
             " Gaussian differential privacy since its first release, got one that is known by its Renyi curve alone"
         )
     if not bounds.admits_failures(total):
+        beyond = " and of the mixed filter's theorem" if isinstance(bounds, MixedFilter) else ""
         raise BudgetExceededError(
             f"Expected delta0 <= {bounds.max_delta0:.3g} {when} (max_delta0, the part of the budget's delta ="
-            f" {exact_text(budget.delta)} that is set aside for failures of tests),"
-            f" got delta0={total.delta0:.3g}{remainder}"
+            f" {exact_text(budget.delta)} that is set aside for failures of tests{beyond}),"
+            f" got delta0={bounds.failures(total):.3g}{remainder}"
         )
     aside = f" ({bounds.max_delta0:.3g} of delta is set aside for failures of tests)" if bounds.max_delta0 else ""
     raise BudgetExceededError(
@@ -311,7 +315,7 @@ def describe_remainder(bounds: PrivacyFilter, spent: Cost, query: Cost, count: i
     """Say what of the bounds is left after ``spent``, and what it would pay for in place of ``count`` such queries."""
     number = largest_count_where(lambda n: bounds.admits(spent.plus(query.times(n))))
     fits = f"left are {bounds.describe_left(spent)}: {number} such queries can be paid"
-    spare = (bounds.max_delta0 - spent.delta0) / count
+    spare = (bounds.max_delta0 - bounds.failures(spent.plus(query._replace(log_survival=0.0).times(count)))) / count
     if spare <= 0 or bounds.admits_failures(spent.plus(query.times(count))):
         return fits
     rarer = float(Context(prec=2, rounding=ROUND_FLOOR).create_decimal_from_float(spare))
@@ -331,13 +335,16 @@ def _affordable_counts(budget: Budget, query: Cost) -> dict[str, int]:
 
 def _mixed_filter(budget: Budget, cost: Cost) -> MixedFilter:
     """Return the mixed filter that leaves the most beside ``cost``, as the total of all that is admitted."""
-    lost = lost_delta(cost.rounds, largest_mu(budget.max_epsilon, budget.delta) ** 2 * (1 + FIRST))
+    largest = largest_mu(budget.max_epsilon, budget.delta) ** 2
+    lost, once = lost_delta(cost.rounds, largest), lost_delta(1.0, largest)
     aside = _delta_for_failures(budget, cost._replace(log_survival=cost.log_survival + math.log1p(-min(lost, 0.5))))
+    if once > min(aside, budget.delta):
+        far = f"whose theorem takes {once:.3g} of delta for one choice or test at so large an epsilon"
+        raise BudgetExceededError(f"Expected a filter other than mixed, {far}, got max_epsilon={budget.max_epsilon:g}")
     _expect_delta_left(budget, aside)
     mu_squared = largest_mu(budget.max_epsilon, budget.delta - aside) ** 2
-    wide = min(_NARROW * mu_squared, WIDTHS[-1]) <= WIDTHS
     most = largest_weights(mu_squared)
-    best = int(np.argmin(np.where(wide, cost.among_many / most, np.inf)))
+    best = int(np.argmin(np.where(_NARROW * mu_squared <= WIDTHS, cost.among_many / most, np.inf)))
     return MixedFilter(max_weights=float(most[best]), width=float(WIDTHS[best]), max_delta0=aside)
 
 
@@ -362,10 +369,8 @@ def _remaining_delta(budget: Budget, cost: Cost) -> float:
 
 
 def _renyi_keeps(budget: Budget, cost: Cost) -> bool:
-    remaining = _remaining_delta(budget, cost)
-    return remaining > 0 and bool(
-        (cost.rdp + conversion_overhead(DEFAULT_ORDERS, remaining)).min() <= budget.max_epsilon
-    )
+    rest = _remaining_delta(budget, cost)
+    return rest > 0 and bool((cost.rdp + conversion_overhead(DEFAULT_ORDERS, rest)).min() <= budget.max_epsilon)
 
 
 def _gaussian_keeps(budget: Budget, cost: Cost) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pate._json import distinct_keys
 from pate._typing import FloatArray
 from pate._validation import expect, expect_open_unit
 from pate.accounting._budget import Budget
@@ -35,7 +36,7 @@ _LISTED = (
     *("count", "seeded", "settled", "realised", "published"),
 )  # of a release, in a statement
 _KINDS = ("budget", "home", "reserve", "settle", "state")
-_DECODER = json.JSONDecoder()
+_DECODER = json.JSONDecoder(object_pairs_hook=distinct_keys)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from pate._drafts import remove_abandoned
 from pate._validation import expect, expect_open_unit
 from pate.accounting import _log as log
 from pate.accounting._budget import Budget
@@ -47,6 +48,7 @@ class Ledger:
         with log.one_line(self.path):
             if not self.path.exists():
                 log.make(self.path)
+            remove_abandoned(self.path)  # of processes that were killed as they made it
             log.expect_writable(self.path)
         self._history = History()
         with log.opened(self.path, writable=True) as connection:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from pate._drafts import draft_of
 from pate._validation import expect
 
 _APPLICATION, _VERSION = 0x70617465, 1  # "pate"
@@ -37,14 +37,11 @@ class Head(NamedTuple):
 def make(path: Path) -> None:
     """Create an empty log at ``path`` in one step, unless another process was faster."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with closing(sqlite3.connect(beside)) as connection:
-            connection.executescript(";".join(_SCHEMA))
-        with suppress(FileExistsError):
-            os.link(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(";".join(_SCHEMA))
+        content = connection.serialize()
+    with draft_of(path, once=True, permissions=0o644) as file:
+        file.write(content)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -97,7 +97,8 @@ class Statement:
     ) -> int:
         """Make the statement again and compare every key of it.
 
-        Without a ledger it is made from the releases that it lists. With one, it is made from the rows that the ledger
+        Without a ledger it is made from the releases that it lists: that these are all, in their order, and when the
+        budget was declared, is then the word of whoever wrote it. With one, it is made from the rows that the ledger
         held then, all of which it must still hold.
 
         Args:
@@ -288,5 +289,6 @@ def _guarantee(book: Book, relation: NeighboringRelation, delta: float, teachers
     budget, bounds = book.budget, book.filter
     if budget is not None and bounds is not None and budget.neighboring_relation is relation and teachers == 1:
         fixed: dict[str, Any] = {"epsilon": budget.max_epsilon, "delta": budget.delta, "delta0": bounds.max_delta0}
-        return fixed | {"fixed_by": "budget"}
+        later = f" declared after release {book.declared_after}" if book.declared_after else ""
+        return fixed | {"fixed_by": f"budget{later}"}
     return _figures(book.reserved(), relation, delta, teachers) | {"fixed_by": "reservation"}

@@ -163,9 +163,9 @@ def _headline(statement: Mapping[str, Any]) -> Iterator[str]:
 def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:
     """Yield the sentences that say on what the epsilons of all releases rest."""
     guarantees = by_relation(statement, "guarantees")
-    unkept = [name.upper() for name, guarantee in guarantees if guarantee["fixed_by"] != "budget"]
+    unkept = [name.upper() for name, guarantee in guarantees if guarantee["fixed_by"] == "reservation"]
     for name, guarantee in guarantees:
-        if guarantee["fixed_by"] == "budget":
+        if guarantee["fixed_by"] != "reservation":
             condition = describe_keeping(statement["declared_after"])
             yield f"Under {name.upper()} this is the budget of the ledger: {condition}"
     if len(statement["releases"]) > 1:
@@ -217,7 +217,7 @@ def _arithmetic(statement: Mapping[str, Any], book: Book) -> list[str]:
     reserved, paid = (reaching(charges, teachers) for charges in (book.reserved(), book.charges()))
     guarantee, cost = statement["guarantees"][relation.value], statement["costs"][relation.value]
     as_reserved = all(entry.realised is None for entry in book.entries)
-    if guarantee["fixed_by"] == "budget":
+    if guarantee["fixed_by"] != "reservation":
         bounds = book.filter
         assert bounds is not None
         keeps = ", ".join(f"{name} = {value!r}" for name, value in bounds.to_dict().items())

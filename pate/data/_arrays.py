@@ -24,7 +24,7 @@ _OFFICIAL = {0: 162_770, 1: 19_867, 2: 19_962}
 """CelebA's evaluation partition: the number of rows of each part, one part after the other."""
 _ROWS = 64
 """Rows read from a file at once: the system maps much beside each, which counts as memory until it is let go."""
-_GIVE_IDS = "given once when they are collected, such as ids=np.arange(len(X)).astype(str)"
+_GIVE_IDS = "given once, when they are collected, such as uuid.uuid4().hex"
 
 
 class Arrays(TableSource):
@@ -43,6 +43,8 @@ class Arrays(TableSource):
             is no default, because anybody may see the features of public records.
         test_fraction: share of test records, likewise.
         features: a public map of the features.
+        permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids, like those of a
+            register: a row number changes when an earlier record is removed.
     """
 
     def __init__(
@@ -53,8 +55,9 @@ class Arrays(TableSource):
         public_fraction: float | None = None,
         test_fraction: float = 0.1,
         features: FeatureMap | None = None,
+        permanent_ids: bool = False,
     ) -> None:
-        super().__init__(path, labels, features)
+        super().__init__(path, labels, features, permanent_ids=permanent_ids)
         expect_fractions(public_fraction, test_fraction)
         self._fractions = public_fraction, test_fraction
 

@@ -25,6 +25,23 @@ def as_text(values: ArrayLike, *, name: str = "ids") -> StrArray:
     return np.array(items, dtype=np.str_)
 
 
+def are_row_numbers(ids: Sequence[StrArray]) -> bool:
+    """Return whether ids number the rows of one table from 0 or from 1 on.
+
+    Fewer than three ids show no order, and are taken for names.
+
+    Args:
+        ids: the ids of each role, in the order of its records.
+    """
+    names = [name for part in ids for name in part.tolist()]
+    if len(names) < 3 or not all(name.isascii() and name.isdigit() and len(name) < 19 for name in names):
+        return False
+    numbers = [part.astype(np.int64) for part in ids]
+    first, last = min(part.min() for part in numbers), max(part.max() for part in numbers)
+    in_order = all((part[1:] > part[:-1]).all() for part in numbers)
+    return bool(in_order and first in (0, 1) and last - first + 1 == len(np.unique(np.concatenate(numbers))))
+
+
 def check_labels(labels: NDArray[Any], *, source: str) -> UInt8Array:
     """Return labels ``[N, C]`` as uint8 in {0, 1}, from 0/1 or -1/1. Raises ``ValueError`` on any other value."""
     labels = np.asarray(labels)

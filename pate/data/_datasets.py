@@ -50,10 +50,11 @@ class Keys:
     Args:
         features: a picture (PIL), a text, or numbers of any shape, the same for all.
         labels: ``C`` numbers, 0 or 1; or the names of ``C`` columns; or the number of the one label that is true.
-        ids: the record's own id, which stays when other records come and go; a row number does not.
+        ids: the record's own id, which stays when other records come and go; a row number does not, and is refused.
         groups: whose record it is; None if nothing says so.
         size: pictures are cut to their central square and resized to this many pixels; numbers are taken as they are.
         num_features: texts are hashed to so many columns, as `TextTable` does.
+        permanent_ids: whether numbers from 0 or 1 on, in the order of the items, are permanent ids after all.
     """
 
     features: Key = 0
@@ -62,6 +63,7 @@ class Keys:
     groups: Key | None = None
     size: int = 64
     num_features: int = 2048
+    permanent_ids: bool = False
 
     def __post_init__(self) -> None:
         expect_count(8, size=self.size)
@@ -136,7 +138,7 @@ class _Datasets(DataSource):
     def __init__(
         self, label_names: Sequence[str], keys: Keys, ledger: Path | str | None, features: FeatureMap | None
     ) -> None:
-        super().__init__(features=features)
+        super().__init__(features=features, permanent_ids=keys.permanent_ids)
         expect(label_names, "names of the labels", label_names=list(label_names))
         expect_label_names("label names", label_names)
         self._label_names = tuple(label_names)

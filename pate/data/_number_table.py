@@ -28,6 +28,8 @@ class NumberTable(TableSource):
             is to decide. There is no default: public records are seen by anybody.
         test_fraction: share of test records, likewise.
         features: a public map of the features.
+        permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids, like those of a
+            register: a row number changes when an earlier record is removed.
     """
 
     def __init__(
@@ -39,8 +41,9 @@ class NumberTable(TableSource):
         public_fraction: float | None = None,
         test_fraction: float = 0.1,
         features: FeatureMap | None = None,
+        permanent_ids: bool = False,
     ) -> None:
-        super().__init__(path, labels, features)
+        super().__init__(path, labels, features, permanent_ids=permanent_ids)
         expect_fractions(public_fraction, test_fraction)
         both = sorted(set(labels) & set(columns or ()))
         expect(not both, "columns that are labels or features", both=both)

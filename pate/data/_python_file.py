@@ -64,6 +64,10 @@ class PythonFile(DataSource):
     def ledger_path(self) -> Path | None:
         return self.source.ledger_path
 
+    @property
+    def permanent_ids(self) -> bool:
+        return self.source.permanent_ids
+
     def load(self, role: Role) -> Records:
         return self.source.load(role)
 

@@ -18,6 +18,7 @@ import numpy as np
 from pate._runs import digest
 from pate._settings import Described
 from pate._validation import expect, expect_label_names
+from pate.data._checks import are_row_numbers
 from pate.data._records import Features, MappedFeatures, Records, Role, as_features, values_of
 from pate.data.features import FeatureMap
 
@@ -31,10 +32,12 @@ class DataSource(Described, ABC):
 
     Args:
         features: a public map of the raw features, applied for teachers and student alike; None for the raw features.
+        permanent_ids: what `permanent_ids` is.
     """
 
-    def __init__(self, *, features: FeatureMap | None = None) -> None:
+    def __init__(self, *, features: FeatureMap | None = None, permanent_ids: bool = False) -> None:
         self._feature_map = features
+        self._permanent_ids = permanent_ids
         self._records: dict[Role, Records] = {}
         self._left_out: Sequence[str] = ()
 
@@ -57,6 +60,14 @@ class DataSource(Described, ABC):
     def feature_map(self) -> FeatureMap | None:
         """The public map of the features, or None if teachers and student see the raw ones."""
         return self._feature_map
+
+    @property
+    def permanent_ids(self) -> bool:
+        """Whether ids such as 0, 1, 2 in the order of the records are permanent, like those of a register.
+
+        False (the default) if they would be row numbers, which change when a record goes: teachers refuse them.
+        """
+        return self._permanent_ids
 
     @property
     def ledger_path(self) -> Path | None:
@@ -85,13 +96,22 @@ class DataSource(Described, ABC):
         """Read the labels and ids of all roles.
 
         Raises:
-            ValueError: if a label name occurs twice, or an id in two roles: a record could be private and published.
+            ValueError: if a label name occurs twice, or an id in two roles: a record could be private and published; or
+                if private records have row numbers for ids, unless these are said to be permanent.
         """
         expect_label_names("label names", self.label_names)
         ids = {role: (self._records.get(role) or self._raw(role)).ids for role in Role}
         for one, other in combinations(Role, 2):
             shared = np.intersect1d(ids[one], ids[other])
             expect(shared.size == 0, f"{other} samples that are no {one} records", shared_ids=shared[:3].tolist())
+        tables = [(), (Role.PUBLIC,), (Role.TEST,), (Role.PUBLIC, Role.TEST)]
+        numbered = any(are_row_numbers([ids[role] for role in (Role.PRIVATE, *others)]) for others in tables)
+        requirement = "ids that stay when another record is removed, as row numbers do not"
+        expect(
+            self.permanent_ids or not numbered,
+            f"{requirement}; permanent_ids=True says that these do",
+            ids="0, 1, 2, ...",
+        )
 
     def fingerprint(self, role: Role) -> str:
         """Return a hash of the raw records of a role, read in blocks; of pictures, names, sizes and times are hashed.

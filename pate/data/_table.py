@@ -48,10 +48,18 @@ class TableSource(DataSource):
         path: the file of the table, or the folder that holds it.
         labels: names of the labels to learn; None for all.
         features: a public map of the features.
+        permanent_ids: whether ids that number the rows are permanent.
     """
 
-    def __init__(self, path: Path, labels: Sequence[str] | None, features: FeatureMap | None) -> None:
-        super().__init__(features=features)
+    def __init__(
+        self,
+        path: Path,
+        labels: Sequence[str] | None,
+        features: FeatureMap | None,
+        *,
+        permanent_ids: bool = False,
+    ) -> None:
+        super().__init__(features=features, permanent_ids=permanent_ids)
         self.path = located(path)
         self._wanted = labels
 

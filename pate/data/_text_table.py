@@ -35,6 +35,8 @@ class TextTable(TableSource):
             to decide. There is no default: public texts are seen by anybody.
         test_fraction: share of test texts, likewise.
         features: a public map of the features; None for those that have been described.
+        permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids, like those of a
+            register: a row number changes when an earlier record is removed.
     """
 
     def __init__(
@@ -46,8 +48,9 @@ class TextTable(TableSource):
         public_fraction: float | None = None,
         test_fraction: float = 0.1,
         features: FeatureMap | None = None,
+        permanent_ids: bool = False,
     ) -> None:
-        super().__init__(path, labels, features)
+        super().__init__(path, labels, features, permanent_ids=permanent_ids)
         expect_fractions(public_fraction, test_fraction)
         expect_count(2, num_features=num_features)
         self.num_features = num_features

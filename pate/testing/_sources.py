@@ -67,6 +67,13 @@ class SourceContract(Contract):
         ids = [self.open(folder).load(role).ids for role in Role]
         assert len(np.unique(np.concatenate(ids))) == sum(map(len, ids))
 
+    def test_ids_are_no_row_numbers(self, folder: Path) -> None:
+        """Private ids do not count the rows, or the source says that they are permanent all the same."""
+        try:
+            self.open(folder).expect_distinct()
+        except ValueError as error:
+            raise AssertionError(str(error)) from None
+
     def test_labels_are_named_once(self, folder: Path) -> None:
         """Names of labels are unique, and known before records are read."""
         names = self.open(folder).label_names

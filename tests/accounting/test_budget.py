@@ -1,6 +1,7 @@
 """Filters: bounds that follow from the budget, hold against whoever chooses releases by earlier ones, and go far."""
 
 import math
+import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -36,11 +37,12 @@ from pate.accounting._filters import (
     expect_filter_of_first,
     filter_from_dict,
     make_filter,
+    refuse,
 )
 from pate.accounting._gaussian import gaussian_delta, gaussian_epsilon, largest_mu
 from pate.accounting._ledger import Ledger
 from pate.accounting._relation import NeighboringRelation
-from pate.accounting._smoothing import WIDTHS
+from pate.accounting._smoothing import WIDTHS, smoothed_mu_squared
 from pate.accounting._verification import verify_ledger
 from pate.aggregators._stable_topk import StableTopK
 
@@ -492,7 +494,7 @@ def test_a_mixed_filter_sets_aside_what_its_bits_may_lose() -> None:
     """Beyond the reach of the theorem, together with their failures, where both exceed a tenth of delta."""
     budget = Budget(max_epsilon=1.0, delta=1e-9, neighboring_relation=REPLACE, filter="mixed")
     mu_squared = largest_mu(1.0, 1e-9) ** 2
-    once = float(ndtr(math.sqrt(mu_squared * math.pi / 2 + 1) / 2 - 8)) * 2
+    once = float(ndtr(math.sqrt(mu_squared + 1) / 2 - 8)) * 2
     for failures in (0.0, 1.2e-10):
         # as many bits as lose a third of delta
         rounds = 3e-10 / once
@@ -528,8 +530,8 @@ def test_what_is_left_says_how_rare_failures_would_have_to_be(earlier: int) -> N
 
 @pytest.mark.parametrize("weights", [0.5, 40.0])
 def test_a_mixed_filter_counts_what_lies_beyond_the_reach_of_its_theorem(weights: float) -> None:
-    """Of the largest ``mu^2`` that its weights may have, which no weights of any width exceed."""
-    largest = weights * math.pi / 2
+    """Of the largest ``mu^2`` that its weights may have."""
+    largest = float(smoothed_mu_squared(np.array([weights]), WIDTHS[-1:])[0])
     once = 2 * float(ndtr(math.sqrt(largest + 1) / 2 - 8))
     for rounds, share in ((1.0, 1.001), (1.0, 0.999), (1000.0, 1.001), (1000.0, 0.999)):
         bounds = MixedFilter(max_weights=weights, width=float(WIDTHS[-1]), max_delta0=rounds * once * share)
@@ -543,6 +545,32 @@ def test_a_query_that_costs_nothing_is_refused() -> None:
     assert affordable(BUDGET, TEST.cost()._replace(rdp=NOTHING.rdp, mu_squared=0.0)) > 0
 
 
-def test_the_widest_bits_are_allowed_whatever_the_budget() -> None:
-    bounds = make_filter(replace(BUDGET, max_epsilon=900.0), GAUSSIAN.cost(), ("mixed",))
-    assert isinstance(bounds, MixedFilter) and bounds.width == WIDTHS[-1] == 1
+def refused(bounds: PrivacyFilter, budget: Budget, total: Cost) -> str:
+    with pytest.raises(BudgetExceededError) as raised:
+        refuse(budget, bounds, total)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("first", [GaussianEvent(noise_multiplier=40.0, neighboring_relation=REPLACE), WIDE])
+@pytest.mark.parametrize("epsilon", [8.0, 20.0, 25.0, 30.0, 35.0])
+def test_a_mixed_filter_admits_choices_at_a_large_epsilon(first: Event, epsilon: float) -> None:
+    budget = Budget(max_epsilon=epsilon, delta=1e-6, neighboring_relation=REPLACE, filter="mixed")
+    bounds, choice = make_filter(budget, first.cost()), WIDE.cost()
+    number = largest_count_where(lambda n: bounds.admits(choice.times(n)))
+    assert number >= {8.0: 200, 20.0: 300, 25.0: 50, 30.0: 10, 35.0: 2}[epsilon]
+    # what is one too many exceeds what the line says
+    error = refused(bounds, budget, choice.times(number + 1))
+    name = "delta0" if "delta0 <=" in error else "epsilon"
+    limit, total = (float(re.findall(rf"{name}{sign}([0-9.e-]+)", error)[0].rstrip(".")) for sign in (" <= ", "="))
+    assert total >= limit
+    assert f": {number} such queries can be paid" in describe_remainder(bounds, NOTHING, choice, number + 1)
+    assert "with probability" not in describe_remainder(bounds, NOTHING, choice, number + 1)
+
+
+@pytest.mark.parametrize(("first", "epsilon"), [(GAUSSIAN, 40.0), (GAUSSIAN, 900.0), (CHOICE, 60.0)])
+def test_a_mixed_filter_that_reaches_no_choice_is_refused(first: Event, epsilon: float) -> None:
+    budget = Budget(max_epsilon=epsilon, delta=1e-6, neighboring_relation=REPLACE, filter="mixed")
+    with pytest.raises(BudgetExceededError, match=r"^Expected a filter other than mixed, [^\n]*got max_epsilon="):
+        make_filter(budget, first.cost())
+    named = make_filter(replace(budget, filter=None), first.cost())
+    assert not isinstance(named, MixedFilter) and named.admits(first.cost(named.orders))

@@ -1,5 +1,6 @@
 """The ledger: what is reserved and settled is remembered, and a malformed call writes nothing."""
 
+import fcntl
 import json
 import math
 from collections.abc import Callable
@@ -222,3 +223,19 @@ def test_numbers_that_json_lacks_are_not_published(path: Path) -> None:
         ledger.settle(1, published={"kind": "labels", "delta": math.nan})
     assert len(bodies(path)) == 1
     ledger.settle(1, published={"kind": "labels", "delta": 1e-6})
+
+
+def test_what_killed_creators_left_goes_with_the_next_opening(path: Path) -> None:
+    """Before or after it had its name; whoever is still at it keeps its draft."""
+    path.parent.mkdir(exist_ok=True)
+    left = [path.with_name(f".{path.name}.{sign * 16}") for sign in "0ab"]
+    other = path.with_name(f".{path.name}.mine")
+    for place in (*left, other):
+        place.write_text("half")
+    with left[2].open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        Ledger(path)
+        assert set(path.parent.iterdir()) == {path, left[2], other}
+    left[0].write_text("half")
+    Ledger(path)
+    assert set(path.parent.iterdir()) == {path, other}

@@ -394,6 +394,21 @@ def test_the_budget_is_the_guarantee(tmp_path: Path) -> None:
                 Statement.from_json(made.content | {"filter": made["filter"] | change}).verify()
 
 
+def test_a_key_occurs_once(ledger: Ledger, tmp_path: Path) -> None:
+    """Of two, some readers take the first and some the last."""
+    ledger.reserve(GAUSSIAN, count=1, run="x", description="y", seeded=False)
+    text = json.dumps(statement(ledger).content)
+    Statement.from_json(text).verify(ledger=ledger.path)
+    for place in (text.index("{") + 1, text.index('"guarantees": {') + len('"guarantees": {')):
+        lie = f'{text[:place]}"release": 1, "release": 1, {text[place:]}'
+        for content in (lie, lie.encode()):
+            with pytest.raises(ValueError, match=r"keys of an object that occur once, got twice=\['release'\]"):
+                Statement.from_json(content)
+        (tmp_path / "privacy.json").write_text(lie)
+        with pytest.raises(ValueError, match=r"^Expected a readable statement at [^\n]* occur once[^\n]*$"):
+            Statement.read(tmp_path / "privacy.json")
+
+
 def test_a_budget_declared_after_a_release_says_so(ledger: Ledger) -> None:
     budget = Budget(max_epsilon=9.0, delta=1e-6, neighboring_relation=REPLACE)
     ledger.reserve(GAUSSIAN, count=1, run="x", description="y", seeded=False, budget=budget)
@@ -404,6 +419,9 @@ def test_a_budget_declared_after_a_release_says_so(ledger: Ledger) -> None:
     for after in (0, 3, -1, None):
         with pytest.raises(ValueError, match=r"^Expected declared_after=2, "):
             Statement.from_json(made.content | {"declared_after": after}).verify(ledger=ledger.path)
+    for after in (0, 1):
+        with pytest.raises(ValueError, match=r"^Expected guarantees\.replace_record\.fixed_by=budget"):
+            Statement.from_json(made.content | {"declared_after": after}).verify()
     for after in (3, -1, None):
         with pytest.raises(ValueError, match=r"^Expected declared_after in 0 .. 2, got"):
             Statement.from_json(made.content | {"declared_after": after}).verify()

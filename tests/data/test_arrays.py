@@ -215,13 +215,13 @@ def test_an_id_belongs_to_one_record_of_all_roles(write_arrays: Write, first: in
         Arrays(write_arrays(ids=ids)).load(Role.PUBLIC)
 
 
-def test_row_numbers_are_no_ids(tmp_path: Path) -> None:
+def test_missing_ids_are_asked_for_and_no_row_numbers_proposed(tmp_path: Path) -> None:
     arrays = make_arrays()
     del arrays["ids"]
     np.savez(tmp_path / "d.npz", **arrays)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"own ids in d\.npz, given once .* ids=np\.arange\(len\(X\)\)") as raised:
+    with pytest.raises(ValueError, match=r"own ids in d\.npz, given once") as raised:
         Arrays(tmp_path / "d.npz").records(Role.PUBLIC)
-    assert "\n" not in str(raised.value)
+    assert "\n" not in str(raised.value) and "arange" not in str(raised.value)
 
 
 def test_bad_files(tmp_path: Path) -> None:

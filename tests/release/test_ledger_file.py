@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from pate import cli
-from pate._release.ledger_file import choose_ledger, expect_ledger, ledger_scope, record_ledger_place
+from pate._release.ledger_file import choose_ledger, expect_ledger, ledger_scope
 from pate._runs.run import Run, labels_file
-from pate._runs.stage import LABEL
+from pate._runs.stage import LABEL, TEACHERS_FIT
 from pate.accounting._ledger import Ledger, read_ledger
 from pate.accounting._verification import verify_ledger
 from pate.data import Arrays, CelebA, DataSource, Records, Role
@@ -110,9 +110,9 @@ def test_the_ledger_is_recorded_and_found_from_anywhere(taught: Path, monkeypatc
 def test_a_ledger_is_that_of_the_private_data_only_where_theirs_lies(taught: Path) -> None:
     run = Run(Path("runs/one"), ledger=taught / "data" / "faces.ledger.sqlite")
     assert ledger_scope(run) == "private data"
-    record_ledger_place(run, taught / "data" / "others.sqlite")
+    run.finish(TEACHERS_FIT, ledger_beside=taught / "data" / "others.sqlite")
     assert ledger_scope(run) == "named"
-    record_ledger_place(run, None)
+    run.finish(TEACHERS_FIT)
     assert ledger_scope(run) == "named"
     assert ledger_scope(Run(Path("runs/one"))) == "run"
 

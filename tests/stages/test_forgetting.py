@@ -9,6 +9,7 @@ import pytest
 
 import pate._stages.forgetting as forgetting
 from pate import Pipeline, cli
+from pate._runs import TEACHERS_VOTE, Run, Stage, StageState
 from pate.data._partition import assign_teachers
 from pate.teachers import TrainJob
 from tests.conftest import make_arrays
@@ -164,3 +165,46 @@ def test_what_was_released_stays(copied: Path, capsys: Captured) -> None:
     assert cli.main(["student", "test", "--run", str(copied)]) == 0
     label = ["label", "--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]
     assert cli.main(label) == 2  # of other votes, and so another release
+
+
+def test_votes_are_cast_again_where_it_was_killed_as_it_cleared_them(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The settings of the votes are among what is cleared."""
+    votes = copied / "private" / "votes"
+    before = json.loads((copied / "private" / "teachers_vote.json").read_text())["config"]
+    record = Run.record
+
+    def killed(run: Run, stage: Stage, state: StageState) -> None:
+        if stage is TEACHERS_VOTE:
+            raise _KilledError
+        record(run, stage, state)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "record", killed)
+        with pytest.raises(_KilledError):
+            Pipeline(copied).forget(["r0007"])
+    assert not votes.exists() and not (copied / "private" / "teachers_vote.json").exists()
+    assert Pipeline(copied).forget(["r0007"])
+    state = json.loads((copied / "private" / "teachers_vote.json").read_text())
+    assert state["finished"] and state["config"] == before and list(votes.glob("*.npy"))
+    assert "again" not in json.loads((copied / "private" / "teachers_fit.json").read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("form", "vote"), [("networks", "vote_teachers"), ("records", "seal_closed_form")])
+def test_what_was_begun_is_finished_though_the_data_hold_them_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, vote: str
+) -> None:
+    def killed(*args: object, **kwargs: object) -> None:
+        raise _KilledError
+
+    root, fresh = fit(tmp_path, "all", form), fit(tmp_path, "rest", form, "r0013")
+    with monkeypatch.context() as patched:
+        patched.setattr(forgetting, vote, killed)
+        with pytest.raises(_KilledError):
+            Pipeline(root).forget(["r0013"])
+    write(tmp_path, "r0013")
+    assert Pipeline(root).forget(["r0013"])
+    assert content(root) == content(fresh)
+    assert not Pipeline(root).forget(["r0013"])

@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from pate import cli
-from pate._runs import VOTES_IMPORT, Run
+from pate._release.ledger_file import ledger_scope
+from pate._runs import VOTES_IMPORT, Run, Stage
 from pate._runs.released import ReleasedLabels
 from pate._stages.votes_import import import_votes, open_votes_run, votes_from
 from pate._vote_store import VoteStore
@@ -599,3 +600,24 @@ def test_one_teacher_who_scores_otherwise_changes_only_what_is_released(
     released = [one.pop("labels.npz") for one in worlds]
     assert released[0] != released[1]
     assert worlds[0] == worlds[1]
+
+
+def test_a_killed_import_knows_the_place_of_its_ledger(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One write finishes it: whatever comes after may never come."""
+
+    class KilledError(Exception):
+        pass
+
+    finish = Run.finish
+
+    def killed(run: Run, stage: Stage, files: dict[Path, str], **more: Any) -> None:
+        finish(run, stage, files, **more)
+        raise KilledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "finish", killed)
+        with pytest.raises(KilledError):
+            import_votes(open_votes_run(Path("run"), votes_from("votes.npz")), votes_from("votes.npz"))
+    run = open_votes_run(Path("run"), votes_from("votes.npz"))
+    import_votes(run, votes_from("votes.npz"))
+    assert ledger_scope(run) == "private data"

@@ -21,6 +21,15 @@ class NumbersRows(Arrays):
         return replace(records, ids=np.char.mod(f"{role.value}%d", np.arange(len(records))))
 
 
+class NumbersTheTable(Arrays):
+    """Names records by numbers from 0 on."""
+
+    def load(self, role: Role) -> Records:
+        first = sum(len(super(NumbersTheTable, self).load(before)) for before in Role if before < role)
+        records = super().load(role)
+        return replace(records, ids=first + np.arange(len(records)))
+
+
 class Centers(Arrays):
     """Centers all features at the mean of the private ones."""
 
@@ -47,6 +56,7 @@ class Mixes(Arrays):
 
 CHECKS: list[tuple[type[Arrays], Callable[[SourceContract, Path, Path], None]]] = [
     (NumbersRows, lambda contract, a, b: contract.test_removing_a_record_changes_no_other(a, b, 0)),
+    (NumbersTheTable, lambda contract, a, _: contract.test_ids_are_no_row_numbers(a)),
     (Centers, lambda contract, a, b: contract.test_private_features_reach_no_public_record(a, b)),
     (Centers, lambda contract, a, b: contract.test_removing_a_record_changes_no_other(a, b, 0)),
     (Forgets, lambda contract, a, b: contract.test_a_fingerprint_changes_when_a_record_does(a, b, Role.TEST)),

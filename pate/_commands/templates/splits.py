@@ -17,7 +17,8 @@ def my_splits(
     """
     local = Path(place).is_dir()
     splits = load_from_disk(place) if local else load_dataset(place)
-    # A data set whose records have no name of their own gets one that stays when other records come and go:
+    # A data set whose records have no name of their own gets one that stays when other records come and go. A record
+    # with other content has another name, so that altering it reaches two teachers (docs/privacy.md):
     # splits = splits.map(lambda row: {"id": hashlib.sha256(row["image"].tobytes()).hexdigest()})
     ledger = (Path(place) if local else Path(__file__).parent) / "ledger.sqlite"
     keys = Keys(features=features, labels=labels, ids=ids, groups=groups, size=size)

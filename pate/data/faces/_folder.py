@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ from joblib import Parallel, cpu_count, delayed
 from PIL import Image
 
 from pate._disk import expect_disk
+from pate._json import read_json
 from pate._progress import stage_bar
 from pate._runs import Json, write_json, write_text
 from pate._validation import expect
@@ -127,7 +127,7 @@ def _is_written(output: Path, wanted: Json) -> bool:
     """
     finished, begun = output / _FINISHED, output / _BEGUN
     if finished.exists():
-        existing = json.loads(finished.read_text(encoding="utf-8"))
+        existing = read_json(finished.read_text(encoding="utf-8"))
         differing = [key for key in wanted if existing.get(key) != wanted[key]]
         if differing:
             expected, got = (", ".join(f"{key}={of.get(key)}" for key in differing) for of in (wanted, existing))

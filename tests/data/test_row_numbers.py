@@ -1,0 +1,181 @@
+"""Row numbers are no ids: removing one record would rename others."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate import cli
+from pate.data import (
+    ArrayFeatures,
+    Arrays,
+    DataSource,
+    HuggingFace,
+    NumberTable,
+    PythonFile,
+    Records,
+    Role,
+    TextTable,
+    TorchDatasets,
+)
+from pate.data._datasets import Keys
+
+ROWS = 30
+SPLIT = np.repeat([0, 1, 2], ROWS // 3)
+Open = Callable[..., DataSource]
+
+
+def in_arrays(folder: Path, ids: list[str], **options: Any) -> DataSource:
+    columns = {
+        "X": np.random.default_rng(0).normal(size=(ROWS, 3)),
+        "Y": np.ones((ROWS, 1)),
+        "ids": np.array(ids),
+        "split": SPLIT,
+    }
+    np.savez(folder / "data.npz", **columns)  # type: ignore[arg-type, unused-ignore]
+    return Arrays(folder / "data.npz", **options)
+
+
+def in_lines(folder: Path, ids: list[str], head: str, value: str) -> Path:
+    path = folder / "data.csv"
+    rows = [f"{name},{split},{value},{row % 2}" for row, (name, split) in enumerate(zip(ids, SPLIT, strict=True))]
+    path.write_text("\n".join([f"id,split,{head},y", *rows]))
+    return path
+
+
+def in_numbers(folder: Path, ids: list[str], **options: Any) -> DataSource:
+    return NumberTable(in_lines(folder, ids, "x", "1.5"), labels=["y"], **options)
+
+
+def in_texts(folder: Path, ids: list[str], **options: Any) -> DataSource:
+    return TextTable(in_lines(folder, ids, "text", "good"), **options)
+
+
+class Items:
+    """A data set whose items are tuples."""
+
+    def __init__(self, ids: list[str]) -> None:
+        self.ids = ids
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, row: int) -> tuple[object, ...]:
+        return np.ones(2, dtype=np.float32), np.array([row % 2]), self.ids[row]
+
+
+def in_torch(folder: Path, ids: list[str], **options: Any) -> DataSource:
+    parts: list[Any] = [Items([name for name, split in zip(ids, SPLIT, strict=True) if split == n]) for n in range(3)]
+    return TorchDatasets(*parts, ["y"], keys=Keys(**options))
+
+
+class Columns(Items):
+    """A data set with columns, as those of Hugging Face."""
+
+    column_names = ("x", "y", "id")
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return [self[row][key] for row in range(len(self))]
+        return {"x": np.ones(2, dtype=np.float32), "y": key % 2, "id": self.ids[key]}
+
+
+def in_columns(folder: Path, ids: list[str], **options: Any) -> DataSource:
+    parts = [[name for name, split in zip(ids, SPLIT, strict=True) if split == number] for number in range(3)]
+    splits = {role.value: Columns(part) for role, part in zip(Role, parts, strict=True)}
+    return HuggingFace(splits, Keys(features="x", labels=["y"], ids="id", **options))
+
+
+def in_python(folder: Path, ids: list[str], **options: Any) -> DataSource:
+    in_arrays(folder, ids)
+    code = (
+        f"from pate.data import Arrays\n\ndef mine(**more):\n    return Arrays({str(folder / 'data.npz')!r}, **more)\n"
+    )
+    (folder / "mine.py").write_text(code)
+    return PythonFile(folder / "mine.py", "mine", options)
+
+
+SOURCES: list[Open] = [in_arrays, in_numbers, in_texts, in_torch, in_columns, in_python]
+NUMBERED = {
+    "from 0": [str(row) for row in range(ROWS)],
+    "from 1": [str(row + 1) for row in range(ROWS)],
+    "padded": [f"{row:06d}" for row in range(ROWS)],
+    "private ones by themselves": [*map(str, range(10)), *(f"p{row}" for row in range(20))],
+    "private and test rows": [*map(str, range(10)), *(f"p{row}" for row in range(10)), *map(str, range(10, 20))],
+}
+NAMES = {
+    "names": [f"r{row}" for row in range(ROWS)],
+    "in another order": [str(row) for row in range(ROWS)][::-1],
+    "with a gap": [str(row + (row > 4)) for row in range(ROWS)],
+    "from 1000": [str(row + 1000) for row in range(ROWS)],
+    "samples by themselves": [*(f"p{row}" for row in range(10)), *map(str, range(20))],
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("ids", NUMBERED.values(), ids=NUMBERED)
+def test_row_numbers_are_refused_unless_they_are_permanent(source: Open, ids: list[str], tmp_path: Path) -> None:
+    if source is in_texts:
+        pytest.importorskip("sklearn")
+    with pytest.raises(ValueError, match="ids that stay when another record is removed") as raised:
+        source(tmp_path, ids).expect_distinct()
+    assert "permanent_ids" in str(raised.value) and "\n" not in str(raised.value)
+    assert str(ROWS) not in str(raised.value) and str(ROWS // 3) not in str(
+        raised.value
+    )  # how many there are is private
+    source(tmp_path, ids, permanent_ids=True).expect_distinct()
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("ids", NAMES.values(), ids=NAMES)
+def test_ids_of_the_records_are_taken(source: Open, ids: list[str], tmp_path: Path) -> None:
+    if source is in_texts:
+        pytest.importorskip("sklearn")
+    source(tmp_path, ids).expect_distinct()
+
+
+def test_integers_are_ids_like_texts(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="ids that stay"):
+        in_arrays(tmp_path, np.arange(ROWS).tolist()).expect_distinct()
+    in_arrays(tmp_path, np.arange(500, 500 + ROWS).tolist()).expect_distinct()
+
+
+class One(DataSource):
+    """A record for each role."""
+
+    label_names = ("y",)
+
+    def __init__(self, *ids: str) -> None:
+        super().__init__()
+        self.ids = ids
+
+    def load(self, role: Role) -> Records:
+        name = self.ids[[*Role].index(role)]
+        return Records(
+            features=ArrayFeatures(np.zeros((1, 1), dtype=np.float32)),
+            labels=np.ones((1, 1), dtype=np.uint8),
+            ids=np.array([name]),
+        )
+
+
+def test_two_numbers_show_no_order() -> None:
+    One("0", "1", "p").expect_distinct()
+    One("1", "p", "q").expect_distinct()
+    with pytest.raises(ValueError, match="ids that stay"):
+        One("0", "1", "2").expect_distinct()
+
+
+def test_a_command_refuses_them_and_takes_the_word_of_data_yaml(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_arrays(tmp_path, NUMBERED["from 0"])
+    for more, status in ("", 2), ("    permanent_ids: true\n", 0):
+        described = f"data:\n  class_path: Arrays\n  init_args:\n    path: {tmp_path / 'data.npz'}\n{more}"
+        (tmp_path / "data.yaml").write_text(described)
+        words = ["teachers", "fit", "--config", str(tmp_path / "data.yaml"), "--fit", "closed_form"]
+        assert cli.main([*words, "--run", str(tmp_path / "run")]) == status
+        assert (tmp_path / "run" / "private" / "teachers").exists() == (status == 0)
+    error = capsys.readouterr().err
+    assert error.startswith("pate teachers fit: Expected ids that stay") and len(error.splitlines()) == 1
