@@ -13,7 +13,11 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 def main() -> int:
     """Run `pate` and return its exit status; see `pate.cli.main`."""
     try:
+        import os
         import signal
+
+        # processes that it starts, such as workers, do not begin in the working directory either
+        os.environ["PYTHONSAFEPATH"] = "1"
 
         from pate import cli
 

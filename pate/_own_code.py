@@ -83,20 +83,6 @@ def finder_in_use() -> OwnCode | None:
     return next((finder for finder in sys.meta_path if isinstance(finder, OwnCode)), None)
 
 
-@contextmanager
-def children_elsewhere() -> Iterator[None]:
-    """Let Python begin in no working directory either, in processes that are started meanwhile."""
-    before = os.environ.get("PYTHONSAFEPATH")
-    os.environ["PYTHONSAFEPATH"] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["PYTHONSAFEPATH"]
-        else:
-            os.environ["PYTHONSAFEPATH"] = before
-
-
 def _received(folder: str, modules: tuple[str, ...]) -> OwnCode:
     """Return a finder that was sent here, which is in use from now on."""
     finder = finder_in_use()

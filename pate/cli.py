@@ -101,13 +101,13 @@ def _run(words: list[str], name: str | None) -> int:
         return _help(words)
     module, function, _ = _COMMANDS[name]
     with _stoppable():
-        from pate._own_code import children_elsewhere, own_code
+        from pate._own_code import own_code
         from pate._runs.locks import release_locks
 
         try:
             options = import_module("pate._commands.recipes").with_shipped_files(words[len(name.split()) :])
             arguments = (options, *([_COMMANDS] if name == "completion" else []))
-            with children_elsewhere(), own_code(trusted=name in _OF_ONES_OWN):
+            with own_code(trusted=name in _OF_ONES_OWN):
                 getattr(import_module(f"pate._commands.{module}"), function)(*arguments)
         finally:
             release_locks()

@@ -96,6 +96,7 @@ def test_ctrl_c_while_the_command_is_imported_is_one_line(
 
     monkeypatch.setattr(cli, "main", interrupted)
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")  # which it sets
     before = signal.getsignal(signal.SIGINT)
     try:
         assert __main__.main() == 130
