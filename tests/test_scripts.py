@@ -114,3 +114,17 @@ def test_every_interrupted_command_is_counted_once(capsys: pytest.CaptureFixture
     *_, row = capsys.readouterr().out.splitlines()
     delay, *ways = map(int, row.strip("| ").split(" | "))
     assert delay == 0 and sum(ways) == 2
+
+
+@pytest.mark.slow
+def test_accountants_are_compared_like_with_like(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the making of objects and without it, on both sides."""
+    monkeypatch.setattr(sys, "argv", ["bench_accounting.py", "--events=300", "--repeats=1"])
+    load("bench_accounting").main()
+    table = [line.strip("|").split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    rows = {name.strip(): [cell.strip() for cell in cells] for name, *cells in (table[0], *table[2:])}
+    assert rows.pop("300 distinct events")[:4] == ["made and composed, s", "times the first", "composed, s", "times"]
+    assert rows["pate, Gaussian"][1] == rows["pate, Gaussian"][3] == "1" and "autodp, Gaussian" in rows
+    assert all(float(made) >= float(composed) for made, _, composed, *_ in rows.values())

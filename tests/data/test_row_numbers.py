@@ -1,6 +1,6 @@
 """Row numbers are no ids: removing one record would rename others."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ SPLIT = np.repeat([0, 1, 2], ROWS // 3)
 Open = Callable[..., DataSource]
 
 
-def in_arrays(folder: Path, ids: list[str], **options: Any) -> DataSource:
+def in_arrays(folder: Path, ids: Sequence[str | int], **options: Any) -> DataSource:
     columns = {
         "X": np.random.default_rng(0).normal(size=(ROWS, 3)),
         "Y": np.ones((ROWS, 1)),
@@ -67,8 +67,11 @@ class Items:
 
 
 def in_torch(folder: Path, ids: list[str], **options: Any) -> DataSource:
-    parts: list[Any] = [Items([name for name, split in zip(ids, SPLIT, strict=True) if split == n]) for n in range(3)]
-    return TorchDatasets(*parts, ["y"], keys=Keys(**options))
+    private, public, test = (
+        Items([name for name, split in zip(ids, SPLIT, strict=True) if split == number]) for number in range(3)
+    )
+    parts: dict[str, Any] = {"private": private, "public": public, "test": test}
+    return TorchDatasets(**parts, label_names=["y"], keys=Keys(**options))
 
 
 class Columns(Items):

@@ -27,7 +27,7 @@ class NumbersTheTable(Arrays):
     def load(self, role: Role) -> Records:
         first = sum(len(super(NumbersTheTable, self).load(before)) for before in Role if before < role)
         records = super().load(role)
-        return replace(records, ids=first + np.arange(len(records)))
+        return replace(records, ids=np.char.mod("%d", first + np.arange(len(records))))
 
 
 class Centers(Arrays):
