@@ -48,7 +48,7 @@ def test_a_finished_run_is_labelled_by_the_scores_of_its_votes(copied: Path, cap
     assert label(copied, *words) == 0
     released, entry = ReleasedLabels.load(copied), read_ledger(copied / "ledger.sqlite").entries[-1]
     assert 3999 < epsilon_of(entry.events[Relation.REPLACE_RECORD], count=80, delta=1e-3) <= 4000
-    assert released.noise_std == 0 and released.mask.all() and released.noisy_counts is not None
+    assert released.linear and released.mask.all() and released.noisy_counts is not None
     votes, ids = finished_votes(Run(copied)).load()
     shares = votes.counts[rows_of(released.ids, np.array(ids))] / 10
     assert np.corrcoef(shares.ravel(), released.noisy_counts.ravel() / 10)[0, 1] > 0.8
@@ -176,7 +176,7 @@ def test_networks_leave_scores_which_are_labelled_for_a_target_alone(copied: Pat
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 1
     assert cli.main([*words, "--target_epsilon=4000", "--num_queries=80"]) == 0
     released = ReleasedLabels.load(run.root)
-    assert released.noise_std == 0 and released.noisy_counts is not None and len(released.ids) == 80
+    assert released.linear and released.noisy_counts is not None and len(released.ids) == 80
     shares = np.where(scores > 0, (scores - 1) / 254, 0).mean(axis=0)[rows_of(released.ids, np.array(ids))]
     assert np.corrcoef(shares.ravel(), released.noisy_counts.ravel() / 10)[0, 1] > 0.8
     # the student is the released model, and the page does not count what are no votes
