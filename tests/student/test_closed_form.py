@@ -45,7 +45,9 @@ def student_of_run(root: Path) -> LinearStudent:
     found = ReleasedLabels.load(root)
     public = StudentData(root).source.records(Role.PUBLIC)
     features = np.asarray(public.features[rows_of(found.ids, public.ids)], dtype=np.float64)
-    release = Release(found.labels, found.mask, noisy_counts=found.noisy_counts, noise_std=found.noise_std)
+    release = Release(
+        found.labels, found.mask, noisy_counts=found.noisy_counts, noise_std=found.noise_std, linear=found.linear
+    )
     return student_of(release, features, found.num_teachers)
 
 
