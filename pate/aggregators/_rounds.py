@@ -104,7 +104,7 @@ def student_of(release: Release, features: FloatArray, num_teachers: int) -> Lin
         num_teachers: the nominal number of teachers.
     """
     share = 1 / num_teachers
-    if release.linear and release.noisy_counts is not None:
+    if release.linear and release.noisy_counts is not None and len(release.labels):
         return linear_student_of(features, release.noisy_counts * share, release.labels)
     if release.noisy_counts is None or release.noise_std is None:
         return fit_linear(features, release.labels, release.mask)
