@@ -81,7 +81,7 @@ def test_noise_added_once_has_the_law_of_rounds() -> None:
     assert sum(rounds.values()) == pytest.approx(1) and o.peeling_law((1, 0), 1, 1.0)[0,] == pytest.approx(expit(1))
     assert list(once) == list(rounds)
     np.testing.assert_allclose(list(once.values()), list(rounds.values()), atol=1e-11)
-    assert max(abs(o.one_shot_pairs(scores, 1.6)[pair] - chance) for pair, chance in rounds.items()) > 1e-3
+    assert max(abs(o.one_shot_pairs(scores, 1.6)[pair] - chance) for pair, chance in once.items()) > 1e-3
     drawn = GumbelPeeling(k=2, scale=1.5)(np.tile(scores, (draws, 1)), generator=np.random.default_rng(3))
     seen = Counter(map(tuple, drawn.tolist()))
     observed, expected = [seen[pair] for pair in once], draws * np.array(list(once.values()))
